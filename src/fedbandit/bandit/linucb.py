@@ -1,0 +1,75 @@
+"""LinUCB on packed statistics: from noisy sums to a model, and from a model to an action."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedbandit import _validate
+from fedbandit.bandit.statistics import unpack
+
+Floats = NDArray[np.float64]
+
+
+class Model(NamedTuple):
+    """What decisions are made from. Leading axes are allowed on all fields.
+
+    `root` is upper triangular with V^-1 = root root^T, so that ||x||_{V^-1} = ||root^T x||.
+    """
+
+    theta: Floats  # (..., dim)
+    root: Floats  # (..., dim, dim)
+    radius: Floats  # (...)
+
+
+class Fit(NamedTuple):
+    """A model, and how many of its covariances had to be repaired."""
+
+    model: Model
+    repaired: int
+
+
+def fit(prefix: Floats, dim: int, regulariser: float, floor: float, radius: ArrayLike) -> Fit:
+    """V = lambda I + W and theta = V^-1 U from packed prefix sums (..., width).
+
+    Noise can make V indefinite. Where an eigenvalue of V lies below `floor`, it is raised to it (the nearest matrix,
+    in Frobenius norm, that respects the floor) and the repair is counted. This is post-processing: privacy does not
+    depend on it, and within the confidence event it never happens.
+    """
+    bias, covariance = unpack(prefix, dim)
+    precision = covariance + regulariser * np.eye(dim)
+    precision, repaired = _raised(precision, floor)
+    root = np.linalg.inv(np.swapaxes(np.linalg.cholesky(precision), -1, -2))
+    theta = np.einsum("...ij,...kj,...k->...i", root, root, bias)
+    return Fit(Model(theta, root, np.broadcast_to(np.asarray(radius, dtype=float), theta.shape[:-1])), repaired)
+
+
+def decide(actions: Floats, model: Model) -> int:
+    """The action (row of `actions`, (arms, dim)) with the largest upper confidence bound; the first of equals."""
+    return int(np.argmax(upper_bounds(actions, model)))
+
+
+def decide_checked(actions: ArrayLike, model: Model) -> int:
+    """`decide` for actions that come from outside: shape, finiteness and norms are checked first."""
+    return decide(_validate.features("actions", actions, model.theta.shape[-1]), model)
+
+
+def upper_bounds(actions: Floats, model: Model) -> Floats:
+    """<x, theta> + beta ||x||_{V^-1} of every action: (..., arms, dim) to (..., arms)."""
+    means = np.einsum("...ad,...d->...a", actions, model.theta)
+    widths = np.linalg.norm(actions @ model.root, axis=-1)
+    return np.asarray(means + model.radius[..., None] * widths)
+
+
+def _raised(precision: Floats, floor: float) -> tuple[Floats, int]:
+    """Every matrix with its eigenvalues raised to `floor`, and how many needed it."""
+    try:
+        np.linalg.cholesky(precision - floor * np.eye(precision.shape[-1]))
+        return precision, 0
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(precision)
+    below = values.min(axis=-1) < floor
+    raised = np.einsum("...ij,...j,...kj->...ik", vectors, np.maximum(values, floor), vectors)
+    return np.where(below[..., None, None], raised, precision), int(below.sum())

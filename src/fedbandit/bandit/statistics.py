@@ -1,0 +1,53 @@
+"""What a silo keeps of its users: the bias vector U and the covariance W of LinUCB, packed, as integers.
+
+One user with feature x and reward y adds the vector ``[x y, upper triangle of x x^T]``, every number of it rounded to
+the grid 2^-bits and kept as int64. Integers make a sum independent of its order, a state identical after a restart,
+and the discrete Gaussian applicable; the rounding is counted in the sensitivity.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+def width(dim: int) -> int:
+    """Numbers in one packed contribution: dim of the bias and dim (dim + 1) / 2 of the symmetric matrix."""
+    return dim + dim * (dim + 1) // 2
+
+
+def contributions(x: ArrayLike, y: ArrayLike, bits: int, centre: float = 0.0) -> Integers:
+    """Users' contributions on the grid 2^-bits: x (..., dim), y (...) to (..., width); rewards enter as y - centre."""
+    x = np.asarray(x, dtype=np.float64)
+    y = np.asarray(y, dtype=np.float64)
+    rows, columns = upper_triangle(x.shape[-1])
+    packed = np.concatenate([x * (y[..., None] - centre), x[..., rows] * x[..., columns]], axis=-1)
+    return np.rint(packed * 2.0**bits).astype(np.int64)
+
+
+def unpack(vector: NDArray[np.float64], dim: int) -> tuple[Floats, Floats]:
+    """Bias (..., dim) and symmetric covariance (..., dim, dim) of a packed vector (..., width)."""
+    rows, columns = upper_triangle(dim)
+    covariance = np.empty((*vector.shape[:-1], dim, dim))
+    covariance[..., rows, columns] = vector[..., dim:]
+    covariance[..., columns, rows] = vector[..., dim:]
+    return vector[..., :dim].copy(), covariance
+
+
+@lru_cache(maxsize=16)
+def upper_triangle(dim: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Row and column of each packed matrix entry, row by row."""
+    rows, columns = np.triu_indices(dim)
+    return rows, columns
+
+
+@lru_cache(maxsize=16)
+def is_diagonal(dim: int) -> NDArray[np.bool_]:
+    """For each packed number, whether it is a diagonal entry of the matrix (False for the bias)."""
+    rows, columns = upper_triangle(dim)
+    return np.concatenate([np.zeros(dim, dtype=bool), rows == columns])

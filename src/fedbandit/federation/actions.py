@@ -1,0 +1,63 @@
+"""What a silo chooses among: features sent with the request, or a set that was registered before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedbandit import _validate
+from fedbandit.bandit import linucb
+from fedbandit.bandit.linucb import Model
+
+MAX_ARMS = 100_000
+Floats = NDArray[np.float64]
+
+
+class ActionSet:
+    """A registered set: its upper confidence bounds are computed once a model, then a choice is one argmax."""
+
+    def __init__(self, features: Floats) -> None:
+        self.features = features
+        self._scored: tuple[Model, Floats] | None = None
+
+    def choose(self, model: Model, allowed: Sequence[int] | None) -> int:
+        scores = self._scores(model)
+        if allowed is None:
+            return int(np.argmax(scores))
+        subset = subset_of(allowed, len(scores))
+        return int(subset[np.argmax(scores[subset])])
+
+    def _scores(self, model: Model) -> Floats:
+        if self._scored is None or self._scored[0] is not model:
+            self._scored = (model, linucb.upper_bounds(self.features, model))
+        return self._scored[1]
+
+
+def checked(actions: ArrayLike, dim: int) -> Floats:
+    """Features from outside: shape, number of arms, finiteness and norms are checked."""
+    features = _validate.features("actions", actions, dim)
+    if len(features) > MAX_ARMS:
+        raise ValueError(f"actions must be at most {MAX_ARMS}, got {len(features)}")
+    return features
+
+
+def choose(features: Floats, model: Model, allowed: Sequence[int] | None) -> int:
+    """The best action of a set that was sent with the request."""
+    if allowed is None:
+        return linucb.decide(features, model)
+    subset = subset_of(allowed, len(features))
+    return int(subset[linucb.decide(features[subset], model)])
+
+
+def subset_of(allowed: Sequence[int], arms: int) -> NDArray[np.intp]:
+    """Indices of the actions allowed, in ascending order, so that ties go to the lowest."""
+    if any(isinstance(index, bool) or not isinstance(index, (int, np.integer)) for index in allowed):
+        raise ValueError("allowed must hold whole numbers")
+    subset = np.unique(np.asarray(allowed, dtype=np.intp))
+    if len(subset) == 0:
+        raise ValueError("allowed must name at least one action")
+    if subset[0] < 0 or subset[-1] >= arms:
+        raise ValueError(f"allowed must lie between 0 and {arms - 1}, got {subset[0]} to {subset[-1]}")
+    return subset

@@ -1,0 +1,84 @@
+"""Decision ids that carry what the silo will need when the reward comes, sealed under the silo's own key.
+
+Deciding then writes nothing: no row can be lost in a crash, none is left behind by a reward that never comes, and any
+worker of a silo can take the reward. What the id says (the chosen features, the hash of the user) cannot be read or
+altered by whoever holds it, and it is bound to the plan: in another term it is unknown.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import os
+import struct
+from typing import NamedTuple
+
+import numpy as np
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from numpy.typing import NDArray
+
+NONCE_BYTES = 12
+PERSON_BYTES = 16
+DIGEST_BYTES = 16
+_HEAD = struct.Struct(
+    f"<BI{PERSON_BYTES}s"
+)  # has a user key, step at which it was issued, hash of the user key
+
+
+class UnknownDecision(LookupError):
+    """An id that this silo has not given out in this term."""
+
+
+class Ticket(NamedTuple):
+    """What a decision id holds."""
+
+    nonce: bytes
+    person: bytes | None
+    step: int
+    features: bytes  # float64, (dim,)
+
+
+class DecisionIds:
+    """Issues and reads decision ids; `secret` never leaves the silo."""
+
+    def __init__(self, secret: bytes, plan_hash: str, dim: int) -> None:
+        self._cipher = AESGCM(_derive(secret, b"decision id"))
+        self._person_key = _derive(secret, b"user key")
+        self._digest_key = _derive(secret, b"reward digest")
+        self._context = plan_hash.encode()
+        self._features_bytes = 8 * dim
+
+    def issue(self, features: NDArray[np.float64], step: int, user: str | None) -> str:
+        """A new id for a decision that chose `features`."""
+        person = b"" if user is None else self.person(user)
+        plain = _HEAD.pack(user is not None, step, person) + features.tobytes()
+        nonce = os.urandom(NONCE_BYTES)
+        return base64.urlsafe_b64encode(nonce + self._cipher.encrypt(nonce, plain, self._context)).decode()
+
+    def read(self, decision: str) -> Ticket:
+        """What the id holds; UnknownDecision for anything this silo did not issue under this plan."""
+        try:
+            raw = base64.b64decode(decision.encode(), altchars=b"-_", validate=True)
+            plain = self._cipher.decrypt(raw[:NONCE_BYTES], raw[NONCE_BYTES:], self._context)
+        except (binascii.Error, InvalidTag, ValueError):
+            raise UnknownDecision("decision is unknown to this silo, or from an earlier term") from None
+        keyed, step, person = _HEAD.unpack_from(plain)
+        features = plain[_HEAD.size :]
+        if len(features) != self._features_bytes:
+            raise UnknownDecision("decision is of another dimension")
+        return Ticket(raw[:NONCE_BYTES], person if keyed else None, step, features)
+
+    def person(self, user: str) -> bytes:
+        """The salted hash under which a user is counted."""
+        return hmac.digest(self._person_key, user.encode(), "sha256")[:PERSON_BYTES]
+
+    def digest(self, nonce: bytes, reward: float) -> bytes:
+        """Recognises the same reward for the same decision after the raw row is gone."""
+        return hmac.digest(self._digest_key, nonce + struct.pack("<d", reward), "sha256")[:DIGEST_BYTES]
+
+
+def _derive(secret: bytes, purpose: bytes) -> bytes:
+    return hmac.digest(secret, b"fedbandit " + purpose, hashlib.sha256)

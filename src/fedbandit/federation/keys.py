@@ -1,0 +1,139 @@
+"""A party's three key pairs: to sign what it says, to open what is sealed for it, to log in at the broker.
+
+The broker key is separate because an untrusted broker chooses what it signs. Private keys live in one file that only
+its owner can read; they never leave the machine they were made on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey, MLKEM768PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.hpke import MLKEM768X25519PrivateKey, MLKEM768X25519PublicKey
+
+from fedbandit import _validate
+
+SEED_BYTES = {"identity": 32, "mlkem": 64, "x25519": 32, "broker": 32, "salt": 32}
+ROLES = ("silo", "mixer", "analyzer")
+
+
+@dataclass(frozen=True)
+class PublicKeys:
+    """What the others know of a party."""
+
+    name: str
+    role: str
+    identity: bytes
+    mlkem: bytes
+    x25519: bytes
+    broker: bytes
+
+    def verifier(self) -> Ed25519PublicKey:
+        return Ed25519PublicKey.from_public_bytes(self.identity)
+
+    def sealing(self) -> MLKEM768X25519PublicKey:
+        return MLKEM768X25519PublicKey(
+            MLKEM768PublicKey.from_public_bytes(self.mlkem), X25519PublicKey.from_public_bytes(self.x25519)
+        )
+
+    def as_dict(self) -> dict[str, str]:
+        keys = {name: getattr(self, name).hex() for name in ("identity", "mlkem", "x25519", "broker")}
+        return {"name": self.name, "role": self.role, **keys}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> PublicKeys:
+        _validate.known_keys("public keys", data, cls.__dataclass_fields__)
+        try:
+            keys = {name: bytes.fromhex(data[name]) for name in ("identity", "mlkem", "x25519", "broker")}
+            public = cls(party_name(data["name"]), _validate.one_of("role", data["role"], ROLES), **keys)
+            public.verifier(), public.sealing()
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"public keys are incomplete: {error}") from None
+        return public
+
+
+@dataclass(frozen=True)
+class PartyKeys:
+    """A party's private keys, kept as seeds, and the salt under which a silo hashes its users' keys."""
+
+    seeds: dict[str, bytes]
+
+    @classmethod
+    def generate(cls) -> PartyKeys:
+        return cls({name: secrets.token_bytes(size) for name, size in SEED_BYTES.items()})
+
+    def save(self, path: Path) -> None:
+        """Write a new file, mode 0600; an existing one is never overwritten."""
+        text = json.dumps({name: seed.hex() for name, seed in self.seeds.items()}, indent=1)
+        write_secret(path, text.encode())
+
+    @classmethod
+    def load(cls, path: Path) -> PartyKeys:
+        data = json.loads(read_secret(path))
+        _validate.known_keys(str(path), data, SEED_BYTES)
+        seeds = {name: bytes.fromhex(data.get(name, "")) for name in SEED_BYTES}
+        for name, size in SEED_BYTES.items():
+            if len(seeds[name]) != size:
+                raise ValueError(f"{path}: {name} must be {size} bytes in hex, got {len(seeds[name])}")
+        return cls(seeds)
+
+    def signer(self) -> Ed25519PrivateKey:
+        return Ed25519PrivateKey.from_private_bytes(self.seeds["identity"])
+
+    def broker(self) -> Ed25519PrivateKey:
+        return Ed25519PrivateKey.from_private_bytes(self.seeds["broker"])
+
+    def opener(self) -> MLKEM768X25519PrivateKey:
+        return MLKEM768X25519PrivateKey(self._mlkem(), self._x25519())
+
+    def public(self, name: str, role: str) -> PublicKeys:
+        return PublicKeys(
+            party_name(name),
+            _validate.one_of("role", role, ROLES),
+            self.signer().public_key().public_bytes_raw(),
+            self._mlkem().public_key().public_bytes_raw(),
+            self._x25519().public_key().public_bytes_raw(),
+            self.broker().public_key().public_bytes_raw(),
+        )
+
+    def _mlkem(self) -> MLKEM768PrivateKey:
+        return MLKEM768PrivateKey.from_seed_bytes(self.seeds["mlkem"])
+
+    def _x25519(self) -> X25519PrivateKey:
+        return X25519PrivateKey.from_private_bytes(self.seeds["x25519"])
+
+
+def party_name(name: str) -> str:
+    """A name that is safe in a broker subject, a file name and a table: letters, digits, - and _, at most 40."""
+    allowed = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
+    if not isinstance(name, str) or not 0 < len(name) <= 40 or set(name) - allowed:
+        raise ValueError(f"name must be 1 to 40 letters, digits, '-' or '_', got {name!r}")
+    return name
+
+
+def write_secret(path: Path, content: bytes) -> None:
+    """Create a file that only its owner can read; refuse to replace one."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise ValueError(f"{path} exists already; a key is never overwritten") from None
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read_secret(path: Path) -> bytes:
+    """Read a secret; refuse one that other users of the machine can read."""
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & 0o077:
+        raise ValueError(f"{path} must be readable by its owner only (chmod 600), its mode is {mode:o}")
+    return path.read_bytes()

@@ -1,0 +1,105 @@
+"""The randomness of a live release: exact, from the operating system, and without a seed to set.
+
+Gaussian noise is OpenDP's discrete Gaussian (exact rational arithmetic, no floating-point leak). Bernoulli, binomial
+and permutations are drawn exactly from `secrets`. The class has no parameters on purpose.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import deque
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import opendp.prelude as dp
+from numpy.typing import ArrayLike, NDArray
+
+Integers = NDArray[np.int64]
+Words = NDArray[np.uint64]
+
+dp.enable_features("contrib")
+
+
+class ExactNoise:
+    """Every draw the protocols need, for live use: it takes no seed and no generator.
+
+    Gaussian draws do not depend on data, so `prepare` can draw them ahead of the tick, in memory only; each prepared
+    draw is handed out once.
+    """
+
+    __slots__ = ("_prepared",)
+
+    def __init__(self) -> None:
+        self._prepared: dict[tuple[bytes, tuple[int, ...]], deque[Integers]] = {}
+
+    def gaussian(self, scales: NDArray[np.float64], lead: tuple[int, ...] = ()) -> Integers:
+        """Exact discrete Gaussians with standard deviations `scales`, shape (*lead, len(scales))."""
+        ready = self._prepared.get((scales.tobytes(), lead))
+        if ready:
+            return ready.popleft()
+        return _gaussian(scales, lead)
+
+    def prepare(self, scales: NDArray[np.float64], lead: tuple[int, ...] = ()) -> None:
+        """Draw one answer of `gaussian` ahead, unless one is waiting already."""
+        ready = self._prepared.setdefault((scales.tobytes(), lead), deque())
+        if not ready:
+            ready.append(_gaussian(scales, lead))
+
+    def binomial(self, trials: ArrayLike, probability: float, shape: tuple[int, ...]) -> Integers:
+        """Exact Bin(trials, probability): the probability is the float's exact dyadic value."""
+        counts = np.broadcast_to(np.asarray(trials, dtype=np.int64), shape)
+        draws = [_binomial(int(n), probability) for n in counts.ravel()]
+        return np.array(draws, dtype=np.int64).reshape(shape)
+
+    def bernoulli(self, probabilities: NDArray[np.float64]) -> Integers:
+        """Exact 0/1: a uniform fraction is compared with the float's exact value, bit by bit as far as needed."""
+        words = self.words(probabilities.shape)
+        # The first 53 bits decide unless they agree with the probability's; then the draw is finished exactly.
+        high = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
+        draws = (high < probabilities).astype(np.int64)
+        for index in zip(*np.nonzero(np.abs(high - probabilities) <= 2.0**-52), strict=True):
+            draws[index] = _bernoulli(float(probabilities[index]))
+        return draws
+
+    def words(self, shape: tuple[int, ...]) -> Words:
+        """Uniform 64-bit words."""
+        size = int(np.prod(shape, dtype=np.int64))
+        return np.frombuffer(secrets.token_bytes(8 * size), dtype=np.uint64).reshape(shape)
+
+    def permutation(self, size: int) -> NDArray[np.intp]:
+        """A uniform permutation: Fisher-Yates with exact uniform integers."""
+        order = list(range(size))
+        for last in range(size - 1, 0, -1):
+            other = secrets.randbelow(last + 1)
+            order[last], order[other] = order[other], order[last]
+        return np.array(order, dtype=np.intp)
+
+
+def _gaussian(scales: NDArray[np.float64], lead: tuple[int, ...]) -> Integers:
+    draws = np.zeros((*lead, len(scales)), dtype=np.int64)
+    for scale in np.unique(scales[scales > 0]):
+        columns = np.flatnonzero(scales == scale)
+        size = (*lead, len(columns))
+        flat = _discrete_gaussian(float(scale))([0] * int(np.prod(size, dtype=np.int64)))
+        draws[..., columns] = np.array(flat, dtype=np.int64).reshape(size)
+    return draws
+
+
+@lru_cache(maxsize=64)
+def _discrete_gaussian(scale: float) -> Any:
+    domain = dp.vector_domain(dp.atom_domain(T="i64"))
+    return dp.m.make_gaussian(domain, dp.l2_distance(T=float), scale=scale)
+
+
+def _bernoulli(probability: float) -> int:
+    """1 with exactly this probability: a float is a fraction over a power of two."""
+    numerator, denominator = probability.as_integer_ratio()
+    return int(secrets.randbelow(denominator) < numerator)
+
+
+def _binomial(trials: int, probability: float) -> int:
+    """Exact Bin(trials, p): add up trials in words when p = 1/2, else one exact Bernoulli at a time."""
+    if probability == 0.5:
+        return secrets.randbits(trials).bit_count() if trials else 0
+    return sum(_bernoulli(probability) for _ in range(trials))

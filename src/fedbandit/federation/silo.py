@@ -1,0 +1,287 @@
+"""A silo: decides for its users, keeps their rewards, releases noisy sums at the ticks, learns from the federation.
+
+Rules that hold at every instant, whatever is killed:
+- a reward that was acknowledged is in exactly one batch, once;
+- release k is drawn once and is on disk, with the budget it spends, before anybody sees it;
+- nothing about a user's data changes when a release happens or how long it is.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedbandit import _validate
+from fedbandit.federation import actions as choosing
+from fedbandit.federation import book, messages, releasing
+from fedbandit.federation.actions import ActionSet
+from fedbandit.federation.calendar import SteadyClock, calendar
+from fedbandit.federation.decisions import DecisionIds, UnknownDecision
+from fedbandit.federation.keys import party_name
+from fedbandit.federation.learning import Outcome, first_model, model_after
+from fedbandit.federation.noise import ExactNoise
+from fedbandit.federation.states import DecisionState, ReleaseState
+from fedbandit.federation.store import Reward, SiloStore, Verdict, open_engine
+from fedbandit.federation.store.silo import UNLIMITED
+from fedbandit.federation.terms import open_term, own_secret
+from fedbandit.plan import Plan
+
+
+class Decision(NamedTuple):
+    """An answer: `id` to reward it with, the `action` chosen (its index), the version of the model that chose it."""
+
+    id: str
+    action: int
+    model: int
+
+
+class Acknowledgement(NamedTuple):
+    """A reward that is on disk. `counted` is False for a user who has reached the participation cap."""
+
+    counted: bool
+    batch: int
+    repeated: bool
+
+
+class RewardConflict(ValueError):
+    """The decision has another reward already."""
+
+
+class TermEnded(ValueError):
+    """The last batch was released; rewards count no more."""
+
+
+class Silo:
+    """One silo, in this process. Safe to use from several threads."""
+
+    def __init__(
+        self,
+        store: SiloStore,
+        plan: Plan,
+        *,
+        name: str,
+        secret: bytes,
+        start: float,
+        new_term: bool,
+        keep_raw: bool,
+    ) -> None:
+        self.store, self.plan, self.name = store, plan, party_name(name)
+        self.keep_raw = keep_raw
+        releasing.check_live(plan)
+        self.term = open_term(store, plan, start, new_term)
+        self.ids = DecisionIds(secret, f"{plan.hash}/{self.term.number}", plan.dim)
+        self.noise = ExactNoise()
+        self.steps = len(plan.times)
+        self.cap = plan.privacy.participations if plan.privacy else UNLIMITED
+        self._calendar, self._clock = calendar(plan, self.term.started), SteadyClock()
+        self._lock = threading.Lock()  # guards the two counters
+        self._ticking = threading.Lock()  # one tick at a time
+        self._decisions = self._unkeyed = 0
+        self._open_step = self.term.open_step
+        self._sets = {n: ActionSet(messages.decode(v)[0]) for n, v in store.action_sets().items()}
+        self._model, self.version = first_model(plan), 0
+        self.refresh()
+
+    @classmethod
+    def open(
+        cls,
+        store: str | Path,
+        plan: Plan,
+        *,
+        name: str = "silo",
+        secret: bytes | None = None,
+        start: float | None = None,
+        new_term: bool = False,
+        keep_raw: bool = False,
+    ) -> Self:
+        """Open a silo's store (a path, or a postgresql:// URL) under a plan, or begin one.
+
+        A store that began under another plan is refused; with `new_term`, and once the old term's ticks are over, the
+        new plan begins a new term on the same ledger. `secret` seals decision ids and salts user keys; by default it
+        is kept in a file beside the store. Raw rows are deleted when their batch is released unless `keep_raw`.
+        """
+        engine = open_engine(store)
+        try:
+            opened = SiloStore(engine)
+            key = own_secret(store) if secret is None else secret
+            begin = time.time() if start is None else start
+            return cls(opened, plan, name=name, secret=key, start=begin, new_term=new_term, keep_raw=keep_raw)
+        except BaseException:
+            engine.close()
+            raise
+
+    # -- decisions --------------------------------------------------------------------------------------------------
+
+    def decide(
+        self, actions: ArrayLike | str, *, user: str | None = None, allowed: Sequence[int] | None = None
+    ) -> Decision:
+        """Choose among `actions`, (arms, dim) or the name of a registered set, restricted to `allowed` if given.
+
+        `user` is the application's key of the person, kept only as a salted hash, for the participation cap. Without
+        it the decision is taken to be for a person who comes once: the guarantee then rests on the application.
+        """
+        model, version = self._model, self.version
+        if isinstance(actions, str):
+            known = self._set(actions)
+            features, action = known.features, known.choose(model, allowed)
+        else:
+            features = choosing.checked(actions, self.plan.dim)
+            action = choosing.choose(features, model, allowed)
+        decision = self.ids.issue(features[action], self._open_step, user)
+        with self._lock:
+            self._decisions += 1
+            self._unkeyed += user is None
+        return Decision(decision, action, version)
+
+    def register(self, name: str, actions: ArrayLike) -> None:
+        """Keep an action set under a name; a name means one set for good."""
+        features = choosing.checked(actions, self.plan.dim)
+        self.store.register(party_name(name), messages.encode([features]))
+        self._sets.setdefault(name, ActionSet(features))
+
+    # -- rewards ----------------------------------------------------------------------------------------------------
+
+    def reward(self, decision: str, reward: float) -> Acknowledgement:
+        """Count a reward in the open batch; on disk when this returns. The same again is acknowledged again."""
+        return acknowledged(self.reward_many([self.read(decision, reward)])[0])
+
+    def read(self, decision: str, reward: float) -> Reward:
+        """Check a reward and open its decision id, without storing anything."""
+        value = _validate.reward("reward", reward)
+        ticket = self.ids.read(decision)
+        return Reward(
+            ticket.nonce, ticket.person, ticket.features, value, self.ids.digest(ticket.nonce, value)
+        )
+
+    def reward_many(self, rewards: Sequence[Reward]) -> list[Verdict]:
+        """Store rewards that `read` has checked, all in one transaction."""
+        with self._lock:
+            decisions, unkeyed = self._decisions, self._unkeyed
+            self._decisions = self._unkeyed = 0
+        try:
+            return self.store.count(
+                self.term.number, rewards, decisions, unkeyed, cap=self.cap, capacities=self._capacities
+            )
+        except BaseException:
+            with self._lock:
+                self._decisions += decisions
+                self._unkeyed += unkeyed
+            raise
+
+    # -- releases ---------------------------------------------------------------------------------------------------
+
+    def tick(self) -> list[int]:
+        """Do all that is due: close batches, draw their releases. Returns the steps released now."""
+        with self._ticking:
+            self.reward_many([])  # the decisions answered so far
+            term = self.store.term(self.term.number)
+            due = self._calendar.due(term.decisions, self._clock.now())
+            for step in range(term.open_step, due):
+                self.store.close(term.number, step)
+            self._open_step = max(term.open_step, due)
+            undrawn = [r for r in self.store.releases(term.number) if r.state is ReleaseState.CLOSED]
+            for release in undrawn:
+                self._draw(release.step)
+            return [release.step for release in undrawn]
+
+    def prepare(self) -> None:
+        """Draw the next release's noise ahead, in memory: it does not depend on the data."""
+        releasing.prepare(self.plan.protocol, self.noise)
+
+    def _draw(self, step: int) -> None:
+        number = self.term.number
+        state = releasing.load_state(self.plan.protocol, self.store.encoder(number))
+        rows = self.store.batch(number, step)
+        state, message = releasing.draw(self.plan, state, rows, self.noise)
+        entry = book.entry(self.store.last_entry(), self.plan, self.name, step)
+        self.store.draw(
+            number, step, messages.encode(message), releasing.dump_state(state), entry, keep_raw=self.keep_raw
+        )
+
+    # -- models -----------------------------------------------------------------------------------------------------
+
+    def learn(self, step: int, outcome: Outcome, included: bool) -> None:
+        """Take the outcome of a round: once it is on disk the model decides. Another outcome of the same round is
+        refused: there is one model k."""
+        if not self.store.outcome(self.term.number, step, included, outcome.encode()):
+            raise ValueError(f"round {step} has an outcome already, and this is another one")
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Read models that have come since, e.g. through another worker of this silo."""
+        newest = None
+        for step, value in self.store.models(self.term.number, self.version - 1):
+            outcome = Outcome.decode(value, self.plan)
+            self.version = step + 1
+            newest = newest if outcome.skipped else (step, outcome)
+        if newest is not None:
+            self._model = model_after(self.plan, newest[0], newest[1].prefix)
+
+    # -- what it is doing -------------------------------------------------------------------------------------------
+
+    def status(self) -> dict[str, Any]:
+        """Where the term stands, in public numbers."""
+        term = self.store.term(self.term.number)
+        releases = self.store.releases(term.number)
+        return {
+            "silo": self.name,
+            "term": term.number,
+            "plan": self.plan.hash,
+            "decisions": term.decisions + self._decisions,
+            "without_user_key": term.unkeyed + self._unkeyed,
+            "steps": self.steps,
+            "released": sum(r.state is not ReleaseState.CLOSED for r in releases),
+            "missed": [r.step for r in releases if r.state is ReleaseState.MISSED],
+            "model": self.version,
+            "ended": self.ended,
+        }
+
+    @property
+    def ended(self) -> bool:
+        """Whether the last release of the term was made: serving goes on with the last model."""
+        return self._open_step >= self.steps
+
+    def close(self) -> None:
+        self.reward_many([])
+        self.store.engine.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _set(self, name: str) -> ActionSet:
+        try:
+            return self._sets[name]
+        except KeyError:
+            raise LookupError(f"actions must be a registered set, got {name!r}") from None
+
+    @property
+    def _capacities(self) -> Sequence[int]:
+        """Users that each batch can hold."""
+        if self.plan.protocol.needs_points:
+            return [int(n) for n in np.diff((0, *self.plan.times))]
+        return [UNLIMITED] * self.steps
+
+
+def acknowledged(verdict: Verdict) -> Acknowledgement:
+    """The answer to the caller, or the reason why there is none."""
+    if verdict.conflict:
+        raise RewardConflict("reward differs from the one that was acknowledged for this decision")
+    if verdict.state is DecisionState.EXPIRED:
+        raise TermEnded("decision has expired: the last batch of the term was released")
+    counted = verdict.state is not DecisionState.LEFT_OUT
+    return Acknowledgement(counted, verdict.step, verdict.repeated)
+
+
+__all__ = ["Acknowledgement", "Decision", "RewardConflict", "Silo", "TermEnded", "UnknownDecision"]

@@ -1,0 +1,124 @@
+"""Two databases behind one small interface: transactions that are on disk when they return."""
+
+from __future__ import annotations
+
+import fcntl
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+from fedbandit.federation.store.schema import FORMAT, tables
+
+Row = tuple[Any, ...]
+
+
+class Sql(Protocol):
+    """Statements inside one transaction; values are written as `?`."""
+
+    def all(self, query: str, values: Sequence[Any] = ()) -> list[Row]: ...
+
+    def many(self, query: str, rows: Sequence[Row]) -> None: ...
+
+
+class Engine(Protocol):
+    """A database. `transaction` commits durably when it is left, or leaves no trace."""
+
+    def transaction(self) -> AbstractContextManager[Sql]: ...
+
+    def lead(self) -> bool:
+        """Whether this process is the one that does what only one may do (ticks, releases, the network)."""
+        ...
+
+    def forget(self) -> None:
+        """Deleted rows leave the files too, as far as the database can see to it."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def open_engine(url: str | Path) -> Engine:
+    """`postgresql://...` for several workers, a path for SQLite; creates the tables, refuses another format."""
+    engine: Engine
+    if str(url).startswith(("postgresql://", "postgres://")):
+        from fedbandit.federation.store.postgres import PostgresEngine  # an optional dependency
+
+        engine = PostgresEngine(str(url))
+    elif "://" in str(url):
+        raise ValueError(f"store must be a path or a postgresql:// URL, got {url!r}")
+    else:
+        engine = SqliteEngine(Path(url))
+    _check_format(engine, url)
+    return engine
+
+
+def _check_format(engine: Engine, url: str | Path) -> None:
+    with engine.transaction() as sql:
+        sql.all(
+            "INSERT INTO meta (key, value) VALUES ('format', ?) ON CONFLICT DO NOTHING", (FORMAT.encode(),)
+        )
+        ((found,),) = sql.all("SELECT value FROM meta WHERE key = 'format'")
+    if found != FORMAT.encode():
+        engine.close()
+        raise ValueError(f"{url} has format {found.decode()}, this version reads {FORMAT}")
+
+
+class SqliteEngine:
+    """One file, one process: write-ahead log, synchronous FULL, deleted pages overwritten."""
+
+    def __init__(self, path: Path) -> None:
+        self._lock = threading.RLock()
+        self._file = _claim(path)
+        self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=10)
+        for pragma in ("journal_mode = WAL", "synchronous = FULL", "secure_delete = ON", "foreign_keys = ON"):
+            self._connection.execute(f"PRAGMA {pragma}")
+        for statement in tables("BLOB", "REAL", "INTEGER"):
+            self._connection.execute(statement)
+        path.chmod(0o600)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Sql]:
+        with self._lock:
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield _SqliteSql(self._connection)
+            except BaseException:
+                self._connection.execute("ROLLBACK")
+                raise
+            self._connection.execute("COMMIT")
+
+    def lead(self) -> bool:
+        return True
+
+    def forget(self) -> None:
+        with self._lock:
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def close(self) -> None:
+        with self._lock:
+            self._connection.close()
+            self._file.close()
+
+
+class _SqliteSql:
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def all(self, query: str, values: Sequence[Any] = ()) -> list[Row]:
+        return self._connection.execute(query.removesuffix(" FOR UPDATE"), values).fetchall()
+
+    def many(self, query: str, rows: Sequence[Row]) -> None:
+        self._connection.executemany(query, rows)
+
+
+def _claim(path: Path) -> IO[bytes]:
+    """Hold the file's lock for as long as the process lives: two processes on one file would be two silos."""
+    file = open(path.with_name(path.name + ".lock"), "wb")  # noqa: SIM115 (held open on purpose)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        raise ValueError(f"{path} is in use by another process; several workers need PostgreSQL") from None
+    return file

@@ -1,0 +1,376 @@
+"""A silo's memory: rewards in batches, releases with the budget they spend, models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from fedbandit.federation.states import (
+    DECISION,
+    RELEASE,
+    DecisionEvent,
+    DecisionState,
+    ReleaseEvent,
+    ReleaseState,
+    advance,
+)
+from fedbandit.federation.store.engine import Engine, Row, Sql
+
+
+class Reward(NamedTuple):
+    """A reward as it is stored. `digest` tells a repeated reward from another one after the raw row is gone."""
+
+    nonce: bytes
+    person: bytes | None
+    features: bytes
+    reward: float
+    digest: bytes
+
+
+class Verdict(NamedTuple):
+    """What became of a reward: the state of its decision, the batch it counts in, whether it had come before."""
+
+    state: DecisionState
+    step: int
+    repeated: bool
+    conflict: bool
+
+
+class Term(NamedTuple):
+    """Where a term stands."""
+
+    number: int
+    plan_hash: str
+    plan: str
+    started: float
+    open_step: int
+    decisions: int
+    unkeyed: int
+
+
+class StoredRelease(NamedTuple):
+    """A release: `drawn` by the protocol, `sent` as the message, `sealed` as the bytes on the wire."""
+
+    step: int
+    state: ReleaseState
+    users: int
+    drawn: bytes | None
+    sent: bytes | None
+    sealed: bytes | None
+
+
+class LedgerRow(NamedTuple):
+    number: int
+    hash: str
+    previous: str
+    event: str
+
+
+class SiloStore:
+    """Every method is one transaction, on disk when it returns."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    # -- terms ------------------------------------------------------------------------------------------------------
+
+    def terms(self) -> list[Term]:
+        with self.engine.transaction() as sql:
+            return [Term(*row) for row in sql.all(f"SELECT {_TERM} FROM terms ORDER BY term")]
+
+    def begin_term(self, plan_hash: str, plan: str, started: float) -> Term:
+        """Start the next term; what an earlier one left unreleased is deleted, its ledger stays."""
+        with self.engine.transaction() as sql:
+            ((last,),) = sql.all("SELECT coalesce(max(term), 0) FROM terms")
+            values = (last + 1, plan_hash, plan, started)
+            sql.all(
+                "INSERT INTO terms (term, plan_hash, plan, started, open_step, decisions, unkeyed)"
+                " VALUES (?, ?, ?, ?, 0, 0, 0)",
+                values,
+            )
+            sql.all("DELETE FROM raw_rows WHERE term <= ?", (last,))
+            return Term(*values, 0, 0, 0)
+
+    def term(self, number: int) -> Term:
+        with self.engine.transaction() as sql:
+            return _term(sql, number)
+
+    # -- rewards ----------------------------------------------------------------------------------------------------
+
+    def count(
+        self,
+        term: int,
+        rewards: Sequence[Reward],
+        decisions: int = 0,
+        unkeyed: int = 0,
+        *,
+        cap: int,
+        capacities: Sequence[int],
+    ) -> list[Verdict]:
+        """Count decisions made since the last call and put rewards into the open batch, each once.
+
+        `cap` is how often one person may count, `capacities` how many users each batch of the term can hold; beyond
+        either a reward is `LEFT_OUT`. After the last step no batch is open: a first reward is then `EXPIRED`.
+        """
+        with self.engine.transaction() as sql:
+            step = _term(sql, term).open_step
+            judge = _Judge(
+                step=step if step < len(capacities) else None,
+                cap=cap,
+                room=_room(sql, term, step, capacities) if rewards else 0,
+                known=_known(sql, rewards),
+                times=_times(sql, term, rewards),
+            )
+            verdicts = [judge.judge(reward) for reward in rewards]
+            _insert(sql, term, judge)
+            if decisions:
+                sql.all(
+                    "UPDATE terms SET decisions = decisions + ?, unkeyed = unkeyed + ? WHERE term = ?",
+                    (decisions, unkeyed, term),
+                )
+            return verdicts
+
+    def batch(self, term: int, step: int) -> list[tuple[bytes, float]]:
+        """The raw rows of a batch: features and reward."""
+        with self.engine.transaction() as sql:
+            query = "SELECT features, reward FROM raw_rows WHERE term = ? AND step = ?"
+            return [(bytes(features), reward) for features, reward in sql.all(query, (term, step))]
+
+    # -- releases ---------------------------------------------------------------------------------------------------
+
+    def close(self, term: int, step: int) -> None:
+        """The tick: nothing enters batch `step` any more. Closing it again changes nothing."""
+        with self.engine.transaction() as sql:
+            now = _term(sql, term)
+            if now.open_step > step:
+                return
+            if now.open_step < step:
+                raise ValueError(f"step must be {now.open_step}, the open one, got {step}")
+            state = advance(RELEASE, ReleaseState.OPEN, ReleaseEvent.TICK)
+            ((users,),) = sql.all("SELECT count(*) FROM raw_rows WHERE term = ? AND step = ?", (term, step))
+            sql.all(
+                "INSERT INTO releases (term, step, state, users) VALUES (?, ?, ?, ?)",
+                (term, step, state.value, users),
+            )
+            sql.all("UPDATE terms SET open_step = ? WHERE term = ?", (step + 1, term))
+
+    def draw(
+        self, term: int, step: int, drawn: bytes, encoder: bytes, entry: LedgerRow, *, keep_raw: bool
+    ) -> None:
+        """Release, ledger event and encoder state, together or not at all; a release that exists is never redrawn."""
+        with self.engine.transaction() as sql:
+            _advance(sql, term, step, ReleaseEvent.DRAW)
+            sql.all("UPDATE releases SET drawn = ? WHERE term = ? AND step = ?", (drawn, term, step))
+            sql.all(
+                "INSERT INTO states (term, name, value) VALUES (?, 'encoder', ?)"
+                " ON CONFLICT (term, name) DO UPDATE SET value = excluded.value",
+                (term, encoder),
+            )
+            sql.all("INSERT INTO ledger (number, hash, previous, event) VALUES (?, ?, ?, ?)", entry)
+            sql.all(
+                "UPDATE rewarded SET state = ? WHERE term = ? AND step = ? AND state = ?",
+                (DecisionState.RELEASED.value, term, step, DecisionState.COUNTED.value),
+            )
+            if not keep_raw:
+                sql.all("DELETE FROM raw_rows WHERE term = ? AND step = ?", (term, step))
+            if sql.all("SELECT 1 FROM models WHERE term = ? AND step = ?", (term, step)):
+                _advance(sql, term, step, ReleaseEvent.OUTCOME_WITHOUT)  # the round went by before the tick
+        if not keep_raw:
+            self.engine.forget()
+
+    def seal(self, term: int, step: int, sent: bytes, sealed: bytes) -> None:
+        """Fix the bytes that go on the wire: these and no others."""
+        with self.engine.transaction() as sql:
+            _advance(sql, term, step, ReleaseEvent.SEAL)
+            sql.all(
+                "UPDATE releases SET sent = ?, sealed = ? WHERE term = ? AND step = ?",
+                (sent, sealed, term, step),
+            )
+
+    def acknowledged(self, term: int, step: int) -> None:
+        """The broker has the sealed bytes."""
+        with self.engine.transaction() as sql:
+            _advance(sql, term, step, ReleaseEvent.ACKNOWLEDGED)
+
+    def releases(self, term: int) -> list[StoredRelease]:
+        with self.engine.transaction() as sql:
+            query = (
+                "SELECT step, state, users, drawn, sent, sealed FROM releases WHERE term = ? ORDER BY step"
+            )
+            return [_release(row) for row in sql.all(query, (term,))]
+
+    def release(self, term: int, step: int) -> StoredRelease | None:
+        with self.engine.transaction() as sql:
+            query = "SELECT step, state, users, drawn, sent, sealed FROM releases WHERE term = ? AND step = ?"
+            rows = sql.all(query, (term, step))
+            return _release(rows[0]) if rows else None
+
+    def encoder(self, term: int) -> bytes | None:
+        with self.engine.transaction() as sql:
+            rows = sql.all("SELECT value FROM states WHERE term = ? AND name = 'encoder'", (term,))
+            return bytes(rows[0][0]) if rows else None
+
+    def ledger(self) -> list[LedgerRow]:
+        with self.engine.transaction() as sql:
+            return [LedgerRow(*row) for row in sql.all(f"SELECT {_LEDGER} FROM ledger ORDER BY number")]
+
+    def last_entry(self) -> LedgerRow | None:
+        with self.engine.transaction() as sql:
+            rows = sql.all(f"SELECT {_LEDGER} FROM ledger ORDER BY number DESC LIMIT 1")
+            return LedgerRow(*rows[0]) if rows else None
+
+    # -- models -----------------------------------------------------------------------------------------------------
+
+    def outcome(self, term: int, step: int, included: bool, model: bytes) -> bool:
+        """Store what came of a round; False if another outcome of the same round is here already."""
+        with self.engine.transaction() as sql:
+            found = sql.all("SELECT value FROM models WHERE term = ? AND step = ?", (term, step))
+            if found:
+                return bytes(found[0][0]) == model
+            sql.all("INSERT INTO models (term, step, value) VALUES (?, ?, ?)", (term, step, model))
+            if sql.all("SELECT 1 FROM releases WHERE term = ? AND step = ?", (term, step)):
+                event = ReleaseEvent.OUTCOME_WITH if included else ReleaseEvent.OUTCOME_WITHOUT
+                _advance(sql, term, step, event)
+            return True
+
+    def models(self, term: int, after: int = -1) -> list[tuple[int, bytes]]:
+        """Outcomes of the rounds after `after`, oldest first."""
+        with self.engine.transaction() as sql:
+            query = "SELECT step, value FROM models WHERE term = ? AND step > ? ORDER BY step"
+            return [(step, bytes(value)) for step, value in sql.all(query, (term, after))]
+
+    # -- registered action sets and other values --------------------------------------------------------------------
+
+    def register(self, name: str, value: bytes) -> None:
+        """Keep an action set under a name; a name means one set for good."""
+        with self.engine.transaction() as sql:
+            sql.all(
+                "INSERT INTO action_sets (name, value) VALUES (?, ?) ON CONFLICT DO NOTHING", (name, value)
+            )
+            ((found,),) = sql.all("SELECT value FROM action_sets WHERE name = ?", (name,))
+        if bytes(found) != value:
+            raise ValueError(f"action set {name!r} exists with other features; register it under a new name")
+
+    def action_sets(self) -> dict[str, bytes]:
+        with self.engine.transaction() as sql:
+            return {name: bytes(value) for name, value in sql.all("SELECT name, value FROM action_sets")}
+
+    def remember(self, key: str, value: bytes) -> bytes:
+        """Keep a value for good; the one kept first is returned."""
+        with self.engine.transaction() as sql:
+            sql.all("INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT DO NOTHING", (key, value))
+            ((found,),) = sql.all("SELECT value FROM meta WHERE key = ?", (key,))
+            return bytes(found)
+
+
+_TERM = "term, plan_hash, plan, started, open_step, decisions, unkeyed"
+UNLIMITED = 2**62
+_LEDGER = "number, hash, previous, event"
+Known = tuple[DecisionState, int, bytes]
+
+
+def _term(sql: Sql, number: int) -> Term:
+    """The term's row, locked: whoever holds it decides alone what enters the open batch."""
+    rows = sql.all(f"SELECT {_TERM} FROM terms WHERE term = ? FOR UPDATE", (number,))
+    if not rows:
+        raise ValueError(f"term must be one that was begun, got {number}")
+    return Term(*rows[0])
+
+
+def _release(row: Row) -> StoredRelease:
+    step, state, users, *blobs = row
+    drawn, sent, sealed = (None if blob is None else bytes(blob) for blob in blobs)
+    return StoredRelease(step, ReleaseState(state), users, drawn, sent, sealed)
+
+
+def _advance(sql: Sql, term: int, step: int, event: ReleaseEvent) -> None:
+    rows = sql.all("SELECT state FROM releases WHERE term = ? AND step = ? FOR UPDATE", (term, step))
+    state = ReleaseState(rows[0][0]) if rows else ReleaseState.OPEN
+    sql.all(
+        "UPDATE releases SET state = ? WHERE term = ? AND step = ?",
+        (advance(RELEASE, state, event).value, term, step),
+    )
+
+
+def _known(sql: Sql, rewards: Sequence[Reward]) -> dict[bytes, Known]:
+    """Decisions among these that have a reward already."""
+    if not rewards:
+        return {}
+    marks = ", ".join("?" * len(rewards))
+    query = f"SELECT nonce, state, step, digest FROM rewarded WHERE nonce IN ({marks})"
+    rows = sql.all(query, [r.nonce for r in rewards])
+    return {bytes(nonce): (DecisionState(state), step, bytes(digest)) for nonce, state, step, digest in rows}
+
+
+def _times(sql: Sql, term: int, rewards: Sequence[Reward]) -> dict[bytes, int]:
+    """How often the users behind these rewards have been counted."""
+    people = sorted({r.person for r in rewards if r.person is not None})
+    if not people:
+        return {}
+    marks = ", ".join("?" * len(people))
+    query = f"SELECT person, times FROM participants WHERE term = ? AND person IN ({marks})"
+    return {bytes(person): times for person, times in sql.all(query, [term, *people])}
+
+
+@dataclass
+class _Judge:
+    """Decides what becomes of each reward of one transaction, and remembers what it decided."""
+
+    step: int | None  # the open batch; None after the last
+    cap: int
+    room: int
+    known: dict[bytes, Known]
+    times: dict[bytes, int]
+    fresh: list[tuple[Reward, Verdict]] = field(default_factory=list)
+
+    def judge(self, reward: Reward) -> Verdict:
+        if reward.nonce in self.known:
+            state, step, digest = self.known[reward.nonce]
+            same = digest == reward.digest
+            return Verdict(state, step, repeated=same, conflict=not same)
+        if self.step is None:
+            return Verdict(DecisionState.EXPIRED, 0, repeated=False, conflict=False)
+        event = DecisionEvent.REWARD if self._admit(reward.person) else DecisionEvent.REWARD_OVER_CAP
+        state = advance(DECISION, DecisionState.ISSUED, event)
+        verdict = Verdict(state, self.step, repeated=False, conflict=False)
+        self.known[reward.nonce] = (state, self.step, reward.digest)
+        self.fresh.append((reward, verdict))
+        return verdict
+
+    def _admit(self, person: bytes | None) -> bool:
+        """Whether the batch has room and the person may count once more; if so, both are used up by one."""
+        if self.room <= 0 or (person is not None and self.times.get(person, 0) >= self.cap):
+            return False
+        self.room -= 1
+        if person is not None:
+            self.times[person] = self.times.get(person, 0) + 1
+        return True
+
+
+def _room(sql: Sql, term: int, step: int, capacities: Sequence[int]) -> int:
+    """How many more users the open batch can hold."""
+    if step >= len(capacities):
+        return 0
+    if capacities[step] >= UNLIMITED:
+        return UNLIMITED
+    ((used,),) = sql.all("SELECT count(*) FROM raw_rows WHERE term = ? AND step = ?", (term, step))
+    return capacities[step] - int(used)
+
+
+def _insert(sql: Sql, term: int, judge: _Judge) -> None:
+    sql.many(
+        "INSERT INTO rewarded (nonce, term, step, state, digest) VALUES (?, ?, ?, ?, ?)",
+        [(r.nonce, term, v.step, v.state.value, r.digest) for r, v in judge.fresh],
+    )
+    counted = [(r, v) for r, v in judge.fresh if v.state is DecisionState.COUNTED]
+    sql.many(
+        "INSERT INTO raw_rows (nonce, term, step, features, reward) VALUES (?, ?, ?, ?, ?)",
+        [(r.nonce, term, v.step, r.features, r.reward) for r, v in counted],
+    )
+    people = {r.person for r, _ in counted if r.person is not None}
+    sql.many(
+        "INSERT INTO participants (term, person, times) VALUES (?, ?, ?)"
+        " ON CONFLICT (term, person) DO UPDATE SET times = excluded.times",
+        [(term, person, judge.times[person]) for person in people],
+    )

@@ -1,0 +1,1 @@
+"""Choosing a plan: every protocol by name, and which of them to use."""

@@ -1,0 +1,40 @@
+"""What is asked for: an epsilon and a delta, for whom, and how often one person may take part."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from fedbandit import _validate
+from fedbandit.privacy.sensitivity import ADJACENCIES, Adjacency
+
+
+@dataclass(frozen=True)
+class Privacy:
+    """(epsilon, delta) for one user, over the whole horizon.
+
+    `adjacency`: replace-one (the paper's definition: a user becomes another) or add-remove (a user's round is empty).
+    `participations`: rounds of one silo that the same user may take part in; a silo enforces the cap.
+    `silos_per_user`: silos that the same user may visit (Appendix "Non-unique users").
+    """
+
+    epsilon: float
+    delta: float
+    adjacency: Adjacency = "replace-one"
+    participations: int = 1
+    silos_per_user: int = 1
+
+    def __post_init__(self) -> None:
+        _validate.positive("epsilon", self.epsilon)
+        _validate.within("delta", self.delta, 0, 1)
+        _validate.one_of("adjacency", self.adjacency, ADJACENCIES)
+        _validate.count("participations", self.participations)
+        _validate.count("silos_per_user", self.silos_per_user)
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Privacy:
+        _validate.known_keys("privacy", data, cls.__dataclass_fields__)
+        return cls(**data)

@@ -1,0 +1,63 @@
+"""Where randomness comes from: protocols draw from a `NoiseSource` that is handed to them.
+
+Simulation and audit hand in `SimulatedNoise`, reproducible from a seed. A live silo has its own source, built on the
+operating system's randomness and an exact discrete Gaussian, and offers no way to put another in its place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Integers = NDArray[np.int64]
+Words = NDArray[np.uint64]
+
+
+class NoiseSource(Protocol):
+    """The draws that the protocols need, on integers throughout."""
+
+    def gaussian(self, scales: NDArray[np.float64], lead: tuple[int, ...] = ()) -> Integers:
+        """Independent centred Gaussians rounded to integers, shape (*lead, len(scales)), standard deviations `scales`."""
+        ...
+
+    def binomial(self, trials: ArrayLike, probability: float, shape: tuple[int, ...]) -> Integers:
+        """Independent Bin(trials, probability)."""
+        ...
+
+    def bernoulli(self, probabilities: NDArray[np.float64]) -> Integers:
+        """Independent 0/1 with these probabilities, same shape."""
+        ...
+
+    def words(self, shape: tuple[int, ...]) -> Words:
+        """Uniform 64-bit words."""
+        ...
+
+    def permutation(self, size: int) -> NDArray[np.intp]:
+        """A uniform permutation of range(size)."""
+        ...
+
+
+@dataclass(frozen=True)
+class SimulatedNoise:
+    """Draws from a seeded numpy generator: reproducible, and therefore never for a live release."""
+
+    generator: np.random.Generator
+
+    def gaussian(self, scales: NDArray[np.float64], lead: tuple[int, ...] = ()) -> Integers:
+        draws = self.generator.standard_normal((*lead, len(scales)))
+        return np.rint(draws * scales).astype(np.int64)
+
+    def binomial(self, trials: ArrayLike, probability: float, shape: tuple[int, ...]) -> Integers:
+        return np.asarray(self.generator.binomial(trials, probability, shape), dtype=np.int64)
+
+    def bernoulli(self, probabilities: NDArray[np.float64]) -> Integers:
+        return (self.generator.random(probabilities.shape) < probabilities).astype(np.int64)
+
+    def words(self, shape: tuple[int, ...]) -> Words:
+        return self.generator.integers(0, 2**64, size=shape, dtype=np.uint64)
+
+    def permutation(self, size: int) -> NDArray[np.intp]:
+        return np.asarray(self.generator.permutation(size), dtype=np.intp)

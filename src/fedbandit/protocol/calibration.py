@@ -1,0 +1,114 @@
+"""How much Gaussian noise a transcript needs, and the steps of the proof: exactly, or with the paper's constants."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fedbandit.privacy.accounting import theorem_ldp_sigma, zcdp_epsilon
+from fedbandit.protocol.guarantee import Request
+
+LEAK = "whether a synchronisation happens depends on users' raw data, and noise on what is sent does not hide that"
+FLIP = (
+    "acting on raw sums, one user changes the actions of the others in the batch, the batch sum moves by far more "
+    "than 1, and the theorem's proof does not apply; act lazily"
+)
+
+
+class GaussianNoise(NamedTuple):
+    """Standard deviations for every packed number, the proof, and, where there is none, the reason."""
+
+    sigma: float
+    scales: tuple[float, ...]
+    steps: tuple[str, ...] = ()
+    problem: str = ""
+
+
+def gaussian_noise(request: Request, joint_silos: bool) -> GaussianNoise:
+    """Noise of one transcript; `joint_silos`: the transcript is a sum over silos, so a user's visits add up in it."""
+    calibrate = {"exact": _exact, "paper": _theorem, "published": _published}[request.calibration]
+    noise = calibrate(request, joint_silos)
+    return noise if request.public_schedule else noise._replace(steps=(), problem=LEAK)
+
+
+def _exact(request: Request, joint_silos: bool) -> GaussianNoise:
+    """Joint release of both streams, analytic Gaussian: no slack."""
+    sigma, privacy = request.exact_sigma(joint_silos), request.asked
+    scales = request.exact_scales(sigma)
+    steps = (
+        *_sensitivity_steps(request, joint_silos),
+        f"Noise of standard deviation {sigma:.4f} on the diagonal, {sigma / np.sqrt(2):.4f} off it and {scales[0]:.4f} "
+        f"on the bias makes it mu-GDP with mu = {request.mu(sigma, joint_silos):.5f} (Gaussians, composed adaptively).",
+        f"That mu is exactly ({privacy.epsilon:g}, {privacy.delta:g})-DP (analytic Gaussian).",
+    )
+    return GaussianNoise(sigma, scales, steps)
+
+
+def _theorem(request: Request, joint_silos: bool) -> GaussianNoise:
+    """Theorem LDP: sigma_0^2 = 8 kappa (log(2/delta) + epsilon) / epsilon^2, kappa = 1 + log2 K, and a check of it."""
+    privacy = request.asked
+    levels = 1 + float(np.log2(request.encoder.steps))
+    sigma = theorem_ldp_sigma(privacy.epsilon, privacy.delta, levels)
+    noise = GaussianNoise(sigma, request.flat_scales(sigma))
+    if request.acting == "eager":
+        return noise._replace(problem=FLIP)
+    exact = request.exact_epsilon(sigma, joint_silos)
+    if exact > privacy.epsilon:
+        return noise._replace(problem=f"the theorem's noise gives an exact epsilon of {exact:.4g} here")
+    stream = zcdp_epsilon(levels / (2 * sigma**2), privacy.delta / 2)
+    steps = (
+        f"Theorem LDP: each p-sum is 1/(2 sigma_0^2)-zCDP, a datum enters kappa = 1 + log2 {request.encoder.steps} = "
+        f"{levels:.3f} of them, so each of the two streams is ({stream:.4f}, {privacy.delta / 2:g})-DP at sigma_0 = "
+        f"{sigma:.4f}.",
+        "The theorem takes the sensitivity of each stream to be 1, which is that of adding or removing a user; whether "
+        "its slack covers the rest is computed exactly:",
+        *_sensitivity_steps(request, joint_silos),
+        f"At sigma_0 = {sigma:.4f} this is exactly ({exact:.4f}, {privacy.delta:g})-DP, within the budget.",
+    )
+    return noise._replace(steps=steps)
+
+
+def _published(request: Request, joint_silos: bool) -> GaussianNoise:
+    """The published simulation: sigma_0^2 = kappa (ln(1/delta) + epsilon) / epsilon^2."""
+    privacy = request.asked
+    levels = 1 + float(np.log2(request.encoder.steps))
+    sigma = float(np.sqrt(levels * (np.log(1 / privacy.delta) + privacy.epsilon)) / privacy.epsilon)
+    problem = "these are the constants of the published simulation, not the theorem's"
+    return GaussianNoise(sigma, request.flat_scales(sigma), problem=problem)
+
+
+def _sensitivity_steps(request: Request, joint_silos: bool) -> tuple[str, ...]:
+    """How far one user can move the transcript, in words and numbers."""
+    shift, encoder, privacy = request.shift, request.encoder, request.asked
+    one_round = shift.exact + shift.rounding
+    steps = [
+        f"One round moves a batch sum (bias and covariance together) by at most {shift.exact:.5f} ({privacy.adjacency}"
+        f", rewards entering as y - {request.centre:g}, covariance and bias noise in the ratio "
+        f"{np.sqrt(request.ratio):.4g}:1), and by {shift.rounding:.2g} more for rounding to 2^-{request.bits}."
+    ]
+    if request.acting == "eager":
+        steps.append(
+            f"Acting eagerly, a user can change the actions of all {shift.participations} users of a batch, so its sum "
+            f"moves by at most {shift.participations} x {one_round:.5f} = {shift.total:.4g}."
+        )
+    elif shift.participations > 1:
+        steps.append(
+            f"A user takes part in at most {shift.participations} rounds of a silo, at worst all in one batch: "
+            f"{shift.participations} x {one_round:.5f} = {shift.total:.5f}."
+        )
+    steps.append(
+        f"A batch enters {encoder.touches} of {encoder.steps} releases, with squared weights that add up to at most "
+        f"{encoder.column_norm**2:.4f} ({encoder.name}): sensitivity {shift.total:.5f} x {encoder.column_norm:.4f} = "
+        f"{request.sensitivity:.4f}."
+    )
+    if request.share < 1:
+        steps.append(
+            f"The schedule looks at a noisy covariance of its own, which spends {1 - request.share:.0%} of mu^2; the "
+            f"releases spend the rest."
+        )
+    visits = privacy.silos_per_user
+    if visits > 1:
+        how = f"add up: {visits} times" if joint_silos else f"compose in squares: sqrt {visits} times"
+        steps.append(f"A user visits at most {visits} silos, whose shifts {how} the sensitivity.")
+    return tuple(steps)

@@ -1,0 +1,173 @@
+"""A mechanism is a matrix: what a silo releases at step k is row k of C applied to its batch sums, plus noise.
+
+`Encoder` holds everything that is read off the lower-triangular, invertible C (K x K): its sensitivity, the noise of
+every prefix sum the server decodes with B = A C^-1 (A the prefix sums), how many releases one datum touches; and the
+same matrix as a stream, one batch at a time, for the silo (`step`) and for the server (`decode_step`).
+
+C is a multiple of 2^-fraction_bits, so integer batch sums give integer releases in units 2^-fraction_bits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+class Stream(NamedTuple):
+    """State of a stream: steps done, and the arrays it has to remember. A plain value: it can be written down."""
+
+    step: int
+    memory: tuple[NDArray[np.int64] | NDArray[np.float64], ...]
+
+
+@dataclass(frozen=True)
+class Encoder(ABC):
+    """A lower-triangular C over `steps` releases.
+
+    Guarantee: with Gaussian noise of standard deviation sigma on every release, one user whose batch sum shifts by at
+    most `shift` (l2) is (column_norm * shift / sigma)-GDP over the whole horizon. Batch sums may be chosen adaptively:
+    step k is a Gaussian mechanism of sensitivity C[k, j] * shift given what was released before, and these compose
+    in squares along column j.
+    """
+
+    steps: int
+
+    fraction_bits = 0  # C * 2^fraction_bits is a matrix of integers
+
+    @property
+    def name(self) -> str:
+        return type(self).__name__.lower()
+
+    # -- the matrix -------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def row(self, k: int) -> Floats:
+        """C[k, 0..k], k from 0."""
+
+    @abstractmethod
+    def decoder_row(self, k: int) -> Floats:
+        """B[k, 0..k], k from 0."""
+
+    @property
+    def coefficients(self) -> Floats:
+        """C, (steps, steps)."""
+        return self._stacked(self.row)
+
+    @property
+    def decoder(self) -> Floats:
+        """B = A C^-1, (steps, steps)."""
+        return self._stacked(self.decoder_row)
+
+    @cached_property
+    def column_norm(self) -> float:
+        """The largest column norm of C: sensitivity of all releases together to a unit shift of one batch sum."""
+        return float(np.linalg.norm(self.coefficients, axis=0).max())
+
+    @cached_property
+    def prefix_norms(self) -> Floats:
+        """Row norms of B: the noise of each decoded prefix sum, per unit of release noise. Shape (steps,)."""
+        return np.linalg.norm(self.decoder, axis=1)
+
+    @cached_property
+    def touches(self) -> int:
+        """The number of releases one batch can enter (non-zeros in a column of C)."""
+        return int(np.count_nonzero(self.coefficients, axis=0).max())
+
+    @property
+    def worst_prefix(self) -> float:
+        """Column norm times largest row norm of B: noise of the worst prefix at unit shift and unit mu."""
+        return self.column_norm * float(self.prefix_norms.max())
+
+    @property
+    def rounding_units(self) -> float:
+        """Rounding of a release itself, in units of 2^-fraction_bits per number: none where C is made of integers."""
+        return 0.0
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of the last row of C and of B: two parties with the same one decode the same."""
+        rows = np.concatenate([self.row(self.steps - 1), np.round(self.decoder_row(self.steps - 1), 9)])
+        return hashlib.sha256(rows.tobytes()).hexdigest()[:16]
+
+    def _stacked(self, row: object) -> Floats:
+        matrix = np.zeros((self.steps, self.steps))
+        for k in range(self.steps):
+            matrix[k, : k + 1] = row(k)  # type: ignore[operator]
+        return matrix
+
+    # -- the same, as a stream --------------------------------------------------------------------------------------
+
+    def init(self, shape: tuple[int, ...]) -> Stream:
+        """Before the first batch; `shape` is that of one batch sum."""
+        return Stream(0, ())
+
+    def step(self, state: Stream, sums: Integers) -> tuple[Stream, Integers]:
+        """Encode the next batch: integer sums in, integers in units 2^-fraction_bits out."""
+        self._check_horizon(state)
+        past = (*state.memory, sums)
+        weights = np.rint(self.row(state.step) * 2**self.fraction_bits).astype(np.int64)
+        return Stream(state.step + 1, past), np.tensordot(weights, np.stack(past), axes=1)
+
+    def init_decoder(self, shape: tuple[int, ...]) -> Stream:
+        """Before the first release arrives."""
+        return Stream(0, ())
+
+    def decode_step(self, state: Stream, released: Integers | Floats) -> tuple[Stream, Floats]:
+        """Decode the prefix sum after the next release; in the units of the batch sums."""
+        self._check_horizon(state)
+        past = (*state.memory, released.astype(np.float64))
+        prefix = np.tensordot(self.decoder_row(state.step), np.stack(past), axes=1)
+        return Stream(state.step + 1, past), np.asarray(prefix * 2.0**-self.fraction_bits)
+
+    def _check_horizon(self, state: Stream) -> None:
+        if state.step >= self.steps:
+            raise ValueError(f"the horizon of {self.steps} releases is used up; a new term needs a new plan")
+
+
+@dataclass(frozen=True)
+class ToeplitzEncoder(Encoder):
+    """C[k, j] = c[k - j]: everything follows from the first column.
+
+    Columns are shifted copies that lose their tail, so the first has the largest norm; rows of B = A C^-1, Toeplitz
+    too, only grow, so the last has the largest.
+    """
+
+    first_column: tuple[float, ...]
+
+    def row(self, k: int) -> Floats:
+        return self._column[k::-1]
+
+    def decoder_row(self, k: int) -> Floats:
+        return self._decoder_column[k::-1]
+
+    @cached_property
+    def _column(self) -> Floats:
+        return np.array(self.first_column)
+
+    @cached_property
+    def _decoder_column(self) -> Floats:
+        """First column of B: the power series (1 + z + z^2 + ...) / C(z)."""
+        toeplitz = scipy.linalg.toeplitz(self._column, np.zeros(self.steps))
+        return np.asarray(scipy.linalg.solve_triangular(toeplitz, np.ones(self.steps), lower=True))
+
+    @cached_property
+    def column_norm(self) -> float:
+        return float(np.linalg.norm(self._column))
+
+    @cached_property
+    def prefix_norms(self) -> Floats:
+        return np.sqrt(np.cumsum(self._decoder_column**2))
+
+    @cached_property
+    def touches(self) -> int:
+        return int(np.count_nonzero(self._column))

@@ -1,0 +1,34 @@
+"""The square root of the prefix-sum matrix: c_0 = 1, c_k = c_{k-1} (1 - 1/(2k)); C C = A, so B = C.
+
+About three times less noise than the tree at the same guarantee. Coefficients are rounded to 2^-10, so that integer
+sums give integer releases; B is computed for the rounded C, and the noise of the worst prefix grows by less than 0.1 %.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedbandit.protocol.encoder import Encoder, ToeplitzEncoder
+
+FRACTION_BITS = 10
+
+
+@dataclass(frozen=True)
+class Toeplitz(ToeplitzEncoder):
+    """C[k, j] = c_{k - j}, the rounded square root of A."""
+
+    fraction_bits = FRACTION_BITS
+
+
+def square_root(steps: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """First column of A^(1/2)."""
+    ratios = 1 - 1 / (2 * np.arange(1, steps))
+    return np.concatenate(([1.0], np.cumprod(ratios)))
+
+
+def encoder(steps: int) -> Encoder:
+    """The square root of A, rounded to 2^-10."""
+    rounded = np.rint(square_root(steps) * 2**FRACTION_BITS) / 2**FRACTION_BITS
+    return Toeplitz(steps, tuple(rounded.tolist()))

@@ -1,0 +1,84 @@
+"""The tree mechanism as the paper runs it (Algorithm 2): release k is the p-sum [k - 2^i + 1, k], i the lowest set bit of k.
+
+Each datum enters at most 1 + floor(log2 K) p-sums; prefix k adds up as many as k has bits. Both streams remember one
+p-sum a level: O(log K) memory.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from fedbandit.protocol.encoder import Encoder, Floats, Integers, Stream
+
+
+def lowest_set_bit(k: int) -> int:
+    """Index i_k of the first one in k's binary form."""
+    return (k & -k).bit_length() - 1
+
+
+@dataclass(frozen=True)
+class Tree(Encoder):
+    """Row k of C is the indicator of the p-sum that step k completes."""
+
+    def row(self, k: int) -> Floats:
+        row = np.zeros(k + 1)
+        row[k + 1 - (1 << lowest_set_bit(k + 1)) :] = 1.0
+        return row
+
+    def decoder_row(self, k: int) -> Floats:
+        """The p-sums that make up [1, k + 1]: drop the lowest set bit until nothing is left."""
+        row = np.zeros(k + 1)
+        node = k + 1
+        while node:
+            row[node - 1] = 1.0
+            node &= node - 1
+        return row
+
+    @property
+    def levels(self) -> int:
+        """Levels of the tree: 1 + floor(log2 K)."""
+        return 1 + int(math.log2(self.steps))
+
+    @cached_property
+    def touches(self) -> int:
+        """Batch 1 enters the p-sum [1, 2^i] of every level, and no batch enters two of one level."""
+        return self.levels
+
+    @cached_property
+    def column_norm(self) -> float:
+        return math.sqrt(self.levels)
+
+    @cached_property
+    def prefix_norms(self) -> Floats:
+        return np.sqrt([float(k.bit_count()) for k in range(1, self.steps + 1)])
+
+    def init(self, shape: tuple[int, ...]) -> Stream:
+        return Stream(0, tuple(np.zeros(shape, dtype=np.int64) for _ in range(self.levels)))
+
+    def step(self, state: Stream, sums: Integers) -> tuple[Stream, Integers]:
+        self._check_horizon(state)
+        k = state.step + 1
+        i = lowest_set_bit(k)
+        psum: Integers = sums + sum(state.memory[:i])  # alpha_i = sum_{j < i} alpha_j + gamma_k
+        empty = np.zeros_like(sums)
+        return Stream(k, (empty,) * i + (psum,) + state.memory[i + 1 :]), psum
+
+    def init_decoder(self, shape: tuple[int, ...]) -> Stream:
+        return Stream(0, tuple(np.zeros(shape) for _ in range(self.levels)))
+
+    def decode_step(self, state: Stream, released: Integers | Floats) -> tuple[Stream, Floats]:
+        self._check_horizon(state)
+        k = state.step + 1
+        i = lowest_set_bit(k)
+        nodes = (*state.memory[:i], released.astype(np.float64), *state.memory[i + 1 :])
+        prefix = np.sum([node for j, node in enumerate(nodes) if k >> j & 1], axis=0)
+        return Stream(k, nodes), np.asarray(prefix)
+
+
+def encoder(steps: int) -> Encoder:
+    """Algorithm 2."""
+    return Tree(steps)

@@ -1,0 +1,89 @@
+"""The actions a user brings: drawn fresh, or picked from a table."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+from numba import njit
+
+from fedbandit.simulate.kernels.instructions import fused
+from fedbandit.simulate.kernels.layout import DEPTH, LANES, Singles, Table, padded
+from fedbandit.simulate.randomness import CONTEXT, fill_normals, integer_below, user_key
+
+_HALF: Final = np.float32(0.5)
+_ROOT_HALF: Final = np.float32(math.sqrt(0.5))
+
+
+@njit(cache=True)
+def empty_contexts(arms: int, dim: int) -> Singles:
+    """Room for one user's actions, coordinate by coordinate: (dim padded with zero rows, arms padded)."""
+    return np.zeros((-(-dim // DEPTH) * DEPTH, -(-arms // LANES) * LANES), dtype=np.float32)
+
+
+@njit(cache=True, error_model="numpy")
+def draw_contexts(key: np.uint64, arms: int, dim: int, basis: bool, out: Singles) -> None:
+    """Write one user's fresh actions to ``out`` from :func:`empty_contexts`; columns from ``arms`` on are filler.
+
+    Coordinates 0 .. dim - 2 are a uniformly random direction of norm 1/sqrt 2 (normals, scaled), the last is
+    1/sqrt 2, so the norm is 1. With ``basis`` the first min(dim, arms) actions are the standard basis vectors.
+    """
+    free = dim - 1
+    fill_normals(key, out[:free].reshape(-1))
+    scale = out[free]  # the last row holds the scale until it is overwritten
+    scale[:] = np.float32(0.0)
+    for j in range(free):
+        row = out[j]
+        for a in range(scale.size):
+            scale[a] = fused(row[a], row[a], scale[a])
+    for a in range(scale.size):
+        scale[a] = np.sqrt(_HALF / scale[a])
+    for j in range(free):
+        row = out[j]
+        for a in range(scale.size):
+            row[a] *= scale[a]
+    scale[:] = _ROOT_HALF
+    if basis:
+        for j in range(dim):
+            for a in range(min(dim, arms)):
+                out[j, a] = np.float32(a == j)
+
+
+@njit(cache=True)
+def pick_set(key: np.uint64, first: int, last: int) -> int:
+    """The action set of one user, uniform in first .. last - 1."""
+    return first + integer_below(key, last - first)
+
+
+@njit(cache=True)
+def set_block(table: Table, index: int) -> Singles:
+    """One action set of a table: (height, padded arms)."""
+    arms = table.offsets[index + 1] - table.offsets[index]
+    size = table.height * (-(-arms // LANES) * LANES)
+    start = table.starts[index]
+    return table.blocks[start : start + size].reshape(table.height, -1)
+
+
+@njit(cache=True)
+def widest_set(table: Table) -> int:
+    """The padded number of actions of the largest set."""
+    arms = np.diff(table.offsets).max()
+    return -(-arms // LANES) * LANES
+
+
+def contexts_of(seed: int, run: int, silo: int, round_: int, arms: int, dim: int, basis: bool = False) -> Singles:
+    """The fresh actions (arms, dim) that kernels give to one user; run 0 if all runs share their contexts."""
+    out = np.zeros((padded(dim, DEPTH), padded(arms, LANES)), dtype=np.float32)
+    draw_contexts(_context_key(seed, run, silo, round_), arms, dim, basis, out)
+    return np.ascontiguousarray(out[:dim, :arms].T)
+
+
+def set_of(seed: int, run: int, silo: int, round_: int, table: Table) -> int:
+    """The action set that kernels give to one user of a table; run 0 if all runs share their contexts."""
+    first, last = table.ranges[silo]
+    return int(pick_set(_context_key(seed, run, silo, round_), int(first), int(last)))
+
+
+def _context_key(seed: int, run: int, silo: int, round_: int) -> np.uint64:
+    return np.uint64(user_key(np.uint64(seed % 2**64), run, silo, round_, CONTEXT))

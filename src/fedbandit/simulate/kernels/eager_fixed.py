@@ -1,0 +1,92 @@
+"""Eager acting (Algorithm 1) when every silo has one fixed action set: O(arms d) a user instead of O(arms d^2).
+
+Let g_a = x_a^T V^-1 x_a and s_a = x_a^T theta for every action a of a silo. When action c with reward y is added, put
+v = V^-1 x_c and g = x_c^T v. By Sherman-Morrison V^-1 becomes V^-1 - v v^T / (1 + g) and theta becomes
+theta + v (y - x_c^T theta) / (1 + g). Multiplying from both sides by x_a, with w_a = x_a^T v:
+
+    g_a  becomes  g_a - w_a^2 / (1 + g)              s_a  becomes  s_a + w_a (y - x_c^T theta) / (1 + g)
+
+so one product of the set with v replaces the quadratic forms. Rounding would add up over many users, so g and s are
+computed afresh at the start of a call and every REFRESH users, which costs O(arms d^2 / REFRESH) a user.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+from numba import njit, prange
+
+from fedbandit.simulate.kernels.contexts import set_block, widest_set
+from fedbandit.simulate.kernels.eager import learn_from, open_bench, score_parts
+from fedbandit.simulate.kernels.layout import Integers, Local, Rewards, Scores, Singles, Table, Tally, Users
+from fedbandit.simulate.kernels.outcomes import CHUNK, add_contributions, keep, noise_of, record, reward_of
+from fedbandit.simulate.kernels.scoring import best_arm, project
+from fedbandit.simulate.kernels.shards import task_bounds
+from fedbandit.simulate.kernels.updates import times
+from fedbandit.simulate.randomness import REWARD, user_key
+
+REFRESH: Final = 4 * CHUNK  # users after which widths and scores are computed afresh
+
+
+@njit(cache=True, fastmath={"contract"})
+def _follow(x: Singles, direction: Scores, gain: float, step: float, means: Scores, widths: Scores, w: Scores) -> None:
+    """The rank-one identities above for all actions; ``direction`` is v, ``gain`` g, ``step`` theta's step along v."""
+    project(x, direction, w)
+    stride, share = w.dtype.type(step), w.dtype.type(1.0 / (1.0 + gain))
+    for a in range(w.size):
+        means[a] += w[a] * stride
+        widths[a] -= w[a] * w[a] * share
+
+
+@njit(cache=True)
+def _play_task(
+    users: Users, table: Table, rewards: Rewards, local: Local, tally: Tally, runs: Integers, task: int
+) -> None:
+    protocols, dim = local.bias.shape[0], local.bias.shape[3]
+    shard, run, _, first_silo, last_silo = task_bounds(task, runs, tally.regret.shape[2], users.silos)
+    bench = open_bench(local, 1, table.height, widest_set(table))
+    chosen = np.empty((dim + 1, CHUNK))
+    scratch = np.empty_like(bench.means)
+    for silo in range(first_silo, last_silo):
+        index = table.ranges[silo, 0]
+        x = set_block(table, index)
+        set_means = table.means[table.offsets[index] : table.offsets[index + 1]]
+        for q in range(protocols):
+            inverse, bias, theta = local.inverse[q, run, silo], local.bias[q, run, silo], bench.theta[q, 0]
+            times(inverse, bias, theta)
+            regret, log_det_gain = 0.0, 0.0
+            for start in range(0, users.rounds, CHUNK):
+                if start % REFRESH == 0:
+                    score_parts(x, inverse, theta, bench)
+                means, widths, scores = (
+                    bench.means[: x.shape[1]],
+                    bench.widths[: x.shape[1]],
+                    scratch[: x.shape[1]],
+                )
+                count = min(CHUNK, users.rounds - start)
+                for u in range(count):
+                    now = users.first_round + start + u
+                    noise = noise_of(rewards.kind, user_key(users.seed, users.runs[run], silo, now, REWARD))
+                    arm = best_arm(means, widths, local.radius[q, run, start + u], set_means.size, scores)
+                    regret += table.best[index] - set_means[arm]
+                    reward = reward_of(rewards.kind, rewards.std, noise, set_means[arm])
+                    keep(x, arm, reward, tally.centre[q], u, chosen)
+                    if tally.slot[q] >= 0:
+                        record(x, arm, reward, tally.points[tally.slot[q], run, silo, start + u])
+                    gain, step = learn_from(x, arm, reward - tally.centre[q], inverse, bias, theta, bench)
+                    log_det_gain += math.log1p(gain)
+                    bench.weights[:dim] = bench.direction
+                    _follow(x, bench.weights, gain, step, means, widths, scores)
+                add_contributions(chosen, count, tally.bits, tally.sums[q, run, shard])
+            tally.regret[q, run, shard] += regret
+            local.log_det_gain[q, run, silo] += log_det_gain
+
+
+@njit(cache=True, parallel=True)
+def play(users: Users, table: Table, rewards: Rewards, local: Local, tally: Tally) -> None:
+    """See :func:`fedbandit.simulate.kernels.play_eager_fixed`."""
+    runs = np.arange(users.runs.size + 1)
+    for task in prange(users.runs.size * tally.regret.shape[2]):
+        _play_task(users, table, rewards, local, tally, runs, task)

@@ -1,0 +1,68 @@
+"""Lazy acting on fresh contexts: all silos decide from one model that stays fixed during the call."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit, prange
+
+from fedbandit.simulate.kernels.contexts import draw_contexts, empty_contexts
+from fedbandit.simulate.kernels.layout import Beliefs, Fresh, Integers, Rewards, Tally, Users
+from fedbandit.simulate.kernels.outcomes import (
+    CHUNK,
+    add_chunk,
+    best_mean,
+    close_book,
+    keep,
+    mean_of,
+    noise_of,
+    open_book,
+    record,
+    reward_of,
+)
+from fedbandit.simulate.kernels.scoring import best_arm, fold_beliefs, project, square_widths
+from fedbandit.simulate.kernels.shards import group_bounds, task_bounds
+from fedbandit.simulate.randomness import CONTEXT, REWARD, user_key
+
+
+@njit(cache=True)
+def _play_task(
+    users: Users, fresh: Fresh, rewards: Rewards, beliefs: Beliefs, tally: Tally, groups: Integers, task: int
+) -> None:
+    protocols, _, dim = beliefs.theta.shape
+    shard, first_run, last_run, first_silo, last_silo = task_bounds(task, groups, tally.regret.shape[2], users.silos)
+    runs = last_run - first_run
+    x = empty_contexts(fresh.arms, dim)
+    theta, triangle = fold_beliefs(beliefs, first_run, last_run, x.shape[0])
+    means, widths = np.empty((2, x.shape[1]), theta.dtype)
+    book = open_book(protocols, runs, dim)
+    for silo in range(first_silo, last_silo):
+        for start in range(0, users.rounds, CHUNK):
+            count = min(CHUNK, users.rounds - start)
+            for u in range(count):
+                now = users.first_round + start + u
+                key = user_key(users.seed, users.context_runs[first_run], silo, now, CONTEXT)
+                draw_contexts(key, fresh.arms, dim, fresh.basis, x)
+                for r in range(runs):
+                    run = first_run + r
+                    best = best_mean(x, fresh.arms, fresh.theta[run])
+                    noise = noise_of(rewards.kind, user_key(users.seed, users.runs[run], silo, now, REWARD))
+                    for q in range(protocols):
+                        project(x, theta[q, r], means)
+                        square_widths(x, triangle[q, r], True, widths)
+                        arm = best_arm(means, widths, beliefs.radius[q, run], fresh.arms, widths)
+                        mean = mean_of(x, arm, fresh.theta[run])
+                        book.regret[q, r] += best - mean
+                        reward = reward_of(rewards.kind, rewards.std, noise, mean)
+                        keep(x, arm, reward, tally.centre[q], u, book.chosen[q, r])
+                        if tally.slot[q] >= 0:
+                            record(x, arm, reward, tally.points[tally.slot[q], run, silo, start + u])
+            add_chunk(book, count, first_run, shard, tally)
+    close_book(book, first_run, shard, tally)
+
+
+@njit(cache=True, parallel=True)
+def play(users: Users, fresh: Fresh, rewards: Rewards, beliefs: Beliefs, tally: Tally) -> None:
+    """See :func:`fedbandit.simulate.kernels.play_lazy_fresh`."""
+    groups = group_bounds(users.context_runs)
+    for task in prange((groups.size - 1) * tally.regret.shape[2]):
+        _play_task(users, fresh, rewards, beliefs, tally, groups, task)

@@ -1,0 +1,85 @@
+"""Lazy acting on action sets from a table.
+
+The model is fixed during a call, so a set's best action is the same at every visit: it is found at the first visit and
+remembered, and a visit costs no more than its contribution.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numba import njit, prange
+
+from fedbandit.simulate.kernels.contexts import pick_set, set_block
+from fedbandit.simulate.kernels.layout import Beliefs, Integers, Rewards, Scores, Singles, Table, Tally, Users
+from fedbandit.simulate.kernels.outcomes import (
+    CHUNK,
+    add_chunk,
+    close_book,
+    keep,
+    noise_of,
+    open_book,
+    record,
+    reward_of,
+)
+from fedbandit.simulate.kernels.scoring import best_arm, fold_beliefs, project, square_widths
+from fedbandit.simulate.kernels.shards import group_bounds, task_bounds
+from fedbandit.simulate.randomness import CONTEXT, REWARD, user_key
+
+_UNKNOWN: Final = -1
+
+
+@njit(cache=True)
+def _decide(x: Singles, arms: int, theta: Scores, triangle: Scores, radius: float) -> int:
+    means, widths = np.empty((2, x.shape[1]), theta.dtype)
+    project(x, theta, means)
+    square_widths(x, triangle, True, widths)
+    return best_arm(means, widths, radius, arms, widths)
+
+
+@njit(cache=True)
+def _play_task(
+    users: Users, table: Table, rewards: Rewards, beliefs: Beliefs, tally: Tally, groups: Integers, task: int
+) -> None:
+    protocols, _, dim = beliefs.theta.shape
+    shard, first_run, last_run, first_silo, last_silo = task_bounds(task, groups, tally.regret.shape[2], users.silos)
+    runs = last_run - first_run
+    theta, triangle = fold_beliefs(beliefs, first_run, last_run, table.height)
+    first_set = table.ranges[first_silo:last_silo, 0].min()
+    sets = table.ranges[first_silo:last_silo, 1].max() - first_set
+    memo = np.full((protocols, runs, sets), _UNKNOWN, dtype=np.int32)
+    book = open_book(protocols, runs, dim)
+    for silo in range(first_silo, last_silo):
+        for start in range(0, users.rounds, CHUNK):
+            count = min(CHUNK, users.rounds - start)
+            for u in range(count):
+                now = users.first_round + start + u
+                key = user_key(users.seed, users.context_runs[first_run], silo, now, CONTEXT)
+                index = pick_set(key, table.ranges[silo, 0], table.ranges[silo, 1])
+                x = set_block(table, index)
+                arms = table.offsets[index + 1] - table.offsets[index]
+                for r in range(runs):
+                    run = first_run + r
+                    noise = noise_of(rewards.kind, user_key(users.seed, users.runs[run], silo, now, REWARD))
+                    for q in range(protocols):
+                        arm = memo[q, r, index - first_set]
+                        if arm == _UNKNOWN:
+                            arm = _decide(x, arms, theta[q, r], triangle[q, r], beliefs.radius[q, run])
+                            memo[q, r, index - first_set] = arm
+                        mean = table.means[table.offsets[index] + arm]
+                        book.regret[q, r] += table.best[index] - mean
+                        reward = reward_of(rewards.kind, rewards.std, noise, mean)
+                        keep(x, arm, reward, tally.centre[q], u, book.chosen[q, r])
+                        if tally.slot[q] >= 0:
+                            record(x, arm, reward, tally.points[tally.slot[q], run, silo, start + u])
+            add_chunk(book, count, first_run, shard, tally)
+    close_book(book, first_run, shard, tally)
+
+
+@njit(cache=True, parallel=True)
+def play(users: Users, table: Table, rewards: Rewards, beliefs: Beliefs, tally: Tally) -> None:
+    """See :func:`fedbandit.simulate.kernels.play_lazy_table`."""
+    groups = group_bounds(users.context_runs)
+    for task in prange((groups.size - 1) * tally.regret.shape[2]):
+        _play_task(users, table, rewards, beliefs, tally, groups, task)

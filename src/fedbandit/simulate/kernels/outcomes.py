@@ -1,0 +1,125 @@
+"""What happens once an action is chosen: the reward, the regret, the packed contribution."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from fedbandit.simulate.kernels.layout import BERNOULLI, CLIPPED, Floats, Integers, Singles, Tally
+from fedbandit.simulate.randomness import normal, uniform
+
+CHUNK: Final = 32  # users whose contributions are added together
+
+
+class Book(NamedTuple):
+    """What one task has seen and not yet added to the tally; its runs are numbered from the first of the task."""
+
+    chosen: Floats  # (Q, runs, d + 1, CHUNK) features and centred rewards, one user a column
+    regret: Floats  # (Q, runs)
+
+
+@njit(cache=True)
+def open_book(protocols: int, runs: int, dim: int) -> Book:
+    """An empty book."""
+    return Book(np.empty((protocols, runs, dim + 1, CHUNK)), np.zeros((protocols, runs)))
+
+
+@njit(cache=True)
+def noise_of(kind: int, key: np.uint64) -> float:
+    """The one random number behind a user's reward: uniform for Bernoulli rewards, else standard normal."""
+    return uniform(key) if kind == BERNOULLI else normal(key)
+
+
+@njit(cache=True)
+def reward_of(kind: int, std: float, noise: float, mean: float) -> float:
+    """The reward of an action with this mean. A float32 number, so that a recorded reward is the one that counted."""
+    if kind == BERNOULLI:
+        return 1.0 if noise < mean else 0.0
+    value = mean + std * noise
+    if kind == CLIPPED:
+        value = min(max(value, 0.0), 1.0)
+    return np.float64(np.float32(value))
+
+
+@njit(cache=True)
+def mean_of(x: Singles, arm: int, theta: Floats) -> float:
+    """The expected reward of one action, in float64."""
+    total = 0.0
+    for j in range(theta.size):
+        total += np.float64(x[j, arm]) * theta[j]
+    return total
+
+
+@njit(cache=True)
+def best_mean(x: Singles, arms: int, theta: Floats) -> float:
+    """The largest expected reward of a set, in float64."""
+    best = mean_of(x, 0, theta)
+    for a in range(1, arms):
+        best = max(best, mean_of(x, a, theta))
+    return best
+
+
+@njit(cache=True, fastmath={"reassoc", "nsz"})
+def add_contributions(chosen: Floats, count: int, bits: int, sums: Integers) -> None:
+    """Add the packed contributions of ``count`` users to ``sums`` (p,).
+
+    Column u of ``chosen`` (d + 1, CHUNK) is a user's feature and centred reward. Every number is rounded to the grid
+    2^-bits before it is added, as `fedbandit.bandit.statistics.contributions` does. The sum of a chunk is taken in
+    float64, which is exact in any order as long as it stays below 2^53; only products of float32 features with
+    themselves and one rounded product with the reward occur, so no compiler flag can change a rounding.
+    """
+    dim = chosen.shape[0] - 1
+    scale = 2.0**bits
+    reward = chosen[dim]
+    index = dim
+    for i in range(dim):
+        first = chosen[i]
+        total = 0.0
+        for u in range(count):
+            total += np.rint(first[u] * reward[u] * scale)
+        sums[i] += np.int64(total)
+        for j in range(i, dim):
+            second = chosen[j]
+            total = 0.0
+            for u in range(count):
+                total += np.rint(first[u] * second[u] * scale)
+            sums[index] += np.int64(total)
+            index += 1
+
+
+@njit(cache=True)
+def keep(x: Singles, arm: int, reward: float, centre: float, user: int, chosen: Floats) -> None:
+    """Put a user's feature and centred reward in column ``user`` of ``chosen`` (d + 1, CHUNK)."""
+    dim = chosen.shape[0] - 1
+    for j in range(dim):
+        chosen[j, user] = x[j, arm]
+    chosen[dim, user] = reward - centre
+
+
+@njit(cache=True)
+def record(x: Singles, arm: int, reward: float, point: Singles) -> None:
+    """Write a user's feature and reward to ``point`` (d + 1,)."""
+    dim = point.size - 1
+    for j in range(dim):
+        point[j] = x[j, arm]
+    point[dim] = reward
+
+
+@njit(cache=True)
+def add_chunk(book: Book, count: int, first_run: int, shard: int, tally: Tally) -> None:
+    """Add the contributions of the first ``count`` columns of the book to the tally."""
+    protocols, runs = book.regret.shape
+    for q in range(protocols):
+        for r in range(runs):
+            add_contributions(book.chosen[q, r], count, tally.bits, tally.sums[q, first_run + r, shard])
+
+
+@njit(cache=True)
+def close_book(book: Book, first_run: int, shard: int, tally: Tally) -> None:
+    """Add the regret of the book to the tally."""
+    protocols, runs = book.regret.shape
+    for q in range(protocols):
+        for r in range(runs):
+            tally.regret[q, first_run + r, shard] += book.regret[q, r]

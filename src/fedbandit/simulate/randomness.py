@@ -1,0 +1,142 @@
+"""Random numbers of simulated users, by counter: any user's numbers can be had alone, in any order, on any machine.
+
+A user is (seed, run, silo, round); with a purpose it has one 64-bit key, a chain of splitmix64 finalisers. Numbers
+are hashes of (key, counter), so there is no state, nothing to seed and nothing to skip, and who computes a user's
+numbers cannot change them. Every operation is an integer one or an IEEE float32 one rounded in a fixed order: contexts
+are the same to the last bit on every machine and thread.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from fedbandit.simulate.kernels.instructions import (
+    add,
+    bits_of,
+    either,
+    exclusive_or,
+    float_of_bits,
+    fused,
+    multiply,
+    shift_left,
+    shift_right,
+    shift_right_signed,
+    signed_to_float,
+    subtract,
+)
+
+CONTEXT: Final = 0  # purpose: the actions a user brings
+REWARD: Final = 1  # purpose: the noise of the user's reward, the same whichever action is chosen
+
+_word = np.uint32
+_key = np.uint64
+_GOLDEN: Final = _key(0x9E3779B97F4A7C15)
+_HALF_TURN: Final = np.float32(2.0**-31)  # a signed word to [-1, 1)
+_ONE: Final = np.float32(1.0)
+_MINUS_TWO_LN_2: Final = np.float32(-2.0 * math.log(2.0))
+
+# Minimax polynomials (Remez, highest power first), error below 6e-8 before rounding.
+# fmt: off
+_LOG: Final = tuple(np.float32(c) for c in (
+    -0.17919824, 0.28964372, -0.29834755, 0.33087476, -0.39916834, 0.50005892, -0.66668321, 0.99999955, -1.99999995))
+_SIN: Final = tuple(np.float32(c) for c in (1.51678532e-4, -4.67415750e-3, 7.96899269e-2, -0.645963761, 1.57079632))
+_COS: Final = tuple(np.float32(c) for c in (8.58190618e-4, -2.08106275e-2, 0.253650745, -1.23369821, 0.999999953))
+# fmt: on
+_L8, _L7, _L6, _L5, _L4, _L3, _L2, _L1, _L0 = _LOG
+_S4, _S3, _S2, _S1, _S0 = _SIN
+_C4, _C3, _C2, _C1, _C0 = _COS
+
+
+@njit(cache=True)
+def mix(key: np.uint64) -> np.uint64:
+    """The splitmix64 finaliser: a bijection of 64 bits in which every input bit flips each output bit half the time."""
+    key = _key(key)
+    key = (key ^ (key >> _key(30))) * _key(0xBF58476D1CE4E5B9)
+    key = (key ^ (key >> _key(27))) * _key(0x94D049BB133111EB)
+    return key ^ (key >> _key(31))
+
+
+@njit(cache=True)
+def user_key(seed: np.uint64, run: int, silo: int, round_: int, purpose: int) -> np.uint64:
+    """The 64-bit key of one user's numbers for one purpose."""
+    key = mix(_key(seed) + _GOLDEN)
+    key = mix((key ^ _key(run)) + _GOLDEN)
+    key = mix((key ^ _key(silo)) + _GOLDEN)
+    key = mix((key ^ _key(round_)) + _GOLDEN)
+    return mix((key ^ _key(purpose)) + _GOLDEN)
+
+
+@njit(cache=True)
+def uniform(key: np.uint64) -> float:
+    """One uniform number in [0, 1), a multiple of 2^-53."""
+    return np.float64(mix(_key(key) + _GOLDEN) >> _key(11)) * 2.0**-53
+
+
+@njit(cache=True)
+def normal(key: np.uint64) -> float:
+    """One standard normal number in float64 (Box-Muller)."""
+    radius = math.sqrt(-2.0 * math.log(1.0 - uniform(key)))
+    return radius * math.cos(2.0 * math.pi * uniform(_key(key) + _GOLDEN))
+
+
+@njit(cache=True)
+def integer_below(key: np.uint64, bound: int) -> int:
+    """One integer in 0 .. bound - 1 for 1 <= bound < 2^32, uniform up to a bias of bound / 2^64."""
+    word = mix(_key(key) + _GOLDEN)
+    high = (word >> _key(32)) * _key(bound)
+    low = ((word & _key(0xFFFFFFFF)) * _key(bound)) >> _key(32)
+    return np.int64((high + low) >> _key(32))
+
+
+@njit(cache=True)
+def _hashed(counter: np.uint32, low: np.uint32, high: np.uint32) -> np.uint32:
+    """A random word for a counter under the two halves of a key: the triple32 hash, keyed at its start and inside."""
+    word = add(counter, low)
+    word = multiply(exclusive_or(word, shift_right(word, _word(17))), _word(0xED5AD4BB))
+    word = exclusive_or(word, high)
+    word = multiply(exclusive_or(word, shift_right(word, _word(11))), _word(0xAC4C1B51))
+    word = multiply(exclusive_or(word, shift_right(word, _word(15))), _word(0x31848BAB))
+    return exclusive_or(word, shift_right(word, _word(14)))
+
+
+@njit(cache=True)
+def _radius(word: np.uint32) -> np.float32:
+    """sqrt(-2 ln u) with u = (word / 2) / 2^31, never 0: split u into 2^e m with m near 1, and a polynomial in m - 1."""
+    share = bits_of(signed_to_float(either(shift_right(word, _word(1)), _word(1))) * _HALF_TURN)
+    exponent = shift_right_signed(subtract(share, _word(0x3F3504F3)), _word(23))
+    f = float_of_bits(subtract(share, shift_left(exponent, _word(23)))) - _ONE
+    p = fused(fused(fused(_L8, f, _L7), f, _L6), f, _L5)
+    p = fused(fused(fused(p, f, _L4), f, _L3), f, _L2)
+    p = fused(fused(p, f, _L1), f, _L0)
+    square = fused(signed_to_float(exponent), _MINUS_TWO_LN_2, p * f)
+    return np.sqrt(square)
+
+
+@njit(cache=True)
+def _normal_pair(counter: np.uint32, low: np.uint32, high: np.uint32) -> tuple[np.float32, np.float32]:
+    """Two independent standard normals. The angle covers half a turn; the lowest bit chooses which half."""
+    turn = _hashed(exclusive_or(counter, _word(0x80000000)), low, high)
+    radius = bits_of(_radius(_hashed(counter, low, high)))
+    signed_radius = float_of_bits(exclusive_or(radius, shift_left(turn, _word(31))))
+    t = signed_to_float(turn) * _HALF_TURN
+    s = t * t
+    sine = fused(fused(fused(fused(_S4, s, _S3), s, _S2), s, _S1), s, _S0) * t
+    cosine = fused(fused(fused(fused(_C4, s, _C3), s, _C2), s, _C1), s, _C0)
+    return signed_radius * cosine, signed_radius * sine
+
+
+@njit(cache=True, error_model="numpy")
+def fill_normals(key: np.uint64, out: NDArray[np.float32]) -> None:
+    """Fill ``out`` (1-D, contiguous) with independent standard normals; largest possible value 6.56."""
+    low, high = _word(_key(key)), _word(_key(key) >> _key(32))
+    pairs = out.size // 2
+    cosines, sines = out[: out.size - pairs], out[out.size - pairs :]
+    for i in range(pairs):
+        cosines[i], sines[i] = _normal_pair(_word(i), low, high)
+    if cosines.size > pairs:
+        cosines[pairs] = _normal_pair(_word(pairs), low, high)[0]
