@@ -37,7 +37,7 @@ def write(path: Path, rows: Sequence[str]) -> Path:
 
 
 def judged(queries: int, features: int, seed: int = 0) -> list[str]:
-    """Queries of 1 to 7 documents whose labels lean on the first two features, of which the second is larger."""
+    """Queries of 1 to 7 documents whose labels lean on the first two features, the second the larger."""
     rng = np.random.default_rng(seed)
     rows = []
     for query in range(queries):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -32,7 +33,12 @@ from fedbandit.schedule import Adaptive, Growing, Schedule
 
 CALIBRATIONS = ("exact", "paper", "published")
 ACTINGS = ("lazy", "eager")
-CONFIDENCES = ("theory", "practical", "published")
+CONFIDENCES: dict[str, Callable[[NoiseLaw, int, float], Confidence] | None] = {
+    "theory": confidences.theory,
+    "proof": confidences.proof,
+    "practical": confidences.practical,
+    "published": None,  # follows from the published simulation's own lambda
+}
 DECODERS = ("analyzer", "silo")
 HEADROOM_BITS = 62  # a total, noise included, must stay this far inside 64-bit integers
 
@@ -82,7 +88,8 @@ class Plan:
         if self.cohort is not None and not 1 <= self.cohort <= self.silos:
             raise ValueError(f"cohort must lie between 1 and the {self.silos} silos, got {self.cohort!r}")
         if self.privacy is not None and self.privacy.silos_per_user > self.silos:
-            raise ValueError(f"silos_per_user must be at most the {self.silos} silos, got {self.privacy.silos_per_user}")
+            visits = self.privacy.silos_per_user
+            raise ValueError(f"silos_per_user must be at most the {self.silos} silos, got {visits}")
         self._check_headroom()
 
     # -- what follows from it ---------------------------------------------------------------------------------------
@@ -128,10 +135,9 @@ class Plan:
     @cached_property
     def learner(self) -> Confidence:
         """Regulariser, eigenvalue floor and radii."""
-        if self.confidence == "theory":
-            return confidences.theory(self.noise_law, self.dim, self.alpha)
-        if self.confidence == "practical":
-            return confidences.practical(self.noise_law, self.dim, self.alpha)
+        rule = CONFIDENCES[self.confidence]
+        if rule is not None:
+            return rule(self.noise_law, self.dim, self.alpha)
         levels = 1 + math.log2(self.encoder.steps)
         sigma = self.protocol.scales[0]
         regulariser = confidences.published_regulariser(sigma, self.silos, levels, self.dim, self.alpha)
@@ -231,4 +237,5 @@ class Plan:
         largest = self.silos * self.rounds + 12 * max(self.protocol.scales) * math.sqrt(self.silos)
         bits = math.log2(largest) + self.protocol.release_bits + np.log2(max(1.0, self.encoder.column_norm))
         if bits > HEADROOM_BITS:
-            raise ValueError(f"bits must be at most {self.bits - math.ceil(bits - HEADROOM_BITS)} here, got {self.bits}")
+            possible = self.bits - math.ceil(bits - HEADROOM_BITS)
+            raise ValueError(f"bits must be at most {possible} here, got {self.bits}")

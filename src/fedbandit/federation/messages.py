@@ -108,7 +108,5 @@ def _head(reader: _Reader) -> tuple[np.dtype[Any], tuple[int, ...]]:
 
 
 def _array(reader: _Reader, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
-    size = (
-        math.prod(shape) * dtype.itemsize
-    )  # Python integers: no overflow, and `take` bounds it by what is there
+    size = math.prod(shape) * dtype.itemsize  # Python integers: no overflow, and `take` bounds it by what is there
     return np.frombuffer(reader.take(size), dtype=dtype).reshape(shape).astype(dtype.newbyteorder("="))

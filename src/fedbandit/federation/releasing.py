@@ -21,18 +21,14 @@ CHUNK = 4096  # users turned into contributions at a time
 def check_live(plan: Plan) -> None:
     """Refuse plans that cannot run live with the guarantee they print."""
     if plan.trust not in LIVE_TRUSTS:
-        raise ValueError(
-            f"trust must be one of {', '.join(LIVE_TRUSTS)} in a live federation, got {plan.trust!r}"
-        )
+        raise ValueError(f"trust must be one of {', '.join(LIVE_TRUSTS)} in a live federation, got {plan.trust!r}")
     if plan.acting != "lazy":
         raise ValueError(f"acting must be 'lazy' in a live federation, got {plan.acting!r}")
     if plan.privacy is not None and not plan.guarantee.promised:
         raise ValueError(f"plan must have a guarantee to run live: {plan.guarantee.statement}")
 
 
-def draw(
-    plan: Plan, state: Stream, rows: Sequence[tuple[bytes, float]], noise: ExactNoise
-) -> tuple[Stream, Message]:
+def draw(plan: Plan, state: Stream, rows: Sequence[tuple[bytes, float]], noise: ExactNoise) -> tuple[Stream, Message]:
     """Release the next batch. Only an `ExactNoise` will do: its type has no seed to set."""
     if type(noise) is not ExactNoise:
         raise TypeError(f"noise must be an ExactNoise, got {type(noise).__name__}")

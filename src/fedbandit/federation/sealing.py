@@ -50,9 +50,7 @@ class Context(NamedTuple):
         return json.dumps(self._asdict(), sort_keys=True, separators=(",", ":")).encode()
 
 
-def seal(
-    plain: bytes, context: Context, receiver: MLKEM768X25519PublicKey, sender: Ed25519PrivateKey
-) -> bytes:
+def seal(plain: bytes, context: Context, receiver: MLKEM768X25519PublicKey, sender: Ed25519PrivateKey) -> bytes:
     """Encrypt for the receiver and sign. Two seals of the same message differ: keep the bytes to send them again."""
     header = context.header()
     ciphertext = _SUITE.encrypt(plain, receiver, info=MAGIC + header)
@@ -60,9 +58,7 @@ def seal(
     return MAGIC + struct.pack("<H", len(header)) + header + signature + ciphertext
 
 
-def unseal(
-    envelope: bytes, expected: Context, sender: Ed25519PublicKey, receiver: MLKEM768X25519PrivateKey
-) -> bytes:
+def unseal(envelope: bytes, expected: Context, sender: Ed25519PublicKey, receiver: MLKEM768X25519PrivateKey) -> bytes:
     """The message, if the envelope is for `expected` and from `sender`; EnvelopeError otherwise."""
     header, signature, ciphertext = _split(envelope)
     _compare(header, expected)

@@ -8,6 +8,7 @@ Rules that hold at every instant, whatever is killed:
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ from fedbandit.federation import actions as choosing
 from fedbandit.federation import book, messages, releasing
 from fedbandit.federation.actions import ActionSet
 from fedbandit.federation.calendar import SteadyClock, calendar
+from fedbandit.federation.counter import DecisionCounter
 from fedbandit.federation.decisions import DecisionIds, UnknownDecision
 from fedbandit.federation.keys import party_name
 from fedbandit.federation.learning import Outcome, first_model, model_after
@@ -32,6 +34,9 @@ from fedbandit.federation.store import Reward, SiloStore, Verdict, open_engine
 from fedbandit.federation.store.silo import UNLIMITED
 from fedbandit.federation.terms import open_term, own_secret
 from fedbandit.plan import Plan
+
+
+LOOK_AGAIN = 0.5  # seconds after which other workers' decisions are looked up
 
 
 class Decision(NamedTuple):
@@ -69,8 +74,10 @@ class Silo:
         name: str,
         secret: bytes,
         start: float,
+        settle: float,
         new_term: bool,
         keep_raw: bool,
+        counts: Path | None,
     ) -> None:
         self.store, self.plan, self.name = store, plan, party_name(name)
         self.keep_raw = keep_raw
@@ -81,12 +88,16 @@ class Silo:
         self.steps = len(plan.times)
         self.cap = plan.privacy.participations if plan.privacy else UNLIMITED
         self._calendar, self._clock = calendar(plan, self.term.started), SteadyClock()
-        self._lock = threading.Lock()  # guards the two counters
         self._ticking = threading.Lock()  # one tick at a time
-        self._decisions = self._unkeyed = 0
-        self._open_step = self.term.open_step
+        self._counter = DecisionCounter(counts, self.term.number, self.term.decisions, self.term.unkeyed)
+        self._counted, self._open_step = self.term.decisions, self.term.open_step
+        self._settle, self._due_since = settle, math.inf
+        self._unfinished, self._looked = (
+            True,
+            time.monotonic(),
+        )  # a crash may have left a batch closed, not drawn
         self._sets = {n: ActionSet(messages.decode(v)[0]) for n, v in store.action_sets().items()}
-        self._model, self.version = first_model(plan), 0
+        self._current = (0, first_model(plan))  # one value: version and model are swapped together
         self.refresh()
 
     @classmethod
@@ -98,6 +109,7 @@ class Silo:
         name: str = "silo",
         secret: bytes | None = None,
         start: float | None = None,
+        settle: float = 0.0,
         new_term: bool = False,
         keep_raw: bool = False,
     ) -> Self:
@@ -105,14 +117,24 @@ class Silo:
 
         A store that began under another plan is refused; with `new_term`, and once the old term's ticks are over, the
         new plan begins a new term on the same ledger. `secret` seals decision ids and salts user keys; by default it
-        is kept in a file beside the store. Raw rows are deleted when their batch is released unless `keep_raw`.
+        is kept in a file beside the store. `settle` is how many seconds a batch that is due stays open. Raw rows are deleted when their batch is released unless `keep_raw`.
         """
         engine = open_engine(store)
         try:
             opened = SiloStore(engine)
             key = own_secret(store) if secret is None else secret
             begin = time.time() if start is None else start
-            return cls(opened, plan, name=name, secret=key, start=begin, new_term=new_term, keep_raw=keep_raw)
+            return cls(
+                opened,
+                plan,
+                name=name,
+                secret=key,
+                start=begin,
+                settle=settle,
+                new_term=new_term,
+                keep_raw=keep_raw,
+                counts=None if "://" in str(store) else Path(f"{store}.count"),
+            )
         except BaseException:
             engine.close()
             raise
@@ -127,7 +149,7 @@ class Silo:
         `user` is the application's key of the person, kept only as a salted hash, for the participation cap. Without
         it the decision is taken to be for a person who comes once: the guarantee then rests on the application.
         """
-        model, version = self._model, self.version
+        version, model = self._current
         if isinstance(actions, str):
             known = self._set(actions)
             features, action = known.features, known.choose(model, allowed)
@@ -135,9 +157,7 @@ class Silo:
             features = choosing.checked(actions, self.plan.dim)
             action = choosing.choose(features, model, allowed)
         decision = self.ids.issue(features[action], self._open_step, user)
-        with self._lock:
-            self._decisions += 1
-            self._unkeyed += user is None
+        self._counter.add(keyed=user is not None)
         return Decision(decision, action, version)
 
     def register(self, name: str, actions: ArrayLike) -> None:
@@ -145,6 +165,10 @@ class Silo:
         features = choosing.checked(actions, self.plan.dim)
         self.store.register(party_name(name), messages.encode([features]))
         self._sets.setdefault(name, ActionSet(features))
+
+    def action_sets(self) -> dict[str, int]:
+        """Registered sets and how many actions each has."""
+        return {name: len(known.features) for name, known in self._sets.items()}
 
     # -- rewards ----------------------------------------------------------------------------------------------------
 
@@ -156,51 +180,72 @@ class Silo:
         """Check a reward and open its decision id, without storing anything."""
         value = _validate.reward("reward", reward)
         ticket = self.ids.read(decision)
-        return Reward(
-            ticket.nonce, ticket.person, ticket.features, value, self.ids.digest(ticket.nonce, value)
-        )
+        return Reward(ticket.nonce, ticket.person, ticket.features, value, self.ids.digest(ticket.nonce, value))
 
     def reward_many(self, rewards: Sequence[Reward]) -> list[Verdict]:
         """Store rewards that `read` has checked, all in one transaction."""
-        with self._lock:
-            decisions, unkeyed = self._decisions, self._unkeyed
-            self._decisions = self._unkeyed = 0
-        try:
-            return self.store.count(
-                self.term.number, rewards, decisions, unkeyed, cap=self.cap, capacities=self._capacities
-            )
-        except BaseException:
-            with self._lock:
-                self._decisions += decisions
-                self._unkeyed += unkeyed
-            raise
+        decisions, unkeyed = self._counter.pending
+        verdicts = self.store.count(
+            self.term.number, rewards, decisions, unkeyed, cap=self.cap, capacities=self._capacities
+        )
+        self._counter.flushed(decisions, unkeyed)
+        return verdicts
 
     # -- releases ---------------------------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Write down how many decisions were answered since the last time."""
+        if self._counter.pending[0]:
+            self.reward_many([])
+
+    def tick_due(self) -> bool:
+        """Whether a look at the calendar is worth a transaction: by the decisions known here, or now and then."""
+        if self._unfinished or time.monotonic() - self._looked > LOOK_AGAIN:
+            return True
+        return self._due(self._counted + self._counter.pending[0]) > self._open_step
 
     def tick(self) -> list[int]:
         """Do all that is due: close batches, draw their releases. Returns the steps released now."""
         with self._ticking:
+            self._unfinished, self._looked = True, time.monotonic()
             self.reward_many([])  # the decisions answered so far
             term = self.store.term(self.term.number)
-            due = self._calendar.due(term.decisions, self._clock.now())
+            self._counted = term.decisions
+            due = self._settled(term.open_step, self._due(term.decisions))
             for step in range(term.open_step, due):
                 self.store.close(term.number, step)
             self._open_step = max(term.open_step, due)
             undrawn = [r for r in self.store.releases(term.number) if r.state is ReleaseState.CLOSED]
             for release in undrawn:
                 self._draw(release.step)
+            self._unfinished = False
             return [release.step for release in undrawn]
 
     def prepare(self) -> None:
         """Draw the next release's noise ahead, in memory: it does not depend on the data."""
         releasing.prepare(self.plan.protocol, self.noise)
 
+    def _due(self, decisions: int) -> int:
+        return self._calendar.due(decisions, self._clock.now())
+
+    def _settled(self, open_step: int, due: int) -> int:
+        """Ticks to do now: a batch that is due stays open for `settle` seconds more, whatever comes in."""
+        if due <= open_step:
+            self._due_since = math.inf
+            return due
+        self._due_since = min(self._due_since, time.monotonic())
+        if time.monotonic() - self._due_since < self._settle:
+            return open_step
+        self._due_since = math.inf
+        return due
+
     def _draw(self, step: int) -> None:
         number = self.term.number
         state = releasing.load_state(self.plan.protocol, self.store.encoder(number))
         rows = self.store.batch(number, step)
         state, message = releasing.draw(self.plan, state, rows, self.noise)
-        entry = book.entry(self.store.last_entry(), self.plan, self.name, step)
+        event = book.event(self.plan, self.name, number, step)
+        entry = None if event is None else book.entry(self.store.last_entry(), event)
         self.store.draw(
             number, step, messages.encode(message), releasing.dump_state(state), entry, keep_raw=self.keep_raw
         )
@@ -216,13 +261,23 @@ class Silo:
 
     def refresh(self) -> None:
         """Read models that have come since, e.g. through another worker of this silo."""
+        version, model = self._current
         newest = None
-        for step, value in self.store.models(self.term.number, self.version - 1):
+        for step, value in self.store.models(self.term.number, version - 1):
             outcome = Outcome.decode(value, self.plan)
-            self.version = step + 1
-            newest = newest if outcome.skipped else (step, outcome)
-        if newest is not None:
-            self._model = model_after(self.plan, newest[0], newest[1].prefix)
+            version = step + 1
+            newest = newest if outcome.skipped else (step, outcome.prefix)
+        self._current = (version, model if newest is None else model_after(self.plan, *newest))
+
+    @property
+    def version(self) -> int:
+        """Rounds that the deciding model has learnt from."""
+        return self._current[0]
+
+    def model(self) -> tuple[int, list[float]]:
+        """Version and parameter vector of the model that decides now."""
+        version, model = self._current
+        return version, [float(value) for value in model.theta]
 
     # -- what it is doing -------------------------------------------------------------------------------------------
 
@@ -230,12 +285,13 @@ class Silo:
         """Where the term stands, in public numbers."""
         term = self.store.term(self.term.number)
         releases = self.store.releases(term.number)
+        pending, unkeyed = self._counter.pending
         return {
             "silo": self.name,
             "term": term.number,
             "plan": self.plan.hash,
-            "decisions": term.decisions + self._decisions,
-            "without_user_key": term.unkeyed + self._unkeyed,
+            "decisions": term.decisions + pending,
+            "without_user_key": term.unkeyed + unkeyed,
             "steps": self.steps,
             "released": sum(r.state is not ReleaseState.CLOSED for r in releases),
             "missed": [r.step for r in releases if r.state is ReleaseState.MISSED],
@@ -249,7 +305,8 @@ class Silo:
         return self._open_step >= self.steps
 
     def close(self) -> None:
-        self.reward_many([])
+        self.flush()
+        self._counter.close()
         self.store.engine.close()
 
     def __enter__(self) -> Self:

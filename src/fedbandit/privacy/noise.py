@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 Integers = NDArray[np.int64]
 Words = NDArray[np.uint64]
@@ -20,10 +20,10 @@ class NoiseSource(Protocol):
     """The draws that the protocols need, on integers throughout."""
 
     def gaussian(self, scales: NDArray[np.float64], lead: tuple[int, ...] = ()) -> Integers:
-        """Independent centred Gaussians rounded to integers, shape (*lead, len(scales)), standard deviations `scales`."""
+        """Independent centred Gaussians of these standard deviations, rounded: shape (*lead, len(scales))."""
         ...
 
-    def binomial(self, trials: ArrayLike, probability: float, shape: tuple[int, ...]) -> Integers:
+    def binomial(self, trials: int, probability: float, shape: tuple[int, ...]) -> Integers:
         """Independent Bin(trials, probability)."""
         ...
 
@@ -50,7 +50,7 @@ class SimulatedNoise:
         draws = self.generator.standard_normal((*lead, len(scales)))
         return np.rint(draws * scales).astype(np.int64)
 
-    def binomial(self, trials: ArrayLike, probability: float, shape: tuple[int, ...]) -> Integers:
+    def binomial(self, trials: int, probability: float, shape: tuple[int, ...]) -> Integers:
         return np.asarray(self.generator.binomial(trials, probability, shape), dtype=np.int64)
 
     def bernoulli(self, probabilities: NDArray[np.float64]) -> Integers:

@@ -98,7 +98,7 @@ class Protocol:
 
     def prefix_gain(self, times: tuple[int, ...]) -> Floats:
         """Noise of each decoded prefix sum over all silos, per unit of `scales`; `times` are rounds of a silo."""
-        return np.sqrt(self.silos) * self.encoder.prefix_norms
+        return np.asarray(np.sqrt(self.silos) * self.encoder.prefix_norms)
 
     # -- the exact shortcut -----------------------------------------------------------------------------------------
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -27,7 +28,7 @@ class Stream(NamedTuple):
     """State of a stream: steps done, and the arrays it has to remember. A plain value: it can be written down."""
 
     step: int
-    memory: tuple[NDArray[np.int64] | NDArray[np.float64], ...]
+    memory: tuple[NDArray[Any], ...]
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class Encoder(ABC):
     @cached_property
     def prefix_norms(self) -> Floats:
         """Row norms of B: the noise of each decoded prefix sum, per unit of release noise. Shape (steps,)."""
-        return np.linalg.norm(self.decoder, axis=1)
+        return np.asarray(np.linalg.norm(self.decoder, axis=1))
 
     @cached_property
     def touches(self) -> int:
@@ -99,10 +100,10 @@ class Encoder(ABC):
         rows = np.concatenate([self.row(self.steps - 1), np.round(self.decoder_row(self.steps - 1), 9)])
         return hashlib.sha256(rows.tobytes()).hexdigest()[:16]
 
-    def _stacked(self, row: object) -> Floats:
+    def _stacked(self, row: Callable[[int], Floats]) -> Floats:
         matrix = np.zeros((self.steps, self.steps))
         for k in range(self.steps):
-            matrix[k, : k + 1] = row(k)  # type: ignore[operator]
+            matrix[k, : k + 1] = row(k)
         return matrix
 
     # -- the same, as a stream --------------------------------------------------------------------------------------

@@ -144,4 +144,3 @@ COMMON_ASSUMPTIONS = (
     "features have norm at most 1 and rewards lie in [0, 1]; a silo refuses others",
     "times and sizes of messages are fixed by the plan, not by data",
 )
-

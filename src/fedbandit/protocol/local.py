@@ -35,7 +35,7 @@ class LocalProtocol(Protocol):
 
     def prefix_gain(self, times: tuple[int, ...]) -> Floats:
         """Everybody so far has added noise once."""
-        return np.sqrt(self.silos * np.array(times, dtype=float))
+        return np.asarray(np.sqrt(self.silos * np.array(times, dtype=float)))
 
     def pooled(self) -> Self:
         """The noise is the users': pooling their silos changes none of it."""

@@ -48,7 +48,8 @@ class SecureSumProtocol(Protocol):
         return for_mixer.sum(axis=SILOS, dtype=np.uint64, keepdims=True), for_analyzer
 
     def total(self, mixed: Message) -> Integers:
-        return sum(array.sum(axis=SILOS, dtype=np.uint64) for array in mixed).view(np.int64)
+        for_mixer, for_analyzer = (array.sum(axis=SILOS, dtype=np.uint64) for array in mixed)
+        return np.asarray(for_mixer + for_analyzer).view(np.int64)
 
 
 def split(release: Integers, noise: NoiseSource) -> tuple[Words, Words]:
@@ -77,7 +78,9 @@ def build(request: Request) -> Built:
         raise ValueError("calibration must be 'exact' for trust 'secure-sum': the paper has no constants for it")
     honest = (request.cohort or request.silos) - request.colluding
     if honest < 1:
-        raise ValueError(f"cohort must be larger than colluding = {request.colluding}, got {request.cohort or request.silos}")
+        raise ValueError(
+            f"cohort must be larger than colluding = {request.colluding}, got {request.cohort or request.silos}"
+        )
     noise = gaussian_noise(request, joint_silos=True)
     scales = tuple((np.array(noise.scales) / np.sqrt(honest)).tolist())
     protocol = SecureSumProtocol(request.encoder, scales, request.bits, request.silos)
@@ -96,12 +99,12 @@ def build(request: Request) -> Built:
         f"the analyzer{together}, or the mixer, or any other silo's users",
         (
             *noise.steps,
-            f"At least {honest} honest silos take part in a round; each adds noise of variance 1/{honest} of that, and "
-            f"independent Gaussians add up.",
-            "A share is uniform modulo 2^64 whatever the release, so the mixer's view tells nothing, and the analyzer's "
-            "view is a function of the noisy sum and of uniform words.",
-            f"Mixer and analyzer together see each silo's release with its own noise alone: mu is sqrt {honest} times as "
-            f"large, an exact epsilon of {alone:.4g}.",
+            f"At least {honest} honest silos take part in a round; each adds noise of variance 1/{honest} of that, "
+            f"and independent Gaussians add up.",
+            "A share is uniform modulo 2^64 whatever the release, so the mixer's view tells nothing, and the "
+            "analyzer's view is a function of the noisy sum and of uniform words.",
+            f"Mixer and analyzer together see each silo's release with its own noise alone: mu is sqrt {honest} times "
+            f"as large, an exact epsilon of {alone:.4g}.",
         ),
         (
             *COMMON_ASSUMPTIONS,

@@ -46,15 +46,17 @@ def build(request: Request) -> Built:
     except ValueError:
         limit = largest_epsilon(privacy.delta, request.silos, request.rounds, levels)
         raise ValueError(
-            f"epsilon must be at most about {limit:.2g} for trust 'shuffle' with {request.silos} silos, {request.rounds} "
-            f"rounds and delta = {privacy.delta:g} (Theorem SDP needs a local epsilon <= 1/T), got {privacy.epsilon:g}"
+            f"epsilon must be at most about {limit:.2g} for trust 'shuffle' with {request.silos} silos, "
+            f"{request.rounds} rounds and delta = {privacy.delta:g} (Theorem SDP needs a local epsilon <= 1/T), got {privacy.epsilon:g}"
         ) from None
     protocol = _protocol(request, local.sigma)
     if request.acting == "eager":
         return Built(protocol, nothing(FLIP))
     unshuffled = request.exact_epsilon(local.sigma, joint_silos=False)
     if unshuffled > privacy.epsilon:
-        return Built(protocol, nothing(f"the lemma's sensitivity is too small here: {unshuffled:.3g} without a shuffler"))
+        return Built(
+            protocol, nothing(f"the lemma's sensitivity is too small here: {unshuffled:.3g} without a shuffler")
+        )
     guarantee = Guarantee(
         f"What the shuffler passes on is ({privacy.epsilon:g}, {privacy.delta:g})-differentially private for each user "
         f"of any silo ({privacy.adjacency}), against the server. At this noise it is so without the shuffler too.",

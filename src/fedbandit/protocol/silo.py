@@ -72,7 +72,6 @@ def catch_up(encoder: Encoder, releases: Sequence[Integers], delivered: Mapping[
     return np.asarray((prefix - known) / weights[k])
 
 
-
 def build(request: Request) -> Built:
     """Noise enough for one silo's transcript, whatever the others do."""
     noise = gaussian_noise(request, joint_silos=False)

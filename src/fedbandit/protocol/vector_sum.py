@@ -1,4 +1,4 @@
-"""SDP by vector sum (Theorem SDP-vec): P_vec inside the tree. Every data point carries binomial noise; a shuffler mixes the bits.
+"""SDP by vector sum (Theorem SDP-vec): P_vec inside the tree; every data point carries binomial noise.
 
 P_1D turns a number in [0, 2L] into g + b bits, of which x_hat + Bin(b, 1/4) are ones, x_hat the number times g / (2L),
 rounded at random; the server counts ones. (The pseudo-code shifts a coordinate into [0, 2L] and then encodes it as if
@@ -142,10 +142,14 @@ def build(request: Request) -> Built:
         why = "these are the constants of the published simulation, not the theorem's"
         return Built(_protocol(request, privacy.epsilon, privacy.delta, 1.0), nothing(why))
     if request.calibration != "paper":
-        raise ValueError("calibration must be 'paper' or 'published' for trust 'vector-sum', whose theorem sets the noise")
+        raise ValueError(
+            "calibration must be 'paper' or 'published' for trust 'vector-sum', whose theorem sets the noise"
+        )
     limit = 60 * math.sqrt(2 * levels * math.log(2 / privacy.delta))
     if privacy.epsilon > limit:
-        raise ValueError(f"epsilon must be at most {limit:.4g} for trust 'vector-sum' (Theorem SDP-vec), got {privacy.epsilon:g}")
+        raise ValueError(
+            f"epsilon must be at most {limit:.4g} for trust 'vector-sum' (Theorem SDP-vec), got {privacy.epsilon:g}"
+        )
     epsilon, delta = advanced_composition_share(privacy.epsilon / 2, privacy.delta / 2, levels)
     protocol = _protocol(request, epsilon, delta, THEOREM_CONSTANT)
     if request.acting == "eager":
@@ -173,7 +177,15 @@ def build(request: Request) -> Built:
 def _protocol(request: Request, epsilon: float, delta: float, constant: float) -> VectorSumProtocol:
     users = tuple(int(n) for n in np.diff((0, *request.times)))
     bare = VectorSumProtocol(
-        request.encoder, request.flat_scales(0.0), request.bits, request.silos, users, request.dim, epsilon, delta, constant
+        request.encoder,
+        request.flat_scales(0.0),
+        request.bits,
+        request.silos,
+        users,
+        request.dim,
+        epsilon,
+        delta,
+        constant,
     )
     per_silo = max(bare.node(k).std for k in (1, request.encoder.steps)) / math.sqrt(request.silos)
     return replace(bare, scales=request.flat_scales(per_silo))

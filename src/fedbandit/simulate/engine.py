@@ -7,7 +7,7 @@ eager plans together in another (`engine_eager`), and each plan whose schedule t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,7 +42,9 @@ def play_lazy(
     pooled: bool = True,
 ) -> dict[str, Played]:
     """Plans that decide from synchronised statistics only (Priv-FedLinUCB-Lazy)."""
-    federations = {name: Federation(plan, runs_noise(world.seed, world.runs, name), pooled) for name, plan in plans.items()}
+    federations = {
+        name: Federation(plan, runs_noise(world.seed, world.runs, name), pooled) for name, plan in plans.items()
+    }
     calendars = {name: set(plan.times) for name, plan in plans.items()}
     last = dict.fromkeys(plans, 0)
     ledger = Ledger(world, plans, record, shards=world.silos if not pooled else min(SHARDS, world.silos))
@@ -67,9 +69,9 @@ def play_lazy(
     return {name: ledger.played(index, federation) for index, (name, federation) in enumerate(federations.items())}
 
 
-def blocks(calendars: Iterator[set[int]] | Sequence[set[int]] | object, record: Sequence[int]) -> Iterator[tuple[int, int]]:
+def blocks(calendars: Iterable[set[int]], record: Sequence[int]) -> Iterator[tuple[int, int]]:
     """(end of the last block, end of this one): from one synchronisation or recorded round of anybody to the next."""
-    ends = sorted(set(record).union(*calendars))  # type: ignore[misc]
+    ends = sorted(set(record).union(*calendars))
     yield from zip([0, *ends[:-1]], ends, strict=True)
 
 
@@ -93,7 +95,7 @@ class Ledger:
         self._slot = np.where(wants_points, np.cumsum(wants_points) - 1, -1).astype(np.int64)
         self._dim = any_plan.dim
         self._points: NDArray[np.float32] = np.empty(0, dtype=np.float32)
-        self._waiting: dict[int, list[NDArray[np.float32]]] = {i: [] for i in np.flatnonzero(wants_points)}
+        self._waiting: dict[int, list[NDArray[np.float32]]] = {i: [] for i, wants in enumerate(wants_points) if wants}
 
     def open(self, rounds: int) -> Tally:
         """Where the kernels add up the next `rounds` rounds."""
@@ -111,7 +113,7 @@ class Ledger:
 
     def take(self, index: int) -> NDArray[np.int64]:
         """The batch sums of plan `index` since its last synchronisation: (runs, shards, width)."""
-        sums = self._sums[index].copy()
+        sums = np.array(self._sums[index])
         self._sums[index] = 0
         return sums
 

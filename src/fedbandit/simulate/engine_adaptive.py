@@ -82,7 +82,7 @@ class _Rule:
         return bool((gain > self._threshold / waited).any())
 
     def _noisy_gain(self, sums: NDArray[np.int64]) -> Floats:
-        """log det of V_last plus the silo's noisy covariance, over log det V_last; -inf where noise makes it negative."""
+        """log det (V_last + noisy local covariance) - log det V_last; -inf where noise makes the first negative."""
         plan = self._federation.plan
         now = sums[:, plan.dim :]
         self._encoder, node = self._tree.step(self._encoder, now - self._before)

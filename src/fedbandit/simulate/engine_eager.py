@@ -61,7 +61,9 @@ class Locals:
         """Radii (plans, rounds) are the same in all runs."""
         plans, runs, _ = self.log_det_gain.shape
         everywhere = np.broadcast_to(radius[:, None, :], (plans, runs, radius.shape[1]))
-        return Local(self.inverse, self.bias, self.log_det_gain, np.ascontiguousarray(everywhere, PRECISIONS[precision]))
+        return Local(
+            self.inverse, self.bias, self.log_det_gain, np.ascontiguousarray(everywhere, PRECISIONS[precision])
+        )
 
 
 def inverse_of(model: Model) -> Floats:

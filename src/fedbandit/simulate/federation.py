@@ -9,7 +9,7 @@ import hashlib
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from fedbandit.bandit import linucb
 from fedbandit.bandit.linucb import Model
@@ -32,7 +32,7 @@ class RunsNoise:
     def gaussian(self, scales: NDArray[np.float64], lead: tuple[int, ...] = ()) -> Integers:
         return np.stack([source.gaussian(scales, lead[1:]) for source in self.sources])
 
-    def binomial(self, trials: ArrayLike, probability: float, shape: tuple[int, ...]) -> Integers:
+    def binomial(self, trials: int, probability: float, shape: tuple[int, ...]) -> Integers:
         return np.stack([source.binomial(trials, probability, shape[1:]) for source in self.sources])
 
     def bernoulli(self, probabilities: NDArray[np.float64]) -> Integers:
@@ -93,8 +93,6 @@ class Federation:
 
     def _fit(self, round_: int) -> Model:
         learner = self.plan.learner
-        fitted = linucb.fit(
-            self.prefix, self.plan.dim, learner.regulariser, learner.floor, self.plan.radius(round_)
-        )
+        fitted = linucb.fit(self.prefix, self.plan.dim, learner.regulariser, learner.floor, self.plan.radius(round_))
         self.repaired += fitted.repaired
         return fitted.model

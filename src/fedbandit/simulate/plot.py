@@ -10,6 +10,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import polars as pl
+from matplotlib.figure import Figure
 
 STYLES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
 COLOURS = ("#1b6ca8", "#d1495b", "#2e933c", "#8d5fd3", "#e08e1b", "#444444", "#159a9c", "#b0408f", "#7a6a00")
@@ -33,7 +34,7 @@ def regret_plot(curves: Mapping[str, pl.DataFrame], path: Path, title: str = "")
     save(figure, path)
 
 
-def save(figure: plt.Figure, path: Path) -> None:
+def save(figure: Figure, path: Path) -> None:
     """Write the figure so that the same numbers give the same file."""
     with matplotlib.rc_context({"svg.hashsalt": "fedbandit", "svg.fonttype": "path"}):
         figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None, dpi=160)

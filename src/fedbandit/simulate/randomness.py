@@ -15,7 +15,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from fedbandit.simulate.kernels.instructions import (
+from fedbandit.simulate.instructions import (
     add,
     bits_of,
     either,

@@ -6,10 +6,10 @@ import json
 import platform
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 import polars as pl
 
@@ -80,16 +80,14 @@ class Result:
 
     def describe(self) -> dict[str, Any]:
         """The plans, the seed and the versions behind the numbers."""
-        from fedbandit import __version__
-
-        versions = {"fedbandit": __version__, "python": platform.python_version(), "numpy": np.__version__}
+        versions = {name: version(name) for name in ("fedbandit", "numpy", "numba", "polars")}
         return {
             "seed": self.seed,
             "runs": self.runs,
             "finished_runs": {name: len(self.final(name)) for name in self.names},
             "plans": {name: plan.as_dict() for name, plan in self.plans.items()},
             "repaired": dict(self.repaired),
-            "versions": {**versions, "numba": numba.__version__, "polars": pl.__version__},
+            "versions": {"python": platform.python_version(), **versions},
         }
 
     @property

@@ -74,7 +74,7 @@ class Synthetic:
     def theta(self, seed: int, run: int) -> NDArray[np.float64]:
         """theta* of one run."""
         direction = np.random.default_rng([seed, 0 if self.contexts == "fixed" else run]).standard_normal(self.dim - 1)
-        return np.append(direction / np.linalg.norm(direction), 1.0) / np.sqrt(2)
+        return np.asarray(np.append(direction / np.linalg.norm(direction), 1.0) / np.sqrt(2))
 
     def fresh(self, seed: int, runs: tuple[int, ...]) -> Fresh:
         return Fresh(np.stack([self.theta(seed, run) for run in runs]), self.arms, self.basis)
@@ -132,13 +132,11 @@ def synthetic(
     return Synthetic(dim, arms, Responses(rewards, reward_std), contexts, basis, same_in_all_runs)
 
 
-def letor(
-    path: str | Path, group: str = "title", scaling: str = "row", rewards: RewardKind = "bernoulli"
-) -> Tabled:
+def letor(path: str | Path, group: str = "title", scaling: str = "row", rewards: RewardKind = "bernoulli") -> Tabled:
     """Queries of a LETOR file or folder as action sets, with a lasso model as theta*."""
     return Tabled(letor_table(load_letor(path), group, scaling), Responses(rewards))
 
 
 def warfarin(path: str | Path, rewards: RewardKind = "bernoulli", outcomes: bool = False) -> Tabled:
-    """Patients of the warfarin data, three doses each; with `outcomes`, a dose is right or wrong as the data say."""
+    """Patients of the warfarin data, three doses each; with `outcomes`, right or wrong as the data say."""
     return Tabled(warfarin_table(load_patients(path)), Responses("exact" if outcomes else rewards), outcomes)

@@ -55,14 +55,25 @@ def open_engine(url: str | Path) -> Engine:
 
 
 def _check_format(engine: Engine, url: str | Path) -> None:
-    with engine.transaction() as sql:
-        sql.all(
-            "INSERT INTO meta (key, value) VALUES ('format', ?) ON CONFLICT DO NOTHING", (FORMAT.encode(),)
-        )
-        ((found,),) = sql.all("SELECT value FROM meta WHERE key = 'format'")
-    if found != FORMAT.encode():
+    found = remember(engine, "format", FORMAT.encode()).decode()
+    if found != FORMAT:
         engine.close()
-        raise ValueError(f"{url} has format {found.decode()}, this version reads {FORMAT}")
+        raise ValueError(f"{url} has format {found}, this version reads {FORMAT}")
+
+
+def remember(engine: Engine, key: str, value: bytes) -> bytes:
+    """Keep a value for good; the one kept first is returned."""
+    with engine.transaction() as sql:
+        sql.all("INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT DO NOTHING", (key, value))
+        ((found,),) = sql.all("SELECT value FROM meta WHERE key = ?", (key,))
+        return bytes(found)
+
+
+def recall(engine: Engine, key: str) -> bytes | None:
+    """A value that was kept, or None."""
+    with engine.transaction() as sql:
+        rows = sql.all("SELECT value FROM meta WHERE key = ?", (key,))
+        return bytes(rows[0][0]) if rows else None
 
 
 class SqliteEngine:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fedbandit.federation.states import ROUND, RoundEvent, RoundState, advance
-from fedbandit.federation.store.engine import Engine, Row, Sql
+from fedbandit.federation.store.engine import Engine, Row, Sql, recall, remember
 
 FINAL = (RoundState.CLOSED, RoundState.SKIPPED, RoundState.PUBLISHED)
 
@@ -29,16 +29,9 @@ class RoundStore:
 
     def bind(self, plan_hash: str) -> None:
         """Tie this store to one plan for good; refuse it for another."""
-        with self.engine.transaction() as sql:
-            sql.all(
-                "INSERT INTO meta (key, value) VALUES ('plan', ?) ON CONFLICT DO NOTHING",
-                (plan_hash.encode(),),
-            )
-            ((found,),) = sql.all("SELECT value FROM meta WHERE key = 'plan'")
-        if bytes(found).decode() != plan_hash:
-            raise ValueError(
-                f"plan hash must be {bytes(found).decode()}, with which this store began, got {plan_hash}"
-            )
+        bound = self.remember("plan", plan_hash.encode()).decode()
+        if bound != plan_hash:
+            raise ValueError(f"plan hash must be {bound[:16]}, with which this store began, got {plan_hash[:16]}")
 
     def receive(self, arrived: Sequence[tuple[int, str, bytes]]) -> None:
         """Keep each sender's first message for a round (step, sender, value); for a closed round, nothing."""
@@ -91,9 +84,23 @@ class RoundStore:
 
     def rounds(self) -> list[StoredRound]:
         with self.engine.transaction() as sql:
-            return [
-                _round(row) for row in sql.all("SELECT step, state, cohort, value FROM rounds ORDER BY step")
-            ]
+            return [_round(row) for row in sql.all("SELECT step, state, cohort, value FROM rounds ORDER BY step")]
+
+    def round(self, step: int) -> StoredRound:
+        with self.engine.transaction() as sql:
+            rows = sql.all("SELECT step, state, cohort, value FROM rounds WHERE step = ?", (step,))
+            return _round(rows[0]) if rows else StoredRound(step, RoundState.WAITING, (), None)
+
+    def unpublished(self) -> list[StoredRound]:
+        """Rounds with a result that the broker has not acknowledged, oldest first."""
+        return [r for r in self.rounds() if r.state in (RoundState.CLOSED, RoundState.SKIPPED)]
+
+    def remember(self, key: str, value: bytes) -> bytes:
+        """Keep a value for good; the one kept first is returned."""
+        return remember(self.engine, key, value)
+
+    def recall(self, key: str) -> bytes | None:
+        return recall(self.engine, key)
 
     def decoder(self) -> bytes | None:
         with self.engine.transaction() as sql:
@@ -103,9 +110,7 @@ class RoundStore:
 
 def _round(row: Row) -> StoredRound:
     step, state, cohort, value = row
-    return StoredRound(
-        step, RoundState(state), tuple(json.loads(cohort)), None if value is None else bytes(value)
-    )
+    return StoredRound(step, RoundState(state), tuple(json.loads(cohort)), None if value is None else bytes(value))
 
 
 def _state(sql: Sql, step: int) -> RoundState:

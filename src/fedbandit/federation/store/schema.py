@@ -32,6 +32,4 @@ CREATE TABLE IF NOT EXISTS rounds (step {int} PRIMARY KEY, state TEXT NOT NULL, 
 
 def tables(blob: str, float_: str, int_: str) -> list[str]:
     """CREATE statements with a database's names for bytes, doubles and 64-bit integers."""
-    return [
-        s.strip().format(blob=blob, float=float_, int=int_) for s in _TABLES.strip().split(";") if s.strip()
-    ]
+    return [s.strip().format(blob=blob, float=float_, int=int_) for s in _TABLES.strip().split(";") if s.strip()]

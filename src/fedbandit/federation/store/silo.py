@@ -15,7 +15,7 @@ from fedbandit.federation.states import (
     ReleaseState,
     advance,
 )
-from fedbandit.federation.store.engine import Engine, Row, Sql
+from fedbandit.federation.store.engine import Engine, Row, Sql, recall, remember
 
 
 class Reward(NamedTuple):
@@ -156,7 +156,7 @@ class SiloStore:
             sql.all("UPDATE terms SET open_step = ? WHERE term = ?", (step + 1, term))
 
     def draw(
-        self, term: int, step: int, drawn: bytes, encoder: bytes, entry: LedgerRow, *, keep_raw: bool
+        self, term: int, step: int, drawn: bytes, encoder: bytes, entry: LedgerRow | None, *, keep_raw: bool
     ) -> None:
         """Release, ledger event and encoder state, together or not at all; a release that exists is never redrawn."""
         with self.engine.transaction() as sql:
@@ -167,7 +167,8 @@ class SiloStore:
                 " ON CONFLICT (term, name) DO UPDATE SET value = excluded.value",
                 (term, encoder),
             )
-            sql.all("INSERT INTO ledger (number, hash, previous, event) VALUES (?, ?, ?, ?)", entry)
+            if entry is not None:
+                sql.all("INSERT INTO ledger (number, hash, previous, event) VALUES (?, ?, ?, ?)", entry)
             sql.all(
                 "UPDATE rewarded SET state = ? WHERE term = ? AND step = ? AND state = ?",
                 (DecisionState.RELEASED.value, term, step, DecisionState.COUNTED.value),
@@ -195,9 +196,7 @@ class SiloStore:
 
     def releases(self, term: int) -> list[StoredRelease]:
         with self.engine.transaction() as sql:
-            query = (
-                "SELECT step, state, users, drawn, sent, sealed FROM releases WHERE term = ? ORDER BY step"
-            )
+            query = "SELECT step, state, users, drawn, sent, sealed FROM releases WHERE term = ? ORDER BY step"
             return [_release(row) for row in sql.all(query, (term,))]
 
     def release(self, term: int, step: int) -> StoredRelease | None:
@@ -245,9 +244,7 @@ class SiloStore:
     def register(self, name: str, value: bytes) -> None:
         """Keep an action set under a name; a name means one set for good."""
         with self.engine.transaction() as sql:
-            sql.all(
-                "INSERT INTO action_sets (name, value) VALUES (?, ?) ON CONFLICT DO NOTHING", (name, value)
-            )
+            sql.all("INSERT INTO action_sets (name, value) VALUES (?, ?) ON CONFLICT DO NOTHING", (name, value))
             ((found,),) = sql.all("SELECT value FROM action_sets WHERE name = ?", (name,))
         if bytes(found) != value:
             raise ValueError(f"action set {name!r} exists with other features; register it under a new name")
@@ -258,10 +255,10 @@ class SiloStore:
 
     def remember(self, key: str, value: bytes) -> bytes:
         """Keep a value for good; the one kept first is returned."""
-        with self.engine.transaction() as sql:
-            sql.all("INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT DO NOTHING", (key, value))
-            ((found,),) = sql.all("SELECT value FROM meta WHERE key = ?", (key,))
-            return bytes(found)
+        return remember(self.engine, key, value)
+
+    def recall(self, key: str) -> bytes | None:
+        return recall(self.engine, key)
 
 
 _TERM = "term, plan_hash, plan, started, open_step, decisions, unkeyed"

@@ -1,4 +1,4 @@
-"""The mechanisms, one file each: a module with a function ``encoder(steps) -> Encoder``. The file's name is the mechanism's."""
+"""The mechanisms, one file each, which has a function ``encoder(steps) -> Encoder`` and the mechanism's name."""
 
 from __future__ import annotations
 

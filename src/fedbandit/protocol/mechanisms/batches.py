@@ -15,7 +15,7 @@ class Batches(Encoder):
     """C = I."""
 
     def row(self, k: int) -> Floats:
-        return np.eye(1, k + 1, k)[0]
+        return np.asarray(np.eye(1, k + 1, k)[0])
 
     def decoder_row(self, k: int) -> Floats:
         return np.ones(k + 1)
@@ -26,7 +26,7 @@ class Batches(Encoder):
 
     @cached_property
     def prefix_norms(self) -> Floats:
-        return np.sqrt(np.arange(1.0, self.steps + 1))
+        return np.asarray(np.sqrt(np.arange(1.0, self.steps + 1)))
 
     @cached_property
     def touches(self) -> int:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy.optimize import minimize, nnls
+from scipy.optimize import fmin, nnls
 from scipy.signal import lfilter
 
 from fedbandit.protocol.encoder import Encoder, Floats, Integers, Stream, ToeplitzEncoder
@@ -80,10 +80,9 @@ def _fit(steps: int, buffers: int) -> tuple[Floats, Floats]:
         return _noise(*_unpacked(parameters), steps)
 
     start = np.concatenate([np.log(decays / (1 - decays)), np.log(weights)])
-    options = {"maxiter": 2000, "xatol": 1e-6, "fatol": 1e-9}
-    best = minimize(objective, start, method="Nelder-Mead", options=options)
-    best = minimize(objective, best.x, method="Nelder-Mead", options=options)
-    decays, weights = _unpacked(best.x)
+    for _ in range(2):  # a restart rebuilds the simplex and gets out of its corners
+        start = fmin(objective, start, maxiter=2000, xtol=1e-6, ftol=1e-9, disp=False)
+    decays, weights = _unpacked(np.asarray(start))
     return _coarse(decays), _coarse(weights)
 
 

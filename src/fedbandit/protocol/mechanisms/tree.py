@@ -1,4 +1,4 @@
-"""The tree mechanism as the paper runs it (Algorithm 2): release k is the p-sum [k - 2^i + 1, k], i the lowest set bit of k.
+"""The tree mechanism (Algorithm 2): release k is the p-sum [k - 2^i + 1, k], i the lowest set bit of k.
 
 Each datum enters at most 1 + floor(log2 K) p-sums; prefix k adds up as many as k has bits. Both streams remember one
 p-sum a level: O(log K) memory.
@@ -54,7 +54,7 @@ class Tree(Encoder):
 
     @cached_property
     def prefix_norms(self) -> Floats:
-        return np.sqrt([float(k.bit_count()) for k in range(1, self.steps + 1)])
+        return np.asarray(np.sqrt([float(k.bit_count()) for k in range(1, self.steps + 1)]))
 
     def init(self, shape: tuple[int, ...]) -> Stream:
         return Stream(0, tuple(np.zeros(shape, dtype=np.int64) for _ in range(self.levels)))

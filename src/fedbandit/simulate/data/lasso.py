@@ -106,7 +106,7 @@ def _lasso(features: NDArray[np.float32], labels: NDArray[np.int32]) -> tuple[ND
     """Weights (dim,) for the penalty that predicts best over contiguous fifths, and a word on the fit."""
     try:
         from sklearn.linear_model import LassoCV
-        from threadpoolctl import threadpool_limits
+        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
     except ImportError:
         needed = "pip install 'fedbandit[data]'"
         raise ImportError(f"the lasso behind real data needs scikit-learn: {needed}") from None

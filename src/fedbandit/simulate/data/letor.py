@@ -59,7 +59,9 @@ def letor_files(path: Path) -> list[Path]:
         file for file in below if file.suffix in (".txt", ".gz") and ".csv" not in file.suffixes
     ]
     if not found:
-        raise FileNotFoundError(f"no LETOR text (*.txt, *.gz) in or below {path}")
+        raise FileNotFoundError(
+            f"no LETOR text (*.txt, *.gz) in or below {path}; of a CSV give the file itself"
+        )
     return found
 
 

@@ -8,10 +8,11 @@ from typing import Final
 import numpy as np
 from numba import njit
 
-from fedbandit.simulate.kernels.instructions import fused
 from fedbandit.simulate.kernels.layout import DEPTH, LANES, Singles, Table, padded
+from fedbandit.simulate.kernels.packs import broadcast, fma, load, over, square_root, store, times
 from fedbandit.simulate.randomness import CONTEXT, fill_normals, integer_below, user_key
 
+_ZERO: Final = np.float32(0.0)
 _HALF: Final = np.float32(0.5)
 _ROOT_HALF: Final = np.float32(math.sqrt(0.5))
 
@@ -31,19 +32,14 @@ def draw_contexts(key: np.uint64, arms: int, dim: int, basis: bool, out: Singles
     """
     free = dim - 1
     fill_normals(key, out[:free].reshape(-1))
-    scale = out[free]  # the last row holds the scale until it is overwritten
-    scale[:] = np.float32(0.0)
-    for j in range(free):
-        row = out[j]
-        for a in range(scale.size):
-            scale[a] = fused(row[a], row[a], scale[a])
-    for a in range(scale.size):
-        scale[a] = np.sqrt(_HALF / scale[a])
-    for j in range(free):
-        row = out[j]
-        for a in range(scale.size):
-            row[a] *= scale[a]
-    scale[:] = _ROOT_HALF
+    for a in range(0, out.shape[1], LANES):
+        square = broadcast(_ZERO)
+        for j in range(free):
+            square = fma(load(out, j, a, _ZERO), load(out, j, a, _ZERO), square)
+        scale = square_root(over(broadcast(_HALF), square))
+        for j in range(free):
+            store(out, j, a, times(load(out, j, a, _ZERO), scale))
+        store(out, free, a, broadcast(_ROOT_HALF))
     if basis:
         for j in range(dim):
             for a in range(min(dim, arms)):

@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 
 from fedbandit.simulate.kernels.layout import Floats, Local, Scores, Singles
-from fedbandit.simulate.kernels.scoring import best_arm, fold_inverse, project, square_widths
+from fedbandit.simulate.kernels.scoring import MEANS, ROWS, fold_inverse, project, square_widths
 from fedbandit.simulate.kernels.updates import learn, times
 
 
@@ -17,9 +17,8 @@ class Bench(NamedTuple):
 
     theta: Floats  # (Q, runs, d) the present silo's estimates
     weights: Scores  # (height,) one of them in the precision of scores
-    triangle: Scores  # (d, height) the folded V^-1
-    means: Scores  # (padded arms,)
-    widths: Scores  # (padded arms,)
+    triangle: Scores  # (d or d + 1, height) the folded V^-1
+    board: Scores  # (ROWS, padded arms)
     feature: Floats  # (d,) the chosen action
     direction: Floats  # (d,) V^-1 times it
 
@@ -31,9 +30,8 @@ def open_bench(local: Local, runs: int, height: int, room: int) -> Bench:
     return Bench(
         np.empty((protocols, runs, dim)),
         np.zeros(height, precision),
-        np.zeros((dim, height), precision),
-        np.empty(room, precision),
-        np.empty(room, precision),
+        np.zeros((dim + dim % 2, height), precision),
+        np.empty((ROWS, room), precision),
         np.empty(dim),
         np.empty(dim),
     )
@@ -49,21 +47,12 @@ def enter_silo(local: Local, silo: int, first_run: int, theta: Floats) -> None:
 
 
 @njit(cache=True)
-def score_parts(x: Singles, inverse: Floats, theta: Floats, bench: Bench) -> tuple[Scores, Scores]:
-    """x^T theta and x^T V^-1 x of all (padded) actions."""
-    means, widths = bench.means[: x.shape[1]], bench.widths[: x.shape[1]]
+def survey(x: Singles, inverse: Floats, theta: Floats, bench: Bench) -> None:
+    """Write x^T theta and x^T V^-1 x of all actions on the board."""
     bench.weights[: theta.size] = theta
     fold_inverse(inverse, bench.triangle)
-    project(x, bench.weights, means)
-    square_widths(x, bench.triangle, False, widths)
-    return means, widths
-
-
-@njit(cache=True)
-def choose(x: Singles, arms: int, inverse: Floats, theta: Floats, radius: float, bench: Bench) -> int:
-    """The action with the highest score under a silo's own model."""
-    means, widths = score_parts(x, inverse, theta, bench)
-    return best_arm(means, widths, radius, arms, widths)
+    project(x, bench.weights, MEANS, bench.board)
+    square_widths(x, bench.triangle, False, bench.board)
 
 
 @njit(cache=True)

@@ -19,10 +19,10 @@ import numpy as np
 from numba import njit, prange
 
 from fedbandit.simulate.kernels.contexts import set_block, widest_set
-from fedbandit.simulate.kernels.eager import learn_from, open_bench, score_parts
+from fedbandit.simulate.kernels.eager import learn_from, open_bench, survey
 from fedbandit.simulate.kernels.layout import Integers, Local, Rewards, Scores, Singles, Table, Tally, Users
 from fedbandit.simulate.kernels.outcomes import CHUNK, add_contributions, keep, noise_of, record, reward_of
-from fedbandit.simulate.kernels.scoring import best_arm, project
+from fedbandit.simulate.kernels.scoring import MEANS, SCORES, WIDTHS, best_arm, project
 from fedbandit.simulate.kernels.shards import task_bounds
 from fedbandit.simulate.kernels.updates import times
 from fedbandit.simulate.randomness import REWARD, user_key
@@ -31,11 +31,12 @@ REFRESH: Final = 4 * CHUNK  # users after which widths and scores are computed a
 
 
 @njit(cache=True, fastmath={"contract"})
-def _follow(x: Singles, direction: Scores, gain: float, step: float, means: Scores, widths: Scores, w: Scores) -> None:
+def _follow(x: Singles, direction: Scores, gain: float, step: float, board: Scores) -> None:
     """The rank-one identities above for all actions; ``direction`` is v, ``gain`` g, ``step`` theta's step along v."""
-    project(x, direction, w)
-    stride, share = w.dtype.type(step), w.dtype.type(1.0 / (1.0 + gain))
-    for a in range(w.size):
+    project(x, direction, SCORES, board)
+    means, widths, w = board[MEANS], board[WIDTHS], board[SCORES]
+    stride, share = board.dtype.type(step), board.dtype.type(1.0 / (1.0 + gain))
+    for a in range(x.shape[1]):
         means[a] += w[a] * stride
         widths[a] -= w[a] * w[a] * share
 
@@ -48,7 +49,6 @@ def _play_task(
     shard, run, _, first_silo, last_silo = task_bounds(task, runs, tally.regret.shape[2], users.silos)
     bench = open_bench(local, 1, table.height, widest_set(table))
     chosen = np.empty((dim + 1, CHUNK))
-    scratch = np.empty_like(bench.means)
     for silo in range(first_silo, last_silo):
         index = table.ranges[silo, 0]
         x = set_block(table, index)
@@ -59,17 +59,12 @@ def _play_task(
             regret, log_det_gain = 0.0, 0.0
             for start in range(0, users.rounds, CHUNK):
                 if start % REFRESH == 0:
-                    score_parts(x, inverse, theta, bench)
-                means, widths, scores = (
-                    bench.means[: x.shape[1]],
-                    bench.widths[: x.shape[1]],
-                    scratch[: x.shape[1]],
-                )
+                    survey(x, inverse, theta, bench)
                 count = min(CHUNK, users.rounds - start)
                 for u in range(count):
                     now = users.first_round + start + u
                     noise = noise_of(rewards.kind, user_key(users.seed, users.runs[run], silo, now, REWARD))
-                    arm = best_arm(means, widths, local.radius[q, run, start + u], set_means.size, scores)
+                    arm = best_arm(bench.board, local.radius[q, run, start + u], set_means.size)
                     regret += table.best[index] - set_means[arm]
                     reward = reward_of(rewards.kind, rewards.std, noise, set_means[arm])
                     keep(x, arm, reward, tally.centre[q], u, chosen)
@@ -78,7 +73,7 @@ def _play_task(
                     gain, step = learn_from(x, arm, reward - tally.centre[q], inverse, bias, theta, bench)
                     log_det_gain += math.log1p(gain)
                     bench.weights[:dim] = bench.direction
-                    _follow(x, bench.weights, gain, step, means, widths, scores)
+                    _follow(x, bench.weights, gain, step, bench.board)
                 add_contributions(chosen, count, tally.bits, tally.sums[q, run, shard])
             tally.regret[q, run, shard] += regret
             local.log_det_gain[q, run, silo] += log_det_gain

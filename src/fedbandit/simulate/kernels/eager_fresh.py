@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 from numba import njit, prange
 
 from fedbandit.simulate.kernels.contexts import draw_contexts, empty_contexts
-from fedbandit.simulate.kernels.eager import choose, enter_silo, learn_from, open_bench
+from fedbandit.simulate.kernels.eager import enter_silo, learn_from, open_bench, survey
 from fedbandit.simulate.kernels.layout import Fresh, Integers, Local, Rewards, Tally, Users
 from fedbandit.simulate.kernels.outcomes import (
     CHUNK,
@@ -21,6 +22,7 @@ from fedbandit.simulate.kernels.outcomes import (
     record,
     reward_of,
 )
+from fedbandit.simulate.kernels.scoring import best_arm, fold_truth
 from fedbandit.simulate.kernels.shards import group_bounds, task_bounds
 from fedbandit.simulate.randomness import CONTEXT, REWARD, user_key
 
@@ -33,6 +35,7 @@ def _play_task(
     shard, first_run, last_run, first_silo, last_silo = task_bounds(task, groups, tally.regret.shape[2], users.silos)
     runs = last_run - first_run
     x = empty_contexts(fresh.arms, dim)
+    truth, rough = fold_truth(fresh.theta, x.shape[0]), np.empty((1, x.shape[1]), np.float32)
     bench = open_bench(local, runs, x.shape[0], x.shape[1])
     book = open_book(protocols, runs, dim)
     for silo in range(first_silo, last_silo):
@@ -45,11 +48,12 @@ def _play_task(
                 draw_contexts(key, fresh.arms, dim, fresh.basis, x)
                 for r in range(runs):
                     run = first_run + r
-                    best = best_mean(x, fresh.arms, fresh.theta[run])
+                    best = best_mean(x, fresh.arms, fresh.theta[run], truth[run], rough)
                     noise = noise_of(rewards.kind, user_key(users.seed, users.runs[run], silo, now, REWARD))
                     for q in range(protocols):
-                        inverse, theta, radius = local.inverse[q, run, silo], bench.theta[q, r], local.radius[q, run]
-                        arm = choose(x, fresh.arms, inverse, theta, radius[start + u], bench)
+                        inverse, theta = local.inverse[q, run, silo], bench.theta[q, r]
+                        survey(x, inverse, theta, bench)
+                        arm = best_arm(bench.board, local.radius[q, run, start + u], fresh.arms)
                         mean = mean_of(x, arm, fresh.theta[run])
                         book.regret[q, r] += best - mean
                         reward = reward_of(rewards.kind, rewards.std, noise, mean)

@@ -7,7 +7,7 @@ import math
 from numba import njit, prange
 
 from fedbandit.simulate.kernels.contexts import pick_set, set_block, widest_set
-from fedbandit.simulate.kernels.eager import choose, enter_silo, learn_from, open_bench
+from fedbandit.simulate.kernels.eager import enter_silo, learn_from, open_bench, survey
 from fedbandit.simulate.kernels.layout import Integers, Local, Rewards, Table, Tally, Users
 from fedbandit.simulate.kernels.outcomes import (
     CHUNK,
@@ -19,6 +19,7 @@ from fedbandit.simulate.kernels.outcomes import (
     record,
     reward_of,
 )
+from fedbandit.simulate.kernels.scoring import best_arm
 from fedbandit.simulate.kernels.shards import group_bounds, task_bounds
 from fedbandit.simulate.randomness import CONTEXT, REWARD, user_key
 
@@ -46,8 +47,9 @@ def _play_task(
                     run = first_run + r
                     noise = noise_of(rewards.kind, user_key(users.seed, users.runs[run], silo, now, REWARD))
                     for q in range(protocols):
-                        inverse, theta, radius = local.inverse[q, run, silo], bench.theta[q, r], local.radius[q, run]
-                        arm = choose(x, arms, inverse, theta, radius[start + u], bench)
+                        inverse, theta = local.inverse[q, run, silo], bench.theta[q, r]
+                        survey(x, inverse, theta, bench)
+                        arm = best_arm(bench.board, local.radius[q, run, start + u], arms)
                         mean = table.means[table.offsets[index] + arm]
                         book.regret[q, r] += table.best[index] - mean
                         reward = reward_of(rewards.kind, rewards.std, noise, mean)

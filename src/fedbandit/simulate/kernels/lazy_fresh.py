@@ -19,7 +19,7 @@ from fedbandit.simulate.kernels.outcomes import (
     record,
     reward_of,
 )
-from fedbandit.simulate.kernels.scoring import best_arm, fold_beliefs, project, square_widths
+from fedbandit.simulate.kernels.scoring import MEANS, ROWS, best_arm, fold_beliefs, fold_truth, project, square_widths
 from fedbandit.simulate.kernels.shards import group_bounds, task_bounds
 from fedbandit.simulate.randomness import CONTEXT, REWARD, user_key
 
@@ -33,7 +33,8 @@ def _play_task(
     runs = last_run - first_run
     x = empty_contexts(fresh.arms, dim)
     theta, triangle = fold_beliefs(beliefs, first_run, last_run, x.shape[0])
-    means, widths = np.empty((2, x.shape[1]), theta.dtype)
+    truth = fold_truth(fresh.theta, x.shape[0])
+    board, rough = np.empty((ROWS, x.shape[1]), theta.dtype), np.empty((1, x.shape[1]), np.float32)
     book = open_book(protocols, runs, dim)
     for silo in range(first_silo, last_silo):
         for start in range(0, users.rounds, CHUNK):
@@ -44,12 +45,12 @@ def _play_task(
                 draw_contexts(key, fresh.arms, dim, fresh.basis, x)
                 for r in range(runs):
                     run = first_run + r
-                    best = best_mean(x, fresh.arms, fresh.theta[run])
+                    best = best_mean(x, fresh.arms, fresh.theta[run], truth[run], rough)
                     noise = noise_of(rewards.kind, user_key(users.seed, users.runs[run], silo, now, REWARD))
                     for q in range(protocols):
-                        project(x, theta[q, r], means)
-                        square_widths(x, triangle[q, r], True, widths)
-                        arm = best_arm(means, widths, beliefs.radius[q, run], fresh.arms, widths)
+                        project(x, theta[q, r], MEANS, board)
+                        square_widths(x, triangle[q, r], True, board)
+                        arm = best_arm(board, beliefs.radius[q, run], fresh.arms)
                         mean = mean_of(x, arm, fresh.theta[run])
                         book.regret[q, r] += best - mean
                         reward = reward_of(rewards.kind, rewards.std, noise, mean)

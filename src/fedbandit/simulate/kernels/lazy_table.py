@@ -11,8 +11,8 @@ from typing import Final
 import numpy as np
 from numba import njit, prange
 
-from fedbandit.simulate.kernels.contexts import pick_set, set_block
-from fedbandit.simulate.kernels.layout import Beliefs, Integers, Rewards, Scores, Singles, Table, Tally, Users
+from fedbandit.simulate.kernels.contexts import pick_set, set_block, widest_set
+from fedbandit.simulate.kernels.layout import Beliefs, Integers, Rewards, Table, Tally, Users
 from fedbandit.simulate.kernels.outcomes import (
     CHUNK,
     add_chunk,
@@ -23,19 +23,11 @@ from fedbandit.simulate.kernels.outcomes import (
     record,
     reward_of,
 )
-from fedbandit.simulate.kernels.scoring import best_arm, fold_beliefs, project, square_widths
+from fedbandit.simulate.kernels.scoring import MEANS, ROWS, best_arm, fold_beliefs, project, square_widths
 from fedbandit.simulate.kernels.shards import group_bounds, task_bounds
 from fedbandit.simulate.randomness import CONTEXT, REWARD, user_key
 
 _UNKNOWN: Final = -1
-
-
-@njit(cache=True)
-def _decide(x: Singles, arms: int, theta: Scores, triangle: Scores, radius: float) -> int:
-    means, widths = np.empty((2, x.shape[1]), theta.dtype)
-    project(x, theta, means)
-    square_widths(x, triangle, True, widths)
-    return best_arm(means, widths, radius, arms, widths)
 
 
 @njit(cache=True)
@@ -49,6 +41,7 @@ def _play_task(
     first_set = table.ranges[first_silo:last_silo, 0].min()
     sets = table.ranges[first_silo:last_silo, 1].max() - first_set
     memo = np.full((protocols, runs, sets), _UNKNOWN, dtype=np.int32)
+    board = np.empty((ROWS, widest_set(table)), theta.dtype)
     book = open_book(protocols, runs, dim)
     for silo in range(first_silo, last_silo):
         for start in range(0, users.rounds, CHUNK):
@@ -65,7 +58,9 @@ def _play_task(
                     for q in range(protocols):
                         arm = memo[q, r, index - first_set]
                         if arm == _UNKNOWN:
-                            arm = _decide(x, arms, theta[q, r], triangle[q, r], beliefs.radius[q, run])
+                            project(x, theta[q, r], MEANS, board)
+                            square_widths(x, triangle[q, r], True, board)
+                            arm = best_arm(board, beliefs.radius[q, run], arms)
                             memo[q, r, index - first_set] = arm
                         mean = table.means[table.offsets[index] + arm]
                         book.regret[q, r] += table.best[index] - mean

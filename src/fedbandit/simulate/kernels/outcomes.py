@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final, NamedTuple
 
 import numpy as np
 from numba import njit
 
-from fedbandit.simulate.kernels.layout import BERNOULLI, CLIPPED, Floats, Integers, Singles, Tally
+from fedbandit.simulate.kernels.layout import BERNOULLI, CLIPPED, LANES, Floats, Integers, Singles, Tally
+from fedbandit.simulate.kernels.packs import at_least, load
+from fedbandit.simulate.kernels.scoring import MEANS, project, top_of
+from fedbandit.simulate.kernels.updates import dot
 from fedbandit.simulate.randomness import normal, uniform
 
 CHUNK: Final = 32  # users whose contributions are added together
@@ -53,11 +57,21 @@ def mean_of(x: Singles, arm: int, theta: Floats) -> float:
 
 
 @njit(cache=True)
-def best_mean(x: Singles, arms: int, theta: Floats) -> float:
-    """The largest expected reward of a set, in float64."""
-    best = mean_of(x, 0, theta)
-    for a in range(1, arms):
-        best = max(best, mean_of(x, a, theta))
+def best_mean(x: Singles, arms: int, theta: Floats, weights: Singles, board: Singles) -> float:
+    """The largest expected reward of fresh actions, exact in float64; ``weights`` (height,) is theta in float32.
+
+    Means in float32 are within (d + 2) 2^-24 |theta| |x| of the exact ones, and |x| = 1. So only actions within twice
+    that (with a margin) of the float32 maximum can be the best, and only for these the mean is taken in float64.
+    """
+    project(x, weights, MEANS, board)
+    error = (theta.size + 3) * 2.0**-24 * math.sqrt(dot(theta, theta))
+    bound = np.float32(top_of(board, MEANS, arms) - 2.0 * error)
+    best = -np.inf
+    for a in range(0, arms, LANES):
+        if at_least(load(board, MEANS, a, bound), bound) != 0:
+            for arm in range(a, min(a + LANES, arms)):
+                if board[MEANS, arm] >= bound:
+                    best = max(best, mean_of(x, arm, theta))
     return best
 
 

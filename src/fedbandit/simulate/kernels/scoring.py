@@ -1,47 +1,75 @@
 """Scores of one user's actions, x^T theta + radius sqrt(x^T V^-1 x), for all actions at once.
 
-Actions lie coordinate by coordinate (height, padded arms), so every inner loop runs over contiguous actions.
+Actions lie coordinate by coordinate (height, padded arms). Loops run over tiles of four packs of actions, whose sums
+stay in registers while all coordinates pass by; actions left over at the end are done one pack at a time. Numbers per
+action are written on a board (ROWS, padded arms or more), in the precision of scores.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numba import njit
 
 from fedbandit.simulate.kernels.layout import Beliefs, Floats, Scores, Singles
+from fedbandit.simulate.kernels.packs import (
+    at_least,
+    broadcast,
+    fma,
+    lanes_of,
+    larger,
+    largest,
+    load,
+    square_root,
+    store,
+)
+
+MEANS: Final = 0  # row of a board: x^T theta
+WIDTHS: Final = 1  # x^T V^-1 x
+SCORES: Final = 2  # their sum, the width rooted and times the radius; or anything else for a while
+ROWS: Final = 3
 
 
-@njit(cache=True, fastmath={"contract"})
-def project(x: Singles, weights: Scores, out: Scores) -> None:
-    """out[a] = sum_j weights[j] x[j, a]."""
-    out[:] = 0
-    for j in range(weights.size):
-        for a in range(out.size):
-            out[a] += weights[j] * x[j, a]
+@njit(cache=True)
+def project(x: Singles, weights: Scores, row: int, board: Scores) -> None:
+    """board[row, a] = sum_j weights[j] x[j, a]."""
+    zero = board.dtype.type(0)
+    lanes = lanes_of(zero)
+    tiled = x.shape[1] - x.shape[1] % (4 * lanes)
+    for a in range(0, tiled, 4 * lanes):
+        t0 = t1 = t2 = t3 = broadcast(zero)
+        for j in range(weights.size):
+            weight = broadcast(weights[j])
+            t0 = fma(weight, load(x, j, a, zero), t0)
+            t1 = fma(weight, load(x, j, a + lanes, zero), t1)
+            t2 = fma(weight, load(x, j, a + 2 * lanes, zero), t2)
+            t3 = fma(weight, load(x, j, a + 3 * lanes, zero), t3)
+        store(board, row, a, t0)
+        store(board, row, a + lanes, t1)
+        store(board, row, a + 2 * lanes, t2)
+        store(board, row, a + 3 * lanes, t3)
+    for a in range(tiled, x.shape[1], lanes):
+        t0 = broadcast(zero)
+        for j in range(weights.size):
+            t0 = fma(broadcast(weights[j]), load(x, j, a, zero), t0)
+        store(board, row, a, t0)
+
+
+@njit(cache=True)
+def fold_truth(theta: Floats, height: int) -> Singles:
+    """True parameters (R, d) as weights of a projection: (R, height) in float32."""
+    out = np.zeros((theta.shape[0], height), np.float32)
+    out[:, : theta.shape[1]] = theta
+    return out
 
 
 @njit(cache=True)
 def fold_root(root: Floats, out: Scores) -> None:
-    """Rows k of the lower triangle so that (root^T x)_k = sum_{j <= k} out[k, j] x_j, for an upper triangular root."""
+    """The lower triangle so that (root^T x)_k = sum_{j <= k} out[k, j] x_j, for an upper triangular root."""
     for k in range(root.shape[0]):
         for j in range(k + 1):
             out[k, j] = root[j, k]
-
-
-@njit(cache=True)
-def fold_beliefs(beliefs: Beliefs, first_run: int, last_run: int, height: int) -> tuple[Scores, Scores]:
-    """The models of some runs in the precision and layout of scores: theta (Q, runs, height), triangle (.., d, height)."""
-    protocols, _, dim = beliefs.theta.shape
-    runs = last_run - first_run
-    theta = np.zeros((protocols, runs, height), beliefs.radius.dtype)
-    triangle = np.zeros((protocols, runs, dim, height), beliefs.radius.dtype)
-    for q in range(protocols):
-        for r in range(runs):
-            theta[q, r, :dim] = beliefs.theta[q, first_run + r]
-            fold_root(beliefs.root[q, first_run + r], triangle[q, r])
-    return theta, triangle
 
 
 @njit(cache=True)
@@ -53,29 +81,90 @@ def fold_inverse(inverse: Floats, out: Scores) -> None:
         out[k, k] = inverse[k, k]
 
 
-@njit(cache=True, fastmath={"contract"})
-def square_widths(x: Singles, triangle: Scores, squares: bool, out: Scores) -> None:
-    """out[a] = sum_k t_k t_k if ``squares`` else sum_k t_k x_k, where t_k = sum_{j <= k} triangle[k, j] x[j, a]."""
-    out[:] = 0
-    row = np.empty_like(out)
-    for k in range(triangle.shape[0]):
-        row[:] = 0
-        for j in range(k + 1):
-            for a in range(out.size):
-                row[a] += triangle[k, j] * x[j, a]
-        for a in range(out.size):
-            out[a] += row[a] * (row[a] if squares else x[k, a])
+@njit(cache=True)
+def fold_beliefs(beliefs: Beliefs, first_run: int, last_run: int, height: int) -> tuple[Scores, Scores]:
+    """The models of some runs in the precision of scores: theta (Q, runs, height), folded roots (Q, runs, .., height)."""
+    protocols, _, dim = beliefs.theta.shape
+    runs = last_run - first_run
+    theta = np.zeros((protocols, runs, height), beliefs.radius.dtype)
+    triangle = np.zeros((protocols, runs, dim + dim % 2, height), beliefs.radius.dtype)
+    for q in range(protocols):
+        for r in range(runs):
+            theta[q, r, :dim] = beliefs.theta[q, first_run + r]
+            fold_root(beliefs.root[q, first_run + r], triangle[q, r])
+    return theta, triangle
 
 
-@njit(cache=True, fastmath={"contract", "nnan", "nsz"})
-def best_arm(means: Scores, widths: Scores, radius: Any, arms: int, scores: Scores) -> int:
-    """The action with the largest score means + radius sqrt(widths), the first of equals; ``scores`` may be ``widths``."""
-    zero = scores.dtype.type(0)
-    top = means[0] + radius * np.sqrt(max(widths[0], zero))
-    for a in range(arms):
-        scores[a] = means[a] + radius * np.sqrt(max(widths[a], zero))
-        top = max(top, scores[a])
-    for a in range(arms):
-        if scores[a] == top:
+@njit(cache=True)
+def square_widths(x: Singles, triangle: Scores, squares: bool, board: Scores) -> None:
+    """board[WIDTHS, a] = sum_k t_k t_k if ``squares``, else sum_k t_k x[k, a]; t_k = sum_{j <= k} triangle[k, j] x[j, a].
+
+    Two rows k and four packs of actions at a time: eight sums, which is what keeps the multipliers busy.
+    """
+    zero = board.dtype.type(0)
+    lanes = lanes_of(zero)
+    tiled = x.shape[1] - x.shape[1] % (4 * lanes)
+    for a in range(0, tiled, 4 * lanes):
+        w0 = w1 = w2 = w3 = broadcast(zero)
+        for k in range(0, triangle.shape[0], 2):
+            s0 = s1 = s2 = s3 = t0 = t1 = t2 = t3 = broadcast(zero)
+            for j in range(k + 2):
+                upper, lower = broadcast(triangle[k, j]), broadcast(triangle[k + 1, j])
+                x0, x1 = load(x, j, a, zero), load(x, j, a + lanes, zero)
+                x2, x3 = load(x, j, a + 2 * lanes, zero), load(x, j, a + 3 * lanes, zero)
+                s0, s1, s2, s3 = fma(upper, x0, s0), fma(upper, x1, s1), fma(upper, x2, s2), fma(upper, x3, s3)
+                t0, t1, t2, t3 = fma(lower, x0, t0), fma(lower, x1, t1), fma(lower, x2, t2), fma(lower, x3, t3)
+            if squares:
+                w0, w1 = fma(s0, s0, fma(t0, t0, w0)), fma(s1, s1, fma(t1, t1, w1))
+                w2, w3 = fma(s2, s2, fma(t2, t2, w2)), fma(s3, s3, fma(t3, t3, w3))
+            else:
+                w0 = fma(s0, load(x, k, a, zero), fma(t0, load(x, k + 1, a, zero), w0))
+                w1 = fma(s1, load(x, k, a + lanes, zero), fma(t1, load(x, k + 1, a + lanes, zero), w1))
+                w2 = fma(s2, load(x, k, a + 2 * lanes, zero), fma(t2, load(x, k + 1, a + 2 * lanes, zero), w2))
+                w3 = fma(s3, load(x, k, a + 3 * lanes, zero), fma(t3, load(x, k + 1, a + 3 * lanes, zero), w3))
+        store(board, WIDTHS, a, w0)
+        store(board, WIDTHS, a + lanes, w1)
+        store(board, WIDTHS, a + 2 * lanes, w2)
+        store(board, WIDTHS, a + 3 * lanes, w3)
+    for a in range(tiled, x.shape[1], lanes):
+        w0 = broadcast(zero)
+        for k in range(0, triangle.shape[0], 2):
+            s0 = t0 = broadcast(zero)
+            for j in range(k + 2):
+                x0 = load(x, j, a, zero)
+                s0, t0 = fma(broadcast(triangle[k, j]), x0, s0), fma(broadcast(triangle[k + 1, j]), x0, t0)
+            if squares:
+                w0 = fma(s0, s0, fma(t0, t0, w0))
+            else:
+                w0 = fma(s0, load(x, k, a, zero), fma(t0, load(x, k + 1, a, zero), w0))
+        store(board, WIDTHS, a, w0)
+
+
+@njit(cache=True)
+def best_arm(board: Scores, radius: Any, arms: int) -> int:
+    """The action with the largest MEANS + radius sqrt(WIDTHS), the first of equals."""
+    zero = board.dtype.type(0)
+    lanes = lanes_of(zero)
+    for a in range(0, arms, lanes):
+        width = square_root(larger(load(board, WIDTHS, a, zero), broadcast(zero)))
+        store(board, SCORES, a, fma(broadcast(radius), width, load(board, MEANS, a, zero)))
+    top = top_of(board, SCORES, arms)
+    for a in range(0, arms, lanes):
+        if at_least(load(board, SCORES, a, zero), top) != 0:
+            while not board[SCORES, a] >= top:
+                a += 1
             return a
     return 0
+
+
+@njit(cache=True)
+def top_of(board: Scores, row: int, arms: int) -> Any:
+    """The largest of board[row, :arms]. The rest of its last pack becomes -infinity."""
+    zero = board.dtype.type(0)
+    lanes = lanes_of(zero)
+    for a in range(arms, -(-arms // lanes) * lanes):
+        board[row, a] = -np.inf
+    tops = load(board, row, 0, zero)
+    for a in range(lanes, arms, lanes):
+        tops = larger(load(board, row, a, zero), tops)
+    return largest(tops)

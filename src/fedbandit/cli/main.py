@@ -1,0 +1,53 @@
+"""The `fedbandit` command: one typer application, and one place where errors become one line and exit code 2."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from fedbandit import __version__
+from fedbandit.cli.plans import plan
+from fedbandit.cli.simulation import simulate
+
+app = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Private federated linear contextual bandits: plan, simulate, audit, run.",
+)
+app.command()(plan)
+app.command()(simulate)
+
+
+@app.callback(invoke_without_command=True)
+def start(
+    context: typer.Context, version: bool = typer.Option(False, "--version", help="Print the version and stop.")
+) -> None:
+    """Without a command, say what there is."""
+    if version:
+        typer.echo(f"fedbandit {__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def main() -> None:
+    """Run the command line; bad input is one line on standard error and exit code 2, never a traceback."""
+    try:
+        code = app(standalone_mode=False)
+    except typer.TyperException as error:  # the command-line parser's own complaints
+        code = _refuse(error.format_message() if hasattr(error, "format_message") else str(error))
+    except typer.Abort:
+        code = 130
+    except KeyboardInterrupt:
+        typer.echo("interrupted before anything was finished", err=True)
+        code = 130
+    except (ValueError, OSError, ImportError) as error:
+        code = _refuse(str(error))
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _refuse(message: str) -> int:
+    typer.echo(f"error: {' '.join(message.split())}", err=True)
+    return 2

@@ -1,0 +1,18 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+Silos = Annotated[int, typer.Option(help="Number of silos, M.")]
+Rounds = Annotated[int, typer.Option(help="Rounds of every silo, T.")]
+Dim = Annotated[int, typer.Option(help="Dimension of the features, d.")]
+Epsilon = Annotated[float, typer.Option(help="Privacy budget epsilon, over the whole horizon.")]
+Delta = Annotated[float, typer.Option(help="Privacy budget delta.")]
+AdjacencyOption = Annotated[str, typer.Option(help="What neighbours are: replace-one or add-remove.")]
+Participations = Annotated[int, typer.Option(help="Rounds of one silo that the same user may take part in.")]
+SilosPerUser = Annotated[int, typer.Option(help="Silos that the same user may visit.")]
+Batch = Annotated[int | None, typer.Option(help="Synchronise every BATCH rounds, all protocols alike.")]
+Json = Annotated[bool, typer.Option("--json", help="JSON alone on standard output.")]

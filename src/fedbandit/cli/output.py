@@ -1,0 +1,79 @@
+"""How commands talk: JSON alone on standard output, tables there otherwise; progress and remarks on standard error."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+stdout = Console(width=None if sys.stdout.isatty() else 120)
+stderr = Console(stderr=True)
+
+
+def print_json(data: Any) -> None:
+    """JSON alone on standard output; numbers that are not finite become null."""
+    print(json.dumps(_finite(data), indent=2))
+
+
+def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
+    """A table for people: the first column and texts to the left, numbers to the right."""
+    table = Table(title=title, title_justify="left", header_style="bold")
+    for index, column in enumerate(columns):
+        numeric = index > 0 and all(_looks_numeric(row[index]) for row in rows)
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    stdout.print(table)
+
+
+def remark(text: str) -> None:
+    """Something to know, on standard error."""
+    stderr.print(text, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def progress_bar(what: str) -> Iterator[Callable[[float], None]]:
+    """A bar with time left on standard error, moved by the share done."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    with Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=stderr, transient=True) as bar:
+        task = bar.add_task(what, total=1.0)
+        yield lambda share: bar.update(task, completed=share)
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    """A number in a table."""
+    return "-" if value is None or math.isnan(value) else f"{value:,.{digits}g}" if abs(value) < 1e6 else f"{value:.2e}"
+
+
+def writable_folder(path: Path) -> Path:
+    """The folder, made if need be; a one-line error where it cannot be written."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        probe = path / ".fedbandit-probe"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise ValueError(f"out must be a folder that can be written, got {str(path)!r} ({error.strerror})") from None
+    return path
+
+
+def _looks_numeric(text: str) -> bool:
+    return text in ("", "-") or text.replace(",", "").replace(".", "").lstrip("-").split("e")[0].isdigit()
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return value

@@ -1,0 +1,120 @@
+"""A silo's side of the federation: ticks, sends what was drawn, takes in what came of the rounds."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from fedbandit.federation import messages, outgoing
+from fedbandit.federation.calendar import ClockJumped
+from fedbandit.federation.learning import Outcome
+from fedbandit.federation.link import Link
+from fedbandit.federation.messages import MessageError
+from fedbandit.federation.party import Party
+from fedbandit.federation.sealing import Context, EnvelopeError
+from fedbandit.federation.silo import Silo
+from fedbandit.federation.states import ReleaseState
+from fedbandit.federation.store.silo import StoredRelease
+from fedbandit.federation.subjects import release_roles
+
+log = logging.getLogger(__name__)
+LOOK = 0.05  # seconds between looks at the calendar
+GREETED = "greeted"
+
+
+class Agent:
+    """Runs beside the service of a silo. Nothing is sent before the analyzer has shown the same plan."""
+
+    def __init__(self, silo: Silo, party: Party, link: Link) -> None:
+        self.silo, self.party, self.link = silo, party, link
+        self.plan = silo.plan
+        self.problem: str | None = None  # why it is not ticking, if it is not
+        self._greeted = silo.store.recall(self._greeting) is not None
+        self._news = asyncio.Event()
+        self._news.set()
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._ticks())
+            tasks.create_task(self._sends())
+            tasks.create_task(self.link.read(self.party.consumer, self.handle))
+
+    async def handle(self, envelopes: list[bytes]) -> None:
+        """Take in outcomes of rounds; a mismatch of plans with the analyzer is fatal."""
+        for envelope in envelopes:
+            try:
+                await self._take(*self.party.open(envelope))
+            except (EnvelopeError, MessageError) as error:
+                log.warning("refused a message: %s", error)
+        self._news.set()
+
+    async def tick(self) -> None:
+        """Do what the calendar says is due; while the clock cannot be believed, nothing is."""
+        try:
+            released = await asyncio.to_thread(self.silo.tick) if self.silo.tick_due() else []
+            self.problem = None
+        except ClockJumped as error:
+            self.problem = str(error)
+            return
+        if released:
+            self._news.set()
+            await asyncio.to_thread(self.silo.prepare)
+
+    async def send(self) -> None:
+        """Seal what can be sealed, publish what is sealed, in order."""
+        term = self.silo.term.number
+        releases = await asyncio.to_thread(self.silo.store.releases, term)
+        for release in releases:
+            if release.state is ReleaseState.DRAWN and outgoing.can_be_sealed(self.plan, release.step, releases):
+                await asyncio.to_thread(self._seal, release, releases)
+        for release in await asyncio.to_thread(self.silo.store.releases, term):
+            if release.state is ReleaseState.SEALED:
+                await self._publish(release)
+
+    async def _take(self, context: Context, payload: bytes) -> None:
+        if context.sender != self.party.federation.holder("analyzer").name:
+            raise MessageError(f"models come from the analyzer, not from {context.sender}")
+        if context.kind == "hello":
+            self.silo.store.remember(self._greeting, b"1")
+            self._greeted = True
+        elif context.kind == "model":
+            outcome = Outcome.decode(payload, self.plan)
+            included = bool(outcome.cohort[self.party.federation.silos.index(self.party.name)])
+            await asyncio.to_thread(self.silo.learn, context.round, outcome, included)
+        else:
+            raise MessageError(f"a silo takes models, not {context.kind!r}")
+
+    def _seal(self, release: StoredRelease, releases: list[StoredRelease]) -> None:
+        sent = outgoing.message(self.plan, release, releases)
+        sealed = outgoing.sealed(self.party, release.step, sent)
+        self.silo.store.seal(self.silo.term.number, release.step, messages.encode(sent), sealed)
+
+    async def _publish(self, release: StoredRelease) -> None:
+        assert release.sealed is not None
+        roles = release_roles(self.plan.trust)
+        for role, envelope in zip(roles, messages.unpack(release.sealed), strict=True):
+            receiver = self.party.federation.holder(role)
+            message_id = f"release.{release.step}.{self.party.name}.{role}"
+            await self.link.publish(self.party.subject_to(receiver), envelope, message_id)
+        await asyncio.to_thread(self.silo.store.acknowledged, self.silo.term.number, release.step)
+
+    async def _ticks(self) -> None:
+        await asyncio.to_thread(self.silo.prepare)
+        while True:
+            if await asyncio.to_thread(self.silo.store.engine.lead):
+                await self.tick()
+            else:
+                await asyncio.to_thread(self.silo.flush)
+            await asyncio.sleep(LOOK)
+
+    async def _sends(self) -> None:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            if self._greeted:
+                await self.send()
+
+    @property
+    def _greeting(self) -> str:
+        return f"{GREETED} {self.plan.hash}"

@@ -1,0 +1,124 @@
+"""A party as a process: `run(home)` works until it is told to stop, and stops by itself when plans differ."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from fedbandit.federation.agent import Agent
+from fedbandit.federation.analyzer import Analyzer
+from fedbandit.federation.home import Home
+from fedbandit.federation.http.app import Service, create_app
+from fedbandit.federation.keeper import RoundKeeper
+from fedbandit.federation.link import Link
+from fedbandit.federation.mixer import Mixer
+from fedbandit.federation.party import Party, PlanMismatch
+from fedbandit.federation.silo import Silo
+from fedbandit.federation.store import RoundStore, open_engine
+
+log = logging.getLogger(__name__)
+REFUSED = 3  # exit code: this party refuses to work
+
+
+def run(path: Path, *, new_term: bool = False, listen: socket.socket | None = None) -> int:
+    """Run the party of this directory in its role until SIGTERM or SIGINT; returns the exit code."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    home = Home.load(path)
+    party = home.party()
+    work = serve(home, party, new_term, listen) if home.settings.role == "silo" else keep(home, party)
+    try:
+        asyncio.run(work)
+    except ExceptionGroup as group:
+        mismatch = group.subgroup(PlanMismatch)
+        if mismatch is None:
+            raise
+        log.error("refusing to work: %s", mismatch.exceptions[0])
+        return REFUSED
+    return 0
+
+
+async def keep(home: Home, party: Party) -> None:
+    """Mixer or analyzer."""
+    kind: type[RoundKeeper] = Mixer if home.settings.role == "mixer" else Analyzer
+    engine = open_engine(home.store(party.federation.plan.hash))
+    link = await _connect(home, party)
+    try:
+        await _until_stopped(kind(party, RoundStore(engine), link).run())
+    finally:
+        await link.close()
+        engine.close()
+
+
+async def serve(home: Home, party: Party, new_term: bool, listen: socket.socket | None) -> None:
+    """A silo: its HTTP service, and its side of the federation beside it."""
+    plan, settings = party.federation.plan, home.settings
+    silo = Silo.open(
+        home.store(plan.hash),
+        plan,
+        name=settings.name,
+        secret=home.keys.seeds["salt"],
+        start=party.federation.start,
+        settle=party.federation.settle,
+        new_term=new_term,
+        keep_raw=settings.keep_raw,
+    )
+    service = Service(silo)
+    server = uvicorn.Server(_config(home, service))
+    federation = asyncio.create_task(_join(home, party, silo, service))
+    federation.add_done_callback(lambda _: setattr(server, "should_exit", True))
+    try:
+        await server.serve([listen] if listen else None)
+    finally:
+        federation.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await federation
+        service.group.close()
+        silo.close()
+
+
+async def _join(home: Home, party: Party, silo: Silo, service: Service) -> None:
+    link = await _connect(home, party)
+    agent = Agent(silo, party, link)
+    service.connected = lambda: bool(link.client.is_connected)
+    service.problem = lambda: agent.problem
+    try:
+        await agent.run()
+    finally:
+        await link.close()
+
+
+def _config(home: Home, service: Service) -> uvicorn.Config:
+    settings = home.settings
+    return uvicorn.Config(
+        create_app(service, home.token()),
+        host=settings.host,
+        port=settings.port,
+        ssl_certfile=settings.tls_certificate or None,
+        ssl_keyfile=settings.tls_key or None,
+        access_log=False,
+        log_level="warning",
+        timeout_graceful_shutdown=5,
+    )
+
+
+async def _connect(home: Home, party: Party) -> Link:
+    return await Link.connect(home.broker(party.federation), party.name, home.keys.broker())
+
+
+async def _until_stopped(work: Coroutine[Any, Any, None]) -> None:
+    """Run until SIGTERM or SIGINT."""
+    task = asyncio.create_task(work)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, task.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await task

@@ -1,0 +1,226 @@
+"""What was spent is data: every release is a typed event in a hash chain; `privacy.spending` composes them.
+
+A ledger belongs to one silo. Each entry carries the hash of the one before it, so an entry that was altered,
+removed or put elsewhere is noticed (`verify`); entries cut off the end are noticed by whoever has noted the
+last hash (`verify(entries, head)`). A release that was drawn twice is two events; one that was sent again as
+it was is none. Nothing here reads or writes: a silo's store and the command line do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, ClassVar, NamedTuple
+
+from fedbandit import _validate
+from fedbandit.privacy.sensitivity import ADJACENCIES
+
+GENESIS = "0" * 64  # what the first entry has for a previous hash
+
+
+class LedgerError(ValueError):
+    """A ledger that cannot be believed or read: which entry, and why."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """What all releases have in common."""
+
+    silo: str
+    plan: str  # hash of the plan
+    term: int  # from 1; a new term is a new plan on the same ledger
+    trust: str
+    mechanism: str
+    steps: int  # the plan's horizon in releases
+    step: int  # which of them, from 0: row `step` of the encoder
+    released: str  # what, in words
+    adjacency: str
+    epsilon: float  # the plan's budget for the whole term
+    delta: float
+
+    kind: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.type == "str" and not value:
+                raise ValueError(f"{field.name} must not be empty")
+            if field.type == "float":  # 1 and 1.0 are one number and must have one text
+                object.__setattr__(self, field.name, float(value))
+        _validate.count("term", self.term)
+        _validate.count("steps", self.steps)
+        if _validate.count("step", self.step, least=0) >= self.steps:
+            raise ValueError(f"step must lie below the horizon of {self.steps} releases, got {self.step}")
+        _validate.one_of("adjacency", self.adjacency, ADJACENCIES)
+        _validate.positive("epsilon", self.epsilon)
+        _validate.within("delta", self.delta, 0, 1)
+
+
+@dataclass(frozen=True)
+class GaussianRelease(Release):
+    """An encoded batch with Gaussian noise.
+
+    `sigma` is the noise that whoever sees the release cannot take off: this silo's own, or for trust
+    `secure-sum` that of the smallest honest cohort. `own_sigma` is this silo's alone, all that is left if
+    mixer and analyzer collude. `sensitivity` is the largest shift of one batch sum by one user, in the same
+    unit (Frobenius norm, bias and covariance together, all rounds and silos that the user may take part in).
+    """
+
+    sigma: float
+    own_sigma: float
+    sensitivity: float
+
+    kind = "gaussian"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("sigma", "own_sigma", "sensitivity"):
+            _validate.positive(name, getattr(self, name))
+
+
+@dataclass(frozen=True)
+class BinomialRelease(Release):
+    """Counts with binomial noise (trust `vector-sum`).
+
+    Its theorem composes a whole term at once: the first release spends all of (epsilon, delta), others no
+    more.
+    """
+
+    noise_bits: int
+    users: int
+
+    kind = "binomial"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _validate.count("noise_bits", self.noise_bits)
+        _validate.count("users", self.users, least=0)
+
+
+@dataclass(frozen=True)
+class ClearRelease(Release):
+    """Sums without noise of the silo's own: whoever receives them is trusted with them."""
+
+    receiver: str
+
+    kind = "clear"
+
+
+Event = GaussianRelease | BinomialRelease | ClearRelease
+_KINDS: dict[str, type[GaussianRelease] | type[BinomialRelease] | type[ClearRelease]] = {
+    known.kind: known for known in (GaussianRelease, BinomialRelease, ClearRelease)
+}
+
+
+class Entry(NamedTuple):
+    """An event, chained."""
+
+    previous: str
+    event: Event
+    hash: str
+
+
+# -- the chain -----------------------------------------------------------------------------------------------
+
+
+def append(previous_hash: str, event: Event) -> Entry:
+    """The next entry of a ledger whose last hash is `previous_hash` (`GENESIS` if it is empty)."""
+    return Entry(previous_hash, event, _hash(previous_hash, event))
+
+
+def verify(entries: Sequence[Entry], head: str | None = None) -> None:
+    """Raise LedgerError unless entries are as written, in their places and, given `head`, none is missing."""
+    previous = GENESIS
+    for number, entry in enumerate(entries, 1):
+        if entry.previous != previous:
+            raise LedgerError(f"entry {number} does not follow the one before: one was removed, added or moved")
+        if entry.hash != _hash(entry.previous, entry.event):
+            raise LedgerError(f"entry {number} was altered: its hash is not that of its content")
+        if entry.event.silo != entries[0].event.silo:
+            raise LedgerError(f"entry {number} is of silo {entry.event.silo!r}; a ledger belongs to one silo")
+        previous = entry.hash
+    if head is not None and previous != head:
+        raise LedgerError(f"the last hash is {previous[:12]}, not {head[:12]}: entries are missing at the end")
+
+
+def terms(entries: Iterable[Entry]) -> dict[tuple[int, str], list[Event]]:
+    """Events by (term, plan hash), in the order in which the terms began."""
+    grouped: dict[tuple[int, str], list[Event]] = {}
+    for entry in entries:
+        grouped.setdefault((entry.event.term, entry.event.plan), []).append(entry.event)
+    return grouped
+
+
+def _hash(previous: str, event: Event) -> str:
+    return hashlib.sha256(f"{previous}\n{event_to_json(event)}".encode()).hexdigest()
+
+
+# -- as text -------------------------------------------------------------------------------------------------
+
+
+def event_to_json(event: Event) -> str:
+    """The event as canonical JSON: sorted names, no spaces, so that one event has one text."""
+    return _canonical(_plain(event))
+
+
+def event_from_json(text: str) -> Event:
+    """The event that `event_to_json` wrote; unknown kinds, unknown or missing fields are refused."""
+    return _event(_object(text, "an event"))
+
+
+def to_json(entry: Entry) -> str:
+    """One entry as one line of text."""
+    return _canonical({"hash": entry.hash, "previous": entry.previous, "event": _plain(entry.event)})
+
+
+def from_json(text: str) -> Entry:
+    """The entry that `to_json` wrote; not yet verified."""
+    data = _object(text, "an entry")
+    if set(data) != {"hash", "previous", "event"} or not isinstance(data["event"], dict):
+        raise LedgerError(f"an entry must have hash, previous and event, got {', '.join(sorted(data))}")
+    previous, hash_ = (_typed(name, data[name], "str") for name in ("previous", "hash"))
+    return Entry(previous, _event(data["event"]), hash_)
+
+
+def _plain(event: Event) -> dict[str, Any]:
+    return {"kind": event.kind, **asdict(event)}
+
+
+def _canonical(data: Mapping[str, Any]) -> str:
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _object(text: str, what: str) -> dict[str, Any]:
+    try:
+        data = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise LedgerError(f"{what} must be JSON: {error}") from None
+    if not isinstance(data, dict):
+        raise LedgerError(f"{what} must be a JSON object, got {type(data).__name__}")
+    return data
+
+
+def _event(data: Mapping[str, Any]) -> Event:
+    values = dict(data)
+    kind = values.pop("kind", None)
+    if kind not in _KINDS:
+        raise LedgerError(f"event kind must be one of {', '.join(_KINDS)}; got {kind!r}")
+    types = {field.name: str(field.type) for field in fields(_KINDS[kind])}
+    wrong = ", ".join(sorted(set(values) ^ set(types)))
+    if wrong:
+        raise LedgerError(f"a {kind} event must have the fields {', '.join(types)}; it differs in {wrong}")
+    typed = {name: _typed(name, value, types[name]) for name, value in values.items()}
+    try:
+        return _KINDS[kind](**typed)
+    except ValueError as error:
+        raise LedgerError(f"a {kind} event cannot be: {error}") from None
+
+
+def _typed(name: str, value: Any, type_name: str) -> Any:
+    """A value of the type that its field is declared with; a whole number will do for a float."""
+    allowed: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (int, float)}
+    if isinstance(value, bool) or not isinstance(value, allowed[type_name]):
+        raise LedgerError(f"{name} must be of type {type_name}, got {value!r}")
+    return value

@@ -1,0 +1,181 @@
+"""Packs of neighbouring numbers held in one SIMD register, for the loops that a compiler does not vectorise well.
+
+A pack is 8 float32 or 4 float64 numbers. Numba keeps local variables of this type in registers, so a tile of
+accumulators never goes through memory; for processors with shorter registers the compiler splits a pack.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic, models, register_model
+
+BITS: Final = 256  # of a pack
+_WORD: Final = ir.IntType(32)
+
+
+class Pack(types.Type):  # type: ignore[misc]
+    """The numba type of a pack of float32 or float64 numbers."""
+
+    def __init__(self, scalar: Any) -> None:
+        self.scalar = scalar
+        self.lanes = BITS // scalar.bitwidth
+        super().__init__(name=f"Pack({scalar} x {self.lanes})")
+
+
+@register_model(Pack)
+class PackModel(models.PrimitiveModel):  # type: ignore[misc]
+    """A pack is an LLVM vector."""
+
+    def __init__(self, manager: Any, kind: Pack) -> None:
+        super().__init__(manager, kind, _vector(kind.scalar, kind.lanes))
+
+
+def _vector(scalar: Any, lanes: int) -> Any:
+    return ir.VectorType(ir.FloatType() if scalar.bitwidth == 32 else ir.DoubleType(), lanes)
+
+
+def _address(context: Any, builder: Any, kind: Any, array: Any, indices: Any, vector: Any) -> Any:
+    """Where array[indices] lies, as the address of a vector."""
+    view = context.make_array(kind)(context, builder, array)
+    item = cgutils.get_item_pointer(context, builder, kind, view, indices, wraparound=False)
+    return builder.bitcast(item, vector.as_pointer())
+
+
+def _splat(builder: Any, scalar: Any, lanes: int) -> Any:
+    nothing = ir.Constant(ir.VectorType(scalar.type, lanes), ir.Undefined)
+    first = builder.insert_element(nothing, scalar, _WORD(0))
+    return builder.shuffle_vector(first, nothing, ir.Constant(ir.VectorType(_WORD, lanes), [0] * lanes))
+
+
+def _call(builder: Any, name: str, operands: Any) -> Any:
+    """An LLVM intrinsic whose operands and result are packs of one type."""
+    vector = operands[0].type
+    suffix = f"v{vector.count}f{32 if isinstance(vector.element, ir.FloatType) else 64}"
+    signature = ir.FunctionType(vector, [vector] * len(operands))
+    return builder.call(builder.module.declare_intrinsic(f"{name}.{suffix}", fnty=signature), operands)
+
+
+@intrinsic
+def load(_context: Any, array: Any, row: Any, column: Any, like: Any) -> Any:
+    """The pack array[row, column], array[row, column + 1] ..., in the precision of the scalar ``like``."""
+    pack = Pack(like)
+
+    def emit(context: Any, builder: Any, _signature: Any, operands: Any) -> Any:
+        stored = _vector(array.dtype, pack.lanes)
+        value = builder.load(_address(context, builder, array, operands[0], operands[1:3], stored))
+        value.align = array.dtype.bitwidth // 8
+        return value if array.dtype == like else builder.fpext(value, _vector(like, pack.lanes))
+
+    return pack(array, types.intp, types.intp, like), emit
+
+
+@intrinsic
+def store(_context: Any, array: Any, row: Any, column: Any, pack: Any) -> Any:
+    """array[row, column], array[row, column + 1] ... = pack."""
+
+    def emit(context: Any, builder: Any, _signature: Any, operands: Any) -> Any:
+        address = _address(context, builder, array, operands[0], operands[1:3], operands[3].type)
+        builder.store(operands[3], address, align=array.dtype.bitwidth // 8)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, types.intp, pack), emit
+
+
+@intrinsic
+def broadcast(_context: Any, scalar: Any) -> Any:
+    """The scalar in every lane."""
+    pack = Pack(scalar)
+
+    def emit(_target: Any, builder: Any, _signature: Any, operands: Any) -> Any:
+        return _splat(builder, operands[0], pack.lanes)
+
+    return pack(scalar), emit
+
+
+@intrinsic
+def fma(_context: Any, factor: Any, other: Any, addend: Any) -> Any:
+    """factor * other + addend, rounded once."""
+
+    def emit(_target: Any, builder: Any, _signature: Any, operands: Any) -> Any:
+        return _call(builder, "llvm.fma", operands)
+
+    return factor(factor, other, addend), emit
+
+
+@intrinsic
+def times(_context: Any, factor: Any, other: Any) -> Any:
+    """factor * other."""
+
+    def emit(_target: Any, builder: Any, _signature: Any, operands: Any) -> Any:
+        return builder.fmul(*operands)
+
+    return factor(factor, other), emit
+
+
+@intrinsic
+def over(_context: Any, dividend: Any, divisor: Any) -> Any:
+    """dividend / divisor."""
+
+    def emit(_target: Any, builder: Any, _signature: Any, operands: Any) -> Any:
+        return builder.fdiv(*operands)
+
+    return dividend(dividend, divisor), emit
+
+
+@intrinsic
+def square_root(_context: Any, pack: Any) -> Any:
+    """The square root of every lane."""
+
+    def emit(_target: Any, builder: Any, _signature: Any, operands: Any) -> Any:
+        return _call(builder, "llvm.sqrt", operands)
+
+    return pack(pack), emit
+
+
+@intrinsic
+def larger(_context: Any, first: Any, second: Any) -> Any:
+    """The larger of two packs, lane by lane; ``second`` where ``first`` is not a number."""
+
+    def emit(_target: Any, builder: Any, _signature: Any, operands: Any) -> Any:
+        return builder.select(builder.fcmp_ordered(">", *operands), *operands)
+
+    return first(first, second), emit
+
+
+@intrinsic
+def largest(_context: Any, pack: Any) -> Any:
+    """The largest lane."""
+
+    def emit(_target: Any, builder: Any, _signature: Any, operands: Any) -> Any:
+        top = builder.extract_element(operands[0], _WORD(0))
+        for lane in range(1, pack.lanes):
+            value = builder.extract_element(operands[0], _WORD(lane))
+            top = builder.select(builder.fcmp_ordered(">", value, top), value, top)
+        return top
+
+    return pack.scalar(pack), emit
+
+
+@intrinsic
+def at_least(_context: Any, pack: Any, bound: Any) -> Any:
+    """Which lanes are at least the scalar ``bound``: bit l is lane l."""
+
+    def emit(_target: Any, builder: Any, _signature: Any, operands: Any) -> Any:
+        lanes = builder.fcmp_ordered(">=", operands[0], _splat(builder, operands[1], pack.lanes))
+        return builder.zext(builder.bitcast(lanes, ir.IntType(pack.lanes)), ir.IntType(64))
+
+    return types.int64(pack, bound), emit
+
+
+@intrinsic
+def lanes_of(_context: Any, like: Any) -> Any:
+    """How many numbers of the scalar's type a pack holds."""
+
+    def emit(context: Any, _builder: Any, _signature: Any, _operands: Any) -> Any:
+        return context.get_constant(types.intp, Pack(like).lanes)
+
+    return types.intp(like), emit
