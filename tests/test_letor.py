@@ -79,9 +79,7 @@ def test_numbers_are_those_that_python_reads(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("block", [200, 4096])
-def test_gz_plain_and_any_block_size_give_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
-) -> None:
+def test_gz_plain_and_any_block_size_give_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
     rows = judged(30, 4)
     plain = load_letor(write(tmp_path / "a.txt", rows))
     packed = tmp_path / "b.txt.gz"
@@ -160,9 +158,7 @@ def test_a_gz_cut_short_is_refused(tmp_path: Path) -> None:
 
 
 def test_queries_of_several_folds_count_once(tmp_path: Path) -> None:
-    parts = {
-        name: [r.replace("qid:1", f"qid:{i}1") for r in judged(9, 3, i)] for i, name in enumerate("abc", 1)
-    }
+    parts = {name: [r.replace("qid:1", f"qid:{i}1") for r in judged(9, 3, i)] for i, name in enumerate("abc", 1)}
     for fold, order in (("Fold1", "abc"), ("Fold2", "bca")):
         for name, part in zip(("train", "vali", "test"), order, strict=True):
             write(tmp_path / fold / f"{name}.txt", parts[part])
@@ -203,9 +199,7 @@ def no_reading(*_: object) -> lines.Documents:
     raise AssertionError("parsed again")
 
 
-def test_the_second_time_the_cache_is_read(
-    tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_second_time_the_cache_is_read(tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path / "a.txt", judged(5, 3))
     first = load_letor(path)
     monkeypatch.setattr(letor, "read", no_reading)
@@ -236,9 +230,7 @@ def test_an_unreadable_entry_is_parsed_again_and_replaced(tmp_path: Path, own_ca
     assert cache.load(kept) is not None
 
 
-def test_without_a_place_for_the_cache_it_works_and_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_place_for_the_cache_it_works_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     path = write(tmp_path / "a.txt", judged(5, 3))

@@ -182,9 +182,7 @@ def test_silos_are_parts_of_the_file_or_drawn_with_the_seed(tmp_path: Path) -> N
         ({"amiodarone": "yes"}, r"Amiodarone \(Cordarone\) must be 0, 1 or missing, got 'yes'"),
     ],
 )
-def test_a_value_that_cannot_be_is_named_with_its_line(
-    tmp_path: Path, changes: dict[str, str], said: str
-) -> None:
+def test_a_value_that_cannot_be_is_named_with_its_line(tmp_path: Path, changes: dict[str, str], said: str) -> None:
     path = write(tmp_path / "w.csv", [patient(), patient(**changes)])
     with pytest.raises(ValueError, match=rf"w\.csv, line 3: {said}"):
         warfarin_table(load_patients(path))
@@ -193,9 +191,7 @@ def test_a_value_that_cannot_be_is_named_with_its_line(
 def test_a_file_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "w.csv"
     path.write_text("a,b\n1,2\n")
-    with pytest.raises(
-        ValueError, match="not the warfarin CSV, its header lacks 'Therapeutic Dose of Warfarin'"
-    ):
+    with pytest.raises(ValueError, match="not the warfarin CSV, its header lacks 'Therapeutic Dose of Warfarin'"):
         load_patients(path)
     path.write_text(text([patient(), patient()])[:-20])
     with pytest.raises(ValueError, match=r"line 3: \d+ fields where the header has 14"):

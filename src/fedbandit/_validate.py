@@ -42,7 +42,10 @@ def one_of(name: str, value: str, allowed: Iterable[str]) -> str:
 
 
 def features(name: str, value: ArrayLike, dim: int) -> NDArray[np.float64]:
-    """An action set: (arms, dim), finite, at least one row, every row of norm at most 1."""
+    """An action set: (arms, dim), finite, at least one row, every row of norm at most 1.
+
+    Rows longer than that by rounding alone come back at norm 1: sensitivities count on it.
+    """
     try:
         array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -53,10 +56,10 @@ def features(name: str, value: ArrayLike, dim: int) -> NDArray[np.float64]:
         raise ValueError(f"{name} must hold at least one action, got an empty set")
     if not np.isfinite(array).all():
         raise ValueError(f"{name} must be finite, got NaN or infinity")
-    largest = float(np.linalg.norm(array, axis=1).max())
-    if largest > 1 + NORM_SLACK:
-        raise ValueError(f"{name} must have rows of norm at most 1, got {largest:.6g}")
-    return array
+    norms = np.linalg.norm(array, axis=1)
+    if norms.max() > 1 + NORM_SLACK:
+        raise ValueError(f"{name} must have rows of norm at most 1, got {norms.max():.6g}")
+    return np.asarray(array / np.maximum(norms, 1.0)[:, None])
 
 
 def reward(name: str, value: float) -> float:

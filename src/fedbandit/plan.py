@@ -24,7 +24,7 @@ from fedbandit.bandit.confidence import Confidence, NoiseLaw
 from fedbandit.bandit.statistics import width
 from fedbandit.privacy.accounting import gaussian_sigma
 from fedbandit.privacy.budget import Privacy
-from fedbandit.privacy.sensitivity import covariance_shift
+from fedbandit.privacy.sensitivity import covariance_shift, rounding_shift
 from fedbandit.protocol import mechanisms
 from fedbandit.protocol.base import Protocol
 from fedbandit.protocol.encoder import Encoder
@@ -73,6 +73,10 @@ class Plan:
     def __post_init__(self) -> None:
         for name in ("silos", "rounds", "dim"):
             _validate.count(name, getattr(self, name))
+        if not isinstance(self.privacy, Privacy | None):
+            raise ValueError(f"privacy must be a Privacy or None, got {self.privacy!r}")
+        if not isinstance(self.schedule, Schedule):
+            raise ValueError(f"schedule must be made by every, growing, clock or adaptive, got {self.schedule!r}")
         _validate.one_of("calibration", self.calibration, CALIBRATIONS)
         _validate.one_of("acting", self.acting, ACTINGS)
         _validate.one_of("confidence", self.confidence, CONFIDENCES)
@@ -85,7 +89,11 @@ class Plan:
         _validate.count("colluding", self.colluding, least=0)
         if not 0 <= self.centre <= 1:
             raise ValueError(f"centre must lie in [0, 1], got {self.centre!r}")
-        if self.cohort is not None and not 1 <= self.cohort <= self.silos:
+        if self.ratio != 1 and self.calibration != "exact":
+            raise ValueError(f"ratio must be 1 unless calibration is 'exact', got {self.ratio!r}: others fix the noise")
+        if self.ratio != 1 and self.calibration != "exact":
+            raise ValueError(f"ratio must be 1 unless calibration is 'exact', got {self.ratio!r}")
+        if self.cohort is not None and _validate.count("cohort", self.cohort) > self.silos:
             raise ValueError(f"cohort must lie between 1 and the {self.silos} silos, got {self.cohort!r}")
         if self.privacy is not None and self.privacy.silos_per_user > self.silos:
             visits = self.privacy.silos_per_user
@@ -155,10 +163,15 @@ class Plan:
 
     @property
     def schedule_sigma(self) -> float:
-        """Noise of the private determinant rule: a tree over single rounds with its own half of mu^2; 0 without one."""
+        """Noise of the private determinant rule: a tree over single rounds with its own half of mu^2; 0 without one.
+
+        A user who visits several silos is seen by the rule of each: those compose in squares.
+        """
         if self.privacy is None or not (isinstance(self.schedule, Adaptive) and self.schedule.private):
             return 0.0
-        shift = covariance_shift(self.privacy.adjacency) * self.privacy.participations
+        adjacency = self.privacy.adjacency
+        one_round = covariance_shift(adjacency) + rounding_shift(adjacency, self.dim, self.bits, ratio=0.0)
+        shift = one_round * self.privacy.participations * math.sqrt(self.privacy.silos_per_user)
         column = mechanisms.encoder("tree", self.rounds).column_norm
         return gaussian_sigma(self.privacy.epsilon, self.privacy.delta) * shift * column / math.sqrt(0.5)
 
@@ -175,7 +188,7 @@ class Plan:
         """The plan as plain data; `from_dict` reads it back."""
         data = asdict(self)
         data["schedule"] = schedules.as_dict(self.schedule)
-        return data
+        return json.loads(json.dumps(data, default=_plain))  # type: ignore[no-any-return]
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Plan:
@@ -239,3 +252,8 @@ class Plan:
         if bits > HEADROOM_BITS:
             possible = self.bits - math.ceil(bits - HEADROOM_BITS)
             raise ValueError(f"bits must be at most {possible} here, got {self.bits}")
+
+
+def _plain(number: np.generic) -> Any:
+    """A numpy number as Python's own."""
+    return number.item()

@@ -43,8 +43,7 @@ class Growing:
     ratio: float = 1.1
 
     def __post_init__(self) -> None:
-        if not self.ratio > 1:
-            raise ValueError(f"ratio must be > 1, got {self.ratio!r}")
+        _validate.within("ratio", self.ratio, 1, math.inf)
 
     def times(self, rounds: int) -> tuple[int, ...]:
         times = [1]

@@ -34,7 +34,7 @@ class Confidence:
     """lambda, and beta_t as a function of the number of users seen so far, t times the silos."""
 
     regulariser: float
-    floor: float  # no eigenvalue of V may fall below it: lambda_min of Assumption "Regularity"
+    floor: float  # no eigenvalue of V may fall below it: half of lambda, at most lambda_min of Assumption "Regularity"
     radius: Callable[[float], float]
 
 
@@ -51,7 +51,7 @@ def theory(law: NoiseLaw, dim: int, alpha: float) -> Confidence:
     def radius(users: float) -> float:
         return _self_normalised(users, dim, regulariser, alpha) + math.sqrt(regulariser)
 
-    return Confidence(regulariser, regulariser - matrix, radius)
+    return Confidence(regulariser, regulariser / 2, radius)
 
 
 def proof(law: NoiseLaw, dim: int, alpha: float) -> Confidence:
@@ -63,13 +63,13 @@ def proof(law: NoiseLaw, dim: int, alpha: float) -> Confidence:
     """
     matrix = matrix_norm_bound(law, dim, alpha / 4)
     regulariser = max(1.0, 2 * matrix)
-    floor = regulariser - matrix
-    slack = math.sqrt(regulariser + matrix) + vector_norm_bound(law.bias, dim, alpha / 4) / math.sqrt(floor)
+    smallest = regulariser - matrix
+    slack = math.sqrt(regulariser + matrix) + vector_norm_bound(law.bias, dim, alpha / 4) / math.sqrt(smallest)
 
     def radius(users: float) -> float:
-        return _self_normalised(users, dim, floor, alpha) + slack
+        return _self_normalised(users, dim, smallest, alpha) + slack
 
-    return Confidence(regulariser, floor, radius)
+    return Confidence(regulariser, regulariser / 2, radius)
 
 
 def practical(law: NoiseLaw, dim: int, alpha: float) -> Confidence:

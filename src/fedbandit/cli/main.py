@@ -7,6 +7,8 @@ import sys
 import typer
 
 from fedbandit import __version__
+from fedbandit.cli import data, federation, paper
+from fedbandit.cli.bench import bench
 from fedbandit.cli.plans import plan
 from fedbandit.cli.simulation import simulate
 
@@ -18,6 +20,10 @@ app = typer.Typer(
 )
 app.command()(plan)
 app.command()(simulate)
+app.add_typer(paper.app, name="paper")
+app.add_typer(data.app, name="data")
+app.command()(bench)
+federation.mount(app)
 
 
 @app.callback(invoke_without_command=True)

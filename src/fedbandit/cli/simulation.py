@@ -9,7 +9,9 @@ import typer
 
 from fedbandit.cli import options, output
 from fedbandit.cli.experiment import Experiment
+from fedbandit.simulate.on_ray import ray_executor
 from fedbandit.simulate.result import Result
+from fedbandit.simulate.runner import check, play_here
 from fedbandit.simulate.runner import simulate as run
 
 
@@ -33,6 +35,7 @@ def simulate(
     runs: Annotated[int | None, typer.Option(help="Independent runs.")] = None,
     seed: Annotated[int | None, typer.Option(help="The same seed gives the same numbers.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the frame, the plans and a plot.")] = None,
+    on: Annotated[str | None, typer.Option(help="ray, or ray://host:port: spread runs over a Ray cluster.")] = None,
     json: options.Json = False,
 ) -> None:
     """Compare protocols by their time-averaged group regret."""
@@ -58,11 +61,21 @@ def simulate(
     experiment = Experiment() if file is None else Experiment.read(file)
     experiment = experiment.overridden({name: value for name, value in given.items() if value is not None})
     plans, task = experiment.plans(), experiment.task()
+    check(task, plans, experiment.runs, experiment.seed, experiment.precision)
     folder = None if out is None else output.writable_folder(out)
     if not task.responses.bounded:
         output.remark("rewards 'gaussian' leave [0, 1]: no guarantee covers such users; they reproduce the paper.")
+    executor = play_here if on is None else ray_executor(on)
     with output.progress_bar("simulating") as progress:
-        result = run(task, plans, experiment.runs, experiment.seed, precision=experiment.precision, progress=progress)
+        result = run(
+            task,
+            plans,
+            experiment.runs,
+            experiment.seed,
+            precision=experiment.precision,
+            progress=progress,
+            executor=executor,
+        )
     if folder is not None:
         result.save(folder)
         result.plot(folder / "regret.svg")

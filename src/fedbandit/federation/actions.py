@@ -37,10 +37,58 @@ class ActionSet:
 
 def checked(actions: ArrayLike, dim: int) -> Floats:
     """Features from outside: shape, number of arms, finiteness and norms are checked."""
+    features = np.asarray(actions, dtype=np.float64) if isinstance(actions, np.ndarray) else None
+    if features is None or features.ndim != 2 or features.shape[1] != dim or not _bounded(features):
+        features = _validate.features("actions", actions, dim)  # says what is wrong
+    if not 0 < len(features) <= MAX_ARMS:
+        raise ValueError(f"actions must be between 1 and {MAX_ARMS}, got {len(features)}")
+    return features
+
+
+def checked_many(contexts: ArrayLike, dim: int) -> Floats:
+    """Features (people, arms, dim) from outside, checked alike."""
+    array = np.asarray(contexts, dtype=np.float64)
+    if array.ndim != 3 or array.shape[-1] != dim or not 0 < array.shape[1] <= MAX_ARMS:
+        raise ValueError(f"contexts must have shape (people, arms, {dim}), got {array.shape}")
+    if not _bounded(array):
+        for features in array:
+            _validate.features("contexts", features, dim)
+    return array
+
+
+def _bounded(features: Floats) -> bool:
+    """Whether all rows are finite and of norm at most 1, in one pass: NaN and infinity fail the comparison."""
+    return bool((np.einsum("...d,...d->...", features, features) <= (1 + _validate.NORM_SLACK) ** 2).all())
+
+
+def choose(self, model: Model, allowed: Sequence[int] | None) -> int:
+        scores = self._scores(model)
+        if allowed is None:
+            return int(np.argmax(scores))
+        subset = subset_of(allowed, len(scores))
+        return int(subset[np.argmax(scores[subset])])
+
+    def _scores(self, model: Model) -> Floats:
+        if self._scored is None or self._scored[0] is not model:
+            self._scored = (model, linucb.upper_bounds(self.features, model))
+        return self._scored[1]
+
+
+def checked(actions: ArrayLike, dim: int) -> Floats:
+    """Features from outside: shape, number of arms, finiteness and norms are checked."""
     features = _validate.features("actions", actions, dim)
     if len(features) > MAX_ARMS:
         raise ValueError(f"actions must be at most {MAX_ARMS}, got {len(features)}")
     return features
+
+
+def checked_many(contexts: ArrayLike, dim: int) -> Floats:
+    """Features (people, arms, dim) from outside, checked alike."""
+    array = np.asarray(contexts, dtype=np.float64)
+    if array.ndim != 3:
+        raise ValueError(f"contexts must have shape (people, arms, {dim}), got {array.shape}")
+    checked(array.reshape(-1, array.shape[-1]), dim)
+    return array
 
 
 def choose(features: Floats, model: Model, allowed: Sequence[int] | None) -> int:

@@ -14,8 +14,8 @@ from fedbandit.federation.party import Party
 from fedbandit.federation.sealing import Context, EnvelopeError
 from fedbandit.federation.silo import Silo
 from fedbandit.federation.states import ReleaseState
-from fedbandit.federation.store.silo import StoredRelease
 from fedbandit.federation.subjects import release_roles
+from fedbandit.protocol.base import Message
 
 log = logging.getLogger(__name__)
 LOOK = 0.05  # seconds between looks at the calendar
@@ -28,6 +28,7 @@ class Agent:
     def __init__(self, silo: Silo, party: Party, link: Link) -> None:
         self.silo, self.party, self.link = silo, party, link
         self.plan = silo.plan
+        silo.sealer = self._wire
         self.problem: str | None = None  # why it is not ticking, if it is not
         self._greeted = silo.store.recall(self._greeting) is not None
         self._news = asyncio.Event()
@@ -52,25 +53,22 @@ class Agent:
     async def tick(self) -> None:
         """Do what the calendar says is due; while the clock cannot be believed, nothing is."""
         try:
-            released = await asyncio.to_thread(self.silo.tick) if self.silo.tick_due() else []
+            released = await asyncio.to_thread(self.silo.release_due) if self.silo.tick_due() else []
             self.problem = None
         except ClockJumped as error:
             self.problem = str(error)
             return
         if released:
             self._news.set()
-            await asyncio.to_thread(self.silo.prepare)
+            await asyncio.to_thread(self.silo.tidy)
 
     async def send(self) -> None:
-        """Seal what can be sealed, publish what is sealed, in order."""
-        term = self.silo.term.number
-        releases = await asyncio.to_thread(self.silo.store.releases, term)
-        for release in releases:
-            if release.state is ReleaseState.DRAWN and outgoing.can_be_sealed(self.plan, release.step, releases):
-                await asyncio.to_thread(self._seal, release, releases)
-        for release in await asyncio.to_thread(self.silo.store.releases, term):
-            if release.state is ReleaseState.SEALED:
-                await self._publish(release)
+        """Seal what can be sealed now, publish what is sealed, in order."""
+        store, term = self.silo.store, self.silo.term.number
+        if await asyncio.to_thread(store.in_state, term, ReleaseState.DRAWN):
+            await asyncio.to_thread(self._seal_drawn)
+        for step in await asyncio.to_thread(store.in_state, term, ReleaseState.SEALED):
+            await self._publish(step)
 
     async def _take(self, context: Context, payload: bytes) -> None:
         if context.sender != self.party.federation.holder("analyzer").name:
@@ -85,19 +83,31 @@ class Agent:
         else:
             raise MessageError(f"a silo takes models, not {context.kind!r}")
 
-    def _seal(self, release: StoredRelease, releases: list[StoredRelease]) -> None:
-        sent = outgoing.message(self.plan, release, releases)
-        sealed = outgoing.sealed(self.party, release.step, sent)
-        self.silo.store.seal(self.silo.term.number, release.step, messages.encode(sent), sealed)
+    def _seal_drawn(self) -> None:
+        """Trust `silo`: releases whose message had to wait for the outcome of earlier rounds."""
+        releases = self.silo.store.releases(self.silo.term.number)
+        for release in releases:
+            if release.state is ReleaseState.DRAWN and outgoing.can_be_sealed(self.plan, release.step, releases):
+                sent = outgoing.message(self.plan, release, releases)
+                sealed = outgoing.sealed(self.party, release.step, sent)
+                self.silo.store.seal(self.silo.term.number, release.step, messages.encode(sent), sealed)
 
-    async def _publish(self, release: StoredRelease) -> None:
+    def _wire(self, step: int, drawn: Message) -> tuple[bytes, bytes] | None:
+        """What goes on the wire, where it is what was drawn: it is then fixed with the release itself."""
+        if outgoing.waits_for_outcomes(self.plan):
+            return None
+        return messages.encode(drawn), outgoing.sealed(self.party, step, drawn)
+
+    async def _publish(self, step: int) -> None:
+        release = await asyncio.to_thread(self.silo.store.release, self.silo.term.number, step)
+        assert release is not None
         assert release.sealed is not None
         roles = release_roles(self.plan.trust)
         for role, envelope in zip(roles, messages.unpack(release.sealed), strict=True):
             receiver = self.party.federation.holder(role)
-            message_id = f"release.{release.step}.{self.party.name}.{role}"
+            message_id = f"release.{step}.{self.party.name}.{role}"
             await self.link.publish(self.party.subject_to(receiver), envelope, message_id)
-        await asyncio.to_thread(self.silo.store.acknowledged, self.silo.term.number, release.step)
+        await asyncio.to_thread(self.silo.store.acknowledged, self.silo.term.number, step)
 
     async def _ticks(self) -> None:
         await asyncio.to_thread(self.silo.prepare)

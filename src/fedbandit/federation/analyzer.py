@@ -41,12 +41,13 @@ class Analyzer(RoundKeeper):
         return context.round, context.sender, payload
 
     def close(self, step: int, late: bool) -> RoundEvent | None:
-        inbox = self.store.inbox(step)
-        if self.party.federation.has_mixer:
-            return self._close_mixed(step, inbox, late)
-        federation = self.party.federation
-        event = mixing.closing(inbox, federation.silos, federation.cohort, late)
+        federation, senders = self.party.federation, self.store.senders(step)
+        if federation.has_mixer:
+            there = federation.holder("mixer").name in senders
+            return self._close_mixed(step, self.store.inbox(step), late) if there else None
+        event = mixing.closing(senders, federation.silos, federation.cohort, late)
         if event in (RoundEvent.COMPLETE, RoundEvent.DEADLINE_ENOUGH):
+            inbox = self.store.inbox(step)
             mixed = self.plan.protocol.mix(mixing.stacked(self.plan, inbox.values()), self.noise)
             self._decode(step, event, list(inbox), mixed)
         elif event is RoundEvent.DEADLINE_SHORT:
@@ -71,10 +72,7 @@ class Analyzer(RoundKeeper):
 
     def _close_mixed(self, step: int, inbox: dict[str, bytes], late: bool) -> RoundEvent | None:
         """The mixer has fixed the cohort; A needs its own shares of exactly those silos (secure-sum)."""
-        sent = inbox.pop(self.party.federation.holder("mixer").name, None)
-        if sent is None:
-            return None
-        mixed = Mixed.decode(sent)
+        mixed = Mixed.decode(inbox.pop(self.party.federation.holder("mixer").name))
         silos = self.party.federation.silos
         cohort = [name for name, there in zip(silos, mixed.cohort, strict=True) if there]
         if not cohort:

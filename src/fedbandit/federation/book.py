@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from fedbandit.federation.store.silo import LedgerRow
 from fedbandit.plan import Plan
@@ -34,7 +35,7 @@ def event(plan: Plan, silo: str, term: int, step: int) -> Event | None:
     if plan.privacy is None:
         return None
     privacy, protocol = plan.privacy, plan.protocol
-    common = {
+    common: dict[str, Any] = {
         "silo": silo,
         "plan": plan.hash,
         "term": term,

@@ -29,11 +29,11 @@ class DecisionCounter:
             if known == term:
                 self._total, self._unkeyed = max(decisions, total), max(unkeyed, without)
 
-    def add(self, keyed: bool) -> None:
-        """One more decision, before it is answered."""
+    def add(self, decisions: int, keyed: bool) -> None:
+        """So many more decisions, before they are answered."""
         with self._lock:
-            self._total += 1
-            self._unkeyed += not keyed
+            self._total += decisions
+            self._unkeyed += 0 if keyed else decisions
             if self._map is not None:
                 _LAYOUT.pack_into(self._map, 0, self._term, self._total, self._unkeyed)
 

@@ -26,7 +26,7 @@ def found(
     if (path / FEDERATION).exists():
         raise ValueError(f"{path / FEDERATION} exists already; a federation is founded once")
     operator = PartyKeys.generate()
-    public = operator.broker().public_key().public_bytes_raw()
+    public = operator.broker.public_key().public_bytes_raw()
     federation = Federation(name, plan, broker_url, deadline, settle, start, public)
     operator.save(path / OPERATOR_KEYS)
     save(path, federation)
@@ -64,7 +64,7 @@ async def provision(path: Path, ca: str | None = None, replicas: int = 1) -> Non
     federation = Federation.load(path / FEDERATION)
     federation.complete()
     keys = PartyKeys.load(path / OPERATOR_KEYS)
-    link = await Link.connect(BrokerAddress(federation.broker, ca), OPERATOR, keys.broker())
+    link = await Link.connect(BrokerAddress(federation.broker, ca), OPERATOR, keys.broker)
     try:
         await broker.provision(link.js, federation.id, federation.plan.trust, federation.parties, replicas)
     finally:

@@ -11,6 +11,7 @@ import os
 import secrets
 import stat
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +37,11 @@ class PublicKeys:
     x25519: bytes
     broker: bytes
 
+    @cached_property
     def verifier(self) -> Ed25519PublicKey:
         return Ed25519PublicKey.from_public_bytes(self.identity)
 
+    @cached_property
     def sealing(self) -> MLKEM768X25519PublicKey:
         return MLKEM768X25519PublicKey(
             MLKEM768PublicKey.from_public_bytes(self.mlkem), X25519PublicKey.from_public_bytes(self.x25519)
@@ -54,7 +57,7 @@ class PublicKeys:
         try:
             keys = {name: bytes.fromhex(data[name]) for name in ("identity", "mlkem", "x25519", "broker")}
             public = cls(party_name(data["name"]), _validate.one_of("role", data["role"], ROLES), **keys)
-            public.verifier(), public.sealing()
+            _ = public.verifier, public.sealing
         except (KeyError, TypeError) as error:
             raise ValueError(f"public keys are incomplete: {error}") from None
         return public
@@ -85,12 +88,15 @@ class PartyKeys:
                 raise ValueError(f"{path}: {name} must be {size} bytes in hex, got {len(seeds[name])}")
         return cls(seeds)
 
+    @cached_property
     def signer(self) -> Ed25519PrivateKey:
         return Ed25519PrivateKey.from_private_bytes(self.seeds["identity"])
 
+    @cached_property
     def broker(self) -> Ed25519PrivateKey:
         return Ed25519PrivateKey.from_private_bytes(self.seeds["broker"])
 
+    @cached_property
     def opener(self) -> MLKEM768X25519PrivateKey:
         return MLKEM768X25519PrivateKey(self._mlkem(), self._x25519())
 
@@ -98,10 +104,10 @@ class PartyKeys:
         return PublicKeys(
             party_name(name),
             _validate.one_of("role", role, ROLES),
-            self.signer().public_key().public_bytes_raw(),
+            self.signer.public_key().public_bytes_raw(),
             self._mlkem().public_key().public_bytes_raw(),
             self._x25519().public_key().public_bytes_raw(),
-            self.broker().public_key().public_bytes_raw(),
+            self.broker.public_key().public_bytes_raw(),
         )
 
     def _mlkem(self) -> MLKEM768PrivateKey:

@@ -32,12 +32,11 @@ class Mixer(RoundKeeper):
         if self.store.recall(GREETED) is None:  # no total leaves before the analyzer has shown the same plan
             return None
         federation = self.party.federation
-        inbox = self.store.inbox(step)
-        event = mixing.closing(inbox, federation.silos, federation.cohort, late)
+        event = mixing.closing(self.store.senders(step), federation.silos, federation.cohort, late)
         if event is None:
             return None
-        if event is RoundEvent.DEADLINE_SHORT:
-            inbox = {}
+        inbox = {} if event is RoundEvent.DEADLINE_SHORT else self.store.inbox(step)
+        if not inbox:
             mixed = Mixed(mixing.membership((), federation.silos), ())
         else:
             mixed = mixing.mix(self.plan, inbox, federation.silos, self.noise)

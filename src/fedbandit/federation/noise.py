@@ -62,6 +62,11 @@ class ExactNoise:
             draws[index] = _bernoulli(float(probabilities[index]))
         return draws
 
+    def rounded_total(self, values: NDArray[np.float64]) -> Integers:
+        """The sum over users of values (..., users, width), each rounded up with exactly its fraction's probability."""
+        whole = np.floor(values)
+        return np.asarray((whole.astype(np.int64) + self.bernoulli(values - whole)).sum(axis=-2))
+
     def words(self, shape: tuple[int, ...]) -> Words:
         """Uniform 64-bit words."""
         size = int(np.prod(shape, dtype=np.int64))

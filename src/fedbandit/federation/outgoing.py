@@ -16,17 +16,22 @@ from fedbandit.protocol.base import Message
 from fedbandit.protocol.silo import catch_up
 
 
-def can_be_sealed(plan: Plan, step: int, earlier: Sequence[StoredRelease]) -> bool:
+def waits_for_outcomes(plan: Plan) -> bool:
     """Trust `silo` makes up for missed rounds, so it must know first which of the earlier releases arrived."""
+    return plan.trust == "silo" and plan.decode_at != "silo"
+
+
+def can_be_sealed(plan: Plan, step: int, earlier: Sequence[StoredRelease]) -> bool:
+    """Whether all is known that the message of `step` depends on."""
     settled = (ReleaseState.INCLUDED, ReleaseState.MISSED)
-    return plan.trust != "silo" or all(r.state in settled for r in earlier if r.step < step)
+    return not waits_for_outcomes(plan) or all(r.state in settled for r in earlier if r.step < step)
 
 
 def message(plan: Plan, release: StoredRelease, earlier: Sequence[StoredRelease]) -> Message:
     """The release as it is sent. Only trust `silo` folds missed releases in: that is post-processing of what was
     accounted for there, but elsewhere the noise of a round comes from the other silos in it."""
     drawn = _arrays(release.drawn)
-    if plan.trust != "silo" or plan.decode_at == "silo":
+    if not waits_for_outcomes(plan):
         return drawn
     past = [r for r in earlier if r.step < release.step]
     if all(r.state is ReleaseState.INCLUDED and r.sent == r.drawn for r in past):

@@ -36,7 +36,7 @@ class Party:
 
     def seal(self, kind: str, receiver: PublicKeys, step: int, plain: bytes) -> bytes:
         context = self._context(kind, self.name, receiver.name, step)
-        return sealing.seal(plain, context, receiver.sealing(), self.keys.signer())
+        return sealing.seal(plain, context, receiver.sealing, self.keys.signer)
 
     def open(self, envelope: bytes) -> tuple[Context, bytes]:
         """Verify and open an envelope for this party, from a member of the federation under the same plan."""
@@ -47,20 +47,20 @@ class Party:
             raise EnvelopeError(str(error)) from None
         if claim.plan != self.federation.plan.hash and claim.federation == self.federation.id:
             # The header is under the signature: open it as what it claims to be, and believe the mismatch only then.
-            sealing.unseal(envelope, claim, sender.verifier(), self.keys.opener())
+            sealing.unseal(envelope, claim, sender.verifier, self.keys.opener)
             raise PlanMismatch(
                 f"{claim.sender} works under plan {claim.plan[:16]}, {self.name} under "
                 f"{self.federation.plan.hash[:16]}: they must be the same"
             )
         expected = self._context(claim.kind, claim.sender, self.name, claim.round)
-        return claim, sealing.unseal(envelope, expected, sender.verifier(), self.keys.opener())
+        return claim, sealing.unseal(envelope, expected, sender.verifier, self.keys.opener)
 
     def seal_anonymously(self, kind: str, receiver: PublicKeys, step: int, plain: bytes) -> bytes:
-        return sealing.seal_anonymously(plain, self._context(kind, NOBODY, receiver.name, step), receiver.sealing())
+        return sealing.seal_anonymously(plain, self._context(kind, NOBODY, receiver.name, step), receiver.sealing)
 
     def open_anonymous(self, kind: str, step: int, ciphertext: bytes) -> bytes:
         context = self._context(kind, NOBODY, self.name, step)
-        return sealing.unseal_anonymously(ciphertext, context, self.keys.opener())
+        return sealing.unseal_anonymously(ciphertext, context, self.keys.opener)
 
     def subject_to(self, receiver: PublicKeys) -> str:
         """Where this party's messages for the receiver go."""

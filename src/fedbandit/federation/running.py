@@ -111,7 +111,7 @@ def _config(home: Home, service: Service) -> uvicorn.Config:
 
 
 async def _connect(home: Home, party: Party) -> Link:
-    return await Link.connect(home.broker(party.federation), party.name, home.keys.broker())
+    return await Link.connect(home.broker(party.federation), party.name, home.keys.broker)
 
 
 async def _until_stopped(work: Coroutine[Any, Any, None]) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedbandit import _validate
+from fedbandit.bandit import linucb
 from fedbandit.federation import actions as choosing
 from fedbandit.federation import book, messages, releasing
 from fedbandit.federation.actions import ActionSet
@@ -30,12 +31,16 @@ from fedbandit.federation.keys import party_name
 from fedbandit.federation.learning import Outcome, first_model, model_after
 from fedbandit.federation.noise import ExactNoise
 from fedbandit.federation.states import DecisionState, ReleaseState
+from fedbandit.federation.status import silo_status
 from fedbandit.federation.store import Reward, SiloStore, Verdict, open_engine
 from fedbandit.federation.store.silo import UNLIMITED
 from fedbandit.federation.terms import open_term, own_secret
 from fedbandit.plan import Plan
+from fedbandit.protocol.base import Message
 
 
+# What goes on the wire for a release that was just drawn, and its sealed bytes; None if that is not known yet.
+Sealer = Callable[[int, Message], tuple[bytes, bytes] | None]
 LOOK_AGAIN = 0.5  # seconds after which other workers' decisions are looked up
 
 
@@ -96,6 +101,7 @@ class Silo:
             True,
             time.monotonic(),
         )  # a crash may have left a batch closed, not drawn
+        self.sealer: Sealer = lambda step, message: None
         self._sets = {n: ActionSet(messages.decode(v)[0]) for n, v in store.action_sets().items()}
         self._current = (0, first_model(plan))  # one value: version and model are swapped together
         self.refresh()
@@ -157,8 +163,22 @@ class Silo:
             features = choosing.checked(actions, self.plan.dim)
             action = choosing.choose(features, model, allowed)
         decision = self.ids.issue(features[action], self._open_step, user)
-        self._counter.add(keyed=user is not None)
+        self._counter.add(1, keyed=user is not None)
         return Decision(decision, action, version)
+
+    def decide_many(self, contexts: ArrayLike, users: Sequence[str] | None = None) -> list[Decision]:
+        """Decisions for many at once: `contexts` is (people, arms, dim), `users` their keys."""
+        features = choosing.checked_many(contexts, self.plan.dim)
+        if users is not None and len(users) != len(features):
+            raise ValueError(f"users must be as many as contexts, {len(features)}, got {len(users)}")
+        version, model = self._current
+        chosen = np.argmax(linucb.upper_bounds(features, model), axis=-1)
+        keys: Sequence[str | None] = [None] * len(features) if users is None else users
+        decisions = []
+        for offered, action, user in zip(features, chosen.tolist(), keys, strict=True):
+            decisions.append(Decision(self.ids.issue(offered[action], self._open_step, user), action, version))
+        self._counter.add(len(decisions), keyed=users is not None)
+        return decisions
 
     def register(self, name: str, actions: ArrayLike) -> None:
         """Keep an action set under a name; a name means one set for good."""
@@ -175,6 +195,11 @@ class Silo:
     def reward(self, decision: str, reward: float) -> Acknowledgement:
         """Count a reward in the open batch; on disk when this returns. The same again is acknowledged again."""
         return acknowledged(self.reward_many([self.read(decision, reward)])[0])
+
+    def reward_all(self, rewards: Sequence[tuple[str, float]]) -> list[Acknowledgement]:
+        """Count many rewards in one transaction. One that is refused is refused before any is counted, except for a
+        conflict with an earlier reward, which is raised when all others are on disk."""
+        return [acknowledged(v) for v in self.reward_many([self.read(*reward) for reward in rewards])]
 
     def read(self, decision: str, reward: float) -> Reward:
         """Check a reward and open its decision id, without storing anything."""
@@ -205,21 +230,31 @@ class Silo:
         return self._due(self._counted + self._counter.pending[0]) > self._open_step
 
     def tick(self) -> list[int]:
-        """Do all that is due: close batches, draw their releases. Returns the steps released now."""
+        """Do all that is due: close batches, draw their releases, make raw rows unreadable. Steps released now."""
+        released = self.release_due()
+        if released:
+            self.tidy()
+        return released
+
+    def release_due(self) -> list[int]:
+        """Close the batches that are due and draw their releases; returns their steps."""
         with self._ticking:
             self._unfinished, self._looked = True, time.monotonic()
-            self.reward_many([])  # the decisions answered so far
-            term = self.store.term(self.term.number)
-            self._counted = term.decisions
-            due = self._settled(term.open_step, self._due(term.decisions))
-            for step in range(term.open_step, due):
-                self.store.close(term.number, step)
-            self._open_step = max(term.open_step, due)
-            undrawn = [r for r in self.store.releases(term.number) if r.state is ReleaseState.CLOSED]
-            for release in undrawn:
-                self._draw(release.step)
+            number = self.term.number
+            decisions, unkeyed = self._counter.pending
+            self._open_step = self.store.tick(number, decisions, unkeyed, self._settled)
+            self._counter.flushed(decisions, unkeyed)
+            undrawn = self.store.in_state(number, ReleaseState.CLOSED)
+            for step in undrawn:
+                self._draw(step)
             self._unfinished = False
-            return [release.step for release in undrawn]
+            return undrawn
+
+    def tidy(self) -> None:
+        """After a release, at leisure: deleted rows leave the files, the next release's noise is drawn ahead."""
+        if not self.keep_raw:
+            self.store.engine.forget()
+        self.prepare()
 
     def prepare(self) -> None:
         """Draw the next release's noise ahead, in memory: it does not depend on the data."""
@@ -228,14 +263,16 @@ class Silo:
     def _due(self, decisions: int) -> int:
         return self._calendar.due(decisions, self._clock.now())
 
-    def _settled(self, open_step: int, due: int) -> int:
+    def _settled(self, decisions: int) -> int:
         """Ticks to do now: a batch that is due stays open for `settle` seconds more, whatever comes in."""
-        if due <= open_step:
+        self._counted = decisions
+        due = self._due(decisions)
+        if due <= self._open_step:
             self._due_since = math.inf
             return due
         self._due_since = min(self._due_since, time.monotonic())
         if time.monotonic() - self._due_since < self._settle:
-            return open_step
+            return self._open_step
         self._due_since = math.inf
         return due
 
@@ -245,9 +282,14 @@ class Silo:
         rows = self.store.batch(number, step)
         state, message = releasing.draw(self.plan, state, rows, self.noise)
         event = book.event(self.plan, self.name, number, step)
-        entry = None if event is None else book.entry(self.store.last_entry(), event)
         self.store.draw(
-            number, step, messages.encode(message), releasing.dump_state(state), entry, keep_raw=self.keep_raw
+            number,
+            step,
+            messages.encode(message),
+            releasing.dump_state(state),
+            None if event is None else book.entry(self.store.last_entry(), event),
+            wire=self.sealer(step, message),
+            keep_raw=self.keep_raw,
         )
 
     # -- models -----------------------------------------------------------------------------------------------------
@@ -283,21 +325,11 @@ class Silo:
 
     def status(self) -> dict[str, Any]:
         """Where the term stands, in public numbers."""
-        term = self.store.term(self.term.number)
-        releases = self.store.releases(term.number)
+        known = silo_status(self.store, self.plan, self.store.term(self.term.number))
         pending, unkeyed = self._counter.pending
-        return {
-            "silo": self.name,
-            "term": term.number,
-            "plan": self.plan.hash,
-            "decisions": term.decisions + pending,
-            "without_user_key": term.unkeyed + unkeyed,
-            "steps": self.steps,
-            "released": sum(r.state is not ReleaseState.CLOSED for r in releases),
-            "missed": [r.step for r in releases if r.state is ReleaseState.MISSED],
-            "model": self.version,
-            "ended": self.ended,
-        }
+        known["decisions"] += pending
+        known["without_user_key"] += unkeyed
+        return {"silo": self.name, **known}
 
     @property
     def ended(self) -> bool:

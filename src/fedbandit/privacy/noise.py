@@ -12,6 +12,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from fedbandit.privacy.rounding import rounded_totals
+
 Integers = NDArray[np.int64]
 Words = NDArray[np.uint64]
 
@@ -27,8 +29,8 @@ class NoiseSource(Protocol):
         """Independent Bin(trials, probability)."""
         ...
 
-    def bernoulli(self, probabilities: NDArray[np.float64]) -> Integers:
-        """Independent 0/1 with these probabilities, same shape."""
+    def rounded_total(self, values: NDArray[np.float64]) -> Integers:
+        """The sum over users of values (..., users, width), each rounded up or down at random without bias."""
         ...
 
     def words(self, shape: tuple[int, ...]) -> Words:
@@ -53,11 +55,13 @@ class SimulatedNoise:
     def binomial(self, trials: int, probability: float, shape: tuple[int, ...]) -> Integers:
         return np.asarray(self.generator.binomial(trials, probability, shape), dtype=np.int64)
 
-    def bernoulli(self, probabilities: NDArray[np.float64]) -> Integers:
-        return (self.generator.random(probabilities.shape) < probabilities).astype(np.int64)
+    def rounded_total(self, values: NDArray[np.float64]) -> Integers:
+        *lead, users, width = values.shape
+        totals = rounded_totals(values.reshape(-1, users, width), np.uint64(self.words(())))
+        return np.asarray(totals).reshape(*lead, width)
 
     def words(self, shape: tuple[int, ...]) -> Words:
-        return self.generator.integers(0, 2**64, size=shape, dtype=np.uint64)
+        return np.asarray(self.generator.integers(0, 2**64, size=shape, dtype=np.uint64))
 
     def permutation(self, size: int) -> NDArray[np.intp]:
         return np.asarray(self.generator.permutation(size), dtype=np.intp)

@@ -29,7 +29,11 @@ def gaussian_noise(request: Request, joint_silos: bool) -> GaussianNoise:
     """Noise of one transcript; `joint_silos`: the transcript is a sum over silos, so a user's visits add up in it."""
     calibrate = {"exact": _exact, "paper": _theorem, "published": _published}[request.calibration]
     noise = calibrate(request, joint_silos)
-    return noise if request.public_schedule else noise._replace(steps=(), problem=LEAK)
+    if not request.public_schedule:
+        return noise._replace(steps=(), problem=LEAK)
+    if request.adaptive and request.acting == "eager":  # a batch may then be as long as the horizon
+        return noise._replace(steps=(), problem=FLIP)
+    return noise
 
 
 def _exact(request: Request, joint_silos: bool) -> GaussianNoise:
@@ -89,8 +93,8 @@ def _sensitivity_steps(request: Request, joint_silos: bool) -> tuple[str, ...]:
     ]
     if request.acting == "eager":
         steps.append(
-            f"Acting eagerly, a user can change the actions of all {shift.participations} users of a batch, so its sum "
-            f"moves by at most {shift.participations} x {one_round:.5f} = {shift.total:.4g}."
+            f"Acting eagerly, a user can change the actions of all {request.largest_batch} users of each batch they "
+            f"are in, at most {privacy.participations}: {shift.participations} x {one_round:.5f} = {shift.total:.4g}."
         )
     elif shift.participations > 1:
         steps.append(

@@ -17,8 +17,8 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
+from scipy.signal import lfilter
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -158,8 +158,7 @@ class ToeplitzEncoder(Encoder):
     @cached_property
     def _decoder_column(self) -> Floats:
         """First column of B: the power series (1 + z + z^2 + ...) / C(z)."""
-        toeplitz = scipy.linalg.toeplitz(self._column, np.zeros(self.steps))
-        return np.asarray(scipy.linalg.solve_triangular(toeplitz, np.ones(self.steps), lower=True))
+        return np.asarray(lfilter([1.0], self._column, np.ones(self.steps)))
 
     @cached_property
     def column_norm(self) -> float:

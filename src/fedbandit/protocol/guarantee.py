@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from fedbandit.bandit.statistics import is_diagonal, width
-from fedbandit.privacy.accounting import gaussian_epsilon, gaussian_sigma
+from fedbandit.privacy.accounting import compose_gdp, gaussian_epsilon, gaussian_sigma
 from fedbandit.privacy.budget import Privacy
 from fedbandit.privacy.sensitivity import Shift, joint_shift, rounding_shift
 from fedbandit.protocol.base import Protocol
@@ -82,6 +83,11 @@ class Request:
         return self.privacy
 
     @property
+    def adaptive(self) -> bool:
+        """Whether the data decide when to synchronise, by a private rule or not."""
+        return not self.public_schedule or self.share < 1
+
+    @property
     def largest_batch(self) -> int:
         """Users of one silo in its largest batch."""
         return int(np.max(np.diff((0, *self.times))))
@@ -91,20 +97,24 @@ class Request:
         """The largest move of one batch sum by one user, in units of the covariance noise.
 
         Acting eagerly, one user can change the action, and so the contribution, of everyone after them in the batch:
-        then the whole batch may move, each of its users by a full replacement.
+        then every batch they take part in may move as a whole, each of its users by a full replacement.
         """
         privacy = self.asked
         adjacency = privacy.adjacency if self.acting == "lazy" else "replace-one"
         bound = max(abs(1 - self.centre), abs(self.centre))
-        together = privacy.participations if self.acting == "lazy" else self.largest_batch
+        together = privacy.participations * (1 if self.acting == "lazy" else self.largest_batch)
         rounding = rounding_shift(adjacency, self.dim, self.bits, self.ratio)
         return Shift(joint_shift(adjacency, bound, self.ratio), rounding + self._release_rounding, together)
 
     @property
     def _release_rounding(self) -> float:
-        """Rounding of the releases themselves, spread over a column: 2 * (half a unit) in each number and release."""
-        unit = 2.0 ** -(self.bits + self.encoder.fraction_bits) * self.encoder.rounding_units
-        return unit * float(np.sqrt(width(self.dim) * self.encoder.touches))
+        """Rounding of the releases themselves: half a unit in each number, twice, in every release a batch enters.
+
+        Not made smaller by the column norm, as a batch's shift would be: that is at least 1.
+        """
+        release_bits = self.bits + self.encoder.fraction_bits
+        one_release = rounding_shift("replace-one", self.dim, release_bits, self.ratio)
+        return self.encoder.rounding_units * one_release * math.sqrt(self.encoder.touches)
 
     @property
     def sensitivity(self) -> float:
@@ -117,12 +127,18 @@ class Request:
         A user who visits several silos moves the sum of all silos by as many shifts (`joint_silos`), but each silo's
         own transcript by one: those compose in squares.
         """
+        schedule = math.sqrt(1 - self.share) / gaussian_sigma(self.asked.epsilon, self.asked.delta)
+        return compose_gdp(self._moved(joint_silos) / sigma, schedule)
+
+    def _moved(self, joint_silos: bool) -> float:
+        """How far one user moves the releases that are accounted for together."""
         visits = self.asked.silos_per_user
-        return float(self.sensitivity / sigma * (visits if joint_silos else np.sqrt(visits)) / np.sqrt(self.share))
+        return self.sensitivity * (visits if joint_silos else math.sqrt(visits))
 
     def exact_sigma(self, joint_silos: bool) -> float:
         """Noise, in the covariance's units, at which the whole transcript meets the budget exactly."""
-        return gaussian_sigma(self.asked.epsilon, self.asked.delta) * self.mu(1.0, joint_silos)
+        budget = gaussian_sigma(self.asked.epsilon, self.asked.delta)
+        return budget * self._moved(joint_silos) / math.sqrt(self.share)
 
     def exact_epsilon(self, sigma: float, joint_silos: bool) -> float:
         """What noise `sigma` on every number gives, computed exactly, at the budget's delta."""

@@ -48,6 +48,8 @@ def build(request: Request) -> Built:
         raise ValueError("trust 'local' must have mechanism 'batches' and calibration 'exact': users add the noise")
     if request.acting != "lazy":
         raise ValueError("acting must be 'lazy' for trust 'local': a silo has no raw data to act on")
+    if request.adaptive:
+        raise ValueError("schedule must be public for trust 'local': a silo has no raw data to decide by")
     noise = gaussian_noise(request, joint_silos=False)
     protocol = LocalProtocol(request.encoder, noise.scales, request.bits, request.silos)
     privacy = request.asked

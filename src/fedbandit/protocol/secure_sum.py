@@ -88,6 +88,7 @@ def build(request: Request) -> Built:
         return Built(protocol, nothing(noise.problem))
     privacy = request.asked
     alone = request.exact_epsilon(noise.sigma / np.sqrt(honest), joint_silos=False)
+    peer = request.exact_epsilon(noise.sigma * np.sqrt(1 - 1 / honest), joint_silos=True) if honest > 1 else np.inf
     together = f" and {request.colluding} colluding silos" if request.colluding else ""
     guarantee = Guarantee(
         f"The noisy sums are ({privacy.epsilon:g}, {privacy.delta:g})-differentially private for each user of any silo "
@@ -96,13 +97,15 @@ def build(request: Request) -> Built:
         privacy.epsilon,
         privacy.delta,
         privacy.adjacency,
-        f"the analyzer{together}, or the mixer, or any other silo's users",
+        f"the analyzer{together}, or the mixer",
         (
             *noise.steps,
             f"At least {honest} honest silos take part in a round; each adds noise of variance 1/{honest} of that, "
             f"and independent Gaussians add up.",
             "A share is uniform modulo 2^64 whatever the release, so the mixer's view tells nothing, and the "
             "analyzer's view is a function of the noisy sum and of uniform words.",
+            f"One more silo that subtracts its own noise from the sum is faced with {honest - 1} shares of it, an exact "
+            f"epsilon of {peer:.4g}; plan with `colluding` to hold the budget against silos too.",
             f"Mixer and analyzer together see each silo's release with its own noise alone: mu is sqrt {honest} times "
             f"as large, an exact epsilon of {alone:.4g}.",
         ),

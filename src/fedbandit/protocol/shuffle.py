@@ -9,7 +9,7 @@ import numpy as np
 from fedbandit.privacy.amplification import largest_epsilon, theorem_sdp, theorem_sdp_constants_one
 from fedbandit.privacy.noise import NoiseSource
 from fedbandit.protocol.base import SILOS, Message, Protocol
-from fedbandit.protocol.calibration import FLIP
+from fedbandit.protocol.calibration import FLIP, LEAK
 from fedbandit.protocol.guarantee import COMMON_ASSUMPTIONS, Built, Guarantee, Request, nothing
 
 
@@ -52,6 +52,8 @@ def build(request: Request) -> Built:
     protocol = _protocol(request, local.sigma)
     if request.acting == "eager":
         return Built(protocol, nothing(FLIP))
+    if not request.public_schedule:
+        return Built(protocol, nothing(LEAK))
     unshuffled = request.exact_epsilon(local.sigma, joint_silos=False)
     if unshuffled > privacy.epsilon:
         return Built(

@@ -98,10 +98,7 @@ class VectorSumProtocol(Protocol):
         counts = np.zeros((*points.shape[:-2], self.tree.levels, self.width), dtype=np.int64)
         shifted = points * 2.0**-self.bits + BOUND
         for level, node in self.nodes_of(state.step + 1).items():
-            scaled = shifted / node.unit
-            whole = np.floor(scaled)
-            rounded = whole.astype(np.int64) + noise.bernoulli(scaled - whole)
-            counts[..., level, :] = rounded.sum(axis=-2)
+            counts[..., level, :] = noise.rounded_total(shifted / node.unit)
         return counts
 
     def release(self, state: Stream, batch: Integers, noise: NoiseSource) -> tuple[Stream, Message]:
@@ -137,6 +134,10 @@ def build(request: Request) -> Built:
         raise ValueError("mechanism must be 'tree' for trust 'vector-sum': it encodes p-sums of data points")
     if privacy.participations > 1 or privacy.silos_per_user > 1:
         raise ValueError("participations must be 1 for trust 'vector-sum': P_vec has one data point a user")
+    if request.adaptive:
+        raise ValueError(
+            "schedule must be public for trust 'vector-sum': P_vec is told beforehand how many points it adds"
+        )
     levels = request.encoder.levels
     if request.calibration == "published":
         why = "these are the constants of the published simulation, not the theorem's"
@@ -187,5 +188,11 @@ def _protocol(request: Request, epsilon: float, delta: float, constant: float) -
         delta,
         constant,
     )
+    largest = max((bare.node(k) for k in range(1, request.encoder.steps + 1)), key=lambda node: node.users)
+    if largest.users * largest.noise_bits > 2**62:
+        raise ValueError(
+            f"epsilon must be larger for trust 'vector-sum': {largest.noise_bits:.2g} noise bits for each of "
+            f"{largest.users} users overflow 64-bit counts"
+        )
     per_silo = max(bare.node(k).std for k in (1, request.encoder.steps)) / math.sqrt(request.silos)
     return replace(bare, scales=request.flat_scales(per_silo))

@@ -43,7 +43,7 @@ def play_adaptive(
             beliefs = Beliefs(model.theta[None], model.root[None], model.radius[None].astype(PRECISIONS[precision]))
             world.play_lazy(round_, 1, beliefs, tally)
         ledger.close(round_)
-        if rule.triggered(tally.sums[0, 0], state.log_det_gain[0, 0], round_ - last) or round_ == record[-1]:
+        if rule.triggered(tally.sums[0, 0], round_ - last) or round_ == record[-1]:
             federation.synchronise(ledger.take(0), round_ - last, round_)
             state.reset(0, federation)
             rule.restart()
@@ -76,20 +76,24 @@ class _Rule:
         self._decoder: Stream = self._tree.init_decoder(shape)
         self._before: NDArray[np.int64] = np.zeros(shape, dtype=np.int64)
 
-    def triggered(self, sums: NDArray[np.int64], log_det_gain: Floats, waited: int) -> bool:
+    def triggered(self, sums: NDArray[np.int64], waited: int) -> bool:
         """Whether some silo asks for a synchronisation; `sums` (silos, width) since the last one."""
-        gain = self._noisy_gain(sums) if self._private else log_det_gain
+        gain = self._gain(self._noisy(sums) if self._private else sums[:, self._federation.plan.dim :])
         return bool((gain > self._threshold / waited).any())
 
-    def _noisy_gain(self, sums: NDArray[np.int64]) -> Floats:
-        """log det (V_last + noisy local covariance) - log det V_last; -inf where noise makes the first negative."""
-        plan = self._federation.plan
-        now = sums[:, plan.dim :]
+    def _noisy(self, sums: NDArray[np.int64]) -> Floats:
+        """Every silo's covariance since the last synchronisation, from its tree (eq. det-new)."""
+        now = sums[:, self._federation.plan.dim :]
         self._encoder, node = self._tree.step(self._encoder, now - self._before)
         self._before = now.copy()
         noisy = node + self._federation.noise.gaussian(self._scales, (1, self._silos))[0]
         self._decoder, prefix = self._tree.decode_step(self._decoder, noisy)
-        packed = np.concatenate([np.zeros((self._silos, plan.dim)), prefix * 2.0**-plan.bits], axis=1)
+        return prefix
+
+    def _gain(self, covariances: NDArray[np.int64] | Floats) -> Floats:
+        """log det (V_last + local covariance) - log det V_last; -inf where noise makes the first negative."""
+        plan = self._federation.plan
+        packed = np.concatenate([np.zeros((self._silos, plan.dim)), covariances * 2.0**-plan.bits], axis=1)
         growth = np.eye(plan.dim) + unpack(packed, plan.dim)[1] @ inverse_of(self._federation.model)[0]
         sign, log_det = np.linalg.slogdet(growth)
         return np.where(sign > 0, log_det, -np.inf)

@@ -35,9 +35,8 @@ class RunsNoise:
     def binomial(self, trials: int, probability: float, shape: tuple[int, ...]) -> Integers:
         return np.stack([source.binomial(trials, probability, shape[1:]) for source in self.sources])
 
-    def bernoulli(self, probabilities: NDArray[np.float64]) -> Integers:
-        pairs = zip(self.sources, probabilities, strict=True)
-        return np.stack([source.bernoulli(one) for source, one in pairs])
+    def rounded_total(self, values: NDArray[np.float64]) -> Integers:
+        return np.stack([source.rounded_total(one) for source, one in zip(self.sources, values, strict=True)])
 
     def words(self, shape: tuple[int, ...]) -> Words:
         return np.stack([source.words(shape[1:]) for source in self.sources])

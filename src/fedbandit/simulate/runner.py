@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedbandit import _validate
 from fedbandit.plan import Plan
@@ -61,15 +62,15 @@ def simulate(
     *,
     precision: str = "float32",
     progress: Progress = lambda share: None,
-    executor: Executor | None = None,
+    executor: Executor | None = None,  # where parts are played; None: here
 ) -> Result:
     """Play every plan on the same users, `runs` times; group regret by round, plan and run.
 
     The same seed gives the same numbers on any number of cores. Interrupted (Ctrl-C), it returns what was finished.
     """
-    _check(task, plans, runs, seed, precision)
+    check(task, plans, runs, seed, precision)
     rounds = next(iter(plans.values())).rounds
-    record = tuple(sorted({int(t) for t in np.linspace(1, rounds, min(RECORDED, rounds)).round()} | {rounds}))
+    record = recorded_rounds(plans, rounds)
     parts = divided(task, plans, runs, seed, record, precision)
     finished: list[tuple[Part, dict[str, Played]]] = []
     try:
@@ -79,6 +80,22 @@ def simulate(
         if not finished:
             raise
     return collected(plans, record, runs, seed, ((part.runs, played) for part, played in finished))
+
+
+def recorded_rounds(plans: Mapping[str, Plan], rounds: int) -> tuple[int, ...]:
+    """About RECORDED rounds, evenly spread; moved to synchronisations where these are dense, to save stops."""
+    wanted = np.linspace(1, rounds, min(RECORDED, rounds))
+    public = [plan.times for plan in plans.values() if plan.synchronisations is not None]
+    stops = np.unique(np.concatenate([np.array(times) for times in public])) if public else np.array([], dtype=int)
+    spacing = rounds / len(wanted)
+    moved = {int(round(t)) if stops.size == 0 else _nearest(stops, t, spacing) for t in wanted}
+    return tuple(sorted(moved | {rounds}))
+
+
+def _nearest(stops: NDArray[np.int64], wanted: float, spacing: float) -> int:
+    """The stop nearest to the wanted round, or that round itself where no stop is near."""
+    stop = int(stops[np.abs(stops - wanted).argmin()])
+    return stop if abs(stop - wanted) <= spacing else int(round(wanted))
 
 
 def play_here(parts: list[Part], progress: Progress) -> Iterator[tuple[Part, dict[str, Played]]]:
@@ -118,7 +135,8 @@ def _state_bytes(plans: Mapping[str, Plan]) -> float:
     return 8.0 * (rows + sum(plan.silos * plan.dim**2 for plan in eager))
 
 
-def _check(task: Task, plans: Mapping[str, Plan], runs: int, seed: int, precision: str) -> None:
+def check(task: Task, plans: Mapping[str, Plan], runs: int, seed: int, precision: str) -> None:
+    """Refuse what cannot be simulated, before anything is done."""
     if not isinstance(task, (Synthetic, Tabled)):
         raise ValueError(f"task must be made by fedbandit.tasks, got {type(task).__name__}")
     if not plans:

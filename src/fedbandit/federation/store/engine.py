@@ -22,11 +22,21 @@ class Sql(Protocol):
 
     def many(self, query: str, rows: Sequence[Row]) -> None: ...
 
+    def lock(self, table: str) -> None:
+        """Keep other workers from writing the table until the transaction ends."""
+        ...
+
 
 class Engine(Protocol):
-    """A database. `transaction` commits durably when it is left, or leaves no trace."""
+    """A database. `transaction` commits when it is left, or leaves no trace."""
 
-    def transaction(self) -> AbstractContextManager[Sql]: ...
+    def transaction(self, durable: bool = True) -> AbstractContextManager[Sql]:
+        """Unless `durable`, a crash of the machine may undo it (never a part of it, never an earlier one)."""
+        ...
+
+    def read(self) -> AbstractContextManager[Sql]:
+        """Statements that only look."""
+        ...
 
     def lead(self) -> bool:
         """Whether this process is the one that does what only one may do (ticks, releases, the network)."""
@@ -54,6 +64,11 @@ def open_engine(url: str | Path) -> Engine:
     return engine
 
 
+def read_engine(url: str | Path) -> Engine:
+    """The same, to look at only: beside the process that works with it."""
+    return open_engine(url) if "://" in str(url) else SqliteReader(Path(url))
+
+
 def _check_format(engine: Engine, url: str | Path) -> None:
     found = remember(engine, "format", FORMAT.encode()).decode()
     if found != FORMAT:
@@ -71,7 +86,7 @@ def remember(engine: Engine, key: str, value: bytes) -> bytes:
 
 def recall(engine: Engine, key: str) -> bytes | None:
     """A value that was kept, or None."""
-    with engine.transaction() as sql:
+    with engine.read() as sql:
         rows = sql.all("SELECT value FROM meta WHERE key = ?", (key,))
         return bytes(rows[0][0]) if rows else None
 
@@ -83,15 +98,16 @@ class SqliteEngine:
         self._lock = threading.RLock()
         self._file = _claim(path)
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=10)
-        for pragma in ("journal_mode = WAL", "synchronous = FULL", "secure_delete = ON", "foreign_keys = ON"):
+        for pragma in ("journal_mode = WAL", "secure_delete = ON", "foreign_keys = ON"):
             self._connection.execute(f"PRAGMA {pragma}")
         for statement in tables("BLOB", "REAL", "INTEGER"):
             self._connection.execute(statement)
         path.chmod(0o600)
 
     @contextmanager
-    def transaction(self) -> Iterator[Sql]:
+    def transaction(self, durable: bool = True) -> Iterator[Sql]:
         with self._lock:
+            self._connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield _SqliteSql(self._connection)
@@ -99,6 +115,11 @@ class SqliteEngine:
                 self._connection.execute("ROLLBACK")
                 raise
             self._connection.execute("COMMIT")
+
+    @contextmanager
+    def read(self) -> Iterator[Sql]:
+        with self._lock:
+            yield _SqliteSql(self._connection)
 
     def lead(self) -> bool:
         return True
@@ -113,6 +134,30 @@ class SqliteEngine:
             self._file.close()
 
 
+class SqliteReader:
+    """A look into a store that another process may be writing."""
+
+    def __init__(self, path: Path) -> None:
+        uri = f"{path.resolve().as_uri()}?mode=ro"
+        self._connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=10)
+
+    def transaction(self, durable: bool = True) -> AbstractContextManager[Sql]:
+        raise ValueError("store is open for reading only")
+
+    @contextmanager
+    def read(self) -> Iterator[Sql]:
+        yield _SqliteSql(self._connection)
+
+    def lead(self) -> bool:
+        return False
+
+    def forget(self) -> None:
+        raise ValueError("store is open for reading only")
+
+    def close(self) -> None:
+        self._connection.close()
+
+
 class _SqliteSql:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -122,6 +167,9 @@ class _SqliteSql:
 
     def many(self, query: str, rows: Sequence[Row]) -> None:
         self._connection.executemany(query, rows)
+
+    def lock(self, table: str) -> None:
+        """A transaction of SQLite's is alone already."""
 
 
 def _claim(path: Path) -> IO[bytes]:

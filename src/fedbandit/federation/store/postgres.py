@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import psycopg
@@ -30,12 +30,17 @@ class PostgresEngine:
                 sql.all(statement)
 
     @contextmanager
-    def transaction(self) -> Iterator[Sql]:
+    def transaction(self, durable: bool = True) -> Iterator[Sql]:
         with self._lock:
             if self._connection.closed or self._connection.broken:
                 self._connection = self._connect()
             with self._connection.transaction(), self._connection.cursor() as cursor:
+                if not durable:
+                    cursor.execute(b"SET LOCAL synchronous_commit = off")
                 yield _PostgresSql(cursor)
+
+    def read(self) -> AbstractContextManager[Sql]:
+        return self.transaction(durable=False)
 
     def lead(self) -> bool:
         with self._lock:
@@ -80,3 +85,6 @@ class _PostgresSql:
     def many(self, query: str, rows: Sequence[Row]) -> None:
         if rows:
             self._cursor.executemany(query.replace("?", "%s").encode(), rows)
+
+    def lock(self, table: str) -> None:
+        self._cursor.execute(f"LOCK TABLE {table} IN EXCLUSIVE MODE".encode())

@@ -47,12 +47,17 @@ class RoundStore:
 
     def last_begun(self) -> int:
         """The latest round for which something has come, -1 if there is none."""
-        with self.engine.transaction() as sql:
+        with self.engine.read() as sql:
             ((step,),) = sql.all("SELECT coalesce(max(step), -1) FROM rounds")
             return int(step)
 
+    def senders(self, step: int) -> set[str]:
+        """Who has sent something for a round."""
+        with self.engine.read() as sql:
+            return {sender for (sender,) in sql.all("SELECT sender FROM inbox WHERE step = ?", (step,))}
+
     def inbox(self, step: int) -> dict[str, bytes]:
-        with self.engine.transaction() as sql:
+        with self.engine.read() as sql:
             rows = sql.all("SELECT sender, value FROM inbox WHERE step = ? ORDER BY sender", (step,))
             return {sender: bytes(value) for sender, value in rows}
 
@@ -71,23 +76,23 @@ class RoundStore:
                 )
 
     def published(self, step: int) -> None:
-        with self.engine.transaction() as sql:
+        with self.engine.transaction(durable=False) as sql:
             _set(sql, step, advance(ROUND, _state(sql, step), RoundEvent.ACKNOWLEDGED))
 
     def next_step(self) -> int:
         """The first round without a result."""
-        with self.engine.transaction() as sql:
+        with self.engine.read() as sql:
             marks = ", ".join("?" * len(FINAL))
             query = f"SELECT coalesce(max(step), -1) FROM rounds WHERE state IN ({marks})"
             ((last,),) = sql.all(query, [state.value for state in FINAL])
             return int(last) + 1
 
     def rounds(self) -> list[StoredRound]:
-        with self.engine.transaction() as sql:
+        with self.engine.read() as sql:
             return [_round(row) for row in sql.all("SELECT step, state, cohort, value FROM rounds ORDER BY step")]
 
     def round(self, step: int) -> StoredRound:
-        with self.engine.transaction() as sql:
+        with self.engine.read() as sql:
             rows = sql.all("SELECT step, state, cohort, value FROM rounds WHERE step = ?", (step,))
             return _round(rows[0]) if rows else StoredRound(step, RoundState.WAITING, (), None)
 
@@ -103,7 +108,7 @@ class RoundStore:
         return recall(self.engine, key)
 
     def decoder(self) -> bytes | None:
-        with self.engine.transaction() as sql:
+        with self.engine.read() as sql:
             rows = sql.all("SELECT value FROM states WHERE term = 0 AND name = 'decoder'")
             return bytes(rows[0][0]) if rows else None
 

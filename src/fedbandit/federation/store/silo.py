@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -76,13 +76,17 @@ class SiloStore:
     # -- terms ------------------------------------------------------------------------------------------------------
 
     def terms(self) -> list[Term]:
-        with self.engine.transaction() as sql:
+        with self.engine.read() as sql:
             return [Term(*row) for row in sql.all(f"SELECT {_TERM} FROM terms ORDER BY term")]
 
     def begin_term(self, plan_hash: str, plan: str, started: float) -> Term:
         """Start the next term; what an earlier one left unreleased is deleted, its ledger stays."""
         with self.engine.transaction() as sql:
-            ((last,),) = sql.all("SELECT coalesce(max(term), 0) FROM terms")
+            sql.lock("terms")
+            rows = [Term(*row) for row in sql.all(f"SELECT {_TERM} FROM terms ORDER BY term")]
+            if rows and rows[-1].plan_hash == plan_hash:  # another worker was faster
+                return rows[-1]
+            last = len(rows)
             values = (last + 1, plan_hash, plan, started)
             sql.all(
                 "INSERT INTO terms (term, plan_hash, plan, started, open_step, decisions, unkeyed)"
@@ -93,7 +97,7 @@ class SiloStore:
             return Term(*values, 0, 0, 0)
 
     def term(self, number: int) -> Term:
-        with self.engine.transaction() as sql:
+        with self.engine.read() as sql:
             return _term(sql, number)
 
     # -- rewards ----------------------------------------------------------------------------------------------------
@@ -124,41 +128,52 @@ class SiloStore:
             )
             verdicts = [judge.judge(reward) for reward in rewards]
             _insert(sql, term, judge)
-            if decisions:
-                sql.all(
-                    "UPDATE terms SET decisions = decisions + ?, unkeyed = unkeyed + ? WHERE term = ?",
-                    (decisions, unkeyed, term),
-                )
+            _count_decisions(sql, term, decisions, unkeyed)
             return verdicts
 
     def batch(self, term: int, step: int) -> list[tuple[bytes, float]]:
         """The raw rows of a batch: features and reward."""
-        with self.engine.transaction() as sql:
+        with self.engine.read() as sql:
             query = "SELECT features, reward FROM raw_rows WHERE term = ? AND step = ?"
             return [(bytes(features), reward) for features, reward in sql.all(query, (term, step))]
 
     # -- releases ---------------------------------------------------------------------------------------------------
 
-    def close(self, term: int, step: int) -> None:
-        """The tick: nothing enters batch `step` any more. Closing it again changes nothing."""
+    def tick(self, term: int, decisions: int, unkeyed: int, due: Callable[[int], int]) -> int:
+        """Count decisions and close the batches that are due by the calendar (`due` maps decisions to ticks).
+
+        Nothing enters a closed batch any more. Returns the step that is open now.
+        """
         with self.engine.transaction() as sql:
+            _count_decisions(sql, term, decisions, unkeyed)
             now = _term(sql, term)
-            if now.open_step > step:
-                return
-            if now.open_step < step:
-                raise ValueError(f"step must be {now.open_step}, the open one, got {step}")
-            state = advance(RELEASE, ReleaseState.OPEN, ReleaseEvent.TICK)
-            ((users,),) = sql.all("SELECT count(*) FROM raw_rows WHERE term = ? AND step = ?", (term, step))
-            sql.all(
-                "INSERT INTO releases (term, step, state, users) VALUES (?, ?, ?, ?)",
-                (term, step, state.value, users),
-            )
-            sql.all("UPDATE terms SET open_step = ? WHERE term = ?", (step + 1, term))
+            open_step = max(now.open_step, due(now.decisions))
+            for step in range(now.open_step, open_step):
+                state = advance(RELEASE, ReleaseState.OPEN, ReleaseEvent.TICK)
+                ((users,),) = sql.all("SELECT count(*) FROM raw_rows WHERE term = ? AND step = ?", (term, step))
+                sql.all(
+                    "INSERT INTO releases (term, step, state, users) VALUES (?, ?, ?, ?)",
+                    (term, step, state.value, users),
+                )
+            if open_step > now.open_step:
+                sql.all("UPDATE terms SET open_step = ? WHERE term = ?", (open_step, term))
+            return open_step
 
     def draw(
-        self, term: int, step: int, drawn: bytes, encoder: bytes, entry: LedgerRow | None, *, keep_raw: bool
+        self,
+        term: int,
+        step: int,
+        drawn: bytes,
+        encoder: bytes,
+        entry: LedgerRow | None,
+        *,
+        wire: tuple[bytes, bytes] | None = None,
+        keep_raw: bool = False,
     ) -> None:
-        """Release, ledger event and encoder state, together or not at all; a release that exists is never redrawn."""
+        """Release, ledger event and encoder state, together or not at all; a release that exists is never redrawn.
+
+        With `wire`, what is sent and its sealed bytes are fixed in the same transaction.
+        """
         with self.engine.transaction() as sql:
             _advance(sql, term, step, ReleaseEvent.DRAW)
             sql.all("UPDATE releases SET drawn = ? WHERE term = ? AND step = ?", (drawn, term, step))
@@ -177,45 +192,47 @@ class SiloStore:
                 sql.all("DELETE FROM raw_rows WHERE term = ? AND step = ?", (term, step))
             if sql.all("SELECT 1 FROM models WHERE term = ? AND step = ?", (term, step)):
                 _advance(sql, term, step, ReleaseEvent.OUTCOME_WITHOUT)  # the round went by before the tick
-        if not keep_raw:
-            self.engine.forget()
+            elif wire is not None:
+                _seal(sql, term, step, *wire)
 
     def seal(self, term: int, step: int, sent: bytes, sealed: bytes) -> None:
         """Fix the bytes that go on the wire: these and no others."""
         with self.engine.transaction() as sql:
-            _advance(sql, term, step, ReleaseEvent.SEAL)
-            sql.all(
-                "UPDATE releases SET sent = ?, sealed = ? WHERE term = ? AND step = ?",
-                (sent, sealed, term, step),
-            )
+            _seal(sql, term, step, sent, sealed)
 
     def acknowledged(self, term: int, step: int) -> None:
-        """The broker has the sealed bytes."""
-        with self.engine.transaction() as sql:
+        """The broker has the sealed bytes. Forgotten in a crash, they are sent again, which changes nothing."""
+        with self.engine.transaction(durable=False) as sql:
             _advance(sql, term, step, ReleaseEvent.ACKNOWLEDGED)
 
     def releases(self, term: int) -> list[StoredRelease]:
-        with self.engine.transaction() as sql:
+        with self.engine.read() as sql:
             query = "SELECT step, state, users, drawn, sent, sealed FROM releases WHERE term = ? ORDER BY step"
             return [_release(row) for row in sql.all(query, (term,))]
 
+    def in_state(self, term: int, state: ReleaseState) -> list[int]:
+        """Steps of the releases in a state, in order."""
+        with self.engine.read() as sql:
+            query = "SELECT step FROM releases WHERE term = ? AND state = ? ORDER BY step"
+            return [int(step) for (step,) in sql.all(query, (term, state.value))]
+
     def release(self, term: int, step: int) -> StoredRelease | None:
-        with self.engine.transaction() as sql:
+        with self.engine.read() as sql:
             query = "SELECT step, state, users, drawn, sent, sealed FROM releases WHERE term = ? AND step = ?"
             rows = sql.all(query, (term, step))
             return _release(rows[0]) if rows else None
 
     def encoder(self, term: int) -> bytes | None:
-        with self.engine.transaction() as sql:
+        with self.engine.read() as sql:
             rows = sql.all("SELECT value FROM states WHERE term = ? AND name = 'encoder'", (term,))
             return bytes(rows[0][0]) if rows else None
 
     def ledger(self) -> list[LedgerRow]:
-        with self.engine.transaction() as sql:
+        with self.engine.read() as sql:
             return [LedgerRow(*row) for row in sql.all(f"SELECT {_LEDGER} FROM ledger ORDER BY number")]
 
     def last_entry(self) -> LedgerRow | None:
-        with self.engine.transaction() as sql:
+        with self.engine.read() as sql:
             rows = sql.all(f"SELECT {_LEDGER} FROM ledger ORDER BY number DESC LIMIT 1")
             return LedgerRow(*rows[0]) if rows else None
 
@@ -235,7 +252,7 @@ class SiloStore:
 
     def models(self, term: int, after: int = -1) -> list[tuple[int, bytes]]:
         """Outcomes of the rounds after `after`, oldest first."""
-        with self.engine.transaction() as sql:
+        with self.engine.read() as sql:
             query = "SELECT step, value FROM models WHERE term = ? AND step > ? ORDER BY step"
             return [(step, bytes(value)) for step, value in sql.all(query, (term, after))]
 
@@ -250,7 +267,7 @@ class SiloStore:
             raise ValueError(f"action set {name!r} exists with other features; register it under a new name")
 
     def action_sets(self) -> dict[str, bytes]:
-        with self.engine.transaction() as sql:
+        with self.engine.read() as sql:
             return {name: bytes(value) for name, value in sql.all("SELECT name, value FROM action_sets")}
 
     def remember(self, key: str, value: bytes) -> bytes:
@@ -275,6 +292,14 @@ def _term(sql: Sql, number: int) -> Term:
     return Term(*rows[0])
 
 
+def _count_decisions(sql: Sql, term: int, decisions: int, unkeyed: int) -> None:
+    if decisions:
+        sql.all(
+            "UPDATE terms SET decisions = decisions + ?, unkeyed = unkeyed + ? WHERE term = ?",
+            (decisions, unkeyed, term),
+        )
+
+
 def _release(row: Row) -> StoredRelease:
     step, state, users, *blobs = row
     drawn, sent, sealed = (None if blob is None else bytes(blob) for blob in blobs)
@@ -288,6 +313,11 @@ def _advance(sql: Sql, term: int, step: int, event: ReleaseEvent) -> None:
         "UPDATE releases SET state = ? WHERE term = ? AND step = ?",
         (advance(RELEASE, state, event).value, term, step),
     )
+
+
+def _seal(sql: Sql, term: int, step: int, sent: bytes, sealed: bytes) -> None:
+    _advance(sql, term, step, ReleaseEvent.SEAL)
+    sql.all("UPDATE releases SET sent = ?, sealed = ? WHERE term = ? AND step = ?", (sent, sealed, term, step))
 
 
 def _known(sql: Sql, rewards: Sequence[Reward]) -> dict[bytes, Known]:

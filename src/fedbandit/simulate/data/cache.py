@@ -36,9 +36,7 @@ def entry(kind: str, files: Iterable[Path]) -> Path:
     """Where the parse of these files is kept; the name changes with any path, size or modification time."""
     resolved = [file.resolve() for file in files]
     states = [(file.stat().st_size, file.stat().st_mtime_ns) for file in resolved]
-    return (
-        cache_folder() / f"{kind}-{_digest([str(file) for file in resolved])}-{_digest([LAYOUT, states])}.npz"
-    )
+    return cache_folder() / f"{kind}-{_digest([str(file) for file in resolved])}-{_digest([LAYOUT, states])}.npz"
 
 
 def load(path: Path) -> Arrays | None:

@@ -55,13 +55,9 @@ def letor_files(path: Path) -> list[Path]:
     parts = [f"{part}.txt{ending}" for part in ("train", "vali", "test") for ending in ("", ".gz")]
     folds = [file for fold in sorted(path.glob("Fold*")) for part in parts if (file := fold / part).is_file()]
     below = (file for file in sorted(path.rglob("*")) if file.is_file() and not file.name.startswith("."))
-    found = folds or [
-        file for file in below if file.suffix in (".txt", ".gz") and ".csv" not in file.suffixes
-    ]
+    found = folds or [file for file in below if file.suffix in (".txt", ".gz") and ".csv" not in file.suffixes]
     if not found:
-        raise FileNotFoundError(
-            f"no LETOR text (*.txt, *.gz) in or below {path}; of a CSV give the file itself"
-        )
+        raise FileNotFoundError(f"no LETOR text (*.txt, *.gz) in or below {path}; of a CSV give the file itself")
     return found
 
 

@@ -104,9 +104,7 @@ def _features_of_first(file: Path, line: int, block: bytes) -> int | None:
             return len(fields) - 2
         if fields:
             shown = block[start : min(end, start + 40)].decode("utf-8", "replace")
-            raise ValueError(
-                f"{file}, line {line}: a line is 'label qid:Q 1:value 2:value ...', got {shown!r}"
-            )
+            raise ValueError(f"{file}, line {line}: a line is 'label qid:Q 1:value 2:value ...', got {shown!r}")
         start, line = end + 1, line + 1
     return None
 

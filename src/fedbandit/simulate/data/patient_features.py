@@ -68,9 +68,7 @@ def _column(patients: Patients, name: str, value: Callable[[Patients, int, str],
     return np.array([value(patients, i, name) if known[i] else 0.0 for i in range(len(known))])
 
 
-def _ranged(
-    patients: Patients, i: int, name: str, zero: float, unit: float, least: float, most: float
-) -> float:
+def _ranged(patients: Patients, i: int, name: str, zero: float, unit: float, least: float, most: float) -> float:
     return (number(patients, i, name, least, most) - zero) / unit
 
 

@@ -40,9 +40,7 @@ class Patients:
 
     def complain(self, patient: int, column: str, expected: str) -> ValueError:
         got = self.records[patient][column]
-        return ValueError(
-            f"{self.file}, line {self.lines[patient]}: {column} must be {expected}, got {got!r}"
-        )
+        return ValueError(f"{self.file}, line {self.lines[patient]}: {column} must be {expected}, got {got!r}")
 
 
 def load_patients(path: Path | str) -> Patients:

@@ -62,9 +62,7 @@ class ActionTable:
 
     def _check_shapes(self) -> None:
         if self.features.ndim != 2 or self.features.size == 0:
-            raise ValueError(
-                f"features must have shape (rows, dim) with both >= 1, got {self.features.shape}"
-            )
+            raise ValueError(f"features must have shape (rows, dim) with both >= 1, got {self.features.shape}")
         rows, dim = self.features.shape
         if self.theta.shape != (dim,):
             raise ValueError(f"theta must have shape ({dim},), got {self.theta.shape}")
@@ -72,9 +70,7 @@ class ActionTable:
             if column is not None and column.shape != (rows,):
                 raise ValueError(f"{name} must have shape ({rows},), got {column.shape}")
         if self.offsets.ndim != 1 or len(self.offsets) < 2:
-            raise ValueError(
-                f"offsets must have shape (sets + 1,) with a set or more, got {self.offsets.shape}"
-            )
+            raise ValueError(f"offsets must have shape (sets + 1,) with a set or more, got {self.offsets.shape}")
         if self.offsets[0] != 0 or self.offsets[-1] != rows:
             ends = f"{self.offsets[0]}..{self.offsets[-1]}"
             raise ValueError(f"offsets must run from 0 to the {rows} rows, got {ends}")

@@ -8,9 +8,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numba import njit
 
-from fedbandit.simulate.kernels.layout import BERNOULLI, CLIPPED, LANES, Floats, Integers, Singles, Tally
-from fedbandit.simulate.kernels.packs import at_least, load
-from fedbandit.simulate.kernels.scoring import MEANS, project, top_of
+from fedbandit.simulate.kernels.layout import BERNOULLI, CLIPPED, Floats, Integers, Singles, Tally
+from fedbandit.simulate.kernels.scoring import MEANS, next_at_least, project, top_of
 from fedbandit.simulate.kernels.updates import dot
 from fedbandit.simulate.randomness import normal, uniform
 
@@ -67,11 +66,10 @@ def best_mean(x: Singles, arms: int, theta: Floats, weights: Singles, board: Sin
     error = (theta.size + 3) * 2.0**-24 * math.sqrt(dot(theta, theta))
     bound = np.float32(top_of(board, MEANS, arms) - 2.0 * error)
     best = -np.inf
-    for a in range(0, arms, LANES):
-        if at_least(load(board, MEANS, a, bound), bound) != 0:
-            for arm in range(a, min(a + LANES, arms)):
-                if board[MEANS, arm] >= bound:
-                    best = max(best, mean_of(x, arm, theta))
+    arm = next_at_least(board, MEANS, 0, arms, bound)
+    while arm < arms:
+        best = max(best, mean_of(x, arm, theta))
+        arm = next_at_least(board, MEANS, arm + 1, arms, bound)
     return best
 
 

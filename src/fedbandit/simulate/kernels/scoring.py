@@ -148,13 +148,7 @@ def best_arm(board: Scores, radius: Any, arms: int) -> int:
     for a in range(0, arms, lanes):
         width = square_root(larger(load(board, WIDTHS, a, zero), broadcast(zero)))
         store(board, SCORES, a, fma(broadcast(radius), width, load(board, MEANS, a, zero)))
-    top = top_of(board, SCORES, arms)
-    for a in range(0, arms, lanes):
-        if at_least(load(board, SCORES, a, zero), top) != 0:
-            while not board[SCORES, a] >= top:
-                a += 1
-            return a
-    return 0
+    return min(next_at_least(board, SCORES, 0, arms, top_of(board, SCORES, arms)), arms - 1)
 
 
 @njit(cache=True)
@@ -168,3 +162,19 @@ def top_of(board: Scores, row: int, arms: int) -> Any:
     for a in range(lanes, arms, lanes):
         tops = larger(load(board, row, a, zero), tops)
     return largest(tops)
+
+
+@njit(cache=True)
+def next_at_least(board: Scores, row: int, start: int, arms: int, bound: Any) -> int:
+    """The first a in start .. arms - 1 with board[row, a] >= bound, or ``arms``."""
+    lanes = lanes_of(bound)
+    a = start
+    while a < arms and a % lanes != 0:
+        if board[row, a] >= bound:
+            return a
+        a += 1
+    while a < arms and at_least(load(board, row, a, bound), bound) == 0:
+        a += lanes
+    while a < arms and not board[row, a] >= bound:
+        a += 1
+    return min(a, arms)

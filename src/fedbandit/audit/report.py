@@ -1,0 +1,74 @@
+"""An audit's result: a lower bound on epsilon beside the claimed one, and the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fedbandit.audit.auditor import CONFIDENCE, Finding, findings
+from fedbandit.audit.bounds import Bound
+from fedbandit.audit.subjects import Claim, Subject
+
+REFUTES: dict[Bound, str] = {
+    "gdp": "refutes mu-GDP, which for Gaussian noise is the same as (epsilon, delta)-DP",
+    "dp": "refutes (epsilon, delta)-DP, whatever the mechanism",
+}
+
+
+@dataclass(frozen=True)
+class Report:
+    """What all adversaries together proved about a subject."""
+
+    name: str
+    described: str
+    claim: Claim | None
+    budget: tuple[float, float]
+    findings: tuple[Finding, ...]
+    trials: int
+    seed: int
+
+    @property
+    def worst(self) -> Finding:
+        """The adversary that proved most."""
+        return max(self.findings, key=lambda finding: finding.epsilon_lower)
+
+    @property
+    def epsilon_lower(self) -> float:
+        """With confidence 95 %, epsilon is at least this, at the claimed delta."""
+        return self.worst.epsilon_lower
+
+    @property
+    def verdict(self) -> str:
+        """`broken` if more than the claim was proven (or, without a claim, more than the budget asked for)."""
+        allowed = self.budget[0] if self.claim is None else self.claim.epsilon
+        return "broken" if self.epsilon_lower > allowed else "holds"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The result as plain data."""
+        claim = self.claim
+        return {
+            "name": self.name,
+            "claimed": None if claim is None else {"epsilon": claim.epsilon, "delta": claim.delta},
+            "epsilon_lower": self.epsilon_lower,
+            "confidence": CONFIDENCE,
+            "trials": self.trials,
+            "verdict": self.verdict,
+        }
+
+
+def audit(
+    subject: Subject,
+    trials: int | None = None,
+    seed: int = 0,
+    workers: int = 1,
+    progress: Callable[[float], None] = lambda share: None,
+) -> Report:
+    """Play the subject's games `trials` times in each world. The same seed gives the same report, whatever `workers`.
+
+    A plan that keeps its promise is reported as broken with probability at most 1 - CONFIDENCE.
+    """
+    runs = subject.trials if trials is None else trials
+    delta = subject.budget[1] if subject.claim is None else subject.claim.delta
+    found = findings(subject.games, delta, runs, seed, workers, progress)
+    return Report(subject.name, subject.described, subject.claim, subject.budget, tuple(found), runs, seed)

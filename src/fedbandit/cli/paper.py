@@ -1,0 +1,107 @@
+"""`fedbandit paper`: the paper's figures and claims, made again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedbandit import _validate
+from fedbandit.cli import options, output
+from fedbandit.paper.claims import Claim, all_claims
+from fedbandit.paper.figures import PANELS, Panel, drawing, gallery, running
+from fedbandit.paper.figures.panel import Sources
+from fedbandit.paper.figures.summary import HOLDS, summarise
+
+app = typer.Typer(help="The paper's figures and claims, made again.", no_args_is_help=True, rich_markup_mode=None)
+NEEDED = {"letor": "--data PATH (a LETOR file or folder, e.g. of MSLR-WEB10K)", "warfarin": "--warfarin PATH (its CSV)"}
+FORMATS = ("svg", "png", "pdf")
+
+
+@app.command("list")
+def list_(json: options.Json = False) -> None:
+    """The panels there are."""
+    if json:
+        output.print_json([{"name": p.name, "title": p.title, "needs": p.needs} for p in PANELS.values()])
+        return
+    rows = [[p.name, p.title, NEEDED[p.needs].split(" (")[0] if p.needs else ""] for p in PANELS.values()]
+    output.print_table("panels", ["name", "what", "needs"], rows)
+
+
+@app.command()
+def run(
+    name: Annotated[str, typer.Argument(help="A panel's name, or all.")],
+    quick: Annotated[bool, typer.Option("--quick", help="Far fewer rounds and runs.")] = False,
+    data: Annotated[Path | None, typer.Option(help="Judged documents: a LETOR file or folder.")] = None,
+    warfarin: Annotated[Path | None, typer.Option(help="The warfarin CSV.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for pictures, summaries and their index.")] = Path("out/paper"),
+    runs: Annotated[int | None, typer.Option(min=1, help="Runs of every panel, instead of its own.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same numbers.")] = 0,
+    picture: Annotated[str, typer.Option("--format", help="svg, png or pdf.")] = "svg",
+    json: options.Json = False,
+) -> None:
+    """Simulate and draw a panel of the paper, or all that the given data allow."""
+    _validate.one_of("panel", name, (*PANELS, "all"))
+    _validate.one_of("format", picture, FORMATS)
+    sources, size = Sources(data, warfarin), running.Size(quick, runs)
+    panels = _chosen(name, sources)
+    folder = output.writable_folder(out)
+    summaries = []
+    with output.progress_bar(name) as progress:
+        for panel, drawn in running.run(panels, sources, size, seed, progress):
+            summary = summarise(panel, drawn, quick)
+            file = f"{panel.name}.{picture}"
+            drawing.draw(panel, drawn, summary, folder / file)
+            gallery.write_summary(folder, summary, file)
+            summaries.append(summary)
+    index = gallery.write_index(folder)
+    if len(summaries) < len(panels):
+        output.remark(f"interrupted: {len(summaries)} of {len(panels)} panels are finished.")
+    output.remark(f"written: {index} and {len(summaries)} pictures beside it")
+    if json:
+        output.print_json(summaries)
+    else:
+        show(summaries)
+
+
+@app.command()
+def claims(
+    quick: Annotated[bool, typer.Option("--quick", help="Smaller simulations.")] = False,
+    json: options.Json = False,
+) -> None:
+    """Measure what the paper claims: scalings, sensitivities, ranges and constants."""
+    with output.progress_bar("measuring") as progress:
+        found: list[Claim] = all_claims(quick, progress)
+    if json:
+        output.print_json([claim._asdict() for claim in found])
+        return
+    for claim in found:
+        output.stdout.print(f"[bold]{claim.name}[/bold] ({claim.outcome}): {claim.paper}", highlight=False)
+        for line in claim.measured:
+            output.stdout.print(f"    {line}", highlight=False, markup=False)
+
+
+def show(summaries: list[dict[str, Any]]) -> None:
+    """One row a panel and version, then what they say together."""
+    rows = []
+    for summary in summaries:
+        for name, version in summary["versions"].items():
+            finals = "; ".join(f"{label}: {c['regret']['mean']:.4g}" for label, c in version["curves"].items())
+            rows.append([summary["name"], name, HOLDS[version["holds"]], finals])
+    output.print_table("the paper's observations", ["panel", "version", "observation", "regret / T"], rows)
+    for summary in summaries:
+        output.stdout.print(f"{summary['name']}: {summary['conclusion']}", highlight=False)
+
+
+def _chosen(name: str, sources: Sources) -> list[Panel]:
+    """The panels to run; of `all`, those whose data are given, saying which are skipped and why."""
+    if name != "all":
+        panel = PANELS[name]
+        if not panel.can_run(sources):
+            raise ValueError(f"panel {name} needs {NEEDED[panel.needs or '']}")
+        return [panel]
+    for panel in PANELS.values():
+        if not panel.can_run(sources):
+            output.remark(f"skipped {panel.name}: it needs {NEEDED[panel.needs or '']}")
+    return [panel for panel in PANELS.values() if panel.can_run(sources)]

@@ -1,0 +1,80 @@
+"""One round of a hundred silos, from the tick to every silo holding the new model."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from fedbandit.federation import broker, founding
+from fedbandit.federation.agent import Agent
+from fedbandit.federation.analyzer import Analyzer
+from fedbandit.federation.home import Home
+from fedbandit.federation.link import Link
+from fedbandit.federation.mixer import Mixer
+from fedbandit.federation.silo import Silo
+from fedbandit.federation.store import RoundStore, open_engine
+from fedbandit.plan import Plan
+from fedbandit.privacy.budget import Privacy
+from fedbandit.schedule import every
+
+SILOS, DIM, BATCH, ROUNDS = 100, 57, 4, 4
+LIMIT = 120.0
+
+
+def round_figures(silos: int = SILOS, dim: int = DIM) -> dict[str, float | None]:
+    """`round_s_100_silos`: the median of a few rounds. All silos are tasks of this process, with a store each."""
+    plan = Plan(silos, BATCH * ROUNDS, dim, Privacy(1.0, 1e-5), schedule=every(BATCH))
+    with tempfile.TemporaryDirectory() as folder:
+        seconds = asyncio.run(_rounds(Path(folder), plan))
+    return {"round_s_100_silos": float(np.median(seconds[1:]))}  # the first has everybody connect
+
+
+async def _rounds(path: Path, plan: Plan) -> list[float]:
+    names = [f"silo-{number:03}" for number in range(plan.silos)]
+    homes = founding.local(path, plan, names, deadline=LIMIT, start=time.time())
+    with broker.Server(path / founding.BROKER_CONFIG, path / "broker.log"):
+        await founding.provision(path)
+        parties = [await _party(home) for home in homes]
+        silos = [party.silo for party in parties if isinstance(party, Agent)]
+        tasks = [asyncio.create_task(party.run()) for party in parties]
+        try:
+            async with asyncio.timeout(LIMIT):
+                return [await _round(silos, step) for step in range(len(plan.times))]
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            for party in parties:
+                await party.link.close()
+            for silo in silos:
+                silo.close()
+
+
+async def _round(silos: list[Silo], step: int) -> float:
+    """Users come, all but the last of every silo; then the last, which makes the tick due; then wait."""
+    actions = np.eye(silos[0].plan.dim)[:2]
+    for silo in silos:
+        decisions = [silo.decide(actions) for _ in range(BATCH - 1)]
+        silo.reward_all([(decision.id, 0.5) for decision in decisions])
+    await asyncio.sleep(1)  # noise for the next release is drawn meanwhile, as it is between any two ticks
+    began = time.perf_counter()
+    for silo in silos:
+        silo.decide(actions)
+    while any(silo.version <= step for silo in silos):
+        await asyncio.sleep(0.005)
+    return time.perf_counter() - began
+
+
+async def _party(home: Home) -> Agent | Mixer | Analyzer:
+    party = home.party()
+    link = await Link.connect(home.broker(party.federation), party.name, home.keys.broker)
+    store = home.store(party.federation.plan.hash)
+    if home.settings.role == "silo":
+        silo = Silo.open(store, party.federation.plan, name=party.name, secret=home.keys.seeds["salt"])
+        return Agent(silo, party, link)
+    kind = Mixer if home.settings.role == "mixer" else Analyzer
+    return kind(party, RoundStore(open_engine(store)), link)

@@ -1,0 +1,104 @@
+"""Is what the federation computed what the library computes? From the applications' own notes and what is on disk."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedbandit.bandit.statistics import contributions
+from fedbandit.federation import mixing, releasing
+from fedbandit.federation.demo.clients import Visits
+from fedbandit.federation.demo.users import Floats, Indices, Users
+from fedbandit.federation.home import Home
+from fedbandit.federation.learning import Outcome
+from fedbandit.federation.noise import ExactNoise
+from fedbandit.federation.store import RoundStore, SiloStore, open_engine
+from fedbandit.plan import Plan
+from fedbandit.protocol.encoder import Stream
+
+
+class Check(NamedTuple):
+    """Every reward that an application had acknowledged is in the sums once; the model is the library's."""
+
+    acknowledged: int  # rewards, by the applications
+    counted: int  # rewards, by the silos' releases
+    sums_equal: bool  # the silos' encoders are bit for bit where the applications' notes lead
+    difference: float  # largest, between the live prefix sums and the library's from the same releases
+    models: int  # different last models over silos and analyzer: 1
+
+    @property
+    def passed(self) -> bool:
+        return self.acknowledged == self.counted and self.sums_equal and self.difference < 1e-6 and self.models == 1
+
+
+def check(plan: Plan, users: Users, actions: Indices, visits: list[Visits], homes: list[Home]) -> Check:
+    """Compare; every party has stopped and its store can be read."""
+    silos = [_read(home, plan) for home in homes if home.settings.role == "silo"]
+    prefixes, last = _analyzer(next(home for home in homes if home.settings.role == "analyzer"), plan)
+    expected = _decoded(plan, [silo.messages for silo in silos])
+    return Check(
+        acknowledged=sum(batch >= 0 for one in visits for batch in one.batches),
+        counted=sum(silo.users for silo in silos),
+        sums_equal=all(
+            _same(_encoded(plan, users, actions, number, visits[number].batches), silo.encoder)
+            for number, silo in enumerate(silos)
+        ),
+        difference=float(np.abs(prefixes - expected).max()),
+        models=len({last, *(silo.model for silo in silos)}),
+    )
+
+
+class _Silo(NamedTuple):
+    users: int
+    messages: list[bytes]
+    encoder: Stream
+    model: bytes
+
+
+def _read(home: Home, plan: Plan) -> _Silo:
+    engine = open_engine(home.store(plan.hash))
+    try:
+        store = SiloStore(engine)
+        releases = store.releases(1)
+        state = releasing.load_state(plan.protocol, store.encoder(1))
+        sent = [release.sent for release in releases if release.sent is not None]
+        return _Silo(sum(release.users for release in releases), sent, state, store.models(1)[-1][1])
+    finally:
+        engine.close()
+
+
+def _analyzer(home: Home, plan: Plan) -> tuple[Floats, bytes]:
+    engine = open_engine(home.store(plan.hash))
+    try:
+        values = [stored.value for stored in RoundStore(engine).rounds() if stored.value is not None]
+        return np.stack([Outcome.decode(value, plan).prefix for value in values]), values[-1]
+    finally:
+        engine.close()
+
+
+def _decoded(plan: Plan, sent: list[list[bytes]]) -> Floats:
+    """The library's prefix sums (steps, width) from the silos' releases; S's shuffling cannot change them."""
+    state, prefixes = plan.protocol.init_analyzer(), []
+    for step in range(len(plan.times)):
+        stacked = mixing.stacked(plan, [silo[step] for silo in sent])
+        state, prefix = plan.protocol.decode(state, plan.protocol.mix(stacked, ExactNoise()))
+        prefixes.append(prefix)
+    return np.stack(prefixes)
+
+
+def _encoded(plan: Plan, users: Users, actions: Indices, silo: int, batches: list[int]) -> Stream:
+    """Where a silo's encoder must stand, from what its applications noted: which reward counted in which batch."""
+    chosen = np.take_along_axis(users.contexts[silo], actions[silo][:, None, None], axis=1)[:, 0]
+    packed = contributions(chosen, users.rewards(actions)[silo], plan.bits, plan.centre)
+    state = plan.protocol.init()
+    for step in range(len(plan.times)):
+        batch: NDArray[np.int64] = packed[np.array(batches) == step].sum(axis=0)
+        state, _ = plan.encoder.step(state, batch)
+    return state
+
+
+def _same(one: Stream, other: Stream) -> bool:
+    pairs = zip(one.memory, other.memory, strict=True)
+    return one.step == other.step and all(np.array_equal(a, b) for a, b in pairs)

@@ -1,0 +1,66 @@
+"""Play users against a live federation on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx
+import numpy as np
+
+from fedbandit.federation import founding
+from fedbandit.federation.demo.check import Check, check
+from fedbandit.federation.demo.clients import SiloClient, Visits
+from fedbandit.federation.demo.processes import Processes, url
+from fedbandit.federation.demo.users import Indices, Users
+from fedbandit.plan import Plan
+
+DEADLINE = 30.0
+SETTLE = 0.1
+
+
+class Live(NamedTuple):
+    """What came of a live federation."""
+
+    actions: Indices  # (silos, rounds)
+    visits: list[Visits]
+    statuses: list[dict[str, Any]]
+    check: Check
+    restarts: int
+    seconds: float
+
+
+def play_live(
+    path: Path,
+    plan: Plan,
+    users: Users,
+    progress: Callable[[int], None],
+    started: Callable[[Processes], None] = lambda processes: None,
+) -> Live:
+    """Set up under `path`, start everything, let the users come, stop everything, check what is on disk."""
+    names = [f"silo-{number:03}" for number in range(1, plan.silos + 1)]  # in the order of the users' silos
+    homes = founding.local(path, plan, names, deadline=DEADLINE, settle=SETTLE, start=time.time())
+    with Processes(path, homes) as processes:
+        began = time.monotonic()
+        started(processes)
+        visits, statuses = asyncio.run(_play(processes, users, plan, progress))
+        seconds, restarts = time.monotonic() - began, processes.restarts
+    actions = np.array([one.actions for one in visits])
+    found = check(plan, users, actions, visits, homes)
+    return Live(actions, visits, statuses, found, restarts, seconds)
+
+
+async def _play(
+    processes: Processes, users: Users, plan: Plan, progress: Callable[[int], None]
+) -> tuple[list[Visits], list[dict[str, Any]]]:
+    clients = [SiloClient(home, users, number, plan.times) for number, home in enumerate(processes.silos)]
+    visits = list(await asyncio.gather(*(client.run(progress) for client in clients)))
+    statuses = []
+    async with httpx.AsyncClient() as http:
+        for home in processes.silos:
+            token = {"Authorization": f"Bearer {home.token()}"}
+            statuses.append((await http.get(f"{url(home)}/v1/status", headers=token)).json())
+    return visits, statuses

@@ -1,0 +1,72 @@
+"""The index of a folder of pictures, written from the summaries beside them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from fedbandit.paper.figures import PANELS
+from fedbandit.paper.figures.summary import HOLDS
+
+HEAD = """# The paper's figures
+
+Made by `fedbandit paper run all --data PATH` (and `--warfarin PATH` for the last). Every number and verdict below was
+computed from the runs; the same seed gives the same numbers. Regret is the time-averaged group regret Reg_M(T)/T, ± one
+standard error over runs; an order is claimed where curves, compared run by run on the same users, end more than two
+standard errors apart.
+
+Each panel is drawn in two versions. **as_proven**: the constants of the theorems, lazy acting (without it the theorems
+do not hold) and rewards that respect the paper's assumptions. **as_simulated**: the constants, rewards and eager acting
+of the published simulation, which come with no privacy guarantee.
+"""
+
+
+def write_summary(folder: Path, summary: dict[str, Any], picture: str) -> None:
+    """NAME.json beside the picture."""
+    text = json.dumps({**summary, "picture": picture}, indent=1, ensure_ascii=False)
+    (folder / f"{summary['name']}.json").write_text(text + "\n", encoding="utf-8")
+
+
+def write_index(folder: Path) -> Path:
+    """README.md for whatever panels the folder holds."""
+    files = [folder / f"{name}.json" for name in PANELS]
+    summaries = [json.loads(file.read_text(encoding="utf-8")) for file in files if file.exists()]
+    path = folder / "README.md"
+    path.write_text(HEAD + "".join(_section(summary) for summary in summaries), encoding="utf-8")
+    return path
+
+
+def _section(summary: dict[str, Any]) -> str:
+    quick = "\n**A quick run: far fewer rounds and runs than the paper's.**\n" if summary["quick"] else ""
+    parts = [
+        f"\n## {summary['title']}\n{quick}\n![{summary['name']}]({summary['picture']})\n",
+        f"The paper: “{summary['paper_says']}”. **{summary['conclusion']}**\n",
+        *(_version(name, version) for name, version in summary["versions"].items()),
+    ]
+    return "\n".join(parts)
+
+
+def _version(name: str, version: dict[str, Any]) -> str:
+    falling = [label for label, curve in version["curves"].items() if curve["falls"]]
+    still = [label for label in version["curves"] if label not in falling]
+    lines = [
+        f"**{name}** ({version['runs']} runs of {version['rounds']:,} rounds, d = {version['dim']}, seed {version['seed']}): "
+        f"the observation {HOLDS[version['holds']]}.\n",
+        "| curve | regret / T | noise of the worst prefix sum | λ |",
+        "|---|---|---|---|",
+        *(_row(label, curve) for label, curve in version["curves"].items()),
+        "",
+        *(f"- {finding['text']}" for finding in version["findings"]),
+        *(f"- Left out: {label}: {why}" for label, why in version["left_out"].items()),
+        f"- Falling over the last nine tenths of the rounds: {'; '.join(falling) or 'none'}."
+        + (f" Not (or not by two standard errors): {'; '.join(still)}." if still else ""),
+    ]
+    if version["data"]:
+        lines += ["", "Data: " + version["data"].replace("\n", " ")]
+    return "\n".join(lines) + "\n"
+
+
+def _row(label: str, curve: dict[str, Any]) -> str:
+    regret = curve["regret"]
+    return f"| {label} | {regret['mean']:.4g} ± {regret['stderr']:.2g} | {curve['noise_std']:.4g} | {curve['regulariser']:.4g} |"

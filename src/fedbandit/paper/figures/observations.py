@@ -1,0 +1,86 @@
+"""What the paper observed in its figures, as checks on runs: with standard errors, on the same users."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import polars as pl
+
+from fedbandit.simulate.result import Estimate, Result, estimate
+
+SURE = 2.0  # standard errors; closer than that, nothing is claimed
+EARLY = 0.1  # a curve falls if it ends below where it was after this share of the rounds
+
+
+class Finding(NamedTuple):
+    """One check of one observation; `holds` is None where the runs cannot tell."""
+
+    statement: str
+    holds: bool | None
+    difference: Estimate  # positive where the observation is right
+
+    @property
+    def verdict(self) -> str:
+        return {True: "yes", False: "no", None: "cannot be told"}[self.holds]
+
+    def __str__(self) -> str:
+        return f"{self.statement}: {self.verdict} ({self.difference.mean:+.4g} ± {self.difference.stderr:.2g})"
+
+
+class Observation(Protocol):
+    """Something to be checked in a result."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The curves it speaks of."""
+
+    def check(self, result: Result) -> Finding:
+        """Whether it holds there."""
+
+
+@dataclass(frozen=True)
+class Below:
+    """One curve ends below another: time-averaged group regret at T, run by run on the same users."""
+
+    lower: str
+    upper: str
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return self.lower, self.upper
+
+    def check(self, result: Result) -> Finding:
+        difference = result.excess(self.upper, over=self.lower)
+        return Finding(f"“{self.lower}” ends below “{self.upper}”", _told(difference), difference)
+
+
+@dataclass(frozen=True)
+class Falling:
+    """A curve ends below where it was after a tenth of the rounds."""
+
+    label: str
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return (self.label,)
+
+    def check(self, result: Result) -> Finding:
+        averaged = result.frame.filter(pl.col("name") == self.label).with_columns(pl.col("regret") / pl.col("round"))
+        last = int(averaged["round"].to_numpy().max())
+        early = min(averaged["round"].unique(), key=lambda round_: abs(round_ - EARLY * last))
+        at = {t: averaged.filter(pl.col("round") == t).sort("run")["regret"].to_numpy() for t in (early, last)}
+        difference = estimate(at[early] - at[last])
+        return Finding(f"“{self.label}” falls", _told(difference), difference)
+
+
+def ordered(*labels: str) -> tuple[Below, ...]:
+    """Each curve below the next."""
+    return tuple(Below(lower, upper) for lower, upper in zip(labels, labels[1:], strict=False))
+
+
+def _told(difference: Estimate) -> bool | None:
+    """True or False beyond SURE standard errors; a single run has none and tells nothing."""
+    if not abs(difference.mean) > SURE * difference.stderr:
+        return None
+    return difference.mean > 0

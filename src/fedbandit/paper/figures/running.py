@@ -1,0 +1,123 @@
+"""Running panels: those that meet the same users are simulated together, once, so shared curves cost nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from fedbandit.paper.figures.panel import Panel, Setting, Sources
+from fedbandit.plan import Plan
+from fedbandit.simulate.engine import Progress
+from fedbandit.simulate.result import Result
+from fedbandit.simulate.runner import simulate
+from fedbandit.simulate.tasks import Synthetic, Task
+
+QUICK_RUNS = 3
+POINTS = 4.0  # a protocol that must see every user costs about this many times one that sees sums
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much of a panel to run; by default what the paper says."""
+
+    quick: bool = False
+    runs: int | None = None
+
+    def of(self, panel: Panel) -> tuple[int, int]:
+        """Rounds and runs."""
+        runs = self.runs or (QUICK_RUNS if self.quick else panel.runs)
+        return (panel.quick_rounds if self.quick else panel.rounds), runs
+
+
+@dataclass
+class Job:
+    """One simulation: all curves of some panels in one setting."""
+
+    setting: Setting
+    task: Task
+    silos: int
+    rounds: int
+    runs: int
+    plans: dict[str, Plan] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)  # curves whose theorem does not reach, and why
+
+    def add(self, panel: Panel) -> None:
+        """Build the panel's plans; a plan outside its theorem is left out with its reason."""
+        for curve in panel.curves:
+            try:
+                self.plans[curve.label] = curve.plan(self.silos, self.rounds, self.task.dim, self.setting)
+            except ValueError as error:
+                self.left_out[curve.label] = str(error)
+
+    @property
+    def weight(self) -> float:
+        """Work in it, up to a constant: scoring an action takes dim^2 operations."""
+        actions = _actions_per_user(self.task, self.silos, next(iter(self.plans.values())))
+        costs = sum(POINTS if plan.protocol.needs_points else 1.0 for plan in self.plans.values())
+        return self.silos * self.rounds * self.runs * costs * self.task.dim**2 * actions
+
+    def play(self, seed: int, progress: Progress) -> Result:
+        return simulate(self.task, self.plans, self.runs, seed, progress=progress)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One setting of a panel, simulated."""
+
+    setting: Setting
+    task: Task
+    result: Result
+    left_out: dict[str, str]
+
+
+def run(
+    panels: Sequence[Panel],
+    sources: Sources,
+    size: Size,
+    seed: int,
+    progress: Progress,
+    started: Callable[[str], None] = lambda what: None,
+) -> Iterator[tuple[Panel, list[Drawn]]]:
+    """Every panel with its settings, as soon as all of them are simulated; stops early if interrupted."""
+    jobs = _jobs(panels, sources, size)
+    total, before = sum(job.weight for job in jobs.values()), 0.0
+    results: dict[tuple[object, ...], Result] = {}
+    waiting = list(panels)
+    for key, job in jobs.items():
+        started(f"{job.setting.instance}, {job.setting.name}")
+        results[key] = job.play(seed, lambda share, job=job, before=before: progress((before + share * job.weight) / total))  # type: ignore[misc]
+        before += job.weight
+        ready = [panel for panel in waiting if all(k in results for k in _keys(panel, size))]
+        for panel in ready:
+            waiting.remove(panel)
+            yield panel, [_drawn(panel, jobs[k], results[k]) for k in _keys(panel, size)]
+        if min(len(results[key].final(name)) for name in job.plans) < job.runs:
+            return
+
+
+def _jobs(panels: Sequence[Panel], sources: Sources, size: Size) -> dict[tuple[object, ...], Job]:
+    jobs: dict[tuple[object, ...], Job] = {}
+    for panel in panels:
+        for setting, key in zip(panel.settings, _keys(panel, size), strict=True):
+            if key not in jobs:
+                jobs[key] = Job(setting, setting.task(sources), panel.silos, *size.of(panel))
+            jobs[key].add(panel)
+    return jobs
+
+
+def _keys(panel: Panel, size: Size) -> list[tuple[object, ...]]:
+    return [(setting.instance, setting.name, panel.silos, *size.of(panel)) for setting in panel.settings]
+
+
+def _drawn(panel: Panel, job: Job, result: Result) -> Drawn:
+    labels = {curve.label for curve in panel.curves}
+    return Drawn(job.setting, job.task, result, {k: why for k, why in job.left_out.items() if k in labels})
+
+
+def _actions_per_user(task: Task, silos: int, plan: Plan) -> float:
+    """Actions scored for one user; acting lazily on a table, a set is scored once between synchronisations."""
+    if isinstance(task, Synthetic):
+        return task.arms
+    users = silos * plan.rounds / max(1, plan.synchronisations or plan.rounds)
+    repeated = min(1.0, task.table.sets / users) if plan.acting == "lazy" else 1.0
+    return repeated * len(task.table.means) / task.table.sets

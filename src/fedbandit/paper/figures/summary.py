@@ -1,0 +1,82 @@
+"""What a panel shows, computed from its runs: numbers, verdicts, and the sentences that stand under the picture."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fedbandit.paper.figures.observations import Falling, Finding
+from fedbandit.paper.figures.panel import Panel
+from fedbandit.paper.figures.running import Drawn
+from fedbandit.simulate.tasks import Tabled
+
+HOLDS = {True: "holds", False: "does not hold", None: "cannot be told from these runs"}
+
+
+def summarise(panel: Panel, drawn: list[Drawn], quick: bool) -> dict[str, Any]:
+    """Plain data: all that the caption says and the numbers behind it."""
+    versions = {one.setting.name: _version(panel, one) for one in drawn}
+    return {
+        "name": panel.name,
+        "title": panel.title,
+        "paper_says": panel.paper_says,
+        "quick": quick,
+        "silos": panel.silos,
+        "versions": versions,
+        "conclusion": conclusion({name: version["holds"] for name, version in versions.items()}),
+    }
+
+
+def conclusion(holds: dict[str, bool | None]) -> str:
+    """What the versions say together about the paper's observation."""
+    if len(set(holds.values())) == 1:
+        return f"The observation {HOLDS[next(iter(holds.values()))]} in both versions."
+    if holds.get("as_simulated") is True:
+        return (
+            "The observed order appears only with the published simulation's constants; with the theorem's it "
+            f"{HOLDS[holds['as_proven']]}."
+        )
+    return "; ".join(f"{name}: the observation {HOLDS[held]}" for name, held in holds.items()) + "."
+
+
+def verdict(findings: list[Finding], complete: bool) -> bool | None:
+    """All checks together: False if one fails, True if all hold and no curve had to be left out."""
+    if any(finding.holds is False for finding in findings):
+        return False
+    return True if complete and findings and all(finding.holds for finding in findings) else None
+
+
+def _version(panel: Panel, drawn: Drawn) -> dict[str, Any]:
+    result = drawn.result
+    labels = [curve.label for curve in panel.curves if curve.label in result.plans]
+    possible = [one for one in panel.observations if set(one.labels) <= set(labels)]
+    findings = [one.check(result) for one in possible]
+    any_plan = result.plans[labels[0]]
+    return {
+        "heading": drawn.setting.heading,
+        "rounds": any_plan.rounds,
+        "dim": any_plan.dim,
+        "runs": min(len(result.final(label)) for label in labels),
+        "runs_asked": result.runs,
+        "seed": result.seed,
+        "data": drawn.task.table.description if isinstance(drawn.task, Tabled) else None,
+        "curves": {label: _curve(drawn, label) for label in labels},
+        "left_out": drawn.left_out,
+        "findings": [_plain(finding) for finding in findings],
+        "holds": verdict(findings, complete=len(possible) == len(panel.observations)),
+    }
+
+
+def _curve(drawn: Drawn, label: str) -> dict[str, Any]:
+    result, plan = drawn.result, drawn.result.plans[label]
+    return {
+        "regret": result.regret(label)._asdict(),
+        "falls": Falling(label).check(result).holds,
+        "noise_std": plan.noise_std,
+        "regulariser": plan.regulariser,
+        "guarantee": plan.guarantee.statement,
+        "repaired": result.repaired[label],
+    }
+
+
+def _plain(finding: Finding) -> dict[str, Any]:
+    return {"text": str(finding), "holds": finding.holds, "difference": finding.difference._asdict()}

@@ -1,0 +1,40 @@
+"""Where test vectors lie, and a source of noise that adds none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedbandit.privacy.noise import Integers, SimulatedNoise
+
+VECTORS = Path(__file__).parent / "vectors"
+
+
+class NoNoise(SimulatedNoise):
+    """Gaussians are zero; words, permutations and roundings stay random, since they change no total."""
+
+    def gaussian(self, scales: np.ndarray, lead: tuple[int, ...] = ()) -> Integers:
+        return np.zeros((*lead, len(scales)), dtype=np.int64)
+
+
+@pytest.fixture
+def vectors() -> Callable[[str], Any]:
+    """Known answers by name."""
+    return lambda name: json.loads((VECTORS / f"{name}.json").read_text())
+
+
+@pytest.fixture
+def noise() -> SimulatedNoise:
+    """A seeded source of noise."""
+    return SimulatedNoise(np.random.default_rng(20240521))
+
+
+@pytest.fixture
+def no_noise() -> SimulatedNoise:
+    """A source whose Gaussians are all zero."""
+    return NoNoise(np.random.default_rng(7))
