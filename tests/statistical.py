@@ -36,7 +36,7 @@ def std_verdict(samples: Floats, std: float | Floats, alpha: float = ALPHA) -> V
 
 
 def std_power(count: int, entries: int, wrong: float = WRONG, alpha: float = ALPHA) -> float:
-    """Chance that `std_verdict` rejects a single entry whose standard deviation is `wrong` times or 1/`wrong` too large."""
+    """Chance that `std_verdict` rejects because of a single entry whose deviation is off by `wrong`, either way."""
     low, high = chi2.ppf([alpha / 2 / entries, 1 - alpha / 2 / entries], count)
     too_large = chi2.sf(high / wrong**2, count) + chi2.cdf(low / wrong**2, count)
     too_small = chi2.sf(high * wrong**2, count) + chi2.cdf(low * wrong**2, count)

@@ -112,7 +112,7 @@ def test_advanced_composition_share_composes_to_the_budget(epsilon: float, delta
 
 
 def test_advanced_composition_is_refused_where_the_closed_form_is_too_generous() -> None:
-    with pytest.raises(ValueError, match="^epsilon must be small enough for advanced composition over 2 releases"):
+    with pytest.raises(ValueError, match=r"^epsilon must be small enough for advanced composition over 2 releases"):
         advanced_composition_share(40.0, 0.1, 2)
 
 
@@ -122,7 +122,7 @@ def test_classic_gaussian_is_private_where_it_applies(epsilon: float, delta: flo
     sigma = classic_gaussian_sigma(epsilon, delta)
     assert sigma == pytest.approx(math.sqrt(2 * math.log(1.25 / delta)) / epsilon)
     assert gaussian_delta(1 / sigma, epsilon) <= delta
-    with pytest.raises(ValueError, match="^epsilon must be <= 1"):
+    with pytest.raises(ValueError, match=r"^epsilon must be <= 1"):
         classic_gaussian_sigma(1.01, delta)
 
 

@@ -83,7 +83,7 @@ def test_the_numbers_of_the_usual_case() -> None:
     half = np.pi * 2 / 3  # cosine -1/2
     worst = np.array([1.0, 1.0, half, 1.0, 1.0])
     assert moved(worst, 0.0, (1.0, 1.0), "replace-one") == pytest.approx(np.sqrt(4.5))
-    with pytest.raises(ValueError, match="^adjacency must be one of replace-one, add-remove; got 'both'"):
+    with pytest.raises(ValueError, match=r"^adjacency must be one of replace-one, add-remove; got 'both'"):
         joint_shift("both")  # type: ignore[arg-type]
 
 

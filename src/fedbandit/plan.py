@@ -118,6 +118,30 @@ class Plan:
         return mechanisms.encoder(self.mechanism, self.synchronisations or self.rounds)
 
     @property
+    def request(self) -> Request:
+        """What the trust model is asked for: sensitivity, sigma and epsilon are read off it."""
+        adaptive = isinstance(self.schedule, Adaptive)
+        private_rule = isinstance(self.schedule, Adaptive) and self.schedule.private
+        return Request(
+            silos=self.silos,
+            rounds=self.rounds,
+            dim=self.dim,
+            encoder=self.encoder,
+            times=self._times_or_rounds,
+            privacy=self.privacy,
+            calibration=self.calibration,
+            acting=self.acting,
+            bits=self.bits,
+            centre=self.centre,
+            ratio=self.ratio,
+            cohort=self.cohort or self.silos,
+            colluding=self.colluding,
+            decode_at=self.decode_at,
+            public_schedule=not adaptive or private_rule,
+            share=0.5 if private_rule else 1.0,
+        )
+
+    @property
     def protocol(self) -> Protocol:
         """R, S and A."""
         return self._built.protocol
@@ -215,30 +239,7 @@ class Plan:
 
     @cached_property
     def _built(self) -> Built:
-        return protocols.build(self.trust, self._request)
-
-    @property
-    def _request(self) -> Request:
-        adaptive = isinstance(self.schedule, Adaptive)
-        private_rule = isinstance(self.schedule, Adaptive) and self.schedule.private
-        return Request(
-            silos=self.silos,
-            rounds=self.rounds,
-            dim=self.dim,
-            encoder=self.encoder,
-            times=self._times_or_rounds,
-            privacy=self.privacy,
-            calibration=self.calibration,
-            acting=self.acting,
-            bits=self.bits,
-            centre=self.centre,
-            ratio=self.ratio,
-            cohort=self.cohort or self.silos,
-            colluding=self.colluding,
-            decode_at=self.decode_at,
-            public_schedule=not adaptive or private_rule,
-            share=0.5 if private_rule else 1.0,
-        )
+        return protocols.build(self.trust, self.request)
 
     @property
     def _times_or_rounds(self) -> tuple[int, ...]:

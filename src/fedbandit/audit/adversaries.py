@@ -33,7 +33,7 @@ class Moment(NamedTuple):
     step: int  # from 0
     users: int  # of one silo, in this batch
     expected: tuple[Integers, Integers]  # noiseless releases in world 0 and in world 1, (1 or trials, silos, width)
-    messages: Sequence[Message]  # what the silos sent, this step's last
+    messages: Sequence[Message]  # what the silos sent, this step's last (earlier ones if they are needed)
     mixed: Message  # what S passed on
 
 

@@ -21,6 +21,7 @@ from fedbandit.plan import Plan
 from fedbandit.privacy.noise import NoiseSource
 from fedbandit.protocol.base import Message, Protocol
 from fedbandit.protocol.encoder import Encoder
+from fedbandit.protocol.silo import DecodedSilo
 
 Envelope = tuple[tuple[int, tuple[int, ...], str], ...]  # of every message: when, which shape, which kind of number
 
@@ -55,7 +56,10 @@ class CalendarGame:
     worlds: tuple[World, World]
     adversaries: tuple[Adversary, ...]
 
-    chunk = 1000  # trials that are run together
+    @property
+    def chunk(self) -> int:
+        """Trials that are run together: enough to be fast, few enough to stay in memory."""
+        return int(np.clip(200_000 // (self.silos * self.protocol.width), 20, 1000))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -75,6 +79,7 @@ class CalendarGame:
         memories = tuple(Retraced(protocol.encoder, self.silos, width) for _ in self.worlds)
         scores = np.zeros((len(self.adversaries), trials))
         messages: list[Message] = []
+        decoded = isinstance(protocol, DecodedSilo)  # then earlier messages are needed to make sense of a later one
         envelope = []
         for step, batches in enumerate(zip(*self.worlds, strict=True)):
             points = tuple(decided(self.learner, batch, prefix) for batch in batches)
@@ -87,7 +92,7 @@ class CalendarGame:
                 batch = protocol.privatise(sums, everyone.shape[-2], noise)
             state, message = protocol.release(state, batch, noise)
             mixed = protocol.mix(message, noise)
-            messages.append(message)
+            messages = [*messages, message] if decoded else [message]
             envelope += [(self.times[step], array.shape[1:], array.dtype.str) for array in message]
             moment = Moment(step, everyone.shape[-2], (low, high), messages, mixed)
             for row, adversary in zip(scores, self.adversaries, strict=True):

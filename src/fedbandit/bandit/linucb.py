@@ -11,6 +11,7 @@ from fedbandit import _validate
 from fedbandit.bandit.statistics import unpack
 
 Floats = NDArray[np.float64]
+CONDITION = 1e-12  # a repaired matrix has no eigenvalue below this share of its largest
 
 
 class Model(NamedTuple):
@@ -71,5 +72,6 @@ def _raised(precision: Floats, floor: float) -> tuple[Floats, int]:
     except np.linalg.LinAlgError:
         values, vectors = np.linalg.eigh(precision)
     below = values.min(axis=-1) < floor
-    raised = np.einsum("...ij,...j,...kj->...ik", vectors, np.maximum(values, floor), vectors)
+    least = np.maximum(floor, CONDITION * np.abs(values).max(axis=-1, keepdims=True))
+    raised = np.einsum("...ij,...j,...kj->...ik", vectors, np.maximum(values, least), vectors)
     return np.where(below[..., None, None], raised, precision), int(below.sum())

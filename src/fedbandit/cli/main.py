@@ -7,8 +7,9 @@ import sys
 import typer
 
 from fedbandit import __version__
-from fedbandit.cli import data, federation, paper
+from fedbandit.cli import data, federation, officer, paper
 from fedbandit.cli.bench import bench
+from fedbandit.cli.demo import demo
 from fedbandit.cli.plans import plan
 from fedbandit.cli.simulation import simulate
 
@@ -23,7 +24,9 @@ app.command()(simulate)
 app.add_typer(paper.app, name="paper")
 app.add_typer(data.app, name="data")
 app.command()(bench)
+officer.register(app)
 federation.mount(app)
+app.command()(demo)
 
 
 @app.callback(invoke_without_command=True)

@@ -77,9 +77,9 @@ def claims(
         output.print_json([claim._asdict() for claim in found])
         return
     for claim in found:
-        output.stdout.print(f"[bold]{claim.name}[/bold] ({claim.outcome}): {claim.paper}", highlight=False)
+        output.stdout.print(f"[bold]{claim.name}[/bold] ({claim.outcome}): {claim.paper}", highlight=False, soft_wrap=True)
         for line in claim.measured:
-            output.stdout.print(f"    {line}", highlight=False, markup=False)
+            output.stdout.print(f"  - {line}", highlight=False, markup=False, soft_wrap=True)
 
 
 def show(summaries: list[dict[str, Any]]) -> None:
@@ -91,7 +91,7 @@ def show(summaries: list[dict[str, Any]]) -> None:
             rows.append([summary["name"], name, HOLDS[version["holds"]], finals])
     output.print_table("the paper's observations", ["panel", "version", "observation", "regret / T"], rows)
     for summary in summaries:
-        output.stdout.print(f"{summary['name']}: {summary['conclusion']}", highlight=False)
+        output.stdout.print(f"{summary['name']}: {summary['conclusion']}", highlight=False, soft_wrap=True)
 
 
 def _chosen(name: str, sources: Sources) -> list[Panel]:

@@ -30,14 +30,23 @@ class ActionSet:
         return int(subset[np.argmax(scores[subset])])
 
     def _scores(self, model: Model) -> Floats:
-        if self._scored is None or self._scored[0] is not model:
-            self._scored = (model, linucb.upper_bounds(self.features, model))
-        return self._scored[1]
+        scored = self._scored
+        if scored is None or scored[0] is not model:
+            scored = self._scored = (model, linucb.upper_bounds(self.features, model))
+        return scored[1]
+
+
+def choose(features: Floats, model: Model, allowed: Sequence[int] | None) -> int:
+    """The best action of a set that was sent with the request."""
+    if allowed is None:
+        return linucb.decide(features, model)
+    subset = subset_of(allowed, len(features))
+    return int(subset[linucb.decide(features[subset], model)])
 
 
 def checked(actions: ArrayLike, dim: int) -> Floats:
     """Features from outside: shape, number of arms, finiteness and norms are checked."""
-    features = np.asarray(actions, dtype=np.float64) if isinstance(actions, np.ndarray) else None
+    features = _as_array(actions)
     if features is None or features.ndim != 2 or features.shape[1] != dim or not _bounded(features):
         features = _validate.features("actions", actions, dim)  # says what is wrong
     if not 0 < len(features) <= MAX_ARMS:
@@ -56,56 +65,25 @@ def checked_many(contexts: ArrayLike, dim: int) -> Floats:
     return array
 
 
-def _bounded(features: Floats) -> bool:
-    """Whether all rows are finite and of norm at most 1, in one pass: NaN and infinity fail the comparison."""
-    return bool((np.einsum("...d,...d->...", features, features) <= (1 + _validate.NORM_SLACK) ** 2).all())
-
-
-def choose(self, model: Model, allowed: Sequence[int] | None) -> int:
-        scores = self._scores(model)
-        if allowed is None:
-            return int(np.argmax(scores))
-        subset = subset_of(allowed, len(scores))
-        return int(subset[np.argmax(scores[subset])])
-
-    def _scores(self, model: Model) -> Floats:
-        if self._scored is None or self._scored[0] is not model:
-            self._scored = (model, linucb.upper_bounds(self.features, model))
-        return self._scored[1]
-
-
-def checked(actions: ArrayLike, dim: int) -> Floats:
-    """Features from outside: shape, number of arms, finiteness and norms are checked."""
-    features = _validate.features("actions", actions, dim)
-    if len(features) > MAX_ARMS:
-        raise ValueError(f"actions must be at most {MAX_ARMS}, got {len(features)}")
-    return features
-
-
-def checked_many(contexts: ArrayLike, dim: int) -> Floats:
-    """Features (people, arms, dim) from outside, checked alike."""
-    array = np.asarray(contexts, dtype=np.float64)
-    if array.ndim != 3:
-        raise ValueError(f"contexts must have shape (people, arms, {dim}), got {array.shape}")
-    checked(array.reshape(-1, array.shape[-1]), dim)
-    return array
-
-
-def choose(features: Floats, model: Model, allowed: Sequence[int] | None) -> int:
-    """The best action of a set that was sent with the request."""
-    if allowed is None:
-        return linucb.decide(features, model)
-    subset = subset_of(allowed, len(features))
-    return int(subset[linucb.decide(features[subset], model)])
-
-
 def subset_of(allowed: Sequence[int], arms: int) -> NDArray[np.intp]:
     """Indices of the actions allowed, in ascending order, so that ties go to the lowest."""
     if any(isinstance(index, bool) or not isinstance(index, (int, np.integer)) for index in allowed):
         raise ValueError("allowed must hold whole numbers")
-    subset = np.unique(np.asarray(allowed, dtype=np.intp))
-    if len(subset) == 0:
+    if len(allowed) == 0:
         raise ValueError("allowed must name at least one action")
-    if subset[0] < 0 or subset[-1] >= arms:
-        raise ValueError(f"allowed must lie between 0 and {arms - 1}, got {subset[0]} to {subset[-1]}")
-    return subset
+    if min(allowed) < 0 or max(allowed) >= arms:
+        raise ValueError(f"allowed must lie between 0 and {arms - 1}, got {min(allowed)} to {max(allowed)}")
+    return np.unique(np.asarray(allowed, dtype=np.intp))
+
+
+def _as_array(actions: ArrayLike) -> Floats | None:
+    try:
+        return np.asarray(actions, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _bounded(features: Floats) -> bool:
+    """Whether all rows are finite and of norm at most 1, in one pass: NaN and infinity fail the comparison."""
+    squares = np.einsum("...d,...d->...", features, features)
+    return bool((squares <= (1 + _validate.NORM_SLACK) ** 2).all())

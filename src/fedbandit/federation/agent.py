@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
+import time
 
 from fedbandit.federation import messages, outgoing
 from fedbandit.federation.calendar import ClockJumped
@@ -19,6 +21,8 @@ from fedbandit.protocol.base import Message
 
 log = logging.getLogger(__name__)
 LOOK = 0.05  # seconds between looks at the calendar
+LEAD = 1.0  # seconds between looks at which worker leads
+TIDY = 5.0  # seconds after a release at the latest until raw rows leave the files
 GREETED = "greeted"
 
 
@@ -31,6 +35,7 @@ class Agent:
         silo.sealer = self._wire
         self.problem: str | None = None  # why it is not ticking, if it is not
         self._greeted = silo.store.recall(self._greeting) is not None
+        self._untidy_since = math.inf
         self._news = asyncio.Event()
         self._news.set()
 
@@ -60,6 +65,9 @@ class Agent:
             return
         if released:
             self._news.set()
+            self._untidy_since = time.monotonic()
+        elif time.monotonic() - self._untidy_since > TIDY:
+            self._untidy_since = math.inf
             await asyncio.to_thread(self.silo.tidy)
 
     async def send(self) -> None:
@@ -80,6 +88,7 @@ class Agent:
             outcome = Outcome.decode(payload, self.plan)
             included = bool(outcome.cohort[self.party.federation.silos.index(self.party.name)])
             await asyncio.to_thread(self.silo.learn, context.round, outcome, included)
+            self._untidy_since = min(self._untidy_since, time.monotonic() - TIDY)  # the round is over
         else:
             raise MessageError(f"a silo takes models, not {context.kind!r}")
 
@@ -111,11 +120,13 @@ class Agent:
 
     async def _ticks(self) -> None:
         await asyncio.to_thread(self.silo.prepare)
+        leads, asked = False, -math.inf
         while True:
-            if await asyncio.to_thread(self.silo.store.engine.lead):
-                await self.tick()
-            else:
+            if time.monotonic() - asked > LEAD:
+                leads, asked = await asyncio.to_thread(self.silo.store.engine.lead), time.monotonic()
                 await asyncio.to_thread(self.silo.flush)
+            if leads:
+                await self.tick()
             await asyncio.sleep(LOOK)
 
     async def _sends(self) -> None:

@@ -57,7 +57,7 @@ def event(plan: Plan, silo: str, term: int, step: int) -> Event | None:
     summed = plan.trust == "secure-sum"
     honest = (plan.cohort or plan.silos) - plan.colluding if summed else 1
     visits = privacy.silos_per_user if summed else math.sqrt(privacy.silos_per_user)
-    shift = plan._request.shift.total * visits
+    shift = plan.request.shift.total * visits
     return GaussianRelease(**common, sigma=own * math.sqrt(honest), own_sigma=own, sensitivity=shift)
 
 

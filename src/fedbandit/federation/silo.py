@@ -95,7 +95,7 @@ class Silo:
         self._calendar, self._clock = calendar(plan, self.term.started), SteadyClock()
         self._ticking = threading.Lock()  # one tick at a time
         self._counter = DecisionCounter(counts, self.term.number, self.term.decisions, self.term.unkeyed)
-        self._counted, self._open_step = self.term.decisions, self.term.open_step
+        self._open_step = self.term.open_step
         self._settle, self._due_since = settle, math.inf
         self._unfinished, self._looked = (
             True,
@@ -209,25 +209,24 @@ class Silo:
 
     def reward_many(self, rewards: Sequence[Reward]) -> list[Verdict]:
         """Store rewards that `read` has checked, all in one transaction."""
-        decisions, unkeyed = self._counter.pending
-        verdicts = self.store.count(
-            self.term.number, rewards, decisions, unkeyed, cap=self.cap, capacities=self._capacities
-        )
-        self._counter.flushed(decisions, unkeyed)
-        return verdicts
+        with self._counter.take() as pending:
+            return self.store.count(self.term.number, rewards, *pending, cap=self.cap, capacities=self._capacities)
 
     # -- releases ---------------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
         """Write down how many decisions were answered since the last time."""
-        if self._counter.pending[0]:
+        if self._counter.waiting.decisions:
             self.reward_many([])
 
     def tick_due(self) -> bool:
-        """Whether a look at the calendar is worth a transaction: by the decisions known here, or now and then."""
-        if self._unfinished or time.monotonic() - self._looked > LOOK_AGAIN:
+        """Whether a look at the calendar is worth a transaction: by the decisions known here, or, if other workers
+        count decisions too, now and then."""
+        if self._unfinished:
             return True
-        return self._due(self._counted + self._counter.pending[0]) > self._open_step
+        if self.store.engine.shared and time.monotonic() - self._looked > LOOK_AGAIN:
+            return True
+        return self._due(self._counter.total) > self._open_step
 
     def tick(self) -> list[int]:
         """Do all that is due: close batches, draw their releases, make raw rows unreadable. Steps released now."""
@@ -241,9 +240,8 @@ class Silo:
         with self._ticking:
             self._unfinished, self._looked = True, time.monotonic()
             number = self.term.number
-            decisions, unkeyed = self._counter.pending
-            self._open_step = self.store.tick(number, decisions, unkeyed, self._settled)
-            self._counter.flushed(decisions, unkeyed)
+            with self._counter.take() as pending:
+                self._open_step = self.store.tick(number, *pending, self._settled)
             undrawn = self.store.in_state(number, ReleaseState.CLOSED)
             for step in undrawn:
                 self._draw(step)
@@ -265,7 +263,7 @@ class Silo:
 
     def _settled(self, decisions: int) -> int:
         """Ticks to do now: a batch that is due stays open for `settle` seconds more, whatever comes in."""
-        self._counted = decisions
+        self._counter.observe(decisions)
         due = self._due(decisions)
         if due <= self._open_step:
             self._due_since = math.inf
@@ -326,9 +324,9 @@ class Silo:
     def status(self) -> dict[str, Any]:
         """Where the term stands, in public numbers."""
         known = silo_status(self.store, self.plan, self.store.term(self.term.number))
-        pending, unkeyed = self._counter.pending
-        known["decisions"] += pending
-        known["without_user_key"] += unkeyed
+        waiting = self._counter.waiting
+        known["decisions"] += waiting.decisions
+        known["without_user_key"] += waiting.unkeyed
         return {"silo": self.name, **known}
 
     @property

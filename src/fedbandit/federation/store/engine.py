@@ -30,6 +30,8 @@ class Sql(Protocol):
 class Engine(Protocol):
     """A database. `transaction` commits when it is left, or leaves no trace."""
 
+    shared: bool  # whether other processes may write to it too
+
     def transaction(self, durable: bool = True) -> AbstractContextManager[Sql]:
         """Unless `durable`, a crash of the machine may undo it (never a part of it, never an earlier one)."""
         ...
@@ -94,6 +96,8 @@ def recall(engine: Engine, key: str) -> bytes | None:
 class SqliteEngine:
     """One file, one process: write-ahead log, synchronous FULL, deleted pages overwritten."""
 
+    shared = False
+
     def __init__(self, path: Path) -> None:
         self._lock = threading.RLock()
         self._file = _claim(path)
@@ -136,6 +140,8 @@ class SqliteEngine:
 
 class SqliteReader:
     """A look into a store that another process may be writing."""
+
+    shared = True
 
     def __init__(self, path: Path) -> None:
         uri = f"{path.resolve().as_uri()}?mode=ro"

@@ -19,6 +19,8 @@ SCHEMA_LOCK = LEADER + 1
 class PostgresEngine:
     """One connection for statements, one that holds the leader's lock; both come back after the server went away."""
 
+    shared = True
+
     def __init__(self, url: str) -> None:
         self._url = url
         self._lock = threading.RLock()

@@ -11,26 +11,28 @@ from fedbandit.paper.figures.running import Drawn
 from fedbandit.paper.figures.summary import HOLDS
 from fedbandit.simulate.plot import COLOURS, STYLES, plt, save
 
-WRAP = 74  # characters of small print that fit under one version
+WRAP = 92  # characters of small print that fit under one version
+HEIGHT, LINE = 4.1, 0.135  # inches: without small print, and of a line of it
 
 
 def draw(panel: Panel, drawn: list[Drawn], summary: dict[str, Any], path: Path) -> None:
     """Time-averaged group regret by round, with bands of two standard errors."""
-    figure, axes = plt.subplots(1, len(drawn), figsize=(5.2 * len(drawn), 4.9), layout="constrained", squeeze=False)
-    for axis, one in zip(axes[0], drawn, strict=True):
-        version = summary["versions"][one.setting.name]
+    prints = [_small_print(summary["versions"][one.setting.name]) for one in drawn]
+    height = HEIGHT + LINE * max(text.count("\n") for text in prints)
+    figure, axes = plt.subplots(1, len(drawn), figsize=(5.4 * len(drawn), height), layout="constrained", squeeze=False)
+    for axis, one, text in zip(axes[0], drawn, prints, strict=True):
         for index, curve in enumerate(panel.curves):
             if curve.label in one.result.plans:
                 _curve(axis, one, curve.label, index)
-        axis.set_title(textwrap.fill(one.setting.heading, 56), fontsize=9)
-        axis.set_xlabel(f"round t\n\n{_small_print(version)}", fontsize=8, linespacing=1.35)
-        axis.set_ylabel("time-averaged group regret", fontsize=9)
+        axis.set_title(textwrap.fill(one.setting.heading, 62), fontsize=9)
+        axis.set_xlabel(f"round t\n\n{text}", fontsize=7, ma="left")
+        axis.set_ylabel("time-averaged group regret", fontsize=8)
         axis.grid(alpha=0.25)
         axis.set_ylim(bottom=0)
         axis.tick_params(labelsize=8)
-    figure.suptitle(panel.title, fontsize=11)
     found = {label: handle for axis in axes[0] for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
-    figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=2, frameon=False, fontsize=8)
+    legend = figure.legend(found.values(), found.keys(), loc="outside upper center", ncols=2, frameon=False, fontsize=8)
+    legend.set_title(panel.title, prop={"size": 11})
     save(figure, path)
 
 
@@ -44,7 +46,7 @@ def _curve(axis: Any, one: Drawn, label: str, index: int) -> None:
 
 
 def _small_print(version: dict[str, Any]) -> str:
-    lines = [f"{version['runs']} runs of {version['rounds']:,} rounds. The paper's observation {HOLDS[version['holds']]}."]
+    lines = [f"{version['runs']} runs, {version['rounds']:,} rounds. The paper's observation {HOLDS[version['holds']]}."]
     lines += [finding["text"] for finding in version["findings"]]
     lines += [f"Left out: {label}: {why}" for label, why in version["left_out"].items()]
-    return "\n".join(textwrap.fill(line, WRAP) for line in lines)
+    return "\n".join(textwrap.fill(line, WRAP, subsequent_indent="    ") for line in lines)

@@ -61,13 +61,6 @@ def set_block(table: Table, index: int) -> Singles:
     return table.blocks[start : start + size].reshape(table.height, -1)
 
 
-@njit(cache=True)
-def widest_set(table: Table) -> int:
-    """The padded number of actions of the largest set."""
-    arms = np.diff(table.offsets).max()
-    return -(-arms // LANES) * LANES
-
-
 def contexts_of(seed: int, run: int, silo: int, round_: int, arms: int, dim: int, basis: bool = False) -> Singles:
     """The fresh actions (arms, dim) that kernels give to one user; run 0 if all runs share their contexts."""
     out = np.zeros((padded(dim, DEPTH), padded(arms, LANES)), dtype=np.float32)

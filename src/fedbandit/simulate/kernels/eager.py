@@ -13,24 +13,24 @@ from fedbandit.simulate.kernels.updates import learn, times
 
 
 class Bench(NamedTuple):
-    """Room to work for one task; its runs are numbered from the first of the task."""
+    """Room to work for one task."""
 
-    theta: Floats  # (Q, runs, d) the present silo's estimates
-    weights: Scores  # (height,) one of them in the precision of scores
-    triangle: Scores  # (d or d + 1, height) the folded V^-1
+    theta: Floats  # (models, d) the present silo's estimates, for the models q * runs + r
+    weights: Scores  # (1, height) one of them in the precision of scores
+    triangles: Scores  # (1, d rounded up to even, height) the folded V^-1
     board: Scores  # (ROWS, padded arms)
     feature: Floats  # (d,) the chosen action
     direction: Floats  # (d,) V^-1 times it
 
 
 @njit(cache=True)
-def open_bench(local: Local, runs: int, height: int, room: int) -> Bench:
+def open_bench(local: Local, models: int, height: int, room: int) -> Bench:
     """A work bench for action sets of at most ``room`` padded arms."""
-    protocols, dim, precision = local.bias.shape[0], local.bias.shape[3], local.radius.dtype
+    dim, precision = local.bias.shape[3], local.radius.dtype
     return Bench(
-        np.empty((protocols, runs, dim)),
-        np.zeros(height, precision),
-        np.zeros((dim + dim % 2, height), precision),
+        np.empty((models, dim)),
+        np.zeros((1, height), precision),
+        np.zeros((1, dim + dim % 2, height), precision),
         np.empty((ROWS, room), precision),
         np.empty(dim),
         np.empty(dim),
@@ -38,21 +38,29 @@ def open_bench(local: Local, runs: int, height: int, room: int) -> Bench:
 
 
 @njit(cache=True)
-def enter_silo(local: Local, silo: int, first_run: int, theta: Floats) -> None:
+def enter_silo(local: Local, silo: int, first_run: int, last_run: int, theta: Floats) -> None:
     """theta = V^-1 bias of one silo, for all protocols and the runs of a task."""
-    protocols, runs, _ = theta.shape
-    for q in range(protocols):
-        for r in range(runs):
-            times(local.inverse[q, first_run + r, silo], local.bias[q, first_run + r, silo], theta[q, r])
+    model = 0
+    for q in range(local.bias.shape[0]):
+        for run in range(first_run, last_run):
+            times(local.inverse[q, run, silo], local.bias[q, run, silo], theta[model])
+            model += 1
+
+
+@njit(cache=True)
+def copy(vector: Floats, weights: Scores) -> None:
+    """weights[0, : d] = vector, in the precision of scores."""
+    for j in range(vector.size):
+        weights[0, j] = vector[j]
 
 
 @njit(cache=True)
 def survey(x: Singles, inverse: Floats, theta: Floats, bench: Bench) -> None:
     """Write x^T theta and x^T V^-1 x of all actions on the board."""
-    bench.weights[: theta.size] = theta
-    fold_inverse(inverse, bench.triangle)
-    project(x, bench.weights, MEANS, bench.board)
-    square_widths(x, bench.triangle, False, bench.board)
+    copy(theta, bench.weights)
+    fold_inverse(inverse, bench.triangles)
+    project(x, bench.weights, 0, MEANS, bench.board)
+    square_widths(x, bench.triangles, 0, False, bench.board)
 
 
 @njit(cache=True)

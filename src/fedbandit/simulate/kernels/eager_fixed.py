@@ -18,8 +18,8 @@ from typing import Final
 import numpy as np
 from numba import njit, prange
 
-from fedbandit.simulate.kernels.contexts import set_block, widest_set
-from fedbandit.simulate.kernels.eager import learn_from, open_bench, survey
+from fedbandit.simulate.kernels.contexts import set_block
+from fedbandit.simulate.kernels.eager import copy, learn_from, open_bench, survey
 from fedbandit.simulate.kernels.layout import Integers, Local, Rewards, Scores, Singles, Table, Tally, Users
 from fedbandit.simulate.kernels.outcomes import CHUNK, add_contributions, keep, noise_of, record, reward_of
 from fedbandit.simulate.kernels.scoring import MEANS, SCORES, WIDTHS, best_arm, project
@@ -32,8 +32,8 @@ REFRESH: Final = 4 * CHUNK  # users after which widths and scores are computed a
 
 @njit(cache=True, fastmath={"contract"})
 def _follow(x: Singles, direction: Scores, gain: float, step: float, board: Scores) -> None:
-    """The rank-one identities above for all actions; ``direction`` is v, ``gain`` g, ``step`` theta's step along v."""
-    project(x, direction, SCORES, board)
+    """The rank-one identities above for all actions; ``direction`` (1, height) is v, ``gain`` g, ``step`` theta's step along v."""
+    project(x, direction, 0, SCORES, board)
     means, widths, w = board[MEANS], board[WIDTHS], board[SCORES]
     stride, share = board.dtype.type(step), board.dtype.type(1.0 / (1.0 + gain))
     for a in range(x.shape[1]):
@@ -47,14 +47,14 @@ def _play_task(
 ) -> None:
     protocols, dim = local.bias.shape[0], local.bias.shape[3]
     shard, run, _, first_silo, last_silo = task_bounds(task, runs, tally.regret.shape[2], users.silos)
-    bench = open_bench(local, 1, table.height, widest_set(table))
-    chosen = np.empty((dim + 1, CHUNK))
+    bench = open_bench(local, 1, table.height, table.room)
+    chosen = np.empty((1, dim + 1, CHUNK))
     for silo in range(first_silo, last_silo):
         index = table.ranges[silo, 0]
         x = set_block(table, index)
         set_means = table.means[table.offsets[index] : table.offsets[index + 1]]
         for q in range(protocols):
-            inverse, bias, theta = local.inverse[q, run, silo], local.bias[q, run, silo], bench.theta[q, 0]
+            inverse, bias, theta = local.inverse[q, run, silo], local.bias[q, run, silo], bench.theta[0]
             times(inverse, bias, theta)
             regret, log_det_gain = 0.0, 0.0
             for start in range(0, users.rounds, CHUNK):
@@ -67,14 +67,14 @@ def _play_task(
                     arm = best_arm(bench.board, local.radius[q, run, start + u], set_means.size)
                     regret += table.best[index] - set_means[arm]
                     reward = reward_of(rewards.kind, rewards.std, noise, set_means[arm])
-                    keep(x, arm, reward, tally.centre[q], u, chosen)
+                    keep(x, arm, reward - tally.centre[q], u, 0, chosen)
                     if tally.slot[q] >= 0:
-                        record(x, arm, reward, tally.points[tally.slot[q], run, silo, start + u])
+                        record(x, arm, reward, (tally.slot[q], run, silo, start + u), tally.points)
                     gain, step = learn_from(x, arm, reward - tally.centre[q], inverse, bias, theta, bench)
                     log_det_gain += math.log1p(gain)
-                    bench.weights[:dim] = bench.direction
+                    copy(bench.direction, bench.weights)
                     _follow(x, bench.weights, gain, step, bench.board)
-                add_contributions(chosen, count, tally.bits, tally.sums[q, run, shard])
+                add_contributions(chosen[0], count, tally.bits, tally.sums[q, run, shard])
             tally.regret[q, run, shard] += regret
             local.log_det_gain[q, run, silo] += log_det_gain
 
@@ -84,4 +84,4 @@ def play(users: Users, table: Table, rewards: Rewards, local: Local, tally: Tall
     """See :func:`fedbandit.simulate.kernels.play_eager_fixed`."""
     runs = np.arange(users.runs.size + 1)
     for task in prange(users.runs.size * tally.regret.shape[2]):
-        _play_task(users, table, rewards, local, tally, runs, task)
+        _play_task(users, table, rewards, local, tally, runs, np.int64(task))

@@ -36,10 +36,10 @@ def _play_task(
     runs = last_run - first_run
     x = empty_contexts(fresh.arms, dim)
     truth, rough = fold_truth(fresh.theta, x.shape[0]), np.empty((1, x.shape[1]), np.float32)
-    bench = open_bench(local, runs, x.shape[0], x.shape[1])
-    book = open_book(protocols, runs, dim)
+    bench = open_bench(local, protocols * runs, x.shape[0], x.shape[1])
+    book = open_book(protocols * runs, dim)
     for silo in range(first_silo, last_silo):
-        enter_silo(local, silo, first_run, bench.theta)
+        enter_silo(local, silo, first_run, last_run, bench.theta)
         for start in range(0, users.rounds, CHUNK):
             count = min(CHUNK, users.rounds - start)
             for u in range(count):
@@ -48,18 +48,18 @@ def _play_task(
                 draw_contexts(key, fresh.arms, dim, fresh.basis, x)
                 for r in range(runs):
                     run = first_run + r
-                    best = best_mean(x, fresh.arms, fresh.theta[run], truth[run], rough)
+                    best = best_mean(x, fresh.arms, fresh.theta, truth, run, rough)
                     noise = noise_of(rewards.kind, user_key(users.seed, users.runs[run], silo, now, REWARD))
                     for q in range(protocols):
-                        inverse, theta = local.inverse[q, run, silo], bench.theta[q, r]
+                        inverse, theta = local.inverse[q, run, silo], bench.theta[q * runs + r]
                         survey(x, inverse, theta, bench)
                         arm = best_arm(bench.board, local.radius[q, run, start + u], fresh.arms)
-                        mean = mean_of(x, arm, fresh.theta[run])
-                        book.regret[q, r] += best - mean
+                        mean = mean_of(x, arm, fresh.theta, run)
+                        book.regret[q * runs + r] += best - mean
                         reward = reward_of(rewards.kind, rewards.std, noise, mean)
-                        keep(x, arm, reward, tally.centre[q], u, book.chosen[q, r])
+                        keep(x, arm, reward - tally.centre[q], u, q * runs + r, book.chosen)
                         if tally.slot[q] >= 0:
-                            record(x, arm, reward, tally.points[tally.slot[q], run, silo, start + u])
+                            record(x, arm, reward, (tally.slot[q], run, silo, start + u), tally.points)
                         centred = reward - tally.centre[q]
                         gain, _ = learn_from(x, arm, centred, inverse, local.bias[q, run, silo], theta, bench)
                         local.log_det_gain[q, run, silo] += math.log1p(gain)
@@ -72,4 +72,4 @@ def play(users: Users, fresh: Fresh, rewards: Rewards, local: Local, tally: Tall
     """See :func:`fedbandit.simulate.kernels.play_eager_fresh`."""
     groups = group_bounds(users.context_runs)
     for task in prange((groups.size - 1) * tally.regret.shape[2]):
-        _play_task(users, fresh, rewards, local, tally, groups, task)
+        _play_task(users, fresh, rewards, local, tally, groups, np.int64(task))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 from numba import njit, prange
 
-from fedbandit.simulate.kernels.contexts import pick_set, set_block, widest_set
+from fedbandit.simulate.kernels.contexts import pick_set, set_block
 from fedbandit.simulate.kernels.eager import enter_silo, learn_from, open_bench, survey
 from fedbandit.simulate.kernels.layout import Integers, Local, Rewards, Table, Tally, Users
 from fedbandit.simulate.kernels.outcomes import (
@@ -31,10 +32,10 @@ def _play_task(
     protocols, dim = local.bias.shape[0], local.bias.shape[3]
     shard, first_run, last_run, first_silo, last_silo = task_bounds(task, groups, tally.regret.shape[2], users.silos)
     runs = last_run - first_run
-    bench = open_bench(local, runs, table.height, widest_set(table))
-    book = open_book(protocols, runs, dim)
+    bench = open_bench(local, protocols * runs, table.height, table.room)
+    book = open_book(protocols * runs, dim)
     for silo in range(first_silo, last_silo):
-        enter_silo(local, silo, first_run, bench.theta)
+        enter_silo(local, silo, first_run, last_run, bench.theta)
         for start in range(0, users.rounds, CHUNK):
             count = min(CHUNK, users.rounds - start)
             for u in range(count):
@@ -47,15 +48,15 @@ def _play_task(
                     run = first_run + r
                     noise = noise_of(rewards.kind, user_key(users.seed, users.runs[run], silo, now, REWARD))
                     for q in range(protocols):
-                        inverse, theta = local.inverse[q, run, silo], bench.theta[q, r]
+                        inverse, theta = local.inverse[q, run, silo], bench.theta[q * runs + r]
                         survey(x, inverse, theta, bench)
                         arm = best_arm(bench.board, local.radius[q, run, start + u], arms)
                         mean = table.means[table.offsets[index] + arm]
-                        book.regret[q, r] += table.best[index] - mean
+                        book.regret[q * runs + r] += table.best[index] - mean
                         reward = reward_of(rewards.kind, rewards.std, noise, mean)
-                        keep(x, arm, reward, tally.centre[q], u, book.chosen[q, r])
+                        keep(x, arm, reward - tally.centre[q], u, q * runs + r, book.chosen)
                         if tally.slot[q] >= 0:
-                            record(x, arm, reward, tally.points[tally.slot[q], run, silo, start + u])
+                            record(x, arm, reward, (tally.slot[q], run, silo, start + u), tally.points)
                         centred = reward - tally.centre[q]
                         gain, _ = learn_from(x, arm, centred, inverse, local.bias[q, run, silo], theta, bench)
                         local.log_det_gain[q, run, silo] += math.log1p(gain)
@@ -68,4 +69,4 @@ def play(users: Users, table: Table, rewards: Rewards, local: Local, tally: Tall
     """See :func:`fedbandit.simulate.kernels.play_eager_table`."""
     groups = group_bounds(users.context_runs)
     for task in prange((groups.size - 1) * tally.regret.shape[2]):
-        _play_task(users, table, rewards, local, tally, groups, task)
+        _play_task(users, table, rewards, local, tally, groups, np.int64(task))

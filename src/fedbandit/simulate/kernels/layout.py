@@ -54,6 +54,7 @@ class Table(NamedTuple):
     best: Floats  # (sets,) the largest expected reward of a set
     ranges: Integers  # (M, 2) the sets a silo's users draw from: first, and one past the last
     height: int  # the dimension, padded
+    room: int  # the number of actions of the largest set, padded
 
 
 class Rewards(NamedTuple):
@@ -118,7 +119,7 @@ def make_table(features: ArrayLike, offsets: ArrayLike, means: ArrayLike, ranges
         block = blocks[starts[index] : starts[index + 1]].reshape(height, -1)
         block[: rows.shape[1], : last - first] = rows[first:last].T
     best = np.maximum.reduceat(expected, bounds[:-1])
-    return Table(blocks, starts[:-1].copy(), bounds, expected, best, silo_sets, height)
+    return Table(blocks, starts[:-1].copy(), bounds, expected, best, silo_sets, height, max(widths))
 
 
 def padded(count: int, unit: int) -> int:

@@ -32,10 +32,10 @@ def _play_task(
     shard, first_run, last_run, first_silo, last_silo = task_bounds(task, groups, tally.regret.shape[2], users.silos)
     runs = last_run - first_run
     x = empty_contexts(fresh.arms, dim)
-    theta, triangle = fold_beliefs(beliefs, first_run, last_run, x.shape[0])
+    thetas, triangles = fold_beliefs(beliefs, first_run, last_run, x.shape[0])
     truth = fold_truth(fresh.theta, x.shape[0])
-    board, rough = np.empty((ROWS, x.shape[1]), theta.dtype), np.empty((1, x.shape[1]), np.float32)
-    book = open_book(protocols, runs, dim)
+    board, rough = np.empty((ROWS, x.shape[1]), thetas.dtype), np.empty((1, x.shape[1]), np.float32)
+    book = open_book(protocols * runs, dim)
     for silo in range(first_silo, last_silo):
         for start in range(0, users.rounds, CHUNK):
             count = min(CHUNK, users.rounds - start)
@@ -45,18 +45,18 @@ def _play_task(
                 draw_contexts(key, fresh.arms, dim, fresh.basis, x)
                 for r in range(runs):
                     run = first_run + r
-                    best = best_mean(x, fresh.arms, fresh.theta[run], truth[run], rough)
+                    best = best_mean(x, fresh.arms, fresh.theta, truth, run, rough)
                     noise = noise_of(rewards.kind, user_key(users.seed, users.runs[run], silo, now, REWARD))
                     for q in range(protocols):
-                        project(x, theta[q, r], MEANS, board)
-                        square_widths(x, triangle[q, r], True, board)
+                        project(x, thetas, q * runs + r, MEANS, board)
+                        square_widths(x, triangles, q * runs + r, True, board)
                         arm = best_arm(board, beliefs.radius[q, run], fresh.arms)
-                        mean = mean_of(x, arm, fresh.theta[run])
-                        book.regret[q, r] += best - mean
+                        mean = mean_of(x, arm, fresh.theta, run)
+                        book.regret[q * runs + r] += best - mean
                         reward = reward_of(rewards.kind, rewards.std, noise, mean)
-                        keep(x, arm, reward, tally.centre[q], u, book.chosen[q, r])
+                        keep(x, arm, reward - tally.centre[q], u, q * runs + r, book.chosen)
                         if tally.slot[q] >= 0:
-                            record(x, arm, reward, tally.points[tally.slot[q], run, silo, start + u])
+                            record(x, arm, reward, (tally.slot[q], run, silo, start + u), tally.points)
             add_chunk(book, count, first_run, shard, tally)
     close_book(book, first_run, shard, tally)
 
@@ -66,4 +66,4 @@ def play(users: Users, fresh: Fresh, rewards: Rewards, beliefs: Beliefs, tally: 
     """See :func:`fedbandit.simulate.kernels.play_lazy_fresh`."""
     groups = group_bounds(users.context_runs)
     for task in prange((groups.size - 1) * tally.regret.shape[2]):
-        _play_task(users, fresh, rewards, beliefs, tally, groups, task)
+        _play_task(users, fresh, rewards, beliefs, tally, groups, np.int64(task))

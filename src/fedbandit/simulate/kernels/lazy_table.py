@@ -6,12 +6,10 @@ remembered, and a visit costs no more than its contribution.
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 from numba import njit, prange
 
-from fedbandit.simulate.kernels.contexts import pick_set, set_block, widest_set
+from fedbandit.simulate.kernels.contexts import pick_set, set_block
 from fedbandit.simulate.kernels.layout import Beliefs, Integers, Rewards, Table, Tally, Users
 from fedbandit.simulate.kernels.outcomes import (
     CHUNK,
@@ -27,9 +25,6 @@ from fedbandit.simulate.kernels.scoring import MEANS, ROWS, best_arm, fold_belie
 from fedbandit.simulate.kernels.shards import group_bounds, task_bounds
 from fedbandit.simulate.randomness import CONTEXT, REWARD, user_key
 
-_UNKNOWN: Final = -1
-
-
 @njit(cache=True)
 def _play_task(
     users: Users, table: Table, rewards: Rewards, beliefs: Beliefs, tally: Tally, groups: Integers, task: int
@@ -37,12 +32,13 @@ def _play_task(
     protocols, _, dim = beliefs.theta.shape
     shard, first_run, last_run, first_silo, last_silo = task_bounds(task, groups, tally.regret.shape[2], users.silos)
     runs = last_run - first_run
-    theta, triangle = fold_beliefs(beliefs, first_run, last_run, table.height)
-    first_set = table.ranges[first_silo:last_silo, 0].min()
-    sets = table.ranges[first_silo:last_silo, 1].max() - first_set
-    memo = np.full((protocols, runs, sets), _UNKNOWN, dtype=np.int32)
-    board = np.empty((ROWS, widest_set(table)), theta.dtype)
-    book = open_book(protocols, runs, dim)
+    thetas, triangles = fold_beliefs(beliefs, first_run, last_run, table.height)
+    first_set, last_set = table.ranges[first_silo, 0], table.ranges[first_silo, 1]
+    for silo in range(first_silo, last_silo):
+        first_set, last_set = min(first_set, table.ranges[silo, 0]), max(last_set, table.ranges[silo, 1])
+    memo = np.zeros((protocols * runs, last_set - first_set), dtype=np.int32)  # 1 + the best action, 0 if not yet known
+    board = np.empty((ROWS, table.room), thetas.dtype)
+    book = open_book(protocols * runs, dim)
     for silo in range(first_silo, last_silo):
         for start in range(0, users.rounds, CHUNK):
             count = min(CHUNK, users.rounds - start)
@@ -56,18 +52,18 @@ def _play_task(
                     run = first_run + r
                     noise = noise_of(rewards.kind, user_key(users.seed, users.runs[run], silo, now, REWARD))
                     for q in range(protocols):
-                        arm = memo[q, r, index - first_set]
-                        if arm == _UNKNOWN:
-                            project(x, theta[q, r], MEANS, board)
-                            square_widths(x, triangle[q, r], True, board)
+                        arm = memo[q * runs + r, index - first_set] - 1
+                        if arm < 0:
+                            project(x, thetas, q * runs + r, MEANS, board)
+                            square_widths(x, triangles, q * runs + r, True, board)
                             arm = best_arm(board, beliefs.radius[q, run], arms)
-                            memo[q, r, index - first_set] = arm
+                            memo[q * runs + r, index - first_set] = arm + 1
                         mean = table.means[table.offsets[index] + arm]
-                        book.regret[q, r] += table.best[index] - mean
+                        book.regret[q * runs + r] += table.best[index] - mean
                         reward = reward_of(rewards.kind, rewards.std, noise, mean)
-                        keep(x, arm, reward, tally.centre[q], u, book.chosen[q, r])
+                        keep(x, arm, reward - tally.centre[q], u, q * runs + r, book.chosen)
                         if tally.slot[q] >= 0:
-                            record(x, arm, reward, tally.points[tally.slot[q], run, silo, start + u])
+                            record(x, arm, reward, (tally.slot[q], run, silo, start + u), tally.points)
             add_chunk(book, count, first_run, shard, tally)
     close_book(book, first_run, shard, tally)
 
@@ -77,4 +73,4 @@ def play(users: Users, table: Table, rewards: Rewards, beliefs: Beliefs, tally: 
     """See :func:`fedbandit.simulate.kernels.play_lazy_table`."""
     groups = group_bounds(users.context_runs)
     for task in prange((groups.size - 1) * tally.regret.shape[2]):
-        _play_task(users, table, rewards, beliefs, tally, groups, task)
+        _play_task(users, table, rewards, beliefs, tally, groups, np.int64(task))

@@ -10,23 +10,22 @@ from numba import njit
 
 from fedbandit.simulate.kernels.layout import BERNOULLI, CLIPPED, Floats, Integers, Singles, Tally
 from fedbandit.simulate.kernels.scoring import MEANS, next_at_least, project, top_of
-from fedbandit.simulate.kernels.updates import dot
 from fedbandit.simulate.randomness import normal, uniform
 
 CHUNK: Final = 32  # users whose contributions are added together
 
 
 class Book(NamedTuple):
-    """What one task has seen and not yet added to the tally; its runs are numbered from the first of the task."""
+    """What one task has seen and not yet added to the tally, for its models q * runs + r."""
 
-    chosen: Floats  # (Q, runs, d + 1, CHUNK) features and centred rewards, one user a column
-    regret: Floats  # (Q, runs)
+    chosen: Floats  # (models, d + 1, CHUNK) features and centred rewards, one user a column
+    regret: Floats  # (models,)
 
 
 @njit(cache=True)
-def open_book(protocols: int, runs: int, dim: int) -> Book:
+def open_book(models: int, dim: int) -> Book:
     """An empty book."""
-    return Book(np.empty((protocols, runs, dim + 1, CHUNK)), np.zeros((protocols, runs)))
+    return Book(np.empty((models, dim + 1, CHUNK)), np.zeros(models))
 
 
 @njit(cache=True)
@@ -47,28 +46,31 @@ def reward_of(kind: int, std: float, noise: float, mean: float) -> float:
 
 
 @njit(cache=True)
-def mean_of(x: Singles, arm: int, theta: Floats) -> float:
-    """The expected reward of one action, in float64."""
+def mean_of(x: Singles, arm: int, theta: Floats, run: int) -> float:
+    """The expected reward <x, theta[run]> of one action, in float64."""
     total = 0.0
-    for j in range(theta.size):
-        total += np.float64(x[j, arm]) * theta[j]
+    for j in range(theta.shape[1]):
+        total += np.float64(x[j, arm]) * theta[run, j]
     return total
 
 
 @njit(cache=True)
-def best_mean(x: Singles, arms: int, theta: Floats, weights: Singles, board: Singles) -> float:
-    """The largest expected reward of fresh actions, exact in float64; ``weights`` (height,) is theta in float32.
+def best_mean(x: Singles, arms: int, theta: Floats, weights: Singles, run: int, board: Singles) -> float:
+    """The largest expected reward of fresh actions, exact in float64; ``weights`` (R, height) is theta in float32.
 
     Means in float32 are within (d + 2) 2^-24 |theta| |x| of the exact ones, and |x| = 1. So only actions within twice
     that (with a margin) of the float32 maximum can be the best, and only for these the mean is taken in float64.
     """
-    project(x, weights, MEANS, board)
-    error = (theta.size + 3) * 2.0**-24 * math.sqrt(dot(theta, theta))
+    norm2 = 0.0
+    for j in range(theta.shape[1]):
+        norm2 += theta[run, j] * theta[run, j]
+    error = (theta.shape[1] + 3) * 2.0**-24 * math.sqrt(norm2)
+    project(x, weights, run, MEANS, board)
     bound = np.float32(top_of(board, MEANS, arms) - 2.0 * error)
     best = -np.inf
     arm = next_at_least(board, MEANS, 0, arms, bound)
     while arm < arms:
-        best = max(best, mean_of(x, arm, theta))
+        best = max(best, mean_of(x, arm, theta, run))
         arm = next_at_least(board, MEANS, arm + 1, arms, bound)
     return best
 
@@ -102,36 +104,39 @@ def add_contributions(chosen: Floats, count: int, bits: int, sums: Integers) -> 
 
 
 @njit(cache=True)
-def keep(x: Singles, arm: int, reward: float, centre: float, user: int, chosen: Floats) -> None:
-    """Put a user's feature and centred reward in column ``user`` of ``chosen`` (d + 1, CHUNK)."""
-    dim = chosen.shape[0] - 1
+def keep(x: Singles, arm: int, reward: float, user: int, model: int, chosen: Floats) -> None:
+    """Put a user's feature and (centred) reward in column ``user`` of chosen[model]."""
+    dim = chosen.shape[1] - 1
     for j in range(dim):
-        chosen[j, user] = x[j, arm]
-    chosen[dim, user] = reward - centre
+        chosen[model, j, user] = x[j, arm]
+    chosen[model, dim, user] = reward
 
 
 @njit(cache=True)
-def record(x: Singles, arm: int, reward: float, point: Singles) -> None:
-    """Write a user's feature and reward to ``point`` (d + 1,)."""
-    dim = point.size - 1
+def record(x: Singles, arm: int, reward: float, place: tuple[int, int, int, int], points: Singles) -> None:
+    """Write a user's feature and reward to points[place]."""
+    slot, run, silo, index = place
+    dim = points.shape[4] - 1
     for j in range(dim):
-        point[j] = x[j, arm]
-    point[dim] = reward
+        points[slot, run, silo, index, j] = x[j, arm]
+    points[slot, run, silo, index, dim] = reward
 
 
 @njit(cache=True)
 def add_chunk(book: Book, count: int, first_run: int, shard: int, tally: Tally) -> None:
     """Add the contributions of the first ``count`` columns of the book to the tally."""
-    protocols, runs = book.regret.shape
+    protocols = tally.regret.shape[0]
+    runs = book.regret.size // protocols
     for q in range(protocols):
         for r in range(runs):
-            add_contributions(book.chosen[q, r], count, tally.bits, tally.sums[q, first_run + r, shard])
+            add_contributions(book.chosen[q * runs + r], count, tally.bits, tally.sums[q, first_run + r, shard])
 
 
 @njit(cache=True)
 def close_book(book: Book, first_run: int, shard: int, tally: Tally) -> None:
     """Add the regret of the book to the tally."""
-    protocols, runs = book.regret.shape
+    protocols = tally.regret.shape[0]
+    runs = book.regret.size // protocols
     for q in range(protocols):
         for r in range(runs):
-            tally.regret[q, first_run + r, shard] += book.regret[q, r]
+            tally.regret[q, first_run + r, shard] += book.regret[q * runs + r]

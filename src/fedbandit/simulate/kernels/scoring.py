@@ -32,15 +32,15 @@ ROWS: Final = 3
 
 
 @njit(cache=True)
-def project(x: Singles, weights: Scores, row: int, board: Scores) -> None:
-    """board[row, a] = sum_j weights[j] x[j, a]."""
+def project(x: Singles, weights: Scores, model: int, row: int, board: Scores) -> None:
+    """board[row, a] = sum_j weights[model, j] x[j, a]."""
     zero = board.dtype.type(0)
     lanes = lanes_of(zero)
     tiled = x.shape[1] - x.shape[1] % (4 * lanes)
     for a in range(0, tiled, 4 * lanes):
         t0 = t1 = t2 = t3 = broadcast(zero)
-        for j in range(weights.size):
-            weight = broadcast(weights[j])
+        for j in range(weights.shape[1]):
+            weight = broadcast(weights[model, j])
             t0 = fma(weight, load(x, j, a, zero), t0)
             t1 = fma(weight, load(x, j, a + lanes, zero), t1)
             t2 = fma(weight, load(x, j, a + 2 * lanes, zero), t2)
@@ -51,8 +51,8 @@ def project(x: Singles, weights: Scores, row: int, board: Scores) -> None:
         store(board, row, a + 3 * lanes, t3)
     for a in range(tiled, x.shape[1], lanes):
         t0 = broadcast(zero)
-        for j in range(weights.size):
-            t0 = fma(broadcast(weights[j]), load(x, j, a, zero), t0)
+        for j in range(weights.shape[1]):
+            t0 = fma(broadcast(weights[model, j]), load(x, j, a, zero), t0)
         store(board, row, a, t0)
 
 
@@ -60,56 +60,56 @@ def project(x: Singles, weights: Scores, row: int, board: Scores) -> None:
 def fold_truth(theta: Floats, height: int) -> Singles:
     """True parameters (R, d) as weights of a projection: (R, height) in float32."""
     out = np.zeros((theta.shape[0], height), np.float32)
-    out[:, : theta.shape[1]] = theta
+    for run in range(theta.shape[0]):
+        for j in range(theta.shape[1]):
+            out[run, j] = theta[run, j]
     return out
 
 
 @njit(cache=True)
-def fold_root(root: Floats, out: Scores) -> None:
-    """The lower triangle so that (root^T x)_k = sum_{j <= k} out[k, j] x_j, for an upper triangular root."""
-    for k in range(root.shape[0]):
-        for j in range(k + 1):
-            out[k, j] = root[j, k]
-
-
-@njit(cache=True)
-def fold_inverse(inverse: Floats, out: Scores) -> None:
-    """The lower triangle so that x^T inverse x = sum_k x_k sum_{j <= k} out[k, j] x_j, for a symmetric inverse."""
-    for k in range(inverse.shape[0]):
-        for j in range(k):
-            out[k, j] = 2 * inverse[k, j]
-        out[k, k] = inverse[k, k]
-
-
-@njit(cache=True)
 def fold_beliefs(beliefs: Beliefs, first_run: int, last_run: int, height: int) -> tuple[Scores, Scores]:
-    """The models of some runs in the precision of scores: theta (Q, runs, height), folded roots (Q, runs, .., height)."""
+    """The models of some runs in the precision of scores, numbered q * runs + r: thetas (.., height), folded roots.
+
+    A folded root is the lower triangle (rows padded to an even number, height) with which
+    (root^T x)_k = sum_{j <= k} triangle[k, j] x_j.
+    """
     protocols, _, dim = beliefs.theta.shape
     runs = last_run - first_run
-    theta = np.zeros((protocols, runs, height), beliefs.radius.dtype)
-    triangle = np.zeros((protocols, runs, dim + dim % 2, height), beliefs.radius.dtype)
+    thetas = np.zeros((protocols * runs, height), beliefs.radius.dtype)
+    triangles = np.zeros((protocols * runs, dim + dim % 2, height), beliefs.radius.dtype)
     for q in range(protocols):
         for r in range(runs):
-            theta[q, r, :dim] = beliefs.theta[q, first_run + r]
-            fold_root(beliefs.root[q, first_run + r], triangle[q, r])
-    return theta, triangle
+            for k in range(dim):
+                thetas[q * runs + r, k] = beliefs.theta[q, first_run + r, k]
+                for j in range(k + 1):
+                    triangles[q * runs + r, k, j] = beliefs.root[q, first_run + r, j, k]
+    return thetas, triangles
 
 
 @njit(cache=True)
-def square_widths(x: Singles, triangle: Scores, squares: bool, board: Scores) -> None:
-    """board[WIDTHS, a] = sum_k t_k t_k if ``squares``, else sum_k t_k x[k, a]; t_k = sum_{j <= k} triangle[k, j] x[j, a].
+def fold_inverse(inverse: Floats, triangles: Scores) -> None:
+    """The lower triangle triangles[0] with x^T inverse x = sum_k x_k sum_{j <= k} triangles[0, k, j] x_j."""
+    for k in range(inverse.shape[0]):
+        for j in range(k):
+            triangles[0, k, j] = 2 * inverse[k, j]
+        triangles[0, k, k] = inverse[k, k]
 
-    Two rows k and four packs of actions at a time: eight sums, which is what keeps the multipliers busy.
+
+@njit(cache=True)
+def square_widths(x: Singles, triangles: Scores, model: int, squares: bool, board: Scores) -> None:
+    """board[WIDTHS, a] = sum_k t_k t_k if ``squares``, else sum_k t_k x[k, a].
+
+    Here t_k = sum_{j <= k} triangles[model, k, j] x[j, a]. Two rows k and four packs of actions at a time: eight sums, which is what keeps the multipliers busy.
     """
     zero = board.dtype.type(0)
     lanes = lanes_of(zero)
     tiled = x.shape[1] - x.shape[1] % (4 * lanes)
     for a in range(0, tiled, 4 * lanes):
         w0 = w1 = w2 = w3 = broadcast(zero)
-        for k in range(0, triangle.shape[0], 2):
+        for k in range(0, triangles.shape[1], 2):
             s0 = s1 = s2 = s3 = t0 = t1 = t2 = t3 = broadcast(zero)
             for j in range(k + 2):
-                upper, lower = broadcast(triangle[k, j]), broadcast(triangle[k + 1, j])
+                upper, lower = broadcast(triangles[model, k, j]), broadcast(triangles[model, k + 1, j])
                 x0, x1 = load(x, j, a, zero), load(x, j, a + lanes, zero)
                 x2, x3 = load(x, j, a + 2 * lanes, zero), load(x, j, a + 3 * lanes, zero)
                 s0, s1, s2, s3 = fma(upper, x0, s0), fma(upper, x1, s1), fma(upper, x2, s2), fma(upper, x3, s3)
@@ -128,11 +128,11 @@ def square_widths(x: Singles, triangle: Scores, squares: bool, board: Scores) ->
         store(board, WIDTHS, a + 3 * lanes, w3)
     for a in range(tiled, x.shape[1], lanes):
         w0 = broadcast(zero)
-        for k in range(0, triangle.shape[0], 2):
+        for k in range(0, triangles.shape[1], 2):
             s0 = t0 = broadcast(zero)
             for j in range(k + 2):
                 x0 = load(x, j, a, zero)
-                s0, t0 = fma(broadcast(triangle[k, j]), x0, s0), fma(broadcast(triangle[k + 1, j]), x0, t0)
+                s0, t0 = fma(broadcast(triangles[model, k, j]), x0, s0), fma(broadcast(triangles[model, k + 1, j]), x0, t0)
             if squares:
                 w0 = fma(s0, s0, fma(t0, t0, w0))
             else:

@@ -15,7 +15,10 @@ from fedbandit.simulate.kernels.layout import Floats
 def times(matrix: Floats, vector: Floats, out: Floats) -> None:
     """out = matrix vector."""
     for i in range(vector.size):
-        out[i] = dot(matrix[i], vector)
+        total = 0.0
+        for j in range(vector.size):
+            total += matrix[i, j] * vector[j]
+        out[i] = total
 
 
 @njit(cache=True, fastmath={"contract", "reassoc", "nsz"})
@@ -35,12 +38,13 @@ def learn(inverse: Floats, bias: Floats, theta: Floats, x: Floats, reward: float
     """
     times(inverse, x, v)
     gain = dot(x, v)
-    step = (reward - dot(x, theta)) / (1.0 + gain)
+    share = 1.0 / (1.0 + gain)
+    step = (reward - dot(x, theta)) * share
     for i in range(x.size):
-        weight = v[i] / (1.0 + gain)
-        row = inverse[i]
+        weight = v[i] * share
         for j in range(x.size):
-            row[j] -= weight * v[j]
+            inverse[i, j] -= weight * v[j]
+    for i in range(x.size):
         bias[i] += x[i] * reward
         theta[i] += v[i] * step
     return gain, step

@@ -1,0 +1,141 @@
+"""One page for a privacy officer: what is promised, to whom, why, who tried to break it, and what is not promised.
+
+Every figure is read off the plan, its guarantee or an audit's report.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import date
+
+from fedbandit.audit.report import REFUTES, Report
+from fedbandit.plan import Plan
+
+ADJACENCY = {
+    "replace-one": "Two worlds are neighbours if one user is replaced by any other user.",
+    "add-remove": "Two worlds are neighbours if one user takes part in one of them and not in the other.",
+}
+TRUST = {
+    "none": "Everybody sees everything.",
+    "local": "Nobody has to be trusted: each user's data is noisy before the silo sees it.",
+    "silo": "Users trust their own silo. All other silos, the server and anybody they talk to may collude.",
+    "shuffle": "Users trust their own silo. The shuffler must not collude with the server.",
+    "vector-sum": "Users trust their own silo. The shuffler must not collude with the server.",
+    "secure-sum": "Users trust their own silo. The mixer and the analyzer must not collude with each other.",
+    "central": "Users trust their own silo and the server, which sees every silo's sums.",
+}
+NOT_PROMISED = (
+    "Nothing is hidden from a user's own silo, which serves the user and sees the data.",
+    "What is true of people in general is not hidden: learning it is the purpose.",
+    "A user who takes part more often than stated is not covered; a silo that recognises them leaves those rounds out.",
+    "Other data about the same user, released elsewhere, is not covered: what that spends adds up.",
+    "Silos that lie about their users can spoil the model. They learn no more about others by it.",
+)
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading, paragraphs, and then a list or a table."""
+
+    heading: str
+    paragraphs: tuple[str, ...] = ()
+    items: tuple[str, ...] = ()
+    ordered: bool = False
+    table: tuple[tuple[str, ...], ...] = ()  # first row: heads
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """The page as data."""
+
+    title: str
+    promise: str
+    sections: tuple[Section, ...]
+
+
+def certificate(plan: Plan, report: Report, on: date) -> Certificate:
+    """The page for a plan and the audit of it."""
+    guarantee = plan.guarantee
+    heading = "Why it holds" if guarantee.promised else "Why nothing is promised"
+    sections = [
+        _plan(plan),
+        _who(plan),
+        Section(heading, (guarantee.statement,), guarantee.steps, ordered=True),
+        Section("What is assumed", (), guarantee.assumes),
+        _audit(report, on),
+        Section("What is not promised", (), NOT_PROMISED),
+    ]
+    return Certificate(
+        "Privacy certificate", promise(plan), tuple(s for s in sections if s.paragraphs or s.items or s.table)
+    )
+
+
+def promise(plan: Plan) -> str:
+    """The promise in one plain sentence; and, where there is none, that sentence."""
+    guarantee = plan.guarantee
+    if guarantee.epsilon is None or guarantee.delta is None:
+        return guarantee.statement
+    factor, guesses = math.exp(guarantee.epsilon), best_guess(guarantee.epsilon, guarantee.delta)
+    otherwise = "with anybody else's in their place" if guarantee.adjacency == "replace-one" else "without them"
+    return (
+        f"What {guarantee.against} can see over the whole run is at most {factor:.3g} times as likely with your data "
+        f"as {otherwise} (but for a chance of {guarantee.delta:g}), so nobody who has to guess between the two, one as "
+        f"likely as the other, is right more than {guesses:.1%} of the time."
+    )
+
+
+def best_guess(epsilon: float, delta: float) -> float:
+    """Right guesses between two equally likely neighbours that (epsilon, delta)-DP allows, at most."""
+    return 1 - (1 - delta) / (1 + math.exp(epsilon))
+
+
+def _plan(plan: Plan) -> Section:
+    budget = plan.privacy
+    syncs = "decided by the data" if plan.synchronisations is None else f"{plan.synchronisations:,}"
+    sent = "decided by the data" if plan.bytes_per_silo is None else f"{plan.bytes_per_silo:,} bytes"
+    asked = "none" if budget is None else f"epsilon = {budget.epsilon:g}, delta = {budget.delta:g}"
+    noise = f"{plan.protocol.scales[0]:.5g} in one entry of one silo's release; {plan.noise_std:.5g} in the worst total"
+    rows = [
+        ("Plan", plan.hash),
+        ("Federation", f"{plan.silos:,} silos, {plan.rounds:,} rounds each, {plan.dim} features"),
+        ("Budget", f"{asked}, for the whole run"),
+        ("Release", f"trust {plan.trust}, mechanism {plan.mechanism}, calibration {plan.calibration}"),
+        ("Acting", plan.acting),
+        ("Schedule", f"{plan.schedule}: {syncs} synchronisations, {sent} sent by a silo"),
+        ("Noise", f"standard deviation {noise}"),
+    ]
+    return Section("The plan", table=(("", ""), *rows))
+
+
+def _who(plan: Plan) -> Section:
+    budget = plan.privacy
+    paragraphs = [TRUST[plan.trust]]
+    if plan.trust == "secure-sum" and plan.colluding:
+        paragraphs.append(f"Up to {plan.colluding} other silos may collude with the analyzer.")
+    if budget is not None:
+        paragraphs.append(
+            f"{ADJACENCY[budget.adjacency]} A user takes part in at most {budget.participations} round(s) of a silo "
+            f"and visits at most {budget.silos_per_user} silo(s)."
+        )
+    return Section("Whom to trust, and who counts as one user", tuple(paragraphs))
+
+
+def _audit(report: Report, on: date) -> Section:
+    claim = report.claim
+    claimed = "nothing is claimed" if claim is None else f"claimed: {claim.epsilon:g} at delta = {claim.delta:g}"
+    head = (
+        f"On {on.isoformat()} the protocol was run {report.trials:,} times in each of two neighbouring worlds, seed "
+        f"{report.seed}. With {report.as_dict()['confidence']:.0%} confidence epsilon is at least "
+        f"{report.epsilon_lower:.4g} ({claimed}). Verdict: {report.verdict}."
+    )
+    rows = [
+        (f.adversary, f"{f.hits / f.trials:.4f}", f"{f.alarms / f.trials:.4f}", f"{f.epsilon_lower:.4g}")
+        for f in report.findings
+    ]
+    kinds = dict.fromkeys(finding.bound for finding in report.findings)
+    return Section(
+        "Who tried to break it",
+        (head, f"Audited: {report.described}. The bound {'; or '.join(REFUTES[kind] for kind in kinds)}."),
+        table=(("adversary", "right about world 1", "false alarms", "epsilon at least"), *rows),
+    )

@@ -1,0 +1,21 @@
+"""What a measured claim is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+Progress = Callable[[float], None]
+Outcome = Literal["confirmed", "confirmed with other constants", "refuted"]
+CONFIRMED: Outcome = "confirmed"
+OTHER_CONSTANTS: Outcome = "confirmed with other constants"
+REFUTED: Outcome = "refuted"
+
+
+class Claim(NamedTuple):
+    """A sentence of the paper, what was measured, and what that says about it."""
+
+    name: str
+    paper: str
+    outcome: Outcome
+    measured: tuple[str, ...]

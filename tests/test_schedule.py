@@ -1,0 +1,96 @@
+"""When to synchronise: calendars that end at the horizon, and a rule that has none."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedbandit import schedule
+from fedbandit.schedule import adaptive, clock, every, growing
+
+ALL = [every(7), growing(1.25), clock(0.5), adaptive(3.0), adaptive(3.0, private=True)]
+
+
+def test_every() -> None:
+    assert every(5).times(20) == (5, 10, 15, 20)
+    assert every(6).times(20) == (6, 12, 18, 20)  # a shorter last batch
+    assert every(20).times(20) == (20,)
+    assert every(1).times(4) == (1, 2, 3, 4)
+    with pytest.raises(ValueError, match=r"^batch must be at most the horizon of 20 rounds, got 21$"):
+        every(21).times(20)
+
+
+def test_growing_is_logarithmic_and_waits_as_long_as_the_ratio_says() -> None:
+    assert 76 <= len(growing(1.1).times(10_000)) <= 80
+    assert growing(2.0).times(100) == (1, 2, 4, 8, 16, 32, 64, 100)
+    assert growing(1.1).times(1) == (1,)
+    assert len(growing(1.1).times(10**9)) < 250
+
+
+@given(st.integers(1, 5000), st.one_of(st.builds(every, st.integers(1, 5000)), st.builds(growing, st.floats(1.001, 9))))
+def test_a_calendar_rises_to_the_horizon(rounds: int, planned: schedule.Every | schedule.Growing) -> None:
+    if isinstance(planned, schedule.Every) and planned.batch > rounds:
+        with pytest.raises(ValueError, match="batch must be at most the horizon"):
+            planned.times(rounds)
+        return
+    times = planned.times(rounds)
+    assert times[-1] == rounds
+    assert times[0] >= 1
+    gaps = [b - a for a, b in pairwise(times)]
+    assert all(gap >= 1 for gap in gaps)
+    if isinstance(planned, schedule.Growing):
+        assert all(b <= max(a + 1, math.ceil(a * planned.ratio)) for a, b in pairwise(times))
+
+
+def test_a_clock_ticks_every_round_and_the_data_decide_an_adaptive_one() -> None:
+    assert clock(60).times(3) == (1, 2, 3)
+    with pytest.raises(ValueError, match=r"^schedule must be public to have a calendar"):
+        adaptive(1.0).times(10)
+
+
+@pytest.mark.parametrize("planned", ALL, ids=str)
+def test_as_data_and_back(planned: schedule.Schedule) -> None:
+    assert schedule.from_dict(schedule.as_dict(planned)) == planned
+
+
+def test_texts() -> None:
+    assert [str(planned) for planned in ALL] == [
+        "every(7)",
+        "growing(1.25)",
+        "clock(0.5)",
+        "adaptive(3)",
+        "adaptive(3, private)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("make", "value", "message"),
+    [
+        (every, 0, "batch must be a whole number >= 1, got 0"),
+        (every, -2, "batch must be a whole number >= 1, got -2"),
+        (every, 2.5, "batch must be a whole number >= 1, got 2.5"),
+        (every, True, "batch must be a whole number >= 1, got True"),
+        (growing, 1.0, "ratio must lie strictly between 1 and inf, got 1.0"),
+        (growing, math.nan, "ratio must lie strictly between 1 and inf, got nan"),
+        (growing, math.inf, "ratio must lie strictly between 1 and inf, got inf"),
+        (growing, "2", "ratio must lie strictly between 1 and inf, got '2'"),
+        (clock, 0.0, "period must be a finite number > 0, got 0.0"),
+        (adaptive, -1.0, "threshold must be a finite number > 0, got -1.0"),
+        (adaptive, math.nan, "threshold must be a finite number > 0, got nan"),
+    ],
+)
+def test_bad_input(make: object, value: object, message: str) -> None:
+    with pytest.raises(ValueError) as error:
+        make(value)  # type: ignore[operator]
+    assert str(error.value) == message
+
+
+def test_unknown_names_in_data_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"^schedule kind must be one of every, growing, clock, adaptive; got 'often'"):
+        schedule.from_dict({"kind": "often"})
+    with pytest.raises(ValueError, match=r"^schedule does not know 'period'; it takes batch"):
+        schedule.from_dict({"kind": "every", "batch": 3, "period": 1.0})
