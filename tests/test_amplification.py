@@ -41,9 +41,7 @@ def test_shuffled_epsilon_is_the_lemmas(silos: int, points: int, share: float) -
 
 
 def test_outside_its_condition_the_lemma_says_nothing() -> None:
-    with pytest.raises(
-        ValueError, match=r"^silos must satisfy local epsilon <= ln\(silos / \(16 ln\(2/slack\)\)\) / points"
-    ):
+    with pytest.raises(ValueError, match=r"^silos must satisfy local epsilon <= ln\(silos / \(16 ln\(2/slack\)\)\)"):
         shuffled_epsilon(0.5, 100, 10, 0.2)
     with pytest.raises(ValueError, match=r"^silos must satisfy"):
         shuffled_epsilon(1e-9, 10, 1, 0.2)  # too few silos for any local epsilon
@@ -102,7 +100,15 @@ def test_the_numbers_at_the_papers_instance() -> None:
 
 def test_the_largest_epsilon_it_certifies() -> None:
     limit = largest_epsilon(1e-4, SILOS, ROUNDS, LEVELS)
-    assert limit == pytest.approx(3.3e-3, rel=0.15)
+    best = 0.0  # by brute force: the largest epsilon of one release within its share of delta, with no local delta
+    for slack in np.geomspace(1e-4, 1, 400):
+        top = min(1.0, math.log(max(1.0, SILOS / (16 * math.log(2 / slack))))) / ROUNDS
+        for local in np.linspace(0, top, 50)[1:]:
+            epsilon, delta = lemma(local, 0.0, SILOS, ROUNDS, slack)
+            best = max(best, epsilon if delta < 1e-4 / 2 / (2 * LEVELS) else 0.0)
+    composed = 2 * best * 2 * math.sqrt(2 * LEVELS * math.log(2 / (1e-4 / 2)))
+    assert 0.87 * composed < limit <= composed * 1.01  # found on a grid of 12 per cent
+    assert 3e-3 < limit < 4.5e-3
     theorem_sdp(limit, 1e-4, SILOS, ROUNDS, LEVELS)
     with pytest.raises(ValueError, match=r"^epsilon must be smaller for amplification by shuffling"):
         theorem_sdp(limit * 1.3, 1e-4, SILOS, ROUNDS, LEVELS)
@@ -110,9 +116,7 @@ def test_the_largest_epsilon_it_certifies() -> None:
 
 
 def test_a_plan_outside_the_theorem_is_refused_with_the_limit() -> None:
-    with pytest.raises(
-        ValueError, match=r"^epsilon must be at most about 0\.00\d+ for trust 'shuffle' with 100 silos"
-    ) as error:
+    with pytest.raises(ValueError, match=r"^epsilon must be at most about 0\.00\d+ for trust 'shuffle'") as error:
         Plan(SILOS, ROUNDS, 10, Privacy(1.0, 1e-4), "shuffle", "tree", every(25), calibration="paper")
     assert "\n" not in str(error.value)
     for fields, message in [

@@ -76,7 +76,7 @@ def protocol(silos: int = 5, **fields: int) -> SecureSumProtocol:
 def test_the_analyzer_adds_shares_of_negative_numbers_and_sees_no_single_silo(no_noise: SimulatedNoise) -> None:
     made = protocol()
     batch = np.random.default_rng(2).integers(-(2**50), 2**50, (7, 5, made.width))
-    state, messages = made.release(made.init((7, 5)), batch, no_noise)
+    _, messages = made.release(made.init((7, 5)), batch, no_noise)
     mixed = made.mix(messages, no_noise)
     assert mixed[0].shape == (7, 1, made.width)  # the mixer passes on one total of its own
     assert mixed[1].shape == (7, 5, made.width)

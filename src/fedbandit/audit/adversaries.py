@@ -123,7 +123,8 @@ class Analyzer:
 
     @property
     def name(self) -> str:
-        return "the analyzer" + (f" with {self.colluding} colluding silos" if self.colluding else "")
+        silos = "1 colluding silo" if self.colluding == 1 else f"{self.colluding} colluding silos"
+        return f"the analyzer with {silos}" if self.colluding else "the analyzer"
 
     def score(self, protocol: base.Protocol, moment: Moment) -> Floats | float:
         honest = protocol.silos - self.colluding

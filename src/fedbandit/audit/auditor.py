@@ -7,6 +7,7 @@ over processes changes nothing.
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -137,6 +138,7 @@ _remembered: list[tuple[tuple[Game, ...], int]] = []
 
 
 def _remember(games: tuple[Game, ...], seed: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this one
     _remembered[:] = [(games, seed)]
 
 

@@ -25,8 +25,8 @@ TRUST = {
     "secure-sum": "Users trust their own silo. The mixer and the analyzer must not collude with each other.",
     "central": "Users trust their own silo and the server, which sees every silo's sums.",
 }
+OWN_SILO = "Nothing is hidden from a user's own silo, which serves the user and sees the data."
 NOT_PROMISED = (
-    "Nothing is hidden from a user's own silo, which serves the user and sees the data.",
     "What is true of people in general is not hidden: learning it is the purpose.",
     "A user who takes part more often than stated is not covered; a silo that recognises them leaves those rounds out.",
     "Other data about the same user, released elsewhere, is not covered: what that spends adds up.",
@@ -64,11 +64,16 @@ def certificate(plan: Plan, report: Report, on: date) -> Certificate:
         Section(heading, (guarantee.statement,), guarantee.steps, ordered=True),
         Section("What is assumed", (), guarantee.assumes),
         _audit(report, on),
-        Section("What is not promised", (), NOT_PROMISED),
+        Section("What is not promised", (), NOT_PROMISED if plan.trust == "local" else (OWN_SILO, *NOT_PROMISED)),
     ]
-    return Certificate(
-        "Privacy certificate", promise(plan), tuple(s for s in sections if s.paragraphs or s.items or s.table)
-    )
+    filled = tuple(s for s in sections if s.paragraphs or s.items or s.table)
+    return Certificate(_title(guarantee.promised, report.verdict), promise(plan), filled)
+
+
+def _title(promised: bool, verdict: str) -> str:
+    if not promised:
+        return "No privacy certificate"
+    return "Privacy certificate" if verdict == "holds" else "No privacy certificate: the audit broke the promise"
 
 
 def promise(plan: Plan) -> str:
@@ -112,13 +117,17 @@ def _who(plan: Plan) -> Section:
     budget = plan.privacy
     paragraphs = [TRUST[plan.trust]]
     if plan.trust == "secure-sum" and plan.colluding:
-        paragraphs.append(f"Up to {plan.colluding} other silos may collude with the analyzer.")
+        paragraphs.append(f"Of the silos, {plan.colluding:,} may collude with the analyzer.")
     if budget is not None:
         paragraphs.append(
-            f"{ADJACENCY[budget.adjacency]} A user takes part in at most {budget.participations} round(s) of a silo "
-            f"and visits at most {budget.silos_per_user} silo(s)."
+            f"{ADJACENCY[budget.adjacency]} A user takes part in at most {_counted(budget.participations, 'round')} of "
+            f"a silo and visits at most {_counted(budget.silos_per_user, 'silo')}."
         )
     return Section("Whom to trust, and who counts as one user", tuple(paragraphs))
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 def _audit(report: Report, on: date) -> Section:
@@ -133,9 +142,8 @@ def _audit(report: Report, on: date) -> Section:
         (f.adversary, f"{f.hits / f.trials:.4f}", f"{f.alarms / f.trials:.4f}", f"{f.epsilon_lower:.4g}")
         for f in report.findings
     ]
-    kinds = dict.fromkeys(finding.bound for finding in report.findings)
     return Section(
         "Who tried to break it",
-        (head, f"Audited: {report.described}. The bound {'; or '.join(REFUTES[kind] for kind in kinds)}."),
+        (head, f"Audited: {report.described}. The largest bound {REFUTES[report.worst.bound]}."),
         table=(("adversary", "right about world 1", "false alarms", "epsilon at least"), *rows),
     )

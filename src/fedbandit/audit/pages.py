@@ -7,7 +7,7 @@ from html import escape
 from fedbandit.audit.certificate import Certificate, Section
 
 STYLE = """
-@page { size: A4; margin: 14mm 16mm }
+@page { size: A4; margin: 11mm 15mm }
 body { font: 12.5px/1.42 system-ui, "Segoe UI", "Liberation Sans", sans-serif; color: #1c2530; max-width: 720px;
        margin: 28px auto; padding: 0 18px }
 h1 { font-size: 22px; margin: 0 0 10px; letter-spacing: -.01em }
@@ -20,6 +20,11 @@ table { border-collapse: collapse; width: 100%; margin: 5px 0; font-variant-nume
 th, td { text-align: left; padding: 3px 10px 3px 0; border-bottom: 1px solid #dde4ea; vertical-align: top;
          overflow-wrap: anywhere }
 th { font-weight: 600; color: #51606e } td:first-child { white-space: nowrap; color: #51606e }
+@media print {
+  body { font-size: 10.4px; line-height: 1.32; max-width: none; margin: 0; padding: 0 }
+  h1 { font-size: 18px; margin-bottom: 7px } h2 { font-size: 11.5px; margin: 9px 0 3px }
+  .promise { font-size: 12px; padding: 7px 11px } li, p { margin: 1px 0 } th, td { padding: 1.5px 10px 1.5px 0 }
+}
 """.strip()
 
 

@@ -14,7 +14,7 @@ from fedbandit.schedule import Adaptive, Every
 STEPS = 400  # synchronisations at most
 DIM = 2
 HONEST = 2  # silos of a secure sum, and of a trusted server
-VECTOR_SUM_SILOS, VECTOR_SUM_ROUNDS = 4, 8
+VECTOR_SUM_SILOS, VECTOR_SUM_ROUNDS = 2, 4
 TRIALS = {"shuffle": 2_000, "vector-sum": 20_000}
 TRIALS_OTHERWISE = 50_000
 

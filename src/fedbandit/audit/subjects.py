@@ -74,7 +74,7 @@ _SIZES = {
     "ldp-alt": _Size(100, 1_600, 2, 25, 100_000),
     "ldp-eager": _Size(100, 10_000, 10, 25, 4_000),
     "sdp-amplified": _Size(200, 4, 2, 2, 20_000),
-    "sdp-vector-sum": _Size(4, 8, 2, 2, 50_000),
+    "sdp-vector-sum": _Size(2, 4, 2, 2, 50_000),
     "dubey": _Size(100, 1_000, 10, None, 1_000, chunk=50),
     "private-adaptive": _Size(10_000, 64, 2, None, 20_000),
     "super-agent": _Size(2, 64, 2, 1, 100_000),

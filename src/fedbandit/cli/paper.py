@@ -77,7 +77,7 @@ def claims(
         output.print_json([claim._asdict() for claim in found])
         return
     for claim in found:
-        output.stdout.print(f"[bold]{claim.name}[/bold] ({claim.outcome}): {claim.paper}", highlight=False, soft_wrap=True)
+        output.stdout.print(f"{claim.name} ({claim.outcome}): {claim.paper}", highlight=False, soft_wrap=True)
         for line in claim.measured:
             output.stdout.print(f"  - {line}", highlight=False, markup=False, soft_wrap=True)
 

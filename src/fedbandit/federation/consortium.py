@@ -56,8 +56,10 @@ class Federation:
 
     @property
     def cohort(self) -> int:
-        """Fewest silos in a round, for which the guarantee is calibrated."""
-        return self.plan.cohort or self.plan.silos
+        """Fewest silos in a round, for which the guarantee is calibrated. Shuffle and vector-sum are calibrated for
+        all silos: a round that somebody misses is skipped."""
+        whole = self.plan.trust in ("shuffle", "vector-sum")
+        return self.plan.silos if whole or self.plan.cohort is None else self.plan.cohort
 
     def party(self, name: str) -> PublicKeys:
         for party in self.parties:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 NONCE_BYTES = 12
 PERSON_BYTES = 16
 DIGEST_BYTES = 16
-_HEAD = struct.Struct(f"<BI{PERSON_BYTES}s")  # has a user key, step at which it was issued, hash of the user key
+_HEAD = struct.Struct(f"<B{PERSON_BYTES}s")  # whether there is a user key, and its hash
 
 
 class UnknownDecision(LookupError):
@@ -35,7 +35,6 @@ class Ticket(NamedTuple):
 
     nonce: bytes
     person: bytes | None
-    step: int
     features: bytes  # float64, (dim,)
 
 
@@ -49,10 +48,10 @@ class DecisionIds:
         self._context = plan_hash.encode()
         self._features_bytes = 8 * dim
 
-    def issue(self, features: NDArray[np.float64], step: int, user: str | None) -> str:
+    def issue(self, features: NDArray[np.float64], user: str | None) -> str:
         """A new id for a decision that chose `features`."""
         person = b"" if user is None else self.person(user)
-        plain = _HEAD.pack(user is not None, step, person) + features.tobytes()
+        plain = _HEAD.pack(user is not None, person) + features.tobytes()
         nonce = os.urandom(NONCE_BYTES)
         return base64.urlsafe_b64encode(nonce + self._cipher.encrypt(nonce, plain, self._context)).decode()
 
@@ -63,11 +62,11 @@ class DecisionIds:
             plain = self._cipher.decrypt(raw[:NONCE_BYTES], raw[NONCE_BYTES:], self._context)
         except (binascii.Error, InvalidTag, ValueError):
             raise UnknownDecision("decision is unknown to this silo, or from an earlier term") from None
-        keyed, step, person = _HEAD.unpack_from(plain)
+        keyed, person = _HEAD.unpack_from(plain)
         features = plain[_HEAD.size :]
         if len(features) != self._features_bytes:
             raise UnknownDecision("decision is of another dimension")
-        return Ticket(raw[:NONCE_BYTES], person if keyed else None, step, features)
+        return Ticket(raw[:NONCE_BYTES], person if keyed else None, features)
 
     def person(self, user: str) -> bytes:
         """The salted hash under which a user is counted."""

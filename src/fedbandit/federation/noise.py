@@ -15,6 +15,8 @@ import numpy as np
 import opendp.prelude as dp
 from numpy.typing import ArrayLike, NDArray
 
+from fedbandit.federation.binomial import bernoulli, binomial
+
 Integers = NDArray[np.int64]
 Words = NDArray[np.uint64]
 
@@ -49,7 +51,7 @@ class ExactNoise:
     def binomial(self, trials: ArrayLike, probability: float, shape: tuple[int, ...]) -> Integers:
         """Exact Bin(trials, probability): the probability is the float's exact dyadic value."""
         counts = np.broadcast_to(np.asarray(trials, dtype=np.int64), shape)
-        draws = [_binomial(int(n), probability) for n in counts.ravel()]
+        draws = [binomial(int(n), probability) for n in counts.ravel()]
         return np.array(draws, dtype=np.int64).reshape(shape)
 
     def bernoulli(self, probabilities: NDArray[np.float64]) -> Integers:
@@ -59,7 +61,7 @@ class ExactNoise:
         high = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
         draws = (high < probabilities).astype(np.int64)
         for index in zip(*np.nonzero(np.abs(high - probabilities) <= 2.0**-52), strict=True):
-            draws[index] = _bernoulli(float(probabilities[index]))
+            draws[index] = bernoulli(float(probabilities[index]))
         return draws
 
     def rounded_total(self, values: NDArray[np.float64]) -> Integers:
@@ -95,16 +97,3 @@ def _gaussian(scales: NDArray[np.float64], lead: tuple[int, ...]) -> Integers:
 def _discrete_gaussian(scale: float) -> Any:
     domain = dp.vector_domain(dp.atom_domain(T="i64"))
     return dp.m.make_gaussian(domain, dp.l2_distance(T=float), scale=scale)
-
-
-def _bernoulli(probability: float) -> int:
-    """1 with exactly this probability: a float is a fraction over a power of two."""
-    numerator, denominator = probability.as_integer_ratio()
-    return int(secrets.randbelow(denominator) < numerator)
-
-
-def _binomial(trials: int, probability: float) -> int:
-    """Exact Bin(trials, p): add up trials in words when p = 1/2, else one exact Bernoulli at a time."""
-    if probability == 0.5:
-        return secrets.randbits(trials).bit_count() if trials else 0
-    return sum(_bernoulli(probability) for _ in range(trials))

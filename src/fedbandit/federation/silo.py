@@ -34,7 +34,7 @@ from fedbandit.federation.states import DecisionState, ReleaseState
 from fedbandit.federation.status import silo_status
 from fedbandit.federation.store import Reward, SiloStore, Verdict, open_engine
 from fedbandit.federation.store.silo import UNLIMITED
-from fedbandit.federation.terms import open_term, own_secret
+from fedbandit.federation.terms import check_secret, open_term, own_secret
 from fedbandit.plan import Plan
 from fedbandit.protocol.base import Message
 
@@ -87,6 +87,7 @@ class Silo:
         self.store, self.plan, self.name = store, plan, party_name(name)
         self.keep_raw = keep_raw
         releasing.check_live(plan)
+        check_secret(store, secret)
         self.term = open_term(store, plan, start, new_term)
         self.ids = DecisionIds(secret, f"{plan.hash}/{self.term.number}", plan.dim)
         self.noise = ExactNoise()
@@ -162,7 +163,7 @@ class Silo:
         else:
             features = choosing.checked(actions, self.plan.dim)
             action = choosing.choose(features, model, allowed)
-        decision = self.ids.issue(features[action], self._open_step, user)
+        decision = self.ids.issue(features[action], user)
         self._counter.add(1, keyed=user is not None)
         return Decision(decision, action, version)
 
@@ -176,7 +177,7 @@ class Silo:
         keys: Sequence[str | None] = [None] * len(features) if users is None else users
         decisions = []
         for offered, action, user in zip(features, chosen.tolist(), keys, strict=True):
-            decisions.append(Decision(self.ids.issue(offered[action], self._open_step, user), action, version))
+            decisions.append(Decision(self.ids.issue(offered[action], user), action, version))
         self._counter.add(len(decisions), keyed=users is not None)
         return decisions
 

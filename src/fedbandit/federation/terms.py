@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import secrets
 from pathlib import Path
@@ -29,6 +30,13 @@ def open_term(store: SiloStore, plan: Plan, start: float, new_term: bool) -> Ter
     if any(term.plan_hash == plan.hash for term in terms):
         raise ValueError("plan was the plan of an earlier term; a term is not run twice")
     return store.begin_term(plan.hash, json.dumps(plan.as_dict(), sort_keys=True), start)
+
+
+def check_secret(store: SiloStore, secret: bytes) -> None:
+    """Under another secret the users of this store would be counted anew; refuse it."""
+    mark = hashlib.sha256(b"fedbandit secret of a silo" + secret).digest()[:8]
+    if store.remember("secret", mark) != mark:
+        raise ValueError("secret must be the one this store began with; this is another secret")
 
 
 def own_secret(store: str | Path) -> bytes:

@@ -67,7 +67,7 @@ def super_agent(plan: Plan, constants: Constants = "as_proven", schedule: Schedu
 
 def _paper(plan: Plan, constants: Constants, schedule: Schedule | None) -> Plan:
     """What all of the paper's algorithms share."""
-    shared = Plan(plan.silos, plan.rounds, plan.dim, trust="none", mechanism="tree", alpha=plan.alpha)
+    shared = Plan(plan.silos, plan.rounds, plan.dim, trust="none", mechanism="tree", alpha=plan.alpha, bits=plan.bits)
     simulated = constants == "as_simulated"
     shared = shared.changed(
         schedule=schedule or Every(min(BATCH, plan.rounds)),

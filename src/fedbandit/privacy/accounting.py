@@ -10,7 +10,7 @@ import math
 from functools import lru_cache
 
 from scipy.optimize import brentq
-from scipy.stats import norm
+from scipy.special import log_ndtr, ndtr
 
 from fedbandit import _validate
 
@@ -29,7 +29,7 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
     """The exact delta of a mu-GDP mechanism at this epsilon (Balle & Wang 2018, Theorem 8)."""
     if mu <= 0:
         return 0.0
-    return float(norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon + norm.logcdf(-mu / 2 - epsilon / mu)))
+    return float(ndtr(mu / 2 - epsilon / mu) - math.exp(epsilon + log_ndtr(-mu / 2 - epsilon / mu)))
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:

@@ -9,7 +9,7 @@ are the same to the last bit on every machine and thread.
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numba import njit
@@ -88,7 +88,7 @@ def normal(key: np.uint64) -> float:
 
 
 @njit(cache=True)
-def integer_below(key: np.uint64, bound: int) -> int:
+def integer_below(key: np.uint64, bound: int) -> np.int64:
     """One integer in 0 .. bound - 1 for 1 <= bound < 2^32, uniform up to a bias of bound / 2^64."""
     word = mix(_key(key) + _GOLDEN)
     high = (word >> _key(32)) * _key(bound)
@@ -97,7 +97,7 @@ def integer_below(key: np.uint64, bound: int) -> int:
 
 
 @njit(cache=True)
-def _hashed(counter: np.uint32, low: np.uint32, high: np.uint32) -> np.uint32:
+def _hashed(counter: np.uint32, low: np.uint32, high: np.uint32) -> Any:
     """A random word for a counter under the two halves of a key: the triple32 hash, keyed at its start and inside."""
     word = add(counter, low)
     word = multiply(exclusive_or(word, shift_right(word, _word(17))), _word(0xED5AD4BB))
@@ -108,7 +108,7 @@ def _hashed(counter: np.uint32, low: np.uint32, high: np.uint32) -> np.uint32:
 
 
 @njit(cache=True)
-def _radius(word: np.uint32) -> np.float32:
+def _radius(word: np.uint32) -> Any:
     """sqrt(-2 ln u) for u = k / 2^31, k the upper 31 bits of the word with the last one set, so never 0.
 
     u = 2^exponent (1 + f) is read off the bits of the float32 k, and the logarithm of 1 + f is a polynomial, summed in
@@ -141,7 +141,8 @@ def _normal_pair(counter: np.uint32, low: np.uint32, high: np.uint32) -> tuple[n
 @njit(cache=True, error_model="numpy")
 def fill_normals(key: np.uint64, out: NDArray[np.float32]) -> None:
     """Fill ``out`` (1-D, contiguous) with independent standard normals; largest possible value 6.56."""
-    low, high = _word(_key(key)), _word(_key(key) >> _key(32))
+    halves = mix(_key(key) + _GOLDEN)  # so that neighbouring keys do not count through the same words
+    low, high = _word(halves), _word(halves >> _key(32))
     pairs = out.size // 2
     cosines, sines = out[: out.size - pairs], out[out.size - pairs :]
     for i in range(pairs):

@@ -62,7 +62,7 @@ def open_engine(url: str | Path) -> Engine:
         raise ValueError(f"store must be a path or a postgresql:// URL, got {url!r}")
     else:
         engine = SqliteEngine(Path(url))
-    _check_format(engine, url)
+    _check_format(engine)
     return engine
 
 
@@ -71,11 +71,11 @@ def read_engine(url: str | Path) -> Engine:
     return open_engine(url) if "://" in str(url) else SqliteReader(Path(url))
 
 
-def _check_format(engine: Engine, url: str | Path) -> None:
+def _check_format(engine: Engine) -> None:
     found = remember(engine, "format", FORMAT.encode()).decode()
     if found != FORMAT:
         engine.close()
-        raise ValueError(f"{url} has format {found}, this version reads {FORMAT}")
+        raise ValueError(f"store must be of format {FORMAT}, got one of format {found}")
 
 
 def remember(engine: Engine, key: str, value: bytes) -> bytes:

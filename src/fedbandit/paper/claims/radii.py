@@ -46,7 +46,8 @@ def coverage(plan: Plan, draws: int = DRAWS) -> Coverage:
     stated, proven = theory(law, dim, alpha), proof(law, dim, alpha)
     needed = noise_needed(law, dim, stated.regulariser, draws)
     matrix = matrix_norm_bound(law, dim, alpha / 4)
-    slack = math.sqrt(stated.regulariser + matrix) + vector_norm_bound(law.bias, dim, alpha / 4) / math.sqrt(proven.floor)
+    vector = vector_norm_bound(law.bias, dim, alpha / 4)
+    slack = math.sqrt(stated.regulariser + matrix) + vector / math.sqrt(proven.floor)
     users = plan.silos * plan.rounds
     return Coverage(
         float(np.mean(needed > math.sqrt(stated.regulariser))),
@@ -66,7 +67,7 @@ def radius_claim() -> Claim:
         (
             f"sqrt(λ) is less than ||θ*||_H + ||h||_(H^-1) in {found.stated:.1%} of {DRAWS:,} draws of LDP noise at "
             f"(1, 0.1); the proof's sqrt(λ_max) + ν in {found.proven:.1%}",
-            f"with the constants of its own proof (`confidence=\"proof\"`) the radius at T is {found.ratio:.2f} times the "
-            "stated one (`confidence=\"theory\"`, the default)",
+            f"with the constants of its own proof (confidence 'proof') the radius at T is {found.ratio:.2f} times the "
+            "stated one (confidence 'theory', the default)",
         ),
     )

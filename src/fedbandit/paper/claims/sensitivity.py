@@ -114,8 +114,8 @@ def reward_claim() -> Claim:
         "rewards lie in [0, 1] (Assumption Boundedness), and the simulation adds N(0, 0.25) to them",
         REFUTED if outside > 0 else CONFIRMED,
         (
-            f"{outside:.1%} of rewards leave [0, 1] for a random action, {best:.1%} for a perfect one, so no σ_0 covers "
-            "that simulation",
+            f"{outside:.1%} of rewards leave [0, 1] for a random action, {best:.1%} for a perfect one, so no σ_0 "
+            "covers that simulation",
             f"clipping them bends the model: at mean 1/2 the clipped mean has slope {slope:.3f}, at mean 1 it is "
             f"{1 - 0.5 / math.sqrt(2 * math.pi) + _below(1.0):.3f}",
         ),

@@ -6,10 +6,12 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+import matplotlib.pyplot as plt
+
 from fedbandit.paper.figures.panel import Panel
 from fedbandit.paper.figures.running import Drawn
 from fedbandit.paper.figures.summary import HOLDS
-from fedbandit.simulate.plot import COLOURS, STYLES, plt, save
+from fedbandit.simulate.plot import COLOURS, STYLES, save
 
 WRAP = 92  # characters of small print that fit under one version
 HEIGHT, LINE = 4.1, 0.135  # inches: without small print, and of a line of it
@@ -31,8 +33,8 @@ def draw(panel: Panel, drawn: list[Drawn], summary: dict[str, Any], path: Path) 
         axis.set_ylim(bottom=0)
         axis.tick_params(labelsize=8)
     found = {label: handle for axis in axes[0] for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
-    legend = figure.legend(found.values(), found.keys(), loc="outside upper center", ncols=2, frameon=False, fontsize=8)
-    legend.set_title(panel.title, prop={"size": 11})
+    legend: dict[str, Any] = {"ncols": 2, "frameon": False, "fontsize": 8, "title_fontsize": 11}
+    figure.legend(list(found.values()), list(found), loc="outside upper center", title=panel.title, **legend)
     save(figure, path)
 
 
@@ -46,7 +48,8 @@ def _curve(axis: Any, one: Drawn, label: str, index: int) -> None:
 
 
 def _small_print(version: dict[str, Any]) -> str:
-    lines = [f"{version['runs']} runs, {version['rounds']:,} rounds. The paper's observation {HOLDS[version['holds']]}."]
+    size = f"{version['runs']} runs, {version['rounds']:,} rounds"
+    lines = [f"{size}. The paper's observation {HOLDS[version['holds']]}."]
     lines += [finding["text"] for finding in version["findings"]]
     lines += [f"Left out: {label}: {why}" for label, why in version["left_out"].items()]
     return "\n".join(textwrap.fill(line, WRAP, subsequent_indent="    ") for line in lines)

@@ -13,8 +13,8 @@ HEAD = """# The paper's figures
 
 Made by `fedbandit paper run all --data PATH` (and `--warfarin PATH` for the last). Every number and verdict below was
 computed from the runs; the same seed gives the same numbers. Regret is the time-averaged group regret Reg_M(T)/T, ± one
-standard error over runs; an order is claimed where curves, compared run by run on the same users, end more than two
-standard errors apart.
+standard error over runs. An order is claimed where the difference of two curves at T, run by run on the same users, is
+outside its 95 % interval (Student's t over runs); otherwise it “cannot be told”.
 
 Each panel is drawn in two versions. **as_proven**: the constants of the theorems, lazy acting (without it the theorems
 do not hold) and rewards that respect the paper's assumptions. **as_simulated**: the constants, rewards and eager acting
@@ -51,8 +51,8 @@ def _version(name: str, version: dict[str, Any]) -> str:
     falling = [label for label, curve in version["curves"].items() if curve["falls"]]
     still = [label for label in version["curves"] if label not in falling]
     lines = [
-        f"**{name}** ({version['runs']} runs of {version['rounds']:,} rounds, d = {version['dim']}, seed {version['seed']}): "
-        f"the observation {HOLDS[version['holds']]}.\n",
+        f"**{name}** ({version['runs']} runs of {version['rounds']:,} rounds, d = {version['dim']}, seed "
+        f"{version['seed']}): the observation {HOLDS[version['holds']]}.\n",
         "| curve | regret / T | noise of the worst prefix sum | λ |",
         "|---|---|---|---|",
         *(_row(label, curve) for label, curve in version["curves"].items()),
@@ -60,7 +60,7 @@ def _version(name: str, version: dict[str, Any]) -> str:
         *(f"- {finding['text']}" for finding in version["findings"]),
         *(f"- Left out: {label}: {why}" for label, why in version["left_out"].items()),
         f"- Falling over the last nine tenths of the rounds: {'; '.join(falling) or 'none'}."
-        + (f" Not (or not by two standard errors): {'; '.join(still)}." if still else ""),
+        + (f" Not, or cannot be told: {'; '.join(still)}." if still else ""),
     ]
     if version["data"]:
         lines += ["", "Data: " + version["data"].replace("\n", " ")]
@@ -68,5 +68,5 @@ def _version(name: str, version: dict[str, Any]) -> str:
 
 
 def _row(label: str, curve: dict[str, Any]) -> str:
-    regret = curve["regret"]
-    return f"| {label} | {regret['mean']:.4g} ± {regret['stderr']:.2g} | {curve['noise_std']:.4g} | {curve['regulariser']:.4g} |"
+    mean, stderr = curve["regret"]["mean"], curve["regret"]["stderr"]
+    return f"| {label} | {mean:.4g} ± {stderr:.2g} | {curve['noise_std']:.4g} | {curve['regulariser']:.4g} |"

@@ -34,9 +34,7 @@ def real(group: str) -> tuple[Setting, ...]:
         return sources.letor
 
     return (
-        Setting(
-            "as_proven", f"real-{group}", PROVEN, "as_proven", lambda sources: tasks.letor(path(sources), group)
-        ),
+        Setting("as_proven", f"real-{group}", PROVEN, "as_proven", lambda sources: tasks.letor(path(sources), group)),
         Setting(
             "as_simulated",
             f"real-{group}",

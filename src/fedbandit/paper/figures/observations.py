@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple, Protocol
 
 import polars as pl
+from scipy.stats import t
 
 from fedbandit.simulate.result import Estimate, Result, estimate
 
-SURE = 2.0  # standard errors; closer than that, nothing is claimed
+SURE = 0.95  # level of the interval (Student's t over runs) outside of which something is claimed
 EARLY = 0.1  # a curve falls if it ends below where it was after this share of the rounds
 
 
@@ -52,7 +54,9 @@ class Below:
 
     def check(self, result: Result) -> Finding:
         difference = result.excess(self.upper, over=self.lower)
-        return Finding(f"“{self.lower}” ends below “{self.upper}”", _told(difference), difference)
+        return Finding(
+            f"“{self.lower}” ends below “{self.upper}”", _told(difference, len(result.final(self.lower))), difference
+        )
 
 
 @dataclass(frozen=True)
@@ -69,18 +73,18 @@ class Falling:
         averaged = result.frame.filter(pl.col("name") == self.label).with_columns(pl.col("regret") / pl.col("round"))
         last = int(averaged["round"].to_numpy().max())
         early = min(averaged["round"].unique(), key=lambda round_: abs(round_ - EARLY * last))
-        at = {t: averaged.filter(pl.col("round") == t).sort("run")["regret"].to_numpy() for t in (early, last)}
+        at = {k: averaged.filter(pl.col("round") == k).sort("run")["regret"].to_numpy() for k in (early, last)}
         difference = estimate(at[early] - at[last])
-        return Finding(f"“{self.label}” falls", _told(difference), difference)
+        return Finding(f"“{self.label}” falls", _told(difference, len(at[last])), difference)
 
 
 def ordered(*labels: str) -> tuple[Below, ...]:
     """Each curve below the next."""
-    return tuple(Below(lower, upper) for lower, upper in zip(labels, labels[1:], strict=False))
+    return tuple(Below(lower, upper) for lower, upper in pairwise(labels))
 
 
-def _told(difference: Estimate) -> bool | None:
-    """True or False beyond SURE standard errors; a single run has none and tells nothing."""
-    if not abs(difference.mean) > SURE * difference.stderr:
+def _told(difference: Estimate, runs: int) -> bool | None:
+    """True or False where the interval at level SURE leaves out zero; a single run has none and tells nothing."""
+    if runs < 2 or abs(difference.mean) <= t.ppf((1 + SURE) / 2, runs - 1) * difference.stderr:
         return None
     return difference.mean > 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from fedbandit.paper.figures.panel import Panel, Setting, Sources
@@ -76,7 +76,6 @@ def run(
     size: Size,
     seed: int,
     progress: Progress,
-    started: Callable[[str], None] = lambda what: None,
 ) -> Iterator[tuple[Panel, list[Drawn]]]:
     """Every panel with its settings, as soon as all of them are simulated; stops early if interrupted."""
     jobs = _jobs(panels, sources, size)
@@ -84,8 +83,7 @@ def run(
     results: dict[tuple[object, ...], Result] = {}
     waiting = list(panels)
     for key, job in jobs.items():
-        started(f"{job.setting.instance}, {job.setting.name}")
-        results[key] = job.play(seed, lambda share, job=job, before=before: progress((before + share * job.weight) / total))  # type: ignore[misc]
+        results[key] = job.play(seed, _part_of(progress, before / total, job.weight / total))
         before += job.weight
         ready = [panel for panel in waiting if all(k in results for k in _keys(panel, size))]
         for panel in ready:
@@ -93,6 +91,11 @@ def run(
             yield panel, [_drawn(panel, jobs[k], results[k]) for k in _keys(panel, size)]
         if min(len(results[key].final(name)) for name in job.plans) < job.runs:
             return
+
+
+def _part_of(progress: Progress, start: float, share: float) -> Progress:
+    """Progress of a part, as progress of the whole."""
+    return lambda done: progress(start + done * share)
 
 
 def _jobs(panels: Sequence[Panel], sources: Sources, size: Size) -> dict[tuple[object, ...], Job]:

@@ -47,13 +47,13 @@ def draw_contexts(key: np.uint64, arms: int, dim: int, basis: bool, out: Singles
 
 
 @njit(cache=True)
-def pick_set(key: np.uint64, first: int, last: int) -> int:
+def pick_set(key: np.uint64, first: int, last: int) -> np.int64:
     """The action set of one user, uniform in first .. last - 1."""
     return first + integer_below(key, last - first)
 
 
 @njit(cache=True)
-def set_block(table: Table, index: int) -> Singles:
+def set_block(table: Table, index: np.int64) -> Singles:
     """One action set of a table: (height, padded arms)."""
     arms = table.offsets[index + 1] - table.offsets[index]
     size = table.height * (-(-arms // LANES) * LANES)

@@ -32,7 +32,7 @@ REFRESH: Final = 4 * CHUNK  # users after which widths and scores are computed a
 
 @njit(cache=True, fastmath={"contract"})
 def _follow(x: Singles, direction: Scores, gain: float, step: float, board: Scores) -> None:
-    """The rank-one identities above for all actions; ``direction`` (1, height) is v, ``gain`` g, ``step`` theta's step along v."""
+    """The identities above for all actions: ``direction`` (1, height) is v, ``gain`` g, ``step`` theta's along v."""
     project(x, direction, 0, SCORES, board)
     means, widths, w = board[MEANS], board[WIDTHS], board[SCORES]
     stride, share = board.dtype.type(step), board.dtype.type(1.0 / (1.0 + gain))
@@ -83,5 +83,6 @@ def _play_task(
 def play(users: Users, table: Table, rewards: Rewards, local: Local, tally: Tally) -> None:
     """See :func:`fedbandit.simulate.kernels.play_eager_fixed`."""
     runs = np.arange(users.runs.size + 1)
-    for task in prange(users.runs.size * tally.regret.shape[2]):
-        _play_task(users, table, rewards, local, tally, runs, np.int64(task))
+    tasks = np.arange(users.runs.size * tally.regret.shape[2])
+    for i in prange(tasks.size):
+        _play_task(users, table, rewards, local, tally, runs, tasks[i])

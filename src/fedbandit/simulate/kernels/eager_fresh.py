@@ -1,4 +1,4 @@
-"""Eager acting on fresh contexts (Algorithm 1): every silo also uses its own raw data since the last synchronisation."""
+"""Eager acting on fresh contexts (Algorithm 1): a silo also uses its own raw data since the last synchronisation."""
 
 from __future__ import annotations
 
@@ -71,5 +71,6 @@ def _play_task(
 def play(users: Users, fresh: Fresh, rewards: Rewards, local: Local, tally: Tally) -> None:
     """See :func:`fedbandit.simulate.kernels.play_eager_fresh`."""
     groups = group_bounds(users.context_runs)
-    for task in prange((groups.size - 1) * tally.regret.shape[2]):
-        _play_task(users, fresh, rewards, local, tally, groups, np.int64(task))
+    tasks = np.arange((groups.size - 1) * tally.regret.shape[2])
+    for i in prange(tasks.size):
+        _play_task(users, fresh, rewards, local, tally, groups, tasks[i])

@@ -68,5 +68,6 @@ def _play_task(
 def play(users: Users, table: Table, rewards: Rewards, local: Local, tally: Tally) -> None:
     """See :func:`fedbandit.simulate.kernels.play_eager_table`."""
     groups = group_bounds(users.context_runs)
-    for task in prange((groups.size - 1) * tally.regret.shape[2]):
-        _play_task(users, table, rewards, local, tally, groups, np.int64(task))
+    tasks = np.arange((groups.size - 1) * tally.regret.shape[2])
+    for i in prange(tasks.size):
+        _play_task(users, table, rewards, local, tally, groups, tasks[i])

@@ -1,12 +1,13 @@
 """The values that kernels take: named tuples of arrays, so that a call says what is what.
 
 Letters in the shapes: Q protocols compared on the same users, R runs, M silos, n rounds of this call, d the dimension,
-p = d + d (d + 1) / 2 the width of a packed contribution, S shards. Shard s holds the silos s M // S .. (s + 1) M // S - 1
-and has rows of its own in every output, so results depend on S and not on the number of threads.
+p = d + d (d + 1) / 2 the width of a packed contribution, S shards. Shard s holds the silos s M // S up to but not
+including (s + 1) M // S and has rows of its own in every output, so results depend on S and not on the threads.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -115,7 +116,7 @@ def make_table(features: ArrayLike, offsets: ArrayLike, means: ArrayLike, ranges
     widths = [padded(int(arms), LANES) for arms in np.diff(bounds)]
     starts = np.concatenate([[0], np.cumsum(widths) * height]).astype(np.int64)
     blocks = np.zeros(starts[-1], dtype=np.float32)
-    for index, (first, last) in enumerate(zip(bounds[:-1], bounds[1:], strict=True)):
+    for index, (first, last) in enumerate(pairwise(bounds)):
         block = blocks[starts[index] : starts[index + 1]].reshape(height, -1)
         block[: rows.shape[1], : last - first] = rows[first:last].T
     best = np.maximum.reduceat(expected, bounds[:-1])
@@ -138,5 +139,5 @@ def _check_table(rows: Singles, bounds: Integers, expected: Floats, silo_sets: I
     if silo_sets.ndim != 2 or silo_sets.shape[1] != 2:
         raise ValueError(f"ranges must have shape (silos, 2), got {silo_sets.shape}")
     first, last = silo_sets.T
-    if not (0 <= first.min() and (first < last).all() and last.max() < bounds.size):
+    if not (first.min() >= 0 and (first < last).all() and last.max() < bounds.size):
         raise ValueError(f"ranges must be non-empty and lie in 0 .. {bounds.size - 1}, got {silo_sets.tolist()}")

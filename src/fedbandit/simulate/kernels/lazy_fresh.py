@@ -65,5 +65,6 @@ def _play_task(
 def play(users: Users, fresh: Fresh, rewards: Rewards, beliefs: Beliefs, tally: Tally) -> None:
     """See :func:`fedbandit.simulate.kernels.play_lazy_fresh`."""
     groups = group_bounds(users.context_runs)
-    for task in prange((groups.size - 1) * tally.regret.shape[2]):
-        _play_task(users, fresh, rewards, beliefs, tally, groups, np.int64(task))
+    tasks = np.arange((groups.size - 1) * tally.regret.shape[2])
+    for i in prange(tasks.size):
+        _play_task(users, fresh, rewards, beliefs, tally, groups, tasks[i])

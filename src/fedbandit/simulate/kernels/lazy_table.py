@@ -25,6 +25,7 @@ from fedbandit.simulate.kernels.scoring import MEANS, ROWS, best_arm, fold_belie
 from fedbandit.simulate.kernels.shards import group_bounds, task_bounds
 from fedbandit.simulate.randomness import CONTEXT, REWARD, user_key
 
+
 @njit(cache=True)
 def _play_task(
     users: Users, table: Table, rewards: Rewards, beliefs: Beliefs, tally: Tally, groups: Integers, task: int
@@ -72,5 +73,6 @@ def _play_task(
 def play(users: Users, table: Table, rewards: Rewards, beliefs: Beliefs, tally: Tally) -> None:
     """See :func:`fedbandit.simulate.kernels.play_lazy_table`."""
     groups = group_bounds(users.context_runs)
-    for task in prange((groups.size - 1) * tally.regret.shape[2]):
-        _play_task(users, table, rewards, beliefs, tally, groups, np.int64(task))
+    tasks = np.arange((groups.size - 1) * tally.regret.shape[2])
+    for i in prange(tasks.size):
+        _play_task(users, table, rewards, beliefs, tally, groups, tasks[i])

@@ -6,9 +6,10 @@ accumulators never goes through memory; for processors with shorter registers th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
-from llvmlite import ir
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, models, register_model
@@ -17,7 +18,7 @@ BITS: Final = 256  # of a pack
 _WORD: Final = ir.IntType(32)
 
 
-class Pack(types.Type):  # type: ignore[misc]
+class Pack(types.Type):
     """The numba type of a pack of float32 or float64 numbers."""
 
     def __init__(self, scalar: Any) -> None:
@@ -27,11 +28,17 @@ class Pack(types.Type):  # type: ignore[misc]
 
 
 @register_model(Pack)
-class PackModel(models.PrimitiveModel):  # type: ignore[misc]
+class PackModel(models.PrimitiveModel):
     """A pack is an LLVM vector."""
 
     def __init__(self, manager: Any, kind: Pack) -> None:
-        super().__init__(manager, kind, _vector(kind.scalar, kind.lanes))
+        super().__init__(manager, kind, _vector(kind.scalar, kind.lanes))  # type: ignore[no-untyped-call]
+
+
+def _instruction(typed: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of numba types that gives a signature and the code for it, made callable in compiled code."""
+    made: Callable[..., Any] = intrinsic(typed)
+    return made
 
 
 def _vector(scalar: Any, lanes: int) -> Any:
@@ -41,7 +48,9 @@ def _vector(scalar: Any, lanes: int) -> Any:
 def _address(context: Any, builder: Any, kind: Any, array: Any, indices: Any, vector: Any) -> Any:
     """Where array[indices] lies, as the address of a vector."""
     view = context.make_array(kind)(context, builder, array)
-    item = cgutils.get_item_pointer(context, builder, kind, view, indices, wraparound=False)
+    item = cgutils.get_item_pointer(  # type: ignore[no-untyped-call]
+        context, builder, kind, view, indices, wraparound=False
+    )
     return builder.bitcast(item, vector.as_pointer())
 
 
@@ -59,7 +68,7 @@ def _call(builder: Any, name: str, operands: Any) -> Any:
     return builder.call(builder.module.declare_intrinsic(f"{name}.{suffix}", fnty=signature), operands)
 
 
-@intrinsic
+@_instruction
 def load(_context: Any, array: Any, row: Any, column: Any, like: Any) -> Any:
     """The pack array[row, column], array[row, column + 1] ..., in the precision of the scalar ``like``."""
     pack = Pack(like)
@@ -73,7 +82,7 @@ def load(_context: Any, array: Any, row: Any, column: Any, like: Any) -> Any:
     return pack(array, types.intp, types.intp, like), emit
 
 
-@intrinsic
+@_instruction
 def store(_context: Any, array: Any, row: Any, column: Any, pack: Any) -> Any:
     """array[row, column], array[row, column + 1] ... = pack."""
 
@@ -85,7 +94,7 @@ def store(_context: Any, array: Any, row: Any, column: Any, pack: Any) -> Any:
     return types.void(array, types.intp, types.intp, pack), emit
 
 
-@intrinsic
+@_instruction
 def broadcast(_context: Any, scalar: Any) -> Any:
     """The scalar in every lane."""
     pack = Pack(scalar)
@@ -96,7 +105,7 @@ def broadcast(_context: Any, scalar: Any) -> Any:
     return pack(scalar), emit
 
 
-@intrinsic
+@_instruction
 def fma(_context: Any, factor: Any, other: Any, addend: Any) -> Any:
     """factor * other + addend, rounded once."""
 
@@ -106,7 +115,7 @@ def fma(_context: Any, factor: Any, other: Any, addend: Any) -> Any:
     return factor(factor, other, addend), emit
 
 
-@intrinsic
+@_instruction
 def times(_context: Any, factor: Any, other: Any) -> Any:
     """factor * other."""
 
@@ -116,7 +125,7 @@ def times(_context: Any, factor: Any, other: Any) -> Any:
     return factor(factor, other), emit
 
 
-@intrinsic
+@_instruction
 def over(_context: Any, dividend: Any, divisor: Any) -> Any:
     """dividend / divisor."""
 
@@ -126,7 +135,7 @@ def over(_context: Any, dividend: Any, divisor: Any) -> Any:
     return dividend(dividend, divisor), emit
 
 
-@intrinsic
+@_instruction
 def square_root(_context: Any, pack: Any) -> Any:
     """The square root of every lane."""
 
@@ -136,7 +145,7 @@ def square_root(_context: Any, pack: Any) -> Any:
     return pack(pack), emit
 
 
-@intrinsic
+@_instruction
 def larger(_context: Any, first: Any, second: Any) -> Any:
     """The larger of two packs, lane by lane; ``second`` where ``first`` is not a number."""
 
@@ -146,7 +155,7 @@ def larger(_context: Any, first: Any, second: Any) -> Any:
     return first(first, second), emit
 
 
-@intrinsic
+@_instruction
 def largest(_context: Any, pack: Any) -> Any:
     """The largest lane."""
 
@@ -160,7 +169,7 @@ def largest(_context: Any, pack: Any) -> Any:
     return pack.scalar(pack), emit
 
 
-@intrinsic
+@_instruction
 def at_least(_context: Any, pack: Any, bound: Any) -> Any:
     """Which lanes are at least the scalar ``bound``: bit l is lane l."""
 
@@ -171,7 +180,7 @@ def at_least(_context: Any, pack: Any, bound: Any) -> Any:
     return types.int64(pack, bound), emit
 
 
-@intrinsic
+@_instruction
 def lanes_of(_context: Any, like: Any) -> Any:
     """How many numbers of the scalar's type a pack holds."""
 

@@ -1,4 +1,4 @@
-"""The kernels' front door: compiled code does not check what it reads and writes, so shapes and types are checked here."""
+"""The kernels' front door: compiled code does not check what it reads and writes, so shapes are checked here."""
 
 from __future__ import annotations
 
@@ -65,6 +65,9 @@ def _check_beliefs(users: Users, beliefs: Beliefs, tally: Tally) -> None:
     runs = len(users.runs)
     _check("theta", beliefs.theta, np.float64, (protocols, runs, dim))
     _check("root", beliefs.root, np.float64, (protocols, runs, dim, dim))
+    below = np.abs(np.tril(beliefs.root, -1)).max()
+    if below > 1e-9 * np.abs(beliefs.root).max():
+        raise ValueError(f"root must be upper triangular, got {below:.3g} below its diagonal")
     _check("radius", beliefs.radius, _precision(beliefs.radius), (protocols, runs))
     _check_tally(users, tally, protocols, dim)
 

@@ -1,8 +1,7 @@
 """Scores of one user's actions, x^T theta + radius sqrt(x^T V^-1 x), for all actions at once.
 
-Actions lie coordinate by coordinate (height, padded arms). Loops run over tiles of four packs of actions, whose sums
-stay in registers while all coordinates pass by; actions left over at the end are done one pack at a time. Numbers per
-action are written on a board (ROWS, padded arms or more), in the precision of scores.
+Actions lie coordinate by coordinate (height, padded arms), so one instruction serves a pack of neighbouring actions.
+Numbers per action are written on a board (ROWS, padded arms or more), whose type is the precision of scores.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numba import njit
 
-from fedbandit.simulate.kernels.layout import Beliefs, Floats, Scores, Singles
+from fedbandit.simulate.kernels.layout import DEPTH, Beliefs, Floats, Scores, Singles
 from fedbandit.simulate.kernels.packs import (
     at_least,
     broadcast,
@@ -33,27 +32,16 @@ ROWS: Final = 3
 
 @njit(cache=True)
 def project(x: Singles, weights: Scores, model: int, row: int, board: Scores) -> None:
-    """board[row, a] = sum_j weights[model, j] x[j, a]."""
+    """board[row, a] = sum_j weights[model, j] x[j, a]. DEPTH coordinates at a time, so that x is read as it lies."""
     zero = board.dtype.type(0)
     lanes = lanes_of(zero)
-    tiled = x.shape[1] - x.shape[1] % (4 * lanes)
-    for a in range(0, tiled, 4 * lanes):
-        t0 = t1 = t2 = t3 = broadcast(zero)
-        for j in range(weights.shape[1]):
-            weight = broadcast(weights[model, j])
-            t0 = fma(weight, load(x, j, a, zero), t0)
-            t1 = fma(weight, load(x, j, a + lanes, zero), t1)
-            t2 = fma(weight, load(x, j, a + 2 * lanes, zero), t2)
-            t3 = fma(weight, load(x, j, a + 3 * lanes, zero), t3)
-        store(board, row, a, t0)
-        store(board, row, a + lanes, t1)
-        store(board, row, a + 2 * lanes, t2)
-        store(board, row, a + 3 * lanes, t3)
-    for a in range(tiled, x.shape[1], lanes):
-        t0 = broadcast(zero)
-        for j in range(weights.shape[1]):
-            t0 = fma(broadcast(weights[model, j]), load(x, j, a, zero), t0)
-        store(board, row, a, t0)
+    for j in range(0, x.shape[0], DEPTH):
+        w0, w1 = broadcast(weights[model, j]), broadcast(weights[model, j + 1])
+        w2, w3 = broadcast(weights[model, j + 2]), broadcast(weights[model, j + 3])
+        for a in range(0, x.shape[1], lanes):
+            total = load(board, row, a, zero) if j > 0 else broadcast(zero)
+            total = fma(w1, load(x, j + 1, a, zero), fma(w0, load(x, j, a, zero), total))
+            store(board, row, a, fma(w3, load(x, j + 3, a, zero), fma(w2, load(x, j + 2, a, zero), total)))
 
 
 @njit(cache=True)
@@ -99,7 +87,8 @@ def fold_inverse(inverse: Floats, triangles: Scores) -> None:
 def square_widths(x: Singles, triangles: Scores, model: int, squares: bool, board: Scores) -> None:
     """board[WIDTHS, a] = sum_k t_k t_k if ``squares``, else sum_k t_k x[k, a].
 
-    Here t_k = sum_{j <= k} triangles[model, k, j] x[j, a]. Two rows k and four packs of actions at a time: eight sums, which is what keeps the multipliers busy.
+    Here t_k = sum_{j <= k} triangles[model, k, j] x[j, a]. Two rows k and four packs of actions at a time: eight sums
+    that stay in registers are what keeps the multipliers busy. Actions left over are done one pack at a time.
     """
     zero = board.dtype.type(0)
     lanes = lanes_of(zero)
@@ -132,7 +121,10 @@ def square_widths(x: Singles, triangles: Scores, model: int, squares: bool, boar
             s0 = t0 = broadcast(zero)
             for j in range(k + 2):
                 x0 = load(x, j, a, zero)
-                s0, t0 = fma(broadcast(triangles[model, k, j]), x0, s0), fma(broadcast(triangles[model, k + 1, j]), x0, t0)
+                s0, t0 = (
+                    fma(broadcast(triangles[model, k, j]), x0, s0),
+                    fma(broadcast(triangles[model, k + 1, j]), x0, t0),
+                )
             if squares:
                 w0 = fma(s0, s0, fma(t0, t0, w0))
             else:

@@ -1,0 +1,44 @@
+"""The picture of the frontier: regret against epsilon, non-private and isolated silos as the two ends of the scale."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fedbandit.planner.frontier import PRACTICAL, REFERENCES, Frontier, Point
+from fedbandit.simulate.plot import COLOURS, STYLES, plt, save
+
+MARKERS = "os^DvPX*<>"
+
+
+def draw(frontier: Frontier, path: Path, title: str) -> None:
+    """Curves over epsilon at the delta that most points have; other deltas as hollow marks; two standard errors."""
+    figure, axes = plt.subplots(figsize=(8.2, 5.2), layout="constrained")
+    budgeted = [point for point in frontier.points if point.epsilon is not None]
+    deltas = [point.delta for point in budgeted]
+    usual = max(set(deltas), key=deltas.count, default=None)
+    for index, name in enumerate(dict.fromkeys(point.name for point in budgeted)):
+        points = [point for point in budgeted if point.name == name]
+        colour, style = COLOURS[index % len(COLOURS)], STYLES[1 if name.endswith(PRACTICAL) else 0]
+        marker = MARKERS[index % len(MARKERS)]
+        solid = sorted((point for point in points if point.delta == usual), key=lambda point: point.epsilon or 0.0)
+        spread = [2 * point.regret.stderr for point in solid]
+        axes.errorbar(
+            *_line(solid), yerr=spread, label=name, color=colour, linestyle=style, marker=marker, markersize=5
+        )
+        hollow = [point for point in points if point.delta != usual]
+        axes.plot(*_line(hollow), linestyle="none", marker=marker, markerfacecolor="none", color=colour)
+    for name, style in zip(REFERENCES, ("--", ":"), strict=True):
+        level = next(point.regret.mean for point in frontier.points if point.name == name)
+        axes.axhline(level, color="#444444", linestyle=style, linewidth=1.2, label=f"{name} (no privacy)")
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel(f"epsilon (delta = {usual:g}; hollow: another delta)" if usual is not None else "epsilon")
+    axes.set_ylabel("time-averaged group regret")
+    axes.set_title(title, fontsize=10)
+    axes.grid(alpha=0.25, which="both")
+    axes.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    save(figure, path)
+
+
+def _line(points: list[Point]) -> tuple[list[float], list[float]]:
+    return [point.epsilon or 0.0 for point in points], [point.regret.mean for point in points]

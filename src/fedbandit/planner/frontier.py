@@ -1,0 +1,162 @@
+"""Regret against epsilon: every protocol at every budget on the same users, and how far below the paper's each lies.
+
+Excess regret is time-averaged group regret minus that of non-private FedLinUCB on the same users, schedule and radii;
+the yardstick is the excess of the paper's LDP protocol as it is proven (lazy), synchronising every 25 rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fedbandit.paper import presets
+from fedbandit.plan import Plan
+from fedbandit.planner.catalogue import plan_for
+from fedbandit.planner.tuning import tuned, with_best_mechanism
+from fedbandit.privacy.budget import Privacy
+from fedbandit.schedule import Every
+from fedbandit.simulate.result import Estimate, Result
+from fedbandit.simulate.runner import simulate
+from fedbandit.simulate.tasks import Task
+
+BUDGETS = ((0.2, 0.1), (1.0, 0.1), (5.0, 0.1), (1.0, 1e-5))
+YARDSTICK = "ldp"
+PRACTICAL = " practical"  # ending of a curve's name: the practical radii
+EVERY = " every-25"  # ending of a curve's name: on the paper's schedule instead of a growing one
+TUNED = ("silo", "secure-sum", "central")
+CURVES = (
+    YARDSTICK,
+    "local",
+    "sdp-amplified",
+    "sdp-vector-sum",
+    *TUNED,
+    *(name + EVERY for name in TUNED[:2]),
+    *(name + PRACTICAL for name in TUNED),
+)
+QUICK_CURVES = (YARDSTICK, "silo", "secure-sum", *(name + PRACTICAL for name in TUNED[:2]))
+REFERENCES = ("fed-lin-ucb", "isolated")  # curves without a budget
+
+
+@dataclass(frozen=True)
+class Point:
+    """One protocol at one budget (None: without privacy)."""
+
+    name: str
+    epsilon: float | None
+    delta: float | None
+    regret: Estimate
+    excess: Estimate | None  # over non-private FedLinUCB on the same users, schedule and radii
+    excess_ratio_to_paper: float | None  # how many times smaller than the yardstick's excess
+    plan: Plan
+
+    def as_dict(self) -> dict[str, Any]:
+        """The point as plain data."""
+        return {
+            "name": self.name,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "regret": self.regret._asdict(),
+            "excess": None if self.excess is None else self.excess._asdict(),
+            "excess_ratio_to_paper": self.excess_ratio_to_paper,
+            "schedule": str(self.plan.schedule),
+            "mechanism": self.plan.mechanism,
+            "synchronisations": self.plan.synchronisations,
+        }
+
+
+@dataclass(frozen=True)
+class Frontier:
+    """All points, and the protocols that a budget is out of reach for, with the reason."""
+
+    points: tuple[Point, ...]
+    left_out: Mapping[str, str]
+
+
+def frontier(
+    task: Task,
+    base: Plan,
+    budgets: Sequence[tuple[float, float]] = BUDGETS,
+    curves: Sequence[str] = CURVES,
+    runs: int = 10,
+    seed: int = 0,
+    *,
+    centred: bool = True,
+    progress: Callable[[float], None] = lambda share: None,
+) -> Frontier:
+    """Simulate every curve at every budget; `base` gives silos, rounds, dimension and adjacency.
+
+    `centred`: the practical curves of `TUNED` protocols centre their rewards; the task's features must allow it
+    (`tuning.tuned`). The others keep the theorem's setting.
+    """
+    plans, left_out = _planned(base, budgets, curves, centred)
+    references = {name: plan_for(name, base) for name in REFERENCES}
+    baselines = {baseline_name(plan): baseline(plan) for plan in plans.values()}
+    result = simulate(task, {**references, **baselines, **plans}, runs, seed, progress=progress)
+    points = [Point(name, None, None, result.regret(name), None, None, plan) for name, plan in references.items()]
+    points += [
+        Point(name, None, None, result.regret(name), None, None, plan) for name, plan in sorted(baselines.items())
+    ]
+    points += [_point(label, plan, result) for label, plan in plans.items()]
+    return Frontier(tuple(points), left_out)
+
+
+def curve_plan(curve: str, base: Plan, centred: bool) -> Plan:
+    """The plan behind a curve's name."""
+    practical = curve.endswith(PRACTICAL)
+    name = curve.removesuffix(PRACTICAL).removesuffix(EVERY)
+    radii = base.changed(confidence="practical" if practical else "theory")
+    if curve.endswith(EVERY):
+        return with_best_mechanism(plan_for(name, radii, Every(min(presets.BATCH, base.rounds))))
+    plan = plan_for(name, radii)
+    return tuned(plan, centred and practical) if name in TUNED else plan
+
+
+def baseline(plan: Plan) -> Plan:
+    """Non-private FedLinUCB on the schedule and with the radii of `plan`."""
+    return presets.fed_lin_ucb(plan, schedule=plan.schedule)
+
+
+def baseline_name(plan: Plan) -> str:
+    """What its curve is called."""
+    return f"fed-lin-ucb {plan.schedule}{'' if plan.confidence == 'theory' else f' {plan.confidence}'}"
+
+
+def excess_ratio(result: Result, name: str, yardstick: str) -> float | None:
+    """How many times the yardstick's excess is that of `name`; None where the latter is not above zero."""
+    mine, paper = _excess(result, name), _excess(result, yardstick)
+    return paper.mean / mine.mean if mine.mean > 0 else None
+
+
+def label(curve: str, epsilon: float, delta: float) -> str:
+    """A curve at one budget."""
+    return f"{curve} ({epsilon:g}, {delta:g})"
+
+
+def _planned(
+    base: Plan, budgets: Sequence[tuple[float, float]], curves: Sequence[str], centred: bool
+) -> tuple[dict[str, Plan], dict[str, str]]:
+    """Every curve at every budget that its theorem reaches; the yardstick always comes along."""
+    adjacency = "replace-one" if base.privacy is None else base.privacy.adjacency
+    plans, left_out = {}, {}
+    for epsilon, delta in budgets:
+        asked = base.changed(privacy=Privacy(epsilon, delta, adjacency))
+        for curve in dict.fromkeys((YARDSTICK, *curves)):
+            try:
+                plans[label(curve, epsilon, delta)] = curve_plan(curve, asked, centred)
+            except ValueError as error:
+                left_out[label(curve, epsilon, delta)] = str(error)
+    return plans, left_out
+
+
+def _point(name: str, plan: Plan, result: Result) -> Point:
+    privacy = plan.privacy
+    assert privacy is not None
+    yardstick = label(YARDSTICK, privacy.epsilon, privacy.delta)
+    ratio = excess_ratio(result, name, yardstick)
+    curve = name.rpartition(" (")[0]
+    return Point(curve, privacy.epsilon, privacy.delta, result.regret(name), _excess(result, name), ratio, plan)
+
+
+def _excess(result: Result, name: str) -> Estimate:
+    return result.excess(name, over=baseline_name(result.plans[name]))

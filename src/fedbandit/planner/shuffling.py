@@ -1,0 +1,107 @@
+"""From how many silos on the paper's two shuffle protocols would pay, at their own constants."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from fedbandit.plan import Plan
+from fedbandit.planner.catalogue import plan_for
+from fedbandit.privacy.amplification import largest_epsilon
+from fedbandit.privacy.budget import Privacy
+from fedbandit.protocol import mechanisms
+from fedbandit.schedule import Every
+
+MOST_SILOS = 10**8
+COARSE_BITS = 8  # so many silos need a coarser grid to fit into 64-bit sums
+
+
+class Verdict(NamedTuple):
+    """Whether a shuffle protocol pays: `silos` from which on it is less noisy than its rival, None for never."""
+
+    protocol: str
+    against: str
+    silos: int | None
+    reason: str
+
+
+def verdicts(base: Plan) -> tuple[Verdict, ...]:
+    """Both shuffle protocols against noise at the silo and against secure sums, for the budget of `base`."""
+    return (*vector_sum(base), *amplified(base))
+
+
+def vector_sum(base: Plan) -> tuple[Verdict, Verdict]:
+    """Theorem SDP-vec: its noise in a sum over all silos does not depend on their number, that of a silo-level sum
+    grows with its root, that of a secure sum stays, too. So one noise each settles every number of silos."""
+    noise, silo = _noise("sdp-vector-sum", base), _noise("silo", base)
+    secure = _noise("secure-sum", base)
+    needed = math.ceil(base.silos * (noise / silo) ** 2)
+    return (
+        Verdict(
+            "sdp-vector-sum", "silo", needed, f"noise {noise:,.0f} whatever the silos; silo {silo:.4g} at {base.silos}"
+        ),
+        Verdict(
+            "sdp-vector-sum", "secure-sum", None, f"noise {noise:,.0f} against {secure:.4g}, both whatever the silos"
+        ),
+    )
+
+
+def amplified(base: Plan) -> tuple[Verdict, Verdict]:
+    """Theorem SDP: wherever it certifies anything, for any number of silos and any epsilon, against exact rivals."""
+    privacy = base.privacy
+    assert privacy is not None
+    levels = mechanisms.encoder("tree", len(_paper_schedule(base).times(base.rounds))).touches
+    reach = largest_epsilon(privacy.delta, base.silos, base.rounds, levels)
+    here = f"certifies epsilon <= {reach:.2g} with {base.silos} silos"
+    found = list(_amplified_points(base, levels))
+    return _amplified_verdict("silo", found, here), _amplified_verdict("secure-sum", found, here)
+
+
+class AmplifiedPoint(NamedTuple):
+    """One size and budget at which Theorem SDP certifies something, and the noises there."""
+
+    silos: int
+    epsilon: float
+    amplified: float
+    silo: float
+    secure_sum: float
+
+
+def _amplified_points(base: Plan, levels: int) -> Iterator[AmplifiedPoint]:
+    """The largest epsilon it certifies and smaller ones, for every power of ten of silos."""
+    privacy = base.privacy
+    assert privacy is not None
+    for silos in (10**power for power in range(2, int(math.log10(MOST_SILOS)) + 1)):
+        top = largest_epsilon(privacy.delta, silos, base.rounds, levels)
+        for epsilon in top * np.array([1.0, 0.1, 0.01]):
+            if epsilon <= 0:
+                continue
+            other = base.changed(silos=silos, privacy=Privacy(float(epsilon), privacy.delta), bits=COARSE_BITS)
+            noises = (_noise(name, other) for name in ("sdp-amplified", "silo", "secure-sum"))
+            yield AmplifiedPoint(silos, float(epsilon), *noises)
+
+
+def _amplified_verdict(against: str, found: list[AmplifiedPoint], here: str) -> Verdict:
+    rival = "silo" if against == "silo" else "secure_sum"
+    if not found:
+        return Verdict("sdp-amplified", against, None, "certifies nothing at any number of silos")
+    paying = [point for point in found if point.amplified < getattr(point, rival)]
+    if paying:
+        first = min(paying, key=lambda point: point.silos)
+        return Verdict("sdp-amplified", against, first.silos, f"{here}; pays at epsilon {first.epsilon:.2g}")
+    closest = min(found, key=lambda point: point.amplified / getattr(point, rival))
+    times = closest.amplified / getattr(closest, rival)
+    where = f"{closest.silos:.0e} silos, epsilon {closest.epsilon:.2g}"
+    return Verdict("sdp-amplified", against, None, f"{here}; at best, with {where}, still {times:,.1f} times as noisy")
+
+
+def _noise(name: str, base: Plan) -> float:
+    """Noise of the worst prefix sum over all silos; the paper's protocols on the paper's schedule."""
+    return plan_for(name, base, _paper_schedule(base) if name.startswith("sdp") else None).noise_std
+
+
+def _paper_schedule(base: Plan) -> Every:
+    return Every(min(25, base.rounds))

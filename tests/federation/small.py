@@ -1,0 +1,11 @@
+"""Small plans."""
+
+from fedbandit.plan import Plan
+from fedbandit.privacy.budget import Privacy
+from fedbandit.schedule import every
+
+
+def small_plan(**changes):
+    """Three silos, four rounds of five users, two features."""
+    fields = dict(silos=3, rounds=20, dim=2, privacy=Privacy(1.0, 0.1), trust="secure-sum", schedule=every(5))
+    return Plan(**(fields | changes))

@@ -1,0 +1,85 @@
+"""The tables of states and events."""
+
+import pytest
+
+from fedbandit.federation.states import (
+    DECISION,
+    RELEASE,
+    ROUND,
+    DecisionEvent,
+    DecisionState,
+    IllegalEvent,
+    ReleaseEvent,
+    ReleaseState,
+    RoundEvent,
+    RoundState,
+    advance,
+)
+
+TABLES = [(DECISION, DecisionState, DecisionEvent), (RELEASE, ReleaseState, ReleaseEvent), (ROUND, RoundState, RoundEvent)]
+
+
+@pytest.mark.parametrize("table, states, events", TABLES)
+def test_a_table_covers_its_states_and_uses_every_event(table, states, events):
+    assert set(table) == set(states)
+    assert {event for row in table.values() for event in row} == set(events)
+
+
+@pytest.mark.parametrize("table, states, events", TABLES)
+def test_every_state_can_be_reached_from_the_first(table, states, events):
+    reached, waiting = set(), [next(iter(states))]
+    while waiting:
+        state = waiting.pop()
+        if state not in reached:
+            reached.add(state)
+            waiting += table[state].values()
+    assert reached == set(states)
+
+
+def walk(table, state, *events):
+    for event in events:
+        state = advance(table, state, event)
+    return state
+
+
+def test_the_life_of_a_release():
+    e = ReleaseEvent
+    assert walk(RELEASE, ReleaseState.OPEN, e.TICK, e.DRAW, e.SEAL, e.ACKNOWLEDGED, e.OUTCOME_WITH) is ReleaseState.INCLUDED
+    assert walk(RELEASE, ReleaseState.OPEN, e.TICK, e.DRAW, e.OUTCOME_WITHOUT) is ReleaseState.MISSED
+
+
+def test_a_release_is_drawn_once_and_sealed_once():
+    for state in ReleaseState:
+        if state is not ReleaseState.CLOSED:
+            with pytest.raises(IllegalEvent):
+                advance(RELEASE, state, ReleaseEvent.DRAW)
+        if state is not ReleaseState.DRAWN:
+            with pytest.raises(IllegalEvent):
+                advance(RELEASE, state, ReleaseEvent.SEAL)
+
+
+def test_nothing_is_sent_before_it_is_sealed():
+    for state in (ReleaseState.OPEN, ReleaseState.CLOSED, ReleaseState.DRAWN):
+        with pytest.raises(IllegalEvent):
+            advance(RELEASE, state, ReleaseEvent.ACKNOWLEDGED)
+
+
+def test_an_outcome_is_final():
+    with pytest.raises(IllegalEvent):
+        advance(RELEASE, ReleaseState.MISSED, ReleaseEvent.OUTCOME_WITH)
+    with pytest.raises(IllegalEvent):
+        advance(RELEASE, ReleaseState.INCLUDED, ReleaseEvent.OUTCOME_WITHOUT)
+
+
+def test_no_round_is_reopened():
+    for state in (RoundState.CLOSED, RoundState.SKIPPED, RoundState.PUBLISHED):
+        assert advance(ROUND, state, RoundEvent.RELEASE) is state
+        with pytest.raises(IllegalEvent):
+            advance(ROUND, state, RoundEvent.COMPLETE)
+
+
+def test_a_reward_counts_once():
+    counted = advance(DECISION, DecisionState.ISSUED, DecisionEvent.REWARD)
+    with pytest.raises(IllegalEvent):
+        advance(DECISION, counted, DecisionEvent.REWARD)
+    assert advance(DECISION, counted, DecisionEvent.SAME_REWARD) is counted

@@ -1,0 +1,139 @@
+"""The panels: the paper's settings, users shared between panels, pictures, summaries and their index."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedbandit.paper.figures import PANELS, PAPER_PANELS, drawing, gallery, running
+from fedbandit.paper.figures.panel import Sources
+from fedbandit.paper.figures.summary import summarise
+from fedbandit.schedule import every
+
+SYNTHETIC = ("fig1a", "fig1b", "figA-a", "figA-b")
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def judged(path: Path, features: int, queries: int = 12) -> Path:
+    """A small LETOR file whose labels lean on the first two features."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for query in range(queries):
+        for _ in range(6):
+            values = rng.uniform(0, 1, features)
+            label = int(np.clip(round(2 * values[:2].sum() + rng.normal(0, 0.3)), 0, 4))
+            rows.append(f"{label} qid:{query} " + " ".join(f"{i}:{v:.5f}" for i, v in enumerate(values, 1)))
+    path.write_text("\n".join(rows) + "\n")
+    return path
+
+
+def tiny(name: str, **changes):
+    return replace(PANELS[name], **{"silos": 6, "quick_rounds": 50, **changes})
+
+
+def run(panels, sources=Sources(), runs: int = 2):  # noqa: B008 (a frozen value)
+    size = running.Size(quick=True, runs=runs)
+    return {panel.name: (panel, drawn) for panel, drawn in running.run(panels, sources, size, 0, lambda share: None)}
+
+
+def test_there_are_the_papers_seven_panels_and_warfarin():
+    assert [panel.name for panel in PAPER_PANELS] == ["fig1a", "fig1b", "fig1c", "figA-a", "figA-b", "figA-c", "figA-d"]
+    assert set(PANELS) == {*(panel.name for panel in PAPER_PANELS), "warfarin"}
+
+
+@pytest.mark.parametrize("panel", PAPER_PANELS, ids=lambda panel: panel.name)
+def test_every_curve_of_the_paper_is_a_plan_with_its_settings(panel):
+    dim = {"synthetic": 10, "real-title": 57, "real-body": 78}[panel.settings[0].instance]
+    assert panel.rounds == (10_000 if dim == 10 else 25_000)
+    for setting in panel.settings:
+        for curve in panel.curves:
+            plan = curve.plan(panel.silos, panel.rounds, dim, setting)
+            assert (plan.schedule, plan.mechanism, plan.alpha) == (every(25), "tree", 0.01)
+            assert plan.acting == ("lazy" if setting.name == "as_proven" else "eager")
+            assert plan.guarantee.promised == (setting.name == "as_proven" and curve.private)
+            if curve.private:
+                assert (plan.privacy.epsilon, plan.privacy.delta) == (curve.epsilon, curve.delta)
+
+
+def test_observations_speak_of_curves_that_are_drawn():
+    for panel in PANELS.values():
+        labels = {curve.label for curve in panel.curves}
+        assert len(labels) == len(panel.curves)
+        for observation in panel.observations:
+            assert set(observation.labels) <= labels
+
+
+def test_panels_on_the_same_users_are_simulated_once_and_a_curve_is_the_same_in_each():
+    panels = [tiny("figA-a"), tiny("figA-b")]
+    jobs = running._jobs(panels, Sources(), running.Size(quick=True, runs=2))
+    assert [len(job.plans) for job in jobs.values()] == [6, 6]  # 4 + 4, two of them shared
+    together, alone = run(panels), run(panels[:1])
+    label = panels[0].curves[1].label
+    for version in (0, 1):
+        first = together["figA-a"][1][version].result.final(label)
+        assert (first == together["figA-b"][1][version].result.final(label)).all()
+        assert (first == alone["figA-a"][1][version].result.final(label)).all()
+
+
+def test_a_protocol_outside_its_theorem_is_left_out_and_the_caption_says_why(tmp_path):
+    panel = tiny("fig1a")  # 6 silos are too few for amplification
+    _, drawn = run([panel])["fig1a"]
+    summary = summarise(panel, drawn, quick=True)
+    proven, simulated = summary["versions"]["as_proven"], summary["versions"]["as_simulated"]
+    assert list(proven["left_out"]) == [panel.curves[1].label, panel.curves[3].label]
+    assert all("epsilon must be at most" in why for why in proven["left_out"].values())
+    assert proven["holds"] is None
+    assert not proven["findings"]
+    assert not simulated["left_out"]
+    assert len(simulated["findings"]) == 2
+
+
+def test_pictures_summaries_and_index(tmp_path):
+    panel = tiny("figA-a")
+    _, drawn = run([panel])["figA-a"]
+    summary = summarise(panel, drawn, quick=True)
+    for one in ("a.svg", "b.svg"):
+        drawing.draw(panel, drawn, summary, tmp_path / one)
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+    assert (tmp_path / "a.svg").stat().st_size < 500_000
+    gallery.write_summary(tmp_path, summary, "a.svg")
+    text = gallery.write_index(tmp_path).read_text()
+    assert "![figA-a](a.svg)" in text
+    assert summary["conclusion"] in text
+    assert "A quick run" in text
+    for version in json.loads((tmp_path / "figA-a.json").read_text())["versions"].values():
+        for finding in version["findings"]:
+            assert finding["text"] in text
+        for label, curve in version["curves"].items():
+            assert f"| {label} | {curve['regret']['mean']:.4g} " in text
+
+
+def test_judged_documents_with_another_number_of_features(tmp_path):
+    sources = Sources(letor=judged(tmp_path / "judged.txt", features=46))
+    panel = tiny("fig1c", silos=3)
+    _, drawn = run([panel], sources)["fig1c"]
+    for version in summarise(panel, drawn, quick=True)["versions"].values():
+        assert version["dim"] == 47  # and a constant
+        assert "all 46 features and a constant" in version["data"]
+        assert len(version["curves"]) == 4
+
+
+@pytest.mark.shared
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the folder ../shared/data is not there")
+def test_the_real_data_make_the_papers_dimensions_and_warfarin_runs():
+    letor = SHARED / "mslr" / "mslr_sample.letor.txt.gz"
+    warfarin = SHARED / "warfarin" / "warfarin.csv.gz"
+    sources = Sources(letor, warfarin)
+    for name, dim in (("fig1c", 57), ("figA-c", 78)):
+        assert [setting.task(sources).dim for setting in PANELS[name].settings] == [dim, dim]
+    _, drawn = run([tiny("warfarin", silos=10)], sources)["warfarin"]
+    assert [len(one.result.plans) for one in drawn] == [5, 5]

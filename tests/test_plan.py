@@ -1,0 +1,256 @@
+"""The plan: what follows from it, what it refuses, and what it looks like as data."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+
+import fedbandit as fb
+from fedbandit.plan import Plan
+from fedbandit.planner.catalogue import NAMES, plan_for
+from fedbandit.privacy.budget import Privacy
+from fedbandit.schedule import adaptive, clock, every, growing
+
+PRIVACY = Privacy(1.0, 1e-5)
+GOOD = Plan(10, 100, 3, PRIVACY, "silo", "toeplitz", every(10))
+MANY = Plan(200, 50, 3, Privacy(1.0, 0.1))
+SHUFFLED = Plan(200, 50, 3, Privacy(2e-3, 1e-4))  # amplification reaches no further
+
+
+def test_the_ten_lines() -> None:
+    plan = fb.Plan(silos=100, rounds=10_000, dim=10, privacy=fb.Privacy(epsilon=1.0, delta=0.1), trust="secure-sum")
+    assert (plan.mechanism, plan.acting, plan.calibration) == ("toeplitz", "lazy", "exact")
+    assert plan.privacy is not None
+    assert plan.privacy.adjacency == "replace-one"
+    assert plan.schedule == growing(1.1)
+    assert "(1, 0.1)-differentially private" in str(plan.guarantee)
+    assert fb.paper.ldp(plan).guarantee.promised
+    assert not fb.paper.fed_lin_ucb(plan).guarantee.promised
+
+
+def test_what_follows_from_a_plan() -> None:
+    assert GOOD.times == tuple(range(10, 101, 10))
+    assert GOOD.synchronisations == GOOD.encoder.steps == 10
+    assert GOOD.bytes_per_silo == 10 * 9 * 8
+    assert GOOD.changed(trust="secure-sum").bytes_per_silo == 2 * 10 * 9 * 8  # two shares
+    assert GOOD.changed(schedule=every(30)).times == (30, 60, 90, 100)
+    assert GOOD.changed(schedule=clock(1.0)).synchronisations == 100
+    data_decide = GOOD.changed(schedule=adaptive(2.0))
+    assert data_decide.synchronisations is None
+    assert data_decide.bytes_per_silo is None
+    assert data_decide.encoder.steps == 100  # it may synchronise after every round
+    assert GOOD.radius(50) > GOOD.radius(10)
+    assert GOOD.regulariser > 1
+    noiseless = GOOD.changed(trust="none", privacy=None)
+    assert (noiseless.noise_std, noiseless.regulariser) == (0.0, 1.0)
+    assert noiseless.radius(50) < GOOD.radius(50)
+
+
+def test_radii_count_the_users_of_all_silos_or_of_one_that_is_alone() -> None:
+    pooled = Plan(10, 100, 3, trust="none", schedule=every(10))
+    alone = plan_for("isolated", pooled)
+    d, t, alpha = 3, 40, 0.01
+    expected = math.sqrt(2 * math.log(2 / alpha) + d * math.log(1 + 10 * t / d)) + 1
+    assert pooled.radius(t) == pytest.approx(expected)
+    assert alone.radius(t) == pytest.approx(math.sqrt(2 * math.log(2 / alpha) + d * math.log(1 + t / d)) + 1)
+
+
+BAD = [
+    ({"silos": 0}, "silos must be a whole number >= 1, got 0"),
+    ({"silos": 2.5}, "silos must be a whole number >= 1, got 2.5"),
+    ({"silos": True}, "silos must be a whole number >= 1, got True"),
+    ({"rounds": -1}, "rounds must be a whole number >= 1, got -1"),
+    ({"rounds": math.nan}, "rounds must be a whole number >= 1, got nan"),
+    ({"dim": 0}, "dim must be a whole number >= 1, got 0"),
+    ({"dim": "3"}, "dim must be a whole number >= 1, got '3'"),
+    ({"trust": "me"}, "trust must be one of central, local, none, secure-sum, shuffle, silo, vector-sum; got 'me'"),
+    ({"acting": "fast"}, "acting must be one of lazy, eager; got 'fast'"),
+    ({"calibration": "loose"}, "calibration must be one of exact, paper, published; got 'loose'"),
+    ({"confidence": "high"}, "confidence must be one of theory, proof, practical, published; got 'high'"),
+    ({"decode_at": "mixer"}, "decode_at must be one of analyzer, silo; got 'mixer'"),
+    ({"alpha": 0.0}, "alpha must lie strictly between 0 and 1, got 0.0"),
+    ({"alpha": 1.0}, "alpha must lie strictly between 0 and 1, got 1.0"),
+    ({"exploration": 0.0}, "exploration must be a finite number > 0, got 0.0"),
+    ({"reward_noise": math.inf}, "reward_noise must be a finite number > 0, got inf"),
+    ({"ratio": -1.0}, "ratio must be a finite number > 0, got -1.0"),
+    ({"centre": 1.5}, "centre must lie in [0, 1], got 1.5"),
+    ({"centre": math.nan}, "centre must lie in [0, 1], got nan"),
+    ({"bits": 0}, "bits must be a whole number >= 1, got 0"),
+    ({"cohort": 11}, "cohort must lie between 1 and the 10 silos, got 11"),
+    ({"schedule": every(101)}, "batch must be at most the horizon of 100 rounds, got 101"),
+    ({"schedule": "every"}, "schedule must be made by every, growing, clock or adaptive, got 'every'"),
+    ({"privacy": 1.0}, "privacy must be a Privacy or None, got 1.0"),
+    ({"privacy": None}, "privacy must be given for every trust but 'none', got None"),
+    (
+        {"privacy": Privacy(1.0, 0.1, silos_per_user=11)},
+        "silos_per_user must be at most the 10 silos, got 11",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"), BAD, ids=[next(iter(fields)) + str(i) for i, (fields, _) in enumerate(BAD)]
+)
+def test_bad_input_is_one_line_that_names_the_argument(fields: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError) as error:
+        GOOD.changed(**fields)
+    assert str(error.value) == message
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"mechanism": "forest"}, "mechanism must be one of"),
+        ({"bits": 60}, r"bits must be at most \d+ here, got 60"),
+        ({"ratio": 2.0, "calibration": "paper"}, "ratio must be 1 unless calibration is 'exact', got 2.0"),
+        ({"trust": "local"}, "trust 'local' must have mechanism 'batches' and calibration 'exact'"),
+        ({"trust": "local", "mechanism": "batches", "acting": "eager"}, "acting must be 'lazy' for trust 'local'"),
+        (
+            {"trust": "local", "mechanism": "batches", "schedule": adaptive(2.0)},
+            "schedule must be public for trust 'local'",
+        ),
+    ],
+)
+def test_what_does_not_go_together_is_refused(fields: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{message}") as error:
+        GOOD.changed(**fields)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((0.0, 0.1), "epsilon must be a finite number > 0, got 0.0"),
+        ((-1.0, 0.1), "epsilon must be a finite number > 0, got -1.0"),
+        ((math.nan, 0.1), "epsilon must be a finite number > 0, got nan"),
+        ((math.inf, 0.1), "epsilon must be a finite number > 0, got inf"),
+        (("1", 0.1), "epsilon must be a finite number > 0, got '1'"),
+        ((1.0, 0.0), "delta must lie strictly between 0 and 1, got 0.0"),
+        ((1.0, 1.0), "delta must lie strictly between 0 and 1, got 1.0"),
+        ((1.0, math.nan), "delta must lie strictly between 0 and 1, got nan"),
+        ((1.0, 0.1, "neighbours"), "adjacency must be one of replace-one, add-remove; got 'neighbours'"),
+        ((1.0, 0.1, "replace-one", 0), "participations must be a whole number >= 1, got 0"),
+        ((1.0, 0.1, "replace-one", 1, 1.5), "silos_per_user must be a whole number >= 1, got 1.5"),
+    ],
+)
+def test_a_budget_that_is_none_is_refused(arguments: tuple[object, ...], message: str) -> None:
+    with pytest.raises(ValueError) as error:
+        Privacy(*arguments)  # type: ignore[arg-type]
+    assert str(error.value) == message
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_as_data_and_back(name: str) -> None:
+    plan = plan_for(name, SHUFFLED if name == "sdp-amplified" else MANY)
+    data = json.loads(json.dumps(plan.as_dict()))
+    again = Plan.from_dict(data)
+    assert again == plan
+    assert again.hash == plan.hash
+    assert again.protocol.scales == plan.protocol.scales
+
+
+def test_numbers_that_came_out_of_numpy_are_numbers() -> None:
+    plan = Plan(
+        np.int64(10),
+        np.int32(100),
+        np.int64(3),
+        Privacy(np.float64(1.0), 1e-5),
+        "silo",
+        schedule=every(np.int64(10)),  # type: ignore[arg-type]
+    )
+    assert plan.hash == GOOD.hash
+    assert json.loads(json.dumps(plan.as_dict())) == GOOD.as_dict()
+
+
+OTHER_VALUES: dict[str, object] = {
+    "silos": 11,
+    "rounds": 101,
+    "dim": 4,
+    "privacy": Privacy(1.0, 1e-6),
+    "trust": "secure-sum",
+    "mechanism": "blt",
+    "schedule": every(20),
+    "acting": "eager",
+    "calibration": "paper",
+    "confidence": "proof",
+    "alpha": 0.02,
+    "exploration": 0.5,
+    "reward_noise": 0.5,
+    "centre": 0.5,
+    "ratio": 2.0,
+    "cohort": 9,
+    "colluding": 1,
+    "decode_at": "silo",
+    "bits": 21,
+}
+
+
+def test_the_hash_changes_with_every_field() -> None:
+    assert set(OTHER_VALUES) == {field.name for field in dataclasses.fields(Plan)}
+    base = GOOD.changed(mechanism="tree")  # decodes with whole numbers, as P_alt must
+    hashes = {name: base.changed(**{name: value}).hash for name, value in OTHER_VALUES.items()}
+    assert len({base.hash, *hashes.values()}) == len(hashes) + 1
+    for field, value in (("epsilon", 2.0), ("adjacency", "add-remove"), ("participations", 2), ("silos_per_user", 2)):
+        assert base.changed(privacy=dataclasses.replace(PRIVACY, **{field: value})).hash != base.hash
+    for schedule in (growing(1.2), growing(1.3), clock(1.0), clock(2.0)):
+        assert base.changed(schedule=schedule).hash != base.hash
+    assert base.changed().hash == base.hash == Plan.from_dict(base.as_dict()).hash
+
+
+def test_unknown_names_in_data_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"^plan does not know 'sigma'; it takes acting, alpha,"):
+        Plan.from_dict({**GOOD.as_dict(), "sigma": 1.0})
+    data = GOOD.as_dict()
+    data["privacy"]["mu"] = 1.0
+    with pytest.raises(ValueError, match=r"^privacy does not know 'mu'; it takes adjacency, delta,"):
+        Plan.from_dict(data)
+
+
+def test_a_plan_cannot_be_changed_in_place() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        GOOD.silos = 3  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("trust", ["silo", "secure-sum", "central"])
+def test_a_user_who_comes_several_times_costs_as_much_more(trust: str) -> None:
+    once = GOOD.changed(trust=trust)
+    several = once.changed(privacy=Privacy(1.0, 1e-5, participations=3))
+    visits = once.changed(privacy=Privacy(1.0, 1e-5, silos_per_user=4))
+    assert several.noise_std == pytest.approx(3 * once.noise_std)
+    assert visits.noise_std == pytest.approx((2 if trust == "silo" else 4) * once.noise_std)
+
+
+def test_half_as_much_reward_needs_less_noise_and_bias_can_have_less_of_it() -> None:
+    centred = GOOD.changed(centre=0.5)
+    assert centred.noise_std / GOOD.noise_std == pytest.approx(math.sqrt(2 + 0.5 + 1 / 32) / math.sqrt(4.5), rel=1e-4)
+    weighted = GOOD.changed(ratio=4.0)
+    assert weighted.protocol.scales[3] / weighted.protocol.scales[0] == pytest.approx(2.0)
+
+
+def test_the_numbers_the_library_is_to_show() -> None:
+    base = Plan(100, 10_000, 10, Privacy(1.0, 0.1))
+    paper, silo, secure, central = (
+        plan_for(name, base, every(25)).noise_std for name in ("ldp", "silo", "secure-sum", "central")
+    )
+    assert paper / silo >= 7
+    assert paper / silo == pytest.approx(7.3, rel=0.01)
+    assert silo / secure == pytest.approx(10)
+    assert secure == pytest.approx(central)
+    amplified = plan_for("sdp-amplified", Plan(100, 10_000, 10, Privacy(1e-3, 1e-4), bits=16), every(25))
+    assert amplified.protocol.scales[0] == pytest.approx(289_000, rel=0.01)
+    assert plan_for("silo", base).synchronisations == pytest.approx(78, abs=2)
+    assert plan_for("ldp", base).synchronisations == 400
+
+
+def test_theorem_noise_is_theorem_noise() -> None:
+    base = Plan(100, 10_000, 10, Privacy(1.0, 1e-5))
+    assert plan_for("ldp", base).protocol.scales == pytest.approx([31.9196] * 65, rel=1e-5)
+    assert plan_for("ldp-alt", base).protocol.scales == plan_for("ldp", base).protocol.scales
+    one_agent = plan_for("super-agent", base)  # a tree over 10,000 rounds, noise drawn once
+    kappa = 1 + math.log2(10_000)
+    assert one_agent.protocol.scales[0] == pytest.approx(math.sqrt(8 * kappa * (math.log(2e5) + 1)))
+    assert one_agent.noise_std == pytest.approx(one_agent.protocol.scales[0] * math.sqrt(13))  # 8191 has 13 ones
