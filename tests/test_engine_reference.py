@@ -54,24 +54,27 @@ class Users:
 
     def __init__(self, task: Synthetic | Tabled, run: int, silos: int = SILOS) -> None:
         self.task, self.run = task, run
-        self.table = None if isinstance(task, Synthetic) and task.contexts == "fresh" else self._table(task, silos)
-
-    @staticmethod
-    def _table(task: Synthetic | Tabled, silos: int) -> Any:
-        return task.fixed(SEED, silos) if isinstance(task, Synthetic) else task.prepared(silos)
+        self.table = task.prepared(silos) if isinstance(task, Tabled) else None
+        self.theta = task.table.theta if isinstance(task, Tabled) else task.theta(SEED, run)
+        self.met: dict[tuple[int, int], np.ndarray] = {}
 
     def contexts(self, t: int, i: int) -> np.ndarray:
-        if self.table is None:
-            return contexts_of(SEED, self.run, i, t, ARMS, DIM).astype(float)
-        if isinstance(self.task, Synthetic):  # one set a silo, that of its users of round 0
-            return contexts_of(SEED, 0, i, 0, ARMS, DIM).astype(float)
-        chosen = set_of(SEED, self.run, i, t, self.table)
-        first, last = self.task.table.offsets[chosen : chosen + 2]
-        return self.task.table.features[first:last].astype(float)
+        if (t, i) not in self.met:
+            self.met[t, i] = self._drawn(t, i).astype(float)
+        return self.met[t, i]
+
+    def _drawn(self, t: int, i: int) -> np.ndarray:
+        if isinstance(self.task, Tabled):
+            assert self.table is not None
+            chosen = set_of(SEED, self.run, i, t, self.table)
+            first, last = self.task.table.offsets[chosen : chosen + 2]
+            return self.task.table.features[first:last]
+        if self.task.contexts == "fixed":  # one set a silo, that of its users of round 0
+            return contexts_of(SEED, 0, i, 0, ARMS, DIM)
+        return contexts_of(SEED, self.run, i, t, ARMS, DIM)
 
     def mean(self, t: int, i: int, a: int) -> float:
-        theta = self.task.theta(SEED, self.run) if isinstance(self.task, Synthetic) else self.task.table.theta
-        return float(self.contexts(t, i)[a] @ theta)
+        return float(self.contexts(t, i)[a] @ self.theta)
 
     def reward(self, t: int, i: int, a: int) -> float:
         key = np.uint64(user_key(np.uint64(SEED), self.run, i, t, REWARD))
@@ -260,7 +263,8 @@ OTHERS = {
 def test_every_trust_and_mechanism_decides_from_exact_sums_plus_its_noise(name: str, pooled: bool) -> None:
     made, users = OTHERS[name], Users(TASK, 1)
     if name == "centred rewards":
-        users.reward = lambda t, i, a: Users(TASK, 1).reward(t, i, a) - 0.5  # type: ignore[method-assign]
+        zero_or_one = users.reward
+        users.reward = lambda t, i, a: zero_or_one(t, i, a) - 0.5  # type: ignore[method-assign]
     drawn = [unpack(prefix, DIM) for prefix in prefix_noise(made, name, 1, pooled)]
     protocols = NoisyPrefix([bias for bias, _ in drawn]), NoisyPrefix([covariance for _, covariance in drawn])
     world = World(TASK, SILOS, (1,), SEED)
@@ -322,7 +326,7 @@ def test_the_rule_on_noisy_covariances(run: int) -> None:
     assert without.sync_times != found.sync_times
 
 
-# -- noise of their own: the same in the mean ---------------------------------------------------------------------------
+# -- noise of their own: the same in the mean
 
 RUNS = 120
 LIMIT = float(student.isf(1e-5, RUNS - 1))  # either side
@@ -341,11 +345,9 @@ def own_alt(made: Plan, run: int, factor: float) -> tuple[Alt, Alt]:
 def own_prefix(made: Plan, run: int, factor: float) -> tuple[NoisyPrefix, NoisyPrefix]:
     """B times fresh noise of the deviation the plan promises for the total."""
     total = np.array(made.protocol.scales) * (1.0 if made.trust == "central" else math.sqrt(SILOS))
-    if made.trust == "local":
-        batches = np.sqrt(np.diff((0, *made.times)))[:, None]
-    else:
-        batches = np.ones((made.encoder.steps, 1))
-    releases = np.random.default_rng([78, run]).normal(size=(made.encoder.steps, width(DIM))) * total * batches * factor
+    users = np.diff((0, *made.times)) if made.trust == "local" else np.ones(made.encoder.steps)  # each adds their own
+    fresh = np.random.default_rng([78, run]).normal(size=(made.encoder.steps, width(DIM)))
+    releases = fresh * total * np.sqrt(users)[:, None] * factor
     pairs = [unpack(prefix, DIM) for prefix in made.encoder.decoder @ releases]
     return NoisyPrefix([bias for bias, _ in pairs]), NoisyPrefix([covariance for _, covariance in pairs])
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, binomtest, norm
 
-from fedbandit.audit.bounds import epsilon_lower, mu_lower, rates
+from fedbandit.audit.bounds import Rates, epsilon_lower, mu_lower, rates
 from fedbandit.privacy.accounting import gaussian_delta, gaussian_epsilon
 
 
@@ -24,7 +24,8 @@ def test_a_bound_is_wrong_in_at_most_5_percent(mu: float) -> None:
     """Exactly, over all outcomes of 60 trials in each world; and a bound that skips the interval is wrong far more."""
     trials, counts = 60, np.arange(61)
     hits, alarms = binom.pmf(counts, trials, norm.cdf(mu / 2)), binom.pmf(counts, trials, norm.cdf(-mu / 2))
-    lower = np.array([[mu_lower(rates(h, a, trials, 0.95)) for a in counts] for h in counts])
+    known = [rates(count, count, trials, 0.95) for count in counts]  # each side depends on its own count alone
+    lower = np.array([[mu_lower(Rates(h.power, a.alarms)) for a in known] for h in known])
     weights = hits[:, None] * alarms[None, :]
     assert weights[lower > mu].sum() <= 0.05
     naive = norm.ppf(np.clip(counts / trials, 0.01, 0.99))

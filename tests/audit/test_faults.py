@@ -7,10 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fedbandit.audit.adaptive import RULE, AdaptiveGame
 from fedbandit.audit.auditor import ENVELOPE
 from fedbandit.audit.game import CalendarGame
 from fedbandit.audit.report import audit
-from fedbandit.audit.subjects import Subject
+from fedbandit.audit.subjects import Subject, subject
 
 from .faults import (
     BUDGET,
@@ -103,6 +104,17 @@ def test_one_colluding_silo_too_many_is_caught() -> None:
     told = small_subject(small_plan(trust="secure-sum", silos=2, colluding=1))
     assert audit(told, seed=SEED).verdict == "holds"
     assert audit(with_protocol(told, planned.protocol), seed=SEED).verdict == "broken"
+
+
+def test_too_little_noise_on_the_determinant_rule_is_caught() -> None:
+    whole = subject("private-adaptive", 1.0, 1e-5)
+    game = whole.games[1]
+    assert isinstance(game, AdaptiveGame)
+    sound = replace(whole, games=(game,))
+    faulty = replace(whole, games=(replace(game, rule_scales=tuple(s / 3 for s in game.rule_scales)),))
+    assert audit(sound, trials=2_000, seed=SEED).verdict == "holds"
+    report = audit(faulty, trials=2_000, seed=SEED)
+    assert (report.verdict, report.worst.adversary) == ("broken", RULE)
 
 
 def test_verdicts_over_many_audits() -> None:

@@ -73,10 +73,9 @@ def test_witnesses_decide_by_the_noisy_model() -> None:
     assert sum(batch.choosers for batch in game.worlds[0]) >= 2
 
 
-@pytest.mark.parametrize("workers", [2, 3])
-def test_the_result_does_not_depend_on_the_number_of_workers(workers: int) -> None:
+def test_the_result_does_not_depend_on_the_number_of_workers() -> None:
     subject_ = small_subject(small_plan())
-    assert audit(subject_, trials=2_500, seed=9) == audit(subject_, trials=2_500, seed=9, workers=workers)
+    assert audit(subject_, trials=2_500, seed=9) == audit(subject_, trials=2_500, seed=9, workers=2)
 
 
 def test_another_seed_gives_another_result() -> None:

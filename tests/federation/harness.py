@@ -25,7 +25,8 @@ class Harness:
     def __init__(self, path, plan, deadline):
         self.path, self.plan = path, plan
         names = [f"silo-{n:02}" for n in range(plan.silos)]
-        self.homes = {h.settings.name: h for h in founding.local(path, plan, names, deadline=deadline, start=time.time())}
+        homes = founding.local(path, plan, names, deadline=deadline, start=time.time())
+        self.homes = {home.settings.name: home for home in homes}
         self.silos = {n: h for n, h in self.homes.items() if h.settings.role == "silo"}
         self.running, self.tasks = {}, {}
         self.random = np.random.default_rng(5)

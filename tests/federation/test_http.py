@@ -69,7 +69,7 @@ def test_registered_sets_and_subsets(http):
 def test_batches(http):
     answer = http.post("/v1/decisions/batch", json={"decisions": [{"actions": ACTIONS}, {"actions": ACTIONS[:1]}]})
     ids = [one["id"] for one in answer.json()["decisions"]]
-    rewards = [{"decision": ids[0], "reward": 1.0}, {"decision": "x", "reward": 1.0}, {"decision": ids[0], "reward": 0.0}]
+    rewards = [{"decision": one, "reward": value} for one, value in ((ids[0], 1.0), ("x", 1.0), (ids[0], 0.0))]
     results = http.post("/v1/rewards", json={"rewards": rewards}).json()["rewards"]
     assert [result["status"] for result in results] == [200, 404, 409]
     assert results[0]["answer"]["counted"]
@@ -80,7 +80,8 @@ def test_batches(http):
 @pytest.mark.parametrize("body, field", [
     ({"actions": [[1.0, 0.0, 0.0]]}, "actions"), ({"actions": []}, "actions"), ({"actions": [[]]}, "actions"),
     ({"actions": [[1.0, 0.0], [1.0]]}, "actions"), ({"actions": [[5.0, 0.0]]}, "actions"),
-    ({"actions": [["1.0", 0.0]]}, "actions.0.0"), ({"actions": "x"}, "actions"), ({"actions": [[1e400, 0.0]]}, "actions.0.0"),
+    ({"actions": [["1.0", 0.0]]}, "actions.0.0"), ({"actions": "x"}, "actions"),
+    ({"actions": [[1e400, 0.0]]}, "actions.0.0"),
     ({"actions": ACTIONS, "allowed": [7]}, "allowed"), ({"actions": ACTIONS, "allowed": []}, "allowed"),
     ({"actions": ACTIONS, "allowed": [0.5]}, "allowed.0"), ({"actions": ACTIONS, "user": ""}, "user"),
     ({"actions": ACTIONS, "user": "x" * 300}, "user"), ({"actions": ACTIONS, "user": 5}, "user"),
@@ -93,7 +94,10 @@ def test_bad_decisions_are_refused_by_field(http, body, field):
     assert field in fields(answer)
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b'{"actions": [[NaN, 0]]}', b"\xff\xfe", b'{"actions": [[1,0]], "user": "\\ud800"}'])
+BAD_JSON = [b"", b"{", b'{"actions": [[NaN, 0]]}', b"\xff\xfe", b'{"actions": [[1,0]], "user": "\\ud800"}']
+
+
+@pytest.mark.parametrize("body", BAD_JSON)
 def test_bad_json_is_refused(http, body):
     assert http.post("/v1/decisions", content=body).status_code == 422
 
@@ -128,11 +132,11 @@ def test_after_the_term_rewards_are_gone_and_health_says_so(http, silo):
     assert decide(http).status_code == 200
 
 
-@pytest.mark.parametrize("header", [{}, {"Authorization": "Bearer wrong"}, {"Authorization": TOKEN}, {"Authorization": "Basic x"}])
-def test_a_token_is_required(service, header):
-    with TestClient(create_app(service, TOKEN), headers=header) as http:
-        for method, path in (("GET", "/v1/model"), ("POST", "/v1/decisions"), ("GET", "/metrics"), ("GET", "/v1/status")):
-            answer = http.request(method, path)
+@pytest.mark.parametrize("shown", ["", "Bearer wrong", TOKEN, "Basic x"])
+def test_a_token_is_required(service, shown):
+    with TestClient(create_app(service, TOKEN), headers={"Authorization": shown}) as http:
+        for path in ("/v1/model", "/v1/action-sets", "/metrics", "/v1/status"):
+            answer = http.get(path)
             assert (answer.status_code, fields(answer)) == (401, {"authorization"})
         assert http.get("/healthz").status_code == 200
         assert http.get("/readyz").status_code == 200
@@ -228,5 +232,5 @@ def test_the_description_covers_every_path(http):
         "/v1/action-sets/{name}", "/v1/action-sets", "/v1/model", "/v1/status", "/healthz", "/readyz", "/metrics",
     }  # fmt: skip
     text = json.dumps(description)
-    for reference in set(part.split('"')[0] for part in text.split('"#/components/schemas/')[1:]):
+    for reference in {part.split('"')[0] for part in text.split('"#/components/schemas/')[1:]}:
         assert reference in description["components"]["schemas"]

@@ -3,18 +3,18 @@
 import inspect
 import math
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from scipy.stats import chisquare
-from statistical import ALPHA, assert_std, mean_verdict
+from small import small_plan
 
 from fedbandit.federation import releasing
 from fedbandit.federation.binomial import _probability, binomial
 from fedbandit.federation.noise import ExactNoise
 from fedbandit.privacy.noise import SimulatedNoise
-
-from small import small_plan
+from statistical import ALPHA, assert_std, mean_verdict
 
 
 def test_it_takes_no_seed_and_no_generator():
@@ -110,7 +110,8 @@ def test_binomial_mean_and_spread(trials, chance, draws):
 def test_large_binomials_follow_their_law_cell_by_cell():
     trials, draws = 2**16, 4000
     sample = np.array([binomial(trials, 0.5) for _ in range(draws)]) - trials // 2
-    edges = np.array([-10**9, -200, -130, -80, -40, 0, 40, 80, 130, 200, 10**9])
-    chances = [float(sum(_probability(trials, v, 40) for v in range(max(a, -900), min(b, 900)))) for a, b in zip(edges, edges[1:])]
+    edges = np.array([-(10**9), -200, -130, -80, -40, 0, 40, 80, 130, 200, 10**9])
+    cells = [range(max(first, -900), min(last, 900)) for first, last in pairwise(edges)]
+    chances = [float(sum(_probability(trials, value, 40) for value in cell)) for cell in cells]
     observed = np.histogram(sample, edges)[0]
     assert chisquare(observed, draws * np.array(chances) / sum(chances)).pvalue > ALPHA

@@ -16,7 +16,7 @@ from fedbandit.privacy.budget import Privacy
 from fedbandit.protocol.secure_sum import batch_weights
 from fedbandit.schedule import every
 
-PAPER = dict(mechanism="tree", calibration="paper")
+PAPER = {"mechanism": "tree", "calibration": "paper"}
 SHUFFLE = Plan(12, 4, 2, Privacy(0.01, 0.1), trust="shuffle", schedule=every(2), **PAPER)
 PLANS = {
     "none": small_plan(trust="none", privacy=None),

@@ -2,7 +2,8 @@
 
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, given, settings
+from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import response_schema_conformance, status_code_conformance
 from small import small_plan
@@ -11,21 +12,25 @@ from fedbandit.federation.http.app import Service, create_app
 from fedbandit.federation.silo import Silo
 
 TOKEN = "test-token"
+QUIET = settings(
+    max_examples=12, deadline=None, suppress_health_check=list(HealthCheck), database=None, derandomize=True
+)
+CHECKS = [not_a_server_error, status_code_conformance, response_schema_conformance]
 
 
-@pytest.fixture
-def api_schema(tmp_path):
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
+def test_no_request_makes_a_server_error(tmp_path, mode):
     with Silo.open(tmp_path / "silo.db", small_plan()) as silo:
-        yield schemathesis.openapi.from_asgi("/openapi.json", create_app(Service(silo), TOKEN))
+        schema = schemathesis.openapi.from_asgi("/openapi.json", create_app(Service(silo), TOKEN))
+        operations = [found.ok() for found in schema.get_all_operations()]
+        assert len(operations) == 11
+        for operation in operations:
+            strategy = operation.as_strategy(generation_mode=mode)
 
+            @given(case=strategy)
+            @settings(QUIET)
+            def check(case):
+                response = case.call(headers={"Authorization": f"Bearer {TOKEN}"})
+                case.validate_response(response, checks=CHECKS)
 
-schema = schemathesis.pytest.from_fixture("api_schema")
-
-
-@schema.parametrize()
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
-def test_no_request_makes_a_server_error(case):
-    case.call_and_validate(
-        headers={"Authorization": f"Bearer {TOKEN}"},
-        checks=[not_a_server_error, status_code_conformance, response_schema_conformance],
-    )
+            check()

@@ -37,7 +37,8 @@ def test_the_message_cannot_be_seen_and_two_seals_differ():
 
 
 @pytest.mark.parametrize("field, value", [
-    ("federation", "other"), ("plan", "cd" * 32), ("kind", "mixed"), ("sender", "silo-2"), ("receiver", "analyzer"), ("round", 8),
+    ("federation", "other"), ("plan", "cd" * 32), ("kind", "mixed"), ("sender", "silo-2"),
+    ("receiver", "analyzer"), ("round", 8),
 ])  # fmt: skip
 def test_an_envelope_opens_in_its_own_context_only(field, value):
     with pytest.raises(EnvelopeError, match=field):

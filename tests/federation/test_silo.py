@@ -300,10 +300,10 @@ def test_two_terms_on_one_ledger(tmp_path, plan):
 
 
 @pytest.mark.parametrize("plan, complaint", [
-    (dict(acting="eager", trust="silo"), "acting must be 'lazy'"),
-    (dict(trust="local", mechanism="batches"), "trust must be one of"),
-    (dict(trust="silo", schedule=adaptive(10.0)), "guarantee|public"),
-    (dict(trust="shuffle", mechanism="tree", calibration="published"), "must have a guarantee"),
+    ({"acting": "eager", "trust": "silo"}, "acting must be 'lazy'"),
+    ({"trust": "local", "mechanism": "batches"}, "trust must be one of"),
+    ({"trust": "silo", "schedule": adaptive(10.0)}, "guarantee|public"),
+    ({"trust": "shuffle", "mechanism": "tree", "calibration": "published"}, "must have a guarantee"),
 ])  # fmt: skip
 def test_plans_that_cannot_be_run_live_are_refused(tmp_path, plan, complaint):
     with pytest.raises(ValueError, match=complaint):

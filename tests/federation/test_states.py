@@ -16,7 +16,11 @@ from fedbandit.federation.states import (
     advance,
 )
 
-TABLES = [(DECISION, DecisionState, DecisionEvent), (RELEASE, ReleaseState, ReleaseEvent), (ROUND, RoundState, RoundEvent)]
+TABLES = [
+    (DECISION, DecisionState, DecisionEvent),
+    (RELEASE, ReleaseState, ReleaseEvent),
+    (ROUND, RoundState, RoundEvent),
+]
 
 
 @pytest.mark.parametrize("table, states, events", TABLES)
@@ -44,7 +48,8 @@ def walk(table, state, *events):
 
 def test_the_life_of_a_release():
     e = ReleaseEvent
-    assert walk(RELEASE, ReleaseState.OPEN, e.TICK, e.DRAW, e.SEAL, e.ACKNOWLEDGED, e.OUTCOME_WITH) is ReleaseState.INCLUDED
+    usual = (e.TICK, e.DRAW, e.SEAL, e.ACKNOWLEDGED, e.OUTCOME_WITH)
+    assert walk(RELEASE, ReleaseState.OPEN, *usual) is ReleaseState.INCLUDED
     assert walk(RELEASE, ReleaseState.OPEN, e.TICK, e.DRAW, e.OUTCOME_WITHOUT) is ReleaseState.MISSED
 
 

@@ -101,9 +101,13 @@ def test_decisions_are_counted_with_the_rewards(silo):
 
 
 def test_a_failed_transaction_leaves_no_trace(silo):
-    with pytest.raises(ZeroDivisionError), silo.engine.transaction() as sql:
-        sql.all("UPDATE terms SET decisions = 99 WHERE term = 1")
-        raise ZeroDivisionError
+    def failing():
+        with silo.engine.transaction() as sql:
+            sql.all("UPDATE terms SET decisions = 99 WHERE term = 1")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        failing()
     assert silo.term(1).decisions == 0
 
 

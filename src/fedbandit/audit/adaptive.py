@@ -26,6 +26,9 @@ from fedbandit.protocol.encoder import Encoder
 from fedbandit.schedule import Adaptive
 
 PILOT_SEED, PILOT_TRIALS = 0, 200
+TIMES = "whoever sees when messages are sent"
+MESSAGES = "whoever sees the messages"
+RULE = "whoever sees the messages and what the rule looks at"
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,8 @@ class AdaptiveGame:
     names: tuple[str, ...]
     bounds: tuple[Bound, ...]
     chunk: int
+
+    silos = 1  # played
 
     @property
     def rounds(self) -> int:
@@ -73,7 +78,7 @@ class AdaptiveGame:
             last = now
             if (last == self.rounds).all():
                 break
-        scores = {"times": times, "messages": sent, "messages and rule": sent + seen}
+        scores = {TIMES: times, MESSAGES: sent, RULE: sent + seen}
         return Played(np.stack([scores[name] for name in self.names]), ())
 
     def _covariances(self, world: int, last: Integers, noise: NoiseSource) -> tuple[Floats, Integers]:
@@ -84,7 +89,7 @@ class AdaptiveGame:
         if not scales.any():
             return local, np.zeros((0, 0, 0), dtype=np.int64)
         drawn = noise.gaussian(scales, (len(last), self.rounds))
-        return local + np.einsum("kj,tje->tke", self._tree.decoder, drawn), drawn
+        return local + self._tree.decoder @ drawn, drawn
 
     def _next(self, last: Integers, covariances: Floats, prefix: Floats, share: bool) -> Integers:
         """When each trial synchronises next; `share`: all stand where the first trial does, unless noise moved them."""
@@ -124,13 +129,15 @@ def adaptive_games(plan: Plan, chunk: int) -> tuple[AdaptiveGame, ...]:
     """The user whose norm decides whether to synchronise; and, under a private rule, the user of largest shift."""
     assert isinstance(plan.schedule, Adaptive)
     assert plan.privacy is not None
+    if plan.trust != "silo":
+        raise ValueError(f"trust must be 'silo' to audit an adaptive schedule, got {plan.trust!r}")
     someone, nobody = User(np.eye(plan.dim)[0], 1.0), User(np.zeros(plan.dim), 1.0)
     size, decided = decisive_background(plan)
-    by_norm = _game(plan, (nobody, someone), size, decided + 0.5, {"times": "dp"}, chunk)
+    by_norm = _game(plan, (nobody, someone), size, decided + 0.5, {TIMES: "dp"}, chunk)
     if not plan.schedule.private:
         return (by_norm,)
     pair = worst_pair(plan.dim, plan.privacy.adjacency, plan.centre, plan.ratio)
-    by_shift = _game(plan, pair, size, decided + 0.5, {"messages": "gdp", "messages and rule": "gdp"}, chunk)
+    by_shift = _game(plan, pair, size, decided + 0.5, {MESSAGES: "gdp", RULE: "gdp"}, chunk)
     return (replace(by_norm, expected_time=_typical_time(by_norm)), by_shift)
 
 

@@ -81,6 +81,7 @@ class CalendarGame:
         messages: list[Message] = []
         decoded = isinstance(protocol, DecodedSilo)  # then earlier messages are needed to make sense of a later one
         envelope = []
+        last_choice = max((k for k, batch in enumerate(self.worlds[0]) if batch.choosers), default=0)
         for step, batches in enumerate(zip(*self.worlds, strict=True)):
             points = tuple(decided(self.learner, batch, prefix) for batch in batches)
             low, high = (memory.release(step, p.sum(axis=-2)) for memory, p in zip(memories, points, strict=True))
@@ -97,14 +98,9 @@ class CalendarGame:
             moment = Moment(step, everyone.shape[-2], (low, high), messages, mixed)
             for row, adversary in zip(scores, self.adversaries, strict=True):
                 row += adversary.score(protocol, moment)
-            if step < self._last_choice:
+            if step < last_choice:  # somebody still needs a model
                 analyzer, prefix = protocol.decode(analyzer, mixed)
         return Played(scores, tuple(envelope))
-
-    @property
-    def _last_choice(self) -> int:
-        """The last step at which somebody needs a model."""
-        return max((k for k, batch in enumerate(self.worlds[0]) if batch.choosers), default=0)
 
 
 def calendar_game(

@@ -50,8 +50,10 @@ class Subject:
         """The audited plan in words."""
         plan = self.plan
         syncs = "times by data" if plan.synchronisations is None else f"{plan.synchronisations} synchronisations"
+        played = self.games[0].silos
+        others = "" if played == plan.silos else f" ({played} run, the others are the adversary's)"
         return (
-            f"{plan.silos} silos, {plan.rounds:,} rounds, d = {plan.dim}, trust {plan.trust}, {plan.mechanism}, "
+            f"{plan.silos:,} silos{others}, {plan.rounds:,} rounds, d = {plan.dim}, trust {plan.trust}, {plan.mechanism}, "
             f"{plan.schedule} ({syncs}), {plan.acting}, {plan.calibration} calibration"
         )
 

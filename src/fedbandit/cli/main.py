@@ -7,7 +7,7 @@ import sys
 import typer
 
 from fedbandit import __version__
-from fedbandit.cli import data, federation, officer, paper
+from fedbandit.cli import data, federation, officer, paper, planner
 from fedbandit.cli.bench import bench
 from fedbandit.cli.demo import demo
 from fedbandit.cli.plans import plan
@@ -24,6 +24,7 @@ app.command()(simulate)
 app.add_typer(paper.app, name="paper")
 app.add_typer(data.app, name="data")
 app.command()(bench)
+planner.register(app)
 officer.register(app)
 federation.mount(app)
 app.command()(demo)

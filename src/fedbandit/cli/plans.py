@@ -6,8 +6,9 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from fedbandit.cli import options, output
+from fedbandit.cli import options, output, planner
 from fedbandit.plan import Plan
+from fedbandit.planner.best import best_plan
 from fedbandit.planner.catalogue import NAMES, plan_for
 from fedbandit.privacy.budget import Privacy
 from fedbandit.privacy.sensitivity import Adjacency
@@ -25,10 +26,16 @@ def plan(
     silos_per_user: options.SilosPerUser = 1,
     batch: options.Batch = None,
     explain: Annotated[str | None, typer.Option(help="Print the whole guarantee of this protocol instead.")] = None,
+    best: Annotated[bool, typer.Option("--best", help="Name the plan to use, and what the next best costs.")] = False,
+    trust: Annotated[str, typer.Option(help="With --best: local, silo, secure-sum or central at most.")] = "secure-sum",
     json: options.Json = False,
 ) -> None:
     """One row a protocol: guarantee, noise, regulariser, synchronisations, bytes; and why one cannot be used here."""
     privacy = Privacy(epsilon, delta, cast(Adjacency, adjacency), participations, silos_per_user)
+    if best:
+        choice = best_plan(silos, rounds, dim, privacy, trust)
+        output.print_json(planner.best_as_dict(choice)) if json else planner.show_best(choice)
+        return
     base = Plan(silos, rounds, dim, privacy)
     schedule = None if batch is None else Every(batch)
     if schedule is not None:

@@ -1,0 +1,19 @@
+"""The live federation: silos that serve, a mixer, an analyzer, over NATS JetStream."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fedbandit.federation.silo import Silo
+
+__all__ = ["Silo"]
+
+
+def __getattr__(name: str) -> Any:
+    """Imported when it is asked for: a live silo needs the packages of the extra `live`."""
+    if name == "Silo":
+        from fedbandit.federation.silo import Silo
+
+        return Silo
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -43,7 +43,7 @@ class RoundKeeper(ABC):
     async def publish(self, closed: StoredRound) -> None:
         """Send a round's stored result to those it is for."""
 
-    async def greet(self) -> None:
+    async def greet(self) -> None:  # noqa: B027 (a mixer has nothing to say)
         """Say what must be said before the first round."""
 
     async def run(self) -> None:

@@ -45,31 +45,37 @@ class Link:
 
     @classmethod
     async def connect(cls, address: BrokerAddress, name: str, key: Ed25519PrivateKey) -> Self:
-        """Log in; waits for a broker that is not up yet."""
-        while True:
-            client = Client()
-            # nats-py signs with a callback, but learns the public nkey from an optional package only.
-            client._public_nkey = public_nkey(key.public_key().public_bytes_raw())
-            client._auth_configured = True
-            try:
-                await client.connect(
-                    address.url,
-                    name=name,
-                    signature_cb=lambda nonce: base64.b64encode(key.sign(nonce.encode())),
-                    inbox_prefix=subjects.inbox(name),
-                    max_reconnect_attempts=-1,
-                    reconnect_time_wait=1,
-                    connect_timeout=5,
-                    allow_reconnect=True,
-                    tls=address.context(),
-                    error_cb=_logged,
-                )
-                return cls(client, name)
-            except (NatsError, OSError) as error:
-                if "uthorization" in str(error):
-                    raise PermissionError(f"the broker does not know {name}'s key: {error}") from None
-                log.warning("broker at %s: %s; trying again", address.url, error)
-                await asyncio.sleep(RETRY)
+        """Log in; waits for a broker that is not up yet, gives up on one that does not know the key."""
+        client = Client()
+        # nats-py signs with a callback, but learns the public nkey from an optional package only.
+        client._public_nkey = public_nkey(key.public_key().public_bytes_raw())
+        client._auth_configured = True
+        refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        async def failed(error: Exception) -> None:
+            log.warning("broker: %s", error or type(error).__name__)
+            if "authorization" in str(error).lower() and not refused.done():
+                refused.set_result(None)
+
+        connecting = asyncio.create_task(
+            client.connect(
+                address.url,
+                name=name,
+                signature_cb=lambda nonce: base64.b64encode(key.sign(nonce.encode())),
+                inbox_prefix=subjects.inbox(name),
+                max_reconnect_attempts=-1,
+                reconnect_time_wait=1,
+                connect_timeout=5,
+                tls=address.context(),
+                error_cb=failed,
+            )
+        )
+        await asyncio.wait({connecting, refused}, return_when=asyncio.FIRST_COMPLETED)
+        if not connecting.done():
+            connecting.cancel()
+            raise PermissionError(f"the broker at {address.url} does not know {name}'s key")
+        connecting.result()
+        return cls(client, name)
 
     async def publish(self, subject: str, data: bytes, message_id: str) -> None:
         """Return when the broker has it on disk; a repeat of the same id is stored once."""
@@ -77,7 +83,7 @@ class Link:
             try:
                 await self.js.publish(subject, data, headers={"Nats-Msg-Id": message_id})
                 return
-            except (NatsError, asyncio.TimeoutError) as error:
+            except (TimeoutError, NatsError) as error:
                 if self.client.is_closed:
                     raise
                 log.warning("publishing %s: %s; trying again", subject, type(error).__name__)
@@ -89,7 +95,7 @@ class Link:
         while True:
             try:
                 messages = await pull.fetch(CHUNK, timeout=WAIT)
-            except (NatsTimeout, asyncio.TimeoutError):
+            except (TimeoutError, NatsTimeout):
                 continue
             except NatsError as error:
                 if self.client.is_closed:
@@ -104,7 +110,3 @@ class Link:
     async def close(self) -> None:
         if not self.client.is_closed:
             await self.client.close()
-
-
-async def _logged(error: Exception) -> None:
-    log.warning("broker: %s", error or type(error).__name__)

@@ -1,4 +1,4 @@
-"""One party at work: its keys, its federation, its place on the broker; seals what it says and opens what it is told."""
+"""One party at work: its keys, its federation, its place on the broker; seals what it says, opens what it is told."""
 
 from __future__ import annotations
 

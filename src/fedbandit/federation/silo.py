@@ -38,7 +38,6 @@ from fedbandit.federation.terms import check_secret, open_term, own_secret
 from fedbandit.plan import Plan
 from fedbandit.protocol.base import Message
 
-
 # What goes on the wire for a release that was just drawn, and its sealed bytes; None if that is not known yet.
 Sealer = Callable[[int, Message], tuple[bytes, bytes] | None]
 LOOK_AGAIN = 0.5  # seconds after which other workers' decisions are looked up
@@ -124,7 +123,8 @@ class Silo:
 
         A store that began under another plan is refused; with `new_term`, and once the old term's ticks are over, the
         new plan begins a new term on the same ledger. `secret` seals decision ids and salts user keys; by default it
-        is kept in a file beside the store. `settle` is how many seconds a batch that is due stays open. Raw rows are deleted when their batch is released unless `keep_raw`.
+        is kept in a file beside the store. A batch that is due stays open for `settle` seconds more. Raw rows are
+        deleted when their batch is released unless `keep_raw`.
         """
         engine = open_engine(store)
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import signal
 import socket
@@ -31,10 +32,8 @@ def serve(path: Path, workers: int = 1, new_term: bool = False) -> int:
     for process in processes:
         process.start()
     signal.signal(signal.SIGTERM, lambda *_: _stop(processes))
-    try:
+    with contextlib.suppress(KeyboardInterrupt):
         wait([process.sentinel for process in processes])
-    except KeyboardInterrupt:
-        pass
     _stop(processes)
     for process in processes:
         process.join()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import matplotlib.pyplot as plt
+
 from fedbandit.planner.frontier import PRACTICAL, REFERENCES, Frontier, Point
-from fedbandit.simulate.plot import COLOURS, STYLES, plt, save
+from fedbandit.simulate.plot import COLOURS, STYLES, save
 
 MARKERS = "os^DvPX*<>"
 
@@ -27,9 +29,12 @@ def draw(frontier: Frontier, path: Path, title: str) -> None:
         )
         hollow = [point for point in points if point.delta != usual]
         axes.plot(*_line(hollow), linestyle="none", marker=marker, markerfacecolor="none", color=colour)
-    for name, style in zip(REFERENCES, ("--", ":"), strict=True):
-        level = next(point.regret.mean for point in frontier.points if point.name == name)
-        axes.axhline(level, color="#444444", linestyle=style, linewidth=1.2, label=f"{name} (no privacy)")
+    unbudgeted = [point for point in frontier.points if point.name in REFERENCES]
+    unbudgeted += [point for point in frontier.points if point.epsilon is None and point.name.endswith(PRACTICAL)][:1]
+    for point, style in zip(unbudgeted, STYLES[1:], strict=False):
+        axes.axhline(
+            point.regret.mean, color="#444444", linestyle=style, linewidth=1.2, label=f"{point.name}, not private"
+        )
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlabel(f"epsilon (delta = {usual:g}; hollow: another delta)" if usual is not None else "epsilon")

@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fedbandit import _validate
 from fedbandit.paper import presets
 from fedbandit.plan import Plan
-from fedbandit.planner.catalogue import plan_for
+from fedbandit.planner.catalogue import NAMES, plan_for
 from fedbandit.planner.tuning import tuned, with_best_mechanism
 from fedbandit.privacy.budget import Privacy
 from fedbandit.schedule import Every
@@ -103,13 +104,16 @@ def frontier(
 
 def curve_plan(curve: str, base: Plan, centred: bool) -> Plan:
     """The plan behind a curve's name."""
-    practical = curve.endswith(PRACTICAL)
-    name = curve.removesuffix(PRACTICAL).removesuffix(EVERY)
+    practical, name = curve.endswith(PRACTICAL), _protocol(curve)
     radii = base.changed(confidence="practical" if practical else "theory")
     if curve.endswith(EVERY):
         return with_best_mechanism(plan_for(name, radii, Every(min(presets.BATCH, base.rounds))))
     plan = plan_for(name, radii)
     return tuned(plan, centred and practical) if name in TUNED else plan
+
+
+def _protocol(curve: str) -> str:
+    return curve.removesuffix(PRACTICAL).removesuffix(EVERY)
 
 
 def baseline(plan: Plan) -> Plan:
@@ -138,6 +142,8 @@ def _planned(
 ) -> tuple[dict[str, Plan], dict[str, str]]:
     """Every curve at every budget that its theorem reaches; the yardstick always comes along."""
     adjacency = "replace-one" if base.privacy is None else base.privacy.adjacency
+    for curve in curves:
+        _validate.one_of("curves", _protocol(curve), (name for name in NAMES if name not in REFERENCES))
     plans, left_out = {}, {}
     for epsilon, delta in budgets:
         asked = base.changed(privacy=Privacy(epsilon, delta, adjacency))

@@ -7,8 +7,10 @@ After n users in d directions the estimate of theta is off by about
 the rewards' own noise (R = 1/2 for rewards in [0, 1]) and the privacy noise (N, h) of the prefix sum, in units of the
 information n / d that a direction has received. A user's expected regret grows with the square of the error and is at
 most that of acting at random. Added up over the users of the horizon, each deciding from the last synchronisation,
-this counts how many of them might as well have been served at random. It is a model, not a bound, and radii do not
-enter it. It is for ranking plans; the tests hold it against simulations.
+this counts how many of them might as well have been served at random. The noise is that of the worst prefix sum
+throughout, because the regulariser has to be large enough for it from the start; theta is taken to be as long as the
+rewards are wide. It is a model, not a bound, and radii do not enter it: it is for ranking plans, and the tests hold it
+against simulations.
 """
 
 from __future__ import annotations
@@ -29,10 +31,10 @@ def lost_rounds(plan: Plan) -> float:
         raise ValueError(f"schedule must be public to be predicted, got {plan.schedule}")
     times = np.array(plan.times, dtype=float)
     seen = plan.silos * np.append(0.0, times[:-1])  # users behind the model that each batch decides from
-    noise = np.append(0.0, _noise_energy(plan)[:-1])
+    noise = float(noise_energy(plan.noise_law, plan.dim, max(plan.centre, 1 - plan.centre)).max())
     error = np.ones(len(times))
     after = seen > 0
-    error[after] = (REWARD_STD * plan.dim) ** 2 / seen[after] + (plan.dim / seen[after]) ** 2 * noise[after]
+    error[after] = (REWARD_STD * plan.dim) ** 2 / seen[after] + (plan.dim / seen[after]) ** 2 * noise
     return float(np.sum(np.diff(times, prepend=0.0) * np.minimum(1.0, error)))
 
 
@@ -41,13 +43,10 @@ def private_rounds(plan: Plan) -> float:
     return lost_rounds(plan) - lost_rounds(plan.changed(trust="none", privacy=None, mechanism="batches"))
 
 
-def _noise_energy(plan: Plan) -> NDArray[np.float64]:
-    """E||N theta||^2 + E||h||^2 of every prefix sum, theta as long as the rewards are wide."""
-    reward_bound = max(plan.centre, 1 - plan.centre)
-    return noise_energy(plan.noise_law, plan.dim, reward_bound)
-
-
 def noise_energy(law: NoiseLaw, dim: int, theta_norm: float) -> NDArray[np.float64]:
-    """Whatever the direction of theta, E||N theta||^2 is (d - 1) off-diagonal variances and a diagonal one."""
+    """E||N theta||^2 + E||h||^2 of every prefix sum.
+
+    Whatever the direction of theta, E||N theta||^2 is (d - 1) off-diagonal variances and a diagonal one.
+    """
     matrix = (dim - 1) * law.off_diagonal**2 + law.diagonal**2
     return np.asarray(theta_norm**2 * matrix + dim * law.bias**2)

@@ -18,7 +18,7 @@ from fedbandit.simulate.engine import Played
 
 
 class Estimate(NamedTuple):
-    """A mean over runs and its standard error (nan with a single run)."""
+    """A mean over runs and its standard error (nan with a single run; both nan with none)."""
 
     mean: float
     stderr: float
@@ -41,20 +41,20 @@ class Result:
 
     def final(self, name: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         """Time-averaged group regret Reg_M(T)/T of one plan, run by run."""
-        rows = self.frame.filter((pl.col("name") == name) & (pl.col("round") == self._rounds)).sort("run")
-        return rows["regret"].to_numpy() / self._rounds
+        return self._last(name)["regret"].to_numpy() / self._rounds
 
     def regret(self, name: str) -> Estimate:
         """Reg_M(T)/T of one plan over its runs."""
         return estimate(self.final(name))
 
     def excess(self, name: str, over: str) -> Estimate:
-        """Reg_M(T)/T of one plan beyond another's on the same users."""
-        return estimate(self.final(name) - self.final(over))
+        """Reg_M(T)/T of one plan beyond another's on the same users, over the runs that both have finished."""
+        both = self._last(name).join(self._last(over), on="run")
+        return estimate((both["regret"] - both["regret_right"]).to_numpy() / self._rounds)
 
     def synchronisations(self, name: str) -> float:
         """Mean number over runs."""
-        return float(self.totals.filter(pl.col("name") == name)["synchronisations"].to_numpy().mean())
+        return estimate(self.totals.filter(pl.col("name") == name)["synchronisations"].to_numpy()).mean
 
     def curve(self, name: str) -> pl.DataFrame:
         """Mean and standard error of the time-averaged regret by round."""
@@ -90,6 +90,10 @@ class Result:
             "versions": {"python": platform.python_version(), **versions},
         }
 
+    def _last(self, name: str) -> pl.DataFrame:
+        """The rows of one plan's last round, in the order of runs."""
+        return self.frame.filter((pl.col("name") == name) & (pl.col("round") == self._rounds)).sort("run")
+
     @property
     def _rounds(self) -> int:
         return next(iter(self.plans.values())).rounds
@@ -98,7 +102,7 @@ class Result:
 def estimate(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Estimate:
     """Mean and standard error."""
     spread = float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
-    return Estimate(float(np.mean(values)), spread)
+    return Estimate(float(np.mean(values)) if len(values) else float("nan"), spread)
 
 
 def collected(

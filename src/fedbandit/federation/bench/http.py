@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 import uvicorn
 from fastapi import FastAPI
+from numpy.typing import NDArray
 
 from fedbandit.federation.bench.load import Connection, throughput
 from fedbandit.federation.broker import free_port
@@ -25,7 +25,7 @@ from fedbandit.privacy.budget import Privacy
 
 CLIENTS, SECONDS, REPEATS = 16, 2.0, 3
 DIM, ARMS = 10, 100
-TOKEN = "bench"  # noqa: S105 (of a server that lives for seconds)
+TOKEN = "bench"
 
 
 def http_figures() -> dict[str, float | None]:

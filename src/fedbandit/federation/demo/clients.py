@@ -1,4 +1,4 @@
-"""Applications of one silo: ask for a decision, see how the user responds, report the reward; over HTTP, many at once."""
+"""Applications of one silo: ask for a decision, see how the user responds, report the reward; over HTTP."""
 
 from __future__ import annotations
 

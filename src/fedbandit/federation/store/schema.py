@@ -15,8 +15,8 @@ CREATE TABLE IF NOT EXISTS raw_rows (nonce {blob} PRIMARY KEY, term {int} NOT NU
 CREATE INDEX IF NOT EXISTS raw_rows_by_step ON raw_rows (term, step);
 CREATE TABLE IF NOT EXISTS participants (term {int} NOT NULL, person {blob} NOT NULL, times {int} NOT NULL,
     PRIMARY KEY (term, person));
-CREATE TABLE IF NOT EXISTS releases (term {int} NOT NULL, step {int} NOT NULL, state TEXT NOT NULL, users {int} NOT NULL,
-    drawn {blob}, sent {blob}, sealed {blob}, PRIMARY KEY (term, step));
+CREATE TABLE IF NOT EXISTS releases (term {int} NOT NULL, step {int} NOT NULL, state TEXT NOT NULL,
+    users {int} NOT NULL, drawn {blob}, sent {blob}, sealed {blob}, PRIMARY KEY (term, step));
 CREATE TABLE IF NOT EXISTS ledger (number {int} PRIMARY KEY, hash TEXT NOT NULL, previous TEXT NOT NULL,
     event TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS states (term {int} NOT NULL, name TEXT NOT NULL, value {blob} NOT NULL,

@@ -44,10 +44,7 @@ def measured(silos: int, runs: int, progress: Progress = lambda share: None) -> 
 def gap_claim(quick: bool, progress: Progress) -> Claim:
     """Corollary LDP against a super agent."""
     silos, runs = (QUICK_SILOS, 2) if quick else (SILOS, 4)
-    done, total, gaps = 0.0, float(sum(silos)), []
-    for count in silos:
-        gaps.append(measured(count, runs, lambda share, n=count, d=done: progress((d + share * n) / total)))  # type: ignore[misc]
-        done += count
+    gaps = [measured(count, runs, _part_of(progress, silos, count)) for count in silos]
     bound = exponent(silos, [gap.bound for gap in gaps])
     regret = exponent(silos, [math.exp(gap.log_regret) for gap in gaps])
     ratios = ", ".join(f"{math.exp(g.log_regret):.2f} (± {math.exp(g.log_regret) * g.stderr:.2f})" for g in gaps)
@@ -64,3 +61,9 @@ def gap_claim(quick: bool, progress: Progress) -> Claim:
             "as the noise, M^(1/2); M^(1/4) compares two worst-case bounds",
         ),
     )
+
+
+def _part_of(progress: Progress, silos: tuple[int, ...], count: int) -> Progress:
+    """Progress of one number of silos, whose users take a share of the time in proportion."""
+    before, total = sum(other for other in silos if other < count), sum(silos)
+    return lambda share: progress((before + share * count) / total)

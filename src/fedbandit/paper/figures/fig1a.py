@@ -11,7 +11,7 @@ EPSILONS = (1e-3, 1e-4)
 
 PANEL = Panel(
     name="fig1a",
-    title="Figure 1(a): synthetic data, M = 100",
+    title="Figure 1(a): shuffling by amplification against silo-level LDP; synthetic data, M = 100",
     settings=SYNTHETIC,
     silos=100,
     rounds=10_000,

@@ -10,7 +10,7 @@ BUDGET = (0.2, 0.1)
 
 PANEL = Panel(
     name="fig1b",
-    title="Figure 1(b): synthetic data, M = 100",
+    title="Figure 1(b): shuffling by vector sum against silo-level LDP; synthetic data, M = 100",
     settings=SYNTHETIC,
     silos=100,
     rounds=10_000,

@@ -10,7 +10,7 @@ CURVES = (fed_lin_ucb(), *(ldp(epsilon, 0.1) for epsilon in (5.0, 1.0, 0.2)))
 
 PANEL = Panel(
     name="fig1c",
-    title="Figure 1(c): real data, title features, M = 10",
+    title="Figure 1(c): the cost of silo-level LDP by ε; judged documents, title features, M = 10",
     settings=TITLE,
     silos=10,
     rounds=25_000,

@@ -10,7 +10,7 @@ CURVES = (fed_lin_ucb(), *(ldp(epsilon, 0.1) for epsilon in (5.0, 1.0, 0.2)))
 
 PANEL = Panel(
     name="figA-a",
-    title="Appendix figure (a): synthetic data, varying ε, δ = 0.1",
+    title="Appendix figure (a): the cost of silo-level LDP by ε; synthetic data, M = 100",
     settings=SYNTHETIC,
     silos=100,
     rounds=10_000,

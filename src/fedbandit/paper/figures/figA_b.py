@@ -10,7 +10,7 @@ CURVES = (fed_lin_ucb(), *(ldp(5.0, delta) for delta in (0.1, 0.01, 0.001)))
 
 PANEL = Panel(
     name="figA-b",
-    title="Appendix figure (b): synthetic data, varying δ, ε = 5",
+    title="Appendix figure (b): the cost of silo-level LDP by δ; synthetic data, M = 100",
     settings=SYNTHETIC,
     silos=100,
     rounds=10_000,

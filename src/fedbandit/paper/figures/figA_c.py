@@ -10,11 +10,11 @@ CURVES = (fed_lin_ucb(), *(ldp(epsilon, 0.1) for epsilon in (5.0, 1.0, 0.2)))
 
 PANEL = Panel(
     name="figA-c",
-    title="Appendix figure (c): real data, body features, M = 10",
+    title="Appendix figure (c): the cost of silo-level LDP by ε; judged documents, body features, M = 10",
     settings=BODY,
     silos=10,
     rounds=25_000,
-    runs=10,
+    runs=5,
     curves=CURVES,
     paper_says="regret of LDP-FedLinUCB decreases and comes closer to that of FedLinUCB as ε increases",
     observations=ordered(*(curve.label for curve in CURVES)),

@@ -10,7 +10,7 @@ BUDGET = (1e-4, 1e-4)
 
 PANEL = Panel(
     name="figA-d",
-    title="Appendix figure (d): real data, title features, M = 100",
+    title="Appendix figure (d): shuffling by amplification against silo-level LDP; judged documents, M = 100",
     settings=TITLE,
     silos=100,
     rounds=25_000,

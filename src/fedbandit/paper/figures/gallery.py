@@ -19,6 +19,9 @@ outside its 95 % interval (Student's t over runs); otherwise it “cannot be tol
 Each panel is drawn in two versions. **as_proven**: the constants of the theorems, lazy acting (without it the theorems
 do not hold) and rewards that respect the paper's assumptions. **as_simulated**: the constants, rewards and eager acting
 of the published simulation, which come with no privacy guarantee.
+
+Panels on real data have fewer runs than the paper's 25, so that all panels finish in half an hour on two cores;
+`--runs 25` asks for as many. Under each of them stands what the data were.
 """
 
 

@@ -27,7 +27,7 @@ SECURE, SILO, PAPER = _ours("secure-sum", "secure-sum (ours)"), _ours("silo", "s
 
 PANEL = Panel(
     name="warfarin",
-    title="Warfarin dosing, M = 10 (not in the paper)",
+    title="Not in the paper: warfarin dosing, M = 10",
     settings=(
         Setting(
             "linear",
