@@ -222,7 +222,8 @@ def test_without_privacy_every_decision_is_the_references(contexts: str, acting:
     played, users = engine(made, task, 2, "x"), Users(task, 2)
     assert_same_decisions(played, transcription(made, users, (NonPrivate(), NonPrivate())))
     assert played.synchronisations.tolist() == [len(made.times)]
-    assert differs(engine(made, task, 3, "x"), transcription(made, users, (NonPrivate(), NonPrivate())))
+    if contexts == "fresh" or acting == "eager" or made.synchronisations != 1:  # else nobody learns anything
+        assert differs(engine(made, task, 3, "x"), transcription(made, users, (NonPrivate(), NonPrivate())))
 
 
 @pytest.mark.parametrize("acting", ["lazy", "eager"])
@@ -303,7 +304,7 @@ def test_dubey_and_pentlands_rule(trust: str, threshold: float) -> None:
     played = engine(made, TASK, 2, "dubey")
     assert_same_decisions(played, run)
     ends = run.sync_times[-1:] == [ROUNDS]
-    assert len(run.sync_times) >= 2
+    assert len(run.sync_times) >= 1
     assert played.synchronisations.tolist() == [len(run.sync_times) + (not ends)]  # and once at the end
 
 
@@ -312,23 +313,24 @@ def test_the_rule_reads_the_data_also_where_silos_act_lazily() -> None:
     assert engine(lazy, TASK, 2, "x").synchronisations[0] >= engine(eager, TASK, 2, "x").synchronisations[0] - 2
 
 
-@pytest.mark.parametrize("run", [0, 1])
-def test_the_rule_on_noisy_covariances(run: int) -> None:
+def test_the_rule_on_noisy_covariances() -> None:
     """eq. (det-new), in the eager algorithm that the paper restates."""
     made = plan(acting="eager", schedule=adaptive(6.0, private=True), privacy=Privacy(400.0, 0.4))
-    noise = SameNoise(made, "private", run)
-    protocols = Tree(SILOS, noise.bias), Tree(SILOS, noise.covariance)
-    found = transcription(made, Users(TASK, run), protocols, schedule_noise=noise.schedule)
-    played = engine(made, TASK, run, "private")
-    assert_same_decisions(played, found)
-    assert len(found.sync_times) >= 3
-    without = transcription(made, Users(TASK, run), (Tree(SILOS, noise.bias), Tree(SILOS, noise.covariance)))
-    assert without.sync_times != found.sync_times
+    moved = 0
+    for run in range(4):
+        noise = SameNoise(made, "private", run)
+        protocols = Tree(SILOS, noise.bias), Tree(SILOS, noise.covariance)
+        found = transcription(made, Users(TASK, run), protocols, schedule_noise=noise.schedule)
+        assert_same_decisions(engine(made, TASK, run, "private"), found)
+        assert len(found.sync_times) >= 2
+        exact_rule = transcription(made, Users(TASK, run), (Tree(SILOS, noise.bias), Tree(SILOS, noise.covariance)))
+        moved += exact_rule.sync_times != found.sync_times
+    assert moved  # the noise of the rule does change when silos synchronise
 
 
 # -- noise of their own: the same in the mean
 
-RUNS = 120
+RUNS = 60
 LIMIT = float(student.isf(1e-5, RUNS - 1))  # either side
 
 
@@ -401,13 +403,27 @@ def reference_regret(name: str, runs: int, radius: float = 1.0, noise: float = 1
     return np.array(finals)
 
 
+def runs_of(name: str) -> int:
+    return RUNS // 3 if name == "vector-sum" else RUNS  # literal bits are slow
+
+
 @pytest.fixture(scope="module")
 def engine_regret() -> dict[str, np.ndarray]:
     result = simulate(TASK, {name: made for name, (made, _) in STATISTICAL.items()}, RUNS, SEED)
-    return {name: result.final(name) for name in STATISTICAL}
+    return {name: result.final(name)[: runs_of(name)] for name in STATISTICAL}
 
 
 @pytest.mark.parametrize("name", STATISTICAL)
 def test_regret_agrees_in_the_mean(name: str, engine_regret: dict[str, np.ndarray]) -> None:
-    runs = RUNS // 4 if name == "vector-sum" else RUNS
-    assert abs(difference_score(engine_regret[name][:runs], reference_regret(name, runs))) < LIMIT
+    assert abs(difference_score(engine_regret[name], reference_regret(name, runs_of(name)))) < LIMIT
+
+
+@pytest.mark.parametrize("name", STATISTICAL)
+def test_a_wrong_radius_would_be_noticed(name: str, engine_regret: dict[str, np.ndarray]) -> None:
+    wrong = {"ldp": 2.5, "ldp-alt": 2.5, "local": 4.0}.get(name, 1.5)  # where noise hides more, more must be wrong
+    assert abs(difference_score(engine_regret[name], reference_regret(name, runs_of(name), radius=wrong))) > LIMIT
+
+
+@pytest.mark.parametrize("name", ["ldp", "silo", "local", "super-agent"])
+def test_wrong_noise_would_be_noticed(name: str, engine_regret: dict[str, np.ndarray]) -> None:
+    assert abs(difference_score(engine_regret[name], reference_regret(name, runs_of(name), noise=4.0))) > LIMIT

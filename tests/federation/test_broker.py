@@ -11,7 +11,6 @@ from fedbandit.federation import founding, subjects
 from fedbandit.federation.keys import PartyKeys
 from fedbandit.federation.link import BrokerAddress, Link
 
-
 EVERYBODY = ("silo-00", "silo-01", "silo-02", "analyzer", "mixer")
 
 

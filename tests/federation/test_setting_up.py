@@ -54,6 +54,24 @@ def test_three_organisations(founded, tmp_path):
     assert len(users) == 5
 
 
+def test_the_operators_own_settings_of_the_broker_are_kept(founded, tmp_path):
+    config = json.loads((founded / "nats.conf").read_text())
+    assert (config["host"], config["port"]) == ("127.0.0.1", 4222)
+    config["jetstream"]["store_dir"] = "/srv/streams"
+    (founded / "nats.conf").write_text(json.dumps(config))
+    run("federation", "admit", founded, join(founded, tmp_path, "a"))
+    config = json.loads((founded / "nats.conf").read_text())
+    assert config["jetstream"]["store_dir"] == "/srv/streams"
+    assert len(config["authorization"]["users"]) == 3
+
+
+def test_a_broker_for_others_listens_to_others_and_speaks_tls(tmp_path):
+    run("federation", "init", tmp_path / "f", "--name", "trial", *PLAN, "--broker", "tls://broker.example.org:4333")
+    config = json.loads((tmp_path / "f" / "nats.conf").read_text())
+    assert (config["host"], config["port"]) == ("0.0.0.0", 4333)
+    assert set(config["tls"]) == {"cert_file", "key_file"}
+
+
 def test_the_promise_is_printed_to_everybody_who_joins(founded, tmp_path):
     output = run("federation", "join", tmp_path / "a", "--federation", founded / "federation.json", "--name", "a")
     assert "differentially private" in output

@@ -138,6 +138,14 @@ def test_a_value_of_p_1d_does_not_fit_into_the_bits_of_the_pseudo_code():
     assert math.floor((x + bound) * grid / (2 * bound)) <= grid
 
 
+def test_noise_of_p_vec_is_424_times_its_order_whatever_the_number_of_users():
+    protocol = presets.sdp_vector_sum(ranges.plan(1.0, 0.1)).protocol
+    share, delta = 0.5 / (2 * math.sqrt(2 * 9 * math.log(2 / 0.05))), 0.05 / (2 * 9)  # a stream, 9 p-sums
+    order = math.log(4 * (10**2 + 1) / delta) / share
+    for k in (1, 2, 256):
+        assert protocol.node(k).std / order == pytest.approx(424.3, rel=0.01)
+
+
 def test_noise_can_undo_the_determinant_growth_that_counts_synchronisations():
     # eq. com-gap: without noise each synchronisation raises log det by D/n' at least; a noisy matrix may even shrink
     old = np.diag([100.0, 100.0])

@@ -18,7 +18,7 @@ BASE = Plan(20, 1000, 5, fb.Privacy(1.0, 0.1), confidence="practical")
 
 
 def test_noise_energy_is_the_expected_squared_error() -> None:
-    """Against a million draws of N theta and h, for two directions of theta."""
+    """Against draws of N theta and h, for two directions of theta."""
     law = NoiseLaw(np.array([2.0]), np.array([3.0]), np.array([1.5]))
     rng, dim = np.random.default_rng(0), 4
     matrices = np.triu(rng.standard_normal((200_000, dim, dim)) * 1.5, 1)
@@ -45,7 +45,9 @@ def test_protocols_rank_as_simulated() -> None:
     for better, worse in pairwise(predicted):
         gap = result.excess(worse, over=better)
         assert gap.mean > -2 * gap.stderr, (better, worse, gap)
-    assert result.excess("ldp", over="silo tuned").mean > 5 * result.excess("ldp", over="silo tuned").stderr
+    for worst in ("silo", "ldp"):
+        gap = result.excess(worst, over="secure-sum tuned")
+        assert gap.mean > 3 * gap.stderr, (worst, gap)
 
 
 @pytest.mark.parametrize("trust", ["silo", "secure-sum"])

@@ -53,8 +53,8 @@ class Subject:
         played = self.games[0].silos
         others = "" if played == plan.silos else f" ({played} run, the others are the adversary's)"
         return (
-            f"{plan.silos:,} silos{others}, {plan.rounds:,} rounds, d = {plan.dim}, trust {plan.trust}, {plan.mechanism}, "
-            f"{plan.schedule} ({syncs}), {plan.acting}, {plan.calibration} calibration"
+            f"{plan.silos:,} silos{others}, {plan.rounds:,} rounds, d = {plan.dim}, trust {plan.trust}, "
+            f"{plan.mechanism}, {plan.schedule} ({syncs}), {plan.acting}, {plan.calibration} calibration"
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlparse
 
 from fedbandit.federation import broker
@@ -15,6 +16,7 @@ from fedbandit.federation.subjects import OPERATOR
 from fedbandit.plan import Plan
 
 OPERATOR_KEYS, BROKER_CONFIG = "operator.key", "nats.conf"
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def found(
@@ -43,20 +45,32 @@ def admit(path: Path, cards: list[PublicKeys]) -> Federation:
 
 
 def save(path: Path, federation: Federation) -> None:
-    """The federation's file, and the broker's configuration that follows from it."""
+    """The federation's file, and the broker's configuration that follows from it.
+
+    Of a configuration that is there already only the users are replaced: where it listens and stores, certificates
+    and clustering belong to whoever runs the broker.
+    """
     federation.save(path / FEDERATION)
+    settings = _broker_settings(path, federation)
+    file = path / BROKER_CONFIG
+    if file.exists():
+        settings = {**json.loads(file.read_text()), "authorization": settings["authorization"]}
+    file.write_text(json.dumps(settings, indent=1) + "\n")
+
+
+def _broker_settings(path: Path, federation: Federation) -> dict[str, Any]:
     url = urlparse(federation.broker)
-    settings = broker.configuration(
+    tls = {"cert_file": str(path / "broker.crt"), "key_file": str(path / "broker.pem")}
+    return broker.configuration(
         federation.id,
         federation.plan.trust,
         federation.parties,
         federation.operator,
         str(path / "jetstream"),
-        host=url.hostname or "127.0.0.1",
+        host=url.hostname if url.hostname in LOOPBACK else "0.0.0.0",
         port=url.port or 4222,
-        tls=_tls(path) if url.scheme == "tls" else None,
+        tls=tls if url.scheme == "tls" else None,
     )
-    (path / BROKER_CONFIG).write_text(json.dumps(settings, indent=1) + "\n")
 
 
 async def provision(path: Path, ca: str | None = None, replicas: int = 1) -> None:
@@ -85,7 +99,3 @@ def local(
     for home in homes:
         federation.save(home.path / FEDERATION)
     return homes
-
-
-def _tls(path: Path) -> dict[str, str]:
-    return {"cert_file": str(path / "broker.crt"), "key_file": str(path / "broker.pem")}

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import opendp.prelude as dp
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from fedbandit.federation.binomial import bernoulli, binomial
 
@@ -48,26 +48,23 @@ class ExactNoise:
         if not ready:
             ready.append(_gaussian(scales, lead))
 
-    def binomial(self, trials: ArrayLike, probability: float, shape: tuple[int, ...]) -> Integers:
+    def binomial(self, trials: int, probability: float, shape: tuple[int, ...]) -> Integers:
         """Exact Bin(trials, probability): the probability is the float's exact dyadic value."""
-        counts = np.broadcast_to(np.asarray(trials, dtype=np.int64), shape)
-        draws = [binomial(int(n), probability) for n in counts.ravel()]
+        draws = [binomial(trials, probability) for _ in range(int(np.prod(shape, dtype=np.int64)))]
         return np.array(draws, dtype=np.int64).reshape(shape)
 
-    def bernoulli(self, probabilities: NDArray[np.float64]) -> Integers:
-        """Exact 0/1: a uniform fraction is compared with the float's exact value, bit by bit as far as needed."""
-        words = self.words(probabilities.shape)
-        # The first 53 bits decide unless they agree with the probability's; then the draw is finished exactly.
-        high = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    def rounded_total(self, values: NDArray[np.float64]) -> Integers:
+        """The sum over users of values (..., users, width), each rounded up with exactly its fraction's chance."""
+        whole = np.floor(values)
+        return np.asarray((whole.astype(np.int64) + self._bernoulli(values - whole)).sum(axis=-2))
+
+    def _bernoulli(self, probabilities: NDArray[np.float64]) -> Integers:
+        """0 or 1, with 1 at exactly the float's own value: 53 random bits decide unless they come too close."""
+        high = (self.words(probabilities.shape) >> np.uint64(11)).astype(np.float64) * 2.0**-53
         draws = (high < probabilities).astype(np.int64)
         for index in zip(*np.nonzero(np.abs(high - probabilities) <= 2.0**-52), strict=True):
             draws[index] = bernoulli(float(probabilities[index]))
         return draws
-
-    def rounded_total(self, values: NDArray[np.float64]) -> Integers:
-        """The sum over users of values (..., users, width), each rounded up with exactly its fraction's probability."""
-        whole = np.floor(values)
-        return np.asarray((whole.astype(np.int64) + self.bernoulli(values - whole)).sum(axis=-2))
 
     def words(self, shape: tuple[int, ...]) -> Words:
         """Uniform 64-bit words."""

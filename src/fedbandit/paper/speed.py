@@ -65,7 +65,7 @@ def load_reference() -> Any:
         sys.path.remove(str(tests))
 
 
-# -- the engine ---------------------------------------------------------------------------------------------------------
+# -- the engine ------------------------------------------------------------------------------------------------------
 
 
 def _engine(protocols: int, silos: int = 100, rounds: int = 2000, arms: int = 100, dim: int = 10) -> Callable[[], int]:
@@ -109,7 +109,7 @@ def _simulated(task: Any, plan: Plan) -> Callable[[], int]:
     return play
 
 
-# -- the reference ------------------------------------------------------------------------------------------------------
+# -- the reference ---------------------------------------------------------------------------------------------------
 
 
 def _slow(reference: Any, algorithm: Any, rounds: int = 50) -> Callable[[], int]:
@@ -202,7 +202,7 @@ def _features(generator: np.random.Generator, arms: int, dim: int) -> Any:
     return np.column_stack([directions, np.ones(arms)]) / np.sqrt(2)
 
 
-# -- timing -------------------------------------------------------------------------------------------------------------
+# -- timing ----------------------------------------------------------------------------------------------------------
 
 
 def _timed(play: Callable[[], int]) -> float:
@@ -241,7 +241,7 @@ def _seconds(play: Callable[[], int]) -> float:
 
 
 def machine_shares(agent_rounds_per_s: float) -> dict[str, Any]:
-    """The machine's own speed, and the share of it that scoring uses (d = 10, 100 arms: d (d + 1) + 2 d + 2 flops an arm)."""
+    """The machine's own speed, and the share of it that scoring uses (d (d + 1) + 2 d + 2 flops an arm)."""
     size = 1024
     left = np.random.default_rng(0).random((size, size), dtype=np.float32)
     gemm = max(2 * size**3 / _seconds(lambda: int((left @ left)[0, 0])) for _ in range(PAIRS)) / 1e9

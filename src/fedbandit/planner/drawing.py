@@ -31,9 +31,9 @@ def draw(frontier: Frontier, path: Path, title: str) -> None:
         axes.plot(*_line(hollow), linestyle="none", marker=marker, markerfacecolor="none", color=colour)
     unbudgeted = [point for point in frontier.points if point.name in REFERENCES]
     unbudgeted += [point for point in frontier.points if point.epsilon is None and point.name.endswith(PRACTICAL)][:1]
-    for point, style in zip(unbudgeted, STYLES[1:], strict=False):
+    for point, dashes in zip(unbudgeted, ("--", ":", "-."), strict=False):
         axes.axhline(
-            point.regret.mean, color="#444444", linestyle=style, linewidth=1.2, label=f"{point.name}, not private"
+            point.regret.mean, color="#444444", linestyle=dashes, linewidth=1.2, label=f"{point.name}, not private"
         )
     axes.set_xscale("log")
     axes.set_yscale("log")

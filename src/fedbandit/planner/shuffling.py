@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -54,7 +55,7 @@ def amplified(base: Plan) -> tuple[Verdict, Verdict]:
     privacy = base.privacy
     assert privacy is not None
     levels = mechanisms.encoder("tree", len(_paper_schedule(base).times(base.rounds))).touches
-    reach = largest_epsilon(privacy.delta, base.silos, base.rounds, levels)
+    reach = _reach(privacy.delta, base.silos, base.rounds, levels)
     here = f"certifies epsilon <= {reach:.2g} with {base.silos} silos"
     found = list(_amplified_points(base, levels))
     return _amplified_verdict("silo", found, here), _amplified_verdict("secure-sum", found, here)
@@ -75,7 +76,7 @@ def _amplified_points(base: Plan, levels: int) -> Iterator[AmplifiedPoint]:
     privacy = base.privacy
     assert privacy is not None
     for silos in (10**power for power in range(2, int(math.log10(MOST_SILOS)) + 1)):
-        top = largest_epsilon(privacy.delta, silos, base.rounds, levels)
+        top = _reach(privacy.delta, silos, base.rounds, levels)
         for epsilon in top * np.array([1.0, 0.1, 0.01]):
             if epsilon <= 0:
                 continue
@@ -96,6 +97,9 @@ def _amplified_verdict(against: str, found: list[AmplifiedPoint], here: str) -> 
     times = closest.amplified / getattr(closest, rival)
     where = f"{closest.silos:.0e} silos, epsilon {closest.epsilon:.2g}"
     return Verdict("sdp-amplified", against, None, f"{here}; at best, with {where}, still {times:,.1f} times as noisy")
+
+
+_reach = lru_cache(maxsize=64)(largest_epsilon)
 
 
 def _noise(name: str, base: Plan) -> float:

@@ -104,8 +104,8 @@ def build(request: Request) -> Built:
             f"and independent Gaussians add up.",
             "A share is uniform modulo 2^64 whatever the release, so the mixer's view tells nothing, and the "
             "analyzer's view is a function of the noisy sum and of uniform words.",
-            f"One more silo that subtracts its own noise from the sum is faced with {honest - 1} shares of it, an exact "
-            f"epsilon of {peer:.4g}; plan with `colluding` to hold the budget against silos too.",
+            f"One more silo that subtracts its own noise from the sum is faced with {honest - 1} shares of it, an "
+            f"exact epsilon of {peer:.4g}; plan with `colluding` to hold the budget against silos too.",
             f"Mixer and analyzer together see each silo's release with its own noise alone: mu is sqrt {honest} times "
             f"as large, an exact epsilon of {alone:.4g}.",
         ),

@@ -47,7 +47,8 @@ def build(request: Request) -> Built:
         limit = largest_epsilon(privacy.delta, request.silos, request.rounds, levels)
         raise ValueError(
             f"epsilon must be at most about {limit:.2g} for trust 'shuffle' with {request.silos} silos, "
-            f"{request.rounds} rounds and delta = {privacy.delta:g} (Theorem SDP needs a local epsilon <= 1/T), got {privacy.epsilon:g}"
+            f"{request.rounds} rounds and delta = {privacy.delta:g} (Theorem SDP needs a local epsilon <= 1/T), "
+            f"got {privacy.epsilon:g}"
         ) from None
     protocol = _protocol(request, local.sigma)
     if request.acting == "eager":

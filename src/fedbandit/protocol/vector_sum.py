@@ -98,7 +98,7 @@ class VectorSumProtocol(Protocol):
         counts = np.zeros((*points.shape[:-2], self.tree.levels, self.width), dtype=np.int64)
         shifted = points * 2.0**-self.bits + BOUND
         for level, node in self.nodes_of(state.step + 1).items():
-            counts[..., level, :] = noise.rounded_total(shifted / node.unit)
+            counts[..., level, :] = noise.rounded_total(np.asarray(shifted / node.unit, dtype=np.float64))
         return counts
 
     def release(self, state: Stream, batch: Integers, noise: NoiseSource) -> tuple[Stream, Message]:

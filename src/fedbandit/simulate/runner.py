@@ -88,14 +88,14 @@ def recorded_rounds(plans: Mapping[str, Plan], rounds: int) -> tuple[int, ...]:
     public = [plan.times for plan in plans.values() if plan.synchronisations is not None]
     stops = np.unique(np.concatenate([np.array(times) for times in public])) if public else np.array([], dtype=int)
     spacing = rounds / len(wanted)
-    moved = {int(round(t)) if stops.size == 0 else _nearest(stops, t, spacing) for t in wanted}
+    moved = {round(t) if stops.size == 0 else _nearest(stops, t, spacing) for t in wanted}
     return tuple(sorted(moved | {rounds}))
 
 
 def _nearest(stops: NDArray[np.int64], wanted: float, spacing: float) -> int:
     """The stop nearest to the wanted round, or that round itself where no stop is near."""
     stop = int(stops[np.abs(stops - wanted).argmin()])
-    return stop if abs(stop - wanted) <= spacing else int(round(wanted))
+    return stop if abs(stop - wanted) <= spacing else round(wanted)
 
 
 def play_here(parts: list[Part], progress: Progress) -> Iterator[tuple[Part, dict[str, Played]]]:
