@@ -1,4 +1,4 @@
-"""Where test vectors lie, and a source of noise that adds none."""
+"""Where test vectors lie, sources of noise, and one core for each process that runs tests."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 
@@ -20,6 +21,12 @@ class NoNoise(SimulatedNoise):
 
     def gaussian(self, scales: np.ndarray, lead: tuple[int, ...] = ()) -> Integers:
         return np.zeros((*lead, len(scales)), dtype=np.int64)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_core() -> None:
+    """Tests run in as many processes as there are cores: compiled loops that share these would only wait."""
+    numba.set_num_threads(1)
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from fedbandit.simulate.engine import Played
 from fedbandit.simulate.result import Result, collected, estimate
 from fedbandit.simulate.runner import Part, divided, play_here
 from fedbandit.simulate.tasks import synthetic
+from statistical import difference_score
 
 BASE = Plan(5, 30, 3, Privacy(5.0, 0.1))
 TASK = synthetic(3, 7)
@@ -48,7 +49,7 @@ def test_one_seed_gives_the_same_numbers_and_another_does_not(result: Result) ->
 @pytest.mark.parametrize("threads", [1, 2])
 def test_on_any_number_of_cores(threads: int, result: Result) -> None:
     before = numba.get_num_threads()
-    if threads > before:
+    if threads > numba.config.NUMBA_NUM_THREADS:
         pytest.skip("this machine has one core")
     try:
         numba.set_num_threads(threads)
@@ -84,8 +85,8 @@ def test_parts_can_be_played_in_any_order(result: Result) -> None:
 
 
 def test_all_protocols_have_the_same_first_round() -> None:
-    """Before anything is learnt and whatever the noise, theta is zero and V a multiple of I: the first action."""
-    played = fb.simulate(TASK, PLANS, 2, seed=3).frame.filter(pl.col("round") == 1)
+    """Before anything is learnt theta is zero and V a multiple of I: everybody takes the longest feature."""
+    played = fb.simulate(TASK, PLANS, 2, seed=3, precision="float64").frame.filter(pl.col("round") == 1)
     for _, rows in played.group_by("run"):
         assert rows["regret"].max() - rows["regret"].min() < 1e-9
 
@@ -225,8 +226,8 @@ def test_progress_rises_to_one() -> None:
 
 def test_parts_put_runs_first() -> None:
     parts = divided(TASK, PLANS, 7, 0, (30,), "float32")
-    firsts = [min(part.runs) for part in parts]
-    assert firsts == sorted(firsts)
+    rounds_of_runs = [min(part.runs) // runner.RUNS_AT_ONCE for part in parts]
+    assert rounds_of_runs == sorted(rounds_of_runs)
     for name in PLANS:
         assert sorted(run for part in parts if name in part.plans for run in part.runs) == list(range(7))
 
@@ -288,11 +289,12 @@ def test_precision_is_one_of_two() -> None:
         fb.simulate(TASK, PLANS, 1, precision="half")
 
 
-def test_float32_and_float64_decide_alike_almost_always() -> None:
+def test_float32_and_float64_have_the_same_regret_in_the_mean() -> None:
+    """Features all have norm 1, so the first decisions are ties that rounding breaks: runs are not the same."""
     plans = {name: PLANS[name] for name in ("silo", "ldp-eager")}
-    single, double = (fb.simulate(TASK, plans, 5, seed=1, precision=precision) for precision in ("float32", "float64"))
+    single, double = (fb.simulate(TASK, plans, 60, seed=1, precision=kind) for kind in ("float32", "float64"))
     for name in plans:
-        assert single.regret(name).mean == pytest.approx(double.regret(name).mean, rel=0.02)
+        assert abs(difference_score(single.final(name), double.final(name))) < 4.5
 
 
 def test_an_adaptive_plan_of_every_acting_and_trust_runs() -> None:

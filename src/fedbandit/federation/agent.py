@@ -34,7 +34,7 @@ class Agent:
         self.plan = silo.plan
         silo.sealer = self._wire
         self.problem: str | None = None  # why it is not ticking, if it is not
-        self._greeted = silo.store.recall(self._greeting) is not None
+        self._greeted = self._leads = False
         self._untidy_since = math.inf
         self._news = asyncio.Event()
         self._news.set()
@@ -83,7 +83,6 @@ class Agent:
             raise MessageError(f"models come from the analyzer, not from {context.sender}")
         if context.kind == "hello":
             self.silo.store.remember(self._greeting, b"1")
-            self._greeted = True
         elif context.kind == "model":
             outcome = Outcome.decode(payload, self.plan)
             included = bool(outcome.cohort[self.party.federation.silos.index(self.party.name)])
@@ -120,21 +119,35 @@ class Agent:
 
     async def _ticks(self) -> None:
         await asyncio.to_thread(self.silo.prepare)
-        leads, asked = False, -math.inf
+        looked = -math.inf
         while True:
-            if time.monotonic() - asked > LEAD:
-                leads, asked = await asyncio.to_thread(self.silo.store.engine.lead), time.monotonic()
-                await asyncio.to_thread(self.silo.flush)
-            if leads:
+            if time.monotonic() - looked > LEAD:
+                looked = time.monotonic()
+                await self._look_around()
+            if self._leads:
                 await self.tick()
             await asyncio.sleep(LOOK)
+
+    async def _look_around(self) -> None:
+        """Where several workers serve one silo: who leads, what the others have taken in."""
+        self._leads = await asyncio.to_thread(self.silo.store.engine.lead)
+        await asyncio.to_thread(self.silo.flush)
+        if self.silo.store.engine.shared:
+            await asyncio.to_thread(self.silo.refresh)
+            self._news.set()
 
     async def _sends(self) -> None:
         while True:
             await self._news.wait()
             self._news.clear()
-            if self._greeted:
+            if self._leads and await self._is_greeted():
                 await self.send()
+
+    async def _is_greeted(self) -> bool:
+        """Whether the analyzer has shown the same plan, to this worker or another one."""
+        if not self._greeted:
+            self._greeted = await asyncio.to_thread(self.silo.store.recall, self._greeting) is not None
+        return self._greeted
 
     @property
     def _greeting(self) -> str:

@@ -16,7 +16,8 @@ import uvicorn
 from fedbandit.federation.agent import Agent
 from fedbandit.federation.analyzer import Analyzer
 from fedbandit.federation.home import Home
-from fedbandit.federation.http.app import Service, create_app
+from fedbandit.federation.http.app import create_app
+from fedbandit.federation.http.service import Service
 from fedbandit.federation.keeper import RoundKeeper
 from fedbandit.federation.link import Link
 from fedbandit.federation.mixer import Mixer

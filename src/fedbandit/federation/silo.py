@@ -30,7 +30,7 @@ from fedbandit.federation.decisions import DecisionIds, UnknownDecision
 from fedbandit.federation.keys import party_name
 from fedbandit.federation.learning import Outcome, first_model, model_after
 from fedbandit.federation.noise import ExactNoise
-from fedbandit.federation.states import DecisionState, ReleaseState
+from fedbandit.federation.states import DecisionState, IllegalEvent, ReleaseState
 from fedbandit.federation.status import silo_status
 from fedbandit.federation.store import Reward, SiloStore, Verdict, open_engine
 from fedbandit.federation.store.silo import UNLIMITED
@@ -244,10 +244,9 @@ class Silo:
             with self._counter.take() as pending:
                 self._open_step = self.store.tick(number, *pending, self._settled)
             undrawn = self.store.in_state(number, ReleaseState.CLOSED)
-            for step in undrawn:
-                self._draw(step)
+            drawn = [step for step in undrawn if self._draw(step)]
             self._unfinished = False
-            return undrawn
+            return drawn
 
     def tidy(self) -> None:
         """After a release, at leisure: deleted rows leave the files, the next release's noise is drawn ahead."""
@@ -275,21 +274,26 @@ class Silo:
         self._due_since = math.inf
         return due
 
-    def _draw(self, step: int) -> None:
+    def _draw(self, step: int) -> bool:
+        """Draw a release; False if another worker, who believes to lead too, has drawn it first."""
         number = self.term.number
         state = releasing.load_state(self.plan.protocol, self.store.encoder(number))
         rows = self.store.batch(number, step)
         state, message = releasing.draw(self.plan, state, rows, self.noise)
         event = book.event(self.plan, self.name, number, step)
-        self.store.draw(
-            number,
-            step,
-            messages.encode(message),
-            releasing.dump_state(state),
-            None if event is None else book.entry(self.store.last_entry(), event),
-            wire=self.sealer(step, message),
-            keep_raw=self.keep_raw,
-        )
+        try:
+            self.store.draw(
+                number,
+                step,
+                messages.encode(message),
+                releasing.dump_state(state),
+                None if event is None else book.entry(self.store.last_entry(), event),
+                wire=self.sealer(step, message),
+                keep_raw=self.keep_raw,
+            )
+        except IllegalEvent:  # this draw was never on disk, so nobody has seen it
+            return False
+        return True
 
     # -- models -----------------------------------------------------------------------------------------------------
 

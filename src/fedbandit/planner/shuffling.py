@@ -7,21 +7,21 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-import numpy as np
-
+from fedbandit.paper.presets import BATCH
 from fedbandit.plan import Plan
 from fedbandit.planner.catalogue import plan_for
-from fedbandit.privacy.amplification import largest_epsilon
+from fedbandit.privacy.amplification import largest_epsilon, theorem_sdp
 from fedbandit.privacy.budget import Privacy
 from fedbandit.protocol import mechanisms
 from fedbandit.schedule import Every
 
-MOST_SILOS = 10**8
-COARSE_BITS = 8  # so many silos need a coarser grid to fit into 64-bit sums
+MOST_SILOS = 10**14
+COARSE_BITS = 8  # so much noise needs a coarser grid to fit into 64-bit sums
 
 
 class Verdict(NamedTuple):
-    """Whether a shuffle protocol pays: `silos` from which on it is less noisy than its rival, None for never."""
+    """Whether a shuffle protocol pays: `silos` from which on it is less noisy than its rival, None for none up to
+    MOST_SILOS."""
 
     protocol: str
     against: str
@@ -54,7 +54,7 @@ def amplified(base: Plan) -> tuple[Verdict, Verdict]:
     """Theorem SDP: wherever it certifies anything, for any number of silos and any epsilon, against exact rivals."""
     privacy = base.privacy
     assert privacy is not None
-    levels = mechanisms.encoder("tree", len(_paper_schedule(base).times(base.rounds))).touches
+    levels = mechanisms.encoder("tree", _paper_steps(base)).touches
     reach = _reach(privacy.delta, base.silos, base.rounds, levels)
     here = f"certifies epsilon <= {reach:.2g} with {base.silos} silos"
     found = list(_amplified_points(base, levels))
@@ -72,17 +72,28 @@ class AmplifiedPoint(NamedTuple):
 
 
 def _amplified_points(base: Plan, levels: int) -> Iterator[AmplifiedPoint]:
-    """The largest epsilon it certifies and smaller ones, for every power of ten of silos."""
+    """The largest epsilon it certifies and smaller ones, for every power of ten of silos.
+
+    A silo's own noise does not depend on how many there are, so the rivals' noise is scaled from `base`.
+    """
     privacy = base.privacy
     assert privacy is not None
+    worst_row = float(mechanisms.encoder("tree", _paper_steps(base)).prefix_norms.max())
     for silos in (10**power for power in range(2, int(math.log10(MOST_SILOS)) + 1)):
-        top = _reach(privacy.delta, silos, base.rounds, levels)
-        for epsilon in top * np.array([1.0, 0.1, 0.01]):
+        for share in (1.0, 0.1, 0.01):
+            epsilon = share * _reach(privacy.delta, silos, base.rounds, levels)
             if epsilon <= 0:
                 continue
-            other = base.changed(silos=silos, privacy=Privacy(float(epsilon), privacy.delta), bits=COARSE_BITS)
-            noises = (_noise(name, other) for name in ("sdp-amplified", "silo", "secure-sum"))
-            yield AmplifiedPoint(silos, float(epsilon), *noises)
+            sigma = theorem_sdp(epsilon, privacy.delta, silos, base.rounds, levels).sigma
+            other = base.changed(privacy=Privacy(epsilon, privacy.delta), bits=COARSE_BITS)
+            growth = math.sqrt(silos / base.silos)
+            yield AmplifiedPoint(
+                silos,
+                epsilon,
+                math.sqrt(silos) * sigma * worst_row,
+                growth * _noise("silo", other),
+                _noise("secure-sum", other),
+            )
 
 
 def _amplified_verdict(against: str, found: list[AmplifiedPoint], here: str) -> Verdict:
@@ -92,7 +103,7 @@ def _amplified_verdict(against: str, found: list[AmplifiedPoint], here: str) -> 
     paying = [point for point in found if point.amplified < getattr(point, rival)]
     if paying:
         first = min(paying, key=lambda point: point.silos)
-        return Verdict("sdp-amplified", against, first.silos, f"{here}; pays at epsilon {first.epsilon:.2g}")
+        return Verdict("sdp-amplified", against, first.silos, f"{here}; pays at epsilon {first.epsilon:.2g}, no larger")
     closest = min(found, key=lambda point: point.amplified / getattr(point, rival))
     times = closest.amplified / getattr(closest, rival)
     where = f"{closest.silos:.0e} silos, epsilon {closest.epsilon:.2g}"
@@ -108,4 +119,8 @@ def _noise(name: str, base: Plan) -> float:
 
 
 def _paper_schedule(base: Plan) -> Every:
-    return Every(min(25, base.rounds))
+    return Every(min(BATCH, base.rounds))
+
+
+def _paper_steps(base: Plan) -> int:
+    return len(_paper_schedule(base).times(base.rounds))

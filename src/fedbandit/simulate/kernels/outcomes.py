@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit
 
 from fedbandit.simulate.kernels.layout import BERNOULLI, CLIPPED, Floats, Integers, Singles, Tally
-from fedbandit.simulate.kernels.scoring import MEANS, next_at_least, project, top_of
+from fedbandit.simulate.kernels.scoring import MEANS, find, project, top_of
 from fedbandit.simulate.randomness import normal, uniform
 
 CHUNK: Final = 32  # users whose contributions are added together
@@ -67,11 +67,12 @@ def best_mean(x: Singles, arms: int, theta: Floats, weights: Singles, run: int, 
     error = (theta.shape[1] + 3) * 2.0**-24 * math.sqrt(norm2)
     project(x, weights, run, MEANS, board)
     bound = np.float32(top_of(board, MEANS, arms) - 2.0 * error)
-    best = -np.inf
-    arm = next_at_least(board, MEANS, 0, arms, bound)
-    while arm < arms:
-        best = max(best, mean_of(x, arm, theta, run))
-        arm = next_at_least(board, MEANS, arm + 1, arms, bound)
+    first, count = find(board, MEANS, arms, bound)
+    best = mean_of(x, first, theta, run)
+    if count > 1:
+        for arm in range(first + 1, arms):
+            if board[MEANS, arm] >= bound:
+                best = max(best, mean_of(x, arm, theta, run))
     return best
 
 

@@ -169,13 +169,30 @@ def largest(_context: Any, pack: Any) -> Any:
     return pack.scalar(pack), emit
 
 
+def _at_least(builder: Any, vector: Any, bound: Any) -> Any:
+    """Which lanes are at least the bound, as the bits of an integer."""
+    lanes = vector.type.count
+    return builder.bitcast(builder.fcmp_ordered(">=", vector, _splat(builder, bound, lanes)), ir.IntType(lanes))
+
+
 @_instruction
-def at_least(_context: Any, pack: Any, bound: Any) -> Any:
-    """Which lanes are at least the scalar ``bound``: bit l is lane l."""
+def first_at_least(_context: Any, pack: Any, bound: Any) -> Any:
+    """The first lane that is at least the scalar ``bound``, or the number of lanes if none is."""
 
     def emit(_target: Any, builder: Any, _signature: Any, operands: Any) -> Any:
-        lanes = builder.fcmp_ordered(">=", operands[0], _splat(builder, operands[1], pack.lanes))
-        return builder.zext(builder.bitcast(lanes, ir.IntType(pack.lanes)), ir.IntType(64))
+        found = builder.zext(_at_least(builder, *operands), ir.IntType(64))
+        beyond = ir.IntType(64)(1 << pack.lanes)
+        return builder.cttz(builder.or_(found, beyond), ir.IntType(1)(1))
+
+    return types.int64(pack, bound), emit
+
+
+@_instruction
+def count_at_least(_context: Any, pack: Any, bound: Any) -> Any:
+    """How many lanes are at least the scalar ``bound``."""
+
+    def emit(_target: Any, builder: Any, _signature: Any, operands: Any) -> Any:
+        return builder.ctpop(builder.zext(_at_least(builder, *operands), ir.IntType(64)))
 
     return types.int64(pack, bound), emit
 

@@ -13,8 +13,9 @@ from numba import njit
 
 from fedbandit.simulate.kernels.layout import DEPTH, Beliefs, Floats, Scores, Singles
 from fedbandit.simulate.kernels.packs import (
-    at_least,
     broadcast,
+    count_at_least,
+    first_at_least,
     fma,
     lanes_of,
     larger,
@@ -140,7 +141,7 @@ def best_arm(board: Scores, radius: Any, arms: int) -> int:
     for a in range(0, arms, lanes):
         width = square_root(larger(load(board, WIDTHS, a, zero), broadcast(zero)))
         store(board, SCORES, a, fma(broadcast(radius), width, load(board, MEANS, a, zero)))
-    return min(next_at_least(board, SCORES, 0, arms, top_of(board, SCORES, arms)), arms - 1)
+    return find(board, SCORES, arms, top_of(board, SCORES, arms))[0]
 
 
 @njit(cache=True)
@@ -157,16 +158,17 @@ def top_of(board: Scores, row: int, arms: int) -> Any:
 
 
 @njit(cache=True)
-def next_at_least(board: Scores, row: int, start: int, arms: int, bound: Any) -> int:
-    """The first a in start .. arms - 1 with board[row, a] >= bound, or ``arms``."""
+def find(board: Scores, row: int, arms: int, bound: Any) -> tuple[int, int]:
+    """The first of board[row, :arms] that is at least ``bound`` (the last if none is), and how many are.
+
+    Every pack is looked at, without branches: where the winner is cannot be foreseen, and a processor that has guessed
+    wrong starts over. Expects the rest of the last pack to be -infinity, as :func:`top_of` leaves it.
+    """
     lanes = lanes_of(bound)
-    a = start
-    while a < arms and a % lanes != 0:
-        if board[row, a] >= bound:
-            return a
-        a += 1
-    while a < arms and at_least(load(board, row, a, bound), bound) == 0:
-        a += lanes
-    while a < arms and not board[row, a] >= bound:
-        a += 1
-    return min(a, arms)
+    first, count = arms - 1, 0
+    for a in range(0, arms, lanes):
+        pack = load(board, row, a, bound)
+        lane = first_at_least(pack, bound)
+        first = min(first, a + lane if lane < lanes else arms)
+        count += count_at_least(pack, bound)
+    return first, count
