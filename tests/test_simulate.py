@@ -18,6 +18,7 @@ from fedbandit.privacy.budget import Privacy
 from fedbandit.schedule import adaptive, every
 from fedbandit.simulate import runner
 from fedbandit.simulate.engine import Played
+from fedbandit.simulate.federation import Federation, RunsNoise, runs_noise
 from fedbandit.simulate.result import Result, collected, estimate
 from fedbandit.simulate.runner import Part, divided, play_here
 from fedbandit.simulate.tasks import synthetic
@@ -126,13 +127,23 @@ def test_nothing_is_repaired_without_noise() -> None:
     assert fb.simulate(synthetic(6, 8), plans, 3).repaired == {"every": 0, "growing": 0}
 
 
-def test_repairs_are_counted_where_noise_needs_them() -> None:
-    base = Plan(4, 30, 3, Privacy(0.5, 1e-6), "silo", schedule=every(2))
-    plans = {"bold": base.changed(alpha=0.999), "careful": base.changed(alpha=1e-6)}
-    result = fb.simulate(TASK, plans, 20)
-    assert result.repaired["careful"] == 0  # within the confidence event it never happens
-    assert result.repaired["bold"] >= 0
-    assert np.isfinite(result.frame["regret"].to_numpy()).all()
+class Hostile(RunsNoise):
+    """Noise that makes every covariance negative in the second of two runs."""
+
+    def gaussian(self, scales: np.ndarray, lead: tuple[int, ...] = ()) -> np.ndarray:
+        drawn = np.zeros((*lead, len(scales)), dtype=np.int64)
+        drawn[1, ..., 3:] = -(2**45)
+        return drawn
+
+
+def test_covariances_that_noise_has_broken_are_repaired_and_counted() -> None:
+    plan = Plan(4, 30, 3, Privacy(1.0, 0.1), "silo", "tree", every(10))
+    federation = Federation(plan, Hostile(runs_noise(0, (0, 1), "x").sources))
+    for round_ in (10, 20, 30):
+        model = federation.synchronise(np.zeros((2, 4, 9), dtype=np.int64), 10, round_)
+        assert all(np.isfinite(field).all() for field in model)
+    assert federation.repaired == 3
+    np.testing.assert_allclose(model.root[0], np.eye(3) / np.sqrt(plan.regulariser))
 
 
 @pytest.mark.parametrize("rewards", ["bernoulli", "gaussian", "clipped", "exact"])
@@ -203,13 +214,14 @@ def test_an_interruption_between_ways_of_acting_leaves_a_result_that_can_be_used
 
 def test_excess_compares_runs_that_both_have() -> None:
     def played(*finals: float) -> Played:
-        return Played(np.array([[final] for final in finals]), np.ones(len(finals), dtype=np.int64), 0)
+        return Played(np.array([[final] for final in finals]), np.ones(len(finals), dtype=np.int64), 2)
 
     plans = {"a": BASE, "b": BASE}
     parts = [((0, 1), {"a": played(30.0, 60.0)}), ((1,), {"b": played(30.0)}), ((2,), {"b": played(90.0)})]
     result = collected(plans, (30,), 3, 0, parts)
     assert result.excess("a", over="b").mean == pytest.approx(1.0)  # run 1 alone
     assert result.regret("b").mean == pytest.approx(2.0)
+    assert result.repaired == {"a": 2, "b": 4}
 
 
 def test_an_interruption_before_anything_is_finished_is_one() -> None:

@@ -91,8 +91,6 @@ class Plan:
             raise ValueError(f"centre must lie in [0, 1], got {self.centre!r}")
         if self.ratio != 1 and self.calibration != "exact":
             raise ValueError(f"ratio must be 1 unless calibration is 'exact', got {self.ratio!r}: others fix the noise")
-        if self.ratio != 1 and self.calibration != "exact":
-            raise ValueError(f"ratio must be 1 unless calibration is 'exact', got {self.ratio!r}")
         if self.cohort is not None and _validate.count("cohort", self.cohort) > self.silos:
             raise ValueError(f"cohort must lie between 1 and the {self.silos} silos, got {self.cohort!r}")
         if self.privacy is not None and self.privacy.silos_per_user > self.silos:

@@ -52,9 +52,7 @@ def main() -> None:
         code = app(standalone_mode=False)
     except typer.TyperException as error:  # the command-line parser's own complaints
         code = _refuse(error.format_message() if hasattr(error, "format_message") else str(error))
-    except typer.Abort:
-        code = 130
-    except KeyboardInterrupt:
+    except (typer.Abort, KeyboardInterrupt):  # the parser turns Ctrl-C into its own
         typer.echo("interrupted before anything was finished", err=True)
         code = 130
     except ModuleNotFoundError as error:

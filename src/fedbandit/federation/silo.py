@@ -278,6 +278,8 @@ class Silo:
         """Draw a release; False if another worker, who believes to lead too, has drawn it first."""
         number = self.term.number
         state = releasing.load_state(self.plan.protocol, self.store.encoder(number))
+        if state.step != step:
+            return False
         rows = self.store.batch(number, step)
         state, message = releasing.draw(self.plan, state, rows, self.noise)
         event = book.event(self.plan, self.name, number, step)

@@ -108,8 +108,8 @@ def _hashed(counter: np.uint32, low: np.uint32, high: np.uint32) -> Any:
 
 
 @njit(cache=True)
-def _radius(word: np.uint32) -> Any:
-    """sqrt(-2 ln u) for u = k / 2^31, k the upper 31 bits of the word with the last one set, so never 0.
+def _square_radius(word: np.uint32) -> Any:
+    """-2 ln u for u = k / 2^31, k the upper 31 bits of the word with the last one set, so never 0.
 
     u = 2^exponent (1 + f) is read off the bits of the float32 k, and the logarithm of 1 + f is a polynomial, summed in
     pairs (Estrin), because a shorter chain of dependent operations keeps the processor busier.
@@ -122,30 +122,40 @@ def _radius(word: np.uint32) -> Any:
     f2 = f * f
     lower = fused(fused(_L3, f, _L2), f2, fused(_L1, f, _L0))
     upper = fused(fused(_L7, f, _L6), f2, fused(_L5, f, _L4))
-    return np.sqrt(fused(signed_to_float(exponent), _MINUS_TWO_LN_2, fused(upper, f2 * f2, lower) * f))
+    return fused(signed_to_float(exponent), _MINUS_TWO_LN_2, fused(upper, f2 * f2, lower) * f)
 
 
 @njit(cache=True)
-def _normal_pair(counter: np.uint32, low: np.uint32, high: np.uint32) -> tuple[np.float32, np.float32]:
-    """Two independent standard normals. The angle covers half a turn; the lowest bit chooses which half."""
-    turn = _hashed(exclusive_or(counter, _word(0x80000000)), low, high)
-    radius = bits_of(_radius(_hashed(counter, low, high)))
-    signed_radius = float_of_bits(exclusive_or(radius, shift_left(turn, _word(31))))
-    t = signed_to_float(turn) * _HALF_TURN
+def _turned(square: np.float32, word: np.uint32) -> tuple[Any, Any]:
+    """The point at a random angle on the circle of squared radius ``square``.
+
+    The word as a signed number gives an angle within half a turn; its lowest bit chooses between the two halves.
+    """
+    t = signed_to_float(word) * _HALF_TURN
     s = t * t
     sine = fused(fused(fused(fused(_S4, s, _S3), s, _S2), s, _S1), s, _S0) * t
     cosine = fused(fused(fused(fused(_C4, s, _C3), s, _C2), s, _C1), s, _C0)
-    return signed_radius * cosine, signed_radius * sine
+    radius = float_of_bits(exclusive_or(bits_of(np.sqrt(square)), shift_left(word, _word(31))))
+    return radius * cosine, radius * sine
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def fill_normals(key: np.uint64, out: NDArray[np.float32]) -> None:
-    """Fill ``out`` (1-D, contiguous) with independent standard normals; largest possible value 6.56."""
+    """Fill ``out`` (1-D, contiguous) with independent standard normals; largest possible value 6.56.
+
+    Box-Muller on words i and i + size // 2, each step a loop of its own: three short loops overlap their iterations
+    better than one long one. Between the loops ``out`` holds the bits of words, then squared radii.
+    """
     halves = mix(_key(key) + _GOLDEN)  # so that neighbouring keys do not count through the same words
     low, high = _word(halves), _word(halves >> _key(32))
     pairs = out.size // 2
-    cosines, sines = out[: out.size - pairs], out[out.size - pairs :]
+    first, second = out[:pairs], out[pairs:]
+    for i in range(out.size):
+        out[i] = float_of_bits(_hashed(_word(i), low, high))
     for i in range(pairs):
-        cosines[i], sines[i] = _normal_pair(_word(i), low, high)
-    if cosines.size > pairs:
-        cosines[pairs] = _normal_pair(_word(pairs), low, high)[0]
+        first[i] = _square_radius(bits_of(first[i]))
+    if out.size > 2 * pairs:
+        square = _square_radius(bits_of(out[2 * pairs]))
+        out[2 * pairs] = _turned(square, _hashed(_word(out.size), low, high))[0]
+    for i in range(pairs):
+        first[i], second[i] = _turned(first[i], bits_of(second[i]))
