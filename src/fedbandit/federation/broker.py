@@ -113,7 +113,7 @@ class Server:
                 [server_binary(), "-c", str(self._config)], stdout=log, stderr=log, start_new_session=True
             )
         end = time.monotonic() + timeout
-        while not _listens(settings["host"], settings["port"]):
+        while not listens(settings["host"], settings["port"]):
             if self._process.poll() is not None or time.monotonic() > end:
                 self.stop()
                 raise RuntimeError(f"the broker did not start; see {self._log}: {_tail(self._log)}")
@@ -150,7 +150,8 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _listens(host: str, port: int) -> bool:
+def listens(host: str, port: int) -> bool:
+    """Whether somebody answers there."""
     try:
         socket.create_connection((host, port), timeout=1).close()
         return True

@@ -26,6 +26,7 @@ from fedbandit.federation.silo import Silo
 from fedbandit.federation.store import RoundStore, open_engine
 
 log = logging.getLogger(__name__)
+SERVER: dict[str, Any] = {"access_log": False, "server_header": False, "date_header": False}
 REFUSED = 3  # exit code: this party refuses to work
 
 
@@ -105,9 +106,9 @@ def _config(home: Home, service: Service) -> uvicorn.Config:
         port=settings.port,
         ssl_certfile=settings.tls_certificate or None,
         ssl_keyfile=settings.tls_key or None,
-        access_log=False,
         log_level="warning",
         timeout_graceful_shutdown=5,
+        **SERVER,
     )
 
 

@@ -24,7 +24,7 @@ from fedbandit.planner.catalogue import plan_for
 from fedbandit.privacy.budget import Privacy
 from fedbandit.protocol.vector_sum import VectorSumProtocol
 from fedbandit.schedule import Every
-from fedbandit.simulate.runner import simulate
+from fedbandit.simulate.runner import RUNS_AT_ONCE, simulate
 from fedbandit.simulate.tasks import synthetic
 
 Progress = Callable[[float], None]
@@ -68,32 +68,32 @@ def load_reference() -> Any:
 # -- the engine ------------------------------------------------------------------------------------------------------
 
 
-def _engine(protocols: int, silos: int = 100, rounds: int = 2000, arms: int = 100, dim: int = 10) -> Callable[[], int]:
-    """Lazy plans on fresh contexts; returns agent-rounds times protocols."""
+def _engine(protocols: int, silos: int = 100, rounds: int = 1000, arms: int = 100, dim: int = 10) -> Callable[[], int]:
+    """Lazy plans on fresh contexts, as many runs as the engine plays at once; returns agent-rounds times protocols."""
     base = Plan(silos, rounds, dim, BUDGET)
     names = ("ldp", "silo", "secure-sum", "fed-lin-ucb")[:protocols]
     plans = {name: plan_for(name, base, Every(25)) for name in names}
     task = synthetic(dim, arms)
 
     def play() -> int:
-        simulate(task, plans, runs=1)
-        return silos * rounds * protocols
+        simulate(task, plans, runs=RUNS_AT_ONCE)
+        return silos * rounds * protocols * RUNS_AT_ONCE
 
     return play
 
 
 def _eager() -> Callable[[], int]:
-    plan = presets.ldp_eager(Plan(100, 1000, 10, BUDGET))
+    plan = presets.ldp_eager(Plan(100, 500, 10, BUDGET))
     return _simulated(synthetic(10, 100), plan)
 
 
 def _fixed() -> Callable[[], int]:
-    plan = presets.ldp_eager(Plan(10, 1000, 57, BUDGET))
+    plan = presets.ldp_eager(Plan(10, 500, 57, BUDGET))
     return _simulated(synthetic(57, 908, contexts="fixed"), plan)
 
 
 def _vector_sum() -> Callable[[], int]:
-    return _simulated(synthetic(10, 100), presets.sdp_vector_sum(_vector_sum_plan(1000), "as_simulated"))
+    return _simulated(synthetic(10, 100), presets.sdp_vector_sum(_vector_sum_plan(400), "as_simulated"))
 
 
 def _vector_sum_plan(rounds: int) -> Plan:
@@ -103,8 +103,8 @@ def _vector_sum_plan(rounds: int) -> Plan:
 
 def _simulated(task: Any, plan: Plan) -> Callable[[], int]:
     def play() -> int:
-        simulate(task, {"plan": plan}, runs=1)
-        return plan.silos * plan.rounds
+        simulate(task, {"plan": plan}, runs=RUNS_AT_ONCE)
+        return plan.silos * plan.rounds * RUNS_AT_ONCE
 
     return play
 

@@ -9,7 +9,7 @@ from fedbandit.planner.prediction import lost_rounds
 from fedbandit.protocol.mechanisms.optimal import LONGEST
 from fedbandit.schedule import growing
 
-RATIOS = (1.05, 1.1, 1.15, 1.2, 1.25, 1.3, 1.4, 1.5, 1.75, 2.0)
+RATIOS = (1.1, 1.15, 1.2, 1.25, 1.3, 1.4, 1.5, 1.75, 2.0)
 CENTRE = 0.5
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import sys
 import threading
@@ -49,6 +50,7 @@ class Processes:
     def __enter__(self) -> Self:
         try:
             self._start("broker")
+            self._wait_for_broker()
             asyncio.run(asyncio.wait_for(founding.provision(self.path), READY))
             for home in self.homes:
                 self._start(home.settings.name)
@@ -94,6 +96,14 @@ class Processes:
                 if process.poll() is not None and not self._stopping.is_set():
                     self.restarts += 1
                     self._start(name)
+
+    def _wait_for_broker(self) -> None:
+        settings = json.loads((self.path / founding.BROKER_CONFIG).read_text())
+        end = time.monotonic() + READY
+        while not broker.listens(settings["host"], settings["port"]):
+            if time.monotonic() > end:
+                raise RuntimeError(f"the broker did not come up in {READY:.0f} s; see {self.path}/broker.log")
+            time.sleep(0.02)
 
     def _wait_for(self, home: Home) -> None:
         end = time.monotonic() + READY
