@@ -65,6 +65,7 @@ EXACT = {
     "silo, four silos a user": plan(privacy=Privacy(0.5, 1e-3, silos_per_user=4)),
     "silo, centred": plan(centre=0.5),
     "silo, off centre": plan(centre=0.2),
+    "silo, off centre the other way": plan(centre=0.9),
     "silo, weighted": plan(ratio=3.0),
     "silo, weighted the other way": plan(ratio=0.2, centre=0.5),
     "silo, eager": plan(acting="eager"),
@@ -124,7 +125,9 @@ def test_the_theorems_exact_epsilon_at_the_usual_budget() -> None:
 
 @pytest.mark.parametrize("trust", sorted(set(trusts()) - {"local"}))
 @pytest.mark.parametrize("calibration", ["exact", "paper", "published"])
-@pytest.mark.parametrize("schedule", [every(5), growing(1.5), adaptive(3.0), adaptive(3.0, private=True)], ids=str)
+@pytest.mark.parametrize(
+    "schedule", [every(5), every(1), growing(1.5), adaptive(3.0), adaptive(3.0, private=True)], ids=str
+)
 def test_eager_acting_never_promises_with_the_papers_constants(trust: str, calibration: str, schedule: object) -> None:
     silos = 2000 if trust == "shuffle" else 6
     budget = Privacy(1e-3, 1e-4) if trust == "shuffle" else Privacy(1.0, 0.1)
@@ -171,6 +174,13 @@ def test_the_private_rule_and_the_releases_share_one_budget(privacy: Privacy) ->
     assert together <= privacy.epsilon
     assert together == pytest.approx(privacy.epsilon, rel=0.005)
     assert releases == pytest.approx(rule, rel=0.002)  # half of mu^2 each
+
+
+def test_the_private_rule_counts_its_rounding_too() -> None:
+    made = plan(mechanism="tree", schedule=adaptive(3.0, private=True), bits=5)
+    moved = math.sqrt(2) + 2 * 2 * 2.0**-6  # both users' four entries, each half a grid step
+    column = math.sqrt(1 + math.floor(math.log2(60)))
+    assert made.schedule_sigma == pytest.approx(gaussian_sigma(1.0, 1e-5) * moved * column * math.sqrt(2))
 
 
 def test_the_theorems_noise_under_a_private_rule_states_what_both_spend() -> None:

@@ -8,6 +8,7 @@ from harness import federation
 from small import small_plan
 
 from fedbandit.federation import messages, mixing
+from fedbandit.federation.learning import Outcome
 from fedbandit.federation.noise import ExactNoise
 from fedbandit.federation.party import PlanMismatch
 from fedbandit.federation.states import ReleaseState
@@ -262,9 +263,57 @@ def test_messages_of_outsiders_and_wrong_shapes_are_refused(tmp_path):
         await mixer.handle([silo.party.seal("model", receiver, 0, good)])
         await mixer.handle([silo.party.seal("release", receiver, 99, good)])
         await mixer.handle([b"", b"FBE1garbage"])
-        assert mixer.refused == 6
+        assert mixer.refused == 7
         assert mixer.store.inbox(0) == {}
         await running.round(0)
+
+    run(tmp_path, plan, scenario)
+
+
+def test_a_mixer_that_breaks_the_rules_is_refused(tmp_path):
+    plan = small_plan(rounds=10)
+    width = plan.protocol.width
+
+    async def scenario(running):
+        await running.stop("mixer")
+        mixer = running.homes["mixer"].party()
+        analyzer = running.running["analyzer"]
+        receiver = mixer.federation.holder("analyzer")
+        everybody, total = np.ones(3, dtype=np.int64), np.zeros((1, width), dtype=np.uint64)
+        wrong = [
+            b"", messages.pack([]), messages.pack([b"x", b"y"]),
+            mixing.Mixed(np.ones(4, dtype=np.int64), (total,)).encode(),
+            mixing.Mixed(2 * everybody, (total,)).encode(),
+            mixing.Mixed(everybody, (total[:, :-1],)).encode(),
+            mixing.Mixed(everybody, (total.astype(np.float64),)).encode(),
+            mixing.Mixed(everybody, ()).encode(),
+            mixing.Mixed(everybody, (total,), (b"ciphertext",)).encode(),
+        ]  # fmt: skip
+        await analyzer.handle([mixer.seal("mixed", receiver, 0, plain) for plain in wrong])
+        assert analyzer.refused == len(wrong)
+        alone = np.array([1, 0, 0], dtype=np.int64)  # a cohort of one would show one silo's sums
+        await running.batch(0)
+        await asyncio.sleep(0.5)
+        await analyzer.handle([mixer.seal("mixed", receiver, 0, mixing.Mixed(alone, (total,)).encode())])
+        await running.wait(1)
+        assert running.outcome(0).skipped
+
+    run(tmp_path, plan, scenario)
+
+
+def test_a_second_model_of_a_round_is_refused(tmp_path):
+    plan = small_plan(rounds=10)
+
+    async def scenario(running):
+        await running.round(0)
+        analyzer, silo = running.running["analyzer"].party, running.running["silo-00"]
+        before = silo.silo.model()
+        other = Outcome(running.outcome(0).prefix + 1, running.outcome(0).cohort)
+        bad = Outcome(np.full(plan.protocol.width, np.nan), running.outcome(0).cohort)
+        for step, outcome in ((0, other), (1, bad), (99, other)):
+            await silo.handle([analyzer.seal("model", silo.party.public, step, outcome.encode())])
+        assert silo.silo.model() == before
+        await running.round(1)
 
     run(tmp_path, plan, scenario)
 

@@ -77,6 +77,12 @@ def test_a_truncated_envelope_is_refused(length):
         unseal(envelope()[:length], CONTEXT, FROM_SILO, MIXER.opener)
 
 
+def test_a_header_with_other_types_is_refused_even_if_it_is_signed():
+    odd = seal(PLAIN, CONTEXT._replace(round="7"), TO_MIXER, SILO.signer)
+    with pytest.raises(EnvelopeError, match="another type"):
+        claimed(odd)
+
+
 def test_another_version_is_refused():
     with pytest.raises(EnvelopeError, match="version"):
         unseal(b"FBE2" + envelope()[4:], CONTEXT, FROM_SILO, MIXER.opener)

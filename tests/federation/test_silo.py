@@ -166,7 +166,7 @@ def test_a_tick_comes_after_so_many_decisions_whatever_their_rewards(silo):
         silo.decide(ACTIONS)
     assert silo.tick() == []
     silo.decide(ACTIONS)
-    assert silo.tick_due()
+    assert silo.ticker.due()
     assert silo.tick() == [0]
     assert silo.store.releases(1)[0].users == 0
 
@@ -204,7 +204,7 @@ def test_a_crash_between_tick_and_draw_is_made_up_for(tmp_path, plan):
         silo.store.tick(1, 0, 0, lambda decisions: 1)
         assert silo.store.in_state(1, ReleaseState.CLOSED) == [0]
     with Silo.open(tmp_path / "s.db", plan) as silo:
-        assert silo.tick_due()
+        assert silo.ticker.due()
         assert silo.tick() == [0]
         assert silo.tick() == []
         assert silo.store.releases(1)[0].users == 5
@@ -253,7 +253,7 @@ def test_at_the_end_of_the_term_releases_stop_and_serving_goes_on(silo):
 
 
 def test_settling_keeps_a_due_batch_open_for_a_fixed_time(tmp_path, plan, monkeypatch):
-    import fedbandit.federation.silo as module
+    import fedbandit.federation.ticker as module
 
     now = [100.0]
     monkeypatch.setattr(module.time, "monotonic", lambda: now[0])

@@ -7,7 +7,8 @@ import pytest
 from fedbandit.federation.states import DecisionState, IllegalEvent, ReleaseState, RoundEvent, RoundState
 from fedbandit.federation.store import Reward, RoundStore, SiloStore, open_engine, read_engine
 from fedbandit.federation.store.engine import remember
-from fedbandit.federation.store.silo import UNLIMITED, LedgerRow
+from fedbandit.federation.store.rewards import UNLIMITED
+from fedbandit.federation.store.silo import LedgerRow
 
 CAPACITIES = [UNLIMITED] * 4
 

@@ -57,6 +57,7 @@ def frontier(
     ablated: Annotated[
         bool, typer.Option("--ablation", help="Take one improvement back at a time instead, at the first budget.")
     ] = False,
+    confidence: Annotated[str, typer.Option(help="Radii to start the ablation from.")] = "practical",
     shuffle: Annotated[
         bool, typer.Option("--shuffle", help="Only say from how many silos on the shuffle protocols would pay.")
     ] = False,
@@ -77,7 +78,7 @@ def frontier(
         return
     if ablated:
         with output.progress_bar("taking back one at a time") as progress:
-            rows = ablation(task, base, runs, seed, centred=centre, progress=progress)
+            rows = ablation(task, base, runs, seed, confidence=confidence, centred=centre, progress=progress)
         _show_ablation(rows, base, json)
         return
     names = size.curves if curves is None else tuple(name.strip() for name in curves.split(","))

@@ -14,7 +14,7 @@ from fedbandit.federation.link import Link
 from fedbandit.federation.messages import MessageError
 from fedbandit.federation.party import Party
 from fedbandit.federation.sealing import Context, EnvelopeError
-from fedbandit.federation.silo import Silo
+from fedbandit.federation.silo import OutcomeConflict, Silo
 from fedbandit.federation.states import ReleaseState
 from fedbandit.federation.subjects import release_roles
 from fedbandit.protocol.base import Message
@@ -32,7 +32,7 @@ class Agent:
     def __init__(self, silo: Silo, party: Party, link: Link) -> None:
         self.silo, self.party, self.link = silo, party, link
         self.plan = silo.plan
-        silo.sealer = self._wire
+        silo.ticker.sealer = self._wire
         self.problem: str | None = None  # why it is not ticking, if it is not
         self._greeted = self._leads = False
         self._untidy_since = math.inf
@@ -53,12 +53,14 @@ class Agent:
                 await self._take(*self.party.open(envelope))
             except (EnvelopeError, MessageError) as error:
                 log.warning("refused a message: %s", error)
+            except OutcomeConflict as error:
+                log.error("refused a model: %s", error)
         self._news.set()
 
     async def tick(self) -> None:
         """Do what the calendar says is due; while the clock cannot be believed, nothing is."""
         try:
-            released = await asyncio.to_thread(self.silo.release_due) if self.silo.tick_due() else []
+            released = await asyncio.to_thread(self.silo.ticker.release) if self.silo.ticker.due() else []
             self.problem = None
         except ClockJumped as error:
             self.problem = str(error)
@@ -68,7 +70,7 @@ class Agent:
             self._untidy_since = time.monotonic()
         elif time.monotonic() - self._untidy_since > TIDY:
             self._untidy_since = math.inf
-            await asyncio.to_thread(self.silo.tidy)
+            await asyncio.to_thread(self.silo.ticker.tidy)
 
     async def send(self) -> None:
         """Seal what can be sealed now, publish what is sealed, in order."""
@@ -83,13 +85,13 @@ class Agent:
             raise MessageError(f"models come from the analyzer, not from {context.sender}")
         if context.kind == "hello":
             self.silo.store.remember(self._greeting, b"1")
-        elif context.kind == "model":
+        elif context.kind == "model" and 0 <= context.round < self.silo.steps:
             outcome = Outcome.decode(payload, self.plan)
             included = bool(outcome.cohort[self.party.federation.silos.index(self.party.name)])
             await asyncio.to_thread(self.silo.learn, context.round, outcome, included)
             self._untidy_since = min(self._untidy_since, time.monotonic() - TIDY)  # the round is over
         else:
-            raise MessageError(f"a silo takes models, not {context.kind!r}")
+            raise MessageError(f"a silo takes models of its rounds, not {context.kind!r} of {context.round}")
 
     def _seal_drawn(self) -> None:
         """Trust `silo`: releases whose message had to wait for the outcome of earlier rounds."""
@@ -118,7 +120,7 @@ class Agent:
         await asyncio.to_thread(self.silo.store.acknowledged, self.silo.term.number, step)
 
     async def _ticks(self) -> None:
-        await asyncio.to_thread(self.silo.prepare)
+        await asyncio.to_thread(self.silo.ticker.prepare)
         looked = -math.inf
         while True:
             if time.monotonic() - looked > LEAD:

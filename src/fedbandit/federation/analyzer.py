@@ -33,7 +33,7 @@ class Analyzer(RoundKeeper):
         federation = self.party.federation
         from_mixer = federation.has_mixer and context.sender == federation.holder("mixer").name
         if context.kind == "mixed" and from_mixer:
-            Mixed.decode(payload)
+            Mixed.decode(payload, self.plan)
         elif context.kind == "release" and context.sender in federation.silos and self._hears_silos:
             mixing.check_release(self.plan, payload)
         else:
@@ -72,10 +72,10 @@ class Analyzer(RoundKeeper):
 
     def _close_mixed(self, step: int, inbox: dict[str, bytes], late: bool) -> RoundEvent | None:
         """The mixer has fixed the cohort; A needs its own shares of exactly those silos (secure-sum)."""
-        mixed = Mixed.decode(inbox.pop(self.party.federation.holder("mixer").name))
+        mixed = Mixed.decode(inbox.pop(self.party.federation.holder("mixer").name), self.plan)
         silos = self.party.federation.silos
         cohort = [name for name, there in zip(silos, mixed.cohort, strict=True) if there]
-        if not cohort:
+        if len(cohort) < self.party.federation.cohort:  # skipped by the mixer, or a mixer that breaks the rules
             return self._skip(step)
         if self._hears_silos and not set(cohort) <= set(inbox):
             return self._skip(step) if late else None

@@ -58,7 +58,7 @@ class RoundKeeper(ABC):
     async def handle(self, envelopes: list[bytes]) -> None:
         """Take in a bundle of messages, then close what can be closed."""
         kept = [message for envelope in envelopes if (message := self._opened(envelope)) is not None]
-        self.store.receive([message for message in kept if 0 <= message[0] < len(self.plan.times)])
+        self.store.receive(kept)
         await self.advance()
 
     async def advance(self) -> None:
@@ -71,7 +71,10 @@ class RoundKeeper(ABC):
 
     def _opened(self, envelope: bytes) -> tuple[int, str, bytes] | None:
         try:
-            return self.accept(*self.party.open(envelope))
+            context, payload = self.party.open(envelope)
+            if context.kind != "hello" and not 0 <= context.round < len(self.plan.times):
+                raise MessageError(f"the plan has no round {context.round}")
+            return self.accept(context, payload)
         except PlanMismatch as error:
             self.mismatch(error)
         except (EnvelopeError, MessageError) as error:

@@ -28,11 +28,21 @@ class Outcome(NamedTuple):
 
     @classmethod
     def decode(cls, data: bytes, plan: Plan) -> Outcome:
-        return cls(*messages.decode(data, [(width(plan.dim),), (plan.silos,)]))
+        prefix, cohort = messages.decode(data, [(width(plan.dim),), (plan.silos,)])
+        if prefix.dtype != np.float64 or not np.isfinite(prefix).all():
+            raise messages.MessageError("prefix must be finite numbers")
+        return cls(prefix, checked_cohort(cohort))
 
     @property
     def skipped(self) -> bool:
         return not self.cohort.any()
+
+
+def checked_cohort(cohort: NDArray[np.int64]) -> NDArray[np.int64]:
+    """A cohort is 0s and 1s."""
+    if cohort.dtype != np.int64 or not np.isin(cohort, (0, 1)).all():
+        raise messages.MessageError("cohort must hold 0s and 1s")
+    return cohort
 
 
 def model_after(plan: Plan, step: int, prefix: NDArray[np.float64]) -> Model:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fedbandit.bandit.statistics import width
 from fedbandit.federation import messages
-from fedbandit.federation.learning import Outcome
+from fedbandit.federation.learning import Outcome, checked_cohort
 from fedbandit.federation.noise import ExactNoise
 from fedbandit.federation.states import RoundEvent
 from fedbandit.plan import Plan
@@ -29,9 +29,25 @@ class Mixed(NamedTuple):
         return messages.pack([messages.encode([self.cohort]), messages.encode(self.total), *self.ciphertexts])
 
     @classmethod
-    def decode(cls, data: bytes) -> Mixed:
-        cohort, total, *ciphertexts = messages.unpack(data)
-        return cls(messages.decode(cohort)[0], messages.decode(total), tuple(ciphertexts))
+    def decode(cls, data: bytes, plan: Plan) -> Mixed:
+        """What a mixer sent, if it has the form that the plan gives it."""
+        parts = messages.unpack(data)
+        if len(parts) < 2:
+            raise messages.MessageError(f"a round must have a cohort and a total, got {len(parts)} parts")
+        cohort = checked_cohort(messages.decode(parts[0], [(plan.silos,)])[0])
+        mixed = cls(cohort, messages.decode(parts[1]), tuple(parts[2:]))
+        mixed._check(plan)
+        return mixed
+
+    def _check(self, plan: Plan) -> None:
+        present = int(self.cohort.sum())
+        shuffled = plan.trust == "shuffle"
+        if len(self.ciphertexts) != (present if shuffled else 0):
+            raise messages.MessageError(f"a round of {present} silos cannot have {len(self.ciphertexts)} ciphertexts")
+        shapes = [(1, width(plan.dim))] if present and not shuffled else []
+        wanted = np.uint64 if plan.trust == "secure-sum" else np.int64
+        if [a.shape for a in self.total] != shapes or any(a.dtype != wanted for a in self.total):
+            raise messages.MessageError(f"total must have shapes {shapes} of {np.dtype(wanted)}")
 
 
 def closing(present: Collection[str], silos: Collection[str], cohort: int, late: bool) -> RoundEvent | None:

@@ -94,6 +94,9 @@ def claimed(envelope: bytes) -> Context:
         context = Context(**fields)
     except (ValueError, TypeError):
         raise EnvelopeError("header is not that of an envelope") from None
+    texts = context[:5]
+    if type(context.round) is not int or not all(isinstance(text, str) for text in texts):
+        raise EnvelopeError("header has a field of another type")
     if context.header() != header:
         raise EnvelopeError("header is not in its canonical form")
     return context

@@ -8,10 +8,8 @@ Rules that hold at every instant, whatever is killed:
 
 from __future__ import annotations
 
-import math
-import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -22,25 +20,19 @@ from numpy.typing import ArrayLike
 from fedbandit import _validate
 from fedbandit.bandit import linucb
 from fedbandit.federation import actions as choosing
-from fedbandit.federation import book, messages, releasing
+from fedbandit.federation import messages, releasing
 from fedbandit.federation.actions import ActionSet
-from fedbandit.federation.calendar import SteadyClock, calendar
 from fedbandit.federation.counter import DecisionCounter
 from fedbandit.federation.decisions import DecisionIds, UnknownDecision
 from fedbandit.federation.keys import party_name
 from fedbandit.federation.learning import Outcome, first_model, model_after
-from fedbandit.federation.noise import ExactNoise
-from fedbandit.federation.states import DecisionState, IllegalEvent, ReleaseState
+from fedbandit.federation.states import DecisionState
 from fedbandit.federation.status import silo_status
 from fedbandit.federation.store import Reward, SiloStore, Verdict, open_engine
-from fedbandit.federation.store.silo import UNLIMITED
+from fedbandit.federation.store.rewards import UNLIMITED
 from fedbandit.federation.terms import check_secret, open_term, own_secret
+from fedbandit.federation.ticker import Ticker
 from fedbandit.plan import Plan
-from fedbandit.protocol.base import Message
-
-# What goes on the wire for a release that was just drawn, and its sealed bytes; None if that is not known yet.
-Sealer = Callable[[int, Message], tuple[bytes, bytes] | None]
-LOOK_AGAIN = 0.5  # seconds after which other workers' decisions are looked up
 
 
 class Decision(NamedTuple):
@@ -67,6 +59,10 @@ class TermEnded(ValueError):
     """The last batch was released; rewards count no more."""
 
 
+class OutcomeConflict(ValueError):
+    """There is one model k; somebody sent a second one."""
+
+
 class Silo:
     """One silo, in this process. Safe to use from several threads."""
 
@@ -84,25 +80,15 @@ class Silo:
         counts: Path | None,
     ) -> None:
         self.store, self.plan, self.name = store, plan, party_name(name)
-        self.keep_raw = keep_raw
         releasing.check_live(plan)
         check_secret(store, secret)
         self.term = open_term(store, plan, start, new_term)
         self.ids = DecisionIds(secret, f"{plan.hash}/{self.term.number}", plan.dim)
-        self.noise = ExactNoise()
         self.steps = len(plan.times)
-        self.cap = plan.privacy.participations if plan.privacy else UNLIMITED
-        self._calendar, self._clock = calendar(plan, self.term.started), SteadyClock()
-        self._ticking = threading.Lock()  # one tick at a time
+        self._cap = plan.privacy.participations if plan.privacy else UNLIMITED
         self._counter = DecisionCounter(counts, self.term.number, self.term.decisions, self.term.unkeyed)
-        self._open_step = self.term.open_step
-        self._settle, self._due_since = settle, math.inf
-        self._unfinished, self._looked = (
-            True,
-            time.monotonic(),
-        )  # a crash may have left a batch closed, not drawn
-        self.sealer: Sealer = lambda step, message: None
-        self._sets = {n: ActionSet(messages.decode(v)[0]) for n, v in store.action_sets().items()}
+        self.ticker = Ticker(store, plan, self.term, self._counter, silo=name, settle=settle, keep_raw=keep_raw)
+        self._sets = _action_sets(store)
         self._current = (0, first_model(plan))  # one value: version and model are swapped together
         self.refresh()
 
@@ -211,91 +197,21 @@ class Silo:
     def reward_many(self, rewards: Sequence[Reward]) -> list[Verdict]:
         """Store rewards that `read` has checked, all in one transaction."""
         with self._counter.take() as pending:
-            return self.store.count(self.term.number, rewards, *pending, cap=self.cap, capacities=self._capacities)
-
-    # -- releases ---------------------------------------------------------------------------------------------------
+            return self.store.count(self.term.number, rewards, *pending, cap=self._cap, capacities=self._capacities)
 
     def flush(self) -> None:
         """Write down how many decisions were answered since the last time."""
         if self._counter.waiting.decisions:
             self.reward_many([])
 
-    def tick_due(self) -> bool:
-        """Whether a look at the calendar is worth a transaction: by the decisions known here, or, if other workers
-        count decisions too, now and then."""
-        if self._unfinished:
-            return True
-        if self.store.engine.shared and time.monotonic() - self._looked > LOOK_AGAIN:
-            return True
-        return self._due(self._counter.total) > self._open_step
+    # -- releases ---------------------------------------------------------------------------------------------------
 
     def tick(self) -> list[int]:
         """Do all that is due: close batches, draw their releases, make raw rows unreadable. Steps released now."""
-        released = self.release_due()
+        released = self.ticker.release()
         if released:
-            self.tidy()
+            self.ticker.tidy()
         return released
-
-    def release_due(self) -> list[int]:
-        """Close the batches that are due and draw their releases; returns their steps."""
-        with self._ticking:
-            self._unfinished, self._looked = True, time.monotonic()
-            number = self.term.number
-            with self._counter.take() as pending:
-                self._open_step = self.store.tick(number, *pending, self._settled)
-            undrawn = self.store.in_state(number, ReleaseState.CLOSED)
-            drawn = [step for step in undrawn if self._draw(step)]
-            self._unfinished = False
-            return drawn
-
-    def tidy(self) -> None:
-        """After a release, at leisure: deleted rows leave the files, the next release's noise is drawn ahead."""
-        if not self.keep_raw:
-            self.store.engine.forget()
-        self.prepare()
-
-    def prepare(self) -> None:
-        """Draw the next release's noise ahead, in memory: it does not depend on the data."""
-        releasing.prepare(self.plan.protocol, self.noise)
-
-    def _due(self, decisions: int) -> int:
-        return self._calendar.due(decisions, self._clock.now())
-
-    def _settled(self, decisions: int) -> int:
-        """Ticks to do now: a batch that is due stays open for `settle` seconds more, whatever comes in."""
-        self._counter.observe(decisions)
-        due = self._due(decisions)
-        if due <= self._open_step:
-            self._due_since = math.inf
-            return due
-        self._due_since = min(self._due_since, time.monotonic())
-        if time.monotonic() - self._due_since < self._settle:
-            return self._open_step
-        self._due_since = math.inf
-        return due
-
-    def _draw(self, step: int) -> bool:
-        """Draw a release; False if another worker, who believes to lead too, has drawn it first."""
-        number = self.term.number
-        state = releasing.load_state(self.plan.protocol, self.store.encoder(number))
-        if state.step != step:
-            return False
-        rows = self.store.batch(number, step)
-        state, message = releasing.draw(self.plan, state, rows, self.noise)
-        event = book.event(self.plan, self.name, number, step)
-        try:
-            self.store.draw(
-                number,
-                step,
-                messages.encode(message),
-                releasing.dump_state(state),
-                None if event is None else book.entry(self.store.last_entry(), event),
-                wire=self.sealer(step, message),
-                keep_raw=self.keep_raw,
-            )
-        except IllegalEvent:  # this draw was never on disk, so nobody has seen it
-            return False
-        return True
 
     # -- models -----------------------------------------------------------------------------------------------------
 
@@ -303,7 +219,7 @@ class Silo:
         """Take the outcome of a round: once it is on disk the model decides. Another outcome of the same round is
         refused: there is one model k."""
         if not self.store.outcome(self.term.number, step, included, outcome.encode()):
-            raise ValueError(f"round {step} has an outcome already, and this is another one")
+            raise OutcomeConflict(f"round {step} has an outcome already, and this is another one")
         self.refresh()
 
     def refresh(self) -> None:
@@ -339,7 +255,7 @@ class Silo:
     @property
     def ended(self) -> bool:
         """Whether the last release of the term was made: serving goes on with the last model."""
-        return self._open_step >= self.steps
+        return self.ticker.open_step >= self.steps
 
     def close(self) -> None:
         self.flush()
@@ -355,6 +271,8 @@ class Silo:
         self.close()
 
     def _set(self, name: str) -> ActionSet:
+        if name not in self._sets:  # another worker may have registered it
+            self._sets = {**_action_sets(self.store), **self._sets}
         try:
             return self._sets[name]
         except KeyError:
@@ -366,6 +284,10 @@ class Silo:
         if self.plan.protocol.needs_points:
             return [int(n) for n in np.diff((0, *self.plan.times))]
         return [UNLIMITED] * self.steps
+
+
+def _action_sets(store: SiloStore) -> dict[str, ActionSet]:
+    return {name: ActionSet(messages.decode(value)[0]) for name, value in store.action_sets().items()}
 
 
 def acknowledged(verdict: Verdict) -> Acknowledgement:

@@ -51,8 +51,8 @@ def switched_off(whole: Plan) -> dict[str, Plan]:
         ),
         "split of the budget (equal noise instead)": whole.changed(ratio=1.0),
         "centred rewards": whole.changed(centre=0.0, ratio=1.0),
-        "practical radii (theory's instead)": whole.changed(confidence="theory"),
-        "practical radii (the proof's instead)": whole.changed(confidence="proof"),
+        "these radii (theory's instead)": whole.changed(confidence="theory"),
+        "these radii (the proof's instead)": whole.changed(confidence="proof"),
         "lambda from the noise's law (published one instead)": whole.changed(confidence="published"),
     }
     if trust == "silo":
@@ -69,14 +69,18 @@ def ablation(
     runs: int = 10,
     seed: int = 0,
     *,
+    confidence: str = "practical",
     centred: bool = True,
     progress: Callable[[float], None] = lambda share: None,
 ) -> tuple[Ablated, ...]:
-    """Simulate the tuned plan of each trust model and all its ablations; `base` holds the budget."""
+    """Simulate the tuned plan of each trust model and all its ablations; `base` holds the budget.
+
+    `confidence` are the radii of the whole; rewards are centred with the practical ones alone.
+    """
     yardstick = presets.ldp(base.changed(confidence="theory"))
     plans = {"ldp": yardstick}
     for trust in TRUSTS:
-        whole = tuned(plan_for(trust, base.changed(confidence="practical")), centred)
+        whole = tuned(plan_for(trust, base.changed(confidence=confidence)), centred and confidence == "practical")
         plans |= {_label(trust, what): plan for what, plan in switched_off(whole).items()}
     baselines = {baseline_name(plan): baseline(plan) for plan in plans.values()}
     result = simulate(task, {**baselines, **plans}, runs, seed, progress=progress)

@@ -3,38 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from fedbandit.federation.states import (
-    DECISION,
     RELEASE,
-    DecisionEvent,
     DecisionState,
     ReleaseEvent,
     ReleaseState,
     advance,
 )
 from fedbandit.federation.store.engine import Engine, Row, Sql, recall, remember
-
-
-class Reward(NamedTuple):
-    """A reward as it is stored. `digest` tells a repeated reward from another one after the raw row is gone."""
-
-    nonce: bytes
-    person: bytes | None
-    features: bytes
-    reward: float
-    digest: bytes
-
-
-class Verdict(NamedTuple):
-    """What became of a reward: the state of its decision, the batch it counts in, whether it had come before."""
-
-    state: DecisionState
-    step: int
-    repeated: bool
-    conflict: bool
+from fedbandit.federation.store.rewards import Judge, Reward, Verdict, insert, known_among, room_in, times_counted
 
 
 class Term(NamedTuple):
@@ -119,15 +98,15 @@ class SiloStore:
         """
         with self.engine.transaction() as sql:
             step = _term(sql, term).open_step
-            judge = _Judge(
+            judge = Judge(
                 step=step if step < len(capacities) else None,
                 cap=cap,
-                room=_room(sql, term, step, capacities) if rewards else 0,
-                known=_known(sql, rewards),
-                times=_times(sql, term, rewards),
+                room=room_in(sql, term, step, capacities) if rewards else 0,
+                known=known_among(sql, rewards),
+                times=times_counted(sql, term, rewards),
             )
             verdicts = [judge.judge(reward) for reward in rewards]
-            _insert(sql, term, judge)
+            insert(sql, term, judge)
             _count_decisions(sql, term, decisions, unkeyed)
             return verdicts
 
@@ -279,9 +258,7 @@ class SiloStore:
 
 
 _TERM = "term, plan_hash, plan, started, open_step, decisions, unkeyed"
-UNLIMITED = 2**62
 _LEDGER = "number, hash, previous, event"
-Known = tuple[DecisionState, int, bytes]
 
 
 def _term(sql: Sql, number: int) -> Term:
@@ -318,86 +295,3 @@ def _advance(sql: Sql, term: int, step: int, event: ReleaseEvent) -> None:
 def _seal(sql: Sql, term: int, step: int, sent: bytes, sealed: bytes) -> None:
     _advance(sql, term, step, ReleaseEvent.SEAL)
     sql.all("UPDATE releases SET sent = ?, sealed = ? WHERE term = ? AND step = ?", (sent, sealed, term, step))
-
-
-def _known(sql: Sql, rewards: Sequence[Reward]) -> dict[bytes, Known]:
-    """Decisions among these that have a reward already."""
-    if not rewards:
-        return {}
-    marks = ", ".join("?" * len(rewards))
-    query = f"SELECT nonce, state, step, digest FROM rewarded WHERE nonce IN ({marks})"
-    rows = sql.all(query, [r.nonce for r in rewards])
-    return {bytes(nonce): (DecisionState(state), step, bytes(digest)) for nonce, state, step, digest in rows}
-
-
-def _times(sql: Sql, term: int, rewards: Sequence[Reward]) -> dict[bytes, int]:
-    """How often the users behind these rewards have been counted."""
-    people = sorted({r.person for r in rewards if r.person is not None})
-    if not people:
-        return {}
-    marks = ", ".join("?" * len(people))
-    query = f"SELECT person, times FROM participants WHERE term = ? AND person IN ({marks})"
-    return {bytes(person): times for person, times in sql.all(query, [term, *people])}
-
-
-@dataclass
-class _Judge:
-    """Decides what becomes of each reward of one transaction, and remembers what it decided."""
-
-    step: int | None  # the open batch; None after the last
-    cap: int
-    room: int
-    known: dict[bytes, Known]
-    times: dict[bytes, int]
-    fresh: list[tuple[Reward, Verdict]] = field(default_factory=list)
-
-    def judge(self, reward: Reward) -> Verdict:
-        if reward.nonce in self.known:
-            state, step, digest = self.known[reward.nonce]
-            same = digest == reward.digest
-            return Verdict(state, step, repeated=same, conflict=not same)
-        if self.step is None:
-            return Verdict(DecisionState.EXPIRED, 0, repeated=False, conflict=False)
-        event = DecisionEvent.REWARD if self._admit(reward.person) else DecisionEvent.REWARD_OVER_CAP
-        state = advance(DECISION, DecisionState.ISSUED, event)
-        verdict = Verdict(state, self.step, repeated=False, conflict=False)
-        self.known[reward.nonce] = (state, self.step, reward.digest)
-        self.fresh.append((reward, verdict))
-        return verdict
-
-    def _admit(self, person: bytes | None) -> bool:
-        """Whether the batch has room and the person may count once more; if so, both are used up by one."""
-        if self.room <= 0 or (person is not None and self.times.get(person, 0) >= self.cap):
-            return False
-        self.room -= 1
-        if person is not None:
-            self.times[person] = self.times.get(person, 0) + 1
-        return True
-
-
-def _room(sql: Sql, term: int, step: int, capacities: Sequence[int]) -> int:
-    """How many more users the open batch can hold."""
-    if step >= len(capacities):
-        return 0
-    if capacities[step] >= UNLIMITED:
-        return UNLIMITED
-    ((used,),) = sql.all("SELECT count(*) FROM raw_rows WHERE term = ? AND step = ?", (term, step))
-    return capacities[step] - int(used)
-
-
-def _insert(sql: Sql, term: int, judge: _Judge) -> None:
-    sql.many(
-        "INSERT INTO rewarded (nonce, term, step, state, digest) VALUES (?, ?, ?, ?, ?)",
-        [(r.nonce, term, v.step, v.state.value, r.digest) for r, v in judge.fresh],
-    )
-    counted = [(r, v) for r, v in judge.fresh if v.state is DecisionState.COUNTED]
-    sql.many(
-        "INSERT INTO raw_rows (nonce, term, step, features, reward) VALUES (?, ?, ?, ?, ?)",
-        [(r.nonce, term, v.step, r.features, r.reward) for r, v in counted],
-    )
-    people = {r.person for r, _ in counted if r.person is not None}
-    sql.many(
-        "INSERT INTO participants (term, person, times) VALUES (?, ?, ?)"
-        " ON CONFLICT (term, person) DO UPDATE SET times = excluded.times",
-        [(term, person, judge.times[person]) for person in people],
-    )

@@ -49,7 +49,7 @@ def _curve(axis: Any, one: Drawn, label: str, index: int) -> None:
 
 def _small_print(version: dict[str, Any]) -> str:
     size = f"{version['runs']} runs, {version['rounds']:,} rounds"
-    lines = [f"{size}. The paper's observation {HOLDS[version['holds']]}."]
+    lines = [f"{size}. The observation {HOLDS[version['holds']]}."]
     lines += [finding["text"] for finding in version["findings"]]
     lines += [f"Left out: {label}: {why}" for label, why in version["left_out"].items()]
     return "\n".join(textwrap.fill(line, WRAP, subsequent_indent="    ") for line in lines)

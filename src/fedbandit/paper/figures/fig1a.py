@@ -17,6 +17,6 @@ PANEL = Panel(
     rounds=10_000,
     runs=25,
     curves=tuple(curve(epsilon, DELTA) for epsilon in EPSILONS for curve in (ldp, sdp_amplified)),
-    paper_says="regret of SDP-FedLinUCB is less than LDP-FedLinUCB for both values of ε",
+    observed="regret of SDP-FedLinUCB is less than LDP-FedLinUCB for both values of ε",
     observations=tuple(Below(sdp_amplified(e, DELTA).label, ldp(e, DELTA).label) for e in EPSILONS),
 )

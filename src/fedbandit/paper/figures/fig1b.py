@@ -16,6 +16,6 @@ PANEL = Panel(
     rounds=10_000,
     runs=25,
     curves=(ldp(*BUDGET), sdp_vector_sum(*BUDGET)),
-    paper_says="regret of SDP-FedLinUCB decreases faster than that of LDP-FedLinUCB",
+    observed="regret of SDP-FedLinUCB decreases faster than that of LDP-FedLinUCB",
     observations=(Below(sdp_vector_sum(*BUDGET).label, ldp(*BUDGET).label),),
 )

@@ -16,6 +16,6 @@ PANEL = Panel(
     rounds=10_000,
     runs=25,
     curves=CURVES,
-    paper_says="regret of LDP-FedLinUCB decreases and comes closer to that of FedLinUCB as δ increases",
+    observed="regret of LDP-FedLinUCB decreases and comes closer to that of FedLinUCB as δ increases",
     observations=ordered(*(curve.label for curve in CURVES)),
 )

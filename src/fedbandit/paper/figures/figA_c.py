@@ -16,7 +16,7 @@ PANEL = Panel(
     rounds=25_000,
     runs=5,
     curves=CURVES,
-    paper_says="regret of LDP-FedLinUCB decreases and comes closer to that of FedLinUCB as ε increases",
+    observed="regret of LDP-FedLinUCB decreases and comes closer to that of FedLinUCB as ε increases",
     observations=ordered(*(curve.label for curve in CURVES)),
     needs="letor",
 )

@@ -20,8 +20,8 @@ Each panel is drawn in two versions. **as_proven**: the constants of the theorem
 do not hold) and rewards that respect the paper's assumptions. **as_simulated**: the constants, rewards and eager acting
 of the published simulation, which come with no privacy guarantee.
 
-Panels on real data have fewer runs than the paper's 25, so that all panels finish in half an hour on two cores;
-`--runs 25` asks for as many. Under each of them stands what the data were.
+Panels on real data have fewer runs than the paper's 25, because they are the slow ones; `--runs 25` asks for as many.
+Under each of them stands what the data were.
 """
 
 
@@ -44,7 +44,7 @@ def _section(summary: dict[str, Any]) -> str:
     quick = "\n**A quick run: far fewer rounds and runs than the paper's.**\n" if summary["quick"] else ""
     parts = [
         f"\n## {summary['title']}\n{quick}\n![{summary['name']}]({summary['picture']})\n",
-        f"The paper: “{summary['paper_says']}”. **{summary['conclusion']}**\n",
+        f"{summary['observed']}. **{summary['conclusion']}**\n",
         *(_version(name, version) for name, version in summary["versions"].items()),
     ]
     return "\n".join(parts)

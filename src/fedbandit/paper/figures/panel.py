@@ -73,8 +73,9 @@ class Panel:
     rounds: int
     runs: int
     curves: tuple[Curve, ...]
-    paper_says: str  # the paper's observation, in its words
+    observed: str  # the paper's observation, in its words
     observations: tuple[Observation, ...]  # the same, to be checked
+    observer: str = "The paper"  # or who else expects it
     needs: str | None = None  # the field of `Sources` that must be given
     quick_rounds: int = 500
 

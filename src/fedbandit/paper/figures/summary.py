@@ -18,7 +18,7 @@ def summarise(panel: Panel, drawn: list[Drawn], quick: bool) -> dict[str, Any]:
     return {
         "name": panel.name,
         "title": panel.title,
-        "paper_says": panel.paper_says,
+        "observed": f"{panel.observer}: “{panel.observed}”",
         "quick": quick,
         "silos": panel.silos,
         "versions": versions,

@@ -48,7 +48,8 @@ PANEL = Panel(
     rounds=5_000,
     runs=10,
     curves=(POOLED, SECURE, ALONE, SILO, PAPER),
-    paper_says="(nothing: this task is ours; expected is that privacy costs regret, and LDP the most)",
+    observed="privacy costs regret, least with secure-sum and most with the paper's LDP",
+    observer="Expected",
     observations=ordered(POOLED.label, SECURE.label, SILO.label, PAPER.label),
     needs="warfarin",
 )
