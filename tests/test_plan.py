@@ -107,6 +107,7 @@ def test_bad_input_is_one_line_that_names_the_argument(fields: dict[str, object]
         ({"mechanism": "forest"}, "mechanism must be one of"),
         ({"bits": 60}, r"bits must be at most \d+ here, got 60"),
         ({"ratio": 2.0, "calibration": "paper"}, "ratio must be 1 unless calibration is 'exact', got 2.0"),
+        ({"trust": "central", "decode_at": "silo"}, "decode_at must be 'analyzer' unless trust is 'silo'"),
         ({"trust": "local"}, "trust 'local' must have mechanism 'batches' and calibration 'exact'"),
         ({"trust": "local", "mechanism": "batches", "acting": "eager"}, "acting must be 'lazy' for trust 'local'"),
         (

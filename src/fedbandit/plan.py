@@ -89,6 +89,8 @@ class Plan:
         _validate.count("colluding", self.colluding, least=0)
         if not 0 <= self.centre <= 1:
             raise ValueError(f"centre must lie in [0, 1], got {self.centre!r}")
+        if self.decode_at == "silo" and self.trust != "silo":
+            raise ValueError(f"decode_at must be 'analyzer' unless trust is 'silo', got 'silo' with {self.trust!r}")
         if self.ratio != 1 and self.calibration != "exact":
             raise ValueError(f"ratio must be 1 unless calibration is 'exact', got {self.ratio!r}: others fix the noise")
         if self.cohort is not None and _validate.count("cohort", self.cohort) > self.silos:

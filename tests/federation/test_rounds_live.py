@@ -14,6 +14,7 @@ from fedbandit.federation.party import PlanMismatch
 from fedbandit.federation.states import ReleaseState
 from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy
+from fedbandit.protocol import mechanisms
 from fedbandit.protocol.secure_sum import batch_weights
 from fedbandit.schedule import every
 
@@ -68,7 +69,7 @@ def test_every_trust_model_computes_what_the_library_does(tmp_path, plan):
     run(tmp_path, plan, scenario)
 
 
-@pytest.mark.parametrize("mechanism", ["toeplitz", "tree", "blt", "batches"])
+@pytest.mark.parametrize("mechanism", mechanisms.names())
 def test_a_silo_that_was_away_catches_up_exactly(tmp_path, mechanism):
     """Trust `silo`: from its return on the prefix sums are those of a run in which it was never away."""
     plan = small_plan(trust="silo", mechanism=mechanism, rounds=14, schedule=every(1), cohort=2)

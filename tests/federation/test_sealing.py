@@ -1,5 +1,8 @@
 """Envelopes: what opens, and everything that must not."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from fedbandit.federation.keys import PartyKeys
@@ -18,6 +21,29 @@ CONTEXT = Context("trial", "ab" * 32, "release", "silo-1", "mixer", 7)
 PLAIN = b"noisy sums" * 100
 TO_MIXER = MIXER.public("mixer", "mixer").sealing
 FROM_SILO = SILO.public("silo-1", "silo").verifier
+
+
+VECTORS = json.loads((Path(__file__).parent / "envelopes.json").read_text())
+
+
+def known_keys(name):
+    return PartyKeys({seed: bytes.fromhex(value) for seed, value in VECTORS[name].items()})
+
+
+def open_known(text):
+    """Open an envelope of the vectors as the one for the mixer in round 7."""
+    sender = known_keys("silo").public("silo-1", "silo").verifier
+    return unseal(bytes.fromhex(text), Context(**VECTORS["context"]), sender, known_keys("mixer").opener)
+
+
+def test_a_known_envelope_opens():
+    assert open_known(VECTORS["envelope"]) == bytes.fromhex(VECTORS["plain"])
+
+
+@pytest.mark.parametrize("bad", VECTORS["bad"], ids=lambda bad: bad["what"])
+def test_known_bad_envelopes_do_not(bad):
+    with pytest.raises(EnvelopeError, match=bad["error"]):
+        open_known(bad["envelope"])
 
 
 def envelope():

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import signal
 import socket
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +74,7 @@ async def serve(home: Home, party: Party, new_term: bool, listen: socket.socket 
         keep_raw=settings.keep_raw,
     )
     service = Service(silo)
-    server = uvicorn.Server(_config(home, service))
+    server = _Server(_config(home, service))
     federation = asyncio.create_task(_join(home, party, silo, service))
     federation.add_done_callback(lambda _: setattr(server, "should_exit", True))
     try:
@@ -85,6 +85,17 @@ async def serve(home: Home, party: Party, new_term: bool, listen: socket.socket 
             await federation
         service.group.close()
         silo.close()
+
+
+class _Server(uvicorn.Server):
+    """Stops on SIGTERM and SIGINT and then returns, so that the silo can be closed in order."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, setattr, self, "should_exit", True)
+        yield
 
 
 async def _join(home: Home, party: Party, silo: Silo, service: Service) -> None:

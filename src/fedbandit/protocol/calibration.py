@@ -60,17 +60,26 @@ def _theorem(request: Request, joint_silos: bool) -> GaussianNoise:
     exact = request.exact_epsilon(sigma, joint_silos)
     if exact > privacy.epsilon:
         return noise._replace(problem=f"the theorem's noise gives an exact epsilon of {exact:.4g} here")
-    stream = zcdp_epsilon(levels / (2 * sigma**2), privacy.delta / 2)
     steps = (
-        f"Theorem LDP: each p-sum is 1/(2 sigma_0^2)-zCDP, a datum enters kappa = 1 + log2 {request.encoder.steps} = "
-        f"{levels:.3f} of them, so each of the two streams is ({stream:.4f}, {privacy.delta / 2:g})-DP at sigma_0 = "
-        f"{sigma:.4f}.",
+        _theorem_step(request, sigma, levels),
         "The theorem takes the sensitivity of each stream to be 1, which is that of adding or removing a user; whether "
         "its slack covers the rest is computed exactly:",
         *_sensitivity_steps(request, joint_silos),
         f"At sigma_0 = {sigma:.4f} this is exactly ({exact:.4f}, {privacy.delta:g})-DP, within the budget.",
     )
     return noise._replace(steps=steps)
+
+
+def _theorem_step(request: Request, sigma: float, levels: float) -> str:
+    """What the theorem says of its own mechanism, the tree; of others it says nothing."""
+    if request.encoder.name != "tree":
+        return f"The noise is Theorem LDP's for a tree over {request.encoder.steps} releases: sigma_0 = {sigma:.4f}."
+    delta = request.asked.delta / 2
+    stream = zcdp_epsilon(levels / (2 * sigma**2), delta)
+    return (
+        f"Theorem LDP: each p-sum is 1/(2 sigma_0^2)-zCDP, a datum enters kappa = 1 + log2 {request.encoder.steps} = "
+        f"{levels:.3f} of them, so each of the two streams is ({stream:.4f}, {delta:g})-DP at sigma_0 = {sigma:.4f}."
+    )
 
 
 def _published(request: Request, joint_silos: bool) -> GaussianNoise:
