@@ -315,7 +315,7 @@ def test_the_rule_reads_the_data_also_where_silos_act_lazily() -> None:
 
 def test_the_rule_on_noisy_covariances() -> None:
     """eq. (det-new), in the eager algorithm that the paper restates."""
-    made = plan(acting="eager", schedule=adaptive(6.0, private=True), privacy=Privacy(400.0, 0.4))
+    made = plan(acting="eager", schedule=adaptive(3.0, private=True), privacy=Privacy(400.0, 0.4))
     moved = 0
     for run in range(4):
         noise = SameNoise(made, "private", run)

@@ -233,9 +233,7 @@ def test_p_alt_sends_what_the_server_of_p_would_decode() -> None:
 
 
 def test_p_alt_needs_whole_numbers_to_decode_with() -> None:
-    with pytest.raises(
-        ValueError, match=r"^decode_at must be 'analyzer' unless the mechanism decodes with whole"
-    ):
+    with pytest.raises(ValueError, match=r"^decode_at must be 'analyzer' unless the mechanism decodes with whole"):
         plan("silo", "toeplitz", decode_at="silo")
 
 

@@ -24,7 +24,9 @@ ACTIONS = [[1.0, 0.0], [0.0, 1.0]]
 @pytest.mark.torture
 def test_two_workers_serve_one_silo(tmp_path, empty_postgres):
     address = f"nats://127.0.0.1:{broker.free_port()}"
-    founding.found(tmp_path, "trial", PLAN, broker_url=address, deadline=30.0, settle=0.2, start=time.time())
+    founding.found(
+        tmp_path, "trial", PLAN, broker_url=address, deadline=30.0, settle=0.2, settle_last=3.0, start=time.time()
+    )
     analyzer = Home.create(tmp_path / "analyzer", name="analyzer", role="analyzer")
     silo = Home.create(tmp_path / "silo", name="silo", role="silo", port=broker.free_port(), store=empty_postgres)
     federation = founding.admit(tmp_path, [analyzer.public, silo.public])

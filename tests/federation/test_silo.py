@@ -267,6 +267,24 @@ def test_settling_keeps_a_due_batch_open_for_a_fixed_time(tmp_path, plan, monkey
         assert silo.tick() == [0]
 
 
+def test_the_last_batch_can_stay_open_longer(tmp_path, plan, monkeypatch):
+    import fedbandit.federation.ticker as module
+
+    now = [100.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    with Silo.open(tmp_path / "s.db", plan, settle=1.0, settle_last=60.0) as silo:
+        decisions = [silo.decide(ACTIONS) for _ in range(20)]
+        assert silo.tick() == []
+        now[0] += 2.0
+        assert silo.tick() == [0, 1, 2]
+        assert silo.reward(decisions[-1].id, 0.5).batch == 3
+        now[0] += 57.0
+        assert silo.tick() == []
+        now[0] += 2.0
+        assert silo.tick() == [3]
+        assert silo.ended
+
+
 # -- plans and terms -------------------------------------------------------------------------------------------
 
 
@@ -375,6 +393,6 @@ def test_every_batch_ends_where_the_calendar_says():
     from fedbandit.federation.calendar import Counted, Timed
 
     counted = Counted(every(5).times(12))
-    assert [counted.due(n, 0.0) for n in (0, 4, 5, 9, 10, 11, 12, 99)] == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert [counted.due(n, lambda: 0.0) for n in (0, 4, 5, 9, 10, 11, 12, 99)] == [0, 0, 1, 1, 2, 2, 3, 3]
     timed = Timed(100.0, 10.0, 3)
-    assert [timed.due(0, t) for t in (0.0, 100.0, 109.9, 110.0, 500.0)] == [0, 0, 0, 1, 3]
+    assert [timed.due(0, lambda t=t: t) for t in (0.0, 100.0, 109.9, 110.0, 500.0)] == [0, 0, 0, 1, 3]

@@ -12,9 +12,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 Radius = Callable[[int], float]  # beta_t, rounds t count from 1
-Contexts = Callable[
-    [int, int], Array
-]  # (t, i) -> (arms, dim); asked once for each (t, i), in that order, i from 0
+Contexts = Callable[[int, int], Array]  # (t, i) -> (arms, dim); asked once for each (t, i), in that order, i from 0
 Reward = Callable[[int, int, int], float]  # (t, i, a) -> y; asked once, for the action played
 Mean = Callable[[int, int, int], float]  # (t, i, a) -> <phi(c, a), theta*>; asked for every action
 Noise = Callable[[int, int], Array]  # (k, i) -> what silo i adds to its k-th release, of the data's own shape

@@ -25,9 +25,7 @@ class Users:
         generator = np.random.default_rng(seed)
         self.silos, self.rounds = silos, rounds
         self.theta = self.unit(generator, 1)[0]
-        self.arms = {
-            (t, i): self.unit(generator, 4 + (t + i) % 3) for t in range(1, rounds + 1) for i in range(silos)
-        }
+        self.arms = {(t, i): self.unit(generator, 4 + (t + i) % 3) for t in range(1, rounds + 1) for i in range(silos)}
         self.uniform = generator.random((rounds + 1, silos))
 
     @staticmethod
@@ -90,16 +88,10 @@ def tree_nodes(k: int) -> list[int]:
 def replay(run: Run, users: Users, noise_of_prefix, acts_on_own_batch: bool) -> list[tuple[int, int]]:
     """Decisions that do not maximise the score recomputed from the run's own history by stacking raw data."""
     rows = np.array(
-        [
-            [users.arms[t, i][run.actions[t - 1, i]] for i in range(users.silos)]
-            for t in range(1, users.rounds + 1)
-        ]
+        [[users.arms[t, i][run.actions[t - 1, i]] for i in range(users.silos)] for t in range(1, users.rounds + 1)]
     )  # (rounds, silos, dim)
     ys = np.array(
-        [
-            [users.reward(t, i, run.actions[t - 1, i]) for i in range(users.silos)]
-            for t in range(1, users.rounds + 1)
-        ]
+        [[users.reward(t, i, run.actions[t - 1, i]) for i in range(users.silos)] for t in range(1, users.rounds + 1)]
     )
     wrong = []
     for t in range(1, users.rounds + 1):

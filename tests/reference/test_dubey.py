@@ -41,13 +41,9 @@ def test_synchronisation_times_are_the_rounds_in_which_the_determinant_rule_hold
     last, expected = 0, []
     x = {(t, i): users.arms[t, i][run.actions[t - 1, i]] for t in range(1, 61) for i in range(3)}
     for t in range(1, 61):
-        shared = LAMBDA * np.eye(DIM) + sum(
-            np.outer(x[s, j], x[s, j]) for s in range(1, last + 1) for j in range(3)
-        )
+        shared = LAMBDA * np.eye(DIM) + sum(np.outer(x[s, j], x[s, j]) for s in range(1, last + 1) for j in range(3))
         grown = [shared + sum(np.outer(x[s, i], x[s, i]) for s in range(last + 1, t + 1)) for i in range(3)]
-        if any(
-            (t - last) * np.log(np.linalg.det(V) / np.linalg.det(shared)) > D for V in grown
-        ):  # eq. sync-app
+        if any((t - last) * np.log(np.linalg.det(V) / np.linalg.det(shared)) > D for V in grown):  # eq. sync-app
             expected.append(t)
             last = t
     assert run.sync_times == expected

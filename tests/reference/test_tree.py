@@ -14,9 +14,7 @@ from .tree import Alt, AltLocalRandomizer, LocalRandomizer, Tree
 @pytest.mark.parametrize("shape", [(), (3,), (2, 2)])
 @pytest.mark.parametrize("protocol", [Tree, Alt])
 def test_without_noise_prefix_sums_are_cumulative_sums(protocol, shape):
-    data = (
-        np.random.default_rng(0).integers(-9, 10, size=(37, 4, *shape)).astype(float)
-    )  # (steps, silos, ...)
+    data = np.random.default_rng(0).integers(-9, 10, size=(37, 4, *shape)).astype(float)  # (steps, silos, ...)
     p = protocol(4, lambda k, i: np.zeros(shape))
     for k in range(1, 38):
         messages = [p.randomize(i, data[k - 1, i], [data[k - 1, i]]) for i in range(4)]

@@ -16,9 +16,7 @@ def one_dimensional_estimates(values, upper, parameters, trials, analyzed_with=N
     return np.array(
         [
             a_1d(
-                generator.permutation(
-                    np.concatenate([r_1d(x, upper, parameters, generator) for x in values])
-                ),
+                generator.permutation(np.concatenate([r_1d(x, upper, parameters, generator) for x in values])),
                 len(values),
                 upper,
                 analyzed_with or parameters,
@@ -55,9 +53,7 @@ def test_a_value_is_g_plus_b_bits_and_the_range_as_printed_would_overflow():
         assert bits.shape == (10,)
         assert set(bits) <= {0, 1}
     with pytest.raises(ValueError, match=r"x must lie in \[0, 1.0\], got 1.7"):
-        r_1d(
-            1.7, 1.0, Parameters(g=4, b=6, p=0.25), generator
-        )  # 0.7 shifted by L = 1, encoded as if in [0, L]
+        r_1d(1.7, 1.0, Parameters(g=4, b=6, p=0.25), generator)  # 0.7 shifted by L = 1, encoded as if in [0, L]
 
 
 def test_the_bit_shuffler_keeps_every_bit_and_forgets_every_place():
@@ -112,9 +108,7 @@ def test_vector_sum_noise_has_the_binomial_variance():
     assert np.all(np.abs(errors.mean(axis=0)) < 4 * math.sqrt(variance / trials))
 
     def accepts(claimed: float) -> bool:
-        return bool(
-            np.all(np.abs(errors.var(axis=0, ddof=1) - claimed) < 4 * claimed * math.sqrt(2 / trials))
-        )
+        return bool(np.all(np.abs(errors.var(axis=0, ddof=1) - claimed) < 4 * claimed * math.sqrt(2 / trials)))
 
     assert accepts(variance)
     assert not accepts(variance * 1.3**2)

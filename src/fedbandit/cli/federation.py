@@ -50,6 +50,7 @@ def init(
     broker: Annotated[str, typer.Option(help="URL of the NATS server or cluster.")] = "nats://127.0.0.1:4222",
     deadline: Annotated[float, typer.Option(help="Seconds a round stays open after its first release.")] = 3600.0,
     settle: Annotated[float, typer.Option(help="Seconds a batch stays open after its tick.")] = 0.0,
+    settle_last: Annotated[float, typer.Option(help="The same for the last batch of the term.")] = 0.0,
     start: Annotated[float | None, typer.Option(help="Unix time from which a clock counts; now.")] = None,
     host: Annotated[list[str] | None, typer.Option(help="Roles to be run here: analyzer, mixer.")] = None,
 ) -> None:
@@ -73,7 +74,16 @@ def init(
         )
     )
     begin = time.time() if start is None else start
-    founding.found(directory, name, agreed, broker_url=broker, deadline=deadline, settle=settle, start=begin)
+    founding.found(
+        directory,
+        name,
+        agreed,
+        broker_url=broker,
+        deadline=deadline,
+        settle=settle,
+        settle_last=settle_last,
+        start=begin,
+    )
     roles = host if host is not None else ["analyzer"]
     cards = [Party.create(directory / role, name=role, role=role).public for role in roles]
     founded = founding.admit(directory, cards)

@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 from fedbandit.plan import Plan
-from fedbandit.schedule import Adaptive, Clock
+from fedbandit.schedule import Adaptive
+from fedbandit.schedule import Clock as ClockSchedule
 
+Clock = Callable[[], float]
 JUMP = 5.0  # seconds by which the wall clock may drift from the steady one before it is not believed
 
 
 class Calendar(Protocol):
-    """How many ticks are due."""
+    """How many ticks are due, by the decisions answered or by a clock."""
 
-    def due(self, decisions: int, now: float) -> int: ...
+    def due(self, decisions: int, now: Clock) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ class Counted:
 
     times: tuple[int, ...]
 
-    def due(self, decisions: int, now: float) -> int:
+    def due(self, decisions: int, now: Clock) -> int:
         return bisect_right(self.times, decisions)
 
 
@@ -41,8 +44,8 @@ class Timed:
     period: float
     steps: int
 
-    def due(self, decisions: int, now: float) -> int:
-        return max(0, min(self.steps, int((now - self.start) // self.period)))
+    def due(self, decisions: int, now: Clock) -> int:
+        return max(0, min(self.steps, int((now() - self.start) // self.period)))
 
 
 def calendar(plan: Plan, start: float) -> Calendar:
@@ -51,7 +54,7 @@ def calendar(plan: Plan, start: float) -> Calendar:
     if isinstance(schedule, Adaptive):
         raise ValueError(f"schedule must be public in a live federation, got {schedule}")
     times = schedule.times(plan.rounds)
-    return Timed(start, schedule.period, len(times)) if isinstance(schedule, Clock) else Counted(times)
+    return Timed(start, schedule.period, len(times)) if isinstance(schedule, ClockSchedule) else Counted(times)
 
 
 class SteadyClock:

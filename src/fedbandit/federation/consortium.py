@@ -14,7 +14,7 @@ from fedbandit.federation.releasing import check_live
 from fedbandit.federation.subjects import OPERATOR, has_mixer
 from fedbandit.plan import Plan
 
-FIELDS = ("id", "plan", "broker", "deadline", "settle", "start", "operator", "parties")
+FIELDS = ("id", "plan", "broker", "deadline", "settle", "settle_last", "start", "operator", "parties")
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,7 @@ class Federation:
     broker: str  # URL
     deadline: float  # seconds a round stays open after its first release
     settle: float  # seconds a batch stays open after its tick is due, for rewards under way
+    settle_last: float  # the same for the last batch of the term: a reward that comes after it is lost
     start: float  # unix time from which a clock schedule counts
     operator: bytes  # public broker key of whoever runs the broker
     parties: tuple[PublicKeys, ...] = ()
@@ -34,8 +35,9 @@ class Federation:
         party_name(self.id)
         check_live(self.plan)
         _validate.positive("deadline", self.deadline)
-        if not 0 <= self.settle < self.deadline:
-            raise ValueError(f"settle must lie between 0 and the deadline of {self.deadline:g} s, got {self.settle!r}")
+        for name in ("settle", "settle_last"):
+            if not 0 <= getattr(self, name) < self.deadline:
+                raise ValueError(f"{name} must lie between 0 and the deadline of {self.deadline:g} s")
         names = [party.name for party in self.parties]
         if len(set(names)) != len(names) or OPERATOR in names:
             raise ValueError(f"parties must have different names, none of them {OPERATOR!r}, got {', '.join(names)}")
@@ -101,6 +103,7 @@ class Federation:
             "broker": self.broker,
             "deadline": self.deadline,
             "settle": self.settle,
+            "settle_last": self.settle_last,
             "start": self.start,
             "operator": self.operator.hex(),
             "parties": [party.as_dict() for party in self.parties],
@@ -118,6 +121,7 @@ class Federation:
             data["broker"],
             data["deadline"],
             data["settle"],
+            data["settle_last"],
             data["start"],
             bytes.fromhex(data["operator"]),
             tuple(PublicKeys.from_dict(party) for party in data["parties"]),

@@ -20,7 +20,15 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def found(
-    path: Path, name: str, plan: Plan, *, broker_url: str, deadline: float, settle: float, start: float
+    path: Path,
+    name: str,
+    plan: Plan,
+    *,
+    broker_url: str,
+    deadline: float,
+    settle: float,
+    settle_last: float,
+    start: float,
 ) -> Federation:
     """Begin a federation: the agreed file without parties, and the key of whoever runs the broker."""
     path.mkdir(parents=True, exist_ok=True)
@@ -29,7 +37,7 @@ def found(
         raise ValueError(f"{path / FEDERATION} exists already; a federation is founded once")
     operator = PartyKeys.generate()
     public = operator.broker.public_key().public_bytes_raw()
-    federation = Federation(name, plan, broker_url, deadline, settle, start, public)
+    federation = Federation(name, plan, broker_url, deadline, settle, settle_last, start, public)
     operator.save(path / OPERATOR_KEYS)
     save(path, federation)
     return federation
@@ -86,11 +94,20 @@ async def provision(path: Path, ca: str | None = None, replicas: int = 1) -> Non
 
 
 def local(
-    path: Path, plan: Plan, names: list[str], *, deadline: float, start: float, settle: float = 0.0
+    path: Path,
+    plan: Plan,
+    names: list[str],
+    *,
+    deadline: float,
+    start: float,
+    settle: float = 0.0,
+    settle_last: float = 0.0,
 ) -> list[Home]:
     """A whole federation on this machine, for the demo and tests: every party's directory under one."""
     url = f"nats://127.0.0.1:{broker.free_port()}"
-    federation = found(path, "demo", plan, broker_url=url, deadline=deadline, settle=settle, start=start)
+    federation = found(
+        path, "demo", plan, broker_url=url, deadline=deadline, settle=settle, settle_last=settle_last, start=start
+    )
     homes = [Home.create(path / "analyzer", name="analyzer", role="analyzer")]
     if federation.has_mixer:
         homes.append(Home.create(path / "mixer", name="mixer", role="mixer"))

@@ -70,6 +70,7 @@ async def serve(home: Home, party: Party, new_term: bool, listen: socket.socket 
         secret=home.keys.seeds["salt"],
         start=party.federation.start,
         settle=party.federation.settle,
+        settle_last=party.federation.settle_last,
         new_term=new_term,
         keep_raw=settings.keep_raw,
     )

@@ -75,6 +75,7 @@ class Silo:
         secret: bytes,
         start: float,
         settle: float,
+        settle_last: float,
         new_term: bool,
         keep_raw: bool,
         counts: Path | None,
@@ -87,7 +88,16 @@ class Silo:
         self.steps = len(plan.times)
         self._cap = plan.privacy.participations if plan.privacy else UNLIMITED
         self._counter = DecisionCounter(counts, self.term.number, self.term.decisions, self.term.unkeyed)
-        self.ticker = Ticker(store, plan, self.term, self._counter, silo=name, settle=settle, keep_raw=keep_raw)
+        self.ticker = Ticker(
+            store,
+            plan,
+            self.term,
+            self._counter,
+            silo=name,
+            settle=settle,
+            settle_last=settle_last,
+            keep_raw=keep_raw,
+        )
         self._sets = _action_sets(store)
         self._current = (0, first_model(plan))  # one value: version and model are swapped together
         self.refresh()
@@ -102,6 +112,7 @@ class Silo:
         secret: bytes | None = None,
         start: float | None = None,
         settle: float = 0.0,
+        settle_last: float = 0.0,
         new_term: bool = False,
         keep_raw: bool = False,
     ) -> Self:
@@ -109,8 +120,8 @@ class Silo:
 
         A store that began under another plan is refused; with `new_term`, and once the old term's ticks are over, the
         new plan begins a new term on the same ledger. `secret` seals decision ids and salts user keys; by default it
-        is kept in a file beside the store. A batch that is due stays open for `settle` seconds more. Raw rows are
-        deleted when their batch is released unless `keep_raw`.
+        is kept in a file beside the store. A batch that is due stays open for `settle` seconds more, the last one for
+        `settle_last`. Raw rows are deleted when their batch is released unless `keep_raw`.
         """
         engine = open_engine(store)
         try:
@@ -124,6 +135,7 @@ class Silo:
                 secret=key,
                 start=begin,
                 settle=settle,
+                settle_last=settle_last,
                 new_term=new_term,
                 keep_raw=keep_raw,
                 counts=None if "://" in str(store) else Path(f"{store}.count"),
@@ -159,7 +171,8 @@ class Silo:
         if users is not None and len(users) != len(features):
             raise ValueError(f"users must be as many as contexts, {len(features)}, got {len(users)}")
         version, model = self._current
-        chosen = np.argmax(linucb.upper_bounds(features, model), axis=-1)
+        bounds = linucb.upper_bounds(features.reshape(-1, self.plan.dim), model)  # one large product
+        chosen = np.argmax(bounds.reshape(features.shape[:2]), axis=-1)
         keys: Sequence[str | None] = [None] * len(features) if users is None else users
         decisions = []
         for offered, action, user in zip(features, chosen.tolist(), keys, strict=True):

@@ -23,7 +23,11 @@ LOOK_AGAIN = 0.5  # seconds after which other workers' decisions are looked up
 
 
 class Ticker:
-    """One tick at a time, in order; a batch that is due stays open for `settle` seconds more, whatever comes in."""
+    """One tick at a time, in order.
+
+    A batch that is due stays open for `settle` seconds more, whatever comes in; the last one for `settle_last`, since
+    a reward that comes after it is lost.
+    """
 
     def __init__(
         self,
@@ -34,12 +38,14 @@ class Ticker:
         *,
         silo: str,
         settle: float,
+        settle_last: float,
         keep_raw: bool,
     ) -> None:
         self.open_step = term.open_step
         self.sealer: Sealer = lambda step, message: None
         self._store, self._plan, self._term, self._counter = store, plan, term.number, counter
-        self._silo, self._settle, self._keep_raw = silo, settle, keep_raw
+        self._silo, self._keep_raw = silo, keep_raw
+        self._settle, self._settle_last = settle, max(settle, settle_last)
         self._calendar, self._clock, self._noise = calendar(plan, term.started), SteadyClock(), ExactNoise()
         self._one_at_a_time = threading.Lock()
         self._due_since = math.inf
@@ -77,7 +83,7 @@ class Ticker:
         releasing.prepare(self._plan.protocol, self._noise)
 
     def _ticks(self, decisions: int) -> int:
-        return self._calendar.due(decisions, self._clock.now())
+        return self._calendar.due(decisions, self._clock.now)
 
     def _settled(self, decisions: int) -> int:
         """Ticks to do now."""
@@ -87,8 +93,12 @@ class Ticker:
             self._due_since = math.inf
             return due
         self._due_since = min(self._due_since, time.monotonic())
-        if time.monotonic() - self._due_since < self._settle:
+        waited = time.monotonic() - self._due_since
+        last = len(self._plan.times)
+        if waited < self._settle:
             return self.open_step
+        if due == last and waited < self._settle_last:
+            return max(self.open_step, last - 1)
         self._due_since = math.inf
         return due
 

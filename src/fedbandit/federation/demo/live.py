@@ -19,7 +19,7 @@ from fedbandit.federation.demo.users import Indices, Users
 from fedbandit.plan import Plan
 
 DEADLINE = 30.0
-SETTLE = 0.1
+SETTLE, SETTLE_LAST = 0.1, 3.0  # rewards come right after decisions here; even on a busy machine
 
 
 class Live(NamedTuple):
@@ -42,7 +42,9 @@ def play_live(
 ) -> Live:
     """Set up under `path`, start everything, let the users come, stop everything, check what is on disk."""
     names = [f"silo-{number:03}" for number in range(1, plan.silos + 1)]  # in the order of the users' silos
-    homes = founding.local(path, plan, names, deadline=DEADLINE, settle=SETTLE, start=time.time())
+    homes = founding.local(
+        path, plan, names, deadline=DEADLINE, settle=SETTLE, settle_last=SETTLE_LAST, start=time.time()
+    )
     with Processes(path, homes) as processes:
         began = time.monotonic()
         started(processes)

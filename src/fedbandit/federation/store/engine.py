@@ -104,7 +104,7 @@ class SqliteEngine:
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=10)
         for pragma in ("journal_mode = WAL", "secure_delete = ON", "foreign_keys = ON"):
             self._connection.execute(f"PRAGMA {pragma}")
-        for statement in tables("BLOB", "REAL", "INTEGER"):
+        for statement in tables("BLOB", "REAL", "INTEGER", "WITHOUT ROWID"):
             self._connection.execute(statement)
         path.chmod(0o600)
 

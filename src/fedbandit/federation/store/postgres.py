@@ -28,7 +28,7 @@ class PostgresEngine:
         self._leading: psycopg.Connection[Row] | None = None
         with self.transaction() as sql:
             sql.all("SELECT pg_advisory_xact_lock(?)", (SCHEMA_LOCK,))  # CREATE IF NOT EXISTS races with itself
-            for statement in tables("BYTEA", "DOUBLE PRECISION", "BIGINT"):
+            for statement in tables("BYTEA", "DOUBLE PRECISION", "BIGINT", ""):
                 sql.all(statement)
 
     @contextmanager

@@ -104,8 +104,8 @@ def insert(sql: Sql, term: int, judge: Judge) -> None:
     )
     counted = [(r, v) for r, v in judge.fresh if v.state is DecisionState.COUNTED]
     sql.many(
-        "INSERT INTO raw_rows (nonce, term, step, features, reward) VALUES (?, ?, ?, ?, ?)",
-        [(r.nonce, term, v.step, r.features, r.reward) for r, v in counted],
+        "INSERT INTO raw_rows (term, step, features, reward) VALUES (?, ?, ?, ?)",
+        [(term, v.step, r.features, r.reward) for r, v in counted],
     )
     people = {r.person for r, _ in counted if r.person is not None}
     sql.many(

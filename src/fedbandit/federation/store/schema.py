@@ -9,9 +9,9 @@ CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value {blob} NOT NULL);
 CREATE TABLE IF NOT EXISTS terms (term {int} PRIMARY KEY, plan_hash TEXT NOT NULL, plan TEXT NOT NULL,
     started {float} NOT NULL, open_step {int} NOT NULL, decisions {int} NOT NULL, unkeyed {int} NOT NULL);
 CREATE TABLE IF NOT EXISTS rewarded (nonce {blob} PRIMARY KEY, term {int} NOT NULL, step {int} NOT NULL,
-    state TEXT NOT NULL, digest {blob} NOT NULL);
-CREATE TABLE IF NOT EXISTS raw_rows (nonce {blob} PRIMARY KEY, term {int} NOT NULL, step {int} NOT NULL,
-    features {blob} NOT NULL, reward {float} NOT NULL);
+    state TEXT NOT NULL, digest {blob} NOT NULL) {clustered};
+CREATE TABLE IF NOT EXISTS raw_rows (term {int} NOT NULL, step {int} NOT NULL, features {blob} NOT NULL,
+    reward {float} NOT NULL);
 CREATE INDEX IF NOT EXISTS raw_rows_by_step ON raw_rows (term, step);
 CREATE TABLE IF NOT EXISTS participants (term {int} NOT NULL, person {blob} NOT NULL, times {int} NOT NULL,
     PRIMARY KEY (term, person));
@@ -30,6 +30,7 @@ CREATE TABLE IF NOT EXISTS rounds (step {int} PRIMARY KEY, state TEXT NOT NULL, 
 """
 
 
-def tables(blob: str, float_: str, int_: str) -> list[str]:
-    """CREATE statements with a database's names for bytes, doubles and 64-bit integers."""
-    return [s.strip().format(blob=blob, float=float_, int=int_) for s in _TABLES.strip().split(";") if s.strip()]
+def tables(blob: str, float_: str, int_: str, clustered: str) -> list[str]:
+    """CREATE statements with a database's names for bytes, doubles, 64-bit integers, and tables that are their key."""
+    names = {"blob": blob, "float": float_, "int": int_, "clustered": clustered}
+    return [statement.strip().format(**names) for statement in _TABLES.strip().split(";")]

@@ -11,17 +11,17 @@ from fedbandit.paper.figures.summary import HOLDS
 
 HEAD = """# The paper's figures
 
-Made by `fedbandit paper run all --data PATH` (and `--warfarin PATH` for the last). Every number and verdict below was
-computed from the runs; the same seed gives the same numbers. Regret is the time-averaged group regret Reg_M(T)/T, ± one
-standard error over runs. An order is claimed where the difference of two curves at T, run by run on the same users, is
-outside its 95 % interval (Student's t over runs); otherwise it “cannot be told”.
+Made by `fedbandit paper run NAME`, or `all`, with `--data PATH` for judged documents and `--warfarin PATH` for the last.
+Runs and seed stand under each picture (`--runs`, `--seed`), and the same ones give the same numbers. Every number and
+verdict was computed from the runs. Regret is the time-averaged group regret Reg_M(T)/T, ± one standard error over runs.
+An order is claimed where the difference of two curves at T, run by run on the same users, is outside its 95 % interval
+(Student's t over runs); otherwise it “cannot be told”.
 
 Each panel is drawn in two versions. **as_proven**: the constants of the theorems, lazy acting (without it the theorems
 do not hold) and rewards that respect the paper's assumptions. **as_simulated**: the constants, rewards and eager acting
 of the published simulation, which come with no privacy guarantee.
 
-Panels on real data have fewer runs than the paper's 25, because they are the slow ones; `--runs 25` asks for as many.
-Under each of them stands what the data were.
+The paper has 25 runs of each panel. Where fewer stand under a picture, `--runs 25` asks for as many.
 """
 
 
