@@ -127,6 +127,17 @@ def test_nothing_is_repaired_without_noise() -> None:
     assert fb.simulate(synthetic(6, 8), plans, 3).repaired == {"every": 0, "growing": 0}
 
 
+def test_noise_is_drawn_anew_for_every_run_name_and_seed() -> None:
+    def drawn(seed: int, runs: tuple[int, ...], name: str) -> list[list[int]]:
+        noise = runs_noise(seed, runs, name)
+        return noise.gaussian(np.full(4, 1e9), (len(runs), 1))[:, 0].tolist()
+
+    rows = [drawn(0, (0, 1, 2), "a"), drawn(0, (0, 1, 2), "b"), drawn(1, (0, 1, 2), "a")]
+    numbers = [number for three in rows for row in three for number in row]
+    assert len(set(numbers)) == len(numbers)
+    assert drawn(0, (2,), "a") == rows[0][2:]  # whichever runs it is played with
+
+
 class Hostile(RunsNoise):
     """Noise that makes every covariance negative in the second of two runs."""
 
