@@ -104,8 +104,11 @@ class Link:
                 await asyncio.sleep(RETRY)
                 continue
             await handle([message.data for message in messages])
-            for message in messages:
-                await message.ack()
+            try:
+                for message in messages:
+                    await message.ack()
+            except NatsError as error:  # they come again, which changes nothing
+                log.warning("acknowledging to %s: %s", consumer.stream, error)
 
     async def close(self) -> None:
         if not self.client.is_closed:

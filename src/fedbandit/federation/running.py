@@ -78,6 +78,7 @@ async def serve(home: Home, party: Party, new_term: bool, listen: socket.socket 
     server = _Server(_config(home, service))
     federation = asyncio.create_task(_join(home, party, silo, service))
     federation.add_done_callback(lambda _: setattr(server, "should_exit", True))
+    log.info("silo %s serves on %s port %d", silo.name, settings.host, settings.port)
     try:
         await server.serve([listen] if listen else None)
     finally:

@@ -36,7 +36,8 @@ def status(path: Path) -> dict[str, Any]:
     try:
         if home.settings.role == "silo":
             silo = SiloStore(engine)
-            return {**shared, "started": True, **silo_status(silo, plan, silo.terms()[-1])}
+            terms = silo.terms()
+            return {**shared, "started": bool(terms), **(silo_status(silo, plan, terms[-1]) if terms else {})}
         return {**shared, "started": True, **round_status(RoundStore(engine), plan, federation.silos)}
     finally:
         engine.close()

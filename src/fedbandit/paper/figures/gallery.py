@@ -13,9 +13,9 @@ HEAD = """# The paper's figures
 
 Made by `fedbandit paper run NAME`, or `all`, with `--data PATH` for judged documents and `--warfarin PATH` for the
 last. Runs and seed stand under each picture (`--runs`, `--seed`), and the same ones give the same numbers. Every
-number and verdict was computed from the runs. Regret is the time-averaged group regret Reg_M(T)/T, ± one standard error over
-runs. An order is claimed where the difference of two curves at T, run by run on the same users, is outside its 95 % interval
-(Student's t over runs); otherwise it “cannot be told”.
+number and verdict was computed from the runs. Regret is the time-averaged group regret Reg_M(T)/T, ± one standard
+error over runs. An order is claimed where the difference of two curves at T, run by run on the same users, is outside
+its 95 % interval (Student's t over runs); otherwise it “cannot be told”.
 
 Each panel is drawn in two versions. **as_proven**: the constants of the theorems, lazy acting (without it the theorems
 do not hold) and rewards that respect the paper's assumptions. **as_simulated**: the constants, rewards and eager acting
