@@ -51,8 +51,8 @@ def switched_off(whole: Plan) -> dict[str, Plan]:
         ),
         "split of the budget (equal noise instead)": whole.changed(ratio=1.0),
         "centred rewards": whole.changed(centre=0.0, ratio=1.0),
-        "these radii (theory's instead)": whole.changed(confidence="theory"),
-        "these radii (the proof's instead)": whole.changed(confidence="proof"),
+        f"{whole.confidence} radii (theory's instead)": whole.changed(confidence="theory"),
+        f"{whole.confidence} radii (the proof's instead)": whole.changed(confidence="proof"),
         "lambda from the noise's law (published one instead)": whole.changed(confidence="published"),
     }
     if trust == "silo":

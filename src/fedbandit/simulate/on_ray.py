@@ -6,6 +6,7 @@ out is the same as here, since a part carries its plans, runs and seed with it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import numba
@@ -18,6 +19,7 @@ def ray_executor(where: str) -> Executor:
     """For "ray" a cluster of this machine's cores, for "ray://host:port" the cluster at that address."""
     if where != "ray" and not where.startswith("ray://"):
         raise ValueError(f"on must be 'ray' or 'ray://host:port', got {where!r}")
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # a cluster started here tells nobody about it
     try:
         import ray
     except ImportError:
