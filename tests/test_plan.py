@@ -202,6 +202,12 @@ def test_the_hash_changes_with_every_field() -> None:
     assert base.changed().hash == base.hash == Plan.from_dict(base.as_dict()).hash
 
 
+def test_parties_that_derive_different_encoders_do_not_hash_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = GOOD.changed().hash
+    monkeypatch.setitem(GOOD.encoder.__dict__, "fingerprint", "fitted on another machine")
+    assert GOOD.changed().hash != before
+
+
 def test_unknown_names_in_data_are_refused() -> None:
     with pytest.raises(ValueError, match=r"^plan does not know 'sigma'; it takes acting, alpha,"):
         Plan.from_dict({**GOOD.as_dict(), "sigma": 1.0})

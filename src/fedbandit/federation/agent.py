@@ -22,7 +22,8 @@ from fedbandit.protocol.base import Message
 log = logging.getLogger(__name__)
 LOOK = 0.05  # seconds between looks at the calendar
 LEAD = 1.0  # seconds between looks at which worker leads
-TIDY = 5.0  # seconds after a release at the latest until raw rows leave the files
+TIDY = 5.0  # seconds after a release until raw rows leave the files and the next noise is drawn
+TIDY_AFTER_ROUND = 0.5  # the same once the round is over: the model comes first
 GREETED = "greeted"
 
 
@@ -35,7 +36,7 @@ class Agent:
         silo.ticker.sealer = self._wire
         self.problem: str | None = None  # why it is not ticking, if it is not
         self._greeted = self._leads = False
-        self._untidy_since = math.inf
+        self._tidy_at = math.inf
         self._news = asyncio.Event()
         self._news.set()
 
@@ -67,9 +68,9 @@ class Agent:
             return
         if released:
             self._news.set()
-            self._untidy_since = time.monotonic()
-        elif time.monotonic() - self._untidy_since > TIDY:
-            self._untidy_since = math.inf
+            self._tidy_at = time.monotonic() + TIDY
+        elif time.monotonic() > self._tidy_at:
+            self._tidy_at = math.inf
             await asyncio.to_thread(self.silo.ticker.tidy)
 
     async def send(self) -> None:
@@ -89,7 +90,7 @@ class Agent:
             outcome = Outcome.decode(payload, self.plan)
             included = bool(outcome.cohort[self.party.federation.silos.index(self.party.name)])
             await asyncio.to_thread(self.silo.learn, context.round, outcome, included)
-            self._untidy_since = min(self._untidy_since, time.monotonic() - TIDY)  # the round is over
+            self._tidy_at = min(self._tidy_at, time.monotonic() + TIDY_AFTER_ROUND)
         else:
             raise MessageError(f"a silo takes models of its rounds, not {context.kind!r} of {context.round}")
 

@@ -207,10 +207,13 @@ class Silo:
         ticket = self.ids.read(decision)
         return Reward(ticket.nonce, ticket.person, ticket.features, value, self.ids.digest(ticket.nonce, value))
 
-    def reward_many(self, rewards: Sequence[Reward]) -> list[Verdict]:
-        """Store rewards that `read` has checked, all in one transaction."""
+    def reward_many(self, rewards: Sequence[Reward], durable: bool = True) -> list[Verdict]:
+        """Store rewards that `read` has checked, all in one transaction. Unless `durable`, `store.engine.sync` must
+        follow before anybody is told."""
         with self._counter.take() as pending:
-            return self.store.count(self.term.number, rewards, *pending, cap=self._cap, capacities=self._capacities)
+            return self.store.count(
+                self.term.number, rewards, *pending, cap=self._cap, capacities=self._capacities, durable=durable
+            )
 
     def flush(self) -> None:
         """Write down how many decisions were answered since the last time."""

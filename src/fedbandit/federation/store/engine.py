@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
@@ -38,6 +39,10 @@ class Engine(Protocol):
 
     def read(self) -> AbstractContextManager[Sql]:
         """Statements that only look."""
+        ...
+
+    def sync(self) -> None:
+        """Make the transactions so far durable that were not."""
         ...
 
     def lead(self) -> bool:
@@ -107,6 +112,7 @@ class SqliteEngine:
         for statement in tables("BLOB", "REAL", "INTEGER", "WITHOUT ROWID"):
             self._connection.execute(statement)
         path.chmod(0o600)
+        self._log = os.open(f"{path}-wal", os.O_RDONLY)
 
     @contextmanager
     def transaction(self, durable: bool = True) -> Iterator[Sql]:
@@ -125,6 +131,11 @@ class SqliteEngine:
         with self._lock:
             yield _SqliteSql(self._connection)
 
+    def sync(self) -> None:
+        """What a FULL commit does at its end: the write-ahead log is forced to the disk. (A checkpoint, which may have
+        moved what was in it into the database, forces both itself.)"""
+        os.fdatasync(self._log)
+
     def lead(self) -> bool:
         return True
 
@@ -135,6 +146,7 @@ class SqliteEngine:
     def close(self) -> None:
         with self._lock:
             self._connection.close()
+            os.close(self._log)
             self._file.close()
 
 
@@ -153,6 +165,9 @@ class SqliteReader:
     @contextmanager
     def read(self) -> Iterator[Sql]:
         yield _SqliteSql(self._connection)
+
+    def sync(self) -> None:
+        raise ValueError("store is open for reading only")
 
     def lead(self) -> bool:
         return False

@@ -44,6 +44,11 @@ class PostgresEngine:
     def read(self) -> AbstractContextManager[Sql]:
         return self.transaction(durable=False)
 
+    def sync(self) -> None:
+        """The log is written in order: a durable commit takes all earlier ones with it."""
+        with self.transaction() as sql:
+            sql.all("SELECT pg_current_wal_flush_lsn(), txid_current()")
+
     def lead(self) -> bool:
         with self._lock:
             if self._leading is not None:

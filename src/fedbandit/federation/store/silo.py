@@ -90,13 +90,15 @@ class SiloStore:
         *,
         cap: int,
         capacities: Sequence[int],
+        durable: bool = True,
     ) -> list[Verdict]:
         """Count decisions made since the last call and put rewards into the open batch, each once.
 
         `cap` is how often one person may count, `capacities` how many users each batch of the term can hold; beyond
         either a reward is `LEFT_OUT`. After the last step no batch is open: a first reward is then `EXPIRED`.
+        Unless `durable`, nothing may be acknowledged before the engine's `sync`.
         """
-        with self.engine.transaction() as sql:
+        with self.engine.transaction(durable) as sql:
             step = _term(sql, term).open_step
             judge = Judge(
                 step=step if step < len(capacities) else None,
