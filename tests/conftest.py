@@ -1,4 +1,4 @@
-"""Where test vectors lie, sources of noise, and one core for each process that runs tests."""
+"""Where test vectors lie, sources of noise, the same examples every time, and one core for each process of tests."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from typing import Any
 import numba
 import numpy as np
 import pytest
+from hypothesis import settings
 
 from fedbandit.privacy.noise import Integers, SimulatedNoise
 
 VECTORS = Path(__file__).parent / "vectors"
+settings.register_profile("the same examples every time", derandomize=True, deadline=None, database=None)
+settings.load_profile("the same examples every time")
 
 
 class NoNoise(SimulatedNoise):

@@ -5,14 +5,18 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import fedbandit as fb
-from fedbandit.plan import Plan
+from fedbandit.plan import ACTINGS, CALIBRATIONS, CONFIDENCES, Plan
 from fedbandit.planner.catalogue import NAMES, plan_for
 from fedbandit.privacy.budget import Privacy
+from fedbandit.protocol import trusts
 from fedbandit.schedule import adaptive, clock, every, growing
 
 PRIVACY = Privacy(1.0, 1e-5)
@@ -215,6 +219,64 @@ def test_unknown_names_in_data_are_refused() -> None:
     data["privacy"]["mu"] = 1.0
     with pytest.raises(ValueError, match=r"^privacy does not know 'mu'; it takes adjacency, delta,"):
         Plan.from_dict(data)
+    with pytest.raises(ValueError, match=r"^plan must give 'rounds', 'dim'$"):
+        Plan.from_dict({"silos": 3})
+    with pytest.raises(ValueError, match=r"^privacy must give 'delta'$"):
+        Plan.from_dict({"silos": 3, "rounds": 4, "dim": 2, "privacy": {"epsilon": 1.0}})
+
+
+SCHEDULES = st.one_of(
+    st.builds(every, st.integers(1, 40)),
+    st.builds(growing, st.floats(1.01, 5)),
+    st.builds(clock, st.floats(0.1, 10)),
+    st.builds(adaptive, st.floats(0.01, 100), st.booleans()),
+)
+BUDGETS = st.builds(
+    Privacy,
+    st.floats(1e-8, 1e4),
+    st.floats(1e-12, 0.999),
+    st.sampled_from(["replace-one", "add-remove"]),
+    st.integers(1, 5),
+    st.integers(1, 5),
+)
+FIELDS = {
+    "silos": st.integers(1, 300),
+    "rounds": st.integers(1, 60),
+    "dim": st.integers(1, 6),
+    "privacy": st.one_of(st.none(), BUDGETS),
+    "trust": st.sampled_from(trusts()),
+    "mechanism": st.sampled_from(["tree", "toeplitz", "batches"]),
+    "schedule": SCHEDULES,
+    "acting": st.sampled_from(ACTINGS),
+    "calibration": st.sampled_from(CALIBRATIONS),
+    "confidence": st.sampled_from(sorted(CONFIDENCES)),
+    "alpha": st.floats(1e-6, 0.999),
+    "centre": st.floats(0, 1),
+    "ratio": st.sampled_from([1.0, 1.0, 0.1, 7.0]),
+    "cohort": st.one_of(st.none(), st.integers(1, 300)),
+    "colluding": st.integers(0, 3),
+    "decode_at": st.sampled_from(["analyzer", "analyzer", "silo"]),
+    "bits": st.integers(1, 40),
+}
+
+
+@settings(max_examples=300)
+@given(st.fixed_dictionaries(FIELDS))
+def test_any_plan_is_refused_in_one_line_or_has_all_its_numbers(fields: dict[str, Any]) -> None:
+    refused = ""
+    try:
+        plan = Plan(**fields)
+    except ValueError as error:
+        refused = str(error)
+    if refused:
+        assert "\n" not in refused
+        return
+    assert math.isfinite(plan.noise_std)
+    assert plan.noise_std > 0 or not plan.guarantee.promised
+    assert 0 < plan.learner.floor <= plan.regulariser < math.inf
+    assert 0 < plan.radius(0) <= plan.radius(plan.rounds) < math.inf
+    assert plan.guarantee.statement
+    assert Plan.from_dict(plan.as_dict()).hash == plan.hash
 
 
 def test_a_plan_cannot_be_changed_in_place() -> None:

@@ -94,3 +94,6 @@ def test_unknown_names_in_data_are_refused() -> None:
         schedule.from_dict({"kind": "often"})
     with pytest.raises(ValueError, match=r"^schedule does not know 'period'; it takes batch"):
         schedule.from_dict({"kind": "every", "batch": 3, "period": 1.0})
+    with pytest.raises(ValueError, match=r"^schedule must give 'threshold'$"):
+        schedule.from_dict({"kind": "adaptive", "private": True})
+    assert schedule.from_dict({"kind": "growing"}) == growing(1.1)

@@ -69,12 +69,16 @@ def reward(name: str, value: float) -> float:
     return float(value)
 
 
-def known_keys(where: str, given: Iterable[str], allowed: Iterable[str]) -> None:
-    """Refuse a name that nothing would read."""
+def known_keys(where: str, given: Iterable[str], allowed: Iterable[str], required: Iterable[str] = ()) -> None:
+    """Refuse a name that nothing would read, and the lack of one that must be there."""
+    given = set(given)
     names = sorted(allowed)
-    unknown = sorted(set(given) - set(names))
+    unknown = sorted(given - set(names))
     if unknown:
         raise ValueError(f"{where} does not know {', '.join(map(repr, unknown))}; it takes {', '.join(names)}")
+    missing = [name for name in required if name not in given]
+    if missing:
+        raise ValueError(f"{where} must give {', '.join(map(repr, missing))}")
 
 
 def _is_number(value: Any) -> bool:

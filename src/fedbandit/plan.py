@@ -217,7 +217,7 @@ class Plan:
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Plan:
         """The plan that `as_dict` wrote; unknown names are refused."""
-        _validate.known_keys("plan", data, cls.__dataclass_fields__)
+        _validate.known_keys("plan", data, cls.__dataclass_fields__, required=("silos", "rounds", "dim"))
         values = dict(data)
         if isinstance(values.get("privacy"), dict):
             values["privacy"] = Privacy.from_dict(values["privacy"])

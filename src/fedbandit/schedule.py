@@ -7,7 +7,7 @@ variant: its times are not known beforehand, and no calendar can be asked of it.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
 from fedbandit import _validate
@@ -131,5 +131,6 @@ def from_dict(data: dict[str, Any]) -> Schedule:
     """The schedule that `as_dict` wrote."""
     values = dict(data)
     kind = _KINDS[_validate.one_of("schedule kind", values.pop("kind", ""), _KINDS)]
-    _validate.known_keys("schedule", values, kind.__dataclass_fields__)
+    required = [field.name for field in fields(kind) if field.default is MISSING]
+    _validate.known_keys("schedule", values, kind.__dataclass_fields__, required)
     return kind(**values)

@@ -36,5 +36,5 @@ class Privacy:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Privacy:
-        _validate.known_keys("privacy", data, cls.__dataclass_fields__)
+        _validate.known_keys("privacy", data, cls.__dataclass_fields__, required=("epsilon", "delta"))
         return cls(**data)

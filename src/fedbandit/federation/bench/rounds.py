@@ -66,7 +66,9 @@ async def _round(silos: list[Silo], step: int) -> float:
     for silo in silos:
         decisions = [silo.decide(actions) for _ in range(BATCH - 1)]
         silo.reward_all([(decision.id, 0.5) for decision in decisions])
-    await asyncio.sleep(1)  # noise for the next release is drawn meanwhile, as it is between any two ticks
+    # Between two ticks a silo draws the noise of its next release; here all do on one machine.
+    await asyncio.gather(*(asyncio.to_thread(silo.ticker.prepare) for silo in silos))
+    await asyncio.sleep(1)
     began = time.perf_counter()
     for silo in silos:
         silo.decide(actions)

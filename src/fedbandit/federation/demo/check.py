@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fedbandit.bandit.statistics import contributions
 from fedbandit.federation import mixing, releasing
 from fedbandit.federation.demo.clients import Visits
-from fedbandit.federation.demo.users import Floats, Indices, Users
+from fedbandit.federation.demo.users import Indices, Users
 from fedbandit.federation.home import Home
 from fedbandit.federation.learning import Outcome
 from fedbandit.federation.noise import ExactNoise
@@ -37,7 +37,7 @@ class Check(NamedTuple):
 def check(plan: Plan, users: Users, actions: Indices, visits: list[Visits], homes: list[Home]) -> Check:
     """Compare; every party has stopped and its store can be read."""
     silos = [_read(home, plan) for home in homes if home.settings.role == "silo"]
-    prefixes, last = _analyzer(next(home for home in homes if home.settings.role == "analyzer"), plan)
+    outcomes = _outcomes(next(home for home in homes if home.settings.role == "analyzer"), plan)
     return Check(
         acknowledged=sum(batch >= 0 for one in visits for batch in one.batches),
         counted=sum(silo.users for silo in silos),
@@ -48,14 +48,14 @@ def check(plan: Plan, users: Users, actions: Indices, visits: list[Visits], home
             for number, silo in enumerate(silos)
         ),
         # The trusted server's noise is not kept, so there is nothing to compare with.
-        difference=None if plan.trust == "central" else _difference(plan, prefixes, [silo.messages for silo in silos]),
-        models=len({last, *(silo.model for silo in silos)}),
+        difference=None if plan.trust == "central" else _difference(plan, outcomes, [silo.sent for silo in silos]),
+        models=len({outcomes[-1].encode(), *(silo.model for silo in silos)}),
     )
 
 
 class _Silo(NamedTuple):
     users: int
-    messages: list[bytes]
+    sent: dict[int, bytes]  # by step
     encoder: Stream
     model: bytes
 
@@ -66,33 +66,34 @@ def _read(home: Home, plan: Plan) -> _Silo:
         store = SiloStore(engine)
         releases = store.releases(1)
         state = releasing.load_state(plan.protocol, store.encoder(1))
-        sent = [release.sent for release in releases if release.sent is not None]
+        sent = {release.step: release.sent for release in releases if release.sent is not None}
         return _Silo(sum(release.users for release in releases), sent, state, store.models(1)[-1][1])
     finally:
         engine.close()
 
 
-def _analyzer(home: Home, plan: Plan) -> tuple[Floats, bytes]:
+def _outcomes(home: Home, plan: Plan) -> list[Outcome]:
     engine = open_engine(home.store(plan.hash))
     try:
         values = [stored.value for stored in RoundStore(engine).rounds() if stored.value is not None]
-        return np.stack([Outcome.decode(value, plan).prefix for value in values]), values[-1]
+        return [Outcome.decode(value, plan) for value in values]
     finally:
         engine.close()
 
 
-def _difference(plan: Plan, prefixes: Floats, sent: list[list[bytes]]) -> float:
-    return float(np.abs(prefixes - _decoded(plan, sent)).max())
-
-
-def _decoded(plan: Plan, sent: list[list[bytes]]) -> Floats:
-    """The library's prefix sums (steps, width) from the silos' releases; S's shuffling cannot change them."""
-    state, prefixes = plan.protocol.init_analyzer(), []
-    for step in range(len(plan.times)):
-        stacked = mixing.stacked(plan, [silo[step] for silo in sent])
-        state, prefix = plan.protocol.decode(state, plan.protocol.mix(stacked, ExactNoise()))
-        prefixes.append(prefix)
-    return np.stack(prefixes)
+def _difference(plan: Plan, outcomes: list[Outcome], sent: list[dict[int, bytes]]) -> float:
+    """The library's A on what the silos of each round sent, against the live prefix sums. (That S shuffles, or adds up
+    shares, cannot change them.)"""
+    state, worst, last = plan.protocol.init_analyzer(), 0.0, None
+    for step, live in enumerate(outcomes):
+        if live.skipped:
+            state, last = mixing.skip(plan, state, last)
+        else:
+            present = [silo[step] for silo, there in zip(sent, live.cohort, strict=True) if there]
+            mixed = plan.protocol.mix(mixing.stacked(plan, present), ExactNoise())
+            state, last = mixing.decode(plan, state, mixed, live.cohort)
+        worst = max(worst, float(np.abs(live.prefix - last.prefix).max()))
+    return worst
 
 
 def _encoded(plan: Plan, users: Users, actions: Indices, silo: int, batches: list[int]) -> Stream:

@@ -15,8 +15,8 @@ from fedbandit.federation.demo.users import Users
 from fedbandit.federation.home import Home
 
 AT_ONCE = 4  # users of one silo at the same time
-PATIENCE = 60.0  # seconds a request is tried again while a party restarts
-MODEL_WAIT = 60.0
+PATIENCE = 120.0  # seconds a request is tried again while a party restarts
+MODEL_WAIT = 150.0
 
 
 @dataclass

@@ -18,7 +18,7 @@ from fedbandit.federation.demo.processes import Processes, url
 from fedbandit.federation.demo.users import Indices, Users
 from fedbandit.plan import Plan
 
-DEADLINE = 30.0
+DEADLINE = 90.0  # longer than a killed silo needs to come back, on a busy machine too
 SETTLE, SETTLE_LAST = 0.1, 3.0  # rewards come right after decisions here; even on a busy machine
 
 

@@ -10,6 +10,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp
 
 from fedbandit.federation.http import schemas
 from fedbandit.federation.http.fast import FastPath
@@ -22,8 +23,13 @@ PATH_LENGTH = {"decision": 16384, "name": 40}
 PROBLEMS = (401, 404, 409, 410, 413, 422, 503)
 
 
-def create_app(service: Service, token: str) -> FastAPI:
-    """The ASGI application of a silo."""
+def create_app(service: Service, token: str) -> ASGIApp:
+    """The ASGI application of a silo: the guard first, then the two calls of every user, then everything else."""
+    return Guard(FastPath(_described_app(service), service), token)
+
+
+def _described_app(service: Service) -> FastAPI:
+    """All routes and their description."""
     app = FastAPI(title="fedbandit silo", version="1", description="Decisions and rewards of one silo.")
     asked: dict[str, type[BaseModel]] = {}
     for method, path, handler, answer, asks in _routes(service):
@@ -41,8 +47,6 @@ def create_app(service: Service, token: str) -> FastAPI:
     for kind in CAUGHT:
         app.add_exception_handler(kind, _refused)
     app.add_exception_handler(HTTPException, _plain)
-    app.add_middleware(FastPath, service=service)
-    app.add_middleware(Guard, token=token)
     return app
 
 

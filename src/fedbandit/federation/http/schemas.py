@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -123,6 +123,13 @@ class Readiness(BaseModel):
 
 
 class Status(BaseModel):
+    """Public numbers of the term; more may be added."""
+
     model_config = ConfigDict(extra="allow")
     silo: str
-    details: dict[str, Any] = {}
+    term: int
+    decisions: int
+    released: int
+    steps: int
+    model: int
+    ended: bool

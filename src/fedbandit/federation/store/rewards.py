@@ -66,10 +66,12 @@ class Judge:
     def judge(self, reward: Reward) -> Verdict:
         if reward.nonce in self.known:
             state, step, digest = self.known[reward.nonce]
-            same = digest == reward.digest
-            return Verdict(state, step, repeated=same, conflict=not same)
+            if digest != reward.digest:
+                return Verdict(state, step, repeated=False, conflict=True)
+            return Verdict(advance(DECISION, state, DecisionEvent.SAME_REWARD), step, repeated=True, conflict=False)
         if self.step is None:
-            return Verdict(DecisionState.EXPIRED, 0, repeated=False, conflict=False)
+            state = advance(DECISION, DecisionState.ISSUED, DecisionEvent.EXPIRE)
+            return Verdict(state, 0, repeated=False, conflict=False)
         event = DecisionEvent.REWARD if self._admit(reward.person) else DecisionEvent.REWARD_OVER_CAP
         state = advance(DECISION, DecisionState.ISSUED, event)
         verdict = Verdict(state, self.step, repeated=False, conflict=False)

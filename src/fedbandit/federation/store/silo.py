@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from fedbandit.federation.states import (
+    DECISION,
     RELEASE,
+    DecisionEvent,
     DecisionState,
     ReleaseEvent,
     ReleaseState,
@@ -163,11 +165,12 @@ class SiloStore:
                 " ON CONFLICT (term, name) DO UPDATE SET value = excluded.value",
                 (term, encoder),
             )
+            released = advance(DECISION, DecisionState.COUNTED, DecisionEvent.RELEASE)
             if entry is not None:
                 sql.all("INSERT INTO ledger (number, hash, previous, event) VALUES (?, ?, ?, ?)", entry)
             sql.all(
                 "UPDATE rewarded SET state = ? WHERE term = ? AND step = ? AND state = ?",
-                (DecisionState.RELEASED.value, term, step, DecisionState.COUNTED.value),
+                (released.value, term, step, DecisionState.COUNTED.value),
             )
             if not keep_raw:
                 sql.all("DELETE FROM raw_rows WHERE term = ? AND step = ?", (term, step))
