@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ class Federation:
             if sum(party.role == role for party in self.parties) > 1:
                 raise ValueError(f"parties must hold at most one {role}")
 
-    @property
+    @cached_property
     def silos(self) -> tuple[str, ...]:
         """Names of the silos, sorted: their order in a cohort."""
         return tuple(sorted(party.name for party in self.parties if party.role == "silo"))

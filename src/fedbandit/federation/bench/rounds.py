@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
 from fedbandit.federation import broker, founding
 from fedbandit.federation.agent import Agent
-from fedbandit.federation.analyzer import Analyzer
 from fedbandit.federation.home import Home
 from fedbandit.federation.link import Link
-from fedbandit.federation.mixer import Mixer
 from fedbandit.federation.silo import Silo
-from fedbandit.federation.store import RoundStore, open_engine
 from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy
 from fedbandit.schedule import every
@@ -31,8 +32,8 @@ def round_figures() -> dict[str, float | None]:
 
 
 def round_seconds(silos: int, dim: int) -> float:
-    """The median of a few rounds. All parties are tasks of this process, each with a store of its own; the broker is
-    a process."""
+    """The median of a few rounds. The silos are tasks of this process, each with a store of its own; broker, mixer and
+    analyzer are processes."""
     plan = Plan(silos, BATCH * ROUNDS, dim, Privacy(1.0, 1e-5), schedule=every(BATCH))
     with tempfile.TemporaryDirectory() as folder:
         seconds = asyncio.run(_rounds(Path(folder), plan))
@@ -42,22 +43,21 @@ def round_seconds(silos: int, dim: int) -> float:
 async def _rounds(path: Path, plan: Plan) -> list[float]:
     names = [f"silo-{number:03}" for number in range(plan.silos)]
     homes = founding.local(path, plan, names, deadline=LIMIT, start=time.time())
-    with broker.Server(path / founding.BROKER_CONFIG, path / "broker.log"):
+    keepers = [home.path for home in homes if home.settings.role != "silo"]
+    with broker.Server(path / founding.BROKER_CONFIG, path / "broker.log"), _processes(keepers):
         await founding.provision(path)
-        parties = [await _party(home) for home in homes]
-        silos = [party.silo for party in parties if isinstance(party, Agent)]
-        tasks = [asyncio.create_task(party.run()) for party in parties]
+        agents = [await _agent(home) for home in homes if home.settings.role == "silo"]
+        tasks = [asyncio.create_task(agent.run()) for agent in agents]
         try:
             async with asyncio.timeout(LIMIT):
-                return [await _round(silos, step) for step in range(len(plan.times))]
+                return [await _round([agent.silo for agent in agents], step) for step in range(len(plan.times))]
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            for party in parties:
-                await party.link.close()
-            for silo in silos:
-                silo.close()
+            for agent in agents:
+                await agent.link.close()
+                agent.silo.close()
 
 
 async def _round(silos: list[Silo], step: int) -> float:
@@ -77,12 +77,25 @@ async def _round(silos: list[Silo], step: int) -> float:
     return time.perf_counter() - began
 
 
-async def _party(home: Home) -> Agent | Mixer | Analyzer:
+async def _agent(home: Home) -> Agent:
     party = home.party()
     link = await Link.connect(home.broker(party.federation), party.name, home.keys.broker)
-    store = home.store(party.federation.plan.hash)
-    if home.settings.role == "silo":
-        silo = Silo.open(store, party.federation.plan, name=party.name, secret=home.keys.seeds["salt"])
-        return Agent(silo, party, link)
-    kind = Mixer if home.settings.role == "mixer" else Analyzer
-    return kind(party, RoundStore(open_engine(store)), link)
+    plan = party.federation.plan
+    silo = Silo.open(home.store(plan.hash), plan, name=party.name, secret=home.keys.seeds["salt"])
+    return Agent(silo, party, link)
+
+
+@contextmanager
+def _processes(homes: list[Path]) -> Iterator[None]:
+    """Mixer and analyzer, each a process; ended when the block is left."""
+    started = [
+        subprocess.Popen([sys.executable, "-m", "fedbandit.federation", str(home)], stderr=subprocess.DEVNULL)
+        for home in homes
+    ]
+    try:
+        yield
+    finally:
+        for process in started:
+            process.terminate()
+        for process in started:
+            process.wait(20)
