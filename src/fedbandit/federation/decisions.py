@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 NONCE_BYTES = 12
 PERSON_BYTES = 16
 DIGEST_BYTES = 16
-_FROM_URL = str.maketrans("-_+/", "+/??")  # only the URL alphabet is an id
+_FROM_URL = bytes.maketrans(b"-_+/", b"+/??")  # only the URL alphabet is an id
 _REWARD = struct.Struct("<d")
 _HEAD = struct.Struct(f"<B{PERSON_BYTES}s")  # whether there is a user key, and its hash
 
@@ -61,7 +61,7 @@ class DecisionIds:
     def read(self, decision: str) -> Ticket:
         """What the id holds; UnknownDecision for anything this silo did not issue under this plan."""
         try:
-            raw = binascii.a2b_base64(decision.translate(_FROM_URL), strict_mode=True)
+            raw = binascii.a2b_base64(decision.encode().translate(_FROM_URL), strict_mode=True)
             plain = self._cipher.decrypt(raw[:NONCE_BYTES], raw[NONCE_BYTES:], self._context)
         except (binascii.Error, InvalidTag, ValueError):
             raise UnknownDecision("decision is unknown to this silo, or from an earlier term") from None

@@ -14,7 +14,7 @@ from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy
 
 DIM, ARMS = 10, 100
-GROUP, GROUPS = 2000, 5
+GROUP, GROUPS = 256, 20
 
 
 def in_process_figures() -> dict[str, float | None]:
