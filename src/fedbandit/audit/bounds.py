@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from typing import Literal, NamedTuple
 
-from scipy.stats import beta, norm
+from scipy.special import betaincinv, ndtri
 
 from fedbandit.privacy.accounting import gaussian_epsilon
 
@@ -32,8 +32,8 @@ class Rates(NamedTuple):
 def rates(hits: int, alarms: int, trials: int, confidence: float) -> Rates:
     """Both bounds at once, at this confidence: `hits` of `trials` runs of world 1, `alarms` of those of world 0."""
     each = (1 - confidence) / 2
-    low = float(beta.ppf(each, hits, trials - hits + 1)) if hits else 0.0
-    high = float(beta.ppf(1 - each, alarms + 1, trials - alarms)) if alarms < trials else 1.0
+    low = float(betaincinv(hits, trials - hits + 1, each)) if hits else 0.0
+    high = float(betaincinv(alarms + 1, trials - alarms, 1 - each)) if alarms < trials else 1.0
     return Rates(low, high)
 
 
@@ -41,7 +41,7 @@ def mu_lower(known: Rates) -> float:
     """The least mu of a mu-GDP mechanism that allows these rates."""
     if known.power <= known.alarms:
         return 0.0
-    return float(norm.ppf(known.power) - norm.ppf(known.alarms))
+    return float(ndtri(known.power) - ndtri(known.alarms))
 
 
 def epsilon_lower(known: Rates, delta: float, bound: Bound) -> float:

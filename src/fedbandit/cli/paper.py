@@ -10,7 +10,7 @@ import typer
 from fedbandit import _validate
 from fedbandit.cli import options, output
 from fedbandit.paper.claims import Claim, all_claims
-from fedbandit.paper.figures import PANELS, Panel, drawing, gallery, running
+from fedbandit.paper.figures import PANELS, Panel, gallery, running
 from fedbandit.paper.figures.panel import Sources
 from fedbandit.paper.figures.summary import HOLDS, summarise
 
@@ -42,6 +42,8 @@ def run(
     json: options.Json = False,
 ) -> None:
     """Simulate and draw a panel of the paper, or all that the given data allow."""
+    from fedbandit.paper.figures import drawing  # imported late: matplotlib is slow to load and few commands need it
+
     _validate.one_of("panel", name, (*PANELS, "all"))
     _validate.one_of("format", picture, FORMATS)
     sources, size = Sources(data, warfarin), running.Size(quick, runs)

@@ -29,6 +29,7 @@ from fedbandit.simulate.tasks import synthetic
 
 Progress = Callable[[float], None]
 PAIRS = 3
+ROUNDS = 2500  # long enough that all regret is recorded at synchronisations, as in a simulation of the paper's length
 BUDGET = Privacy(1.0, 0.1)
 
 
@@ -68,7 +69,9 @@ def load_reference() -> Any:
 # -- the engine ------------------------------------------------------------------------------------------------------
 
 
-def _engine(protocols: int, silos: int = 100, rounds: int = 1000, arms: int = 100, dim: int = 10) -> Callable[[], int]:
+def _engine(
+    protocols: int, silos: int = 100, rounds: int = ROUNDS, arms: int = 100, dim: int = 10
+) -> Callable[[], int]:
     """Lazy plans on fresh contexts, as many runs as the engine plays at once; returns agent-rounds times protocols."""
     base = Plan(silos, rounds, dim, BUDGET)
     names = ("ldp", "silo", "secure-sum", "fed-lin-ucb")[:protocols]
@@ -83,17 +86,17 @@ def _engine(protocols: int, silos: int = 100, rounds: int = 1000, arms: int = 10
 
 
 def _eager() -> Callable[[], int]:
-    plan = presets.ldp_eager(Plan(100, 500, 10, BUDGET))
+    plan = presets.ldp_eager(Plan(100, ROUNDS, 10, BUDGET))
     return _simulated(synthetic(10, 100), plan)
 
 
 def _fixed() -> Callable[[], int]:
-    plan = presets.ldp_eager(Plan(10, 500, 57, BUDGET))
+    plan = presets.ldp_eager(Plan(10, ROUNDS, 57, BUDGET))
     return _simulated(synthetic(57, 908, contexts="fixed"), plan)
 
 
 def _vector_sum() -> Callable[[], int]:
-    return _simulated(synthetic(10, 100), presets.sdp_vector_sum(_vector_sum_plan(400), "as_simulated"))
+    return _simulated(synthetic(10, 100), presets.sdp_vector_sum(_vector_sum_plan(ROUNDS), "as_simulated"))
 
 
 def _vector_sum_plan(rounds: int) -> Plan:
@@ -219,19 +222,27 @@ def _ratio(fast: Callable[[], int], slow: Callable[[], int]) -> float:
 
 
 def exponents() -> dict[str, float]:
-    """How time grows: slopes of log time over log size, one size at a time, the others fixed."""
-    sizes: dict[str, list[int]] = {"silos": [100, 200, 400], "rounds": [1000, 2000, 4000], "arms": [100, 200, 400]}
-    slopes = {name: _slope(name, values) for name, values in sizes.items()}
-    return slopes | {"dim": _slope("dim", [10, 20, 40])}
+    """How time grows: slopes of log time over log size, one size at a time, the others fixed.
+
+    Arms and dimensions start where the work on them outweighs what a user costs in any case (random keys, the
+    contribution): below, time grows more slowly than they do.
+    """
+    sizes: dict[str, list[int]] = {
+        "silos": [100, 400, 1600],
+        "rounds": [1000, 4000, 16_000],
+        "arms": [400, 1200, 3600],
+        "dim": [10, 20, 40],
+    }
+    return {name: _slope(name, values) for name, values in sizes.items()}
 
 
 def _slope(name: str, values: list[int]) -> float:
-    times = []
-    for value in values:
-        play = _engine(1, **{"silos": 100, "rounds": 1000, "arms": 100, "dim": 10} | {name: value})
+    """The sizes take turns, so that a slow minute of the machine does not fall on one of them alone."""
+    plays = [_engine(1, **{"rounds": 1000} | {name: value}) for value in values]
+    for play in plays:
         play()
-        times.append(min(_seconds(play) for _ in range(PAIRS)))
-    return float(np.polyfit(np.log(values), np.log(times), 1)[0])
+    turns = [[_seconds(play) for play in plays] for _ in range(PAIRS)]
+    return float(np.polyfit(np.log(values), np.log(np.min(turns, axis=0)), 1)[0])
 
 
 def _seconds(play: Callable[[], int]) -> float:
@@ -241,17 +252,25 @@ def _seconds(play: Callable[[], int]) -> float:
 
 
 def machine_shares(agent_rounds_per_s: float) -> dict[str, Any]:
-    """The machine's own speed, and the share of it that scoring uses (d (d + 1) + 2 d + 2 flops an arm)."""
+    """The machine's own speed, and what share of it one lazy protocol uses.
+
+    Scoring takes d (d + 1) + 2 d + 2 operations an action. Contexts, 4 (d - 1) bytes an action, are written and read
+    in cache; their share of the memory's speed is what they would cost if they were kept.
+    """
+    arms, dim = 100, 10
     size = 1024
     left = np.random.default_rng(0).random((size, size), dtype=np.float32)
     gemm = max(2 * size**3 / _seconds(lambda: int((left @ left)[0, 0])) for _ in range(PAIRS)) / 1e9
     block = np.zeros(2**25)
     copied = max(2 * block.nbytes / _seconds(lambda: int(block.copy()[0])) for _ in range(PAIRS)) / 1e9
-    flops = 100 * (10 * 11 + 2 * 10 + 2) * agent_rounds_per_s / 1e9
+    flops = arms * (dim * (dim + 1) + 2 * dim + 2) * agent_rounds_per_s / 1e9
+    drawn = arms * 4 * (dim - 1) * agent_rounds_per_s / 1e9
     return {
         "sgemm_gflops": gemm,
-        "copy_gb_per_s": copied,
         "scoring_gflops": flops,
         "scoring_share_of_sgemm": flops / gemm,
+        "copy_gb_per_s": copied,
+        "contexts_gb_per_s": drawn,
+        "contexts_share_of_copy": drawn / copied,
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
     }

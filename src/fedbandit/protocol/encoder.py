@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.signal import lfilter
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -158,7 +157,10 @@ class ToeplitzEncoder(Encoder):
     @cached_property
     def _decoder_column(self) -> Floats:
         """First column of B: the power series (1 + z + z^2 + ...) / C(z)."""
-        return np.asarray(lfilter([1.0], self._column, np.ones(self.steps)))
+        out = np.zeros(self.steps)
+        for k in range(self.steps):
+            out[k] = (1.0 - self._column[1 : k + 1] @ out[:k][::-1]) / self._column[0]
+        return out
 
     @cached_property
     def column_norm(self) -> float:

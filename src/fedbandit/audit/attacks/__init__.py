@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
+from scipy.special import ndtr
 
 from fedbandit import _validate
 from fedbandit.privacy.accounting import gaussian_sigma
@@ -61,7 +61,7 @@ def attack(name: str) -> Attack:
 
 def best_guess(budget: Privacy) -> float:
     """The share of right guesses that Gaussian noise at exactly this budget allows: Phi(mu / 2)."""
-    return float(norm.cdf(0.5 / gaussian_sigma(budget.epsilon, budget.delta)))
+    return float(ndtr(0.5 / gaussian_sigma(budget.epsilon, budget.delta)))
 
 
 def right(guesses: NDArray[np.bool_], truth: NDArray[np.bool_]) -> float:

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import NamedTuple, Protocol
 
 import polars as pl
-from scipy.stats import t
+from scipy.special import stdtrit
 
 from fedbandit.simulate.result import Estimate, Result, estimate
 
@@ -85,6 +85,6 @@ def ordered(*labels: str) -> tuple[Below, ...]:
 
 def _told(difference: Estimate, runs: int) -> bool | None:
     """True or False where the interval at level SURE leaves out zero; a single run has none and tells nothing."""
-    if runs < 2 or abs(difference.mean) <= t.ppf((1 + SURE) / 2, runs - 1) * difference.stderr:
+    if runs < 2 or abs(difference.mean) <= stdtrit(runs - 1, (1 + SURE) / 2) * difference.stderr:
         return None
     return difference.mean > 0

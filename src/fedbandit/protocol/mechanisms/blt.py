@@ -11,7 +11,6 @@ from functools import lru_cache
 
 import numpy as np
 from scipy.optimize import fmin, nnls
-from scipy.signal import lfilter
 
 from fedbandit.protocol.encoder import Encoder, Floats, Integers, Stream, ToeplitzEncoder
 from fedbandit.protocol.mechanisms.toeplitz import square_root
@@ -105,6 +104,8 @@ def _noise(decays: Floats, weights: Floats, steps: int) -> float:
 
 def _series(decays: Floats, weights: Floats, steps: int) -> tuple[Floats, Floats]:
     """First columns of C and of B = A C^-1, both rational power series."""
+    from scipy.signal import lfilter  # imported late: it is slow to load and only this mechanism needs it
+
     denominator = np.poly(decays)  # prod (1 - l_i z), coefficients by rising power of z
     numerator = denominator.copy()
     for i, weight in enumerate(weights):
