@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import pickle
 from typing import Any
 
 import numpy as np
@@ -156,6 +157,13 @@ def test_as_data_and_back(name: str) -> None:
     assert again == plan
     assert again.hash == plan.hash
     assert again.protocol.scales == plan.protocol.scales
+
+
+def test_a_plan_that_has_derived_its_numbers_can_be_pickled() -> None:
+    made = Plan(3, 100, 4, Privacy(1.0, 1e-5))
+    radius = made.radius(10)
+    again = pickle.loads(pickle.dumps(made))
+    assert (again, again.radius(10)) == (made, radius)
 
 
 def test_numbers_that_came_out_of_numpy_are_numbers() -> None:

@@ -15,13 +15,14 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedbandit import _validate
 from fedbandit import protocol as protocols
 from fedbandit import schedule as schedules
 from fedbandit.bandit import confidence as confidences
 from fedbandit.bandit.confidence import Confidence, NoiseLaw
-from fedbandit.bandit.statistics import width
+from fedbandit.bandit.statistics import is_diagonal, width
 from fedbandit.privacy.accounting import gaussian_sigma
 from fedbandit.privacy.budget import Privacy
 from fedbandit.privacy.sensitivity import covariance_shift, rounding_shift
@@ -200,6 +201,12 @@ class Plan:
         return gaussian_sigma(self.privacy.epsilon, self.privacy.delta) * shift * column / math.sqrt(0.5)
 
     @property
+    def schedule_scales(self) -> NDArray[np.float64]:
+        """That noise in every packed entry of the covariance, in units of the statistics' grid."""
+        cells = np.where(is_diagonal(self.dim), 1.0, math.sqrt(0.5))[self.dim :]
+        return np.asarray(cells * self.schedule_sigma * 2.0**self.bits)
+
+    @property
     def bytes_per_silo(self) -> int | None:
         """Payload one silo sends over the whole horizon, 8 bytes a number; None where the data decide."""
         if self.synchronisations is None:
@@ -234,6 +241,10 @@ class Plan:
     def changed(self, **fields: Any) -> Plan:
         """A copy with some fields changed, checked anew."""
         return replace(self, **fields)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled: the fields. Everything else follows from them and is derived again where it is needed."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
     # -- inside -----------------------------------------------------------------------------------------------------
 

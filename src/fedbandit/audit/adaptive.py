@@ -17,7 +17,7 @@ from fedbandit.audit.bounds import Bound
 from fedbandit.audit.game import Played, Retraced
 from fedbandit.audit.worlds import Floats, Integers, User, worst_pair
 from fedbandit.bandit import linucb
-from fedbandit.bandit.statistics import contributions, is_diagonal, unpack
+from fedbandit.bandit.statistics import contributions, symmetric
 from fedbandit.plan import Plan
 from fedbandit.privacy.noise import NoiseSource, SimulatedNoise
 from fedbandit.protocol import mechanisms
@@ -108,13 +108,9 @@ class AdaptiveGame:
         return mechanisms.encoder("tree", self.rounds)
 
     def _gains(self, local: Floats, prefix: Floats) -> Floats:
-        """log det(V_last + local) - log det(V_last) for every round; -inf where noise makes a determinant negative."""
+        """By how much the local covariance of every round has grown the determinant of the last synchronisation."""
         fitted = linucb.fit(prefix[: len(local)], self.dim, self.regulariser, self.floor, 0.0).model
-        packed = np.concatenate([np.zeros((*local.shape[:-1], self.dim)), local * 2.0**-self.protocol.bits], axis=-1)
-        covariance = unpack(packed, self.dim)[1]
-        root = fitted.root[:, None]
-        sign, log_det = np.linalg.slogdet(np.eye(self.dim) + np.swapaxes(root, -1, -2) @ covariance @ root)
-        return np.where(sign > 0, log_det, -np.inf)
+        return linucb.log_det_gain(symmetric(local * 2.0**-self.protocol.bits, self.dim), fitted.root[:, None])
 
     def _rule_score(self, drawn: Integers, world: int, ended: Integers) -> Floats | float:
         """Log-likelihood ratio of the nodes of the rule's first tree, up to the synchronisation that ends it."""
@@ -186,15 +182,13 @@ def _game(
         x = others.copy()
         x[0] = user.x
         worlds.append(contributions(x, np.full(plan.rounds, user.y), plan.bits, plan.centre))
-    sigma = plan.schedule_sigma * 2.0**plan.bits
-    scales = np.where(is_diagonal(plan.dim), sigma, sigma / np.sqrt(2))[plan.dim :]
     return AdaptiveGame(
         plan.protocol,
         plan.dim,
         plan.regulariser,
         plan.learner.floor,
         plan.schedule.threshold,
-        tuple(scales.tolist()),
+        tuple(plan.schedule_scales.tolist()),
         (worlds[0], worlds[1]),
         expected,
         tuple(views),

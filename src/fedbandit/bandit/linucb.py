@@ -64,6 +64,16 @@ def upper_bounds(actions: Floats, model: Model) -> Floats:
     return np.asarray(means + model.radius[..., None] * widths)
 
 
+def log_det_gain(covariance: Floats, root: Floats) -> Floats:
+    """log det(V + covariance) - log det V for V^-1 = root root^T; -inf where noise makes the first negative.
+
+    This is what Dubey & Pentland's rule looks at (line 9 of the restated algorithm, eq. det-new if there is noise).
+    """
+    growth = np.eye(root.shape[-1]) + np.swapaxes(root, -1, -2) @ covariance @ root
+    sign, log_det = np.linalg.slogdet(growth)
+    return np.where(sign > 0, log_det, -np.inf)
+
+
 def _raised(precision: Floats, floor: float) -> tuple[Floats, int]:
     """Every matrix with its eigenvalues raised to `floor`, and how many needed it."""
     try:

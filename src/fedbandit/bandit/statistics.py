@@ -32,11 +32,16 @@ def contributions(x: ArrayLike, y: ArrayLike, bits: int, centre: float = 0.0) ->
 
 def unpack(vector: NDArray[np.float64], dim: int) -> tuple[Floats, Floats]:
     """Bias (..., dim) and symmetric covariance (..., dim, dim) of a packed vector (..., width)."""
+    return vector[..., :dim].copy(), symmetric(vector[..., dim:], dim)
+
+
+def symmetric(entries: NDArray[np.float64], dim: int) -> Floats:
+    """The symmetric matrix (..., dim, dim) with this packed upper triangle."""
     rows, columns = upper_triangle(dim)
-    covariance = np.empty((*vector.shape[:-1], dim, dim))
-    covariance[..., rows, columns] = vector[..., dim:]
-    covariance[..., columns, rows] = vector[..., dim:]
-    return vector[..., :dim].copy(), covariance
+    matrix = np.empty((*entries.shape[:-1], dim, dim))
+    matrix[..., rows, columns] = entries
+    matrix[..., columns, rows] = entries
+    return matrix
 
 
 @lru_cache(maxsize=16)

@@ -60,10 +60,7 @@ def play_lazy(
         ledger.close(end)
         for index, (name, federation) in enumerate(federations.items()):
             if end in calendars[name]:
-                if federation.protocol.needs_points:
-                    federation.synchronise_points(ledger.take_points(index), end)
-                else:
-                    federation.synchronise(ledger.take(index), end - last[name], end)
+                ledger.hand_over(index, federation, end - last[name], end)
                 last[name] = end
         progress(end / record[-1])
     return {name: ledger.played(index, federation) for index, (name, federation) in enumerate(federations.items())}
@@ -111,13 +108,20 @@ class Ledger:
         for index, waiting in self._waiting.items():
             waiting.append(self._points[self._slot[index]])
 
-    def take(self, index: int) -> NDArray[np.int64]:
+    def hand_over(self, index: int, federation: Federation, users: int, round_: int) -> None:
+        """What plan `index` has gathered since its last synchronisation (`users` a silo) goes through the protocol."""
+        if federation.protocol.needs_points:
+            federation.synchronise_points(self._take_points(index), round_)
+        else:
+            federation.synchronise(self._take(index), users, round_)
+
+    def _take(self, index: int) -> NDArray[np.int64]:
         """The batch sums of plan `index` since its last synchronisation: (runs, shards, width)."""
         sums = np.array(self._sums[index])
         self._sums[index] = 0
         return sums
 
-    def take_points(self, index: int) -> NDArray[np.float32]:
+    def _take_points(self, index: int) -> NDArray[np.float32]:
         """The users of plan `index` since its last synchronisation: (runs, silos, users, dim + 1)."""
         points = np.concatenate(self._waiting[index], axis=2)
         self._waiting[index] = []

@@ -10,13 +10,14 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbandit.bandit.statistics import is_diagonal, unpack
+from fedbandit.bandit import linucb
+from fedbandit.bandit.statistics import symmetric
 from fedbandit.plan import Plan
 from fedbandit.protocol import mechanisms
 from fedbandit.protocol.encoder import Floats, Stream
 from fedbandit.schedule import Adaptive
 from fedbandit.simulate.engine import PRECISIONS, Ledger, Played, Progress
-from fedbandit.simulate.engine_eager import Locals, inverse_of
+from fedbandit.simulate.engine_eager import Locals
 from fedbandit.simulate.federation import Federation, runs_noise
 from fedbandit.simulate.kernels.layout import Beliefs
 from fedbandit.simulate.world import World
@@ -44,7 +45,7 @@ def play_adaptive(
             world.play_lazy(round_, 1, beliefs, tally)
         ledger.close(round_)
         if rule.triggered(tally.sums[0, 0], round_ - last) or round_ == record[-1]:
-            federation.synchronise(ledger.take(0), round_ - last, round_)
+            ledger.hand_over(0, federation, round_ - last, round_)
             state.reset(0, federation)
             rule.restart()
             last = round_
@@ -64,9 +65,7 @@ class _Rule:
         self._private = schedule.private
         self._tree = mechanisms.encoder("tree", federation.plan.rounds)
         self._silos = silos
-        plan = federation.plan
-        sigma = plan.schedule_sigma * 2.0**plan.bits
-        self._scales = np.where(is_diagonal(plan.dim), sigma, sigma / np.sqrt(2))[plan.dim :]
+        self._scales = federation.plan.schedule_scales
         self.restart()
 
     def restart(self) -> None:
@@ -91,9 +90,7 @@ class _Rule:
         return prefix
 
     def _gain(self, covariances: NDArray[np.int64] | Floats) -> Floats:
-        """log det (V_last + local covariance) - log det V_last; -inf where noise makes the first negative."""
+        """By how much each silo's own covariance has grown the determinant of the last synchronisation."""
         plan = self._federation.plan
-        packed = np.concatenate([np.zeros((self._silos, plan.dim)), covariances * 2.0**-plan.bits], axis=1)
-        growth = np.eye(plan.dim) + unpack(packed, plan.dim)[1] @ inverse_of(self._federation.model)[0]
-        sign, log_det = np.linalg.slogdet(growth)
-        return np.where(sign > 0, log_det, -np.inf)
+        local = symmetric(np.asarray(covariances, dtype=np.float64) * 2.0**-plan.bits, plan.dim)
+        return linucb.log_det_gain(local, self._federation.model.root)

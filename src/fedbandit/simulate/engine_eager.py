@@ -33,10 +33,7 @@ def play_eager(
         ledger.close(end)
         for index, (name, federation) in enumerate(federations.items()):
             if end in calendars[name]:
-                if federation.protocol.needs_points:
-                    federation.synchronise_points(ledger.take_points(index), end)
-                else:
-                    federation.synchronise(ledger.take(index), end - last[name], end)
+                ledger.hand_over(index, federation, end - last[name], end)
                 state.reset(index, federation)
                 last[name] = end
         progress(end / record[-1])

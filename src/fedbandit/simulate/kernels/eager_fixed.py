@@ -21,7 +21,7 @@ from numba import njit, prange
 from fedbandit.simulate.kernels.contexts import set_block
 from fedbandit.simulate.kernels.eager import copy, learn_from, open_bench, survey
 from fedbandit.simulate.kernels.layout import Integers, Local, Rewards, Scores, Singles, Table, Tally, Users
-from fedbandit.simulate.kernels.outcomes import CHUNK, add_contributions, keep, noise_of, record, reward_of
+from fedbandit.simulate.kernels.outcomes import CHUNK, add_contributions, noise_of, respond
 from fedbandit.simulate.kernels.scoring import MEANS, SCORES, WIDTHS, best_arm, project
 from fedbandit.simulate.kernels.shards import task_bounds
 from fedbandit.simulate.kernels.updates import times
@@ -48,7 +48,7 @@ def _play_task(
     protocols, dim = local.bias.shape[0], local.bias.shape[3]
     shard, run, _, first_silo, last_silo = task_bounds(task, runs, tally.regret.shape[2], users.silos)
     bench = open_bench(local, 1, table.height, table.room)
-    chosen = np.empty((1, dim + 1, CHUNK))
+    chosen = np.empty((dim + 1, CHUNK))
     for silo in range(first_silo, last_silo):
         index = table.ranges[silo, 0]
         x = set_block(table, index)
@@ -66,15 +66,13 @@ def _play_task(
                     noise = noise_of(rewards.kind, user_key(users.seed, users.runs[run], silo, now, REWARD))
                     arm = best_arm(bench.board, local.radius[q, run, start + u], set_means.size)
                     regret += table.best[index] - set_means[arm]
-                    reward = reward_of(rewards.kind, rewards.std, noise, set_means[arm])
-                    keep(x, arm, reward - tally.centre[q], u, 0, chosen)
-                    if tally.slot[q] >= 0:
-                        record(x, arm, reward, (tally.slot[q], run, silo, start + u), tally.points)
-                    gain, step = learn_from(x, arm, reward - tally.centre[q], inverse, bias, theta, bench)
+                    who = (q, run, silo, start + u)
+                    reward = respond(x, arm, set_means[arm], noise, rewards, who, u, chosen, tally)
+                    gain, step = learn_from(x, arm, reward, inverse, bias, theta, bench)
                     log_det_gain += math.log1p(gain)
                     copy(bench.direction, bench.weights)
                     _follow(x, bench.weights, gain, step, bench.board)
-                add_contributions(chosen[0], count, tally.bits, tally.sums[q, run, shard])
+                add_contributions(chosen, count, tally.bits, tally.sums[q, run, shard])
             tally.regret[q, run, shard] += regret
             local.log_det_gain[q, run, silo] += log_det_gain
 

@@ -15,12 +15,10 @@ from fedbandit.simulate.kernels.outcomes import (
     add_chunk,
     best_mean,
     close_book,
-    keep,
     mean_of,
     noise_of,
     open_book,
-    record,
-    reward_of,
+    respond,
 )
 from fedbandit.simulate.kernels.scoring import best_arm, fold_truth
 from fedbandit.simulate.kernels.shards import group_bounds, task_bounds
@@ -56,12 +54,9 @@ def _play_task(
                         arm = best_arm(bench.board, local.radius[q, run, start + u], fresh.arms)
                         mean = mean_of(x, arm, fresh.theta, run)
                         book.regret[q * runs + r] += best - mean
-                        reward = reward_of(rewards.kind, rewards.std, noise, mean)
-                        keep(x, arm, reward - tally.centre[q], u, q * runs + r, book.chosen)
-                        if tally.slot[q] >= 0:
-                            record(x, arm, reward, (tally.slot[q], run, silo, start + u), tally.points)
-                        centred = reward - tally.centre[q]
-                        gain, _ = learn_from(x, arm, centred, inverse, local.bias[q, run, silo], theta, bench)
+                        who = (q, run, silo, start + u)
+                        reward = respond(x, arm, mean, noise, rewards, who, u, book.chosen[q * runs + r], tally)
+                        gain, _ = learn_from(x, arm, reward, inverse, local.bias[q, run, silo], theta, bench)
                         local.log_det_gain[q, run, silo] += math.log1p(gain)
             add_chunk(book, count, first_run, shard, tally)
     close_book(book, first_run, shard, tally)

@@ -14,11 +14,9 @@ from fedbandit.simulate.kernels.outcomes import (
     CHUNK,
     add_chunk,
     close_book,
-    keep,
     noise_of,
     open_book,
-    record,
-    reward_of,
+    respond,
 )
 from fedbandit.simulate.kernels.scoring import best_arm
 from fedbandit.simulate.kernels.shards import group_bounds, task_bounds
@@ -53,12 +51,9 @@ def _play_task(
                         arm = best_arm(bench.board, local.radius[q, run, start + u], arms)
                         mean = table.means[table.offsets[index] + arm]
                         book.regret[q * runs + r] += table.best[index] - mean
-                        reward = reward_of(rewards.kind, rewards.std, noise, mean)
-                        keep(x, arm, reward - tally.centre[q], u, q * runs + r, book.chosen)
-                        if tally.slot[q] >= 0:
-                            record(x, arm, reward, (tally.slot[q], run, silo, start + u), tally.points)
-                        centred = reward - tally.centre[q]
-                        gain, _ = learn_from(x, arm, centred, inverse, local.bias[q, run, silo], theta, bench)
+                        who = (q, run, silo, start + u)
+                        reward = respond(x, arm, mean, noise, rewards, who, u, book.chosen[q * runs + r], tally)
+                        gain, _ = learn_from(x, arm, reward, inverse, local.bias[q, run, silo], theta, bench)
                         local.log_det_gain[q, run, silo] += math.log1p(gain)
             add_chunk(book, count, first_run, shard, tally)
     close_book(book, first_run, shard, tally)

@@ -12,12 +12,10 @@ from fedbandit.simulate.kernels.outcomes import (
     add_chunk,
     best_mean,
     close_book,
-    keep,
     mean_of,
     noise_of,
     open_book,
-    record,
-    reward_of,
+    respond,
 )
 from fedbandit.simulate.kernels.scoring import MEANS, ROWS, best_arm, fold_beliefs, fold_truth, project, square_widths
 from fedbandit.simulate.kernels.shards import group_bounds, task_bounds
@@ -53,10 +51,8 @@ def _play_task(
                         arm = best_arm(board, beliefs.radius[q, run], fresh.arms)
                         mean = mean_of(x, arm, fresh.theta, run)
                         book.regret[q * runs + r] += best - mean
-                        reward = reward_of(rewards.kind, rewards.std, noise, mean)
-                        keep(x, arm, reward - tally.centre[q], u, q * runs + r, book.chosen)
-                        if tally.slot[q] >= 0:
-                            record(x, arm, reward, (tally.slot[q], run, silo, start + u), tally.points)
+                        who = (q, run, silo, start + u)
+                        respond(x, arm, mean, noise, rewards, who, u, book.chosen[q * runs + r], tally)
             add_chunk(book, count, first_run, shard, tally)
     close_book(book, first_run, shard, tally)
 

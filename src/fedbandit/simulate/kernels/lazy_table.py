@@ -15,11 +15,9 @@ from fedbandit.simulate.kernels.outcomes import (
     CHUNK,
     add_chunk,
     close_book,
-    keep,
     noise_of,
     open_book,
-    record,
-    reward_of,
+    respond,
 )
 from fedbandit.simulate.kernels.scoring import MEANS, ROWS, best_arm, fold_beliefs, project, square_widths
 from fedbandit.simulate.kernels.shards import group_bounds, task_bounds
@@ -61,10 +59,8 @@ def _play_task(
                             memo[q * runs + r, index - first_set] = arm + 1
                         mean = table.means[table.offsets[index] + arm]
                         book.regret[q * runs + r] += table.best[index] - mean
-                        reward = reward_of(rewards.kind, rewards.std, noise, mean)
-                        keep(x, arm, reward - tally.centre[q], u, q * runs + r, book.chosen)
-                        if tally.slot[q] >= 0:
-                            record(x, arm, reward, (tally.slot[q], run, silo, start + u), tally.points)
+                        who = (q, run, silo, start + u)
+                        respond(x, arm, mean, noise, rewards, who, u, book.chosen[q * runs + r], tally)
             add_chunk(book, count, first_run, shard, tally)
     close_book(book, first_run, shard, tally)
 

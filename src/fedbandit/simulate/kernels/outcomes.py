@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numba import njit
 
-from fedbandit.simulate.kernels.layout import BERNOULLI, CLIPPED, Floats, Integers, Singles, Tally
+from fedbandit.simulate.kernels.layout import BERNOULLI, CLIPPED, Floats, Integers, Rewards, Singles, Tally
 from fedbandit.simulate.kernels.scoring import MEANS, find, project, top_of
 from fedbandit.simulate.randomness import normal, uniform
 
@@ -105,12 +105,12 @@ def add_contributions(chosen: Floats, count: int, bits: int, sums: Integers) -> 
 
 
 @njit(cache=True)
-def keep(x: Singles, arm: int, reward: float, user: int, model: int, chosen: Floats) -> None:
-    """Put a user's feature and (centred) reward in column ``user`` of chosen[model]."""
-    dim = chosen.shape[1] - 1
+def keep(x: Singles, arm: int, reward: float, column: int, chosen: Floats) -> None:
+    """Put a user's feature and (centred) reward in a column of ``chosen`` (d + 1, CHUNK)."""
+    dim = chosen.shape[0] - 1
     for j in range(dim):
-        chosen[model, j, user] = x[j, arm]
-    chosen[model, dim, user] = reward
+        chosen[j, column] = x[j, arm]
+    chosen[dim, column] = reward
 
 
 @njit(cache=True)
@@ -121,6 +121,32 @@ def record(x: Singles, arm: int, reward: float, place: tuple[int, int, int, int]
     for j in range(dim):
         points[slot, run, silo, index, j] = x[j, arm]
     points[slot, run, silo, index, dim] = reward
+
+
+@njit(cache=True)
+def respond(
+    x: Singles,
+    arm: int,
+    mean: float,
+    noise: float,
+    rewards: Rewards,
+    who: tuple[int, int, int, int],
+    column: int,
+    chosen: Floats,
+    tally: Tally,
+) -> float:
+    """The user's reward for the chosen action, less the protocol's centre.
+
+    ``who`` is (protocol, run, silo, round of the call). The feature and this reward go to ``column`` of ``chosen``,
+    (d + 1, CHUNK), and, where the protocol wants its users one by one, to the points of the tally.
+    """
+    protocol, run, silo, index = who
+    reward = reward_of(rewards.kind, rewards.std, noise, mean)
+    centred: float = reward - tally.centre[protocol]
+    keep(x, arm, centred, column, chosen)
+    if tally.slot[protocol] >= 0:
+        record(x, arm, reward, (tally.slot[protocol], run, silo, index), tally.points)
+    return centred
 
 
 @njit(cache=True)
