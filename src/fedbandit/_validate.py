@@ -82,4 +82,6 @@ def known_keys(where: str, given: Iterable[str], allowed: Iterable[str], require
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    return type(value) is float or (
+        isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    )

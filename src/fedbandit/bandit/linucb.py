@@ -60,7 +60,8 @@ def decide_checked(actions: ArrayLike, model: Model) -> int:
 def upper_bounds(actions: Floats, model: Model) -> Floats:
     """<x, theta> + beta ||x||_{V^-1} of every action: (..., arms, dim) to (..., arms)."""
     means = np.einsum("...ad,...d->...a", actions, model.theta)
-    widths = np.linalg.norm(actions @ model.root, axis=-1)
+    seen = actions @ model.root
+    widths = np.sqrt(np.einsum("...ad,...ad->...a", seen, seen))
     return np.asarray(means + model.radius[..., None] * widths)
 
 

@@ -7,12 +7,12 @@ altered by whoever holds it, and it is bound to the plan: in another term it is 
 
 from __future__ import annotations
 
-import base64
 import binascii
 import hashlib
 import hmac
 import os
 import struct
+from collections.abc import Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -24,9 +24,11 @@ from numpy.typing import NDArray
 NONCE_BYTES = 12
 PERSON_BYTES = 16
 DIGEST_BYTES = 16
+_TO_URL = bytes.maketrans(b"+/", b"-_")
 _FROM_URL = bytes.maketrans(b"-_+/", b"+/??")  # only the URL alphabet is an id
 _REWARD = struct.Struct("<d")
 _HEAD = struct.Struct(f"<B{PERSON_BYTES}s")  # whether there is a user key, and its hash
+_NO_ONE = _HEAD.pack(False, b"")
 
 
 class UnknownDecision(LookupError):
@@ -47,16 +49,23 @@ class DecisionIds:
     def __init__(self, secret: bytes, plan_hash: str, dim: int) -> None:
         self._cipher = AESGCM(_derive(secret, b"decision id"))
         self._person_key = _derive(secret, b"user key")
-        self._digest_key = _derive(secret, b"reward digest")
+        self._digest = blake2b(key=_derive(secret, b"reward digest"), digest_size=DIGEST_BYTES)
         self._context = plan_hash.encode()
         self._features_bytes = 8 * dim
 
-    def issue(self, features: NDArray[np.float64], user: str | None) -> str:
-        """A new id for a decision that chose `features`."""
-        person = b"" if user is None else self.person(user)
-        plain = _HEAD.pack(user is not None, person) + features.tobytes()
-        nonce = os.urandom(NONCE_BYTES)
-        return base64.urlsafe_b64encode(nonce + self._cipher.encrypt(nonce, plain, self._context)).decode()
+    def issue(self, features: NDArray[np.float64], users: Sequence[str | None]) -> list[str]:
+        """New ids for decisions that chose these rows of `features`, (people, dim), for these users."""
+        chosen, size = features.tobytes(), self._features_bytes
+        nonces = os.urandom(NONCE_BYTES * len(users))
+        return [
+            self._sealed(nonces[NONCE_BYTES * i : NONCE_BYTES * (i + 1)], user, chosen[size * i : size * (i + 1)])
+            for i, user in enumerate(users)
+        ]
+
+    def _sealed(self, nonce: bytes, user: str | None, features: bytes) -> str:
+        head = _NO_ONE if user is None else _HEAD.pack(True, self.person(user))
+        raw = nonce + self._cipher.encrypt(nonce, head + features, self._context)
+        return binascii.b2a_base64(raw, newline=False).translate(_TO_URL).decode()
 
     def read(self, decision: str) -> Ticket:
         """What the id holds; UnknownDecision for anything this silo did not issue under this plan."""
@@ -77,7 +86,9 @@ class DecisionIds:
 
     def digest(self, nonce: bytes, reward: float) -> bytes:
         """Recognises the same reward for the same decision after the raw row is gone."""
-        return blake2b(nonce + _REWARD.pack(reward), key=self._digest_key, digest_size=DIGEST_BYTES).digest()
+        hashed = self._digest.copy()
+        hashed.update(nonce + _REWARD.pack(reward))
+        return hashed.digest()
 
 
 def _derive(secret: bytes, purpose: bytes) -> bytes:

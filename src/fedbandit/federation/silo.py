@@ -161,7 +161,7 @@ class Silo:
         else:
             features = choosing.checked(actions, self.plan.dim)
             action = choosing.choose(features, model, allowed)
-        decision = self.ids.issue(features[action], user)
+        (decision,) = self.ids.issue(features[action], [user])
         self._counter.add(1, keyed=user is not None)
         return Decision(decision, action, version)
 
@@ -174,11 +174,9 @@ class Silo:
         bounds = linucb.upper_bounds(features.reshape(-1, self.plan.dim), model)  # one large product
         chosen = np.argmax(bounds.reshape(features.shape[:2]), axis=-1)
         keys: Sequence[str | None] = [None] * len(features) if users is None else users
-        decisions = []
-        for offered, action, user in zip(features, chosen.tolist(), keys, strict=True):
-            decisions.append(Decision(self.ids.issue(offered[action], user), action, version))
-        self._counter.add(len(decisions), keyed=users is not None)
-        return decisions
+        ids = self.ids.issue(features[np.arange(len(features)), chosen], keys)
+        self._counter.add(len(ids), keyed=users is not None)
+        return [Decision(made, action, version) for made, action in zip(ids, chosen.tolist(), strict=True)]
 
     def register(self, name: str, actions: ArrayLike) -> None:
         """Keep an action set under a name; a name means one set for good."""

@@ -63,6 +63,9 @@ class Judge:
     times: dict[bytes, int]
     fresh: list[tuple[Reward, Verdict]] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        self._admitted, self._left_out = map(self._first, (DecisionEvent.REWARD, DecisionEvent.REWARD_OVER_CAP))
+
     def judge(self, reward: Reward) -> Verdict:
         if reward.nonce in self.known:
             state, step, digest = self.known[reward.nonce]
@@ -70,14 +73,15 @@ class Judge:
                 return Verdict(state, step, repeated=False, conflict=True)
             return Verdict(advance(DECISION, state, DecisionEvent.SAME_REWARD), step, repeated=True, conflict=False)
         if self.step is None:
-            state = advance(DECISION, DecisionState.ISSUED, DecisionEvent.EXPIRE)
-            return Verdict(state, 0, repeated=False, conflict=False)
-        event = DecisionEvent.REWARD if self._admit(reward.person) else DecisionEvent.REWARD_OVER_CAP
-        state = advance(DECISION, DecisionState.ISSUED, event)
-        verdict = Verdict(state, self.step, repeated=False, conflict=False)
-        self.known[reward.nonce] = (state, self.step, reward.digest)
+            return self._first(DecisionEvent.EXPIRE)
+        verdict = self._admitted if self._admit(reward.person) else self._left_out
+        self.known[reward.nonce] = (verdict.state, verdict.step, reward.digest)
         self.fresh.append((reward, verdict))
         return verdict
+
+    def _first(self, event: DecisionEvent) -> Verdict:
+        """The verdict on the first reward of a decision."""
+        return Verdict(advance(DECISION, DecisionState.ISSUED, event), self.step or 0, repeated=False, conflict=False)
 
     def _admit(self, person: bytes | None) -> bool:
         """Whether the batch has room and the person may count once more; if so, both are used up by one."""
