@@ -59,7 +59,7 @@ def decide_checked(actions: ArrayLike, model: Model) -> int:
 
 def upper_bounds(actions: Floats, model: Model) -> Floats:
     """<x, theta> + beta ||x||_{V^-1} of every action: (..., arms, dim) to (..., arms)."""
-    means = np.einsum("...ad,...d->...a", actions, model.theta)
+    means = (actions @ model.theta[..., None])[..., 0]
     seen = actions @ model.root
     widths = np.sqrt(np.einsum("...ad,...ad->...a", seen, seen))
     return np.asarray(means + model.radius[..., None] * widths)

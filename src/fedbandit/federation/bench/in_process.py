@@ -14,7 +14,7 @@ from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy
 
 DIM, ARMS = 10, 100
-GROUP, GROUPS = 256, 100
+GROUP, GROUPS = 512, 60
 
 
 def in_process_figures() -> dict[str, float | None]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import struct
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -10,6 +11,7 @@ from fedbandit.federation.states import DECISION, DecisionEvent, DecisionState, 
 from fedbandit.federation.store.engine import Sql
 
 UNLIMITED = 2**62
+_REWARD = struct.Struct("<d")
 Known = tuple[DecisionState, int, bytes]
 
 
@@ -97,23 +99,39 @@ def room_in(sql: Sql, term: int, step: int, capacities: Sequence[int]) -> int:
     """How many more users the open batch can hold."""
     if step >= len(capacities):
         return 0
-    if capacities[step] >= UNLIMITED:
-        return UNLIMITED
-    ((used,),) = sql.all("SELECT count(*) FROM raw_rows WHERE term = ? AND step = ?", (term, step))
-    return capacities[step] - int(used)
+    return UNLIMITED if capacities[step] >= UNLIMITED else capacities[step] - users_in(sql, term, step)
+
+
+def users_in(sql: Sql, term: int, step: int) -> int:
+    """Users who count in a batch."""
+    ((users,),) = sql.all("SELECT coalesce(sum(users), 0) FROM raw_rows WHERE term = ? AND step = ?", (term, step))
+    return int(users)
+
+
+def rows_of(sql: Sql, term: int, step: int) -> Iterator[tuple[bytes, float]]:
+    """Features and reward of every user of a batch."""
+    query = "SELECT users, features, rewards FROM raw_rows WHERE term = ? AND step = ?"
+    for users, features, rewards in sql.all(query, (term, step)):
+        size = len(features) // users
+        for user, (reward,) in enumerate(_REWARD.iter_unpack(rewards)):
+            yield bytes(features[size * user : size * (user + 1)]), reward
 
 
 def insert(sql: Sql, term: int, judge: Judge) -> None:
+    """Write down what the judge decided."""
     sql.many(
         "INSERT INTO rewarded (nonce, term, step, state, digest) VALUES (?, ?, ?, ?, ?)",
-        [(r.nonce, term, v.step, v.state.value, r.digest) for r, v in judge.fresh],
+        sorted((r.nonce, term, v.step, v.state.value, r.digest) for r, v in judge.fresh),  # in the order of the key
     )
-    counted = [(r, v) for r, v in judge.fresh if v.state is DecisionState.COUNTED]
-    sql.many(
-        "INSERT INTO raw_rows (term, step, features, reward) VALUES (?, ?, ?, ?)",
-        [(term, v.step, r.features, r.reward) for r, v in counted],
-    )
-    people = {r.person for r, _ in counted if r.person is not None}
+    counted = [r for r, v in judge.fresh if v.state is DecisionState.COUNTED]
+    if counted:
+        features = b"".join([r.features for r in counted])
+        rewards = b"".join([_REWARD.pack(r.reward) for r in counted])
+        sql.all(
+            "INSERT INTO raw_rows (term, step, users, features, rewards) VALUES (?, ?, ?, ?, ?)",
+            (term, judge.step, len(counted), features, rewards),
+        )
+    people = {r.person for r in counted if r.person is not None}
     sql.many(
         "INSERT INTO participants (term, person, times) VALUES (?, ?, ?)"
         " ON CONFLICT (term, person) DO UPDATE SET times = excluded.times",

@@ -1,4 +1,7 @@
-"""The tables of a party. Raw users' data is in `raw_rows` only, and leaves it when its batch is released."""
+"""The tables of a party. Raw users' data is in `raw_rows` only, and leaves it when its batch is released.
+
+The users who were counted in one transaction are one raw row: they come, are read and are deleted together.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,8 @@ CREATE TABLE IF NOT EXISTS terms (term {int} PRIMARY KEY, plan_hash TEXT NOT NUL
     started {float} NOT NULL, open_step {int} NOT NULL, decisions {int} NOT NULL, unkeyed {int} NOT NULL);
 CREATE TABLE IF NOT EXISTS rewarded (nonce {blob} PRIMARY KEY, term {int} NOT NULL, step {int} NOT NULL,
     state TEXT NOT NULL, digest {blob} NOT NULL) {clustered};
-CREATE TABLE IF NOT EXISTS raw_rows (term {int} NOT NULL, step {int} NOT NULL, features {blob} NOT NULL,
-    reward {float} NOT NULL);
+CREATE TABLE IF NOT EXISTS raw_rows (term {int} NOT NULL, step {int} NOT NULL, users {int} NOT NULL,
+    features {blob} NOT NULL, rewards {blob} NOT NULL);
 CREATE INDEX IF NOT EXISTS raw_rows_by_step ON raw_rows (term, step);
 CREATE TABLE IF NOT EXISTS participants (term {int} NOT NULL, person {blob} NOT NULL, times {int} NOT NULL,
     PRIMARY KEY (term, person));

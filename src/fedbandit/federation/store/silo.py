@@ -15,7 +15,17 @@ from fedbandit.federation.states import (
     advance,
 )
 from fedbandit.federation.store.engine import Engine, Row, Sql, recall, remember
-from fedbandit.federation.store.rewards import Judge, Reward, Verdict, insert, known_among, room_in, times_counted
+from fedbandit.federation.store.rewards import (
+    Judge,
+    Reward,
+    Verdict,
+    insert,
+    known_among,
+    room_in,
+    rows_of,
+    times_counted,
+    users_in,
+)
 
 
 class Term(NamedTuple):
@@ -117,8 +127,7 @@ class SiloStore:
     def batch(self, term: int, step: int) -> list[tuple[bytes, float]]:
         """The raw rows of a batch: features and reward."""
         with self.engine.read() as sql:
-            query = "SELECT features, reward FROM raw_rows WHERE term = ? AND step = ?"
-            return [(bytes(features), reward) for features, reward in sql.all(query, (term, step))]
+            return list(rows_of(sql, term, step))
 
     # -- releases ---------------------------------------------------------------------------------------------------
 
@@ -133,7 +142,7 @@ class SiloStore:
             open_step = max(now.open_step, due(now.decisions))
             for step in range(now.open_step, open_step):
                 state = advance(RELEASE, ReleaseState.OPEN, ReleaseEvent.TICK)
-                ((users,),) = sql.all("SELECT count(*) FROM raw_rows WHERE term = ? AND step = ?", (term, step))
+                users = users_in(sql, term, step)
                 sql.all(
                     "INSERT INTO releases (term, step, state, users) VALUES (?, ?, ?, ?)",
                     (term, step, state.value, users),
