@@ -32,3 +32,4 @@ torture: .venv/dev-installed
 
 clean:
 	rm -rf .venv out
+	find src -name '*.nb[ci]' -delete
