@@ -45,10 +45,10 @@ def build(request: Request) -> Built:
         local = theorem_sdp(privacy.epsilon, privacy.delta, request.silos, request.rounds, levels)
     except ValueError:
         limit = largest_epsilon(privacy.delta, request.silos, request.rounds, levels)
+        within = f"epsilon must be at most about {limit:.2g}" if limit else "silos must be more: no epsilon is in reach"
         raise ValueError(
-            f"epsilon must be at most about {limit:.2g} for trust 'shuffle' with {request.silos} silos, "
-            f"{request.rounds} rounds and delta = {privacy.delta:g} (Theorem SDP needs a local epsilon <= 1/T), "
-            f"got {privacy.epsilon:g}"
+            f"{within} for trust 'shuffle' with {request.silos} silos, {request.rounds} rounds and delta = "
+            f"{privacy.delta:g} (Theorem SDP needs a local epsilon <= 1/T), got epsilon = {privacy.epsilon:g}"
         ) from None
     protocol = _protocol(request, local.sigma)
     if request.acting == "eager":
