@@ -142,6 +142,15 @@ def test_an_id_tells_nothing(silo):
     assert b"alice" not in raw
 
 
+def test_no_nonce_is_used_twice_by_a_silo_that_was_opened_again(tmp_path, plan):
+    nonces = []
+    for _ in range(2):
+        with Silo.open(tmp_path / "silo.db", plan) as silo:
+            ids = [silo.decide(ACTIONS).id, *(d.id for d in silo.decide_many(np.stack([ACTIONS] * 5)))]
+            nonces += [silo.ids.read(one).nonce for one in ids]
+    assert len(set(nonces)) == 12
+
+
 def test_a_person_counts_once_by_default_and_is_kept_as_a_hash(silo, tmp_path):
     first, second = silo.decide(ACTIONS, user="alice"), silo.decide(ACTIONS, user="alice")
     assert silo.reward(first.id, 1.0).counted

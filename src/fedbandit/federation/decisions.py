@@ -10,6 +10,7 @@ from __future__ import annotations
 import binascii
 import hashlib
 import hmac
+import itertools
 import os
 import struct
 from collections.abc import Sequence
@@ -21,7 +22,8 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from numpy.typing import NDArray
 
-NONCE_BYTES = 12
+PREFIX_BYTES, COUNT_BYTES = 6, 6
+NONCE_BYTES = PREFIX_BYTES + COUNT_BYTES
 PERSON_BYTES = 16
 DIGEST_BYTES = 16
 _TO_URL = bytes.maketrans(b"+/", b"-_")
@@ -44,25 +46,28 @@ class Ticket(NamedTuple):
 
 
 class DecisionIds:
-    """Issues and reads decision ids; `secret` never leaves the silo."""
+    """Issues and reads decision ids; `secret` never leaves the silo.
+
+    A nonce is a random prefix, drawn once a process, and a count: no two are alike, and those of a process lie side by
+    side in the store's index, so that a reward does not touch a page of its own. Whoever holds two ids can tell how
+    many decisions lie between them, and nothing else.
+    """
 
     def __init__(self, secret: bytes, plan_hash: str, dim: int) -> None:
         self._cipher = AESGCM(_derive(secret, b"decision id"))
         self._person_key = _derive(secret, b"user key")
         self._digest = blake2b(key=_derive(secret, b"reward digest"), digest_size=DIGEST_BYTES)
+        self._prefix, self._count = os.urandom(PREFIX_BYTES), itertools.count()
         self._context = plan_hash.encode()
         self._features_bytes = 8 * dim
 
     def issue(self, features: NDArray[np.float64], users: Sequence[str | None]) -> list[str]:
         """New ids for decisions that chose these rows of `features`, (people, dim), for these users."""
         chosen, size = features.tobytes(), self._features_bytes
-        nonces = os.urandom(NONCE_BYTES * len(users))
-        return [
-            self._sealed(nonces[NONCE_BYTES * i : NONCE_BYTES * (i + 1)], user, chosen[size * i : size * (i + 1)])
-            for i, user in enumerate(users)
-        ]
+        return [self._sealed(user, chosen[size * i : size * (i + 1)]) for i, user in enumerate(users)]
 
-    def _sealed(self, nonce: bytes, user: str | None, features: bytes) -> str:
+    def _sealed(self, user: str | None, features: bytes) -> str:
+        nonce = self._prefix + next(self._count).to_bytes(COUNT_BYTES, "big")
         head = _NO_ONE if user is None else _HEAD.pack(True, self.person(user))
         raw = nonce + self._cipher.encrypt(nonce, head + features, self._context)
         return binascii.b2a_base64(raw, newline=False).translate(_TO_URL).decode()
