@@ -90,7 +90,7 @@ def test_a_protocol_outside_its_theorem_is_left_out_and_the_caption_says_why(tmp
     summary = summarise(panel, drawn, quick=True)
     proven, simulated = summary["versions"]["as_proven"], summary["versions"]["as_simulated"]
     assert list(proven["left_out"]) == [panel.curves[1].label, panel.curves[3].label]
-    assert all("epsilon must be at most" in why for why in proven["left_out"].values())
+    assert all("no epsilon is in reach" in why for why in proven["left_out"].values())
     assert proven["holds"] is None
     assert not proven["findings"]
     assert not simulated["left_out"]
