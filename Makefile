@@ -1,8 +1,9 @@
 # Each target does its own set-up: a virtual environment in .venv, the pinned packages, then the work.
 PYTHON ?= python3
 BIN := .venv/bin
+VERSIONS ?= 3.11 3.12 3.13
 
-.PHONY: demo test lint torture clean
+.PHONY: demo test lint torture coverage matrix clean
 
 demo: .venv/demo-installed
 	$(BIN)/fedbandit demo
@@ -19,6 +20,20 @@ lint: .venv/dev-installed
 torture: .venv/dev-installed
 	$(BIN)/python -m pytest -m torture
 
+# Branch coverage of the parts that guarantees and rewards rest on; fails below 95 %.
+coverage: .venv/dev-installed
+	$(BIN)/python -m pytest tests/protocol tests/privacy tests/federation tests/demo tests/test_contributing.py \
+	    --cov=fedbandit.protocol --cov=fedbandit.privacy --cov=fedbandit.federation --cov-branch --cov-report=term \
+	    --cov-fail-under=95
+
+# The tests under every Python that is installed here (pythonX.Y), each in an environment of its own.
+matrix:
+	for version in $(VERSIONS); do \
+	    python$$version --version > /dev/null 2>&1 || { echo "python$$version: not installed"; continue; }; \
+	    python$$version -m venv .venv-$$version && .venv-$$version/bin/pip install --quiet -c constraints.txt -e '.[dev]' \
+	    && .venv-$$version/bin/python -m pytest || exit 1; \
+	done
+
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
 
@@ -31,5 +46,5 @@ torture: .venv/dev-installed
 	touch $@
 
 clean:
-	rm -rf .venv out
+	rm -rf .venv .venv-* out
 	find src -name '*.nb[ci]' -delete

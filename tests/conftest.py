@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-from fedbandit.privacy.noise import Integers, SimulatedNoise
+from fedbandit._arrays import Integers
+from fedbandit.privacy.noise import SimulatedNoise
 
 VECTORS = Path(__file__).parent / "vectors"
 settings.register_profile("the same examples every time", derandomize=True, deadline=None, database=None)

@@ -9,14 +9,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import chi2, norm, t
+
+from fedbandit._arrays import Floats, Integers
 
 ALPHA = 1e-6
 POWER = 1 - 1e-6
 WRONG = 1.3
-
-Floats = NDArray[np.float64]
 
 
 class Verdict(NamedTuple):
@@ -30,17 +29,22 @@ def std_verdict(samples: Floats, std: float | Floats, alpha: float = ALPHA) -> V
     """Whether centred samples (n, ...) have this standard deviation, entry by entry (Bonferroni): a chi-square test."""
     count, entries = len(samples), int(np.prod(samples.shape[1:]))
     ratio = np.mean(samples**2, axis=0) / np.square(std)
-    low, high = chi2.ppf([alpha / 2 / entries, 1 - alpha / 2 / entries], count) / count
+    low, high = (limit / count for limit in _chi_square_limits(count, alpha / entries))
     text = f"variance ratios {ratio.min():.4f} to {ratio.max():.4f}, allowed {low:.4f} to {high:.4f}"
     return Verdict(bool(((ratio >= low) & (ratio <= high)).all()), text)
 
 
 def std_power(count: int, entries: int, wrong: float = WRONG, alpha: float = ALPHA) -> float:
     """Chance that `std_verdict` rejects because of a single entry whose deviation is off by `wrong`, either way."""
-    low, high = chi2.ppf([alpha / 2 / entries, 1 - alpha / 2 / entries], count)
+    low, high = _chi_square_limits(count, alpha / entries)
     too_large = chi2.sf(high / wrong**2, count) + chi2.cdf(low / wrong**2, count)
     too_small = chi2.sf(high * wrong**2, count) + chi2.cdf(low * wrong**2, count)
     return float(min(too_large, too_small))
+
+
+def _chi_square_limits(count: int, alpha: float) -> tuple[float, float]:
+    """Between them lies a chi-square of `count` degrees of freedom with probability 1 - alpha."""
+    return float(chi2.ppf(alpha / 2, count)), float(chi2.ppf(1 - alpha / 2, count))
 
 
 def assert_std(samples: Floats, std: float | Floats) -> None:
@@ -80,7 +84,7 @@ def difference_score(first: Floats, second: Floats) -> float:
     return float(difference.mean() / (difference.std(ddof=1) / np.sqrt(len(difference))))
 
 
-def same_counts_verdict(first: NDArray[np.int64], second: NDArray[np.int64]) -> Verdict:
+def same_counts_verdict(first: Integers, second: Integers) -> Verdict:
     """Whether two samples of integers come from one law: a chi-square test on cells with at least 20 of both."""
     values = np.unique(np.concatenate([first, second]))
     observed = np.array([[(sample == value).sum() for value in values] for sample in (first, second)], dtype=float)

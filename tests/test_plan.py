@@ -6,7 +6,7 @@ import dataclasses
 import json
 import math
 import pickle
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -14,10 +14,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedbandit as fb
-from fedbandit.plan import ACTINGS, CALIBRATIONS, CONFIDENCES, Plan
-from fedbandit.planner.catalogue import NAMES, plan_for
+from fedbandit._validate import ArgumentError
+from fedbandit.bandit.confidence import Radii
+from fedbandit.bandit.statistics import Scales, contributions, unpack
+from fedbandit.plan import Plan
+from fedbandit.presets import NAMES, plan_for
 from fedbandit.privacy.budget import Privacy
-from fedbandit.protocol import trusts
+from fedbandit.privacy.ledger import GENESIS, Binomial, Clear, Entry, Gaussian, append, verify
+from fedbandit.privacy.spending import Spent, spent
+from fedbandit.protocol import mechanisms
+from fedbandit.protocol import trust as trust_models
+from fedbandit.protocol.guarantee import Acting, Calibration
+from fedbandit.protocol.trusts.vector_sum import VectorSumProtocol
 from fedbandit.schedule import adaptive, clock, every, growing
 
 PRIVACY = Privacy(1.0, 1e-5)
@@ -39,15 +47,15 @@ def test_the_ten_lines() -> None:
 
 def test_what_follows_from_a_plan() -> None:
     assert GOOD.times == tuple(range(10, 101, 10))
-    assert GOOD.synchronisations == GOOD.encoder.steps == 10
+    assert GOOD.syncs == GOOD.encoder.size == 10
     assert GOOD.bytes_per_silo == 10 * 9 * 8
     assert GOOD.changed(trust="secure-sum").bytes_per_silo == 2 * 10 * 9 * 8  # two shares
     assert GOOD.changed(schedule=every(30)).times == (30, 60, 90, 100)
-    assert GOOD.changed(schedule=clock(1.0)).synchronisations == 100
+    assert GOOD.changed(schedule=clock(1.0)).syncs == 100
     data_decide = GOOD.changed(schedule=adaptive(2.0))
-    assert data_decide.synchronisations is None
+    assert data_decide.syncs is None
     assert data_decide.bytes_per_silo is None
-    assert data_decide.encoder.steps == 100  # it may synchronise after every round
+    assert data_decide.encoder.size == 100  # it may synchronise after every round
     assert GOOD.radius(50) > GOOD.radius(10)
     assert GOOD.regulariser > 1
     noiseless = GOOD.changed(trust="none", privacy=None)
@@ -64,7 +72,7 @@ def test_radii_count_the_users_of_all_silos_or_of_one_that_is_alone() -> None:
     assert alone.radius(t) == pytest.approx(math.sqrt(2 * math.log(2 / alpha) + d * math.log(1 + t / d)) + 1)
 
 
-BAD = [
+BAD: list[tuple[dict[str, object], str]] = [
     ({"silos": 0}, "silos must be a whole number >= 1, got 0"),
     ({"silos": 2.5}, "silos must be a whole number >= 1, got 2.5"),
     ({"silos": True}, "silos must be a whole number >= 1, got True"),
@@ -101,9 +109,10 @@ BAD = [
     ("fields", "message"), BAD, ids=[next(iter(fields)) + str(i) for i, (fields, _) in enumerate(BAD)]
 )
 def test_bad_input_is_one_line_that_names_the_argument(fields: dict[str, object], message: str) -> None:
-    with pytest.raises(ValueError) as error:
+    with pytest.raises(ArgumentError) as error:
         GOOD.changed(**fields)
     assert str(error.value) == message
+    assert message.startswith(f"{error.value.field} ")
 
 
 @pytest.mark.parametrize(
@@ -112,7 +121,7 @@ def test_bad_input_is_one_line_that_names_the_argument(fields: dict[str, object]
         ({"mechanism": "forest"}, "mechanism must be one of"),
         ({"bits": 60}, r"bits must be at most \d+ here, got 60"),
         ({"ratio": 2.0, "calibration": "paper"}, "ratio must be 1 unless calibration is 'exact', got 2.0"),
-        ({"trust": "central", "decode_at": "silo"}, "decode_at must be 'analyzer' unless trust is 'silo'"),
+        ({"trust": "central", "decode_at": "silo"}, "decode_at must be 'analyzer' for trust 'central', got 'silo'"),
         ({"trust": "local"}, "trust 'local' must have mechanism 'batches' and calibration 'exact'"),
         ({"trust": "local", "mechanism": "batches", "acting": "eager"}, "acting must be 'lazy' for trust 'local'"),
         (
@@ -168,9 +177,7 @@ def test_a_plan_that_has_derived_its_numbers_can_be_pickled() -> None:
 
 def test_numbers_that_came_out_of_numpy_are_numbers() -> None:
     plan = Plan(
-        np.int64(10),
-        np.int32(100),
-        np.int64(3),
+        *(np.int64(10), np.int32(100), np.int64(3)),  # type: ignore[arg-type]
         Privacy(np.float64(1.0), 1e-5),
         "silo",
         schedule=every(np.int64(10)),  # type: ignore[arg-type]
@@ -208,7 +215,8 @@ def test_the_hash_changes_with_every_field() -> None:
     hashes = {name: base.changed(**{name: value}).hash for name, value in OTHER_VALUES.items()}
     assert len({base.hash, *hashes.values()}) == len(hashes) + 1
     for field, value in (("epsilon", 2.0), ("adjacency", "add-remove"), ("participations", 2), ("silos_per_user", 2)):
-        assert base.changed(privacy=dataclasses.replace(PRIVACY, **{field: value})).hash != base.hash
+        changed: dict[str, Any] = {field: value}
+        assert base.changed(privacy=dataclasses.replace(PRIVACY, **changed)).hash != base.hash
     for schedule in (growing(1.2), growing(1.3), clock(1.0), clock(2.0)):
         assert base.changed(schedule=schedule).hash != base.hash
     assert base.changed().hash == base.hash == Plan.from_dict(base.as_dict()).hash
@@ -230,6 +238,7 @@ def test_unknown_names_in_data_are_refused() -> None:
         Plan.from_dict(data)
     with pytest.raises(ValueError, match=r"^plan must give 'rounds', 'dim'$"):
         Plan.from_dict({"silos": 3})
+    assert Plan.from_dict({"silos": 3, "rounds": 4, "dim": 2, "trust": "none"}) == Plan(3, 4, 2, trust="none")
     with pytest.raises(ValueError, match=r"^privacy must give 'delta'$"):
         Plan.from_dict({"silos": 3, "rounds": 4, "dim": 2, "privacy": {"epsilon": 1.0}})
 
@@ -253,12 +262,12 @@ FIELDS = {
     "rounds": st.integers(1, 60),
     "dim": st.integers(1, 6),
     "privacy": st.one_of(st.none(), BUDGETS),
-    "trust": st.sampled_from(trusts()),
+    "trust": st.sampled_from(trust_models.names()),
     "mechanism": st.sampled_from(["tree", "toeplitz", "batches"]),
     "schedule": SCHEDULES,
-    "acting": st.sampled_from(ACTINGS),
-    "calibration": st.sampled_from(CALIBRATIONS),
-    "confidence": st.sampled_from(sorted(CONFIDENCES)),
+    "acting": st.sampled_from(get_args(Acting)),
+    "calibration": st.sampled_from(get_args(Calibration)),
+    "confidence": st.sampled_from(sorted(get_args(Radii))),
     "alpha": st.floats(1e-6, 0.999),
     "centre": st.floats(0, 1),
     "ratio": st.sampled_from([1.0, 1.0, 0.1, 7.0]),
@@ -272,13 +281,14 @@ FIELDS = {
 @settings(max_examples=300)
 @given(st.fixed_dictionaries(FIELDS))
 def test_any_plan_is_refused_in_one_line_or_has_all_its_numbers(fields: dict[str, Any]) -> None:
-    refused = ""
+    refused: ArgumentError | None = None
     try:
         plan = Plan(**fields)
-    except ValueError as error:
-        refused = str(error)
-    if refused:
-        assert "\n" not in refused
+    except ArgumentError as error:
+        refused = error
+    if refused is not None:
+        assert refused.field in (*FIELDS, "epsilon", "batch", "participations", "silos_per_user")
+        assert "\n" not in str(refused)
         return
     assert math.isfinite(plan.noise_std)
     assert plan.noise_std > 0 or not plan.guarantee.promised
@@ -286,6 +296,122 @@ def test_any_plan_is_refused_in_one_line_or_has_all_its_numbers(fields: dict[str
     assert 0 < plan.radius(0) <= plan.radius(plan.rounds) < math.inf
     assert plan.guarantee.statement
     assert Plan.from_dict(plan.as_dict()).hash == plan.hash
+
+
+def prefix_of(plan: Plan, users: int, lead: tuple[int, ...] = ()) -> np.ndarray:
+    rng = np.random.default_rng(users)
+    x = rng.normal(size=(*lead, users, plan.dim))
+    x /= np.linalg.norm(x, axis=-1, keepdims=True)
+    return np.asarray(contributions(x, rng.random((*lead, users)), plan.bits).sum(axis=-2) * 2.0**-plan.bits)
+
+
+@pytest.mark.parametrize("name", ["silo", "fed-lin-ucb", "isolated", "ldp"])
+@pytest.mark.parametrize("lead", [(), (3,), (2, 3)])
+def test_a_plan_fits_the_model_that_its_own_numbers_give(name: str, lead: tuple[int, ...]) -> None:
+    plan = plan_for(name, MANY)
+    prefix = prefix_of(plan, 4000, lead)
+    model, repaired = plan.fit(prefix, 20)
+    assert repaired == 0
+    assert model.radius.shape == lead
+    np.testing.assert_array_equal(model.radius, plan.radius(20))
+    for index in np.ndindex(*lead):
+        bias, matrix = unpack(prefix[index], plan.dim)
+        inverse = np.linalg.inv(plan.regulariser * np.eye(plan.dim) + matrix)
+        np.testing.assert_allclose(model.root[index] @ model.root[index].T, inverse, rtol=1e-10, atol=1e-13)
+        np.testing.assert_allclose(model.theta[index], inverse @ bias, rtol=1e-10, atol=1e-13)
+
+
+def test_a_plan_repairs_a_model_at_its_own_floor() -> None:
+    broken = Scales(0.0, -10 * GOOD.regulariser, 0.0).packed(GOOD.dim)
+    model, repaired = GOOD.fit(broken, 100)
+    assert repaired == 1
+    np.testing.assert_allclose(model.root @ model.root.T, np.eye(GOOD.dim) / GOOD.learner.floor, rtol=1e-6)
+    nothing_known = GOOD.fit(np.zeros(GOOD.protocol.width), 0)
+    assert nothing_known.repaired == 0
+    np.testing.assert_allclose(nothing_known.model.root, np.eye(GOOD.dim) / math.sqrt(GOOD.regulariser))
+
+
+def spent_by(plan: Plan, syncs: range) -> Spent:
+    """What a silo's ledger says once it holds these releases of the plan."""
+    entries: list[Entry] = []
+    for sync in syncs:
+        event = plan.release("north", 1, sync)
+        assert event is not None
+        entries.append(append(entries[-1].hash if entries else GENESIS, event))
+    verify(entries)
+    return spent(entries, mechanisms.encoder)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"trust": "silo"},
+        {"trust": "silo", "mechanism": "tree", "decode_at": "silo"},
+        {"trust": "silo", "mechanism": "blt", "centre": 0.5, "ratio": 2.0},
+        {"trust": "secure-sum"},
+        {"trust": "secure-sum", "cohort": 6, "colluding": 2},
+        {"trust": "secure-sum", "privacy": Privacy(1.0, 1e-5, "add-remove", 2, 3)},
+        {"trust": "silo", "privacy": Privacy(1.0, 1e-5, "replace-one", 2, 3)},
+    ],
+    ids=str,
+)
+def test_all_releases_of_an_exact_plan_spend_its_budget_and_no_more(fields: dict[str, object]) -> None:
+    plan = GOOD.changed(**fields)
+    (term,) = spent_by(plan, range(10)).terms
+    assert term.epsilon == pytest.approx(1.0, rel=1e-6)
+    assert not term.overspent
+    assert (term.released, term.redrawn, term.budget) == (10, (), (1.0, 1e-5))
+    assert 0 < spent_by(plan, range(3)).epsilon < 1.0
+
+
+def test_a_release_says_what_was_released_and_what_it_cost() -> None:
+    event = GOOD.release("north", 2, 4)
+    assert event is not None
+    assert (event.silo, event.plan, event.term, event.trust) == ("north", GOOD.hash, 2, "silo")
+    assert (event.mechanism, event.sync, event.syncs) == ("toeplitz", 4, 10)
+    assert (event.adjacency, event.epsilon, event.delta) == ("replace-one", 1.0, 1e-5)
+    assert event.released == GOOD.protocol.sends
+    sigma = GOOD.protocol.scales.diagonal
+    assert event.cost == Gaussian(sigma, sigma, GOOD.request.shift.total)
+    with pytest.raises(ArgumentError, match=r"^sync must lie below the horizon of 10 releases, got 10$"):
+        GOOD.release("north", 1, 10)
+    assert GOOD.changed(trust="none", privacy=None).release("north", 1, 0) is None
+
+
+def test_where_silos_share_the_noise_a_release_states_what_is_the_silos_own() -> None:
+    plan = GOOD.changed(trust="secure-sum", cohort=6, colluding=2)
+    event = plan.release("north", 1, 0)
+    assert event is not None
+    assert isinstance(event.cost, Gaussian)
+    assert event.cost.own_sigma == pytest.approx(plan.protocol.scales.diagonal)
+    assert event.cost.sigma == pytest.approx(2 * event.cost.own_sigma)  # four honest silos
+
+
+def test_what_a_trusted_server_gets_has_no_noise_of_the_silos() -> None:
+    for plan in (GOOD.changed(trust="central"), GOOD.changed(trust="none")):
+        event = plan.release("north", 1, 0)
+        assert event is not None
+        assert event.cost == Clear("analyzer" if plan.trust == "central" else "everybody")
+        assert spent_by(plan, range(1)).epsilon == math.inf
+
+
+def test_counts_spend_the_budget_of_their_theorem_at_once() -> None:
+    plan = Plan(3, 60, 4, Privacy(2.0, 0.05), "vector-sum", "tree", every(5), calibration="paper")
+    protocol = plan.protocol
+    assert isinstance(protocol, VectorSumProtocol)
+    for sync, batches in ((0, 1), (3, 4), (7, 8)):
+        event = plan.release("north", 1, sync)
+        assert event is not None
+        assert event.cost == Binomial(protocol.node(sync + 1).noise_bits, 3 * 5 * batches)
+    assert spent_by(plan, range(1)).epsilon == spent_by(plan, range(12)).epsilon == 2.0
+
+
+def test_a_shuffled_release_costs_what_it_would_without_a_shuffler() -> None:
+    plan = plan_for("sdp-amplified", SHUFFLED, every(10))
+    (term,) = spent_by(plan, range(5)).terms
+    stated = float(plan.guarantee.steps[-1].split("computed exactly, is (")[1].split(",")[0])
+    assert term.epsilon == pytest.approx(stated, rel=0.005)
+    assert not term.overspent
 
 
 def test_a_plan_cannot_be_changed_in_place() -> None:
@@ -306,7 +432,7 @@ def test_half_as_much_reward_needs_less_noise_and_bias_can_have_less_of_it() -> 
     centred = GOOD.changed(centre=0.5)
     assert centred.noise_std / GOOD.noise_std == pytest.approx(math.sqrt(2 + 0.5 + 1 / 32) / math.sqrt(4.5), rel=1e-4)
     weighted = GOOD.changed(ratio=4.0)
-    assert weighted.protocol.scales[3] / weighted.protocol.scales[0] == pytest.approx(2.0)
+    assert weighted.protocol.scales.diagonal / weighted.protocol.scales.bias == pytest.approx(2.0)
 
 
 def test_the_numbers_the_library_is_to_show() -> None:
@@ -319,16 +445,22 @@ def test_the_numbers_the_library_is_to_show() -> None:
     assert silo / secure == pytest.approx(10)
     assert secure == pytest.approx(central)
     amplified = plan_for("sdp-amplified", Plan(100, 10_000, 10, Privacy(1e-3, 1e-4), bits=16), every(25))
-    assert amplified.protocol.scales[0] == pytest.approx(289_000, rel=0.01)
-    assert plan_for("silo", base).synchronisations == pytest.approx(78, abs=2)
-    assert plan_for("ldp", base).synchronisations == 400
+    assert amplified.protocol.scales.bias == pytest.approx(289_000, rel=0.01)
+    assert plan_for("silo", base).syncs == pytest.approx(78, abs=2)
+    assert plan_for("ldp", base).syncs == 400
+
+
+def test_one_dimension_is_a_matrix_of_one_entry() -> None:
+    law = Plan(5, 30, 1, Privacy(1.0, 0.1), "silo").noise_law
+    np.testing.assert_array_equal(law.off_diagonal, law.diagonal)
+    assert Plan(5, 30, 1, Privacy(1.0, 0.1), "silo", bits=16).regulariser == pytest.approx(145.568, rel=1e-5)
 
 
 def test_theorem_noise_is_theorem_noise() -> None:
     base = Plan(100, 10_000, 10, Privacy(1.0, 1e-5))
-    assert plan_for("ldp", base).protocol.scales == pytest.approx([31.9196] * 65, rel=1e-5)
+    assert plan_for("ldp", base).protocol.scales.packed(10) == pytest.approx([31.9196] * 65, rel=1e-5)
     assert plan_for("ldp-alt", base).protocol.scales == plan_for("ldp", base).protocol.scales
     one_agent = plan_for("super-agent", base)  # a tree over 10,000 rounds, noise drawn once
     kappa = 1 + math.log2(10_000)
-    assert one_agent.protocol.scales[0] == pytest.approx(math.sqrt(8 * kappa * (math.log(2e5) + 1)))
-    assert one_agent.noise_std == pytest.approx(one_agent.protocol.scales[0] * math.sqrt(13))  # 8191 has 13 ones
+    assert one_agent.protocol.scales.bias == pytest.approx(math.sqrt(8 * kappa * (math.log(2e5) + 1)))
+    assert one_agent.noise_std == pytest.approx(one_agent.protocol.scales.bias * math.sqrt(13))  # 8191 has 13 ones

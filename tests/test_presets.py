@@ -9,9 +9,9 @@ import pytest
 import fedbandit as fb
 from fedbandit import paper
 from fedbandit.plan import Plan
-from fedbandit.planner.catalogue import NAMES, OURS, PAPER, plan_for
+from fedbandit.presets import NAMES, OURS, PAPER, TRUST_OF, plan_for
 from fedbandit.privacy.budget import Privacy
-from fedbandit.protocol.vector_sum import VectorSumProtocol
+from fedbandit.protocol.trusts.vector_sum import VectorSumProtocol
 from fedbandit.schedule import Adaptive, every, growing
 
 BASE = Plan(100, 10_000, 10, Privacy(0.2, 0.1), exploration=0.7, reward_noise=0.5)
@@ -71,6 +71,9 @@ def test_trusts() -> None:
         "super_agent": "central",
     }
     assert paper.sdp_amplified(TINY).trust == "shuffle"
+    assert tuple(TRUST_OF) == NAMES
+    within_reach = {name: TINY if name == "sdp-amplified" else BASE for name in NAMES}
+    assert {name: plan_for(name, base).trust for name, base in within_reach.items()} == TRUST_OF
     assert paper.ldp_alt(BASE).decode_at == "silo"
     assert paper.dubey(BASE).decode_at == "silo"  # prefix sums from the standard tree
 
@@ -86,11 +89,11 @@ def test_as_simulated_acts_eagerly_and_promises_nothing(name: str) -> None:
 def test_published_noise() -> None:
     epsilon, delta = 0.2, 0.1
     ldp = paper.ldp(BASE, "as_simulated")
-    assert ldp.protocol.scales[0] ** 2 == pytest.approx(KAPPA * (math.log(1 / delta) + epsilon) / epsilon**2)
-    proven = paper.ldp(BASE).protocol.scales[0] ** 2
-    assert 8.6 <= proven / ldp.protocol.scales[0] ** 2 <= 10.25
+    assert ldp.protocol.scales.bias**2 == pytest.approx(KAPPA * (math.log(1 / delta) + epsilon) / epsilon**2)
+    proven = paper.ldp(BASE).protocol.scales.bias ** 2
+    assert 8.6 <= proven / ldp.protocol.scales.bias**2 <= 10.25
     amplified = paper.sdp_amplified(TINY, "as_simulated")
-    assert amplified.protocol.scales[0] == pytest.approx(8_044, rel=0.001)
+    assert amplified.protocol.scales.bias == pytest.approx(8_044, rel=0.001)
     assert not amplified.guarantee.promised
     vectors = paper.sdp_vector_sum(BASE, "as_simulated").protocol
     assert isinstance(vectors, VectorSumProtocol)
@@ -100,7 +103,7 @@ def test_published_noise() -> None:
 
 def test_published_regulariser_and_radius() -> None:
     made = paper.ldp(BASE, "as_simulated")
-    sigma, alpha, dim = made.protocol.scales[0], 0.01, 10
+    sigma, alpha, dim = made.protocol.scales.bias, 0.01, 10
     regulariser = math.sqrt(100 * KAPPA) * sigma * (math.sqrt(KAPPA + math.log(1 / alpha)) + math.sqrt(dim))
     assert made.regulariser == pytest.approx(regulariser)
     growth = dim * math.log(1 + 100 * 500 / (dim * regulariser)) + math.log(1 / alpha)
@@ -110,7 +113,7 @@ def test_published_regulariser_and_radius() -> None:
 
 def test_proven_noise_of_theorem_ldp() -> None:
     made = paper.ldp(BASE)
-    assert made.protocol.scales == pytest.approx([78.5101044] * 65)
+    assert made.protocol.scales.packed(10) == pytest.approx([78.5101044] * 65)
     assert made.noise_law.off_diagonal[-1] == made.noise_law.diagonal[-1]  # the paper's layout is flat
 
 
@@ -134,8 +137,8 @@ def test_ours() -> None:
     for name in ("silo", "secure-sum", "central"):
         assert (chosen[name].mechanism, chosen[name].schedule) == ("toeplitz", growing(1.1))
     isolated = chosen["isolated"]  # acts on its own data and never synchronises
-    assert (isolated.acting, isolated.synchronisations, isolated.privacy) == ("eager", 1, None)
-    assert plan_for("isolated", BASE, every(50)).synchronisations == 1
+    assert (isolated.acting, isolated.syncs, isolated.privacy) == ("eager", 1, None)
+    assert plan_for("isolated", BASE, every(50)).syncs == 1
 
 
 def test_compared_plans_keep_their_numbers_alike() -> None:

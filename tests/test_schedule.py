@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
+from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fedbandit import schedule
+from fedbandit._validate import ArgumentError
 from fedbandit.schedule import adaptive, clock, every, growing
 
 ALL = [every(7), growing(1.25), clock(0.5), adaptive(3.0), adaptive(3.0, private=True)]
@@ -20,8 +22,9 @@ def test_every() -> None:
     assert every(6).times(20) == (6, 12, 18, 20)  # a shorter last batch
     assert every(20).times(20) == (20,)
     assert every(1).times(4) == (1, 2, 3, 4)
-    with pytest.raises(ValueError, match=r"^batch must be at most the horizon of 20 rounds, got 21$"):
+    with pytest.raises(ArgumentError, match=r"^batch must be at most the horizon of 20 rounds, got 21$") as error:
         every(21).times(20)
+    assert error.value.field == "batch"
 
 
 def test_growing_is_logarithmic_and_waits_as_long_as_the_ratio_says() -> None:
@@ -34,7 +37,7 @@ def test_growing_is_logarithmic_and_waits_as_long_as_the_ratio_says() -> None:
 @given(st.integers(1, 5000), st.one_of(st.builds(every, st.integers(1, 5000)), st.builds(growing, st.floats(1.001, 9))))
 def test_a_calendar_rises_to_the_horizon(rounds: int, planned: schedule.Every | schedule.Growing) -> None:
     if isinstance(planned, schedule.Every) and planned.batch > rounds:
-        with pytest.raises(ValueError, match="batch must be at most the horizon"):
+        with pytest.raises(ArgumentError, match="batch must be at most the horizon"):
             planned.times(rounds)
         return
     times = planned.times(rounds)
@@ -46,10 +49,11 @@ def test_a_calendar_rises_to_the_horizon(rounds: int, planned: schedule.Every | 
         assert all(b <= max(a + 1, math.ceil(a * planned.ratio)) for a, b in pairwise(times))
 
 
-def test_a_clock_ticks_every_round_and_the_data_decide_an_adaptive_one() -> None:
+def test_every_tick_of_a_clock_is_a_sync_and_the_data_decide_an_adaptive_one() -> None:
     assert clock(60).times(3) == (1, 2, 3)
-    with pytest.raises(ValueError, match=r"^schedule must be public to have a calendar"):
+    with pytest.raises(ArgumentError, match=r"^schedule must be public to have a calendar") as error:
         adaptive(1.0).times(10)
+    assert error.value.field == "schedule"
 
 
 @pytest.mark.parametrize("planned", ALL, ids=str)
@@ -84,14 +88,22 @@ def test_texts() -> None:
     ],
 )
 def test_bad_input(make: object, value: object, message: str) -> None:
-    with pytest.raises(ValueError) as error:
+    with pytest.raises(ArgumentError) as error:
         make(value)  # type: ignore[operator]
     assert str(error.value) == message
+    assert message.startswith(f"{error.value.field} ")
 
 
 def test_unknown_names_in_data_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"^schedule kind must be one of every, growing, clock, adaptive; got 'often'"):
-        schedule.from_dict({"kind": "often"})
+    kinds = "every, growing, clock, adaptive"
+    assert ", ".join(get_args(schedule.Kind)) == kinds
+    unknown: list[object] = ["often", "", None, [], 3]
+    for kind in unknown:
+        with pytest.raises(ArgumentError) as error:
+            schedule.from_dict({"kind": kind})
+        assert str(error.value) == f"schedule kind must be one of {kinds}; got {kind!r}"
+    with pytest.raises(ArgumentError, match=f"^schedule kind must be one of {kinds}; got ''$"):
+        schedule.from_dict({"batch": 3})
     with pytest.raises(ValueError, match=r"^schedule does not know 'period'; it takes batch"):
         schedule.from_dict({"kind": "every", "batch": 3, "period": 1.0})
     with pytest.raises(ValueError, match=r"^schedule must give 'threshold'$"):

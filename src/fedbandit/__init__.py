@@ -2,29 +2,42 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
-from fedbandit import paper
 from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy
 from fedbandit.schedule import adaptive, clock, every, growing
-from fedbandit.simulate import tasks
-from fedbandit.simulate.runner import simulate
 
 if TYPE_CHECKING:
-    from fedbandit.federation.silo import Silo
+    from fedbandit import paper
+    from fedbandit.federation.silo.serving import Silo
+    from fedbandit.simulator import tasks
+    from fedbandit.simulator.runner import simulate
 
 __all__ = ["Plan", "Privacy", "Silo", "adaptive", "clock", "every", "growing", "paper", "simulate", "tasks"]
 
+# What is loaded when it is asked for: the simulator compiles kernels, and a silo needs the extra `live`.
+_LATER = {
+    "paper": ("fedbandit.paper", None),
+    "tasks": ("fedbandit.simulator.tasks", None),
+    "simulate": ("fedbandit.simulator.runner", "simulate"),
+    "Silo": ("fedbandit.federation.silo.serving", "Silo"),
+}
+
 
 def __getattr__(name: str) -> Any:
-    """`Silo` needs the extra `live`, so it is loaded when it is asked for."""
-    if name != "Silo":
+    if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, attribute = _LATER[name]
     try:
-        from fedbandit.federation.silo import Silo
-    except ImportError as error:
+        loaded = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if name != "Silo":
+            raise
         raise ImportError(f"fedbandit.Silo needs the extra 'live': pip install 'fedbandit[live]' ({error})") from None
-    return Silo
+    found = loaded if attribute is None else getattr(loaded, attribute)
+    globals()[name] = found  # importing the package `simulate` would otherwise leave the module under the name
+    return found

@@ -12,35 +12,39 @@ import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedbandit import _validate
-from fedbandit import protocol as protocols
 from fedbandit import schedule as schedules
+from fedbandit._arrays import Floats
+from fedbandit._validate import ArgumentError
 from fedbandit.bandit import confidence as confidences
-from fedbandit.bandit.confidence import Confidence, NoiseLaw
-from fedbandit.bandit.statistics import is_diagonal, width
-from fedbandit.privacy.accounting import gaussian_sigma
+from fedbandit.bandit import linucb
+from fedbandit.bandit.confidence import Confidence, NoiseLaw, Radii
+from fedbandit.bandit.linucb import Fit
+from fedbandit.bandit.statistics import Scales
+from fedbandit.privacy.accounting import gaussian_sigma, tree_levels
 from fedbandit.privacy.budget import Privacy
+from fedbandit.privacy.ledger import Release
 from fedbandit.privacy.sensitivity import covariance_shift, rounding_shift
-from fedbandit.protocol import mechanisms
+from fedbandit.protocol import mechanisms, trust
 from fedbandit.protocol.base import Protocol
+from fedbandit.protocol.determinant import DeterminantRule
 from fedbandit.protocol.encoder import Encoder
-from fedbandit.protocol.guarantee import Built, Guarantee, Request
+from fedbandit.protocol.guarantee import Acting, Built, Calibration, DecodeAt, Guarantee, Request
+from fedbandit.protocol.trust import Trust
 from fedbandit.schedule import Adaptive, Growing, Schedule
 
-CALIBRATIONS = ("exact", "paper", "published")
-ACTINGS = ("lazy", "eager")
-CONFIDENCES: dict[str, Callable[[NoiseLaw, int, float], Confidence] | None] = {
+__all__ = ["Plan"]
+
+RADII: dict[Radii, Callable[[NoiseLaw, int, float], Confidence] | None] = {
     "theory": confidences.theory,
     "proof": confidences.proof,
     "practical": confidences.practical,
     "published": None,  # follows from the published simulation's own lambda
 }
-DECODERS = ("analyzer", "silo")
 HEADROOM_BITS = 62  # a total, noise included, must stay this far inside 64-bit integers
 
 
@@ -49,6 +53,17 @@ class Plan:
     """A federation on paper. The defaults are the best known and the safest.
 
     Formal guarantee: `guarantee`, derived by the trust model; construction fails where its theorem does not reach.
+
+    >>> plan = Plan(silos=100, rounds=10_000, dim=10, privacy=Privacy(epsilon=1.0, delta=0.1))
+    >>> plan.trust, plan.mechanism, str(plan.schedule), plan.syncs
+    ('secure-sum', 'toeplitz', 'growing(1.1)', 79)
+    >>> round(plan.noise_std, 2), round(plan.changed(trust="silo").noise_std, 2)
+    (5.66, 56.58)
+    >>> Plan.from_dict(plan.as_dict()) == plan
+    True
+    >>> plan.changed(cohort=101)
+    Traceback (most recent call last):
+    fedbandit._validate.ArgumentError: cohort must lie between 1 and the 100 silos, got 101
     """
 
     silos: int
@@ -58,47 +73,49 @@ class Plan:
     trust: str = "secure-sum"
     mechanism: str = "toeplitz"
     schedule: Schedule = field(default_factory=Growing)
-    acting: str = "lazy"
-    calibration: str = "exact"
-    confidence: str = "theory"
+    acting: Acting = "lazy"
+    calibration: Calibration = "exact"
+    confidence: Radii = "theory"
     alpha: float = 0.01  # the regret bound holds with probability 1 - alpha
     exploration: float = 1.0  # crs of the published simulation: scales its radii
     reward_noise: float = 1.0  # R of the published simulation: sub-Gaussian constant of the rewards
     centre: float = 0.0  # subtracted from rewards; 1/2 halves their sensitivity, and needs a constant feature
     ratio: float = 1.0  # (covariance noise / bias noise)^2
-    cohort: int | None = None  # fewest silos in a round (None: all of them)
+    cohort: int | None = None  # fewest silos in a sync (None: all of them)
     colluding: int = 0  # silos that may tell the analyzer their own noise
-    decode_at: str = "analyzer"  # "silo": P_alt
+    decode_at: DecodeAt = "analyzer"  # "silo": P_alt
     bits: int = 20  # statistics are kept on the grid 2^-bits
 
     def __post_init__(self) -> None:
         for name in ("silos", "rounds", "dim"):
             _validate.count(name, getattr(self, name))
         if not isinstance(self.privacy, Privacy | None):
-            raise ValueError(f"privacy must be a Privacy or None, got {self.privacy!r}")
+            raise ArgumentError("privacy", f"must be a Privacy or None, got {self.privacy!r}")
         if not isinstance(self.schedule, Schedule):
-            raise ValueError(f"schedule must be made by every, growing, clock or adaptive, got {self.schedule!r}")
-        _validate.one_of("calibration", self.calibration, CALIBRATIONS)
-        _validate.one_of("acting", self.acting, ACTINGS)
-        _validate.one_of("confidence", self.confidence, CONFIDENCES)
-        _validate.one_of("decode_at", self.decode_at, DECODERS)
+            raise ArgumentError("schedule", f"must be made by every, growing, clock or adaptive, got {self.schedule!r}")
+        _validate.one_of("calibration", self.calibration, get_args(Calibration))
+        _validate.one_of("acting", self.acting, get_args(Acting))
+        _validate.one_of("confidence", self.confidence, RADII)
+        _validate.one_of("decode_at", self.decode_at, get_args(DecodeAt))
         _validate.within("alpha", self.alpha, 0, 1)
         _validate.positive("exploration", self.exploration)
         _validate.positive("reward_noise", self.reward_noise)
         _validate.positive("ratio", self.ratio)
         _validate.count("bits", self.bits)
         _validate.count("colluding", self.colluding, least=0)
-        if not 0 <= self.centre <= 1:
-            raise ValueError(f"centre must lie in [0, 1], got {self.centre!r}")
-        if self.decode_at == "silo" and self.trust != "silo":
-            raise ValueError(f"decode_at must be 'analyzer' unless trust is 'silo', got 'silo' with {self.trust!r}")
+        _validate.reward("centre", self.centre)
+        if self.decode_at not in self.trusting.decodes_at:
+            possible = " or ".join(map(repr, self.trusting.decodes_at))
+            raise ArgumentError("decode_at", f"must be {possible} for trust {self.trust!r}, got {self.decode_at!r}")
         if self.ratio != 1 and self.calibration != "exact":
-            raise ValueError(f"ratio must be 1 unless calibration is 'exact', got {self.ratio!r}: others fix the noise")
+            raise ArgumentError(
+                "ratio", f"must be 1 unless calibration is 'exact', got {self.ratio!r}: others fix the noise"
+            )
         if self.cohort is not None and _validate.count("cohort", self.cohort) > self.silos:
-            raise ValueError(f"cohort must lie between 1 and the {self.silos} silos, got {self.cohort!r}")
+            raise ArgumentError("cohort", f"must lie between 1 and the {self.silos} silos, got {self.cohort!r}")
         if self.privacy is not None and self.privacy.silos_per_user > self.silos:
             visits = self.privacy.silos_per_user
-            raise ValueError(f"silos_per_user must be at most the {self.silos} silos, got {visits}")
+            raise ArgumentError("silos_per_user", f"must be at most the {self.silos} silos, got {visits}")
         self._check_headroom()
 
     # -- what follows from it ---------------------------------------------------------------------------------------
@@ -109,20 +126,28 @@ class Plan:
         return self.schedule.times(self.rounds)
 
     @property
-    def synchronisations(self) -> int | None:
-        """How many there are; None where the data decide."""
+    def syncs(self) -> int | None:
+        """How many syncs there are; None where the data decide."""
         return None if isinstance(self.schedule, Adaptive) else len(self.times)
+
+    @property
+    def trusting(self) -> Trust:
+        """What the trust model declares about itself."""
+        return trust.trust(self.trust)
+
+    @property
+    def smallest_cohort(self) -> int:
+        """Fewest silos that a sync can have: with fewer it is skipped."""
+        return self.silos if self.trusting.whole or self.cohort is None else self.cohort
 
     @cached_property
     def encoder(self) -> Encoder:
         """The mechanism over the whole horizon (an adaptive schedule may synchronise after every round)."""
-        return mechanisms.encoder(self.mechanism, self.synchronisations or self.rounds)
+        return mechanisms.encoder(self.mechanism, self.syncs or self.rounds)
 
     @property
     def request(self) -> Request:
         """What the trust model is asked for: sensitivity, sigma and epsilon are read off it."""
-        adaptive = isinstance(self.schedule, Adaptive)
-        private_rule = isinstance(self.schedule, Adaptive) and self.schedule.private
         return Request(
             silos=self.silos,
             rounds=self.rounds,
@@ -135,11 +160,11 @@ class Plan:
             bits=self.bits,
             centre=self.centre,
             ratio=self.ratio,
-            cohort=self.cohort or self.silos,
+            cohort=self.smallest_cohort,
             colluding=self.colluding,
             decode_at=self.decode_at,
-            public_schedule=not adaptive or private_rule,
-            share=0.5 if private_rule else 1.0,
+            public_schedule=not isinstance(self.schedule, Adaptive) or self.schedule.private,
+            share=1 - self._rule_share,
         )
 
     @property
@@ -149,16 +174,24 @@ class Plan:
 
     @property
     def guarantee(self) -> Guarantee:
-        """What is promised, to whom, and why."""
+        """What is promised, to whom, and why.
+
+        >>> guarantee = Plan(100, 10_000, 10, Privacy(1.0, 0.1), trust="silo").guarantee
+        >>> guarantee.epsilon, guarantee.delta, guarantee.against
+        (1.0, 0.1, "everybody outside the user's silo")
+        >>> print(guarantee.steps[-1])
+        That mu is exactly (1, 0.1)-DP (analytic Gaussian).
+        >>> print(Plan(100, 10_000, 10, trust="none").guarantee)
+        No privacy guarantee: every silo's sums are sent in the clear.
+        """
         return self._built.guarantee
 
     @cached_property
     def noise_law(self) -> NoiseLaw:
         """Standard deviations of every released prefix sum over all silos."""
-        gain = self.protocol.prefix_gain(self._times_or_rounds)
-        scales = self.protocol.scales
-        off_diagonal = scales[self.dim + 1] if self.dim > 1 else scales[self.dim]
-        return NoiseLaw(scales[0] * gain, scales[self.dim] * gain, off_diagonal * gain)
+        gain, scales = self.protocol.prefix_gain(self._times_or_rounds), self.protocol.scales
+        off_diagonal = scales.off_diagonal if self.dim > 1 else scales.diagonal  # a 1 x 1 matrix has no such entry
+        return NoiseLaw(scales.bias * gain, scales.diagonal * gain, off_diagonal * gain)
 
     @property
     def noise_std(self) -> float:
@@ -168,11 +201,10 @@ class Plan:
     @cached_property
     def learner(self) -> Confidence:
         """Regulariser, eigenvalue floor and radii."""
-        rule = CONFIDENCES[self.confidence]
+        rule = RADII[self.confidence]
         if rule is not None:
             return rule(self.noise_law, self.dim, self.alpha)
-        levels = 1 + math.log2(self.encoder.steps)
-        sigma = self.protocol.scales[0]
+        sigma, levels = self.protocol.scales.bias, tree_levels(self.encoder.size)
         regulariser = confidences.published_regulariser(sigma, self.silos, levels, self.dim, self.alpha)
         return confidences.published(regulariser, self.dim, self.alpha, self.exploration, self.reward_noise)
 
@@ -183,35 +215,63 @@ class Plan:
 
     def radius(self, round_: int) -> float:
         """beta_t, for a silo that has seen statistics of all silos up to this round (or its own, if it is alone)."""
-        alone = self.synchronisations == 1
+        alone = self.syncs == 1
         return self.learner.radius(round_ * (1 if alone else self.silos))
+
+    def fit(self, prefix: Floats, round_: int) -> Fit:
+        """The model that silos decide by after `round_` rounds, from the prefix sums (..., width) over all silos."""
+        learner = self.learner
+        return linucb.fit(prefix, self.dim, learner.regulariser, learner.floor, self.radius(round_))
+
+    @cached_property
+    def rule(self) -> DeterminantRule:
+        """The determinant rule of an adaptive schedule; its noise is zero unless the rule is private."""
+        if not isinstance(self.schedule, Adaptive):
+            raise ArgumentError("schedule", f"must be adaptive to have a determinant rule, got {self.schedule}")
+        sigma = self.schedule_sigma
+        scales = Scales(0.0, sigma, sigma * math.sqrt(0.5))
+        tree = mechanisms.encoder("tree", self.rounds)
+        return DeterminantRule(self.dim, self.bits, self.schedule.threshold, scales, tree)
 
     @property
     def schedule_sigma(self) -> float:
-        """Noise of the private determinant rule: a tree over single rounds with its own half of mu^2; 0 without one.
+        """Noise of the private determinant rule, a tree over single rounds with its own share of mu^2; 0 without one.
 
         A user who visits several silos is seen by the rule of each: those compose in squares.
         """
-        if self.privacy is None or not (isinstance(self.schedule, Adaptive) and self.schedule.private):
+        if self.privacy is None or not self._rule_share:
             return 0.0
         adjacency = self.privacy.adjacency
         one_round = covariance_shift(adjacency) + rounding_shift(adjacency, self.dim, self.bits, ratio=0.0)
         shift = one_round * self.privacy.participations * math.sqrt(self.privacy.silos_per_user)
         column = mechanisms.encoder("tree", self.rounds).column_norm
-        return gaussian_sigma(self.privacy.epsilon, self.privacy.delta) * shift * column / math.sqrt(0.5)
-
-    @property
-    def schedule_scales(self) -> NDArray[np.float64]:
-        """That noise in every packed entry of the covariance, in units of the statistics' grid."""
-        cells = np.where(is_diagonal(self.dim), 1.0, math.sqrt(0.5))[self.dim :]
-        return np.asarray(cells * self.schedule_sigma * 2.0**self.bits)
+        return gaussian_sigma(self.privacy.epsilon, self.privacy.delta) * shift * column / math.sqrt(self._rule_share)
 
     @property
     def bytes_per_silo(self) -> int | None:
-        """Payload one silo sends over the whole horizon, 8 bytes a number; None where the data decide."""
-        if self.synchronisations is None:
+        """Payload that one silo sends over the whole horizon, 8 bytes per number; None where the data decide."""
+        if self.syncs is None:
             return None
-        return self.synchronisations * self.protocol.message_arrays * width(self.dim) * 8
+        return self.syncs * len(self.protocol.parts) * self.protocol.width * 8
+
+    def release(self, silo: str, term: int, sync: int) -> Release | None:
+        """What release `sync` of a silo spends, as an event of its ledger; None for a plan without a budget."""
+        if self.privacy is None:
+            return None
+        return Release(
+            silo=silo,
+            plan=self.hash,
+            term=term,
+            trust=self.trust,
+            mechanism=self.mechanism,
+            syncs=self.encoder.size,
+            sync=sync,
+            released=self.protocol.sends,
+            adjacency=self.privacy.adjacency,
+            epsilon=self.privacy.epsilon,
+            delta=self.privacy.delta,
+            cost=self._built.spends(sync),
+        )
 
     # -- as data ----------------------------------------------------------------------------------------------------
 
@@ -250,20 +310,25 @@ class Plan:
 
     @cached_property
     def _built(self) -> Built:
-        return protocols.build(self.trust, self.request)
+        return trust.build(self.trust, self.request)
 
     @property
     def _times_or_rounds(self) -> tuple[int, ...]:
         """The calendar, or every round where the data decide."""
         return tuple(range(1, self.rounds + 1)) if isinstance(self.schedule, Adaptive) else self.times
 
+    @property
+    def _rule_share(self) -> float:
+        """What a private determinant rule spends of mu^2."""
+        return 0.5 if isinstance(self.schedule, Adaptive) and self.schedule.private else 0.0
+
     def _check_headroom(self) -> None:
         """Sums and noise of the whole federation must fit into 64-bit integers."""
         largest = self.silos * self.rounds + 12 * max(self.protocol.scales) * math.sqrt(self.silos)
-        bits = math.log2(largest) + self.protocol.release_bits + np.log2(max(1.0, self.encoder.column_norm))
+        bits = math.log2(largest) + self.protocol.release_bits + math.log2(max(1.0, self.encoder.column_norm))
         if bits > HEADROOM_BITS:
             possible = self.bits - math.ceil(bits - HEADROOM_BITS)
-            raise ValueError(f"bits must be at most {possible} here, got {self.bits}")
+            raise ArgumentError("bits", f"must be at most {possible} here, got {self.bits}")
 
 
 def _plain(number: np.generic) -> Any:

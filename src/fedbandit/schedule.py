@@ -1,16 +1,32 @@
-"""When to synchronise. A calendar is public and fixed before the first user; data never moves it.
+"""When to synchronise. A calendar is public and fixed before the first user; data never move it.
 
 `Adaptive` is the exception, kept to show the leak of Dubey & Pentland's rule and the open problem of its noisy
-variant: its times are not known beforehand, and no calendar can be asked of it.
+variant: its times are not known beforehand, and it has no calendar.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import MISSING, dataclass, fields
-from typing import Any
+from typing import Any, Literal
 
 from fedbandit import _validate
+from fedbandit._validate import ArgumentError
+
+__all__ = [
+    "Adaptive",
+    "Clock",
+    "Every",
+    "Growing",
+    "Kind",
+    "Schedule",
+    "adaptive",
+    "as_dict",
+    "clock",
+    "every",
+    "from_dict",
+    "growing",
+]
 
 
 @dataclass(frozen=True)
@@ -23,8 +39,9 @@ class Every:
         _validate.count("batch", self.batch)
 
     def times(self, rounds: int) -> tuple[int, ...]:
+        """Rounds after which silos synchronise, the last of them the horizon."""
         if self.batch > rounds:
-            raise ValueError(f"batch must be at most the horizon of {rounds} rounds, got {self.batch}")
+            raise ArgumentError("batch", f"must be at most the horizon of {rounds} rounds, got {self.batch}")
         last = () if rounds % self.batch == 0 else (rounds,)
         return (*range(self.batch, rounds + 1, self.batch), *last)
 
@@ -34,10 +51,10 @@ class Every:
 
 @dataclass(frozen=True)
 class Growing:
-    """Synchronise whenever the horizon has grown by `ratio`: O(log T) synchronisations.
+    """Synchronise whenever the rounds so far have grown by `ratio`: O(log T) syncs.
 
-    Statistics that have grown by a tenth decide almost as those did that are fresh, so little is lost by waiting;
-    and fewer releases mean less noise in each.
+    Statistics that are up to a tenth short decide almost as well as fresh ones, so little is lost by waiting; and
+    fewer releases mean less noise in each.
     """
 
     ratio: float = 1.1
@@ -46,6 +63,7 @@ class Growing:
         _validate.within("ratio", self.ratio, 1, math.inf)
 
     def times(self, rounds: int) -> tuple[int, ...]:
+        """Rounds after which silos synchronise, the last of them the horizon."""
         times = [1]
         while times[-1] < rounds:
             times.append(min(rounds, max(times[-1] + 1, math.ceil(times[-1] * self.ratio))))
@@ -57,7 +75,10 @@ class Growing:
 
 @dataclass(frozen=True)
 class Clock:
-    """Synchronise at every tick of a public clock, `period` seconds apart; for live silos, where a round is a tick."""
+    """Synchronise at every tick of a public clock, `period` seconds apart: for live silos.
+
+    A plan's `rounds` are then ticks: a batch is whoever came since the last one, however many they are.
+    """
 
     period: float
 
@@ -65,6 +86,7 @@ class Clock:
         _validate.positive("period", self.period)
 
     def times(self, rounds: int) -> tuple[int, ...]:
+        """Every tick."""
         return tuple(range(1, rounds + 1))
 
     def __str__(self) -> str:
@@ -76,7 +98,7 @@ class Adaptive:
     """Dubey & Pentland's rule: synchronise when some silo's log-determinant has grown by `threshold` / rounds waited.
 
     With `private`, the rule looks at a noisy local covariance (eq. det-new) and the schedule leaks no more than the
-    noise allows; without, whether a synchronisation happens tells of a single user's norm (Example "Privacy leakage").
+    noise allows; without, whether a sync happens tells of a single user's norm (Example "Privacy leakage").
     """
 
     threshold: float
@@ -86,14 +108,16 @@ class Adaptive:
         _validate.positive("threshold", self.threshold)
 
     def times(self, rounds: int) -> tuple[int, ...]:
-        raise ValueError("schedule must be public to have a calendar; an adaptive one is decided by the data")
+        """There are none before the data are in: an error."""
+        raise ArgumentError("schedule", "must be public to have a calendar; an adaptive one is decided by the data")
 
     def __str__(self) -> str:
         return f"adaptive({self.threshold:g}{', private' if self.private else ''})"
 
 
 Schedule = Every | Growing | Clock | Adaptive
-_KINDS: dict[str, type[Every] | type[Growing] | type[Clock] | type[Adaptive]] = {
+Kind = Literal["every", "growing", "clock", "adaptive"]
+_KINDS: dict[Kind, type[Every] | type[Growing] | type[Clock] | type[Adaptive]] = {
     "every": Every,
     "growing": Growing,
     "clock": Clock,
@@ -102,33 +126,55 @@ _KINDS: dict[str, type[Every] | type[Growing] | type[Clock] | type[Adaptive]] = 
 
 
 def every(batch: int) -> Every:
-    """Synchronise after every `batch` rounds."""
+    """Synchronise after every `batch` rounds.
+
+    >>> every(25).times(rounds=60)
+    (25, 50, 60)
+    """
     return Every(batch)
 
 
 def growing(ratio: float = 1.1) -> Growing:
-    """Synchronise whenever the horizon has grown by `ratio`."""
+    """Synchronise whenever the rounds so far have grown by `ratio`.
+
+    >>> growing(2).times(rounds=50)
+    (1, 2, 4, 8, 16, 32, 50)
+    >>> len(growing().times(rounds=10_000))
+    79
+    """
     return Growing(ratio)
 
 
 def clock(period: float) -> Clock:
-    """Synchronise every `period` seconds."""
+    """Synchronise every `period` seconds.
+
+    >>> clock(3600).times(rounds=4)
+    (1, 2, 3, 4)
+    """
     return Clock(period)
 
 
 def adaptive(threshold: float, private: bool = False) -> Adaptive:
-    """Synchronise by the determinant rule; see `Adaptive`."""
+    """Synchronise by the determinant rule; see `Adaptive`.
+
+    >>> adaptive(3.0, private=True)
+    Adaptive(threshold=3.0, private=True)
+    """
     return Adaptive(threshold, private)
 
 
 def as_dict(schedule: Schedule) -> dict[str, Any]:
-    """A schedule as plain data, e.g. {"kind": "every", "batch": 25}."""
+    """A schedule as plain data.
+
+    >>> as_dict(every(25))
+    {'kind': 'every', 'batch': 25}
+    """
     kind = next(name for name, known in _KINDS.items() if isinstance(schedule, known))
     return {"kind": kind, **vars(schedule)}
 
 
 def from_dict(data: dict[str, Any]) -> Schedule:
-    """The schedule that `as_dict` wrote."""
+    """The schedule that `as_dict` wrote; unknown names are refused."""
     values = dict(data)
     kind = _KINDS[_validate.one_of("schedule kind", values.pop("kind", ""), _KINDS)]
     required = [field.name for field in fields(kind) if field.default is MISSING]

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from fedbandit import Plan, Privacy, every
-from fedbandit.audit.game import CalendarGame
-from fedbandit.audit.subjects import Subject, subject_of
+from fedbandit._arrays import Integers
+from fedbandit.audit.calendar_game import CalendarGame
+from fedbandit.audit.cases import Case, case_of
 from fedbandit.privacy.noise import NoiseSource
 from fedbandit.protocol.base import Message, Protocol
-from fedbandit.protocol.encoder import Integers, Stream
-from fedbandit.protocol.secure_sum import SecureSumProtocol
-from fedbandit.protocol.silo import SiloProtocol
+from fedbandit.protocol.encoder import Stream
+from fedbandit.protocol.trusts.secure_sum import SecureSumProtocol
+from fedbandit.protocol.trusts.silo import SiloProtocol
 
 BUDGET = Privacy(4.0, 1e-5)
 
@@ -25,26 +26,26 @@ def small_plan(**fields: Any) -> Plan:
     return Plan(**given)
 
 
-def small_subject(plan: Plan) -> Subject:
+def small_case(plan: Plan) -> Case:
     assert plan.privacy is not None
-    return subject_of("silo", plan, (plan.privacy.epsilon, plan.privacy.delta), trials=4_000)
+    return case_of("silo", plan, (plan.privacy.epsilon, plan.privacy.delta), trials=4_000)
 
 
-def with_protocol(subject: Subject, protocol: Protocol) -> Subject:
-    """The subject with another protocol behind the same promise."""
-    (game,) = subject.games
+def with_protocol(case: Case, protocol: Protocol) -> Case:
+    """The case with another protocol behind the same promise."""
+    (game,) = case.games
     assert isinstance(game, CalendarGame)
-    return replace(subject, games=(replace(game, protocol=protocol),))
+    return replace(case, games=(replace(game, protocol=protocol),))
 
 
-def scaled(subject: Subject, factor: float) -> Subject:
+def scaled(case: Case, factor: float) -> Case:
     """Noise times `factor`."""
-    protocol = subject.plan.protocol
-    return with_protocol(subject, replace(protocol, scales=tuple(factor * s for s in protocol.scales)))
+    protocol = case.plan.protocol
+    return with_protocol(case, replace(protocol, scales=protocol.scales.times(factor)))
 
 
 def made_of(kind: type[Protocol], protocol: Protocol) -> Protocol:
-    return kind(protocol.encoder, protocol.scales, protocol.bits, protocol.silos)
+    return kind(protocol.encoder, protocol.scales, protocol.dim, protocol.bits, protocol.silos)
 
 
 class BiasWithoutNoise(SiloProtocol):
@@ -52,7 +53,7 @@ class BiasWithoutNoise(SiloProtocol):
 
     def draw(self, noise: NoiseSource, lead: tuple[int, ...]) -> Integers:
         drawn = super().draw(noise, lead).copy()
-        drawn[..., :2] = 0
+        drawn[..., : self.dim] = 0
         return drawn
 
 
@@ -61,7 +62,7 @@ class OneRedraw(SiloProtocol):
 
     def release(self, state: Stream, batch: Integers, noise: NoiseSource) -> tuple[Stream, Message]:
         after, message = super().release(state, batch, noise)
-        again = super().release(state, batch, noise)[1] if state.step == 0 else ()
+        again = super().release(state, batch, noise)[1] if state.done == 0 else ()
         return after, (*message, *again)
 
 
@@ -78,7 +79,7 @@ class SizeByData(SiloProtocol):
 
     def release(self, state: Stream, batch: Integers, noise: NoiseSource) -> tuple[Stream, Message]:
         after, message = super().release(state, batch, noise)
-        large = state.step == 0 and batch[..., 0].max() > 0.6 * 2**self.bits
+        large = state.done == 0 and batch[..., 0].max() > 0.6 * 2**self.bits
         return after, (*message, np.zeros_like(message[0])) if large else message
 
 
@@ -86,5 +87,5 @@ class NoMask(SecureSumProtocol):
     """Gives the mixer the release itself and the analyzer nothing."""
 
     def release(self, state: Stream, batch: Integers, noise: NoiseSource) -> tuple[Stream, Message]:
-        after, (noisy,) = SiloProtocol.release(self, state, batch, noise)  # type: ignore[arg-type]
+        after, (noisy,) = Protocol.release(self, state, batch, noise)
         return after, (noisy.view(np.uint64), np.zeros(noisy.shape, dtype=np.uint64))

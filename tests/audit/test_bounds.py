@@ -24,7 +24,7 @@ def test_a_bound_is_wrong_in_at_most_5_percent(mu: float) -> None:
     """Exactly, over all outcomes of 60 trials in each world; and a bound that skips the interval is wrong far more."""
     trials, counts = 60, np.arange(61)
     hits, alarms = binom.pmf(counts, trials, norm.cdf(mu / 2)), binom.pmf(counts, trials, norm.cdf(-mu / 2))
-    known = [rates(count, count, trials, 0.95) for count in counts]  # each side depends on its own count alone
+    known = [rates(count, count, trials, 0.95) for count in range(61)]  # each side depends on its own count alone
     lower = np.array([[mu_lower(Rates(h.power, a.alarms)) for a in known] for h in known])
     weights = hits[:, None] * alarms[None, :]
     assert weights[lower > mu].sum() <= 0.05

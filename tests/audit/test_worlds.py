@@ -5,19 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedbandit import Plan, Privacy, every
-from fedbandit.audit.adversaries import Everyone
-from fedbandit.audit.game import calendar_game, decided
+from fedbandit import Plan, Privacy, every, presets
+from fedbandit.audit.calendar_game import calendar_game, decided
 from fedbandit.audit.worlds import neighbours, placement, worst_pair
 from fedbandit.bandit.statistics import contributions, is_diagonal, width
-from fedbandit.paper import presets
-from fedbandit.privacy.sensitivity import joint_shift
+from fedbandit.privacy.sensitivity import Adjacency, joint_shift
 from fedbandit.protocol import mechanisms
 
 PAPER = Plan(silos=100, rounds=10_000, dim=10, privacy=Privacy(1.0, 1e-5))
 
 
-def _shift(dim: int, adjacency: str, centre: float, ratio: float) -> np.ndarray:
+def _shift(dim: int, adjacency: Adjacency, centre: float, ratio: float) -> np.ndarray:
     one, other = worst_pair(dim, adjacency, centre, ratio)
     points = [contributions(user.x, user.y, 40, centre) for user in (one, other)]
     return (points[0] - points[1]) * 2.0**-40
@@ -26,7 +24,7 @@ def _shift(dim: int, adjacency: str, centre: float, ratio: float) -> np.ndarray:
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 @pytest.mark.parametrize(("centre", "ratio"), [(0.0, 1.0), (0.5, 1.0), (0.0, 0.3), (0.0, 4.0), (1.0, 1.0)])
 @pytest.mark.parametrize("dim", [2, 5])
-def test_worst_pair_reaches_the_joint_shift(adjacency: str, centre: float, ratio: float, dim: int) -> None:
+def test_worst_pair_reaches_the_joint_shift(adjacency: Adjacency, centre: float, ratio: float, dim: int) -> None:
     move = _shift(dim, adjacency, centre, ratio)
     frobenius = np.where(is_diagonal(dim), 1.0, 2.0)
     frobenius[:dim] = ratio
@@ -56,9 +54,9 @@ def test_a_returning_user_goes_where_the_visits_fit() -> None:
 def test_one_user_flips_the_other_24_if_the_silo_acts_on_raw_sums(eager: bool, moved: int) -> None:
     """B = 25, d = 10, T = 10,000, the paper's lambda and radii."""
     plan = presets.ldp_eager(PAPER) if eager else presets.ldp(PAPER)
-    game = calendar_game(plan, 1, neighbours(plan, 1), (Everyone(),))
+    game = calendar_game(plan, 1, neighbours(plan, 1))
     prefix = np.zeros((1, width(plan.dim)))
-    sums = [decided(game.learner, world[0], prefix)[0, 0] for world in game.worlds]
+    sums = [decided(plan, world[0], prefix, game.eager)[0, 0] for world in game.worlds]
     different = (sums[0] != sums[1]).any(axis=-1)
     assert different.sum() == moved
     shift = (sums[0].sum(axis=0) - sums[1].sum(axis=0)) * 2.0**-plan.bits
@@ -69,9 +67,9 @@ def test_worlds_differ_in_the_user_alone() -> None:
     plan = Plan(silos=3, rounds=40, dim=3, privacy=Privacy(1.0, 1e-5, participations=2), schedule=every(8))
     low, high = neighbours(plan, 3)
     assert [batch.users for batch in low] == np.diff((0, *plan.times)).tolist()
-    for step, (one, other) in enumerate(zip(low, high, strict=True)):
+    for sync, (one, other) in enumerate(zip(low, high, strict=True)):
         assert np.array_equal(one.actions, other.actions)
         assert np.array_equal(one.rewards, other.rewards)
         different = (one.fixed != other.fixed).any(axis=-1)
-        assert different.sum() == (2 if step == 0 else 0)
+        assert different.sum() == (2 if sync == 0 else 0)
         assert not different[1:].any()

@@ -7,14 +7,17 @@ from contextlib import asynccontextmanager
 import numpy as np
 
 from fedbandit.bandit.statistics import contributions
-from fedbandit.federation import broker, founding
-from fedbandit.federation.agent import Agent
-from fedbandit.federation.analyzer import Analyzer
-from fedbandit.federation.learning import Outcome
-from fedbandit.federation.link import Link
-from fedbandit.federation.mixer import Mixer
-from fedbandit.federation.silo import Silo
-from fedbandit.federation.store import RoundStore, open_engine
+from fedbandit.federation.setup import founding
+from fedbandit.federation.silo.agent import Agent
+from fedbandit.federation.silo.outgoing import Sealer
+from fedbandit.federation.silo.serving import Silo
+from fedbandit.federation.store import SyncStore, open_engine
+from fedbandit.federation.syncs.analyzer import Analyzer
+from fedbandit.federation.syncs.mixer import Mixer
+from fedbandit.federation.timing import Timing
+from fedbandit.federation.wire import broker
+from fedbandit.federation.wire.link import Link
+from fedbandit.federation.wire.parcels import Outcome
 
 LIMIT = 60.0
 
@@ -25,32 +28,35 @@ class Harness:
     def __init__(self, path, plan, deadline):
         self.path, self.plan = path, plan
         names = [f"silo-{n:02}" for n in range(plan.silos)]
-        homes = founding.local(path, plan, names, deadline=deadline, start=time.time())
+        homes = founding.local(path, plan, names, Timing(deadline, start=time.time()))
         self.homes = {home.settings.name: home for home in homes}
         self.silos = {n: h for n, h in self.homes.items() if h.settings.role == "silo"}
-        self.running, self.tasks = {}, {}
+        self.server: broker.BrokerProcess | None = None
+        self.running, self.links, self.tasks = {}, {}, {}
         self.random = np.random.default_rng(5)
         self.sums = np.zeros((plan.silos, len(plan.times), plan.protocol.width), dtype=np.int64)
 
     async def start(self, name):
         home = self.homes[name]
         party = home.party()
-        link = await Link.connect(home.broker(party.federation), name, home.keys.broker)
+        link = await Link.connect(home.broker(party.agreement), name, home.keys.broker)
         store = home.store(self.plan.hash)
         if home.settings.role == "silo":
-            silo = self.running[name].silo if name in self.running else None
-            silo = silo or Silo.open(store, self.plan, name=name, secret=home.keys.seeds["salt"])
-            self.running[name] = Agent(silo, party, link)
+            silo, sealer = self.running[name].silo if name in self.running else None, Sealer(party)
+            silo = silo or Silo.open(store, self.plan, name=name, secret=home.keys.seeds["salt"], sealer=sealer)
+            self.running[name] = Agent(silo, party, sealer)
+            work = self.running[name].run(link)
         else:
             kind = Mixer if home.settings.role == "mixer" else Analyzer
-            self.running[name] = kind(party, RoundStore(open_engine(store)), link)
-        self.tasks[name] = asyncio.create_task(self.running[name].run())
+            self.running[name] = kind(party, SyncStore(open_engine(store)), link)
+            work = self.running[name].run()
+        self.links[name], self.tasks[name] = link, asyncio.create_task(work)
 
     async def cut_off(self, name):
         """The party's network goes away; a silo goes on serving and ticking."""
         self.tasks[name].cancel()
         await asyncio.gather(self.tasks[name], return_exceptions=True)
-        await self.running[name].link.close()
+        await self.links[name].close()
 
     async def stop(self, name):
         """The party's process ends; what is on disk stays."""
@@ -58,9 +64,9 @@ class Harness:
         party = self.running.pop(name)
         party.silo.close() if isinstance(party, Agent) else party.store.engine.close()
 
-    async def batch(self, step, absent=()):
+    async def batch(self, sync, absent=()):
         """The users of one batch come to every silo, then its tick is done."""
-        first, last = (0, *self.plan.times)[step : step + 2]
+        first, last = (0, *self.plan.times)[sync : sync + 2]
         for number, name in enumerate(self.silos):
             silo = self.running[name].silo
             contexts = self.random.normal(size=(last - first, 3, self.plan.dim))
@@ -84,23 +90,23 @@ class Harness:
             assert time.monotonic() < end, f"model {version} did not come: {[silo.version for silo in silos]}"
             await asyncio.sleep(0.02)
 
-    async def round(self, step):
-        await self.batch(step)
-        await self.wait(step + 1)
+    async def sync(self, sync):
+        await self.batch(sync)
+        await self.wait(sync + 1)
 
-    def outcome(self, step):
-        return Outcome.decode(self.running["analyzer"].store.round(step).value, self.plan)
+    def outcome(self, sync):
+        return Outcome.decode(self.running["analyzer"].store.at(sync).value, self.plan)
 
-    def exact_prefix(self, step):
+    def exact_prefix(self, sync):
         """The prefix sum of all silos' batches, without noise."""
-        return self.sums[:, : step + 1].sum(axis=(0, 1)) * 2.0**-self.plan.bits
+        return self.sums[:, : sync + 1].sum(axis=(0, 1)) * 2.0**-self.plan.bits
 
 
 @asynccontextmanager
 async def federation(path, plan, deadline=LIMIT, absent=()):
     """A running federation; some parties may be started later."""
     harness = Harness(path, plan, deadline)
-    with broker.Server(path / founding.BROKER_CONFIG, path / "broker.log") as server:
+    with broker.BrokerProcess(path / founding.BROKER_CONFIG, path / "broker.log") as server:
         harness.server = server
         await founding.provision(path)
         for name in harness.homes:

@@ -5,21 +5,21 @@ import pytest
 from fedbandit.federation.states import (
     DECISION,
     RELEASE,
-    ROUND,
+    SYNC,
     DecisionEvent,
     DecisionState,
     IllegalEvent,
     ReleaseEvent,
     ReleaseState,
-    RoundEvent,
-    RoundState,
+    SyncEvent,
+    SyncState,
     advance,
 )
 
 TABLES = [
     (DECISION, DecisionState, DecisionEvent),
     (RELEASE, ReleaseState, ReleaseEvent),
-    (ROUND, RoundState, RoundEvent),
+    (SYNC, SyncState, SyncEvent),
 ]
 
 
@@ -76,11 +76,11 @@ def test_an_outcome_is_final():
         advance(RELEASE, ReleaseState.INCLUDED, ReleaseEvent.OUTCOME_WITHOUT)
 
 
-def test_no_round_is_reopened():
-    for state in (RoundState.CLOSED, RoundState.SKIPPED, RoundState.PUBLISHED):
-        assert advance(ROUND, state, RoundEvent.RELEASE) is state
+def test_no_sync_is_reopened():
+    for state in (SyncState.CLOSED, SyncState.SKIPPED, SyncState.PUBLISHED):
+        assert advance(SYNC, state, SyncEvent.RELEASE) is state
         with pytest.raises(IllegalEvent):
-            advance(ROUND, state, RoundEvent.COMPLETE)
+            advance(SYNC, state, SyncEvent.COMPLETE)
 
 
 def test_a_reward_counts_once():

@@ -4,11 +4,11 @@ import threading
 
 import numpy as np
 import pytest
-from small import small_plan
 
-from fedbandit.federation.silo import Silo
+from fedbandit.federation.silo.serving import Silo
 from fedbandit.privacy.budget import Privacy
 from fedbandit.schedule import every
+from tests.federation.small import small_plan
 
 ACTIONS = np.array([[1.0, 0.0], [0.0, 1.0]])
 SECRET = b"s" * 32
@@ -87,7 +87,7 @@ def test_two_workers_that_both_believe_to_lead_draw_one_release(workers):
 
 def test_a_model_reaches_all_workers(workers):
     from fedbandit.bandit.statistics import width
-    from fedbandit.federation.learning import Outcome
+    from fedbandit.federation.wire.parcels import Outcome
 
     leader, *others = workers
     leader.learn(0, Outcome(np.zeros(width(2)), np.ones(3, dtype=np.int64)), True)

@@ -6,11 +6,11 @@ import math
 
 import pytest
 
-from fedbandit.paper import presets
+from fedbandit import presets
 from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy
-from fedbandit.simulate import tasks
-from fedbandit.simulate.runner import simulate
+from fedbandit.simulator import tasks
+from fedbandit.simulator.runner import simulate
 
 SILOS, ROUNDS, DIM, BATCH = 20, 2_000, 3, 25
 

@@ -8,16 +8,19 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fedbandit.paper import claims, presets
-from fedbandit.paper.claims import gap, radii, ranges, scaling, sensitivity
+from fedbandit import presets
+from fedbandit._arrays import Floats
+from fedbandit.paper import claims
+from fedbandit.paper.claims import gap, radii, ranges, scaling, user_shift
+from fedbandit.paper.reference import NonPrivate, private_fedlinucb, private_fedlinucb_lazy
 from fedbandit.plan import Plan
 from fedbandit.privacy.accounting import gaussian_delta
 from fedbandit.privacy.budget import Privacy
-from reference import NonPrivate, private_fedlinucb, private_fedlinucb_lazy
+from fedbandit.protocol.trusts.vector_sum import VectorSumProtocol
 
 
 @pytest.fixture(scope="module")
-def measured() -> dict[str, claims.Claim]:
+def measured() -> dict[str, claims.PaperClaim]:
     return {claim.name: claim for claim in (make() for make in claims.CLAIMS)}
 
 
@@ -36,19 +39,19 @@ def test_noise_grows_with_the_silos_under_ldp_and_not_under_vector_sum_or_secure
     assert scaling.exponent((1, 10, 100), (3.0, 3.0, 3.0)) == pytest.approx(0)
 
 
-def test_synchronisations():
-    assert scaling.synchronisations(100, 10_000) == 1000  # B = 10, T/B = 1,000 = sqrt(100 * 10,000)
-    assert scaling.synchronisations(4, 100) == 20
+def test_syncs():
+    assert scaling.syncs(100, 10_000) == 1000  # B = 10, T/B = 1,000 = sqrt(100 * 10,000)
+    assert scaling.syncs(4, 100) == 20
 
 
-@pytest.mark.parametrize("steps", [1, 2, 3, 7, 8, 9, 64, 100, 400])
-def test_p_sums_of_one_datum_by_listing_them(steps):
+@pytest.mark.parametrize("syncs", [1, 2, 3, 7, 8, 9, 64, 100, 400])
+def test_p_sums_of_one_datum_by_listing_them(syncs):
     nodes = []
-    for k in range(1, steps + 1):
+    for k in range(1, syncs + 1):
         size = next(2**i for i in range(12) if (k >> i) & 1)
         nodes.append(range(k - size + 1, k + 1))
-    most = max(sum(datum in node for node in nodes) for datum in range(1, steps + 1))
-    assert scaling.largest_memberships(steps)[-1] == most == 1 + int(math.log2(steps))
+    most = max(sum(datum in node for node in nodes) for datum in range(1, syncs + 1))
+    assert scaling.largest_memberships(syncs)[-1] == most == 1 + int(math.log2(syncs))
 
 
 def test_algorithm_1_lets_one_user_move_the_whole_batch_and_lazy_does_not():
@@ -57,6 +60,10 @@ def test_algorithm_1_lets_one_user_move_the_whole_batch_and_lazy_does_not():
     for algorithm in (private_fedlinucb, private_fedlinucb_lazy):
         sums = []
         for first in (0, 1):  # who the first user is: one who can only take e_1, or only e_2
+
+            def contexts(t: int, i: int, first: int = first) -> Floats:
+                return np.eye(10)[[first, first]] if t == 1 else np.eye(10)[:2]
+
             run = algorithm(
                 silos=1,
                 rounds=25,
@@ -64,7 +71,7 @@ def test_algorithm_1_lets_one_user_move_the_whole_batch_and_lazy_does_not():
                 batch=25,
                 regulariser=plan.regulariser,
                 radius=plan.radius,
-                contexts=lambda t, i, first=first: np.eye(10)[[first, first]] if t == 1 else np.eye(10)[:2],
+                contexts=contexts,
                 reward=lambda t, i, a: 1.0,
                 bias_protocol=NonPrivate(),
                 covariance_protocol=NonPrivate(),
@@ -74,13 +81,13 @@ def test_algorithm_1_lets_one_user_move_the_whole_batch_and_lazy_does_not():
     assert moved[private_fedlinucb] == pytest.approx([25 * math.sqrt(2)] * 2)  # all 24 others changed too
     assert moved[private_fedlinucb_lazy] == pytest.approx([math.sqrt(2)] * 2)
 
-    ours = sensitivity.replaced_user(plan)
+    ours = user_shift.replaced_user(plan)
     assert [ours.bias, ours.covariance] == pytest.approx(moved[private_fedlinucb])
-    mu = plan.encoder.column_norm * 50 / plan.protocol.scales[0]  # 50 = 25 sqrt 2 in each of two streams
+    mu = plan.encoder.column_norm * 50 / plan.protocol.scales.bias  # 50 = 25 sqrt 2 in each of two streams
     assert gaussian_delta(mu, ours.epsilon) == pytest.approx(1e-5)
     assert ours.epsilon > 25
     assert not plan.guarantee.promised
-    assert sensitivity.replaced_user(plan.changed(acting="lazy")).epsilon < 1
+    assert user_shift.replaced_user(plan.changed(acting="lazy")).epsilon < 1
 
 
 def test_replacing_a_user_moves_more_than_the_theorems_constant_but_its_slack_covers_that():
@@ -89,8 +96,8 @@ def test_replacing_a_user_moves_more_than_the_theorems_constant_but_its_slack_co
     joint = math.hypot(np.linalg.norm(bias), np.linalg.norm(covariance))
     assert joint == pytest.approx(math.sqrt(4.5))
     assert joint > math.sqrt(2)  # what sensitivity 1 in each stream allows together
-    for budget in sensitivity.BUDGETS:
-        assert sensitivity.theorem_slack(budget) < budget.epsilon
+    for budget in user_shift.BUDGETS:
+        assert user_shift.theorem_slack(budget) < budget.epsilon
 
 
 def test_the_published_rewards_leave_the_unit_interval():
@@ -99,7 +106,7 @@ def test_the_published_rewards_leave_the_unit_interval():
     cosine = np.einsum("ij,ij->i", *(d / np.linalg.norm(d, axis=1, keepdims=True) for d in directions))
     rewards = (1 + cosine) / 2 + rng.normal(0, 0.5, cosine.size)
     outside = np.mean((rewards < 0) | (rewards > 1))
-    stated = float(sensitivity.reward_claim().measured[0].split("%")[0]) / 100
+    stated = float(user_shift.reward_claim().measured[0].split("%")[0]) / 100
     tolerance = 4 * math.sqrt(0.25 / cosine.size) + 5e-4  # sampling, and the printed digits
     assert abs(outside - stated) < tolerance
     assert abs(outside * 1.3 - stated) > tolerance
@@ -122,7 +129,7 @@ def test_advanced_composition_in_the_range_that_theorem_sdp_vec_claims():
 
 def test_amplification_adds_more_noise_than_no_shuffler_and_stops_early():
     plan = ranges.plan(1e-3, 1e-4)
-    assert presets.sdp_amplified(plan).protocol.scales[0] > 10 * presets.ldp(plan).protocol.scales[0]
+    assert presets.sdp_amplified(plan).protocol.scales.bias > 10 * presets.ldp(plan).protocol.scales.bias
     assert 1 < ranges.amplification_gain(1e-4, 1e-4) < 10 / (4 * math.sqrt(math.log(4)))  # not sqrt(M) = 10
     with pytest.raises(ValueError, match="epsilon must be at most about"):
         presets.sdp_amplified(ranges.plan(0.2, 0.1))
@@ -140,6 +147,7 @@ def test_a_value_of_p_1d_does_not_fit_into_the_bits_of_the_pseudo_code():
 
 def test_noise_of_p_vec_is_424_times_its_order_whatever_the_number_of_users():
     protocol = presets.sdp_vector_sum(ranges.plan(1.0, 0.1)).protocol
+    assert isinstance(protocol, VectorSumProtocol)
     share, delta = 0.5 / (2 * math.sqrt(2 * 9 * math.log(2 / 0.05))), 0.05 / (2 * 9)  # a stream, 9 p-sums
     order = math.log(4 * (10**2 + 1) / delta) / share
     for k in (1, 2, 256):
@@ -158,10 +166,10 @@ def test_noise_can_undo_the_determinant_growth_that_counts_synchronisations():
 
 def test_prefix_sums_would_put_a_datum_into_every_shuffled_release():
     # Remark "Importance of communicating P-sums"
-    steps = 400
-    prefix_sums = np.tril(np.ones((steps, steps)))
-    assert np.count_nonzero(prefix_sums[:, 0]) == steps
-    assert scaling.largest_memberships(steps)[-1] == 9
+    syncs = 400
+    prefix_sums = np.tril(np.ones((syncs, syncs)))
+    assert np.count_nonzero(prefix_sums[:, 0]) == syncs
+    assert scaling.largest_memberships(syncs)[-1] == 9
 
 
 def test_the_gap_to_the_super_agent():

@@ -6,10 +6,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from fedbandit.paper.figures.observations import Below, Falling, Finding, ordered
+from fedbandit.paper.figures.observations import Below, Falling, Observed, ordered
 from fedbandit.paper.figures.summary import conclusion, verdict
 from fedbandit.plan import Plan
-from fedbandit.simulate.result import Estimate, Result
+from fedbandit.simulator.result import Estimate, Result
 
 PLAN = Plan(2, 100, 3, trust="none")
 
@@ -63,8 +63,8 @@ def test_ordered_pairs_neighbours():
     assert ordered("a", "b", "c") == (Below("a", "b"), Below("b", "c"))
 
 
-def finding(holds: bool | None) -> Finding:
-    return Finding("", holds, Estimate(0.0, 0.0))
+def finding(holds: bool | None) -> Observed:
+    return Observed("", holds, Estimate(0.0, 0.0))
 
 
 def test_a_verdict_needs_every_check():

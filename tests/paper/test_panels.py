@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedbandit.paper.figures import PANELS, PAPER_PANELS, drawing, gallery, running
+from fedbandit.paper.figures import PANELS, PAPER_PANELS, gallery, running
+from fedbandit.paper.figures import panel_plot as drawing
 from fedbandit.paper.figures.panel import Sources
 from fedbandit.paper.figures.summary import summarise
 from fedbandit.schedule import every
@@ -41,7 +42,7 @@ def tiny(name: str, **changes):
 
 
 def run(panels, sources=Sources(), runs: int = 2):  # noqa: B008 (a frozen value)
-    size = running.Size(quick=True, runs=runs)
+    size = running.PanelSize(quick=True, runs=runs)
     return {panel.name: (panel, drawn) for panel, drawn in running.run(panels, sources, size, 0, lambda share: None)}
 
 
@@ -74,7 +75,7 @@ def test_observations_speak_of_curves_that_are_drawn():
 
 def test_panels_on_the_same_users_are_simulated_once_and_a_curve_is_the_same_in_each():
     panels = [tiny("figA-a"), tiny("figA-b")]
-    jobs = running._jobs(panels, Sources(), running.Size(quick=True, runs=2))
+    jobs = running._jobs(panels, Sources(), running.PanelSize(quick=True, runs=2))
     assert [len(job.plans) for job in jobs.values()] == [6, 6]  # 4 + 4, two of them shared
     together, alone = run(panels), run(panels[:1])
     label = panels[0].curves[1].label

@@ -1,43 +1,19 @@
-"""The frontier and the ablation, small: what is compared with what, and the commands that print it."""
+"""The frontier and the ablation, small: what is compared with what."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-import numpy as np
 import pytest
-import typer
-from typer.testing import CliRunner
 
-from fedbandit.cli import planner as commands
 from fedbandit.plan import Plan
 from fedbandit.planner import ablation, frontier
-from fedbandit.planner.best import best_plan
 from fedbandit.privacy.budget import Privacy
 from fedbandit.schedule import Every
-from fedbandit.simulate import tasks
+from fedbandit.simulator import tasks
 
 BASE = Plan(10, 300, 5, Privacy(1.0, 0.1))
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
-
-
-def app() -> typer.Typer:
-    application = typer.Typer()
-    commands.register(application)
-    application.command()(best)
-    return application
-
-
-def best() -> None:
-    """Stands in for `plan --best`."""
-    commands.show_best(best_plan(10, 300, 5, Privacy(1.0, 0.1)))
-
-
-def run(*arguments: str) -> str:
-    result = CliRunner().invoke(app(), arguments, catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.stdout
 
 
 @pytest.fixture(scope="module")
@@ -95,8 +71,8 @@ def test_a_curve_that_does_not_exist_is_an_error() -> None:
 
 
 def test_each_ablation_changes_one_thing_and_keeps_the_budget() -> None:
-    for trust in ablation.TRUSTS:
-        whole = frontier.curve_plan(f"{trust} practical", BASE, centred=True)
+    for preset in ablation.ABLATED:
+        whole = frontier.curve_plan(f"{preset} practical", BASE, centred=True)
         plans = ablation.switched_off(whole)
         assert plans[""] == whole
         for what, plan in plans.items():
@@ -108,29 +84,6 @@ def test_each_ablation_changes_one_thing_and_keeps_the_budget() -> None:
 
 def test_noise_on_the_whole_matrix_would_cost_more() -> None:
     assert 1.2 < ablation.unsymmetric_noise_factor(BASE) < 2.0
-
-
-def test_frontier_command(tmp_path: Path) -> None:
-    size = ("--silos", "5", "--rounds", "60", "--dim", "4", "--arms", "8", "--runs", "2")
-    picture = tmp_path / "frontier.svg"
-    chosen = ("--budgets", "1:0.1,5:0.1", "--curves", "silo,secure-sum practical", "--plot", str(picture))
-    data = json.loads(run("frontier", *size, *chosen, "--json"))
-    assert picture.read_text().startswith("<?xml")
-    names = {(p["name"], p["epsilon"]) for p in data["points"]}
-    assert names >= {(n, e) for n in ("ldp", "silo", "secure-sum practical") for e in (1.0, 5.0)}
-    for point in data["points"]:
-        assert set(point) >= {"name", "epsilon", "delta", "regret", "excess_ratio_to_paper"}
-        assert np.isfinite(point["regret"]["mean"])
-    rows = json.loads(run("frontier", *size, "--ablation", "--json"))["ablation"]
-    assert {row["trust"] for row in rows} == {"silo", "secure-sum"}
-    assert [row["times_excess"] for row in rows if row["without"] == ""] == [1.0, 1.0]
-    assert "secure-sum" in run("best")
-
-
-@pytest.mark.parametrize("text", ["1", "1:2:3", "a:b", "1:0.1;5:0.1"])
-def test_bad_budgets(text: str) -> None:
-    with pytest.raises(ValueError, match=r"^budgets must look like 1:0.1,5:0.1 \(EPSILON:DELTA\), got"):
-        commands.parsed_budgets(text)
 
 
 @pytest.mark.shared

@@ -17,9 +17,12 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from fedbandit import _validate
-from fedbandit.audit.bounds import Bound, epsilon_lower, rates
-from fedbandit.audit.game import Envelope, Played
+from fedbandit.audit.bounds import epsilon_lower, rates
+from fedbandit.audit.calendar_game import Envelope, Scored
 from fedbandit.privacy.noise import NoiseSource, SimulatedNoise
+from fedbandit.protocol.adversaries import Bound
+
+__all__ = ["CONFIDENCE", "ENVELOPE", "Finding", "Game", "cores", "findings"]
 
 CONFIDENCE = 0.95
 ENVELOPE = "times and sizes of messages"
@@ -36,7 +39,7 @@ class Game(Protocol):
     def chunk(self) -> int: ...
     @property
     def silos(self) -> int: ...
-    def play(self, world: int, trials: int, noise: NoiseSource) -> Played: ...
+    def play(self, world: int, trials: int, noise: NoiseSource) -> Scored: ...
 
 
 @dataclass(frozen=True)

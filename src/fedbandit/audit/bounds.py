@@ -1,11 +1,11 @@
 """From how often a distinguisher was right and wrong to a lower bound on epsilon.
 
-A distinguisher says "world 1" or "world 0" after each run. Its true and false positive rates get
-Clopper-Pearson bounds, which hold at any number of runs, and then
+A distinguisher says "world 1" or "world 0" after each run. Its true and false positive rates get Clopper-Pearson
+bounds, which hold at any number of runs, and then
 
-* "gdp": mu >= Phi^-1(TPR) - Phi^-1(FPR) for every mu-GDP mechanism, and epsilon is read off the Gaussian
-  curve at the claimed delta. It refutes a claim of mu-GDP; for Gaussian noise, where (epsilon, delta) and
-  mu-GDP are the same statement, it refutes (epsilon, delta) and wastes almost nothing.
+* "gdp": mu >= Phi^-1(TPR) - Phi^-1(FPR) for every mu-GDP mechanism, and epsilon is read off the Gaussian curve at the
+  claimed delta. It refutes a claim of mu-GDP; for Gaussian noise, where (epsilon, delta) and mu-GDP are the same
+  statement, it refutes (epsilon, delta) and wastes almost nothing.
 * "dp": epsilon >= log((TPR - delta) / FPR) for every (epsilon, delta)-DP mechanism whatsoever. It refutes
   (epsilon, delta) without assuming anything, and proves at most about log(runs / 4).
 """
@@ -13,13 +13,14 @@ Clopper-Pearson bounds, which hold at any number of runs, and then
 from __future__ import annotations
 
 import math
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from scipy.special import betaincinv, ndtri
 
 from fedbandit.privacy.accounting import gaussian_epsilon
+from fedbandit.protocol.adversaries import Bound
 
-Bound = Literal["gdp", "dp"]
+__all__ = ["Rates", "epsilon_lower", "mu_lower", "rates"]
 
 
 class Rates(NamedTuple):

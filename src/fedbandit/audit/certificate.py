@@ -9,21 +9,17 @@ import math
 from dataclasses import dataclass
 from datetime import date
 
+from fedbandit.audit.auditor import CONFIDENCE
 from fedbandit.audit.report import REFUTES, Report
 from fedbandit.plan import Plan
+from fedbandit.privacy.sensitivity import Adjacency
+from fedbandit.protocol.trust import Faith
 
-ADJACENCY = {
+__all__ = ["Certificate", "Section", "certificate"]
+
+ADJACENCY: dict[Adjacency, str] = {
     "replace-one": "Two worlds are neighbours if one user is replaced by any other user.",
     "add-remove": "Two worlds are neighbours if one user takes part in one of them and not in the other.",
-}
-TRUST = {
-    "none": "Everybody sees everything.",
-    "local": "Nobody has to be trusted: each user's data is noisy before the silo sees it.",
-    "silo": "Users trust their own silo. All other silos, the server and anybody they talk to may collude.",
-    "shuffle": "Users trust their own silo. The shuffler must not collude with the server.",
-    "vector-sum": "Users trust their own silo. The shuffler must not collude with the server.",
-    "secure-sum": "Users trust their own silo. The mixer and the analyzer must not collude with each other.",
-    "central": "Users trust their own silo and the server, which sees every silo's sums.",
 }
 OWN_SILO = "Nothing is hidden from a user's own silo, which serves the user and sees the data."
 NOT_PROMISED = (
@@ -64,10 +60,10 @@ def certificate(plan: Plan, report: Report, on: date) -> Certificate:
         Section(heading, (guarantee.statement,), guarantee.steps, ordered=True),
         Section("What is assumed", (), guarantee.assumes),
         _audit(report, on),
-        Section("What is not promised", (), NOT_PROMISED if plan.trust == "local" else (OWN_SILO, *NOT_PROMISED)),
+        _not_promised(plan),
     ]
     filled = tuple(s for s in sections if s.paragraphs or s.items or s.table)
-    return Certificate(_title(guarantee.promised, report.verdict), promise(plan), filled)
+    return Certificate(_title(guarantee.promised, report.verdict), _promise(plan), filled)
 
 
 def _title(promised: bool, verdict: str) -> str:
@@ -76,12 +72,12 @@ def _title(promised: bool, verdict: str) -> str:
     return "Privacy certificate" if verdict == "holds" else "No privacy certificate: the audit broke the promise"
 
 
-def promise(plan: Plan) -> str:
+def _promise(plan: Plan) -> str:
     """The promise in one plain sentence; and, where there is none, that sentence."""
     guarantee = plan.guarantee
     if guarantee.epsilon is None or guarantee.delta is None:
         return guarantee.statement
-    factor, guesses = math.exp(guarantee.epsilon), best_guess(guarantee.epsilon, guarantee.delta)
+    factor, guesses = math.exp(guarantee.epsilon), _best_guess(guarantee.epsilon, guarantee.delta)
     otherwise = "with anybody else's in their place" if guarantee.adjacency == "replace-one" else "without them"
     return (
         f"What {guarantee.against} can see over the whole run is at most {factor:.3g} times as likely with your data "
@@ -90,33 +86,39 @@ def promise(plan: Plan) -> str:
     )
 
 
-def best_guess(epsilon: float, delta: float) -> float:
+def _best_guess(epsilon: float, delta: float) -> float:
     """Right guesses between two equally likely neighbours that (epsilon, delta)-DP allows, at most."""
     return 1 - (1 - delta) / (1 + math.exp(epsilon))
 
 
 def _plan(plan: Plan) -> Section:
     budget = plan.privacy
-    syncs = "decided by the data" if plan.synchronisations is None else f"{plan.synchronisations:,}"
-    sent = "decided by the data" if plan.bytes_per_silo is None else f"{plan.bytes_per_silo:,} bytes"
     asked = "none" if budget is None else f"epsilon = {budget.epsilon:g}, delta = {budget.delta:g}"
-    noise = f"{plan.protocol.scales[0]:.5g} in one entry of one silo's release; {plan.noise_std:.5g} in the worst total"
+    noise = (
+        f"{plan.protocol.scales.bias:.5g} in one entry of one silo's release; {plan.noise_std:.5g} in the worst total"
+    )
     rows = [
         ("Plan", plan.hash),
         ("Federation", f"{plan.silos:,} silos, {plan.rounds:,} rounds each, {plan.dim} features"),
         ("Budget", f"{asked}, for the whole run"),
         ("Release", f"trust {plan.trust}, mechanism {plan.mechanism}, calibration {plan.calibration}"),
         ("Acting", plan.acting),
-        ("Schedule", f"{plan.schedule}: {syncs} synchronisations, {sent} sent by a silo"),
+        ("Schedule", f"{plan.schedule}: {_sent(plan)}"),
         ("Noise", f"standard deviation {noise}"),
     ]
     return Section("The plan", table=(("", ""), *rows))
 
 
+def _sent(plan: Plan) -> str:
+    if plan.syncs is None or plan.bytes_per_silo is None:
+        return "the data decide when silos synchronise, and so how much they send"
+    return f"{plan.syncs:,} synchronisations, {plan.bytes_per_silo:,} bytes sent by each silo"
+
+
 def _who(plan: Plan) -> Section:
     budget = plan.privacy
-    paragraphs = [TRUST[plan.trust]]
-    if plan.trust == "secure-sum" and plan.colluding:
+    paragraphs = [plan.trusting.who]
+    if plan.trusting.shares_noise and plan.colluding:
         paragraphs.append(f"Of the silos, {plan.colluding:,} may collude with the analyzer.")
     if budget is not None:
         paragraphs.append(
@@ -124,6 +126,11 @@ def _who(plan: Plan) -> Section:
             f"a silo and visits at most {_counted(budget.silos_per_user, 'silo')}."
         )
     return Section("Whom to trust, and who counts as one user", tuple(paragraphs))
+
+
+def _not_promised(plan: Plan) -> Section:
+    own_silo = (OWN_SILO,) if plan.trusting.faith >= Faith.OWN_SILO else ()
+    return Section("What is not promised", (), (*own_silo, *NOT_PROMISED))
 
 
 def _counted(number: int, noun: str) -> str:
@@ -135,7 +142,7 @@ def _audit(report: Report, on: date) -> Section:
     claimed = "nothing is claimed" if claim is None else f"claimed: {claim.epsilon:g} at delta = {claim.delta:g}"
     head = (
         f"On {on.isoformat()} the protocol was run {report.trials:,} times in each of two neighbouring worlds, seed "
-        f"{report.seed}. With {report.as_dict()['confidence']:.0%} confidence epsilon is at least "
+        f"{report.seed}. With {CONFIDENCE:.0%} confidence epsilon is at least "
         f"{report.epsilon_lower:.4g} ({claimed}). Verdict: {report.verdict}."
     )
     rows = [

@@ -6,6 +6,8 @@ from html import escape
 
 from fedbandit.audit.certificate import Certificate, Section
 
+__all__ = ["html", "markdown"]
+
 STYLE = """
 @page { size: A4; margin: 11mm 15mm }
 body { font: 12.5px/1.42 system-ui, "Segoe UI", "Liberation Sans", sans-serif; color: #1c2530; max-width: 720px;

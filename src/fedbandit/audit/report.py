@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedbandit.audit.auditor import CONFIDENCE, Finding, findings
-from fedbandit.audit.bounds import Bound
-from fedbandit.audit.subjects import Claim, Subject
+from fedbandit.audit.cases import Case, Claim
+from fedbandit.protocol.adversaries import Bound
+
+__all__ = ["REFUTES", "Report", "audit"]
 
 REFUTES: dict[Bound, str] = {
     "gdp": "refutes mu-GDP, which for Gaussian noise is the same as (epsilon, delta)-DP",
@@ -18,7 +20,7 @@ REFUTES: dict[Bound, str] = {
 
 @dataclass(frozen=True)
 class Report:
-    """What all adversaries together proved about a subject."""
+    """What all adversaries together proved about a case."""
 
     name: str
     described: str
@@ -58,17 +60,17 @@ class Report:
 
 
 def audit(
-    subject: Subject,
+    case: Case,
     trials: int | None = None,
     seed: int = 0,
     workers: int = 1,
     progress: Callable[[float], None] = lambda share: None,
 ) -> Report:
-    """Play the subject's games `trials` times in each world. The same seed gives the same report, whatever `workers`.
+    """Play the case's games `trials` times in each world. The same seed gives the same report, whatever `workers`.
 
     A plan that keeps its promise is reported as broken with probability at most 1 - CONFIDENCE.
     """
-    runs = subject.trials if trials is None else trials
-    delta = subject.budget[1] if subject.claim is None else subject.claim.delta
-    found = findings(subject.games, delta, runs, seed, workers, progress)
-    return Report(subject.name, subject.described, subject.claim, subject.budget, tuple(found), runs, seed)
+    runs = case.trials if trials is None else trials
+    delta = case.budget[1] if case.claim is None else case.claim.delta
+    found = findings(case.games, delta, runs, seed, workers, progress)
+    return Report(case.name, case.described, case.claim, case.budget, tuple(found), runs, seed)

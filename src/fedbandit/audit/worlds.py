@@ -1,9 +1,8 @@
 """Neighbouring worlds: two federations that differ in one user, chosen as badly as the promise allows.
 
-A world is a list of batches. Nearly all users have a single action, so what they add is fixed and the same in
-both worlds. Some have two: whoever shares a batch with the user could be flipped by them (if the silo acts on
-raw sums), and a witness in each of the next batches decides by the noisy model (so that acting on it is
-audited too).
+A world is one batch per sync. Nearly all users have a single action, so what they add is fixed and the same in both
+worlds. Some have two: those who share a batch with the user, whom the user could flip if the silo acts on raw sums,
+and one witness in each of the next batches, who decides by the noisy model, so that acting on it is audited too.
 """
 
 from __future__ import annotations
@@ -14,14 +13,15 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedbandit._arrays import Floats, Integers
 from fedbandit.bandit.statistics import contributions
 from fedbandit.plan import Plan
+from fedbandit.privacy.sensitivity import Adjacency
 from fedbandit.protocol.encoder import Encoder
 
-Integers = NDArray[np.int64]
-Floats = NDArray[np.float64]
+__all__ = ["Batch", "User", "World", "neighbours", "placement", "worst_pair"]
+
 WITNESSES = 2  # batches after the user's in which somebody decides by the model
 BACKGROUND_SEED = 0  # everybody else: the same people in every audit
 
@@ -35,12 +35,12 @@ class User(NamedTuple):
 
 @dataclass(frozen=True)
 class Batch:
-    """The users of one batch, a row a silo: first those with one action, then those who have to choose."""
+    """The users of one batch, one row per silo: first those with one action, then those who have to choose."""
 
     fixed: Integers  # (silos, users, width): contributions
     actions: Floats  # (silos, choosers, arms, dim)
     rewards: Floats  # (silos, choosers, arms)
-    radii: tuple[float, ...]  # (choosers,): beta when each of them chooses
+    rounds: tuple[int, ...]  # (choosers,): how many rounds the model counts that each of them is served by
 
     @property
     def users(self) -> int:
@@ -56,11 +56,11 @@ class Batch:
 World = tuple[Batch, ...]
 
 
-def worst_pair(dim: int, adjacency: str, centre: float, ratio: float) -> tuple[User, User]:
+def worst_pair(dim: int, adjacency: Adjacency, centre: float, ratio: float) -> tuple[User, User]:
     """The user and the neighbour whose contributions are furthest apart (see `privacy.sensitivity`).
 
-    The pair is turned so that the difference of the two x x^T is diagonal: there the paper's layout of the
-    noise (the same on every number) hides no more than the Frobenius-exact one.
+    The pair is turned so that the difference of the two x x^T is diagonal: there the paper's layout of the noise (the
+    same on every number) hides no more than the Frobenius-exact one.
     """
     reward = 1.0 if 1 - centre >= centre else 0.0
     nobody = User(np.zeros(dim), reward)
@@ -74,8 +74,8 @@ def worst_pair(dim: int, adjacency: str, centre: float, ratio: float) -> tuple[U
 
 def placement(encoder: Encoder, users: Sequence[int], participations: int) -> int:
     """The batch (from 0) where a user moves the releases most: column norm times rounds that fit into the batch."""
-    squares = np.zeros(encoder.steps)
-    for k in range(encoder.steps):
+    squares = np.zeros(encoder.size)
+    for k in range(encoder.size):
         row = encoder.row(k)
         squares[: len(row)] += row**2
     weights = np.sqrt(squares) * np.minimum(participations, np.array(users))
@@ -83,24 +83,25 @@ def placement(encoder: Encoder, users: Sequence[int], participations: int) -> in
 
 
 def neighbours(plan: Plan, silos: int, pair: tuple[User, User] | None = None) -> tuple[World, World]:
-    """The two worlds for a plan with a calendar, `silos` of them played; the user is in silo 0 (and the next
-    ones, if they may visit several)."""
+    """The two worlds for a plan with a calendar, of whose silos the first `silos` are played.
+
+    The user is in silo 0, and in the next ones if the plan lets one user visit several.
+    """
     assert plan.privacy is not None
-    privacy = plan.privacy
-    times = plan.times
+    privacy, times = plan.privacy, plan.times
     users = np.diff((0, *times)).tolist()
     pair = pair or worst_pair(plan.dim, privacy.adjacency, plan.centre, plan.ratio)
     home = placement(plan.encoder, users, privacy.participations)
-    rounds = min(privacy.participations, users[home])
+    visits = min(privacy.participations, users[home])
     base = [_background(plan, silos, count) for count in users]
-    for step in range(home + 1, min(home + 1 + WITNESSES, len(users))):
-        base[step] = _with_witness(plan, base[step], radius=plan.radius(times[step - 1]))
-    bait = _with_bait(plan, base[home], pair, rounds, first_round=times[home] - users[home] + rounds + 1)
+    for sync in range(home + 1, min(home + 1 + WITNESSES, len(users))):
+        base[sync] = _with_witness(plan, base[sync], rounds=times[sync - 1])
+    bait = _with_bait(plan, base[home], pair, visits, start=times[home] - users[home])
     worlds = []
     for user in pair:
         own = contributions(user.x, user.y, plan.bits, plan.centre)
         fixed = bait.fixed.copy()
-        fixed[: privacy.silos_per_user, :rounds] = own
+        fixed[: privacy.silos_per_user, :visits] = own
         worlds.append((*base[:home], replace(bait, fixed=fixed), *base[home + 1 :]))
     return worlds[0], worlds[1]
 
@@ -115,33 +116,31 @@ def _background(plan: Plan, silos: int, users: int) -> Batch:
     return Batch(np.broadcast_to(points, (silos, *points.shape)).copy(), nobody, np.zeros((silos, 0, 1)), ())
 
 
-def _with_witness(plan: Plan, batch: Batch, radius: float) -> Batch:
+def _with_witness(plan: Plan, batch: Batch, rounds: int) -> Batch:
     """The last user of the batch gets a choice, and rewards that tell how they chose."""
     silos = batch.fixed.shape[0]
     pair = np.stack([_unit(plan.dim, 0.0), -_unit(plan.dim, 0.0)])
     actions = np.broadcast_to(pair, (silos, 1, *pair.shape)).copy()
     rewards = np.broadcast_to([1.0, 0.0], (silos, 1, 2)).copy()
-    return Batch(batch.fixed[:, :-1], actions, rewards, (radius,))
+    return Batch(batch.fixed[:, :-1], actions, rewards, (rounds,))
 
 
-def _with_bait(plan: Plan, batch: Batch, pair: tuple[User, User], rounds: int, first_round: int) -> Batch:
-    """The user's own batch: everybody after the user chooses between the two neighbours' actions.
+def _with_bait(plan: Plan, batch: Batch, pair: tuple[User, User], visits: int, start: int) -> Batch:
+    """The user's own batch, after `start` rounds: everybody after the user chooses between the neighbours' actions.
 
-    A silo that has seen the user's action and reward thinks better of that action, so a silo that acts on raw
-    sums gives everybody the user's; the neighbour's comes first, so that it is what they get without the
-    user.
+    A silo that has seen the user's action rewarded thinks better of that action, so a silo that acts on raw sums gives
+    it to everybody. The neighbour's action comes first, so that it is what they get without the user.
     """
     silos, users, _ = batch.fixed.shape
-    followers = users - rounds
+    followers = users - visits
     options = np.stack([pair[1].x, pair[0].x])
     if not options.any(axis=-1).all():
         options[~options.any(axis=-1)] = -options[options.any(axis=-1)][0]
     actions = np.broadcast_to(options, (silos, followers, *options.shape)).copy()
     rewards = np.broadcast_to([pair[1].y, pair[0].y], (silos, followers, 2)).copy()
     lazy = plan.acting == "lazy"
-    start = first_round - rounds - 1  # the last synchronisation before this batch
-    radii = tuple(plan.radius(start if lazy else first_round + i) for i in range(followers))
-    return Batch(batch.fixed[:, :rounds], actions, rewards, radii)
+    rounds = tuple(start if lazy else start + visits + 1 + follower for follower in range(followers))
+    return Batch(batch.fixed[:, :visits], actions, rewards, rounds)
 
 
 def _unit(dim: int, angle: float) -> Floats:

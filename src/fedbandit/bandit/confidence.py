@@ -10,19 +10,34 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import gammaincc, ndtr
 
-Floats = NDArray[np.float64]
+from fedbandit._arrays import Floats
+
+__all__ = [
+    "Confidence",
+    "NoiseLaw",
+    "Radii",
+    "matrix_norm_bound",
+    "practical",
+    "proof",
+    "published",
+    "published_regulariser",
+    "theory",
+    "vector_norm_bound",
+]
+
+Radii = Literal["theory", "proof", "practical", "published"]
 PRACTICAL_SCALE = 0.1
 
 
 @dataclass(frozen=True)
 class NoiseLaw:
-    """Standard deviations of the decoded prefix sums over all silos, step by step (steps,)."""
+    """Standard deviations of the decoded prefix sums over all silos, sync by sync (syncs,)."""
 
     bias: Floats
     diagonal: Floats
@@ -42,8 +57,8 @@ def theory(law: NoiseLaw, dim: int, alpha: float) -> Confidence:
     """Lemma subG as stated.
 
     lambda = 2 Sigma_N, beta_t = sqrt(2 log(2/alpha) + d log(1 + Mt/(d lambda))) + sqrt(lambda). Sigma_N is computed
-    from the law of the noise; without noise lambda = 1. The chain of inequalities in the lemma's
-    proof gives a wider radius, `proof`: the statement drops constants.
+    from the law of the noise; without noise lambda = 1. The chain of inequalities in the lemma's proof gives a wider
+    radius, `proof`: the statement drops constants.
     """
     matrix = matrix_norm_bound(law, dim, alpha / 4)
     regulariser = max(1.0, 2 * matrix)
@@ -76,10 +91,10 @@ def practical(law: NoiseLaw, dim: int, alpha: float) -> Confidence:
     """One rule for all settings: lambda = Sigma_N, radii PRACTICAL_SCALE of the stated form. Outside the theorem.
 
     Half the theory's lambda shrinks less; where the noise then makes V too small in some direction (rarely: Sigma_N
-    is a bound on all steps at once), that eigenvalue is raised to lambda / 2, which is a positive-definite correction
+    is a bound on all syncs at once), that eigenvalue is raised to lambda / 2, which is a positive-definite correction
     of the noisy covariance. Radii ten times narrower explore less. The scale was picked among 0.05, 0.1, 0.2 and 0.3 by
-    simulation (synthetic users, warfarin, MSLR). Tried in a few runs and dropped, since no gain stood out: lambda by
-    step, widths from the exact covariance of the estimate instead of V^-1, other factors of lambda.
+    simulation (synthetic users, warfarin, MSLR). Three more ideas showed no gain in a few runs and were dropped: a
+    lambda per sync, widths from the exact covariance of the estimate instead of V^-1, other factors of lambda.
     Privacy does not depend on any of it.
     """
     matrix = matrix_norm_bound(law, dim, alpha / 4)
@@ -119,7 +134,7 @@ def matrix_norm_bound(law: NoiseLaw, dim: int, alpha: float) -> float:
     With off-diagonal deviation o and diagonal deviation at most sqrt(2) o, the mean of the largest eigenvalue is at
     most 2 o sqrt(d) (it is a scaled GOE matrix; Slepian), and it is a convex function of the Gaussian entries with
     Lipschitz constant sqrt(2) o. Its median is below its mean, so by Gaussian isoperimetry it exceeds
-    2 o sqrt(d) + sqrt(2) o t with probability at most 1 - Phi(t). Both signs and all steps by a union bound.
+    2 o sqrt(d) + sqrt(2) o t with probability at most 1 - Phi(t). Both signs and all syncs by a union bound.
     """
     spread = np.maximum(law.diagonal, math.sqrt(2) * law.off_diagonal)
     if not spread.any():
@@ -144,5 +159,5 @@ def vector_norm_bound(std: Floats, dim: int, alpha: float) -> float:
 
 
 def _root(excess: Callable[[float], float], low: float, high: float) -> float:
-    """Where a falling function crosses zero; `low` if it is below already."""
+    """Where a falling function crosses zero; `low` if it is not above zero there."""
     return low if excess(low) <= 0 else float(brentq(excess, low, high, xtol=1e-12, rtol=1e-10))

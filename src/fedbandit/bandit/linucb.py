@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from fedbandit import _validate
+from fedbandit._arrays import Floats
 from fedbandit.bandit.statistics import unpack
 
-Floats = NDArray[np.float64]
+__all__ = ["Fit", "Model", "decide", "fit", "log_det_gain", "upper_bounds"]
+
 CONDITION = 1e-12  # a repaired matrix has no eigenvalue below this share of its largest
 
 
@@ -52,11 +53,6 @@ def decide(actions: Floats, model: Model) -> int:
     return int(np.argmax(upper_bounds(actions, model)))
 
 
-def decide_checked(actions: ArrayLike, model: Model) -> int:
-    """`decide` for actions that come from outside: shape, finiteness and norms are checked first."""
-    return decide(_validate.features("actions", actions, model.theta.shape[-1]), model)
-
-
 def upper_bounds(actions: Floats, model: Model) -> Floats:
     """<x, theta> + beta ||x||_{V^-1} of every action: (..., arms, dim) to (..., arms)."""
     means = (actions @ model.theta[..., None])[..., 0]
@@ -68,7 +64,7 @@ def upper_bounds(actions: Floats, model: Model) -> Floats:
 def log_det_gain(covariance: Floats, root: Floats) -> Floats:
     """log det(V + covariance) - log det V for V^-1 = root root^T; -inf where noise makes the first negative.
 
-    This is what Dubey & Pentland's rule looks at (line 9 of the restated algorithm, eq. det-new if there is noise).
+    Dubey & Pentland's rule looks at this (line 9 of the restated algorithm, eq. det-new if there is noise).
     """
     growth = np.eye(root.shape[-1]) + np.swapaxes(root, -1, -2) @ covariance @ root
     sign, log_det = np.linalg.slogdet(growth)

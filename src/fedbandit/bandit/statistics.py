@@ -8,12 +8,37 @@ and the discrete Gaussian applicable; the rounding is counted in the sensitivity
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Integers = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from fedbandit._arrays import Flags, Floats, Indices, Integers
+
+__all__ = ["Scales", "contributions", "is_diagonal", "symmetric", "unpack", "upper_triangle", "width"]
+
+
+class Scales(NamedTuple):
+    """One number for each kind of packed number: bias entries, diagonal and off-diagonal entries of the matrix."""
+
+    bias: float
+    diagonal: float
+    off_diagonal: float
+
+    @classmethod
+    def flat(cls, value: float) -> Scales:
+        """The same for all three."""
+        return cls(value, value, value)
+
+    def times(self, factor: float) -> Scales:
+        """All three multiplied."""
+        return Scales(*(float(value * factor) for value in self))
+
+    def packed(self, dim: int) -> Floats:
+        """In the order of a packed contribution, (width,)."""
+        scales = np.where(is_diagonal(dim), self.diagonal, self.off_diagonal)
+        scales[:dim] = self.bias
+        return scales
 
 
 def width(dim: int) -> int:
@@ -30,12 +55,12 @@ def contributions(x: ArrayLike, y: ArrayLike, bits: int, centre: float = 0.0) ->
     return np.rint(packed * 2.0**bits).astype(np.int64)
 
 
-def unpack(vector: NDArray[np.float64], dim: int) -> tuple[Floats, Floats]:
+def unpack(vector: Floats, dim: int) -> tuple[Floats, Floats]:
     """Bias (..., dim) and symmetric covariance (..., dim, dim) of a packed vector (..., width)."""
     return vector[..., :dim].copy(), symmetric(vector[..., dim:], dim)
 
 
-def symmetric(entries: NDArray[np.float64], dim: int) -> Floats:
+def symmetric(entries: Floats, dim: int) -> Floats:
     """The symmetric matrix (..., dim, dim) with this packed upper triangle."""
     rows, columns = upper_triangle(dim)
     matrix = np.empty((*entries.shape[:-1], dim, dim))
@@ -45,14 +70,14 @@ def symmetric(entries: NDArray[np.float64], dim: int) -> Floats:
 
 
 @lru_cache(maxsize=16)
-def upper_triangle(dim: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def upper_triangle(dim: int) -> tuple[Indices, Indices]:
     """Row and column of each packed matrix entry, row by row."""
     rows, columns = np.triu_indices(dim)
     return rows, columns
 
 
 @lru_cache(maxsize=16)
-def is_diagonal(dim: int) -> NDArray[np.bool_]:
+def is_diagonal(dim: int) -> Flags:
     """For each packed number, whether it is a diagonal entry of the matrix (False for the bias)."""
     rows, columns = upper_triangle(dim)
     return np.concatenate([np.zeros(dim, dtype=bool), rows == columns])

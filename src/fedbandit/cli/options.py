@@ -2,9 +2,27 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
+
+__all__ = [
+    "AdjacencyOption",
+    "Batch",
+    "Delta",
+    "Dim",
+    "Epsilon",
+    "Home",
+    "Json",
+    "Participations",
+    "Rounds",
+    "Seed",
+    "Silos",
+    "SilosPerUser",
+    "Trials",
+    "Workers",
+]
 
 Silos = Annotated[int, typer.Option(help="Number of silos, M.")]
 Rounds = Annotated[int, typer.Option(help="Rounds of every silo, T.")]
@@ -16,3 +34,7 @@ Participations = Annotated[int, typer.Option(help="Rounds of one silo that the s
 SilosPerUser = Annotated[int, typer.Option(help="Silos that the same user may visit.")]
 Batch = Annotated[int | None, typer.Option(help="Synchronise every BATCH rounds, all protocols alike.")]
 Json = Annotated[bool, typer.Option("--json", help="JSON alone on standard output.")]
+Seed = Annotated[int, typer.Option(help="The same seed gives the same result.")]
+Trials = Annotated[int | None, typer.Option(help="Runs in each of the two worlds; by default what the protocol needs.")]
+Workers = Annotated[int | None, typer.Option(help="Processes; by default one per core. They do not change the result.")]
+Home = Annotated[Path, typer.Argument(help="The party's own directory.")]

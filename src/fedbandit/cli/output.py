@@ -14,6 +14,10 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from fedbandit._validate import ArgumentError
+
+__all__ = ["number", "print_json", "print_table", "progress_bar", "remark", "say", "stdout", "writable_folder"]
+
 stdout = Console(width=None if sys.stdout.isatty() else 120)
 stderr = Console(stderr=True)
 
@@ -24,7 +28,7 @@ def print_json(data: Any) -> None:
 
 
 def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
-    """A table for people: the first column and texts to the left, numbers to the right."""
+    """A table for people: the first column and texts are flush left, numbers flush right."""
     table = Table(title=title, title_justify="left", header_style="bold")
     for index, column in enumerate(columns):
         numeric = index > 0 and all(_looks_numeric(row[index]) for row in rows)
@@ -34,6 +38,11 @@ def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
     stdout.print(table)
 
 
+def say(text: str) -> None:
+    """A line of the result, as it is."""
+    stdout.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
 def remark(text: str) -> None:
     """Something to know, on standard error."""
     stderr.print(text, highlight=False, soft_wrap=True)
@@ -41,7 +50,7 @@ def remark(text: str) -> None:
 
 @contextmanager
 def progress_bar(what: str) -> Iterator[Callable[[float], None]]:
-    """A bar with time left on standard error, moved by the share done."""
+    """A bar on standard error with the time left; what it yields is called with the share that is done."""
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     with Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=stderr, transient=True) as bar:
         task = bar.add_task(what, total=1.0)
@@ -54,14 +63,15 @@ def number(value: float | None, digits: int = 4) -> str:
 
 
 def writable_folder(path: Path) -> Path:
-    """The folder, made if need be; a one-line error where it cannot be written."""
+    """The folder, made if need be; an error where it cannot be written."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         probe = path / ".fedbandit-probe"
         probe.touch()
         probe.unlink()
     except OSError as error:
-        raise ValueError(f"out must be a folder that can be written, got {str(path)!r} ({error.strerror})") from None
+        reason = f"must be a folder that can be written, got {str(path)!r} ({error.strerror})"
+        raise ArgumentError("out", reason) from None
     return path
 
 

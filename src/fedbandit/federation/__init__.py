@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedbandit.federation.silo import Silo
+    from fedbandit.federation.silo.serving import Silo
 
 __all__ = ["Silo"]
 
@@ -13,7 +13,7 @@ __all__ = ["Silo"]
 def __getattr__(name: str) -> Any:
     """Imported when it is asked for: a live silo needs the packages of the extra `live`."""
     if name == "Silo":
-        from fedbandit.federation.silo import Silo
+        from fedbandit.federation.silo.serving import Silo
 
         return Silo
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,9 +1,11 @@
 """`python -m fedbandit.federation DIRECTORY` runs the party of that directory."""
 
+from __future__ import annotations
+
 import sys
 from pathlib import Path
 
-from fedbandit.federation.running import run
+from fedbandit.federation.process import run
 
 if __name__ == "__main__":
     sys.exit(run(Path(sys.argv[1])))

@@ -1,4 +1,4 @@
-"""The lives of a decision, of a release and of a round, as tables; no socket and no database in here.
+"""The lives of a decision, of a release and of a sync, as tables; no socket and no database in here.
 
 Whatever is killed and restarted, a thing's state is what is on disk, and only the events listed for that state can
 happen to it. An event that is not listed is a bug or an attack and raises; events that repeat (a network delivers
@@ -9,6 +9,20 @@ from __future__ import annotations
 
 from enum import StrEnum
 from typing import Final, TypeVar
+
+__all__ = [
+    "DECISION",
+    "RELEASE",
+    "SYNC",
+    "DecisionEvent",
+    "DecisionState",
+    "IllegalEvent",
+    "ReleaseEvent",
+    "ReleaseState",
+    "SyncEvent",
+    "SyncState",
+    "advance",
+]
 
 
 class DecisionState(StrEnum):
@@ -33,8 +47,13 @@ class ReleaseState(StrEnum):
     DRAWN = "drawn"  # noise drawn, budget spent, on disk: all in one transaction
     SEALED = "sealed"  # the bytes to be sent are on disk; these and no others are ever sent
     SENT = "sent"  # the broker has them
-    INCLUDED = "included"  # the outcome of the round counts this silo in
-    MISSED = "missed"  # the outcome of the round does not; the release stays unsent or unused for good
+    INCLUDED = "included"  # the outcome of the sync counts this silo in
+    MISSED = "missed"  # the outcome of the sync does not; the release stays unsent or unused for good
+
+    @property
+    def settled(self) -> bool:
+        """Whether it is known if the release counts."""
+        return self in (ReleaseState.INCLUDED, ReleaseState.MISSED)
 
 
 class ReleaseEvent(StrEnum):
@@ -46,15 +65,20 @@ class ReleaseEvent(StrEnum):
     OUTCOME_WITHOUT = "outcome without this silo"
 
 
-class RoundState(StrEnum):
+class SyncState(StrEnum):
     WAITING = "waiting"  # no release has come
     COLLECTING = "collecting"  # the first has come, the deadline runs
     CLOSED = "closed"  # the cohort is fixed and its result is on disk
     SKIPPED = "skipped"  # deadline with less than the smallest cohort: nothing was computed, nothing will be
     PUBLISHED = "published"
 
+    @property
+    def final(self) -> bool:
+        """Whether the sync has its result, for good."""
+        return self not in (SyncState.WAITING, SyncState.COLLECTING)
 
-class RoundEvent(StrEnum):
+
+class SyncEvent(StrEnum):
     RELEASE = "a release"
     COMPLETE = "all silos are in"
     DEADLINE_ENOUGH = "deadline, cohort large enough"
@@ -105,26 +129,26 @@ RELEASE: Final[dict[ReleaseState, dict[ReleaseEvent, ReleaseState]]] = {
     },
 }
 
-ROUND: Final[dict[RoundState, dict[RoundEvent, RoundState]]] = {
-    RoundState.WAITING: {
-        RoundEvent.RELEASE: RoundState.COLLECTING,
-        RoundEvent.DEADLINE_SHORT: RoundState.SKIPPED,  # nobody came, and a later round has begun
+SYNC: Final[dict[SyncState, dict[SyncEvent, SyncState]]] = {
+    SyncState.WAITING: {
+        SyncEvent.RELEASE: SyncState.COLLECTING,
+        SyncEvent.DEADLINE_SHORT: SyncState.SKIPPED,  # nobody came, and a later sync has begun
     },
-    RoundState.COLLECTING: {
-        RoundEvent.RELEASE: RoundState.COLLECTING,
-        RoundEvent.COMPLETE: RoundState.CLOSED,
-        RoundEvent.DEADLINE_ENOUGH: RoundState.CLOSED,
-        RoundEvent.DEADLINE_SHORT: RoundState.SKIPPED,
+    SyncState.COLLECTING: {
+        SyncEvent.RELEASE: SyncState.COLLECTING,
+        SyncEvent.COMPLETE: SyncState.CLOSED,
+        SyncEvent.DEADLINE_ENOUGH: SyncState.CLOSED,
+        SyncEvent.DEADLINE_SHORT: SyncState.SKIPPED,
     },
-    # A late release changes nothing: no old round is ever reopened.
-    RoundState.CLOSED: {RoundEvent.RELEASE: RoundState.CLOSED, RoundEvent.ACKNOWLEDGED: RoundState.PUBLISHED},
-    RoundState.SKIPPED: {
-        RoundEvent.RELEASE: RoundState.SKIPPED,
-        RoundEvent.ACKNOWLEDGED: RoundState.PUBLISHED,
+    # A late release changes nothing: no old sync is ever reopened.
+    SyncState.CLOSED: {SyncEvent.RELEASE: SyncState.CLOSED, SyncEvent.ACKNOWLEDGED: SyncState.PUBLISHED},
+    SyncState.SKIPPED: {
+        SyncEvent.RELEASE: SyncState.SKIPPED,
+        SyncEvent.ACKNOWLEDGED: SyncState.PUBLISHED,
     },
-    RoundState.PUBLISHED: {
-        RoundEvent.RELEASE: RoundState.PUBLISHED,
-        RoundEvent.ACKNOWLEDGED: RoundState.PUBLISHED,
+    SyncState.PUBLISHED: {
+        SyncEvent.RELEASE: SyncState.PUBLISHED,
+        SyncEvent.ACKNOWLEDGED: SyncState.PUBLISHED,
     },
 }
 

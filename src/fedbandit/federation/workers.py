@@ -10,8 +10,11 @@ from multiprocessing.connection import wait
 from pathlib import Path
 
 from fedbandit import _validate
-from fedbandit.federation.home import Home
-from fedbandit.federation.running import run
+from fedbandit._validate import ArgumentError
+from fedbandit.federation.process import run
+from fedbandit.federation.setup.home import Home
+
+__all__ = ["serve"]
 
 BACKLOG = 2048
 
@@ -21,11 +24,11 @@ def serve(path: Path, workers: int = 1, new_term: bool = False) -> int:
     _validate.count("workers", workers)
     home = Home.load(path)
     if home.settings.role != "silo":
-        raise ValueError(f"home must be the directory of a silo, got that of a {home.settings.role}")
+        raise ArgumentError("home", f"must be the directory of a silo, got that of a {home.settings.role}")
     if workers == 1:
         return run(path, new_term=new_term)
     if not home.settings.store.startswith("postgres"):
-        raise ValueError("workers must be 1 with SQLite; several workers need a postgresql:// store")
+        raise ArgumentError("workers", "must be 1 with SQLite; several workers need a postgresql:// store")
     listener = socket.create_server((home.settings.host, home.settings.port), backlog=BACKLOG)
     context = multiprocessing.get_context("spawn")
     processes = [context.Process(target=_worker, args=(path, new_term, listener)) for _ in range(workers)]

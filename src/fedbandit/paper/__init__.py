@@ -1,6 +1,6 @@
-"""The paper's algorithms as plans, and its figures."""
+"""The paper: its algorithms as plans, its figures and its claims made again, and its pseudo-code line by line."""
 
-from fedbandit.paper.presets import (
+from fedbandit.presets import (
     dubey,
     fed_lin_ucb,
     lazy,

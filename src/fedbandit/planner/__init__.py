@@ -1,1 +1,1 @@
-"""Choosing a plan: every protocol by name, and which of them to use."""
+"""Choosing a plan: what a protocol is predicted to cost, the best one, and how they all compare when simulated."""

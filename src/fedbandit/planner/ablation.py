@@ -1,4 +1,4 @@
-"""What each improvement is worth: the tuned plan with one of them taken back at a time, on the same users."""
+"""What each improvement is worth: the tuned plan on the same users, with one improvement at a time taken back."""
 
 from __future__ import annotations
 
@@ -6,26 +6,29 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fedbandit.paper import presets
+from fedbandit import presets
+from fedbandit.bandit.confidence import Radii
 from fedbandit.plan import Plan
-from fedbandit.planner.catalogue import plan_for
-from fedbandit.planner.frontier import baseline, baseline_name, excess_ratio
+from fedbandit.planner.frontier import YARDSTICK, baseline, baseline_name, excess, excess_ratio
 from fedbandit.planner.prediction import noise_energy
 from fedbandit.planner.tuning import tuned, with_best_mechanism
+from fedbandit.presets import plan_for
 from fedbandit.schedule import Every, Growing
-from fedbandit.simulate.result import Estimate
-from fedbandit.simulate.runner import simulate
-from fedbandit.simulate.tasks import Task
+from fedbandit.simulator.result import Estimate, Result
+from fedbandit.simulator.runner import simulate
+from fedbandit.simulator.tasks import Task
 
-TRUSTS = ("silo", "secure-sum")
-LOST_SILOS = 10  # of a hundred: colluding and missing, each
+__all__ = ["ABLATED", "Ablated", "ablation", "switched_off", "unsymmetric_noise_factor"]
+
+ABLATED = ("silo", "secure-sum")  # the presets that are taken apart
+LOST_SILOS = 10  # of a hundred: how many may collude, and how many may be missing
 
 
 @dataclass(frozen=True)
 class Ablated:
     """A plan without one improvement."""
 
-    trust: str
+    trust: str  # the preset's name
     without: str  # "" for the whole
     regret: Estimate
     excess: Estimate
@@ -40,7 +43,7 @@ class Ablated:
 
 def switched_off(whole: Plan) -> dict[str, Plan]:
     """Each improvement taken back in turn; "" is the whole."""
-    trust, lost = whole.trust, max(1, whole.silos * LOST_SILOS // 100)
+    lost = max(1, whole.silos * LOST_SILOS // 100)
     plans = {
         "": whole,
         "optimal encoder (toeplitz instead)": whole.changed(mechanism="toeplitz"),
@@ -55,9 +58,9 @@ def switched_off(whole: Plan) -> dict[str, Plan]:
         f"{whole.confidence} radii (the proof's instead)": whole.changed(confidence="proof"),
         "lambda from the noise's law (published one instead)": whole.changed(confidence="published"),
     }
-    if trust == "silo":
+    if "paper" in whole.trusting.calibrations:
         plans["exact joint calibration (the theorem's instead)"] = whole.changed(calibration="paper", ratio=1.0)
-    if trust == "secure-sum":
+    if whole.trusting.shares_noise:
         plans[f"all silos honest ({lost} may collude instead)"] = whole.changed(colluding=lost)
         plans[f"all silos present ({lost} may be missing instead)"] = whole.changed(cohort=whole.silos - lost)
     return {what: plan for what, plan in plans.items() if what == "" or plan != whole}
@@ -69,42 +72,39 @@ def ablation(
     runs: int = 10,
     seed: int = 0,
     *,
-    confidence: str = "practical",
+    confidence: Radii = "practical",
     centred: bool = True,
     progress: Callable[[float], None] = lambda share: None,
 ) -> tuple[Ablated, ...]:
-    """Simulate the tuned plan of each trust model and all its ablations; `base` holds the budget.
+    """Simulate the tuned plan of each preset in ABLATED and all its ablations; `base` holds the budget.
 
-    `confidence` are the radii of the whole; rewards are centred with the practical ones alone.
+    `confidence` names the radii of the whole; rewards are centred only with the practical ones.
     """
-    yardstick = presets.ldp(base.changed(confidence="theory"))
-    plans = {"ldp": yardstick}
-    for trust in TRUSTS:
-        whole = tuned(plan_for(trust, base.changed(confidence=confidence)), centred and confidence == "practical")
-        plans |= {_label(trust, what): plan for what, plan in switched_off(whole).items()}
+    centre = centred and confidence == "practical"
+    wholes = {preset: tuned(plan_for(preset, base.changed(confidence=confidence)), centre) for preset in ABLATED}
+    ablated = {(preset, what): plan for preset in ABLATED for what, plan in switched_off(wholes[preset]).items()}
+    plans = {YARDSTICK: plan_for(YARDSTICK, base.changed(confidence="theory"))}
+    plans |= {_label(*which): plan for which, plan in ablated.items()}
     baselines = {baseline_name(plan): baseline(plan) for plan in plans.values()}
     result = simulate(task, {**baselines, **plans}, runs, seed, progress=progress)
-    rows = []
-    for name, plan in plans.items():
-        trust, _, what = name.partition(": ")
-        if name == "ldp":
-            continue
-        excess = result.excess(name, over=baseline_name(plan))
-        whole_name = _label(trust, "")
-        whole_excess = result.excess(whole_name, over=baseline_name(plans[whole_name]))
-        ratio = excess_ratio(result, name, "ldp")
-        rows.append(Ablated(trust, what, result.regret(name), excess, excess.mean / whole_excess.mean, ratio))
-    return tuple(rows)
+    return tuple(_row(preset, without, result) for preset, without in ablated)
+
+
+def _row(preset: str, without: str, result: Result) -> Ablated:
+    name = _label(preset, without)
+    mine, whole = excess(result, name), excess(result, _label(preset, ""))
+    ratio = excess_ratio(result, name, YARDSTICK)
+    return Ablated(preset, without, result.regret(name), mine, mine.mean / whole.mean, ratio)
 
 
 def unsymmetric_noise_factor(plan: Plan) -> float:
-    """How many times larger the noise's share of the squared error is if every number on and above the diagonal gets
-    the diagonal's noise, instead of noise only where the symmetric matrix has freedom. Computed, not simulated: there
-    is no such plan."""
+    """How many times as large the noise's share of the squared error would be if every number on and above the
+    diagonal had the diagonal's noise, instead of what a symmetric matrix needs. Computed, not simulated: there is no
+    such plan."""
     law, reward_bound = plan.noise_law, max(plan.centre, 1 - plan.centre)
     flat = replace(law, off_diagonal=law.diagonal)
     return float((noise_energy(flat, plan.dim, reward_bound) / noise_energy(law, plan.dim, reward_bound)).max())
 
 
-def _label(trust: str, what: str) -> str:
-    return f"{trust}: {what}"
+def _label(preset: str, without: str) -> str:
+    return f"{preset}: {without}"

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedbandit import _validate
+from fedbandit._validate import ArgumentError
+from fedbandit.bandit.confidence import Radii
 from fedbandit.plan import Plan
-from fedbandit.planner.catalogue import plan_for
 from fedbandit.planner.prediction import lost_rounds
-from fedbandit.planner.tuning import mechanism_for, tuned
+from fedbandit.planner.tuning import TUNED, mechanism_for, tuned
+from fedbandit.presets import BATCH, TRUST_OF, plan_for
 from fedbandit.privacy.budget import Privacy
+from fedbandit.protocol.trust import trust as trust_model
 from fedbandit.schedule import Every, Growing
 
-# Whom a user of the plan is ready to trust, and the protocols that need no more trust than that.
-ACCEPTABLE: dict[str, tuple[str, ...]] = {"local": ("local",)}
-ACCEPTABLE["silo"] = (*ACCEPTABLE["local"], "ldp", "silo")
-ACCEPTABLE["secure-sum"] = (*ACCEPTABLE["silo"], "sdp-amplified", "sdp-vector-sum", "secure-sum")
-ACCEPTABLE["central"] = (*ACCEPTABLE["secure-sum"], "super-agent", "central")
-OURS = ("silo", "secure-sum", "central")
+__all__ = ["CANDIDATES", "Choice", "Option", "acceptable", "best_plan"]
+
+# Presets to choose from: on a public schedule and with a guarantee, wherever their theorems reach.
+CANDIDATES = ("local", "ldp", "silo", "sdp-amplified", "sdp-vector-sum", "secure-sum", "super-agent", "central")
 
 
 @dataclass(frozen=True)
 class Option:
-    """A protocol that could be used, and the rounds of random play that it is predicted to cost; or why it cannot."""
+    """A protocol that could be used, and how many rounds of random play it is predicted to cost; or why it cannot."""
 
     name: str
     plan: Plan | None
@@ -41,6 +41,7 @@ class Choice:
 
     @property
     def plan(self) -> Plan:
+        """The best plan."""
         assert self.best.plan is not None
         return self.best.plan
 
@@ -52,45 +53,56 @@ def best_plan(
     privacy: Privacy,
     trust: str = "secure-sum",
     centred: bool = False,
-    confidence: str = "practical",
+    confidence: Radii = "practical",
 ) -> Choice:
-    """The plan with the least predicted regret among those that need no more trust than `trust`.
+    """The plan with the least predicted regret among those that ask users to trust no more than `trust` does.
 
     Ranked by `prediction.lost_rounds`, a model of the noise and the schedule; nothing is simulated.
+
+    >>> choice = best_plan(silos=20, rounds=2000, dim=5, privacy=Privacy(epsilon=1.0, delta=0.1), trust="silo")
+    >>> choice.best.name, str(choice.plan.schedule), choice.plan.mechanism
+    ('silo', 'growing(1.25)', 'optimal')
+    >>> [option.name for option in choice.protocols]
+    ['ldp', 'local']
     """
-    _validate.one_of("trust", trust, ACCEPTABLE)
     base = Plan(silos, rounds, dim, privacy, confidence=confidence)
-    found = [option(name, base, centred) for name in ACCEPTABLE[trust]]
+    found = [_option(name, base, centred) for name in acceptable(trust)]
     possible = sorted((one for one in found if one.plan is not None), key=lambda one: one.lost)
     if not possible:
-        raise ValueError(f"trust must allow a protocol here, but: {'; '.join(one.reason for one in found)}")
+        raise ArgumentError("trust", f"must allow a protocol here, but: {'; '.join(one.reason for one in found)}")
     best = possible[0]
     impossible = tuple(one for one in found if one.plan is None)
-    return Choice(best, tuple(possible[1:]), variants(best), impossible)
+    return Choice(best, tuple(possible[1:]), _variants(best), impossible)
 
 
-def option(name: str, base: Plan, centred: bool = False) -> Option:
-    """One protocol at its best; ours are tuned, the paper's are what the paper says."""
+def acceptable(trust: str) -> tuple[str, ...]:
+    """The candidates that ask users to trust no more than the trust model `trust` does."""
+    limit = trust_model(trust).faith
+    return tuple(name for name in CANDIDATES if trust_model(TRUST_OF[name]).faith <= limit)
+
+
+def _option(name: str, base: Plan, centred: bool) -> Option:
+    """One protocol at its best: ours are tuned, the paper's are as the paper has them."""
     try:
         plan = plan_for(name, base)
-        if name in OURS:
+        if name in TUNED:
             plan = tuned(plan, centred)
-        if not plan.guarantee.promised:
-            return Option(name, None, float("inf"), f"{name}: {plan.guarantee.statement}")
     except ValueError as error:
         return Option(name, None, float("inf"), f"{name}: {error}")
+    if not plan.guarantee.promised:
+        return Option(name, None, float("inf"), f"{name}: {plan.guarantee.statement}")
     return Option(name, plan, lost_rounds(plan))
 
 
-def variants(best: Option) -> tuple[Option, ...]:
+def _variants(best: Option) -> tuple[Option, ...]:
     """The same protocol with each other mechanism, and on each other kind of schedule, from best to worst."""
     plan = best.plan
-    if plan is None or best.name not in OURS:
+    if plan is None or best.name not in TUNED:
         return ()
     others = {mechanism: plan.changed(mechanism=mechanism) for mechanism in ("toeplitz", "blt", "tree", "batches")}
-    for schedule in (Growing(), Every(min(25, plan.rounds))):
-        steps = len(schedule.times(plan.rounds))
-        others[str(schedule)] = plan.changed(schedule=schedule, mechanism=mechanism_for(steps))
+    for schedule in (Growing(), Every(min(BATCH, plan.rounds))):
+        syncs = len(schedule.times(plan.rounds))
+        others[str(schedule)] = plan.changed(schedule=schedule, mechanism=mechanism_for(syncs))
     named = (
         Option(f"{best.name}, {what}", other, lost_rounds(other)) for what, other in others.items() if other != plan
     )

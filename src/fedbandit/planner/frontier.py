@@ -1,7 +1,7 @@
 """Regret against epsilon: every protocol at every budget on the same users, and how far below the paper's each lies.
 
-Excess regret is time-averaged group regret minus that of non-private FedLinUCB on the same users, schedule and radii;
-the yardstick is the excess of the paper's LDP protocol as it is proven (lazy), synchronising every 25 rounds.
+Excess regret is the time-averaged group regret minus that of non-private FedLinUCB on the same users, schedule and
+radii. The yardstick is the excess of the paper's LDP protocol as it is proven (lazy), with a sync every 25 rounds.
 """
 
 from __future__ import annotations
@@ -10,22 +10,37 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedbandit import _validate
-from fedbandit.paper import presets
+from fedbandit import _validate, presets
 from fedbandit.plan import Plan
-from fedbandit.planner.catalogue import NAMES, plan_for
-from fedbandit.planner.tuning import tuned, with_best_mechanism
+from fedbandit.planner.tuning import TUNED, tuned, with_best_mechanism
+from fedbandit.presets import NAMES, plan_for
 from fedbandit.privacy.budget import Privacy
 from fedbandit.schedule import Every
-from fedbandit.simulate.result import Estimate, Result
-from fedbandit.simulate.runner import simulate
-from fedbandit.simulate.tasks import Task
+from fedbandit.simulator.result import Estimate, Result
+from fedbandit.simulator.runner import simulate
+from fedbandit.simulator.tasks import Task
+
+__all__ = [
+    "BUDGETS",
+    "CURVES",
+    "PRACTICAL",
+    "QUICK_CURVES",
+    "REFERENCES",
+    "YARDSTICK",
+    "Frontier",
+    "Point",
+    "baseline",
+    "baseline_name",
+    "curve_plan",
+    "excess",
+    "excess_ratio",
+    "frontier",
+]
 
 BUDGETS = ((0.2, 0.1), (1.0, 0.1), (5.0, 0.1), (1.0, 1e-5))
 YARDSTICK = "ldp"
-PRACTICAL = " practical"  # ending of a curve's name: the practical radii
-EVERY = " every-25"  # ending of a curve's name: on the paper's schedule instead of a growing one
-TUNED = ("silo", "secure-sum", "central")
+PRACTICAL = " practical"  # ends the name of a curve with the practical radii
+EVERY = " every-25"  # ends the name of a curve on the paper's schedule instead of a growing one
 CURVES = (
     YARDSTICK,
     "local",
@@ -62,13 +77,13 @@ class Point:
             "excess_ratio_to_paper": self.excess_ratio_to_paper,
             "schedule": str(self.plan.schedule),
             "mechanism": self.plan.mechanism,
-            "synchronisations": self.plan.synchronisations,
+            "syncs": self.plan.syncs,
         }
 
 
 @dataclass(frozen=True)
 class Frontier:
-    """All points, and the protocols that a budget is out of reach for, with the reason."""
+    """All points, and the curves whose budget is out of reach, with the reason."""
 
     points: tuple[Point, ...]
     left_out: Mapping[str, str]
@@ -87,18 +102,17 @@ def frontier(
 ) -> Frontier:
     """Simulate every curve at every budget; `base` gives silos, rounds, dimension and adjacency.
 
-    `centred`: the practical curves of `TUNED` protocols centre their rewards; the task's features must allow it
-    (`tuning.tuned`). The others keep the theorem's setting.
+    `centred`: the practical curves of the protocols in `TUNED` centre their rewards, which the task's features must
+    allow (`tuning.tuned`). The others keep the theorem's setting.
     """
     plans, left_out = _planned(base, budgets, curves, centred)
+    labelled = {_label(*which): plan for which, plan in plans.items()}
     references = {name: plan_for(name, base) for name in REFERENCES}
     baselines = {baseline_name(plan): baseline(plan) for plan in plans.values()}
-    result = simulate(task, {**references, **baselines, **plans}, runs, seed, progress=progress)
-    points = [Point(name, None, None, result.regret(name), None, None, plan) for name, plan in references.items()]
-    points += [
-        Point(name, None, None, result.regret(name), None, None, plan) for name, plan in sorted(baselines.items())
-    ]
-    points += [_point(label, plan, result) for label, plan in plans.items()]
+    result = simulate(task, {**references, **baselines, **labelled}, runs, seed, progress=progress)
+    unbudgeted = references | dict(sorted(baselines.items()))
+    points = [Point(name, None, None, result.regret(name), None, None, plan) for name, plan in unbudgeted.items()]
+    points += [_point(*which, result) for which in plans]
     return Frontier(tuple(points), left_out)
 
 
@@ -127,20 +141,25 @@ def baseline_name(plan: Plan) -> str:
 
 
 def excess_ratio(result: Result, name: str, yardstick: str) -> float | None:
-    """How many times the yardstick's excess is that of `name`; None where the latter is not above zero."""
-    mine, paper = _excess(result, name), _excess(result, yardstick)
+    """How many times smaller the excess of `name` is than the yardstick's; None where it is not above zero."""
+    mine, paper = excess(result, name), excess(result, yardstick)
     return paper.mean / mine.mean if mine.mean > 0 else None
 
 
-def label(curve: str, epsilon: float, delta: float) -> str:
+def excess(result: Result, name: str) -> Estimate:
+    """Regret above the baseline of the same curve, run by run on the same users."""
+    return result.excess(name, over=baseline_name(result.plans[name]))
+
+
+def _label(curve: str, epsilon: float, delta: float) -> str:
     """A curve at one budget."""
     return f"{curve} ({epsilon:g}, {delta:g})"
 
 
 def _planned(
     base: Plan, budgets: Sequence[tuple[float, float]], curves: Sequence[str], centred: bool
-) -> tuple[dict[str, Plan], dict[str, str]]:
-    """Every curve at every budget that its theorem reaches; the yardstick always comes along."""
+) -> tuple[dict[tuple[str, float, float], Plan], dict[str, str]]:
+    """Every (curve, epsilon, delta) that its theorem reaches, always with the yardstick; and why others are missing."""
     adjacency = "replace-one" if base.privacy is None else base.privacy.adjacency
     for curve in curves:
         _validate.one_of("curves", _protocol(curve), (name for name in NAMES if name not in REFERENCES))
@@ -149,20 +168,13 @@ def _planned(
         asked = base.changed(privacy=Privacy(epsilon, delta, adjacency))
         for curve in dict.fromkeys((YARDSTICK, *curves)):
             try:
-                plans[label(curve, epsilon, delta)] = curve_plan(curve, asked, centred)
+                plans[curve, epsilon, delta] = curve_plan(curve, asked, centred)
             except ValueError as error:
-                left_out[label(curve, epsilon, delta)] = str(error)
+                left_out[_label(curve, epsilon, delta)] = str(error)
     return plans, left_out
 
 
-def _point(name: str, plan: Plan, result: Result) -> Point:
-    privacy = plan.privacy
-    assert privacy is not None
-    yardstick = label(YARDSTICK, privacy.epsilon, privacy.delta)
-    ratio = excess_ratio(result, name, yardstick)
-    curve = name.rpartition(" (")[0]
-    return Point(curve, privacy.epsilon, privacy.delta, result.regret(name), _excess(result, name), ratio, plan)
-
-
-def _excess(result: Result, name: str) -> Estimate:
-    return result.excess(name, over=baseline_name(result.plans[name]))
+def _point(curve: str, epsilon: float, delta: float, result: Result) -> Point:
+    name = _label(curve, epsilon, delta)
+    ratio = excess_ratio(result, name, _label(YARDSTICK, epsilon, delta))
+    return Point(curve, epsilon, delta, result.regret(name), excess(result, name), ratio, result.plans[name])

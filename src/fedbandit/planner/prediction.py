@@ -6,31 +6,33 @@ After n users in d directions the estimate of theta is off by about
 
 the rewards' own noise (R = 1/2 for rewards in [0, 1]) and the privacy noise (N, h) of the prefix sum, in units of the
 information n / d that a direction has received. A user's expected regret grows with the square of the error and is at
-most that of acting at random. Added up over the users of the horizon, each deciding from the last synchronisation,
-this counts how many of them might as well have been served at random. The noise is that of the worst prefix sum
+most that of acting at random. Added up over the users of the horizon, each of whom is served by the model of the last
+sync, this counts how many of them might as well have been served at random. The noise is that of the worst prefix sum
 throughout, because the regulariser has to be large enough for it from the start; theta is taken to be as long as the
-rewards are wide. It is a model, not a bound, and radii do not enter it: it is for ranking plans, and the tests hold it
-against simulations.
+rewards are wide. This is a model, not a bound, and radii do not enter it: it ranks plans, and the tests hold the
+ranking against simulations.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedbandit._arrays import Floats
+from fedbandit._validate import ArgumentError
 from fedbandit.bandit.confidence import NoiseLaw
 from fedbandit.plan import Plan
-from fedbandit.schedule import Adaptive
 
-REWARD_STD = 0.5  # the largest of a reward in [0, 1]
+__all__ = ["lost_rounds", "noise_energy"]
+
+REWARD_STD = 0.5  # the largest that a reward in [0, 1] can have
 
 
 def lost_rounds(plan: Plan) -> float:
     """Rounds of random play, by all silos, that cost as much regret as this plan over its horizon."""
-    if isinstance(plan.schedule, Adaptive):
-        raise ValueError(f"schedule must be public to be predicted, got {plan.schedule}")
+    if plan.syncs is None:
+        raise ArgumentError("schedule", f"must be public to be predicted, got {plan.schedule}")
     times = np.array(plan.times, dtype=float)
-    seen = plan.silos * np.append(0.0, times[:-1])  # users behind the model that each batch decides from
+    seen = plan.silos * np.append(0.0, times[:-1])  # users behind the model that serves each batch
     noise = float(noise_energy(plan.noise_law, plan.dim, max(plan.centre, 1 - plan.centre)).max())
     error = np.ones(len(times))
     after = seen > 0
@@ -38,12 +40,7 @@ def lost_rounds(plan: Plan) -> float:
     return float(np.sum(np.diff(times, prepend=0.0) * np.minimum(1.0, error)))
 
 
-def private_rounds(plan: Plan) -> float:
-    """The part of `lost_rounds` that is the price of privacy: what the same schedule would not lose without noise."""
-    return lost_rounds(plan) - lost_rounds(plan.changed(trust="none", privacy=None, mechanism="batches"))
-
-
-def noise_energy(law: NoiseLaw, dim: int, theta_norm: float) -> NDArray[np.float64]:
+def noise_energy(law: NoiseLaw, dim: int, theta_norm: float) -> Floats:
     """E||N theta||^2 + E||h||^2 of every prefix sum.
 
     Whatever the direction of theta, E||N theta||^2 is (d - 1) off-diagonal variances and a diagonal one.

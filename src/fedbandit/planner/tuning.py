@@ -9,6 +9,9 @@ from fedbandit.planner.prediction import lost_rounds
 from fedbandit.protocol.mechanisms.optimal import LONGEST
 from fedbandit.schedule import growing
 
+__all__ = ["TUNED", "mechanism_for", "split", "tuned", "with_best_mechanism"]
+
+TUNED = ("silo", "secure-sum", "central")  # presets with a free choice of schedule, mechanism and split
 RATIOS = (1.1, 1.15, 1.2, 1.25, 1.3, 1.4, 1.5, 1.75, 2.0)
 CENTRE = 0.5
 
@@ -23,22 +26,22 @@ def split(centre: float) -> float:
     return 1 / max(centre, 1 - centre) ** 2
 
 
-def mechanism_for(steps: int) -> str:
+def mechanism_for(syncs: int) -> str:
     """The optimal factorisation while it can be computed, a few buffers beyond."""
-    return "optimal" if steps <= LONGEST else "blt"
+    return "optimal" if syncs <= LONGEST else "blt"
 
 
 def with_best_mechanism(plan: Plan) -> Plan:
-    """The same plan with the least worst-prefix noise for its schedule."""
+    """The same plan with the mechanism that has the least worst-prefix noise on its schedule."""
     return plan.changed(mechanism=mechanism_for(len(plan.times)))
 
 
 def tuned(plan: Plan, centred: bool = False) -> Plan:
-    """`plan` with the growing schedule that it is predicted to lose least with, its mechanism and its split.
+    """`plan` on the growing schedule with which it is predicted to lose least, with its best mechanism and split.
 
-    `centred`: rewards enter as y - 1/2, which halves what one of them can move. It changes no decision where some
-    fixed combination of the features is the same for every action (a constant entry, for example): that alone is for
-    the caller to know. It pays where rewards lie around 1/2; far from there the shrunken estimate starts off wrong.
+    `centred`: rewards enter as y - 1/2, which halves how far one of them can move a sum. It changes no decision where
+    some fixed combination of the features is the same for every action (a constant entry, for example); only the
+    caller can know that. It pays where rewards lie around 1/2; far from there the shrunken estimate starts off wrong.
     """
     centre = CENTRE if centred else 0.0
     shared = plan.changed(centre=centre, ratio=split(centre))

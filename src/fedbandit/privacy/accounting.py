@@ -13,6 +13,20 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr
 
 from fedbandit import _validate
+from fedbandit._validate import ArgumentError
+
+__all__ = [
+    "advanced_composition_share",
+    "classic_gaussian_sigma",
+    "compose_gdp",
+    "gaussian_delta",
+    "gaussian_epsilon",
+    "gaussian_sigma",
+    "published_ldp_sigma",
+    "theorem_ldp_sigma",
+    "tree_levels",
+    "zcdp_epsilon",
+]
 
 
 @lru_cache(maxsize=256)
@@ -42,20 +56,24 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     return float(brentq(lambda epsilon: gaussian_delta(mu, epsilon) - delta, 0.0, high, xtol=1e-12))
 
 
-def zcdp_rho(epsilon: float, delta: float) -> float:
-    """The rho at which rho-zCDP implies (epsilon, delta)-DP: f(epsilon, delta) in the proof of Theorem LDP."""
-    log = math.log(1 / delta)
-    return (math.sqrt(log + epsilon) - math.sqrt(log)) ** 2
-
-
 def zcdp_epsilon(rho: float, delta: float) -> float:
     """rho-zCDP implies (rho + 2 sqrt(rho log(1/delta)), delta)-DP (Bun & Steinke 2016, Proposition 1.3)."""
     return rho + 2 * math.sqrt(rho * math.log(1 / delta))
 
 
+def tree_levels(releases: int) -> float:
+    """kappa = 1 + log2 K of the paper: the p-sums that a datum enters in a tree over K releases."""
+    return 1 + math.log2(releases)
+
+
 def theorem_ldp_sigma(epsilon: float, delta: float, levels: float) -> float:
     """sigma_0 of Theorem LDP for each stream, where each datum enters `levels` (kappa) p-sums."""
     return math.sqrt(8 * levels * (math.log(2 / delta) + epsilon)) / epsilon
+
+
+def published_ldp_sigma(epsilon: float, delta: float, levels: float) -> float:
+    """sigma_0 of the published simulation of it, which is smaller. No proof stands behind it."""
+    return math.sqrt(levels * (math.log(1 / delta) + epsilon)) / epsilon
 
 
 def advanced_composition_share(epsilon: float, delta: float, times: float) -> tuple[float, float]:
@@ -67,9 +85,10 @@ def advanced_composition_share(epsilon: float, delta: float, times: float) -> tu
     share = epsilon / (2 * math.sqrt(2 * times * math.log(2 / delta)))
     composed = share * math.sqrt(2 * times * math.log(2 / delta)) + times * share * math.expm1(share)
     if composed > epsilon * (1 + 1e-9):
-        raise ValueError(
-            f"epsilon must be small enough for advanced composition over {times:g} releases: the share {share:.3g} "
-            f"composes to {composed:.3g}, above {epsilon:g}"
+        raise ArgumentError(
+            "epsilon",
+            f"must be small enough for advanced composition over {times:g} releases: the share {share:.3g} "
+            f"composes to {composed:.3g}, above {epsilon:g}",
         )
     return share, delta / (2 * times)
 
@@ -77,7 +96,7 @@ def advanced_composition_share(epsilon: float, delta: float, times: float) -> tu
 def classic_gaussian_sigma(epsilon: float, delta: float) -> float:
     """sqrt(2 log(1.25/delta)) / epsilon, valid for epsilon <= 1 (the Gaussian mechanism as in Theorem SDP's proof)."""
     if epsilon > 1:
-        raise ValueError(f"epsilon must be <= 1 for the classic Gaussian mechanism, got {epsilon:g}")
+        raise ArgumentError("epsilon", f"must be <= 1 for the classic Gaussian mechanism, got {epsilon:g}")
     return math.sqrt(2 * math.log(1.25 / delta)) / epsilon
 
 

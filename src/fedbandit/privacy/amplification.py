@@ -11,7 +11,17 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import brentq
 
+from fedbandit._validate import ArgumentError
 from fedbandit.privacy.accounting import advanced_composition_share, classic_gaussian_sigma
+
+__all__ = [
+    "Amplified",
+    "largest_epsilon",
+    "local_budget",
+    "shuffled_epsilon",
+    "theorem_sdp",
+    "theorem_sdp_constants_one",
+]
 
 
 class Amplified(NamedTuple):
@@ -34,9 +44,10 @@ class Amplified(NamedTuple):
 def shuffled_epsilon(local_epsilon: float, silos: int, points: int, slack: float) -> float:
     """epsilon^r of Lemma amp, for a slack delta in (0, 1]; raises outside the lemma's condition."""
     if silos <= 16 * math.log(2 / slack) or local_epsilon > math.log(silos / (16 * math.log(2 / slack))) / points:
-        raise ValueError(
-            f"silos must satisfy local epsilon <= ln(silos / (16 ln(2/slack))) / points: {silos} silos, "
-            f"local epsilon {local_epsilon:.3g}, slack {slack:.3g}, {points} points"
+        raise ArgumentError(
+            "silos",
+            f"must satisfy local epsilon <= ln(silos / (16 ln(2/slack))) / points: {silos} silos, "
+            f"local epsilon {local_epsilon:.3g}, slack {slack:.3g}, {points} points",
         )
     clones = math.exp(points * local_epsilon)
     spread = 8 * math.sqrt(clones * math.log(4 / slack) / silos) + 8 * clones / silos
@@ -51,9 +62,10 @@ def local_budget(epsilon: float, delta: float, silos: int, points: int) -> Ampli
     candidates = [_for_slack(epsilon, delta, silos, points, slack) for slack in np.geomspace(1e-12, 1.0, 400)]
     possible = [budget for budget in candidates if budget is not None]
     if not possible:
-        raise ValueError(
-            f"epsilon must be smaller for amplification by shuffling: with {silos} silos and {points} points each no "
-            f"local mechanism with epsilon_0 <= 1/{points} certifies ({epsilon:.3g}, {delta:.3g}) for one release"
+        raise ArgumentError(
+            "epsilon",
+            f"must be smaller for amplification by shuffling: with {silos} silos and {points} points each no "
+            f"local mechanism with epsilon_0 <= 1/{points} certifies ({epsilon:.3g}, {delta:.3g}) for one release",
         )
     return min(possible, key=lambda budget: budget.sigma)
 
@@ -86,7 +98,7 @@ def largest_epsilon(delta: float, silos: int, points: int, levels: int) -> float
     def certified(epsilon: float) -> bool:
         try:
             theorem_sdp(epsilon, delta, silos, points, levels)
-        except ValueError:
+        except ArgumentError:
             return False
         return True
 

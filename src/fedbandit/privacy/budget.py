@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from fedbandit import _validate
 from fedbandit.privacy.sensitivity import ADJACENCIES, Adjacency
+
+__all__ = ["Privacy"]
 
 
 @dataclass(frozen=True)
@@ -16,6 +18,12 @@ class Privacy:
     `adjacency`: replace-one (the paper's definition: a user becomes another) or add-remove (a user's round is empty).
     `participations`: rounds of one silo that the same user may take part in; a silo enforces the cap.
     `silos_per_user`: silos that the same user may visit (Appendix "Non-unique users").
+
+    >>> Privacy(epsilon=1.0, delta=1e-5)
+    Privacy(epsilon=1.0, delta=1e-05, adjacency='replace-one', participations=1, silos_per_user=1)
+    >>> Privacy(epsilon=1.0, delta=2.0)
+    Traceback (most recent call last):
+    fedbandit._validate.ArgumentError: delta must lie strictly between 0 and 1, got 2.0
     """
 
     epsilon: float
@@ -31,10 +39,8 @@ class Privacy:
         _validate.count("participations", self.participations)
         _validate.count("silos_per_user", self.silos_per_user)
 
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Privacy:
+        """The budget that a plan wrote as plain data; unknown names are refused."""
         _validate.known_keys("privacy", data, cls.__dataclass_fields__, required=("epsilon", "delta"))
         return cls(**data)

@@ -17,6 +17,24 @@ from typing import Any, ClassVar, NamedTuple
 from fedbandit import _validate
 from fedbandit.privacy.sensitivity import ADJACENCIES
 
+__all__ = [
+    "GENESIS",
+    "Binomial",
+    "Clear",
+    "Cost",
+    "Entry",
+    "Gaussian",
+    "LedgerError",
+    "Release",
+    "append",
+    "event_from_json",
+    "event_to_json",
+    "from_json",
+    "terms",
+    "to_json",
+    "verify",
+]
+
 GENESIS = "0" * 64  # what the first entry has for a previous hash
 
 
@@ -25,107 +43,112 @@ class LedgerError(ValueError):
 
 
 @dataclass(frozen=True)
-class Release:
-    """What all releases have in common."""
-
-    silo: str
-    plan: str  # hash of the plan
-    term: int  # from 1; a new term is a new plan on the same ledger
-    trust: str
-    mechanism: str
-    steps: int  # the plan's horizon in releases
-    step: int  # which of them, from 0: row `step` of the encoder
-    released: str  # what, in words
-    adjacency: str
-    epsilon: float  # the plan's budget for the whole term
-    delta: float
-
-    kind: ClassVar[str]
-
-    def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.type == "str" and not value:
-                raise ValueError(f"{field.name} must not be empty")
-            if field.type == "float":  # 1 and 1.0 are one number and must have one text
-                object.__setattr__(self, field.name, float(value))
-        _validate.count("term", self.term)
-        _validate.count("steps", self.steps)
-        if _validate.count("step", self.step, least=0) >= self.steps:
-            raise ValueError(f"step must lie below the horizon of {self.steps} releases, got {self.step}")
-        _validate.one_of("adjacency", self.adjacency, ADJACENCIES)
-        _validate.positive("epsilon", self.epsilon)
-        _validate.within("delta", self.delta, 0, 1)
-
-
-@dataclass(frozen=True)
-class GaussianRelease(Release):
+class Gaussian:
     """An encoded batch with Gaussian noise.
 
-    `sigma` is the noise that whoever sees the release cannot take off: this silo's own, or for trust
-    `secure-sum` that of the smallest honest cohort. `own_sigma` is this silo's alone, all that is left if
-    mixer and analyzer collude. `sensitivity` is the largest shift of one batch sum by one user, in the same
-    unit (Frobenius norm, bias and covariance together, all rounds and silos that the user may take part in).
+    `sigma` is the noise that whoever sees the release cannot take off: the silo's own, or, where silos share the
+    noise, that of the smallest honest cohort. `own_sigma` is the silo's alone, all that is left if everybody else
+    colludes. `sensitivity` is the largest shift of one batch sum by one user, in the same unit (Frobenius norm, bias
+    and covariance together, all rounds and silos that the user may take part in).
     """
 
     sigma: float
     own_sigma: float
     sensitivity: float
 
-    kind = "gaussian"
+    kind: ClassVar[str] = "gaussian"
 
     def __post_init__(self) -> None:
-        super().__post_init__()
+        _as_declared(self)
         for name in ("sigma", "own_sigma", "sensitivity"):
             _validate.positive(name, getattr(self, name))
 
 
 @dataclass(frozen=True)
-class BinomialRelease(Release):
-    """Counts with binomial noise (trust `vector-sum`).
-
-    Its theorem composes a whole term at once: the first release spends all of (epsilon, delta), others no
-    more.
-    """
+class Binomial:
+    """Counts with binomial noise. The theorem behind it composes a whole term at once: the first release spends all of
+    (epsilon, delta), the others no more."""
 
     noise_bits: int
     users: int
 
-    kind = "binomial"
+    kind: ClassVar[str] = "binomial"
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         _validate.count("noise_bits", self.noise_bits)
         _validate.count("users", self.users, least=0)
 
 
 @dataclass(frozen=True)
-class ClearRelease(Release):
+class Clear:
     """Sums without noise of the silo's own: whoever receives them is trusted with them."""
 
     receiver: str
 
-    kind = "clear"
+    kind: ClassVar[str] = "clear"
+
+    def __post_init__(self) -> None:
+        _as_declared(self)
 
 
-Event = GaussianRelease | BinomialRelease | ClearRelease
-_KINDS: dict[str, type[GaussianRelease] | type[BinomialRelease] | type[ClearRelease]] = {
-    known.kind: known for known in (GaussianRelease, BinomialRelease, ClearRelease)
+Cost = Gaussian | Binomial | Clear
+_COSTS: dict[str, type[Gaussian] | type[Binomial] | type[Clear]] = {
+    known.kind: known for known in (Gaussian, Binomial, Clear)
 }
+
+
+@dataclass(frozen=True)
+class Release:
+    """One release and what it cost: an event of the ledger."""
+
+    silo: str
+    plan: str  # hash of the plan
+    term: int  # from 1; a new term is a new plan on the same ledger
+    trust: str
+    mechanism: str
+    syncs: int  # the plan's horizon in releases
+    sync: int  # which of them, from 0: row `sync` of the encoder
+    released: str  # what, in words
+    adjacency: str
+    epsilon: float  # the plan's budget for the whole term
+    delta: float
+    cost: Cost
+
+    def __post_init__(self) -> None:
+        _as_declared(self)
+        _validate.count("term", self.term)
+        _validate.count("syncs", self.syncs)
+        if _validate.count("sync", self.sync, least=0) >= self.syncs:
+            raise _validate.ArgumentError(
+                "sync", f"must lie below the horizon of {self.syncs} releases, got {self.sync}"
+            )
+        _validate.one_of("adjacency", self.adjacency, ADJACENCIES)
+        _validate.positive("epsilon", self.epsilon)
+        _validate.within("delta", self.delta, 0, 1)
+
+
+def _as_declared(value: Release | Cost) -> None:
+    """No text is empty, and a float is a float: 1 and 1.0 are one number and must have one text."""
+    for field in fields(value):
+        found = getattr(value, field.name)
+        if field.type == "str" and not found:
+            raise _validate.ArgumentError(field.name, "must not be empty")
+        if field.type == "float":
+            object.__setattr__(value, field.name, float(found))
 
 
 class Entry(NamedTuple):
     """An event, chained."""
 
     previous: str
-    event: Event
+    event: Release
     hash: str
 
 
 # -- the chain -----------------------------------------------------------------------------------------------
 
 
-def append(previous_hash: str, event: Event) -> Entry:
+def append(previous_hash: str, event: Release) -> Entry:
     """The next entry of a ledger whose last hash is `previous_hash` (`GENESIS` if it is empty)."""
     return Entry(previous_hash, event, _hash(previous_hash, event))
 
@@ -145,27 +168,27 @@ def verify(entries: Sequence[Entry], head: str | None = None) -> None:
         raise LedgerError(f"the last hash is {previous[:12]}, not {head[:12]}: entries are missing at the end")
 
 
-def terms(entries: Iterable[Entry]) -> dict[tuple[int, str], list[Event]]:
+def terms(entries: Iterable[Entry]) -> dict[tuple[int, str], list[Release]]:
     """Events by (term, plan hash), in the order in which the terms began."""
-    grouped: dict[tuple[int, str], list[Event]] = {}
+    grouped: dict[tuple[int, str], list[Release]] = {}
     for entry in entries:
         grouped.setdefault((entry.event.term, entry.event.plan), []).append(entry.event)
     return grouped
 
 
-def _hash(previous: str, event: Event) -> str:
+def _hash(previous: str, event: Release) -> str:
     return hashlib.sha256(f"{previous}\n{event_to_json(event)}".encode()).hexdigest()
 
 
 # -- as text -------------------------------------------------------------------------------------------------
 
 
-def event_to_json(event: Event) -> str:
+def event_to_json(event: Release) -> str:
     """The event as canonical JSON: sorted names, no spaces, so that one event has one text."""
     return _canonical(_plain(event))
 
 
-def event_from_json(text: str) -> Event:
+def event_from_json(text: str) -> Release:
     """The event that `event_to_json` wrote; unknown kinds, unknown or missing fields are refused."""
     return _event(_object(text, "an event"))
 
@@ -184,8 +207,10 @@ def from_json(text: str) -> Entry:
     return Entry(previous, _event(data["event"]), hash_)
 
 
-def _plain(event: Event) -> dict[str, Any]:
-    return {"kind": event.kind, **asdict(event)}
+def _plain(event: Release) -> dict[str, Any]:
+    """The event and its cost as one flat table; `kind` says which cost."""
+    shared = {name: value for name, value in asdict(event).items() if name != "cost"}
+    return {"kind": event.cost.kind, **shared, **asdict(event.cost)}
 
 
 def _canonical(data: Mapping[str, Any]) -> str:
@@ -202,18 +227,20 @@ def _object(text: str, what: str) -> dict[str, Any]:
     return data
 
 
-def _event(data: Mapping[str, Any]) -> Event:
+def _event(data: Mapping[str, Any]) -> Release:
     values = dict(data)
     kind = values.pop("kind", None)
-    if kind not in _KINDS:
-        raise LedgerError(f"event kind must be one of {', '.join(_KINDS)}; got {kind!r}")
-    types = {field.name: str(field.type) for field in fields(_KINDS[kind])}
-    wrong = ", ".join(sorted(set(values) ^ set(types)))
+    if kind not in _COSTS:
+        raise LedgerError(f"event kind must be one of {', '.join(_COSTS)}; got {kind!r}")
+    shared = {field.name: str(field.type) for field in fields(Release) if field.name != "cost"}
+    own = {field.name: str(field.type) for field in fields(_COSTS[kind])}
+    wrong = ", ".join(sorted(set(values) ^ {*shared, *own}))
     if wrong:
-        raise LedgerError(f"a {kind} event must have the fields {', '.join(types)}; it differs in {wrong}")
-    typed = {name: _typed(name, value, types[name]) for name, value in values.items()}
+        raise LedgerError(f"a {kind} event must have the fields {', '.join((*shared, *own))}; it differs in {wrong}")
+    typed = {name: _typed(name, value, (shared | own)[name]) for name, value in values.items()}
     try:
-        return _KINDS[kind](**typed)
+        cost = _COSTS[kind](**{name: typed.pop(name) for name in own})
+        return Release(**typed, cost=cost)
     except ValueError as error:
         raise LedgerError(f"a {kind} event cannot be: {error}") from None
 

@@ -10,18 +10,16 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fedbandit.privacy.rounding import rounded_totals
+from fedbandit._arrays import Floats, Indices, Integers, Words
 
-Integers = NDArray[np.int64]
-Words = NDArray[np.uint64]
+__all__ = ["NoiseSource", "SimulatedNoise"]
 
 
 class NoiseSource(Protocol):
     """The draws that the protocols need, on integers throughout."""
 
-    def gaussian(self, scales: NDArray[np.float64], lead: tuple[int, ...] = ()) -> Integers:
+    def gaussian(self, scales: Floats, lead: tuple[int, ...] = ()) -> Integers:
         """Independent centred Gaussians of these standard deviations, rounded: shape (*lead, len(scales))."""
         ...
 
@@ -29,7 +27,7 @@ class NoiseSource(Protocol):
         """Independent Bin(trials, probability)."""
         ...
 
-    def rounded_total(self, values: NDArray[np.float64]) -> Integers:
+    def rounded_total(self, values: Floats) -> Integers:
         """The sum over users of values (..., users, width), each rounded up or down at random without bias."""
         ...
 
@@ -37,7 +35,7 @@ class NoiseSource(Protocol):
         """Uniform 64-bit words."""
         ...
 
-    def permutation(self, size: int) -> NDArray[np.intp]:
+    def permutation(self, size: int) -> Indices:
         """A uniform permutation of range(size)."""
         ...
 
@@ -48,14 +46,16 @@ class SimulatedNoise:
 
     generator: np.random.Generator
 
-    def gaussian(self, scales: NDArray[np.float64], lead: tuple[int, ...] = ()) -> Integers:
+    def gaussian(self, scales: Floats, lead: tuple[int, ...] = ()) -> Integers:
         draws = self.generator.standard_normal((*lead, len(scales)))
         return np.rint(draws * scales).astype(np.int64)
 
     def binomial(self, trials: int, probability: float, shape: tuple[int, ...]) -> Integers:
         return np.asarray(self.generator.binomial(trials, probability, shape), dtype=np.int64)
 
-    def rounded_total(self, values: NDArray[np.float64]) -> Integers:
+    def rounded_total(self, values: Floats) -> Integers:
+        from fedbandit.privacy.rounding import rounded_totals  # imported late: numba is slow to load
+
         *lead, users, width = values.shape
         totals = rounded_totals(values.reshape(-1, users, width), np.uint64(self.words(())))
         return np.asarray(totals).reshape(*lead, width)
@@ -63,5 +63,5 @@ class SimulatedNoise:
     def words(self, shape: tuple[int, ...]) -> Words:
         return np.asarray(self.generator.integers(0, 2**64, size=shape, dtype=np.uint64))
 
-    def permutation(self, size: int) -> NDArray[np.intp]:
+    def permutation(self, size: int) -> Indices:
         return np.asarray(self.generator.permutation(size), dtype=np.intp)

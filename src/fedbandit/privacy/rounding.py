@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
+
+from fedbandit._arrays import Floats, Integers
+from fedbandit._splitmix import GOLDEN, mixed
+
+__all__ = ["rounded_totals"]
 
 
 @njit(cache=True)
-def rounded_totals(values: NDArray[np.float64], seed: np.uint64) -> NDArray[np.int64]:
+def rounded_totals(values: Floats, seed: np.uint64) -> Integers:
     """Sums over users of values (groups, users, width), each rounded up with probability its fraction.
 
-    The uniform behind each number is a hash (SplitMix64) of the seed and the number's place.
+    The uniform behind each number is a hash of the seed and the number's place.
     """
     groups, users, width = values.shape
     totals = np.zeros((groups, width), dtype=np.int64)
@@ -19,12 +23,9 @@ def rounded_totals(values: NDArray[np.float64], seed: np.uint64) -> NDArray[np.i
     for group in range(groups):
         for user in range(users):
             for column in range(width):
-                state += np.uint64(0x9E3779B97F4A7C15)
-                word = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-                word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-                word = word ^ (word >> np.uint64(31))
+                state += GOLDEN
                 value = values[group, user, column]
                 whole = np.floor(value)
-                uniform = (word >> np.uint64(11)) * 2.0**-53
+                uniform = (mixed(state) >> np.uint64(11)) * 2.0**-53
                 totals[group, column] += np.int64(whole) + np.int64(uniform < value - whole)
     return totals

@@ -15,12 +15,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from fedbandit import _validate
 
+__all__ = ["ADJACENCIES", "Adjacency", "Shift", "bias_shift", "covariance_shift", "joint_shift", "rounding_shift"]
+
 Adjacency = Literal["replace-one", "add-remove"]
-ADJACENCIES: tuple[Adjacency, ...] = ("replace-one", "add-remove")
+ADJACENCIES: tuple[Adjacency, ...] = get_args(Adjacency)
 
 
 @dataclass(frozen=True)

@@ -16,24 +16,18 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedbandit._arrays import Floats
 from fedbandit.privacy.accounting import compose_gdp, gaussian_epsilon, gaussian_sigma
-from fedbandit.privacy.ledger import (
-    BinomialRelease,
-    ClearRelease,
-    Entry,
-    Event,
-    GaussianRelease,
-    LedgerError,
-    terms,
-)
+from fedbandit.privacy.ledger import Binomial, Clear, Entry, Gaussian, LedgerError, Release, terms
+
+__all__ = ["Encoders", "Rows", "Spent", "TermSpent", "spent"]
 
 
 class Rows(Protocol):
     """All that is asked of an encoder here."""
 
-    def row(self, k: int) -> NDArray[np.float64]:
+    def row(self, k: int) -> Floats:
         """C[k, 0..k]."""
         ...
 
@@ -49,16 +43,16 @@ class TermSpent:
     plan: str
     kind: str  # of its events
     trust: str
-    steps: int  # planned releases
-    released: int  # different steps released
-    redrawn: tuple[int, ...]  # steps that were drawn more than once
+    syncs: int  # planned releases
+    released: int  # different syncs released
+    redrawn: tuple[int, ...]  # syncs that were drawn more than once
     mu: float  # of its Gaussian releases; inf if anything left in the clear
     budget: tuple[float, float]  # (epsilon, delta)
 
     @property
     def epsilon(self) -> float:
         """Spent so far, at the budget's delta."""
-        if self.kind == BinomialRelease.kind:
+        if self.kind == Binomial.kind:
             return self.budget[0]
         return _gaussian_epsilon(self.mu, self.budget[1])
 
@@ -93,7 +87,7 @@ class Spent:
     @property
     def delta(self) -> float:
         """Of `epsilon`: the smallest delta of a Gaussian term, plus those of all binomial ones."""
-        gaussian = [term.budget[1] for term in self.terms if term.kind != BinomialRelease.kind]
+        gaussian = [term.budget[1] for term in self.terms if term.kind != Binomial.kind]
         return min(gaussian, default=0.0) + sum(term.budget[1] for term in self._binomial)
 
     @property
@@ -104,7 +98,7 @@ class Spent:
 
     @property
     def _binomial(self) -> list[TermSpent]:
-        return [term for term in self.terms if term.kind == BinomialRelease.kind]
+        return [term for term in self.terms if term.kind == Binomial.kind]
 
 
 def spent(entries: Sequence[Entry], encoders: Encoders) -> Spent:
@@ -112,39 +106,39 @@ def spent(entries: Sequence[Entry], encoders: Encoders) -> Spent:
     return Spent(tuple(_term(events, encoders) for events in terms(entries).values()))
 
 
-def _term(events: Sequence[Event], encoders: Encoders) -> TermSpent:
+def _term(events: Sequence[Release], encoders: Encoders) -> TermSpent:
     first = events[0]
     for event in events:
-        if (type(event), *_shared(event)) != (type(first), *_shared(first)):
+        if _shared(event) != _shared(first):
             raise LedgerError(f"term {first.term} has releases of two minds about its plan {first.plan[:12]}")
-    counts = Counter(event.step for event in events)
+    counts = Counter(event.sync for event in events)
     return TermSpent(
         term=first.term,
         plan=first.plan,
-        kind=first.kind,
+        kind=first.cost.kind,
         trust=first.trust,
-        steps=first.steps,
+        syncs=first.syncs,
         released=len(counts),
-        redrawn=tuple(sorted(step for step, times in counts.items() if times > 1)),
+        redrawn=tuple(sorted(sync for sync, times in counts.items() if times > 1)),
         mu=_mu(events, encoders),
         budget=(first.epsilon, first.delta),
     )
 
 
-def _shared(event: Event) -> tuple[object, ...]:
+def _shared(event: Release) -> tuple[object, ...]:
     """What all releases of a term must agree on: their plan fixes it."""
-    return event.trust, event.mechanism, event.steps, event.adjacency, event.epsilon, event.delta
+    return event.cost.kind, event.trust, event.mechanism, event.syncs, event.adjacency, event.epsilon, event.delta
 
 
-def _mu(events: Sequence[Event], encoders: Encoders) -> float:
-    """Largest over batches j of the root of the sum over events of (C[step, j] sensitivity / sigma)^2."""
-    if any(isinstance(event, ClearRelease) for event in events):
+def _mu(events: Sequence[Release], encoders: Encoders) -> float:
+    """Largest over batches j of the root of the sum over events of (C[sync, j] sensitivity / sigma)^2."""
+    if any(isinstance(event.cost, Clear) for event in events):
         return math.inf
-    squares = np.zeros(events[0].steps)
+    squares = np.zeros(events[0].syncs)
     for event in events:
-        if isinstance(event, GaussianRelease):
-            row = encoders(event.mechanism, event.steps).row(event.step)
-            squares[: len(row)] += (row * event.sensitivity / event.sigma) ** 2
+        if isinstance(event.cost, Gaussian):
+            row = encoders(event.mechanism, event.syncs).row(event.sync)
+            squares[: len(row)] += (row * event.cost.sensitivity / event.cost.sigma) ** 2
     return float(np.sqrt(squares.max()))
 
 

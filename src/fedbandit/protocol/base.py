@@ -1,45 +1,71 @@
 """The protocol triple P = (R, S, A) of the paper, and what all trust models share.
 
-The way of a batch: `collect` (users to a batch), `release` (R: encode and add noise), `mix` (S), `decode` (A: prefix
-sums). One implementation serves the simulator, the audit and the live federation; it is vectorised over any leading
-axes, and the axis of the silos is the one before the last. Messages are tuples of integer arrays, states are values.
+A batch goes through `collect` (users to a batch), `release` (R: encode and add noise), `mix` (S) and `decode` (A:
+prefix sums). One implementation serves the simulator, the audit and the live federation. It is vectorised over any
+leading axes, and the silos' axis is the one before the last. Messages are tuples of integer arrays, states are values.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedbandit._arrays import Floats, Integers, Numbers
+from fedbandit.bandit.statistics import Scales, width
 from fedbandit.privacy.noise import NoiseSource
-from fedbandit.protocol.encoder import Encoder, Floats, Integers, Stream
+from fedbandit.protocol.encoder import Encoder, Stream
 
-Message = tuple[NDArray[Any], ...]
-SILOS = -2  # the axis of the silos in messages of a whole federation
+if TYPE_CHECKING:
+    from fedbandit.protocol.adversaries import Adversary
+
+__all__ = ["SILOS", "Message", "Part", "Protocol"]
+
+Message = tuple[Numbers, ...]
+SILOS = -2  # the silos' axis in messages of a whole federation
+
+
+class Part(NamedTuple):
+    """One array of a silo's message: who reads it, and how it gets there."""
+
+    reader: Literal["mixer", "analyzer"] = "analyzer"
+    dtype: type[np.int64] | type[np.uint64] = np.int64
+    blind: bool = False  # the mixer carries it to the analyzer, cannot read it, and strips it of its sender
+
+    @property
+    def through_mixer(self) -> bool:
+        """Whether it passes through S."""
+        return self.blind or self.reader == "mixer"
 
 
 @dataclass(frozen=True)
-class Protocol:
+class Protocol(ABC):
     """R, S and A over one encoder, with Gaussian noise at the silo (or none: `scales` zero) and S the identity.
 
-    `scales` is the standard deviation of one silo's noise in each packed number, in natural units; releases are
-    integers in units of 2^-(bits + encoder.fraction_bits).
+    `scales` are the standard deviations of one silo's noise, in natural units; releases are integers in units of
+    2^-(bits + encoder.fraction_bits).
     """
 
     encoder: Encoder
-    scales: tuple[float, ...]  # (width,)
+    scales: Scales
+    dim: int
     bits: int
     silos: int
 
-    trust: ClassVar[str]
-    needs_points: ClassVar[bool] = False  # True: `collect` must see each user, sums do not do
+    parts: ClassVar[tuple[Part, ...]] = (Part(),)  # of one silo's message
+    sends: ClassVar[str] = "noisy sums of one batch, to the analyzer"  # for the ledger
+    needs_points: ClassVar[bool] = False  # True: `collect` must see each user, their sum is not enough
+    waits: ClassVar[bool] = False  # True: a message depends on which of the earlier ones arrived
+    mixer_draws: ClassVar[bool] = False  # True: S draws noise of its own
 
     @property
     def width(self) -> int:
         """Numbers in one packed statistic."""
-        return len(self.scales)
+        return width(self.dim)
 
     @property
     def release_bits(self) -> int:
@@ -47,9 +73,9 @@ class Protocol:
         return self.bits + self.encoder.fraction_bits
 
     @property
-    def message_arrays(self) -> int:
-        """How many arrays of `width` numbers one silo sends a round."""
-        return 1
+    def has_mixer(self) -> bool:
+        """Whether there is a third party S; without one, the analyzer does what `mix` does."""
+        return any(part.through_mixer for part in self.parts)
 
     # -- R, at the silo ---------------------------------------------------------------------------------------------
 
@@ -71,36 +97,85 @@ class Protocol:
         return state, (encoded + self.draw(noise, batch.shape[:-1]),)
 
     def draw(self, noise: NoiseSource, lead: tuple[int, ...]) -> Integers:
-        """One release's noise, in release units."""
-        scales = np.array(self.scales) * 2.0**self.release_bits
+        """The noise of one release, in release units (*lead, width)."""
+        scales = self.drawn_scales
         return noise.gaussian(scales, lead) if scales.any() else np.zeros((*lead, self.width), dtype=np.int64)
+
+    @cached_property
+    def drawn_scales(self) -> Floats:
+        """`scales` of every packed number, in release units (width,)."""
+        return self.scales.packed(self.dim) * 2.0**self.release_bits
+
+    def release_scales(self, users: int) -> Floats:
+        """Standard deviations in the release of a batch of `users` users, in release units (width,)."""
+        return self.drawn_scales
+
+    def outgoing(self, drawn: Sequence[Message], arrived: Mapping[int, Message]) -> Message:
+        """What a silo sends now; `drawn` are all its releases so far, `arrived` its messages that arrived, by sync.
+
+        Here it is what was drawn last, whatever became of the earlier ones: a silo that was away is left out. (Where
+        the noise of a sync comes from the other silos in it, it would not cover missed releases folded into a later
+        one.)
+        """
+        return drawn[-1]
+
+    def kept_weights(self, missed: Collection[int], sync: int) -> Floats:
+        """The weight of each batch l <= sync of a silo that was away at the syncs `missed`, in prefix sum `sync`.
+
+        1 - sum over missed j of B[sync, j] C[j, l]: the same for bias and covariance, so the regression stays unbiased
+        with a little less data. In [0, 1] where B and C have no negative entries.
+        """
+        weights = np.ones(sync + 1)
+        decoder = self.encoder.decoder_row(sync)
+        for j in missed:
+            if j <= sync:
+                weights[: j + 1] -= decoder[j] * self.encoder.row(j)
+        return weights
 
     # -- S, the third party -----------------------------------------------------------------------------------------
 
-    def mix(self, messages: Message, noise: NoiseSource) -> Message:
-        """S: the identity."""
-        return messages
+    def mix(self, held: Message, noise: NoiseSource) -> Message:
+        """S on the arrays it holds, (..., silos, width) each: the identity."""
+        return held
+
+    @property
+    def mixed_parts(self) -> tuple[int, ...]:
+        """Which parts of a message `mix` is applied to: those that pass through S, or all if there is no mixer."""
+        return tuple(i for i, part in enumerate(self.parts) if part.through_mixer or not self.has_mixer)
+
+    def passed_on(self, sent: Message, noise: NoiseSource) -> Message:
+        """What A holds of a whole federation's messages: S's parts mixed, its own as they were sent."""
+        mixed = iter(self.mix(tuple(sent[i] for i in self.mixed_parts), noise))
+        return tuple(next(mixed) if i in self.mixed_parts else array for i, array in enumerate(sent))
 
     # -- A, at the server -------------------------------------------------------------------------------------------
 
     def init_analyzer(self, lead: tuple[int, ...] = ()) -> Stream:
-        """The server's state before the first round."""
+        """The server's state before the first sync."""
         return self.encoder.init_decoder((*lead, self.width))
 
-    def total(self, mixed: Message) -> NDArray[Any]:
-        """The sum over silos of what S passed on."""
-        return np.asarray(mixed[0].sum(axis=SILOS))
+    def total(self, held: Message) -> Numbers:
+        """The sum over silos of what A holds."""
+        return np.asarray(held[0].sum(axis=SILOS))
 
-    def decode(self, state: Stream, mixed: Message) -> tuple[Stream, Floats]:
+    def decode(self, state: Stream, held: Message) -> tuple[Stream, Floats]:
         """A: add the silos up and decode the prefix sum, in natural units (..., width)."""
-        state, prefix = self.encoder.decode_step(state, self.total(mixed))
+        state, prefix = self.encoder.decode_step(state, self.total(held))
         return state, prefix * 2.0**-self.bits
+
+    def skip(self, state: Stream, lead: tuple[int, ...] = ()) -> Stream:
+        """A at a sync that no silo is in: the decoder moves on by an empty release."""
+        return self.encoder.decode_step(state, np.zeros((*lead, self.width)))[0]
 
     def prefix_gain(self, times: tuple[int, ...]) -> Floats:
         """Noise of each decoded prefix sum over all silos, per unit of `scales`; `times` are rounds of a silo."""
         return np.asarray(np.sqrt(self.silos) * self.encoder.prefix_norms)
 
-    # -- the exact shortcut -----------------------------------------------------------------------------------------
+    # -- for the audit and the simulator ----------------------------------------------------------------------------
+
+    @abstractmethod
+    def adversaries(self) -> tuple[Adversary, ...]:
+        """Everybody that the guarantee is against, with what each of them sees."""
 
     def pooled(self) -> Self:
         """The same protocol for one silo that holds every silo's users: equal in law at the analyzer, M times cheaper.
@@ -109,4 +184,4 @@ class Protocol:
         centred Gaussians of variance s^2 is one of variance M s^2 (each is rounded to the release grid, so the law of
         the sum differs by the rounding alone, of relative size 2^-release_bits / s).
         """
-        return replace(self, silos=1, scales=tuple(np.sqrt(self.silos) * np.array(self.scales)))
+        return replace(self, silos=1, scales=self.scales.times(np.sqrt(self.silos)))

@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
-import numpy as np
-
-from fedbandit.privacy.accounting import theorem_ldp_sigma, zcdp_epsilon
+from fedbandit.bandit.statistics import Scales
+from fedbandit.privacy.accounting import published_ldp_sigma, theorem_ldp_sigma, tree_levels, zcdp_epsilon
+from fedbandit.privacy.ledger import Gaussian
 from fedbandit.protocol.guarantee import Request
+
+__all__ = ["FLIP", "LEAK", "PUBLISHED", "GaussianNoise", "gaussian_noise"]
 
 LEAK = "whether a synchronisation happens depends on users' raw data, and noise on what is sent does not hide that"
 FLIP = (
     "acting on raw sums, one user changes the actions of the others in the batch, the batch sum moves by far more "
     "than 1, and the theorem's proof does not apply; act lazily"
 )
+PUBLISHED = "these are the constants of the published simulation, not the theorem's"
 
 
 class GaussianNoise(NamedTuple):
-    """Standard deviations for every packed number, the proof, and, where there is none, the reason."""
+    """The noise that a transcript needs, the proof, and, where there is none, the reason."""
 
-    sigma: float
-    scales: tuple[float, ...]
+    sigma: float  # on the diagonal of the covariance
+    shift: float  # of one batch sum by one user, in the same unit: the guarantee and the ledger both read it here
+    scales: Scales
     steps: tuple[str, ...] = ()
     problem: str = ""
+
+    def cost(self, own_share: float = 1.0) -> Gaussian:
+        """What one release costs; `own_share` of the noise is the silo's own."""
+        return Gaussian(sigma=self.sigma, own_sigma=self.sigma * own_share, sensitivity=self.shift)
 
 
 def gaussian_noise(request: Request, joint_silos: bool) -> GaussianNoise:
@@ -42,26 +51,26 @@ def _exact(request: Request, joint_silos: bool) -> GaussianNoise:
     scales = request.exact_scales(sigma)
     steps = (
         *_sensitivity_steps(request, joint_silos),
-        f"Noise of standard deviation {sigma:.4f} on the diagonal, {sigma / np.sqrt(2):.4f} off it and {scales[0]:.4f} "
-        f"on the bias makes it mu-GDP with mu = {request.mu(sigma, joint_silos):.5f} (Gaussians, composed adaptively).",
+        f"Noise of standard deviation {scales.diagonal:.4f} on the diagonal, {scales.off_diagonal:.4f} off it and "
+        f"{scales.bias:.4f} on the bias makes it mu-GDP with mu = {request.mu(sigma, joint_silos):.5f} (Gaussians, "
+        "composed adaptively).",
         f"That mu is exactly ({privacy.epsilon:g}, {privacy.delta:g})-DP (analytic Gaussian).",
     )
-    return GaussianNoise(sigma, scales, steps)
+    return GaussianNoise(sigma, request.user_shift(joint_silos), scales, steps)
 
 
 def _theorem(request: Request, joint_silos: bool) -> GaussianNoise:
-    """Theorem LDP: sigma_0^2 = 8 kappa (log(2/delta) + epsilon) / epsilon^2, kappa = 1 + log2 K, and a check of it."""
+    """The noise of Theorem LDP, and an exact check of what it promises."""
     privacy = request.asked
-    levels = 1 + float(np.log2(request.encoder.steps))
-    sigma = theorem_ldp_sigma(privacy.epsilon, privacy.delta, levels)
-    noise = GaussianNoise(sigma, request.flat_scales(sigma))
+    sigma = theorem_ldp_sigma(privacy.epsilon, privacy.delta, tree_levels(request.encoder.size))
+    noise = GaussianNoise(sigma, request.user_shift(joint_silos), Scales.flat(sigma))
     if request.acting == "eager":
         return noise._replace(problem=FLIP)
     exact = request.exact_epsilon(sigma, joint_silos)
     if exact > privacy.epsilon:
         return noise._replace(problem=f"the theorem's noise gives an exact epsilon of {exact:.4g} here")
     steps = (
-        _theorem_step(request, sigma, levels),
+        _theorem_step(request, sigma),
         "The theorem takes the sensitivity of each stream to be 1, which is that of adding or removing a user; whether "
         "its slack covers the rest is computed exactly:",
         *_sensitivity_steps(request, joint_silos),
@@ -70,25 +79,23 @@ def _theorem(request: Request, joint_silos: bool) -> GaussianNoise:
     return noise._replace(steps=steps)
 
 
-def _theorem_step(request: Request, sigma: float, levels: float) -> str:
+def _theorem_step(request: Request, sigma: float) -> str:
     """What the theorem says of its own mechanism, the tree; of others it says nothing."""
     if request.encoder.name != "tree":
-        return f"The noise is Theorem LDP's for a tree over {request.encoder.steps} releases: sigma_0 = {sigma:.4f}."
-    delta = request.asked.delta / 2
+        return f"The noise is Theorem LDP's for a tree over {request.encoder.size} releases: sigma_0 = {sigma:.4f}."
+    levels, delta = tree_levels(request.encoder.size), request.asked.delta / 2
     stream = zcdp_epsilon(levels / (2 * sigma**2), delta)
     return (
-        f"Theorem LDP: each p-sum is 1/(2 sigma_0^2)-zCDP, a datum enters kappa = 1 + log2 {request.encoder.steps} = "
+        f"Theorem LDP: each p-sum is 1/(2 sigma_0^2)-zCDP, a datum enters kappa = 1 + log2 {request.encoder.size} = "
         f"{levels:.3f} of them, so each of the two streams is ({stream:.4f}, {delta:g})-DP at sigma_0 = {sigma:.4f}."
     )
 
 
 def _published(request: Request, joint_silos: bool) -> GaussianNoise:
-    """The published simulation: sigma_0^2 = kappa (ln(1/delta) + epsilon) / epsilon^2."""
+    """The noise of the published simulation, which promises nothing."""
     privacy = request.asked
-    levels = 1 + float(np.log2(request.encoder.steps))
-    sigma = float(np.sqrt(levels * (np.log(1 / privacy.delta) + privacy.epsilon)) / privacy.epsilon)
-    problem = "these are the constants of the published simulation, not the theorem's"
-    return GaussianNoise(sigma, request.flat_scales(sigma), problem=problem)
+    sigma = published_ldp_sigma(privacy.epsilon, privacy.delta, tree_levels(request.encoder.size))
+    return GaussianNoise(sigma, request.user_shift(joint_silos), Scales.flat(sigma), problem=PUBLISHED)
 
 
 def _sensitivity_steps(request: Request, joint_silos: bool) -> tuple[str, ...]:
@@ -98,7 +105,7 @@ def _sensitivity_steps(request: Request, joint_silos: bool) -> tuple[str, ...]:
     steps = [
         f"One round moves a batch sum (bias and covariance together) by at most {shift.exact:.5f} ({privacy.adjacency}"
         f", rewards entering as y - {request.centre:g}, covariance and bias noise in the ratio "
-        f"{np.sqrt(request.ratio):.4g}:1), and by {shift.rounding:.2g} more for rounding to 2^-{request.bits}."
+        f"{math.sqrt(request.ratio):.4g}:1), and by {shift.rounding:.2g} more for rounding to 2^-{request.bits}."
     ]
     if request.acting == "eager":
         steps.append(
@@ -111,7 +118,7 @@ def _sensitivity_steps(request: Request, joint_silos: bool) -> tuple[str, ...]:
             f"{shift.participations} x {one_round:.5f} = {shift.total:.5f}."
         )
     steps.append(
-        f"A batch enters {encoder.touches} of {encoder.steps} releases, with squared weights that add up to at most "
+        f"A batch enters {encoder.touches} of {encoder.size} releases, with squared weights that add up to at most "
         f"{encoder.column_norm**2:.4f} ({encoder.name}): sensitivity {shift.total:.5f} x {encoder.column_norm:.4f} = "
         f"{request.sensitivity:.4f}."
     )

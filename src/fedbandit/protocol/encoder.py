@@ -1,4 +1,4 @@
-"""A mechanism is a matrix: what a silo releases at step k is row k of C applied to its batch sums, plus noise.
+"""A mechanism is a matrix: what a silo releases at sync k is row k of C applied to its batch sums, plus noise.
 
 `Encoder` holds everything that is read off the lower-triangular, invertible C (K x K): its sensitivity, the noise of
 every prefix sum the server decodes with B = A C^-1 (A the prefix sums), how many releases one datum touches; and the
@@ -14,38 +14,39 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Integers = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from fedbandit._arrays import Floats, Integers, Numbers
+
+__all__ = ["Encoder", "Stream", "ToeplitzEncoder"]
 
 
 class Stream(NamedTuple):
-    """State of a stream: steps done, and the arrays it has to remember. A plain value: it can be written down."""
+    """State of a stream: rows done, and the arrays it has to remember. A plain value: it can be written down."""
 
-    step: int
-    memory: tuple[NDArray[Any], ...]
+    done: int
+    memory: tuple[Numbers, ...]
 
 
 @dataclass(frozen=True)
 class Encoder(ABC):
-    """A lower-triangular C over `steps` releases.
+    """A lower-triangular C of `size` rows, one per release.
 
     Guarantee: with Gaussian noise of standard deviation sigma on every release, one user whose batch sum shifts by at
     most `shift` (l2) is (column_norm * shift / sigma)-GDP over the whole horizon. Batch sums may be chosen adaptively:
-    step k is a Gaussian mechanism of sensitivity C[k, j] * shift given what was released before, and these compose
+    release k is a Gaussian mechanism of sensitivity C[k, j] * shift given what was released before, and these compose
     in squares along column j.
     """
 
-    steps: int
+    size: int
 
-    fraction_bits = 0  # C * 2^fraction_bits is a matrix of integers
+    fraction_bits: ClassVar[int] = 0  # C * 2^fraction_bits is a matrix of integers
 
     @property
     def name(self) -> str:
+        """What a plan calls it."""
         return type(self).__name__.lower()
 
     # -- the matrix -------------------------------------------------------------------------------------------------
@@ -60,12 +61,12 @@ class Encoder(ABC):
 
     @property
     def coefficients(self) -> Floats:
-        """C, (steps, steps)."""
+        """C, (size, size)."""
         return self._stacked(self.row)
 
     @property
     def decoder(self) -> Floats:
-        """B = A C^-1, (steps, steps)."""
+        """B = A C^-1, (size, size)."""
         return self._stacked(self.decoder_row)
 
     @cached_property
@@ -75,7 +76,7 @@ class Encoder(ABC):
 
     @cached_property
     def prefix_norms(self) -> Floats:
-        """Row norms of B: the noise of each decoded prefix sum, per unit of release noise. Shape (steps,)."""
+        """Row norms of B: the noise of each decoded prefix sum, per unit of release noise. Shape (size,)."""
         return np.asarray(np.linalg.norm(self.decoder, axis=1))
 
     @cached_property
@@ -96,12 +97,12 @@ class Encoder(ABC):
     @cached_property
     def fingerprint(self) -> str:
         """A hash of the last row of C and of B: two parties with the same one decode the same."""
-        rows = np.concatenate([self.row(self.steps - 1), np.round(self.decoder_row(self.steps - 1), 9)])
+        rows = np.concatenate([self.row(self.size - 1), np.round(self.decoder_row(self.size - 1), 9)])
         return hashlib.sha256(rows.tobytes()).hexdigest()[:16]
 
     def _stacked(self, row: Callable[[int], Floats]) -> Floats:
-        matrix = np.zeros((self.steps, self.steps))
-        for k in range(self.steps):
+        matrix = np.zeros((self.size, self.size))
+        for k in range(self.size):
             matrix[k, : k + 1] = row(k)
         return matrix
 
@@ -115,8 +116,8 @@ class Encoder(ABC):
         """Encode the next batch: integer sums in, integers in units 2^-fraction_bits out."""
         self._check_horizon(state)
         past = (*state.memory, sums)
-        weights = np.rint(self.row(state.step) * 2**self.fraction_bits).astype(np.int64)
-        return Stream(state.step + 1, past), np.tensordot(weights, np.stack(past), axes=1)
+        weights = np.rint(self.row(state.done) * 2**self.fraction_bits).astype(np.int64)
+        return Stream(state.done + 1, past), np.tensordot(weights, np.stack(past), axes=1)
 
     def init_decoder(self, shape: tuple[int, ...]) -> Stream:
         """Before the first release arrives."""
@@ -126,12 +127,12 @@ class Encoder(ABC):
         """Decode the prefix sum after the next release; in the units of the batch sums."""
         self._check_horizon(state)
         past = (*state.memory, released.astype(np.float64))
-        prefix = np.tensordot(self.decoder_row(state.step), np.stack(past), axes=1)
-        return Stream(state.step + 1, past), np.asarray(prefix * 2.0**-self.fraction_bits)
+        prefix = np.tensordot(self.decoder_row(state.done), np.stack(past), axes=1)
+        return Stream(state.done + 1, past), np.asarray(prefix * 2.0**-self.fraction_bits)
 
     def _check_horizon(self, state: Stream) -> None:
-        if state.step >= self.steps:
-            raise ValueError(f"the horizon of {self.steps} releases is used up; a new term needs a new plan")
+        if state.done >= self.size:
+            raise ValueError(f"the horizon of {self.size} releases is used up; a new term needs a new plan")
 
 
 @dataclass(frozen=True)
@@ -157,8 +158,8 @@ class ToeplitzEncoder(Encoder):
     @cached_property
     def _decoder_column(self) -> Floats:
         """First column of B: the power series (1 + z + z^2 + ...) / C(z)."""
-        out = np.zeros(self.steps)
-        for k in range(self.steps):
+        out = np.zeros(self.size)
+        for k in range(self.size):
             out[k] = (1.0 - self._column[1 : k + 1] @ out[:k][::-1]) / self._column[0]
         return out
 

@@ -3,17 +3,39 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from fedbandit.bandit.statistics import is_diagonal, width
+from fedbandit import _validate
+from fedbandit.bandit.statistics import Scales
 from fedbandit.privacy.accounting import compose_gdp, gaussian_epsilon, gaussian_sigma
 from fedbandit.privacy.budget import Privacy
+from fedbandit.privacy.ledger import Cost
 from fedbandit.privacy.sensitivity import Shift, joint_shift, rounding_shift
 from fedbandit.protocol.base import Protocol
 from fedbandit.protocol.encoder import Encoder
+
+__all__ = [
+    "BOUNDED",
+    "COMMON_ASSUMPTIONS",
+    "Acting",
+    "Built",
+    "Calibration",
+    "DecodeAt",
+    "Guarantee",
+    "Request",
+    "nothing",
+]
+
+Calibration = Literal["exact", "paper", "published"]
+Acting = Literal["lazy", "eager"]
+DecodeAt = Literal["analyzer", "silo"]
+
+BOUNDED = "features have norm at most 1 and rewards lie in [0, 1]; a silo refuses others"
+COMMON_ASSUMPTIONS = (BOUNDED, "times and sizes of messages are fixed by the plan, not by data")
 
 
 @dataclass(frozen=True)
@@ -52,6 +74,7 @@ class Built(NamedTuple):
 
     protocol: Protocol
     guarantee: Guarantee
+    spends: Callable[[int], Cost]  # what the release of a sync costs
 
 
 @dataclass(frozen=True)
@@ -62,24 +85,31 @@ class Request:
     rounds: int
     dim: int
     encoder: Encoder
-    times: tuple[int, ...]  # synchronisation times
+    times: tuple[int, ...]  # rounds after which silos synchronise
     privacy: Privacy | None
-    calibration: str  # "exact", "paper" or "published"
-    acting: str
+    calibration: Calibration
+    acting: Acting
     bits: int
-    centre: float = 0.0
-    ratio: float = 1.0  # (covariance noise / bias noise)^2
-    cohort: int = 0  # smallest number of silos in a round; 0: all
-    colluding: int = 0
-    decode_at: str = "analyzer"
-    public_schedule: bool = True
-    share: float = 1.0  # of mu^2: what the releases may spend of it, the schedule spends the rest
+    centre: float
+    ratio: float  # (covariance noise / bias noise)^2
+    cohort: int  # smallest number of silos in a sync
+    colluding: int
+    decode_at: DecodeAt
+    public_schedule: bool  # False: raw data decide when to synchronise
+    share: float  # of mu^2: what the releases may spend; the schedule spends the rest
+
+    def promise(self, statement: str, against: str, steps: Iterable[str], assumes: Iterable[str]) -> Guarantee:
+        """The budget asked for, promised."""
+        privacy = self.asked
+        return Guarantee(
+            statement, privacy.epsilon, privacy.delta, privacy.adjacency, against, tuple(steps), tuple(assumes)
+        )
 
     @property
     def asked(self) -> Privacy:
         """The budget, where the trust model needs one."""
         if self.privacy is None:
-            raise ValueError("privacy must be given for every trust but 'none', got None")
+            raise _validate.ArgumentError("privacy", "must be given for every trust but 'none', got None")
         return self.privacy
 
     @property
@@ -130,10 +160,14 @@ class Request:
         schedule = math.sqrt(1 - self.share) / gaussian_sigma(self.asked.epsilon, self.asked.delta)
         return compose_gdp(self._moved(joint_silos) / sigma, schedule)
 
+    def user_shift(self, joint_silos: bool) -> float:
+        """How far one user moves the batch sums that are accounted for together, all their rounds and silos counted."""
+        visits = self.asked.silos_per_user
+        return self.shift.total * (visits if joint_silos else math.sqrt(visits))
+
     def _moved(self, joint_silos: bool) -> float:
         """How far one user moves the releases that are accounted for together."""
-        visits = self.asked.silos_per_user
-        return self.sensitivity * (visits if joint_silos else math.sqrt(visits))
+        return self.encoder.column_norm * self.user_shift(joint_silos)
 
     def exact_sigma(self, joint_silos: bool) -> float:
         """Noise, in the covariance's units, at which the whole transcript meets the budget exactly."""
@@ -144,19 +178,7 @@ class Request:
         """What noise `sigma` on every number gives, computed exactly, at the budget's delta."""
         return gaussian_epsilon(self.mu(sigma, joint_silos), self.asked.delta)
 
-    def exact_scales(self, sigma: float) -> tuple[float, ...]:
+    def exact_scales(self, sigma: float) -> Scales:
         """Frobenius-exact layout: sigma on the diagonal, sigma / sqrt 2 above it (an off-diagonal move counts twice in
         the Frobenius norm but is released once), sigma / sqrt(ratio) on the bias."""
-        scales = np.where(is_diagonal(self.dim), sigma, sigma / np.sqrt(2))
-        scales[: self.dim] = sigma / np.sqrt(self.ratio)
-        return tuple(scales.tolist())
-
-    def flat_scales(self, sigma: float) -> tuple[float, ...]:
-        """The paper's layout: sigma on every number on and above the diagonal and on the bias."""
-        return (sigma,) * width(self.dim)
-
-
-COMMON_ASSUMPTIONS = (
-    "features have norm at most 1 and rewards lie in [0, 1]; a silo refuses others",
-    "times and sizes of messages are fixed by the plan, not by data",
-)
+        return Scales(sigma / math.sqrt(self.ratio), sigma, sigma / math.sqrt(2))

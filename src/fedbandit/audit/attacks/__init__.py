@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from fedbandit import _validate
+from fedbandit._arrays import Flags
 from fedbandit.privacy.accounting import gaussian_sigma
 from fedbandit.privacy.budget import Privacy
+
+__all__ = ["RIGHT_GUESSES", "Attack", "Measured", "attack", "best_guess", "names", "right"]
 
 RIGHT_GUESSES = "share of right guesses"
 
@@ -64,6 +66,6 @@ def best_guess(budget: Privacy) -> float:
     return float(ndtr(0.5 / gaussian_sigma(budget.epsilon, budget.delta)))
 
 
-def right(guesses: NDArray[np.bool_], truth: NDArray[np.bool_]) -> float:
+def right(guesses: Flags, truth: Flags) -> float:
     """Share of right guesses."""
     return float(np.mean(guesses == truth))

@@ -10,14 +10,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedbandit.audit.adversaries import Everyone
+from fedbandit import presets
 from fedbandit.audit.attacks import RIGHT_GUESSES, Attack, Measured, best_guess
-from fedbandit.audit.game import CalendarGame, calendar_game
+from fedbandit.audit.calendar_game import CalendarGame, calendar_game
 from fedbandit.audit.worlds import neighbours
-from fedbandit.paper import presets
 from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy
 from fedbandit.privacy.noise import SimulatedNoise
+
+__all__ = ["ATTACK", "guessed"]
 
 BUDGET = Privacy(1.0, 1e-5)
 
@@ -25,8 +26,8 @@ BUDGET = Privacy(1.0, 1e-5)
 def run(trials: int, rng: np.random.Generator) -> Measured:
     """The adversary sees all that the silo sends and says which of two users came first."""
     plan = presets.ldp_eager(Plan(silos=100, rounds=1600, dim=10, privacy=BUDGET))
-    eager = calendar_game(plan, 1, neighbours(plan, 1), (Everyone(),))
-    lazy = replace(eager, learner=replace(eager.learner, eager=False))
+    eager = calendar_game(plan, 1, neighbours(plan, 1))
+    lazy = replace(eager, eager=False)
     return Measured(RIGHT_GUESSES, guessed(eager, trials, rng), guessed(lazy, trials, rng), best_guess(BUDGET), trials)
 
 

@@ -1,6 +1,6 @@
-"""Differencing two cohorts of a secure sum: the same round opened with silo 0 and without it.
+"""Differencing two cohorts of a secure sum: the same sync opened with silo 0 and without it.
 
-The noise of a secure sum is everybody's. Two totals of one round share all of it but silo 0's own, so their difference
+The noise of a secure sum is everybody's. Two totals of one sync share all of it but silo 0's own, so their difference
 is silo 0's release with a hundredth of the variance that hides it in the sum.
 """
 
@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedbandit.audit.adversaries import gaussian_score
 from fedbandit.audit.attacks import RIGHT_GUESSES, Attack, Measured, best_guess, right
 from fedbandit.audit.worlds import worst_pair
 from fedbandit.bandit.statistics import contributions
 from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy
 from fedbandit.privacy.noise import SimulatedNoise
+from fedbandit.protocol import composition
+from fedbandit.protocol.adversaries import gaussian_score
+
+__all__ = ["ATTACK"]
 
 SILOS = 100
 BUDGET = Privacy(1.0, 1e-5)
 
 
 def run(trials: int, rng: np.random.Generator) -> Measured:
-    """The analyzer says which of two users is in silo 0, from two totals of a round or from the one there should be."""
+    """The analyzer says which of two users is in silo 0, from two totals of a sync or from the one there should be."""
     plan = Plan(silos=SILOS, rounds=1, dim=2, privacy=BUDGET, trust="secure-sum")
     protocol, noise = plan.protocol, SimulatedNoise(rng)
     pair = worst_pair(plan.dim, BUDGET.adjacency, plan.centre, plan.ratio)
@@ -29,11 +32,11 @@ def run(trials: int, rng: np.random.Generator) -> Measured:
     truth = rng.random(trials) < 0.5
     batch = np.zeros((trials, SILOS, protocol.width), dtype=np.int64)
     batch[:, 0] = users[truth.astype(int)]
-    _, message = protocol.release(protocol.init((trials, SILOS)), batch, noise)
-    everybody = protocol.total(protocol.mix(message, noise))
-    without = protocol.total(protocol.mix((message[0][:, 1:], message[1][:, 1:]), noise))
+    _, (sent, held) = composition.send(protocol, composition.init(protocol, (trials,)), batch, noise)
+    everybody = protocol.total(held)
+    without = protocol.total(protocol.passed_on(tuple(array[:, 1:] for array in sent), noise))
     expected = (users[0] << plan.encoder.fraction_bits, users[1] << plan.encoder.fraction_bits)
-    own = np.array(protocol.scales) * 2.0**protocol.release_bits
+    own = protocol.release_scales(users=1)
     difference = gaussian_score(everybody - without, expected, own, axes=(-1,))
     one_total = gaussian_score(everybody, expected, own * np.sqrt(SILOS), axes=(-1,))
     return Measured(
@@ -47,9 +50,9 @@ def run(trials: int, rng: np.random.Generator) -> Measured:
 
 ATTACK = Attack(
     title="Differencing two cohorts of a secure sum",
-    adversary="the analyzer, with a mixer that opens a round twice, with and without one silo",
+    adversary="the analyzer, with a mixer that opens a sync twice, with and without one silo",
     learns="which of two users is in that silo",
-    defence="the mixer publishes one total a round, ever; no round is reopened, and a late silo is left out",
+    defence="the mixer publishes one total per sync, ever; no sync is reopened, and a late silo is left out",
     remains="a mixer that breaks the rule: each silo then has its own noise only; the guarantee states that epsilon",
     run=run,
     trials=2000,

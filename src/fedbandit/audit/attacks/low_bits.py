@@ -8,21 +8,21 @@ and often is not. So the last bits tell whether anything was there, however larg
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedbandit._arrays import Flags, Floats
 from fedbandit.audit.attacks import RIGHT_GUESSES, Attack, Measured, right
 from fedbandit.bandit.statistics import contributions
 from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy
 from fedbandit.privacy.noise import SimulatedNoise
 
-Floats = NDArray[np.float64]
+__all__ = ["ATTACK"]
 
 
 def run(trials: int, rng: np.random.Generator) -> Measured:
     """One release of a silo that had one user or none; the adversary looks at the last bits and says which."""
     plan = Plan(silos=2, rounds=1, dim=10, privacy=Privacy(1.0, 1e-5), trust="silo")
-    protocol, scales = plan.protocol, np.array(plan.protocol.scales)
+    protocol, scales = plan.protocol, plan.protocol.scales.packed(plan.dim)
     x = rng.standard_normal((trials, plan.dim))
     x /= np.linalg.norm(x, axis=-1, keepdims=True)
     present = rng.random(trials) < 0.5
@@ -30,11 +30,11 @@ def run(trials: int, rng: np.random.Generator) -> Measured:
     floating = users * 2.0**-plan.bits + scales * rng.standard_normal(users.shape)
     _, (integers,) = protocol.release(protocol.init((trials,)), users, SimulatedNoise(rng))
     on_grid = integers * 2.0**-protocol.release_bits
-    guesses = [np.asarray(~is_product(released, scales).all(axis=-1)) for released in (floating, on_grid)]
+    guesses = [np.asarray(~_is_product(released, scales).all(axis=-1)) for released in (floating, on_grid)]
     return Measured(RIGHT_GUESSES, right(guesses[0], present), right(guesses[1], present), 0.5, trials)
 
 
-def is_product(released: Floats, scales: Floats) -> NDArray[np.bool_]:
+def _is_product(released: Floats, scales: Floats) -> Flags:
     """Whether some float z has scales * z == released, exactly."""
     near = released / scales
     candidates = [near, np.nextafter(near, np.inf), np.nextafter(near, -np.inf)]

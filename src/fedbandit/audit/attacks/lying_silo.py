@@ -3,25 +3,26 @@
 Features and rewards are checked by the silo that serves the user, and a silo that lies does not check. It can send any
 numbers at all and own the model. Under trust `silo` the server sees each silo's noisy sums and can refuse what no users
 could have caused; then the liar is left with lies that look like users. Under `secure-sum` nobody sees a single silo,
-and nothing short of a proof in zero knowledge would do: there silos must be honest, which the plan's assumptions say.
-Privacy of the others is never touched: their noise is their own.
+and nothing short of a proof in zero knowledge would help: there silos must be honest, which the plan assumes. The
+privacy of the others is never touched: their noise is their own.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedbandit._arrays import Floats, Integers
 from fedbandit.audit.attacks import Attack, Measured
-from fedbandit.bandit import linucb
 from fedbandit.bandit.statistics import contributions
 from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy
 from fedbandit.privacy.noise import SimulatedNoise
+from fedbandit.protocol import composition
+from fedbandit.protocol.base import SILOS
 from fedbandit.schedule import Every
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+__all__ = ["ATTACK", "LIE", "largest_bias"]
+
 NOISE_ALLOWANCE = 6.0  # standard deviations that a sum may exceed what its users could have caused
 LIE = 1e5  # users' worth of bias in a batch
 
@@ -30,30 +31,25 @@ def run(trials: int, rng: np.random.Generator) -> Measured:
     """Nine honest silos whose users like the first axis, one that pushes the second; how far it turns the model."""
     plan = Plan(silos=10, rounds=2000, dim=2, privacy=Privacy(1.0, 1e-5), trust="silo", schedule=Every(250))
     honest = _honest_sums(plan, rng)
-    push = np.zeros((plan.encoder.steps, plan.protocol.width))
+    push = np.zeros((plan.encoder.size, plan.protocol.width))
     push[:, 1] = 1.0
     wild = push * LIE
     sly = push * np.diff(largest_bias(plan), prepend=0.0)[:, None]  # at the edge of what the server accepts
     turned = [_turned(plan, honest, lie, trials, rng) for lie in (wild, sly)]
     noiseless = honest.sum(axis=(0, 1)) * 2.0**-plan.bits + sly.sum(axis=0)
-    limit = _cosine(linucb.fit(noiseless, plan.dim, plan.regulariser, plan.learner.floor, 0.0).model.theta)
+    limit = _cosine(plan.fit(noiseless, plan.rounds).model.theta)
     return Measured("cosine of the model with the liar's direction", turned[0], turned[1], float(limit), trials)
 
 
-def accepted(plan: Plan, prefixes: Floats) -> bool:
-    """Whether a silo's own decoded prefix sums (steps, width) could come from users within bounds, and noise."""
-    return bool((np.abs(prefixes[:, : plan.dim]).max(axis=1) <= largest_bias(plan) * (1 + 1e-9)).all())
-
-
 def largest_bias(plan: Plan) -> Floats:
-    """The largest entry of a silo's noisy bias sum that the server accepts after each synchronisation."""
-    noise = NOISE_ALLOWANCE * plan.protocol.scales[0] * plan.encoder.prefix_norms
+    """The largest entry of a silo's noisy bias sum that the server accepts after each sync."""
+    noise = NOISE_ALLOWANCE * plan.protocol.scales.bias * plan.encoder.prefix_norms
     return np.asarray(np.array(plan.times) + noise)
 
 
 def _honest_sums(plan: Plan, rng: np.random.Generator) -> Integers:
-    """Batch sums (steps, honest silos, width) of users rewarded along the first axis."""
-    x = rng.standard_normal((plan.encoder.steps, plan.silos - 1, plan.times[0], plan.dim))
+    """Batch sums (syncs, honest silos, width) of users rewarded along the first axis."""
+    x = rng.standard_normal((plan.encoder.size, plan.silos - 1, plan.times[0], plan.dim))
     x /= np.linalg.norm(x, axis=-1, keepdims=True)
     return np.asarray(contributions(x, np.maximum(0.0, x[..., 0]), plan.bits).sum(axis=-2))
 
@@ -61,17 +57,15 @@ def _honest_sums(plan: Plan, rng: np.random.Generator) -> Integers:
 def _turned(plan: Plan, honest: Integers, lie: Floats, trials: int, rng: np.random.Generator) -> float:
     """Mean cosine of the last model with the second axis; the liar adds no noise to what it makes up."""
     protocol, noise = plan.protocol, SimulatedNoise(rng)
-    silos = honest.shape[1]
-    state, analyzer = protocol.init((trials, silos)), protocol.init_analyzer((trials,))
+    state = composition.init(protocol, (trials,), silos=honest.shape[1])
     liar = protocol.init((1,))
-    prefix = np.zeros((trials, protocol.width))
-    for step, sums in enumerate(honest):
-        state, (sent,) = protocol.release(state, np.broadcast_to(sums, (trials, *sums.shape)), noise)
-        liar, made_up = protocol.encoder.step(liar, np.rint(lie[step] * 2.0**plan.bits).astype(np.int64)[None])
-        everything = np.concatenate([sent, np.broadcast_to(made_up, (trials, *made_up.shape))], axis=1)
-        analyzer, prefix = protocol.decode(analyzer, (everything,))
-    model = linucb.fit(prefix, plan.dim, plan.regulariser, plan.learner.floor, 0.0).model
-    return float(np.mean(_cosine(model.theta)))
+    for sums, lies in zip(honest, lie, strict=True):
+        state, transcript = composition.send(protocol, state, np.broadcast_to(sums, (trials, *sums.shape)), noise)
+        liar, made_up = protocol.encoder.step(liar, np.rint(lies * 2.0**plan.bits).astype(np.int64)[None])
+        added = np.broadcast_to(made_up, (trials, *made_up.shape))
+        held = tuple(np.concatenate([array, added], axis=SILOS) for array in transcript.held)
+        state = composition.receive(protocol, state, transcript._replace(held=held))
+    return float(np.mean(_cosine(plan.fit(state.prefix, plan.rounds).model.theta)))
 
 
 def _cosine(theta: Floats) -> Floats:

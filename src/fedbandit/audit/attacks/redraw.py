@@ -6,15 +6,17 @@ The average of R copies with independent noise has the noise of one divided by s
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fedbandit.audit.adversaries import gaussian_score
+from fedbandit._arrays import Flags, Integers
 from fedbandit.audit.attacks import RIGHT_GUESSES, Attack, Measured, best_guess, right
 from fedbandit.audit.worlds import worst_pair
 from fedbandit.bandit.statistics import contributions
 from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy
 from fedbandit.privacy.noise import SimulatedNoise
+from fedbandit.protocol.adversaries import gaussian_score
+
+__all__ = ["ATTACK"]
 
 CRASHES = 200
 BUDGET = Privacy(1.0, 1e-5)
@@ -28,15 +30,15 @@ def run(trials: int, rng: np.random.Generator) -> Measured:
     truth = rng.random(trials) < 0.5
     batch, protocol, noise = users[truth.astype(int)], plan.protocol, SimulatedNoise(rng)
 
-    def receive() -> NDArray[np.int64]:
+    def receive() -> Integers:
         return protocol.release(protocol.init((trials,)), batch, noise)[1][0]
 
     redrawn = [receive() for _ in range(CRASHES)]
     kept = [receive()] * CRASHES  # drawn once, on disk before it is sent: asked again, the same bytes
     expected = users * 2**plan.encoder.fraction_bits
-    scales = np.array(protocol.scales) * 2.0**protocol.release_bits
+    scales = protocol.release_scales(users=1)
 
-    def guess(received: list[NDArray[np.int64]]) -> NDArray[np.bool_]:
+    def guess(received: list[Integers]) -> Flags:
         average = np.mean(received, axis=0)
         return np.asarray(gaussian_score(average, (expected[0], expected[1]), scales, axes=(-1,)) > 0)
 

@@ -10,14 +10,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedbandit.audit.adversaries import Everyone
 from fedbandit.audit.attacks import RIGHT_GUESSES, Attack, Measured, best_guess
 from fedbandit.audit.attacks.batch_flip import guessed
-from fedbandit.audit.game import calendar_game
+from fedbandit.audit.calendar_game import calendar_game
 from fedbandit.audit.worlds import neighbours
 from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy
 from fedbandit.schedule import Every
+
+__all__ = ["ATTACK"]
 
 VISITS = 25
 BUDGET = Privacy(1.0, 1e-5)
@@ -26,7 +27,7 @@ BUDGET = Privacy(1.0, 1e-5)
 def run(trials: int, rng: np.random.Generator) -> Measured:
     """The same person in all rounds of a batch; the server says which of two persons it was."""
     plan = Plan(silos=2, rounds=200, dim=2, privacy=BUDGET, trust="silo", schedule=Every(VISITS))
-    capped = calendar_game(plan, 1, neighbours(plan, 1), (Everyone(),))
+    capped = calendar_game(plan, 1, neighbours(plan, 1))
     often = plan.changed(privacy=replace(BUDGET, participations=VISITS))
     uncapped = replace(capped, worlds=neighbours(often, 1))  # noise for one visit, a user who comes 25 times
     return Measured(

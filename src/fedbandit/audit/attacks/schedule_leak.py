@@ -1,7 +1,7 @@
 """Example "Privacy leakage" of the paper: silo j learns Alice's norm from whether there is a synchronisation.
 
-Alice is the first user of silo i. Under Dubey & Pentland's rule silo i asks for a synchronisation after round 1 exactly
-if log det(I + x x^T / lambda) > D, that is if ||x||^2 > lambda (e^D - 1). Silo j knows lambda and D and sees whether it
+Alice is the first user of silo i. Under Dubey & Pentland's rule silo i asks for a sync after round 1 exactly if
+log det(I + x x^T / lambda) > D, that is if ||x||^2 > lambda (e^D - 1). Silo j knows lambda and D and sees whether it
 was asked. No noise on what is sent changes that.
 """
 
@@ -10,39 +10,42 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedbandit import presets
+from fedbandit._arrays import Flags, Floats
 from fedbandit.audit.attacks import RIGHT_GUESSES, Attack, Measured, right
-from fedbandit.bandit.linucb import fit
-from fedbandit.bandit.statistics import contributions, unpack
-from fedbandit.paper import presets
+from fedbandit.bandit.statistics import contributions, width
 from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy
+from fedbandit.privacy.noise import NoiseSource, SimulatedNoise
 from fedbandit.schedule import Adaptive, Every
+
+__all__ = ["ATTACK", "asks", "leaky_plan"]
 
 SECRET = 0.5  # does Alice's norm exceed this?
 
 
 def run(trials: int, rng: np.random.Generator) -> Measured:
     """Alice's norm is uniform in [0, 1]; silo j says whether it is above one half."""
-    base = Plan(silos=2, rounds=100, dim=2, privacy=Privacy(1.0, 1e-5))
-    lam = presets.dubey(base).regulariser
-    leaky = presets.dubey(base, schedule=Adaptive(math.log1p(SECRET**2 / lam)))
+    plan = leaky_plan(Privacy(1.0, 1e-5))
     norms = rng.random(trials)
-    guesses = signals(leaky, norms)
-    calendar = Every(1)  # asks after round 1 whoever Alice is
-    always = np.full(trials, 1 in calendar.times(base.rounds))
-    return Measured(RIGHT_GUESSES, right(guesses, norms > SECRET), right(always, norms > SECRET), 0.5, trials)
+    asked = asks(plan, norms, SimulatedNoise(rng))
+    always = np.full(trials, 1 in Every(1).times(plan.rounds))  # a calendar asks after round 1 whoever Alice is
+    return Measured(RIGHT_GUESSES, right(asked, norms > SECRET), right(always, norms > SECRET), 0.5, trials)
 
 
-def signals(plan: Plan, norms: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Whether silo i asks for a synchronisation after round 1, for each norm of its first user."""
-    assert isinstance(plan.schedule, Adaptive)
+def leaky_plan(budget: Privacy) -> Plan:
+    """Dubey & Pentland's algorithm, with the threshold at which a first user of norm SECRET is decisive."""
+    base = Plan(silos=2, rounds=100, dim=2, privacy=budget)
+    return presets.dubey(base, schedule=Adaptive(math.log1p(SECRET**2 / presets.dubey(base).regulariser)))
+
+
+def asks(plan: Plan, norms: Floats, noise: NoiseSource) -> Flags:
+    """Whether silo i asks for a sync after round 1, for each norm of its first user."""
+    rule = plan.rule
     alice = contributions(norms[:, None] * np.eye(plan.dim)[0], np.ones(len(norms)), plan.bits)
-    covariance = unpack(np.asarray(alice * 2.0**-plan.bits), plan.dim)[1]
-    root = fit(np.zeros(alice.shape[-1]), plan.dim, plan.regulariser, plan.learner.floor, 0.0).model.root
-    gain = np.linalg.slogdet(np.eye(plan.dim) + root.T @ covariance @ root)[1]
-    return np.asarray(gain > plan.schedule.threshold)
+    root = plan.fit(np.zeros(width(plan.dim)), 1).model.root
+    return rule.step(rule.init(norms.shape), alice[:, plan.dim :], root, noise)[1]
 
 
 ATTACK = Attack(

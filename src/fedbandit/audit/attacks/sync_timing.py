@@ -1,4 +1,4 @@
-"""The timing of an early or late synchronisation: a silo that sends when it has enough tells when it had enough.
+"""The timing of an early or late sync: a silo that sends when it has enough tells when it had enough.
 
 A silo that releases its batch as soon as it has counted 25 rewards sends a little later if one user stayed away.
 Whoever knows when the others came sees from the time alone whether the one did.
@@ -7,10 +7,12 @@ Whoever knows when the others came sees from the time alone whether the one did.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedbandit._arrays import Floats
 from fedbandit.audit.attacks import RIGHT_GUESSES, Attack, Measured, right
 from fedbandit.schedule import Clock
+
+__all__ = ["ATTACK"]
 
 BATCH = 25
 PERIOD = 3600.0  # seconds
@@ -23,19 +25,19 @@ def run(trials: int, rng: np.random.Generator) -> Measured:
     came = rng.random(trials) < 0.5
     others = np.delete(arrivals, 0, axis=1)
     everybody = np.where(came[:, None], arrivals[:, :-1], others)
-    with_one, without = sent_when_full(arrivals[:, :-1]), sent_when_full(others)
-    late = np.abs(sent_when_full(everybody) - without) < np.abs(sent_when_full(everybody) - with_one)
-    by_clock = [sent_at_tick(people) for people in (everybody, arrivals[:, :-1], others)]
+    with_one, without = _sent_when_full(arrivals[:, :-1]), _sent_when_full(others)
+    late = np.abs(_sent_when_full(everybody) - without) < np.abs(_sent_when_full(everybody) - with_one)
+    by_clock = [_sent_at_tick(people) for people in (everybody, arrivals[:, :-1], others)]
     late_by_clock = np.abs(by_clock[0] - by_clock[2]) < np.abs(by_clock[0] - by_clock[1])
     return Measured(RIGHT_GUESSES, right(~late, came), right(~late_by_clock, came), 0.5, trials)
 
 
-def sent_when_full(arrivals: NDArray[np.float64]) -> NDArray[np.float64]:
+def _sent_when_full(arrivals: Floats) -> Floats:
     """When the batch is full: the time of the 25th arrival."""
     return np.sort(arrivals, axis=1)[:, BATCH - 1]
 
 
-def sent_at_tick(arrivals: NDArray[np.float64]) -> NDArray[np.float64]:
+def _sent_at_tick(arrivals: Floats) -> Floats:
     """The first tick of a public clock, whoever has come; an empty batch is released like any other."""
     return np.full(len(arrivals), PERIOD * Clock(PERIOD).times(TICKS)[0])
 

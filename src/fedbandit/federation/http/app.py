@@ -1,164 +1,132 @@
-"""The HTTP interface of a silo: its routes, and their description. Every bad input is a 4xx that names the field."""
+"""The ASGI application of a silo. Every bad request is a 4xx that names the field it is about."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
+import hmac
+from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
-from fastapi.responses import JSONResponse
-from pydantic import BaseModel
-from starlette.exceptions import HTTPException
-from starlette.types import ASGIApp
+import msgspec
 
-from fedbandit.federation.http import schemas
-from fedbandit.federation.http.fast import FastPath
-from fedbandit.federation.http.guard import Guard
-from fedbandit.federation.http.refusals import CAUGHT, refusal
+from fedbandit.federation.http import openapi
+from fedbandit.federation.http.refusals import REFUSED, Headers, Refusal, refusal
+from fedbandit.federation.http.routes import JSON_MEDIA, Route, Router, service_routes
+from fedbandit.federation.http.schemas import Answer, Problems
 from fedbandit.federation.http.service import Service
 
-Handler = Callable[[Request], Awaitable[Response]]
-PATH_LENGTH = {"decision": 16384, "name": 40}
-PROBLEMS = (401, 404, 409, 410, 413, 422, 503)
+__all__ = ["MAX_BODY", "App", "create_app"]
+
+Message = MutableMapping[str, Any]
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+MAX_BODY = 16 * 2**20
+CLOSE = (b"connection", b"close")  # what is left of the request is not read
+_encode = msgspec.json.Encoder().encode
 
 
-def create_app(service: Service, token: str) -> ASGIApp:
-    """The ASGI application of a silo: the guard first, then the two calls of every user, then everything else."""
-    return Guard(FastPath(_described_app(service), service), token)
+def create_app(service: Service, token: str) -> App:
+    """The application: the calls of the service, and their description at /openapi.json and /docs."""
+    routes = service_routes(service)
+    description = openapi.document(routes)
+    as_json, as_page = _encode(description), openapi.page(description).encode()
+
+    async def document() -> bytes:
+        return as_json
+
+    async def page() -> bytes:
+        return as_page
+
+    routes.append(Route("GET", "/openapi.json", document, token=False))
+    routes.append(Route("GET", "/docs", page, token=False, media="text/html; charset=utf-8"))
+    return App(routes, token)
 
 
-def _described_app(service: Service) -> FastAPI:
-    """All routes and their description."""
-    app = FastAPI(title="fedbandit silo", version="1", description="Decisions and rewards of one silo.")
-    asked: dict[str, type[BaseModel]] = {}
-    for method, path, handler, answer, asks in _routes(service):
-        app.add_api_route(
-            path,
-            handler,
-            methods=[method],
-            responses={200: {"model": answer} if answer else {}, **{c: {"model": schemas.Problems} for c in PROBLEMS}},
-            openapi_extra=_described(path, asks),
-            response_model=None,
-        )
-        if asks is not None:
-            asked[asks.__name__] = asks
-    _describe(app, asked)
-    for kind in CAUGHT:
-        app.add_exception_handler(kind, _refused)
-    app.add_exception_handler(HTTPException, _plain)
-    return app
+class App:
+    """Serves routes to those who show the token."""
+
+    def __init__(self, routes: list[Route], token: str) -> None:
+        self._router = Router(routes)
+        self._open = {route.path for route in routes if not route.token}
+        self._expected = f"Bearer {token}".encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await self._http(scope, receive, send)
+        elif scope["type"] == "lifespan":
+            await _lifespan(receive, send)
+        else:
+            await send({"type": "websocket.close"})
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        shown = dict(scope["headers"])
+        try:
+            route, given = self._route(scope["method"], scope["path"], shown.get(b"authorization", b""))
+            body = b"" if route.body is None else await _read(shown.get(b"content-length", b"0"), receive)
+            status, content = _encoded(await route.answer(given, body))
+            await _respond(send, status, route.media, content)
+        except REFUSED as error:
+            refused = refusal(error)
+            content = _encode(Problems([refused.problem]))
+            await _respond(send, refused.status, JSON_MEDIA, content, refused.headers)
+        except _Gone:
+            pass
+
+    def _route(self, method: str, path: str, authorization: bytes) -> tuple[Route, dict[str, str]]:
+        """The route that is asked for. Without the token nobody learns which paths exist."""
+        if path not in self._open:
+            self._check_token(authorization)
+        methods, given = self._router.find(path)
+        if not methods:
+            raise Refusal(404, "path", "is not served; /openapi.json describes those that are")
+        if method not in methods:
+            allowed = ", ".join(methods)
+            raise Refusal(405, "method", f"must be {allowed}", [(b"allow", allowed.encode())])
+        return methods[method], given
+
+    def _check_token(self, authorization: bytes) -> None:
+        if not hmac.compare_digest(authorization, self._expected):
+            challenge = (b"www-authenticate", b"Bearer")
+            raise Refusal(401, "authorization", "must be 'Bearer' and this silo's token", [challenge, CLOSE])
 
 
-Route = tuple[str, str, Handler, type[BaseModel] | None, type[BaseModel] | None]
+class _Gone(Exception):
+    """The caller closed the connection before the body had arrived."""
 
 
-def _routes(service: Service) -> list[Route]:
-    """Method, path, handler, answer and body of every call."""
-
-    async def decide(request: Request) -> Response:
-        """Choose one of the actions."""
-        return _json(await service.decide(await request.body()))
-
-    async def reward(request: Request) -> Response:
-        """Reward a decision, once; on disk when this answers. The same reward again is acknowledged again."""
-        return _json(await service.reward(request.path_params["decision"], await request.body()))
-
-    async def decide_batch(request: Request) -> Response:
-        """Several decisions at once: all or, if one of them is wrong, none."""
-        return JSONResponse(await service.decide_batch(await request.body()))
-
-    async def reward_batch(request: Request) -> Response:
-        """Several rewards in one transaction; each has its own answer."""
-        return JSONResponse(await service.reward_batch(await request.body()))
-
-    async def register(request: Request) -> Response:
-        """Register an action set under a name, for good."""
-        return JSONResponse(await service.register(request.path_params["name"], await request.body()))
-
-    async def action_sets(request: Request) -> Response:
-        """The registered action sets."""
-        return JSONResponse(service.action_sets())
-
-    async def model(request: Request) -> Response:
-        """The model that decides now; it is public within the federation."""
-        return JSONResponse(service.model())
-
-    async def status(request: Request) -> Response:
-        """Where the term stands."""
-        return JSONResponse(await asyncio.to_thread(service.silo.status))
-
-    async def healthz(request: Request) -> Response:
-        """Alive; and whether the term still runs."""
-        return JSONResponse(service.health())
-
-    async def readyz(request: Request) -> Response:
-        """Whether decisions and rewards can be taken now."""
-        found = await service.readiness()
-        return JSONResponse(found, status_code=200 if found["ready"] else 503)
-
-    async def metrics(request: Request) -> Response:
-        """Metrics for Prometheus."""
-        page = await asyncio.to_thread(service.metrics.page, service.silo)
-        return Response(page, media_type="text/plain; version=0.0.4")
-
-    s = schemas
-    return [
-        ("POST", "/v1/decisions", decide, s.DecisionAnswer, s.DecisionRequest),
-        ("POST", "/v1/decisions/batch", decide_batch, s.DecisionAnswers, s.DecisionBatch),
-        ("POST", "/v1/decisions/{decision}/reward", reward, s.RewardAnswer, s.RewardRequest),
-        ("POST", "/v1/rewards", reward_batch, s.RewardResults, s.RewardBatch),
-        ("PUT", "/v1/action-sets/{name}", register, s.ActionSets, s.ActionSetRequest),
-        ("GET", "/v1/action-sets", action_sets, s.ActionSets, None),
-        ("GET", "/v1/model", model, s.ModelAnswer, None),
-        ("GET", "/v1/status", status, s.Status, None),
-        ("GET", "/healthz", healthz, s.Health, None),
-        ("GET", "/readyz", readyz, s.Readiness, None),
-        ("GET", "/metrics", metrics, None, None),
-    ]
+async def _read(declared: bytes, receive: Receive) -> bytes | bytearray:
+    """The body. It is limited while it arrives too: a chunked body does not say its length beforehand."""
+    if not declared.isdigit() or len(declared) > 20 or int(declared) > MAX_BODY:
+        raise _too_large()
+    body, more = bytearray(), True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise _Gone
+        body += message.get("body", b"")
+        if len(body) > MAX_BODY:
+            raise _too_large()
+        more = message.get("more_body", False)
+    return body
 
 
-def _described(path: str, asks: type[BaseModel] | None) -> dict[str, Any]:
-    """Parameters and body of a route for OpenAPI: handlers read them themselves, which is faster."""
-    extra: dict[str, Any] = {}
-    for name, length in PATH_LENGTH.items():
-        if f"{{{name}}}" in path:
-            schema = {"type": "string", "minLength": 1, "maxLength": length}
-            extra["parameters"] = [{"name": name, "in": "path", "required": True, "schema": schema}]
-    if asks is not None:
-        reference = {"$ref": f"#/components/schemas/{asks.__name__}"}
-        extra["requestBody"] = {"required": True, "content": {"application/json": {"schema": reference}}}
-    return extra
+def _too_large() -> Refusal:
+    return Refusal(413, "body", f"must be at most {MAX_BODY} bytes", [CLOSE])
 
 
-def _describe(app: FastAPI, asked: dict[str, type[BaseModel]]) -> None:
-    """Put the schemas of the bodies and the token into the OpenAPI description."""
-    generate = app.openapi
-
-    def openapi() -> dict[str, Any]:
-        description = generate()
-        components = description.setdefault("components", {}).setdefault("schemas", {})
-        for name, schema in asked.items():
-            body = schema.model_json_schema(ref_template="#/components/schemas/{model}")
-            components.update(body.pop("$defs", {}))
-            components[name] = body
-        description["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-        description["security"] = [{"token": []}]
-        return description
-
-    app.openapi = openapi  # type: ignore[method-assign]
+def _encoded(answer: Answer | bytes) -> tuple[int, bytes]:
+    return (200, answer) if isinstance(answer, bytes) else (answer.STATUS, _encode(answer))
 
 
-def _json(content: bytes) -> Response:
-    return Response(content, media_type="application/json")
+async def _respond(send: Send, status: int, media: str, content: bytes, extra: Headers = ()) -> None:
+    headers = [(b"content-type", media.encode()), (b"content-length", str(len(content)).encode()), *extra]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": content})
 
 
-async def _refused(request: Request, error: Exception) -> Response:
-    status, problems = refusal(error)
-    return JSONResponse({"errors": problems}, status_code=status)
-
-
-async def _plain(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    problem = {"field": "path", "message": str(error.detail)}
-    return JSONResponse({"errors": [problem]}, status_code=error.status_code)
+async def _lifespan(receive: Receive, send: Send) -> None:
+    """Nothing to do at either end: whoever makes the service closes it."""
+    for moment in ("startup", "shutdown"):
+        await receive()
+        await send({"type": f"lifespan.{moment}.complete"})

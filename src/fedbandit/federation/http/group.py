@@ -1,58 +1,73 @@
-"""Group commit: rewards that come while one transaction is being forced to the disk all go into the next one."""
+"""Group commit: rewards that arrive while one transaction is being forced to the disk go into the next one together."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from concurrent.futures import ThreadPoolExecutor
 
-from fedbandit.federation.silo import Silo
+from fedbandit.federation.silo.serving import Silo
 from fedbandit.federation.store import Reward, Verdict
 
+__all__ = ["GroupCommit", "StoreUnavailable"]
+
+log = logging.getLogger(__name__)
 MAX_GROUP = 5000  # rewards in one transaction
+Waiting = tuple[list[Reward], asyncio.Future[list[Verdict]]]
+
+
+class StoreUnavailable(RuntimeError):
+    """The store did not work; nothing was acknowledged, and the caller may try again."""
+
+    @classmethod
+    def because(cls, error: Exception) -> StoreUnavailable:
+        """The same, with the reason; the log has the details."""
+        log.error("the store does not work", exc_info=error)
+        return cls(f"{type(error).__name__}: {error}")
 
 
 class GroupCommit:
-    """`put` returns when the reward is on disk."""
+    """`put` returns when its rewards are on disk."""
 
     def __init__(self, silo: Silo) -> None:
         self._silo = silo
         self._writer = ThreadPoolExecutor(1, "rewards")
-        self._waiting: list[tuple[list[Reward], asyncio.Future[list[Verdict]]]] = []
+        self._waiting: list[Waiting] = []
         self._drain: asyncio.Task[None] | None = None
 
     async def put(self, rewards: list[Reward]) -> list[Verdict]:
+        """Store rewards together with all others that wait; StoreUnavailable if the store does not work."""
         done: asyncio.Future[list[Verdict]] = asyncio.get_running_loop().create_future()
         self._waiting.append((rewards, done))
         if self._drain is None:
             self._drain = asyncio.create_task(self._write())
         return await done
 
+    def close(self) -> None:
+        self._writer.shutdown()
+
     async def _write(self) -> None:
-        loop = asyncio.get_running_loop()
         while self._waiting:
             group = self._next_group()
-            rewards = [reward for part, _ in group for reward in part]
             try:
-                if self._silo.store.engine.shared:
-                    verdicts = await loop.run_in_executor(self._writer, self._silo.reward_many, rewards)
-                else:
-                    # SQLite: the statements take microseconds, only the disk is waited for in a thread. Threads that
-                    # run Python beside this one would each time wait for the interpreter.
-                    verdicts = self._silo.reward_many(rewards, durable=False)
-                    await loop.run_in_executor(self._writer, self._silo.store.engine.sync)
-            except Exception as error:  # whatever the store says, each caller is told; none is left waiting
-                for _, done in group:
-                    if not done.done():
-                        done.set_exception(StoreUnavailable(f"{type(error).__name__}: {error}"))
-                continue
-            at = 0
-            for part, done in group:
-                if not done.done():  # a caller that has gone away
-                    done.set_result(verdicts[at : at + len(part)])
-                at += len(part)
+                verdicts = await self._commit([reward for part, _ in group for reward in part])
+            except Exception as error:  # whatever the store says, every caller is told and none is left waiting
+                _fail(group, StoreUnavailable.because(error))
+            else:
+                _tell(group, verdicts)
         self._drain = None
 
-    def _next_group(self) -> list[tuple[list[Reward], asyncio.Future[list[Verdict]]]]:
+    async def _commit(self, rewards: list[Reward]) -> list[Verdict]:
+        loop, engine = asyncio.get_running_loop(), self._silo.store.engine
+        if engine.shared:
+            return await loop.run_in_executor(self._writer, self._silo.reward_many, rewards)
+        # SQLite: the statements take microseconds, so only the wait for the disk is left to the thread. Python that
+        # runs in a thread beside the event loop would have to wait for the interpreter every time.
+        verdicts = self._silo.reward_many(rewards, durable=False)
+        await loop.run_in_executor(self._writer, engine.harden)
+        return verdicts
+
+    def _next_group(self) -> list[Waiting]:
         size = taken = 0
         while taken < len(self._waiting) and (taken == 0 or size < MAX_GROUP):
             size += len(self._waiting[taken][0])
@@ -60,9 +75,16 @@ class GroupCommit:
         group, self._waiting = self._waiting[:taken], self._waiting[taken:]
         return group
 
-    def close(self) -> None:
-        self._writer.shutdown()
+
+def _tell(group: list[Waiting], verdicts: list[Verdict]) -> None:
+    at = 0
+    for part, done in group:
+        if not done.done():  # a caller may have gone away
+            done.set_result(verdicts[at : at + len(part)])
+        at += len(part)
 
 
-class StoreUnavailable(RuntimeError):
-    """The store could not write; nothing was acknowledged, try again."""
+def _fail(group: list[Waiting], error: StoreUnavailable) -> None:
+    for _, done in group:
+        if not done.done():
+            done.set_exception(error)

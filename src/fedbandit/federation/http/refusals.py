@@ -1,58 +1,67 @@
-"""Every exception that a caller can cause, as a status and the fields it is about."""
+"""What a caller is told when a request is refused: a status, and the field that it is about."""
 
 from __future__ import annotations
 
-import json
-from typing import Any
+import re
+from collections.abc import Sequence
 
-from pydantic import ValidationError
+import msgspec
 
-from fedbandit.federation.decisions import UnknownDecision
+from fedbandit._validate import ArgumentError
 from fedbandit.federation.http.group import StoreUnavailable
-from fedbandit.federation.http.guard import BodyTooLarge
-from fedbandit.federation.silo import RewardConflict, TermEnded
+from fedbandit.federation.http.schemas import Problem
+from fedbandit.federation.silo.serving import RewardConflict, TermEnded
+from fedbandit.federation.silo.tickets import UnknownDecision
 
-SHOWN = 20  # problems of one request that are listed
+__all__ = ["REFUSED", "Headers", "Refusal", "bad_argument", "refusal"]
 
-
-class FieldError(ValueError):
-    """A value that is wrong, with the name of its field."""
-
-    def __init__(self, field: str, message: str) -> None:
-        super().__init__(message)
-        self.field = field
+Headers = Sequence[tuple[bytes, bytes]]
+LONGEST = 300  # characters of a field or a message that are shown
 
 
-# In this order: the first that fits answers.
-_KINDS: tuple[tuple[type[Exception], int, str | None], ...] = (
+class Refusal(Exception):
+    """A request that is not answered. `field` is what it is about, `headers` go with the answer."""
+
+    def __init__(self, status: int, field: str, message: str, headers: Headers = ()) -> None:
+        super().__init__(f"{status}: {field} {message}")
+        self.status, self.headers = status, headers
+        self.problem = Problem(field[:LONGEST], message[:LONGEST])
+
+
+_KINDS: tuple[tuple[type[Exception], int, str], ...] = (
     (UnknownDecision, 404, "decision"),
     (RewardConflict, 409, "reward"),
     (TermEnded, 410, "decision"),
-    (BodyTooLarge, 413, "body"),
-    (LookupError, 422, "action_set"),
-    (ValueError, 422, None),
     (StoreUnavailable, 503, "store"),
 )
-CAUGHT = (LookupError, ValueError, StoreUnavailable, BodyTooLarge)
+REFUSED: tuple[type[Exception], ...] = (Refusal, ArgumentError, *(kind for kind, _, _ in _KINDS))
 
 
-def refusal(error: Exception) -> tuple[int, list[dict[str, str]]]:
-    """Status and problems of an exception in `CAUGHT`."""
-    if isinstance(error, ValidationError):
-        return 422, [_found(one) for one in error.errors(include_url=False, include_input=False)[:SHOWN]]
+def refusal(error: Exception) -> Refusal:
+    """What an exception among `REFUSED` means to the caller."""
+    if isinstance(error, Refusal):
+        return error
+    if isinstance(error, ArgumentError):
+        return Refusal(422, error.field, error.message)
     status, field = next((status, field) for kind, status, field in _KINDS if isinstance(error, kind))
-    if isinstance(error, FieldError):
-        field = error.field
-    message = str(error)
-    # The library's own messages begin with the name of the argument.
-    return status, [{"field": field or message.split(" ", 1)[0], "message": message}]
+    return Refusal(status, field, str(error))
 
 
-def as_json(error: Exception) -> tuple[int, bytes]:
-    """The same as a status and a body."""
-    status, problems = refusal(error)
-    return status, json.dumps({"errors": problems}).encode()
+# What msgspec says: "... - at `$.actions[0][1]`", "Object contains unknown field `colour` - at `$.decisions[0]`".
+_PLACE = re.compile(r"(?P<message>.*?)(?: - at `\$(?P<path>.*)`)?", re.DOTALL)
+_NAMED = re.compile(r"Object (?:contains unknown|missing required) field `(?P<name>.*)`", re.DOTALL)
 
 
-def _found(one: Any) -> dict[str, str]:
-    return {"field": ".".join(str(part) for part in one["loc"]) or "body", "message": one["msg"]}
+def bad_argument(error: Exception, whole: str = "body") -> ArgumentError:
+    """What msgspec found wrong, with the field as a path with dots, or `whole` if all of it is wrong.
+
+    The field is read from the text of the error, which is the only place that names it; nothing else depends on it.
+    """
+    if not isinstance(error, msgspec.ValidationError):
+        return ArgumentError(whole, f"must be JSON in UTF-8 ({error})")
+    place = _PLACE.fullmatch(str(error))
+    assert place is not None  # the pattern fits every text
+    message, path = place["message"], place["path"] or ""
+    named = _NAMED.fullmatch(message)
+    parts = [*re.findall(r"[^.\[\]]+", path), *([named["name"]] if named else [])]
+    return ArgumentError(".".join(parts) or whole, message)

@@ -1,135 +1,220 @@
-"""What goes in and comes out, as OpenAPI describes it."""
+"""What goes in and what comes out: requests are checked against these types, and OpenAPI describes them."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from msgspec import Meta, Struct
 
-from fedbandit.federation.actions import MAX_ARMS
+from fedbandit.federation.silo.actions import MAX_ARMS
+
+__all__ = [
+    "ActionSetRequest",
+    "ActionSets",
+    "Answer",
+    "Body",
+    "DecisionAnswer",
+    "DecisionAnswers",
+    "DecisionBatch",
+    "DecisionId",
+    "DecisionRequest",
+    "Health",
+    "ModelAnswer",
+    "Name",
+    "NamedReward",
+    "NotReady",
+    "Problem",
+    "Problems",
+    "Readiness",
+    "RewardAnswer",
+    "RewardBatch",
+    "RewardRequest",
+    "RewardResult",
+    "RewardResults",
+    "SiloStatus",
+]
 
 MAX_BATCH = 1000
-Number = Annotated[float, Field(allow_inf_nan=False)]
-Actions = Annotated[list[list[Number]], Field(min_length=1, max_length=MAX_ARMS)]
-UserKey = Annotated[str, Field(min_length=1, max_length=256)]
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$", min_length=1, max_length=40)]
+
+Actions = Annotated[list[list[float]], Meta(min_length=1, max_length=MAX_ARMS)]
+Index = Annotated[int, Meta(ge=0, lt=MAX_ARMS)]
+Name = Annotated[str, Meta(min_length=1, max_length=40, pattern="^[A-Za-z0-9_-]+$")]
+DecisionId = Annotated[str, Meta(min_length=1, max_length=16384)]
+UserKey = Annotated[str, Meta(min_length=1, max_length=256)]
 
 
-class Strict(BaseModel):
-    """Nothing is guessed: unknown fields and numbers in quotes are refused."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
+class Body(Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of a request. Nothing is guessed: unknown fields and numbers in quotes are refused."""
 
 
-class DecisionRequest(Strict):
-    """Actions to choose among: features sent here, or a registered set; of these, only the allowed ones."""
+class Answer(Struct, frozen=True):
+    """The body of an answer, and the status that it is sent with."""
 
-    actions: Actions | None = Field(None, description="One row of features for each action, of norm at most 1.")
-    action_set: Name | None = Field(None, description="The name of a registered action set, instead of `actions`.")
-    allowed: Annotated[list[int], Field(min_length=1, max_length=MAX_ARMS)] | None = Field(
-        None, description="Indices of the actions that may be chosen; all of them by default."
-    )
-    user: UserKey | None = Field(
-        None,
-        description="The application's key of the person; kept as a salted hash for the participation cap.",
-    )
+    STATUS: ClassVar[int] = 200
 
-    @model_validator(mode="after")
-    def _one_source(self) -> DecisionRequest:
+
+class DecisionRequest(Body, frozen=True):
+    """What to choose among: either `actions` or `action_set`, and of these only the `allowed` ones."""
+
+    actions: Annotated[
+        Actions | None, Meta(description="One row of features per action, each of Euclidean norm at most 1.")
+    ] = None
+    action_set: Annotated[
+        Name | None, Meta(description="The name of a registered action set, instead of `actions`.")
+    ] = None
+    allowed: Annotated[
+        Annotated[list[Index], Meta(min_length=1, max_length=MAX_ARMS)] | None,
+        Meta(description="Indices, from 0, of the actions that may be chosen; by default all of them."),
+    ] = None
+    user: Annotated[
+        UserKey | None,
+        Meta(description="The application's key for the person, for the participation cap; kept as a salted hash."),
+    ] = None
+
+    def __post_init__(self) -> None:
         if (self.actions is None) == (self.action_set is None):
-            raise ValueError("exactly one of actions and action_set must be given")
-        return self
+            raise ValueError("exactly one of `actions` and `action_set` must be given")
 
 
-class DecisionBatch(Strict):
-    decisions: Annotated[list[DecisionRequest], Field(min_length=1, max_length=MAX_BATCH)]
+class DecisionBatch(Body, frozen=True):
+    """Several requests for a decision."""
+
+    decisions: Annotated[list[DecisionRequest], Meta(min_length=1, max_length=MAX_BATCH)]
 
 
-class DecisionAnswer(BaseModel):
-    id: str = Field(description="Reward the decision with this.")
-    action: int = Field(description="Index of the action chosen.")
-    model: int = Field(description="Rounds that the deciding model has learnt from.")
+class DecisionAnswer(Answer, frozen=True):
+    """A decision."""
+
+    id: Annotated[str, Meta(description="Names the decision when its reward is reported.")]
+    action: Annotated[int, Meta(description="The index, from 0, of the chosen action.")]
+    model: Annotated[int, Meta(description="How many syncs the model that decided has learnt from.")]
 
 
-class DecisionAnswers(BaseModel):
+class DecisionAnswers(Answer, frozen=True):
+    """One decision per request, in the same order."""
+
     decisions: list[DecisionAnswer]
 
 
-class RewardRequest(Strict):
-    reward: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+class RewardRequest(Body, frozen=True):
+    """The reward of a decision."""
+
+    reward: Annotated[float, Meta(ge=0, le=1)]
 
 
-class NamedReward(RewardRequest):
-    decision: Annotated[str, Field(min_length=1, max_length=16384)]
+class NamedReward(RewardRequest, frozen=True):
+    """A reward, and the decision that it is for."""
+
+    decision: DecisionId
 
 
-class RewardBatch(Strict):
-    rewards: Annotated[list[NamedReward], Field(min_length=1, max_length=MAX_BATCH)]
+class RewardBatch(Body, frozen=True):
+    """Several rewards."""
+
+    rewards: Annotated[list[NamedReward], Meta(min_length=1, max_length=MAX_BATCH)]
 
 
-class RewardAnswer(BaseModel):
-    counted: bool = Field(description="False if the person has reached the participation cap.")
-    batch: int = Field(description="The batch it counts in, from 0.")
-    repeated: bool = Field(description="True if this very reward had been acknowledged before.")
+class RewardAnswer(Answer, frozen=True):
+    """A reward that is on disk."""
+
+    counted: Annotated[bool, Meta(description="False if the person has reached the participation cap.")]
+    batch: Annotated[int, Meta(description="The batch that the reward counts in, from 0.")]
+    repeated: Annotated[bool, Meta(description="True if this very reward was acknowledged before.")]
 
 
-class Problem(BaseModel):
-    field: str
+class Problem(Struct, frozen=True):
+    """What is wrong with one field."""
+
+    field: Annotated[str, Meta(description="The field, as a path with dots: `decisions.1.actions`.")]
     message: str
 
 
-class Problems(BaseModel):
-    """What was wrong, and with which field."""
+class Problems(Struct, frozen=True):
+    """Why a request was refused."""
 
     errors: list[Problem]
 
 
-class RewardResult(BaseModel):
-    """One reward of a batch: its answer, or why there is none."""
+class RewardResult(Struct, frozen=True, omit_defaults=True):
+    """What became of one reward of a batch: its answer, or why there is none."""
 
-    status: Literal[200, 404, 409, 410]
+    status: Annotated[
+        int,
+        Meta(
+            description="The status that this reward would have if it had come alone.",
+            extra_json_schema={"enum": [200, 404, 409, 410]},
+        ),
+    ]
     answer: RewardAnswer | None = None
     error: Problem | None = None
 
 
-class RewardResults(BaseModel):
+class RewardResults(Answer, frozen=True):
+    """One result per reward, in the same order."""
+
     rewards: list[RewardResult]
 
 
-class ActionSetRequest(Strict):
-    actions: Actions
+class ActionSetRequest(Body, frozen=True):
+    """An action set to register."""
+
+    actions: Annotated[Actions, Meta(description="One row of features per action, each of Euclidean norm at most 1.")]
 
 
-class ActionSets(BaseModel):
-    action_sets: dict[str, int] = Field(description="Name to number of actions.")
+class ActionSets(Answer, frozen=True):
+    """The registered action sets."""
+
+    action_sets: Annotated[dict[str, int], Meta(description="The number of actions of each set, by name.")]
 
 
-class ModelAnswer(BaseModel):
-    version: int = Field(description="Rounds it has learnt from.")
-    plan: str
-    dim: int
-    theta: list[float]
+class ModelAnswer(Answer, frozen=True):
+    """The model that decides now."""
+
+    version: Annotated[int, Meta(description="How many syncs the model has learnt from.")]
+    plan: Annotated[str, Meta(description="The hash of the plan.")]
+    dim: Annotated[int, Meta(description="The number of features of an action.")]
+    theta: Annotated[list[float], Meta(description="The estimated parameter vector.")]
 
 
-class Health(BaseModel):
+class Health(Answer, frozen=True):
+    """The process is alive."""
+
     status: Literal["ok"]
-    term: Literal["running", "ended"]
+    term: Annotated[
+        Literal["running", "ended"], Meta(description="After its term a silo still decides; rewards no longer count.")
+    ]
 
 
-class Readiness(BaseModel):
+class Readiness(Answer, frozen=True):
+    """Decisions and rewards can be taken."""
+
     ready: bool
-    connected: bool = Field(description="Whether the broker can be reached; decisions do not need it.")
-    problem: str | None = None
+    connected: Annotated[bool, Meta(description="Whether the broker can be reached; decisions do not need it.")]
+    problem: Annotated[str | None, Meta(description="Why the silo is not ready.")]
 
 
-class Status(BaseModel):
-    """Public numbers of the term; more may be added."""
+class NotReady(Readiness, frozen=True):
+    """Something keeps the silo from working as it should."""
 
-    model_config = ConfigDict(extra="allow")
+    STATUS: ClassVar[int] = 503
+
+
+class SiloStatus(Answer, frozen=True):
+    """Where the term stands, in public numbers."""
+
     silo: str
-    term: int
-    decisions: int
-    released: int
-    steps: int
-    model: int
-    ended: bool
+    term: Annotated[int, Meta(description="The number of the term, from 1.")]
+    plan: Annotated[str, Meta(description="The hash of the plan.")]
+    decisions: Annotated[int, Meta(description="Decisions of this term.")]
+    without_user_key: Annotated[int, Meta(description="Decisions that came without a `user`.")]
+    syncs: Annotated[int, Meta(description="Syncs of the whole term.")]
+    released: Annotated[int, Meta(description="Releases drawn so far.")]
+    missed: Annotated[list[int], Meta(description="The syncs, from 0, that went by without this silo's release.")]
+    weight: Annotated[float, Meta(description="The share of this silo's batches that the last model holds.")]
+    model: Annotated[int, Meta(description="How many syncs the last model has learnt from.")]
+    ended: Annotated[bool, Meta(description="Whether the last batch was released.")]
+    epsilon: Annotated[float | None, Meta(description="The privacy budget; null for a plan without one.")]
+    delta: float | None
+    epsilon_spent: Annotated[float | None, Meta(description="Spent in this term; null if there is no finite number.")]
+    epsilon_left: float | None
+    epsilon_all_terms: Annotated[float | None, Meta(description="Spent in all terms together.")]

@@ -1,119 +1,180 @@
-"""What a silo answers over HTTP: bodies in, bodies out."""
+"""What a silo does when it is called over HTTP.
+
+The signature of a call is its description: the parameter that the path names, the body, the answers.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol, TypeVar
 
-from fedbandit.federation.decisions import UnknownDecision
+from fedbandit._validate import ArgumentError
 from fedbandit.federation.http import schemas
 from fedbandit.federation.http.group import GroupCommit, StoreUnavailable
 from fedbandit.federation.http.metrics import Metrics
-from fedbandit.federation.http.refusals import FieldError
-from fedbandit.federation.silo import Decision, RewardConflict, Silo, TermEnded, acknowledged
+from fedbandit.federation.http.refusals import refusal
+from fedbandit.federation.silo.serving import Decision, RewardConflict, Silo, TermEnded, UnknownActionSet, acknowledged
+from fedbandit.federation.silo.tickets import UnknownDecision
 from fedbandit.federation.store import Reward, Verdict
+
+__all__ = ["UNCONNECTED", "Connection", "Service"]
+
+T = TypeVar("T")
+AT_ONCE = 32  # decisions of a batch before other requests get their turn
+
+
+class Connection(Protocol):
+    """A silo's connection to its federation."""
+
+    @property
+    def connected(self) -> bool:
+        """Whether the broker can be reached now."""
+        ...
+
+    @property
+    def problem(self) -> str | None:
+        """What keeps the silo from ticking, if anything does."""
+        ...
+
+
+@dataclass(frozen=True)
+class _Unconnected:
+    connected: bool = False
+    problem: str | None = None
+
+
+UNCONNECTED: Connection = _Unconnected()  # a silo without a federation
 
 
 class Service:
-    """The answers of one silo. `connected` and `problem` report on its link to the federation."""
+    """The calls of one silo. What may wait for a database or a disk runs in threads, beside the event loop."""
 
-    def __init__(self, silo: Silo) -> None:
-        self.silo = silo
-        self.group, self.metrics = GroupCommit(silo), Metrics()
-        self.connected: Callable[[], bool] = lambda: False
-        self.problem: Callable[[], str | None] = lambda: None
+    def __init__(self, silo: Silo, connection: Connection = UNCONNECTED) -> None:
+        self._silo, self._connection = silo, connection
+        self._group, self._metrics = GroupCommit(silo), Metrics()
+        self._in_memory: set[str] = set()  # registered sets that the silo has read from its store
 
-    async def decide(self, body: bytes) -> bytes:
+    async def decide(self, asked: schemas.DecisionRequest) -> schemas.DecisionAnswer:
         """Choose one of the actions."""
-        decision = self._decide(schemas.DecisionRequest.model_validate_json(body))
-        self.metrics.decisions.inc()
-        return f'{{"id":"{decision.id}","action":{decision.action},"model":{decision.model}}}'.encode()
+        decision = await self._decide(asked)
+        self._metrics.decisions.inc()
+        return schemas.DecisionAnswer(*decision)
 
-    async def reward(self, decision: str, body: bytes) -> bytes:
-        """Reward a decision, once; on disk when this answers. The same reward again is acknowledged again."""
-        asked = schemas.RewardRequest.model_validate_json(body)
-        reward = self.silo.read(decision, asked.reward)
+    async def reward(self, decision: schemas.DecisionId, asked: schemas.RewardRequest) -> schemas.RewardAnswer:
+        """Reward a decision, once; the reward is on disk when this answers. The same reward is acknowledged again."""
+        reward = self._silo.read(decision, asked.reward)
         began = time.perf_counter()
-        (verdict,) = await self.group.put([reward])
-        self.metrics.commit.observe(time.perf_counter() - began)
-        self.metrics.rewarded(verdict)
-        answer = acknowledged(verdict)
-        counted, repeated = str(answer.counted).lower(), str(answer.repeated).lower()
-        return f'{{"counted":{counted},"batch":{answer.batch},"repeated":{repeated}}}'.encode()
+        (verdict,) = await self._group.put([reward])
+        self._metrics.commit.observe(time.perf_counter() - began)
+        self._metrics.rewarded(verdict)
+        return schemas.RewardAnswer(*acknowledged(verdict))
 
-    async def decide_batch(self, body: bytes) -> dict[str, Any]:
-        """Several decisions at once: all or, if one of them is wrong, none."""
-        asked = schemas.DecisionBatch.model_validate_json(body)
-        decisions = []
+    async def decide_batch(self, asked: schemas.DecisionBatch) -> schemas.DecisionAnswers:
+        """Make several decisions: all of them or, if one request is wrong, none."""
+        answers = []
         for number, one in enumerate(asked.decisions):
+            if number % AT_ONCE == 0:
+                await asyncio.sleep(0)
             try:
-                decisions.append(self._decide(one))
-            except (ValueError, LookupError) as error:
-                raise FieldError(f"decisions.{number}", str(error)) from None
-        self.metrics.decisions.inc(len(decisions))
-        return {"decisions": [decision._asdict() for decision in decisions]}
+                answers.append(schemas.DecisionAnswer(*await self._decide(one)))
+            except ArgumentError as error:
+                raise ArgumentError(f"decisions.{number}", str(error)) from None
+        self._metrics.decisions.inc(len(answers))
+        return schemas.DecisionAnswers(answers)
 
-    async def reward_batch(self, body: bytes) -> dict[str, Any]:
-        """Several rewards in one transaction; each has its own answer."""
-        asked = schemas.RewardBatch.model_validate_json(body)
+    async def reward_batch(self, asked: schemas.RewardBatch) -> schemas.RewardResults:
+        """Reward several decisions in one transaction; each reward has its own result."""
         opened = [self._open(one) for one in asked.rewards]
-        verdicts = await self.group.put([one for one in opened if isinstance(one, Reward)])
+        verdicts = await self._group.put([one for one in opened if isinstance(one, Reward)])
         for verdict in verdicts:
-            self.metrics.rewarded(verdict)
+            self._metrics.rewarded(verdict)
         waiting = iter(verdicts)
-        return {"rewards": [_result(next(waiting)) if isinstance(one, Reward) else one for one in opened]}
+        return schemas.RewardResults([_result(next(waiting)) if isinstance(one, Reward) else one for one in opened])
 
-    async def register(self, name: str, body: bytes) -> dict[str, Any]:
+    async def register(self, name: schemas.Name, asked: schemas.ActionSetRequest) -> schemas.ActionSets:
         """Register an action set under a name, for good."""
-        asked = schemas.ActionSetRequest.model_validate_json(body)
-        await asyncio.to_thread(self.silo.register, name, asked.actions)
-        return self.action_sets()
+        await _in_thread(partial(self._silo.register, name, asked.actions))
+        return await self.action_sets()
 
-    def action_sets(self) -> dict[str, Any]:
-        """The registered action sets."""
-        return {"action_sets": self.silo.action_sets()}
+    async def action_sets(self) -> schemas.ActionSets:
+        """List the registered action sets."""
+        return schemas.ActionSets(self._silo.action_sets())
 
-    def model(self) -> dict[str, Any]:
-        """The model that decides now; it is public within the federation."""
-        version, theta = self.silo.model()
-        plan = self.silo.plan
-        return {"version": version, "plan": plan.hash, "dim": plan.dim, "theta": theta}
+    async def model(self) -> schemas.ModelAnswer:
+        """Show the model that decides now; it is public within the federation."""
+        (version, theta), plan = self._silo.model(), self._silo.plan
+        return schemas.ModelAnswer(version, plan.hash, plan.dim, theta)
 
-    def health(self) -> dict[str, Any]:
-        """Alive; and whether the term still runs."""
-        return {"status": "ok", "term": "ended" if self.silo.ended else "running"}
+    async def status(self) -> schemas.SiloStatus:
+        """Show where the term stands."""
+        return schemas.SiloStatus(**await _in_thread(self._silo.status))
 
-    async def readiness(self) -> dict[str, Any]:
-        """Whether decisions and rewards can be taken now."""
-        problem = self.problem()
+    async def health(self) -> schemas.Health:
+        """Tell that the process is alive, and whether the term still runs."""
+        return schemas.Health("ok", "ended" if self._silo.ended else "running")
+
+    async def readiness(self) -> schemas.Readiness | schemas.NotReady:
+        """Tell whether decisions and rewards can be taken now."""
+        connected, problem = self._connection.connected, self._connection.problem
         try:
-            await self.group.put([])
+            await self._group.put([])
         except StoreUnavailable as error:
             problem = str(error)
-        return {"ready": problem is None, "connected": self.connected(), "problem": problem}
+        if problem is None:
+            return schemas.Readiness(True, connected, None)
+        return schemas.NotReady(False, connected, problem)
 
-    def _decide(self, asked: schemas.DecisionRequest) -> Decision:
-        actions = asked.actions if asked.action_set is None else asked.action_set
-        assert actions is not None
-        return self.silo.decide(actions, user=asked.user, allowed=asked.allowed)
+    async def metrics(self) -> bytes:
+        """Metrics for Prometheus."""
+        return self._metrics.page(await self.status())
 
-    def _open(self, one: schemas.NamedReward) -> Reward | dict[str, Any]:
+    def close(self) -> None:
+        """Let go of the thread that waits for the disk."""
+        self._group.close()
+
+    async def _decide(self, asked: schemas.DecisionRequest) -> Decision:
+        if asked.actions is not None:
+            return self._silo.decide(asked.actions, user=asked.user, allowed=asked.allowed)
+        name = asked.action_set
+        assert name is not None  # one of the two is given
+        decide = partial(self._silo.decide, name, user=asked.user, allowed=asked.allowed)
+        if name in self._in_memory:
+            return decide()
         try:
-            return self.silo.read(one.decision, one.reward)
+            decision = await _in_thread(decide)
+        except UnknownActionSet:
+            raise ArgumentError("action_set", f"must be the name of a registered set, got {name!r}") from None
+        self._in_memory.add(name)
+        return decision
+
+    def _open(self, one: schemas.NamedReward) -> Reward | schemas.RewardResult:
+        try:
+            return self._silo.read(one.decision, one.reward)
         except UnknownDecision as error:
-            return _refused(404, "decision", error)
+            return _refused(error)
 
 
-def _result(verdict: Verdict) -> dict[str, Any]:
+def _result(verdict: Verdict) -> schemas.RewardResult:
     try:
-        return {"status": 200, "answer": acknowledged(verdict)._asdict()}
-    except RewardConflict as error:
-        return _refused(409, "reward", error)
-    except TermEnded as error:
-        return _refused(410, "decision", error)
+        return schemas.RewardResult(200, schemas.RewardAnswer(*acknowledged(verdict)))
+    except (RewardConflict, TermEnded) as error:
+        return _refused(error)
 
 
-def _refused(status: int, field: str, error: Exception) -> dict[str, Any]:
-    return {"status": status, "error": {"field": field, "message": str(error)}}
+def _refused(error: UnknownDecision | RewardConflict | TermEnded) -> schemas.RewardResult:
+    found = refusal(error)
+    return schemas.RewardResult(found.status, error=found.problem)
+
+
+async def _in_thread(call: Callable[[], T]) -> T:
+    """A call that may wait for the database. What the database says is no answer to the caller: StoreUnavailable."""
+    try:
+        return await asyncio.to_thread(call)
+    except (ArgumentError, UnknownActionSet):
+        raise
+    except Exception as error:
+        raise StoreUnavailable.because(error) from error

@@ -9,8 +9,10 @@ from typing import Any
 
 import psycopg
 
-from fedbandit.federation.store.engine import Row, Sql
+from fedbandit.federation.store.database import Row, Sql
 from fedbandit.federation.store.schema import tables
+
+__all__ = ["PostgresEngine"]
 
 LEADER = 0x66656462616E6469  # the advisory lock of the leading worker
 SCHEMA_LOCK = LEADER + 1
@@ -44,7 +46,7 @@ class PostgresEngine:
     def read(self) -> AbstractContextManager[Sql]:
         return self.transaction(durable=False)
 
-    def sync(self) -> None:
+    def harden(self) -> None:
         """The log is written in order: a durable commit takes all earlier ones with it."""
         with self.transaction() as sql:
             sql.all("SELECT pg_current_wal_flush_lsn(), txid_current()")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from fedbandit.paper.claims import gap, radii, ranges, scaling, sensitivity
-from fedbandit.paper.claims.claim import Claim, Progress
+from fedbandit.paper.claims import gap, radii, ranges, scaling, user_shift
+from fedbandit.paper.claims.claim import PaperClaim, Progress
+
+__all__ = ["CLAIMS", "PaperClaim", "all_claims"]
 
 CLAIMS = (
     scaling.noise_claim,
-    scaling.synchronisations_claim,
+    scaling.syncs_claim,
     scaling.p_sums_claim,
-    sensitivity.eager_claim,
-    sensitivity.adjacency_claim,
-    sensitivity.reward_claim,
+    user_shift.eager_claim,
+    user_shift.adjacency_claim,
+    user_shift.reward_claim,
     radii.radius_claim,
     ranges.amplification_claim,
     ranges.lemma_constant_claim,
@@ -21,9 +23,6 @@ CLAIMS = (
 )
 
 
-def all_claims(quick: bool = False, progress: Progress = lambda share: None) -> list[Claim]:
+def all_claims(quick: bool = False, progress: Progress = lambda share: None) -> list[PaperClaim]:
     """Every claim, the simulated one last."""
     return [*(claim() for claim in CLAIMS), gap.gap_claim(quick, progress)]
-
-
-__all__ = ["CLAIMS", "Claim", "all_claims"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
+__all__ = ["CONFIRMED", "OTHER_CONSTANTS", "REFUTED", "Outcome", "PaperClaim", "Progress"]
+
 Progress = Callable[[float], None]
 Outcome = Literal["confirmed", "confirmed with other constants", "refuted"]
 CONFIRMED: Outcome = "confirmed"
@@ -12,7 +14,7 @@ OTHER_CONSTANTS: Outcome = "confirmed with other constants"
 REFUTED: Outcome = "refuted"
 
 
-class Claim(NamedTuple):
+class PaperClaim(NamedTuple):
     """A sentence of the paper, what was measured, and what that says about it."""
 
     name: str

@@ -7,13 +7,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedbandit.paper.claims.claim import CONFIRMED, OTHER_CONSTANTS, REFUTED, Claim, Progress
+from fedbandit.paper.claims.claim import CONFIRMED, OTHER_CONSTANTS, REFUTED, PaperClaim, Progress
 from fedbandit.paper.claims.scaling import exponent
 from fedbandit.plan import Plan
-from fedbandit.planner.catalogue import plan_for
+from fedbandit.presets import plan_for
 from fedbandit.privacy.budget import Privacy
-from fedbandit.simulate import tasks
-from fedbandit.simulate.runner import simulate
+from fedbandit.simulator import tasks
+from fedbandit.simulator.runner import simulate
+
+__all__ = ["Gap", "gap_claim", "measured"]
 
 DIM, ARMS, ROUNDS = 10, 100, 400
 SILOS = (1, 4, 16, 64, 250, 1000)
@@ -41,7 +43,7 @@ def measured(silos: int, runs: int, progress: Progress = lambda share: None) -> 
     return Gap(silos, noise, math.sqrt(noise), float(logs.mean()), float(logs.std(ddof=1) / math.sqrt(runs)))
 
 
-def gap_claim(quick: bool, progress: Progress) -> Claim:
+def gap_claim(quick: bool, progress: Progress) -> PaperClaim:
     """Corollary LDP against a super agent."""
     silos, runs = (QUICK_SILOS, 2) if quick else (SILOS, 4)
     gaps = [measured(count, runs, _part_of(progress, silos, count)) for count in silos]
@@ -49,7 +51,7 @@ def gap_claim(quick: bool, progress: Progress) -> Claim:
     regret = exponent(silos, [math.exp(gap.log_regret) for gap in gaps])
     ratios = ", ".join(f"{math.exp(g.log_regret):.2f} (± {math.exp(g.log_regret) * g.stderr:.2f})" for g in gaps)
     exact = abs(bound - 0.25) < 1e-6
-    return Claim(
+    return PaperClaim(
         "gap",
         "under silo-level LDP the privacy cost is M^(1/4) times that of a super agent",
         REFUTED if not exact else CONFIRMED if abs(regret - 0.25) < 0.05 else OTHER_CONSTANTS,
@@ -64,6 +66,6 @@ def gap_claim(quick: bool, progress: Progress) -> Claim:
 
 
 def _part_of(progress: Progress, silos: tuple[int, ...], count: int) -> Progress:
-    """Progress of one number of silos, whose users take a share of the time in proportion."""
+    """Progress of one number of silos, which takes a share of the time in proportion to its users."""
     before, total = sum(other for other in silos if other < count), sum(silos)
     return lambda share: progress((before + share * count) / total)

@@ -6,14 +6,16 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedbandit import presets
+from fedbandit._arrays import Floats
 from fedbandit.bandit.confidence import NoiseLaw, matrix_norm_bound, proof, theory, vector_norm_bound
-from fedbandit.bandit.statistics import unpack
-from fedbandit.paper import presets
-from fedbandit.paper.claims.claim import CONFIRMED, OTHER_CONSTANTS, REFUTED, Claim
+from fedbandit.bandit.statistics import Scales, unpack
+from fedbandit.paper.claims.claim import CONFIRMED, OTHER_CONSTANTS, REFUTED, PaperClaim
 from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy
+
+__all__ = ["Coverage", "coverage", "radius_claim"]
 
 DRAWS = 2000
 
@@ -26,11 +28,10 @@ class Coverage(NamedTuple):
     ratio: float  # the whole radius of the proof over the stated one, at T
 
 
-def noise_needed(law: NoiseLaw, dim: int, regulariser: float, draws: int) -> NDArray[np.float64]:
+def _noise_needed(law: NoiseLaw, dim: int, regulariser: float, draws: int) -> Floats:
     """||theta*||_H + ||h||_{H^-1} for draws of the worst prefix's noise: what the privacy part of beta must cover."""
     generator = np.random.default_rng(0)
-    scales = np.full(dim + dim * (dim + 1) // 2, law.off_diagonal.max())
-    scales[:dim] = law.bias.max()
+    scales = Scales(law.bias.max(), law.diagonal.max(), law.off_diagonal.max()).packed(dim)
     theta = np.eye(dim)[0]
     needed = np.empty(draws)
     for index in range(draws):
@@ -41,10 +42,10 @@ def noise_needed(law: NoiseLaw, dim: int, regulariser: float, draws: int) -> NDA
 
 
 def coverage(plan: Plan, draws: int = DRAWS) -> Coverage:
-    """Of one plan, over draws of its noise."""
+    """How often the radii of one plan fail to cover draws of its noise."""
     law, dim, alpha = plan.noise_law, plan.dim, plan.alpha
     stated, proven = theory(law, dim, alpha), proof(law, dim, alpha)
-    needed = noise_needed(law, dim, stated.regulariser, draws)
+    needed = _noise_needed(law, dim, stated.regulariser, draws)
     matrix = matrix_norm_bound(law, dim, alpha / 4)
     vector = vector_norm_bound(law.bias, dim, alpha / 4)
     slack = math.sqrt(stated.regulariser + matrix) + vector / math.sqrt(proven.floor)
@@ -56,11 +57,11 @@ def coverage(plan: Plan, draws: int = DRAWS) -> Coverage:
     )
 
 
-def radius_claim() -> Claim:
+def radius_claim() -> PaperClaim:
     """Lemma subG states beta_t = ... + sqrt(lambda); its proof needs sqrt(lambda_max) + nu."""
     found = coverage(presets.ldp(Plan(100, 10_000, 10, privacy=Privacy(1.0, 0.1))))
     covered = found.proven <= 0.01
-    return Claim(
+    return PaperClaim(
         "radius",
         "β_t = sqrt(2 log(2/α) + d log(1 + Mt/(dλ))) + sqrt(λ) covers the noise with probability 1 - α",
         (CONFIRMED if found.stated <= 0.01 else OTHER_CONSTANTS) if covered else REFUTED,

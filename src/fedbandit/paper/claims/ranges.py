@@ -6,14 +6,26 @@ import math
 
 import numpy as np
 
-from fedbandit.paper import presets
-from fedbandit.paper.claims.claim import OTHER_CONSTANTS, REFUTED, Claim
+from fedbandit import presets
+from fedbandit.paper.claims.claim import OTHER_CONSTANTS, REFUTED, PaperClaim
 from fedbandit.plan import Plan
-from fedbandit.planner.catalogue import secure_sum
+from fedbandit.presets import secure_sum
 from fedbandit.privacy.accounting import advanced_composition_share
 from fedbandit.privacy.amplification import largest_epsilon, shuffled_epsilon, theorem_sdp
 from fedbandit.privacy.budget import Privacy
-from fedbandit.protocol.vector_sum import VectorSumProtocol
+from fedbandit.protocol.trusts.vector_sum import VectorSumProtocol
+
+__all__ = [
+    "amplification_claim",
+    "amplification_gain",
+    "largest_composed",
+    "lemma_constant",
+    "lemma_constant_claim",
+    "plan",
+    "range_claim",
+    "vector_sum_noise_claim",
+    "vector_sum_range_claim",
+]
 
 SILOS, ROUNDS, DIM = 100, 10_000, 10
 
@@ -23,7 +35,7 @@ def plan(epsilon: float, delta: float) -> Plan:
     return Plan(SILOS, ROUNDS, DIM, privacy=Privacy(epsilon, delta))
 
 
-def amplification_claim() -> Claim:
+def amplification_claim() -> PaperClaim:
     """Theorem SDP at its own constants."""
     budget = (1e-3, 1e-4)
     levels = presets.ldp(plan(*budget)).encoder.touches
@@ -31,9 +43,9 @@ def amplification_claim() -> Claim:
     local, amplified = presets.ldp(plan(*budget)), presets.sdp_amplified(plan(*budget))
     ones = presets.sdp_amplified(plan(*budget), "as_simulated")
     gains = ", ".join(f"{amplification_gain(epsilon, budget[1]):.2f} at ε = {epsilon:g}" for epsilon in (1e-3, 1e-4))
-    ours = secure_sum(plan(*budget)).protocol.scales[0]
-    stds = {name: one.protocol.scales[0] for name, one in {"LDP": local, "SDP": amplified, "one": ones}.items()}
-    return Claim(
+    ours = secure_sum(plan(*budget)).protocol.scales.bias
+    stds = {name: one.protocol.scales.bias for name, one in {"LDP": local, "SDP": amplified, "one": ones}.items()}
+    return PaperClaim(
         "amplification",
         "shuffling the silos' releases lets each of them add about 1/sqrt(M) of the noise of silo-level LDP",
         REFUTED if stds["SDP"] >= stds["LDP"] else OTHER_CONSTANTS,
@@ -61,10 +73,10 @@ def lemma_constant(silos: int, points: int, local_delta: float) -> float:
     return shuffled_epsilon(1 / points, silos, points, slack) / order
 
 
-def lemma_constant_claim() -> Claim:
+def lemma_constant_claim() -> PaperClaim:
     """The closing statement of Lemma amp."""
     found = [lemma_constant(10**n, 10_000, 10.0**-d / (10**n * 10_000)) for n in (3, 4, 5, 6) for d in (1, 3, 6, 9)]
-    return Claim(
+    return PaperClaim(
         "lemma amp",
         "ε^r = O(ε_0 sqrt(log(1/(nNδ_0))) / sqrt(N)) for ε_0 <= 1/n",
         OTHER_CONSTANTS,
@@ -88,25 +100,25 @@ def largest_composed(delta: float, levels: int) -> float:
     return max(float(epsilon) for epsilon in np.geomspace(1e-3, 1e3, 4001) if composes(float(epsilon)))
 
 
-def vector_sum_range_claim() -> Claim:
+def vector_sum_range_claim() -> PaperClaim:
     """Theorem SDP-vec: epsilon up to 60 sqrt(2 kappa log(2/delta))."""
     delta, levels = 0.1, presets.ldp(plan(1.0, 0.1)).encoder.touches
     stated = 60 * math.sqrt(2 * levels * math.log(2 / delta))
     reached = largest_composed(delta, levels)
-    return Claim(
+    return PaperClaim(
         "vector-sum range",
         "Theorem SDP-vec holds for ε <= 60 sqrt(2κ log(2/δ))",
         REFUTED if reached < stated else OTHER_CONSTANTS,
         (
-            f"κ = {levels}, δ = {delta:g}: the statement says ε <= {stated:.0f} (30 sqrt(...) a stream in the proof, "
+            f"κ = {levels}, δ = {delta:g}: the statement says ε <= {stated:.0f} (30 sqrt(...) per stream in the proof, "
             "twice that for two)",
-            "but ε_0 = ε / (2 sqrt(2κ log(2/δ))) composes to ε only while ε_0 is small; with ε/2 and δ/2 a stream that "
-            f"is ε <= {reached:.3g}",
+            "but ε_0 = ε / (2 sqrt(2κ log(2/δ))) composes to ε only while ε_0 is small; with ε/2 and δ/2 per stream "
+            f"that is ε <= {reached:.3g}",
         ),
     )
 
 
-def vector_sum_noise_claim() -> Claim:
+def vector_sum_noise_claim() -> PaperClaim:
     """The noise of P_vec at the parameters printed in the appendix."""
     lines, worse = [], False
     for epsilon in (0.2, 1.0, 5.0):
@@ -114,15 +126,15 @@ def vector_sum_noise_claim() -> Claim:
         simulated = presets.sdp_vector_sum(plan(epsilon, 0.1), "as_simulated").protocol
         assert isinstance(proven, VectorSumProtocol)
         assert isinstance(simulated, VectorSumProtocol)
-        node, ldp = proven.node(1), math.sqrt(SILOS) * presets.ldp(plan(epsilon, 0.1)).protocol.scales[0]
+        node, ldp = proven.node(1), math.sqrt(SILOS) * presets.ldp(plan(epsilon, 0.1)).protocol.scales.bias
         worse = worse or node.std > ldp
         lines.append(
             f"ε = {epsilon:g}, δ = 0.1: a p-sum has noise of standard deviation {node.std:,.0f} in each coordinate "
-            f"(b = {node.noise_bits:,} bits a coordinate and user; {node.std / 2:,.0f} on the range [0, L] of the "
+            f"(b = {node.noise_bits:,} bits per coordinate and user; {node.std / 2:,.0f} on the range [0, L] of the "
             f"pseudo-code), silo-level LDP {ldp:,.0f}; the published simulation {simulated.node(1).std:,.3g}"
         )
     largest = SILOS * 25
-    return Claim(
+    return PaperClaim(
         "vector-sum noise",
         "P_vec sums with nearly the noise of the central model, so with less than silo-level LDP",
         REFUTED if worse else OTHER_CONSTANTS,
@@ -130,12 +142,12 @@ def vector_sum_noise_claim() -> Claim:
     )
 
 
-def range_claim() -> Claim:
+def range_claim() -> PaperClaim:
     """P_1D's pseudo-code: a value is shifted into [0, 2L] and encoded as if in [0, L]."""
     grid = 100
     shifted = np.linspace(-1, 1, 2001) + 1.0  # x + L, L = 1
     too_long = float(np.mean(np.floor(shifted * grid / 1.0) > grid))
-    return Claim(
+    return PaperClaim(
         "P_1D",
         "x + L is encoded in g + b bits as floor((x + L) g / L) plus noise",
         REFUTED if too_long > 0 else OTHER_CONSTANTS,

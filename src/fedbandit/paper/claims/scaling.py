@@ -1,4 +1,4 @@
-"""How noise, synchronisations and p-sums grow, computed exactly."""
+"""How the noise, the number of syncs and the number of p-sums grow, computed exactly."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from fedbandit.paper import presets
-from fedbandit.paper.claims.claim import CONFIRMED, OTHER_CONSTANTS, REFUTED, Claim
+from fedbandit import presets
+from fedbandit.paper.claims.claim import CONFIRMED, OTHER_CONSTANTS, REFUTED, PaperClaim
 from fedbandit.plan import Plan
-from fedbandit.planner.catalogue import secure_sum
+from fedbandit.presets import secure_sum
 from fedbandit.privacy.budget import Privacy
 from fedbandit.protocol.mechanisms.tree import lowest_set_bit
 from fedbandit.schedule import every
+
+__all__ = ["exponent", "largest_memberships", "noise_claim", "noise_variances", "p_sums_claim", "syncs", "syncs_claim"]
 
 SILOS = (1, 4, 16, 64, 250, 1000)
 LARGE_FEDERATIONS = (100, 250, 1000)  # the amplification lemma asks for many silos
@@ -34,7 +36,7 @@ def noise_variances(
     return [preset(Plan(count, ROUNDS, DIM, privacy=asked)).noise_std ** 2 for count in silos]
 
 
-def noise_claim() -> Claim:
+def noise_claim() -> PaperClaim:
     """Noise ~ M for silo-level LDP, ~ 1 under SDP."""
     slopes = {
         "silo-level LDP (Theorem LDP)": exponent(SILOS, noise_variances(presets.ldp)),
@@ -48,7 +50,7 @@ def noise_claim() -> Claim:
     good = abs(slopes["silo-level LDP (Theorem LDP)"] - 1) < 0.01 and all(
         abs(slope) < 0.05 for name, slope in slopes.items() if "LDP" not in name
     )
-    return Claim(
+    return PaperClaim(
         "noise",
         "total noise variance grows as M under silo-level LDP and not at all under SDP",
         CONFIRMED if good and abs(shrinking) < 0.5 else OTHER_CONSTANTS if good else REFUTED,
@@ -60,45 +62,45 @@ def noise_claim() -> Claim:
     )
 
 
-def synchronisations(silos: int, rounds: int) -> int:
-    """How many there are at B = sqrt(T/M)."""
+def syncs(silos: int, rounds: int) -> int:
+    """How many synchronisations there are at B = sqrt(T/M)."""
     batch = math.isqrt(rounds // silos)
     plan = presets.fed_lin_ucb(Plan(silos, rounds, DIM, trust="none"), schedule=every(batch))
-    return plan.synchronisations or 0
+    return plan.syncs or 0
 
 
-def synchronisations_claim() -> Claim:
+def syncs_claim() -> PaperClaim:
     """Corollaries LDP and SDP."""
     grid = [(silos, silos * batch**2) for silos in (1, 4, 25, 100) for batch in (1, 5, 10)]
-    wrong = [(m, t) for m, t in grid if synchronisations(m, t) != math.isqrt(m * t)]
-    return Claim(
-        "synchronisations",
+    wrong = [(m, t) for m, t in grid if syncs(m, t) != math.isqrt(m * t)]
+    return PaperClaim(
+        "syncs",
         "sqrt(MT) synchronisations at B = sqrt(T/M)",
         CONFIRMED if not wrong else REFUTED,
         (f"exactly sqrt(MT) in {len(grid) - len(wrong)} of {len(grid)} pairs (M, T) with a whole B",),
     )
 
 
-def largest_memberships(steps: int) -> list[int]:
-    """For K = 1..steps, the most p-sums of Algorithm 2 that one datum enters, counted step by step."""
-    counts, largest = np.zeros(steps + 1, dtype=int), []
-    for k in range(1, steps + 1):
+def largest_memberships(most: int) -> list[int]:
+    """For K = 1..most, the most p-sums of Algorithm 2 that one datum enters, counted one p-sum at a time."""
+    counts, largest = np.zeros(most + 1, dtype=int), []
+    for k in range(1, most + 1):
         counts[k - (1 << lowest_set_bit(k)) + 1 : k + 1] += 1
         largest.append(int(counts.max()))
     return largest
 
 
-def p_sums_claim(steps: int = 4096) -> Claim:
+def p_sums_claim(most: int = 4096) -> PaperClaim:
     """Each datum enters at most 1 + log K p-sums."""
-    counted = largest_memberships(steps)
-    exact = [1 + int(math.log2(k)) for k in range(1, steps + 1)]
+    counted = largest_memberships(most)
+    exact = [1 + int(math.log2(k)) for k in range(1, most + 1)]
     natural = sum(count > 1 + math.log(k) for k, count in enumerate(counted, 1))
-    return Claim(
+    return PaperClaim(
         "p-sums",
         "each datum enters at most 1 + log K p-sums",
         CONFIRMED if counted == exact else REFUTED,
         (
-            f"the most is exactly 1 + floor(log2 K) for every K up to {steps:,}" if counted == exact else "it is not",
+            f"the most is exactly 1 + floor(log2 K) for every K up to {most:,}" if counted == exact else "it is not",
             f"so the logarithm in kappa is base 2: 1 + ln K is too small for {natural:,} of these K "
             f"(K = 400: {counted[399]} p-sums, 1 + ln K = {1 + math.log(400):.2f})",
         ),

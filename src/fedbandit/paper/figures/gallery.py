@@ -6,33 +6,35 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fedbandit.paper.figures import PANELS
+from fedbandit.paper.figures.panels import PANELS
 from fedbandit.paper.figures.summary import HOLDS
+
+__all__ = ["write_index", "write_summary"]
 
 HEAD = """# The paper's figures
 
 Made by `fedbandit paper run NAME`, or `all`, with `--data PATH` for judged documents and `--warfarin PATH` for the
-last. Runs and seed stand under each picture (`--runs`, `--seed`), and the same ones give the same numbers. Every
+last one. Runs and seed stand under each picture (`--runs`, `--seed`), and the same ones give the same numbers. Every
 number and verdict was computed from the runs. Regret is the time-averaged group regret Reg_M(T)/T, ± one standard
-error over runs. An order is claimed where the difference of two curves at T, run by run on the same users, is outside
-its 95 % interval (Student's t over runs); otherwise it “cannot be told”.
+error over runs. An order is claimed where zero lies outside the 95 % interval (Student's t over runs) of the
+difference of two curves at T, run by run on the same users; otherwise it “cannot be told”.
 
 Each panel is drawn in two versions. **as_proven**: the constants of the theorems, lazy acting (without it the theorems
 do not hold) and rewards that respect the paper's assumptions. **as_simulated**: the constants, rewards and eager acting
 of the published simulation, which come with no privacy guarantee.
 
-The paper has 25 runs of each panel. Where fewer stand under a picture, `--runs 25` asks for as many.
+The paper has 25 runs of each panel. Where a picture shows fewer, `--runs 25` asks for as many.
 """
 
 
 def write_summary(folder: Path, summary: dict[str, Any], picture: str) -> None:
-    """NAME.json beside the picture."""
+    """Write NAME.json beside the picture."""
     text = json.dumps({**summary, "picture": picture}, indent=1, ensure_ascii=False)
     (folder / f"{summary['name']}.json").write_text(text + "\n", encoding="utf-8")
 
 
 def write_index(folder: Path) -> Path:
-    """README.md for whatever panels the folder holds."""
+    """README.md with a section for each panel whose summary is in the folder."""
     files = [folder / f"{name}.json" for name in PANELS]
     summaries = [json.loads(file.read_text(encoding="utf-8")) for file in files if file.exists()]
     path = folder / "README.md"

@@ -1,4 +1,4 @@
-"""What the paper observed in its figures, as checks on runs: with standard errors, on the same users."""
+"""What the paper observed in its figures, as checks of runs: with standard errors, on the same users."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from typing import NamedTuple, Protocol
 import polars as pl
 from scipy.special import stdtrit
 
-from fedbandit.simulate.result import Estimate, Result, estimate
+from fedbandit.simulator.result import Estimate, Result, estimate
 
-SURE = 0.95  # level of the interval (Student's t over runs) outside of which something is claimed
+__all__ = ["Below", "Falling", "Observation", "Observed", "ordered"]
+
+SURE = 0.95  # level of the interval (Student's t over runs) that must leave out zero for anything to be claimed
 EARLY = 0.1  # a curve falls if it ends below where it was after this share of the rounds
 
 
-class Finding(NamedTuple):
+class Observed(NamedTuple):
     """One check of one observation; `holds` is None where the runs cannot tell."""
 
     statement: str
@@ -37,7 +39,7 @@ class Observation(Protocol):
     def labels(self) -> tuple[str, ...]:
         """The curves it speaks of."""
 
-    def check(self, result: Result) -> Finding:
+    def check(self, result: Result) -> Observed:
         """Whether it holds there."""
 
 
@@ -52,9 +54,9 @@ class Below:
     def labels(self) -> tuple[str, ...]:
         return self.lower, self.upper
 
-    def check(self, result: Result) -> Finding:
+    def check(self, result: Result) -> Observed:
         difference = result.excess(self.upper, over=self.lower)
-        return Finding(
+        return Observed(
             f"“{self.lower}” ends below “{self.upper}”", _told(difference, len(result.final(self.lower))), difference
         )
 
@@ -69,13 +71,13 @@ class Falling:
     def labels(self) -> tuple[str, ...]:
         return (self.label,)
 
-    def check(self, result: Result) -> Finding:
+    def check(self, result: Result) -> Observed:
         averaged = result.frame.filter(pl.col("name") == self.label).with_columns(pl.col("regret") / pl.col("round"))
         last = int(averaged["round"].to_numpy().max())
         early = min(averaged["round"].unique(), key=lambda round_: abs(round_ - EARLY * last))
         at = {k: averaged.filter(pl.col("round") == k).sort("run")["regret"].to_numpy() for k in (early, last)}
         difference = estimate(at[early] - at[last])
-        return Finding(f"“{self.label}” falls", _told(difference, len(at[last])), difference)
+        return Observed(f"“{self.label}” falls", _told(difference, len(at[last])), difference)
 
 
 def ordered(*labels: str) -> tuple[Below, ...]:

@@ -1,4 +1,4 @@
-"""What a panel is: a task, some curves, and what the paper observed in them. A panel's file says only this."""
+"""What a panel is: some users, some curves, and what the paper observed in them."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedbandit.paper.figures.observations import Observation
-from fedbandit.paper.presets import Constants
 from fedbandit.plan import Plan
+from fedbandit.presets import Constants
 from fedbandit.privacy.budget import Privacy
-from fedbandit.simulate.tasks import Task
+from fedbandit.simulator.tasks import Task
+
+__all__ = ["Curve", "Panel", "Setting", "Sources"]
 
 
 @dataclass(frozen=True)
 class Sources:
-    """Where real data are, as far as given."""
+    """Where the real data are, as far as they are given."""
 
     letor: Path | None = None
     warfarin: Path | None = None
@@ -26,7 +28,7 @@ class Setting:
     """One of the versions in which a panel is drawn: who the users are and whose constants are used."""
 
     name: str  # e.g. "as_proven"
-    instance: str  # e.g. "synthetic"; settings of the same name and instance are the same users
+    instance: str  # e.g. "synthetic"; settings of the same name and instance have the same users
     heading: str
     constants: Constants
     task: Callable[[Sources], Task]
@@ -46,7 +48,7 @@ class Curve:
 
     @property
     def label(self) -> str:
-        """Its name in pictures, tables and the simulation (so noise drawn for it is the same in every panel)."""
+        """Its name in pictures, tables and the simulation, which draws its noise by it: the same in every panel."""
         return f"{self.family}, ε = {self.epsilon:g}, δ = {self.delta:g}" if self.private else self.family
 
     def plan(self, silos: int, rounds: int, dim: int, setting: Setting) -> Plan:
@@ -80,4 +82,5 @@ class Panel:
     quick_rounds: int = 500
 
     def can_run(self, sources: Sources) -> bool:
+        """Whether the data that it needs are given."""
         return self.needs is None or getattr(sources, self.needs) is not None

@@ -1,4 +1,4 @@
-"""Running panels: those that meet the same users are simulated together, once, so shared curves cost nothing."""
+"""Running panels: those with the same users are simulated together, so a curve that they share is played once."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ from dataclasses import dataclass, field
 
 from fedbandit.paper.figures.panel import Panel, Setting, Sources
 from fedbandit.plan import Plan
-from fedbandit.simulate.engine import Progress
-from fedbandit.simulate.result import Result
-from fedbandit.simulate.runner import simulate
-from fedbandit.simulate.tasks import Synthetic, Task
+from fedbandit.simulator.engine import Progress
+from fedbandit.simulator.result import Result
+from fedbandit.simulator.runner import simulate
+from fedbandit.simulator.tasks import Synthetic, Task
+
+__all__ = ["Drawn", "PanelSize", "run"]
 
 QUICK_RUNS = 3
-POINTS = 4.0  # a protocol that must see every user costs about this many times one that sees sums
+POINTS = 4.0  # about how many times as much a protocol costs that must see every user, not just their sums
 
 
 @dataclass(frozen=True)
-class Size:
+class PanelSize:
     """How much of a panel to run; by default what the paper says."""
 
     quick: bool = False
@@ -30,7 +32,7 @@ class Size:
 
 
 @dataclass
-class Job:
+class SharedSimulation:
     """One simulation: all curves of some panels in one setting."""
 
     setting: Setting
@@ -51,12 +53,13 @@ class Job:
 
     @property
     def weight(self) -> float:
-        """Work in it, up to a constant: scoring an action takes dim^2 operations."""
+        """How much work it is, up to a constant: scoring an action takes dim^2 operations."""
         actions = _actions_per_user(self.task, self.silos, next(iter(self.plans.values())))
         costs = sum(POINTS if plan.protocol.needs_points else 1.0 for plan in self.plans.values())
         return self.silos * self.rounds * self.runs * costs * self.task.dim**2 * actions
 
     def play(self, seed: int, progress: Progress) -> Result:
+        """Simulate it."""
         return simulate(self.task, self.plans, self.runs, seed, progress=progress)
 
 
@@ -73,7 +76,7 @@ class Drawn:
 def run(
     panels: Sequence[Panel],
     sources: Sources,
-    size: Size,
+    size: PanelSize,
     seed: int,
     progress: Progress,
 ) -> Iterator[tuple[Panel, list[Drawn]]]:
@@ -94,33 +97,33 @@ def run(
 
 
 def _part_of(progress: Progress, start: float, share: float) -> Progress:
-    """Progress of a part, as progress of the whole."""
+    """Turn the progress of a part into that of the whole."""
     return lambda done: progress(start + done * share)
 
 
-def _jobs(panels: Sequence[Panel], sources: Sources, size: Size) -> dict[tuple[object, ...], Job]:
-    jobs: dict[tuple[object, ...], Job] = {}
+def _jobs(panels: Sequence[Panel], sources: Sources, size: PanelSize) -> dict[tuple[object, ...], SharedSimulation]:
+    jobs: dict[tuple[object, ...], SharedSimulation] = {}
     for panel in panels:
         for setting, key in zip(panel.settings, _keys(panel, size), strict=True):
             if key not in jobs:
-                jobs[key] = Job(setting, setting.task(sources), panel.silos, *size.of(panel))
+                jobs[key] = SharedSimulation(setting, setting.task(sources), panel.silos, *size.of(panel))
             jobs[key].add(panel)
     return jobs
 
 
-def _keys(panel: Panel, size: Size) -> list[tuple[object, ...]]:
+def _keys(panel: Panel, size: PanelSize) -> list[tuple[object, ...]]:
     return [(setting.instance, setting.name, panel.silos, *size.of(panel)) for setting in panel.settings]
 
 
-def _drawn(panel: Panel, job: Job, result: Result) -> Drawn:
+def _drawn(panel: Panel, job: SharedSimulation, result: Result) -> Drawn:
     labels = {curve.label for curve in panel.curves}
     return Drawn(job.setting, job.task, result, {k: why for k, why in job.left_out.items() if k in labels})
 
 
 def _actions_per_user(task: Task, silos: int, plan: Plan) -> float:
-    """Actions scored for one user; acting lazily on a table, a set is scored once between synchronisations."""
+    """Actions scored for one user; acting lazily on a table, a set is scored once per sync."""
     if isinstance(task, Synthetic):
         return task.arms
-    users = silos * plan.rounds / max(1, plan.synchronisations or plan.rounds)
+    users = silos * plan.rounds / max(1, plan.syncs or plan.rounds)
     repeated = min(1.0, task.table.sets / users) if plan.acting == "lazy" else 1.0
     return repeated * len(task.table.means) / task.table.sets

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedbandit.paper.figures.observations import Falling, Finding
+from fedbandit.paper.figures.observations import Falling, Observed
 from fedbandit.paper.figures.panel import Panel
 from fedbandit.paper.figures.running import Drawn
-from fedbandit.simulate.tasks import Tabled
+from fedbandit.simulator.tasks import Tabled
+
+__all__ = ["HOLDS", "conclusion", "summarise", "verdict"]
 
 HOLDS = {True: "holds", False: "does not hold", None: "cannot be told from these runs"}
 
 
 def summarise(panel: Panel, drawn: list[Drawn], quick: bool) -> dict[str, Any]:
-    """Plain data: all that the caption says and the numbers behind it."""
+    """All that the caption says, and the numbers behind it, as plain data."""
     versions = {one.setting.name: _version(panel, one) for one in drawn}
     return {
         "name": panel.name,
@@ -38,7 +40,7 @@ def conclusion(holds: dict[str, bool | None]) -> str:
     return "; ".join(f"{name}: the observation {HOLDS[held]}" for name, held in holds.items()) + "."
 
 
-def verdict(findings: list[Finding], complete: bool) -> bool | None:
+def verdict(findings: list[Observed], complete: bool) -> bool | None:
     """All checks together: False if one fails, True if all hold and no curve had to be left out."""
     if any(finding.holds is False for finding in findings):
         return False
@@ -78,5 +80,5 @@ def _curve(drawn: Drawn, label: str) -> dict[str, Any]:
     }
 
 
-def _plain(finding: Finding) -> dict[str, Any]:
+def _plain(finding: Observed) -> dict[str, Any]:
     return {"text": str(finding), "holds": finding.holds, "difference": finding.difference._asdict()}

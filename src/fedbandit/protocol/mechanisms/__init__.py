@@ -1,4 +1,4 @@
-"""The mechanisms, one file each, which has a function ``encoder(steps) -> Encoder`` and the mechanism's name."""
+"""The mechanisms, one file each: the file's name is the mechanism's, its function `encoder(size)` makes the matrix."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from functools import lru_cache
 from fedbandit import _validate
 from fedbandit.protocol.encoder import Encoder
 
+__all__ = ["encoder", "names"]
+
 
 def names() -> tuple[str, ...]:
     """Every mechanism there is."""
@@ -16,11 +18,17 @@ def names() -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=64)
-def encoder(name: str, steps: int) -> Encoder:
-    """The mechanism `name` over `steps` releases."""
+def encoder(name: str, size: int) -> Encoder:
+    """The mechanism `name` over `size` releases.
+
+    >>> tree = encoder("tree", 4)
+    >>> tree.coefficients.astype(int).tolist()
+    [[1, 0, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [1, 1, 1, 1]]
+    >>> (tree.decoder @ tree.coefficients).astype(int).tolist()  # what the server decodes: prefix sums
+    [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]]
+    >>> round(encoder("tree", 400).worst_prefix, 2), round(encoder("toeplitz", 400).worst_prefix, 2)
+    (8.49, 2.97)
+    """
     _validate.one_of("mechanism", name, names())
-    _validate.count("steps", steps)
-    module = importlib.import_module(f"{__name__}.{name}")
-    made = module.encoder(steps)
-    assert isinstance(made, Encoder)
+    made: Encoder = importlib.import_module(f"{__name__}.{name}").encoder(_validate.count("syncs", size))
     return made

@@ -1,4 +1,4 @@
-"""Release every batch sum once, as it is: C = I, B = A. Little noise a release, but prefix k adds up k of them."""
+"""Release every batch sum once, as it is: C = I, B = A. Each release has little noise; prefix k adds up k of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from functools import cached_property
 
 import numpy as np
 
-from fedbandit.protocol.encoder import Encoder, Floats, Integers, Stream
+from fedbandit._arrays import Floats, Integers
+from fedbandit.protocol.encoder import Encoder, Stream
+
+__all__ = ["Batches", "encoder"]
 
 
 @dataclass(frozen=True)
@@ -26,7 +29,7 @@ class Batches(Encoder):
 
     @cached_property
     def prefix_norms(self) -> Floats:
-        return np.asarray(np.sqrt(np.arange(1.0, self.steps + 1)))
+        return np.asarray(np.sqrt(np.arange(1.0, self.size + 1)))
 
     @cached_property
     def touches(self) -> int:
@@ -34,7 +37,7 @@ class Batches(Encoder):
 
     def step(self, state: Stream, sums: Integers) -> tuple[Stream, Integers]:
         self._check_horizon(state)
-        return Stream(state.step + 1, ()), sums
+        return Stream(state.done + 1, ()), sums
 
     def init_decoder(self, shape: tuple[int, ...]) -> Stream:
         return Stream(0, (np.zeros(shape),))
@@ -42,9 +45,9 @@ class Batches(Encoder):
     def decode_step(self, state: Stream, released: Integers | Floats) -> tuple[Stream, Floats]:
         self._check_horizon(state)
         prefix = state.memory[0] + released.astype(np.float64)
-        return Stream(state.step + 1, (prefix,)), prefix
+        return Stream(state.done + 1, (prefix,)), prefix
 
 
-def encoder(steps: int) -> Encoder:
+def encoder(size: int) -> Encoder:
     """C = I."""
-    return Batches(steps)
+    return Batches(size)

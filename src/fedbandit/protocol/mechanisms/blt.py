@@ -12,8 +12,11 @@ from functools import lru_cache
 import numpy as np
 from scipy.optimize import fmin, nnls
 
-from fedbandit.protocol.encoder import Encoder, Floats, Integers, Stream, ToeplitzEncoder
+from fedbandit._arrays import Floats, Integers, Numbers
+from fedbandit.protocol.encoder import Encoder, Stream, ToeplitzEncoder
 from fedbandit.protocol.mechanisms.toeplitz import square_root
+
+__all__ = ["Blt", "encoder"]
 
 FRACTION_BITS = 10
 PARAMETER_BITS = 24  # parameters are kept this coarse so that every machine derives the same ones
@@ -41,7 +44,7 @@ class Blt(ToeplitzEncoder):
         (buffers,) = state.memory
         encoded = sums + np.tensordot(np.array(self.weights), buffers, axes=1)
         integers = np.rint(encoded * 2.0**self.fraction_bits).astype(np.int64)
-        return Stream(state.step + 1, (self._decayed(buffers) + sums,)), integers
+        return Stream(state.done + 1, (self._decayed(buffers) + sums,)), integers
 
     def init_decoder(self, shape: tuple[int, ...]) -> Stream:
         return Stream(0, (np.zeros((len(self.decays), *shape)), np.zeros(shape)))
@@ -50,33 +53,34 @@ class Blt(ToeplitzEncoder):
         """Undo C with the same buffers, then add up: x_k = y_k - sum_i w_i s_i, s_i the buffers over the x's."""
         self._check_horizon(state)
         buffers, prefix = state.memory
-        batch = released * 2.0**-self.fraction_bits - np.tensordot(np.array(self.weights), buffers, axes=1)
+        encoded = released.astype(np.float64) * 2.0**-self.fraction_bits
+        batch = np.asarray(encoded - np.tensordot(np.array(self.weights), buffers, axes=1))
         prefix = prefix + batch
-        return Stream(state.step + 1, (self._decayed(buffers) + batch, prefix)), prefix
+        return Stream(state.done + 1, (self._decayed(buffers) + batch, prefix)), prefix
 
-    def _decayed(self, buffers: Integers | Floats) -> Floats:
+    def _decayed(self, buffers: Numbers) -> Floats:
         return np.asarray(np.array(self.decays).reshape(-1, *[1] * (buffers.ndim - 1)) * buffers)
 
 
-def encoder(steps: int) -> Encoder:
+def encoder(size: int) -> Encoder:
     """The fit with the fewest buffers that is within 0.2 % of the square root's noise."""
-    target = 1.002 * float(np.sum(square_root(steps) ** 2))  # column norm x row norm of the square root
-    fits = (_fit(steps, buffers) for buffers in range(1, 7))
-    decays, weights = next(fit for fit in fits if _noise(*fit, steps) <= target)
-    column = np.append(1.0, decays ** np.arange(steps - 1)[:, None] @ weights)  # a power series would lose four digits
-    return Blt(steps, tuple(column.tolist()), tuple(decays.tolist()), tuple(weights.tolist()))
+    target = 1.002 * float(np.sum(square_root(size) ** 2))  # column norm x row norm of the square root
+    fits = (_fit(size, buffers) for buffers in range(1, 7))
+    decays, weights = next(fit for fit in fits if _noise(*fit, size) <= target)
+    column = np.append(1.0, decays ** np.arange(size - 1)[:, None] @ weights)  # a power series would lose four digits
+    return Blt(size, tuple(column.tolist()), tuple(decays.tolist()), tuple(weights.tolist()))
 
 
 @lru_cache(maxsize=32)
-def _fit(steps: int, buffers: int) -> tuple[Floats, Floats]:
+def _fit(size: int, buffers: int) -> tuple[Floats, Floats]:
     """Decays and weights that minimise the worst-prefix noise, from a least-squares start."""
-    time_scales = np.geomspace(1.0, max(2.0, steps / 2), buffers)
+    time_scales = np.geomspace(1.0, max(2.0, size / 2), buffers)
     decays = np.exp(-1 / time_scales)
-    basis = decays[None, :] ** np.arange(max(steps - 1, 1))[:, None]
-    weights = np.maximum(nnls(basis, square_root(steps + 1)[1 : basis.shape[0] + 1])[0], 1e-3)
+    basis = decays[None, :] ** np.arange(max(size - 1, 1))[:, None]
+    weights = np.maximum(nnls(basis, square_root(size + 1)[1 : basis.shape[0] + 1])[0], 1e-3)
 
     def objective(parameters: Floats) -> float:
-        return _noise(*_unpacked(parameters), steps)
+        return _noise(*_unpacked(parameters), size)
 
     start = np.concatenate([np.log(decays / (1 - decays)), np.log(weights)])
     for _ in range(2):  # a restart rebuilds the simplex and gets out of its corners
@@ -94,15 +98,15 @@ def _coarse(values: Floats) -> Floats:
     return np.rint(values * 2.0**PARAMETER_BITS) / 2.0**PARAMETER_BITS
 
 
-def _noise(decays: Floats, weights: Floats, steps: int) -> float:
+def _noise(decays: Floats, weights: Floats, size: int) -> float:
     """Column norm of C times the largest row norm of B."""
-    column, decoder = _series(decays, weights, steps)
+    column, decoder = _series(decays, weights, size)
     with np.errstate(all="ignore"):
         value = float(np.linalg.norm(column) * np.linalg.norm(decoder))
     return value if np.isfinite(value) else np.inf
 
 
-def _series(decays: Floats, weights: Floats, steps: int) -> tuple[Floats, Floats]:
+def _series(decays: Floats, weights: Floats, size: int) -> tuple[Floats, Floats]:
     """First columns of C and of B = A C^-1, both rational power series."""
     from scipy.signal import lfilter  # imported late: it is slow to load and only this mechanism needs it
 
@@ -110,7 +114,7 @@ def _series(decays: Floats, weights: Floats, steps: int) -> tuple[Floats, Floats
     numerator = denominator.copy()
     for i, weight in enumerate(weights):
         numerator[1:] += weight * np.poly(np.delete(decays, i))
-    impulse = np.zeros(steps)
+    impulse = np.zeros(size)
     impulse[0] = 1.0
     with np.errstate(all="ignore"):
         column = lfilter(numerator, denominator, impulse)

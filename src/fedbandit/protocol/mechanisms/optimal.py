@@ -8,8 +8,8 @@ q may be taken as p reversed. At the best p, with M = diag(p)^1/2 A diag(q)^1/2,
 
 every row of B has the same norm and so has every column of C: no prefix is worse than another. The fixed point
 p_k <- (M M^T)^1/2_kk raises the nuclear norm at every step; squaring its factor is faster and still converges. Short
-horizons start longer ones, so a dozen steps do. C is then made lower triangular by a Cholesky factorisation (that
-turns B and C by the same rotation and changes no norm) and rounded to a grid; B belongs to the rounded C.
+horizons start longer ones, so a dozen steps are enough. C is then made lower triangular by a Cholesky factorisation
+(that turns B and C by the same rotation and changes no norm) and rounded to a grid; B belongs to the rounded C.
 
 About a tenth less noise than `toeplitz`. A silo and the server remember every batch.
 """
@@ -22,20 +22,23 @@ from functools import cached_property
 import numpy as np
 import scipy.linalg
 
-from fedbandit import _validate
-from fedbandit.protocol.encoder import Encoder, Floats
+from fedbandit._arrays import Floats
+from fedbandit._validate import ArgumentError
+from fedbandit.protocol.encoder import Encoder
+
+__all__ = ["FRACTION_BITS", "LONGEST", "Optimal", "encoder", "weights"]
 
 FRACTION_BITS = 12  # coarse enough that every machine rounds to the same C, fine enough to cost 0.03 % of noise
 LONGEST = 512  # releases: a second or two of work
 SHORT = 16  # horizons up to this one are solved from scratch
-STEPS, SHORT_STEPS = 16, 60
+STEPS, SHORT_STEPS = 16, 60  # of the fixed point
 
 
 @dataclass(frozen=True)
 class Optimal(Encoder):
     """C from the fixed point, rounded; no entry of C or of B is negative."""
 
-    matrix: Floats = field(compare=False, repr=False)  # follows from `steps`
+    matrix: Floats = field(compare=False, repr=False)  # follows from `size`
 
     fraction_bits = FRACTION_BITS
 
@@ -48,34 +51,29 @@ class Optimal(Encoder):
     @cached_property
     def _decoder(self) -> Floats:
         """B = A C^-1, column by column from C^T B^T = A^T."""
-        return np.asarray(
-            scipy.linalg.solve_triangular(self.matrix, prefix_sums(self.steps).T, trans="T", lower=True).T
+        prefix_sums = _prefix_sums(self.size)
+        return np.asarray(scipy.linalg.solve_triangular(self.matrix, prefix_sums.T, trans="T", lower=True).T)
+
+
+def encoder(size: int) -> Encoder:
+    """The optimal C of `size` releases, rounded to 2^-12."""
+    if size > LONGEST:
+        raise ArgumentError(
+            "syncs", f"must be at most {LONGEST} for mechanism 'optimal', got {size}; 'blt' has no limit"
         )
+    rounded = np.rint(_factor(weights(size)) * 2**FRACTION_BITS) / 2**FRACTION_BITS
+    return Optimal(size, rounded)
 
 
-def encoder(steps: int) -> Encoder:
-    """The optimal C over `steps` releases, rounded to 2^-12."""
-    _validate.count("steps", steps)
-    if steps > LONGEST:
-        raise ValueError(f"steps must be at most {LONGEST} for mechanism 'optimal', got {steps}; 'blt' has no limit")
-    rounded = np.rint(factor(weights(steps)) * 2**FRACTION_BITS) / 2**FRACTION_BITS
-    return Optimal(steps, rounded)
-
-
-def prefix_sums(steps: int) -> Floats:
+def _prefix_sums(size: int) -> Floats:
     """A: ones on and below the diagonal."""
-    return np.tril(np.ones((steps, steps)))
+    return np.tril(np.ones((size, size)))
 
 
-def lower_bound(p: Floats) -> float:
-    """No factorisation of A has a smaller column norm times row norm, whatever the probabilities p."""
-    return float(np.sqrt(_spectrum(p)[0]).sum())
-
-
-def weights(steps: int) -> Floats:
+def weights(size: int) -> Floats:
     """The best p, up to a relative gap of about 1e-4 between the noise and its lower bound."""
-    p = np.full(steps, 1 / steps) if steps <= SHORT else _stretched(weights((steps + 1) // 2), steps)
-    for _ in range(SHORT_STEPS if steps <= SHORT else STEPS):
+    p = np.full(size, 1 / size) if size <= SHORT else _stretched(weights((size + 1) // 2), size)
+    for _ in range(SHORT_STEPS if size <= SHORT else STEPS):
         squares, vectors = _spectrum(p)
         diagonal = vectors**2 @ np.sqrt(squares)
         p = p * (diagonal / p) ** 2
@@ -83,7 +81,7 @@ def weights(steps: int) -> Floats:
     return p
 
 
-def factor(p: Floats) -> Floats:
+def _factor(p: Floats) -> Floats:
     """Lower-triangular C with unit columns and C^T C as above."""
     squares, vectors = _spectrum(p)
     root = ((vectors * np.sqrt(squares)) @ vectors.T)[::-1, ::-1]  # (M^T M)^1/2 is (M M^T)^1/2 read backwards
@@ -95,14 +93,14 @@ def factor(p: Floats) -> Floats:
 def _spectrum(p: Floats) -> tuple[Floats, Floats]:
     """Eigenvalues (not below 0) and eigenvectors of M M^T."""
     scales = np.sqrt(p)
-    matrix = scales[:, None] * prefix_sums(len(p)) * scales[::-1]
+    matrix = scales[:, None] * _prefix_sums(len(p)) * scales[::-1]
     values, vectors = np.linalg.eigh(matrix @ matrix.T)
     return np.maximum(values, 0.0), vectors
 
 
-def _stretched(p: Floats, steps: int) -> Floats:
-    """The same weights over a longer horizon: log p is close to linear in the log-odds of a step's place in it."""
-    here, there = _log_odds(len(p)), _log_odds(steps)
+def _stretched(p: Floats, size: int) -> Floats:
+    """The same weights over a longer horizon: log p is close to linear in the log-odds of a release's place in it."""
+    here, there = _log_odds(len(p)), _log_odds(size)
     stretched = np.interp(there, here, np.log(p))
     slopes = np.diff(np.log(p)) / np.diff(here)
     stretched += slopes[0] * np.minimum(there - here[0], 0) + slopes[-1] * np.maximum(there - here[-1], 0)
@@ -110,6 +108,6 @@ def _stretched(p: Floats, steps: int) -> Floats:
     return np.asarray(longer / longer.sum())
 
 
-def _log_odds(steps: int) -> Floats:
-    place = (np.arange(steps) + 0.5) / steps
+def _log_odds(size: int) -> Floats:
+    place = (np.arange(size) + 0.5) / size
     return np.log(place / (1 - place))

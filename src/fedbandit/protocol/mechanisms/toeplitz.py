@@ -10,7 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedbandit._arrays import Floats
 from fedbandit.protocol.encoder import Encoder, ToeplitzEncoder
+
+__all__ = ["FRACTION_BITS", "Toeplitz", "encoder", "square_root"]
 
 FRACTION_BITS = 10
 
@@ -22,13 +25,13 @@ class Toeplitz(ToeplitzEncoder):
     fraction_bits = FRACTION_BITS
 
 
-def square_root(steps: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def square_root(size: int) -> Floats:
     """First column of A^(1/2)."""
-    ratios = 1 - 1 / (2 * np.arange(1, steps))
+    ratios = 1 - 1 / (2 * np.arange(1, size))
     return np.concatenate(([1.0], np.cumprod(ratios)))
 
 
-def encoder(steps: int) -> Encoder:
+def encoder(size: int) -> Encoder:
     """The square root of A, rounded to 2^-10."""
-    rounded = np.rint(square_root(steps) * 2**FRACTION_BITS) / 2**FRACTION_BITS
-    return Toeplitz(steps, tuple(rounded.tolist()))
+    rounded = np.rint(square_root(size) * 2**FRACTION_BITS) / 2**FRACTION_BITS
+    return Toeplitz(size, tuple(rounded.tolist()))

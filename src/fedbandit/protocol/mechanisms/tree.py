@@ -1,7 +1,7 @@
 """The tree mechanism (Algorithm 2): release k is the p-sum [k - 2^i + 1, k], i the lowest set bit of k.
 
-Each datum enters at most 1 + floor(log2 K) p-sums; prefix k adds up as many as k has bits. Both streams remember one
-p-sum a level: O(log K) memory.
+Each datum enters at most 1 + floor(log2 K) p-sums; prefix k adds up as many as k has ones in binary. Both streams
+remember one p-sum per level: O(log K) memory.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ from functools import cached_property
 
 import numpy as np
 
-from fedbandit.protocol.encoder import Encoder, Floats, Integers, Stream
+from fedbandit._arrays import Floats, Integers
+from fedbandit.protocol.encoder import Encoder, Stream
+
+__all__ = ["Tree", "encoder", "lowest_set_bit"]
 
 
 def lowest_set_bit(k: int) -> int:
@@ -22,7 +25,7 @@ def lowest_set_bit(k: int) -> int:
 
 @dataclass(frozen=True)
 class Tree(Encoder):
-    """Row k of C is the indicator of the p-sum that step k completes."""
+    """Row k of C is the indicator of the p-sum that release k completes."""
 
     def row(self, k: int) -> Floats:
         row = np.zeros(k + 1)
@@ -41,7 +44,7 @@ class Tree(Encoder):
     @property
     def levels(self) -> int:
         """Levels of the tree: 1 + floor(log2 K)."""
-        return 1 + int(math.log2(self.steps))
+        return self.size.bit_length()
 
     @cached_property
     def touches(self) -> int:
@@ -54,14 +57,14 @@ class Tree(Encoder):
 
     @cached_property
     def prefix_norms(self) -> Floats:
-        return np.asarray(np.sqrt([float(k.bit_count()) for k in range(1, self.steps + 1)]))
+        return np.asarray(np.sqrt([float(k.bit_count()) for k in range(1, self.size + 1)]))
 
     def init(self, shape: tuple[int, ...]) -> Stream:
         return Stream(0, tuple(np.zeros(shape, dtype=np.int64) for _ in range(self.levels)))
 
     def step(self, state: Stream, sums: Integers) -> tuple[Stream, Integers]:
         self._check_horizon(state)
-        k = state.step + 1
+        k = state.done + 1
         i = lowest_set_bit(k)
         psum: Integers = sums + sum(state.memory[:i])  # alpha_i = sum_{j < i} alpha_j + gamma_k
         empty = np.zeros_like(sums)
@@ -72,13 +75,13 @@ class Tree(Encoder):
 
     def decode_step(self, state: Stream, released: Integers | Floats) -> tuple[Stream, Floats]:
         self._check_horizon(state)
-        k = state.step + 1
+        k = state.done + 1
         i = lowest_set_bit(k)
         nodes = (*state.memory[:i], released.astype(np.float64), *state.memory[i + 1 :])
         prefix = np.sum([node for j, node in enumerate(nodes) if k >> j & 1], axis=0)
         return Stream(k, nodes), np.asarray(prefix)
 
 
-def encoder(steps: int) -> Encoder:
+def encoder(size: int) -> Encoder:
     """Algorithm 2."""
-    return Tree(steps)
+    return Tree(size)

@@ -1,0 +1,171 @@
+"""Auditing a schedule that the data decide: the determinant rule, on raw sums or on noisy ones.
+
+One silo is played, the user's; the others are the adversary's and neither send nor ask for a sync. All users have a
+single action. Trials synchronise after rounds of their own, so they are run sync by sync: until each has its next one,
+all of them stand at the same number of rounds waited, each counted from its own last sync.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.optimize import brentq
+
+from fedbandit._arrays import Flags, Floats, Integers
+from fedbandit._validate import ArgumentError
+from fedbandit.audit.calendar_game import Retraced, Scored, remembered
+from fedbandit.audit.worlds import User, worst_pair
+from fedbandit.bandit.statistics import contributions
+from fedbandit.plan import Plan
+from fedbandit.privacy.noise import NoiseSource, SimulatedNoise
+from fedbandit.protocol import composition
+from fedbandit.protocol.adversaries import Adversary, Bound, Moment, gaussian_score
+from fedbandit.protocol.base import Message
+from fedbandit.protocol.determinant import DeterminantRule, RuleState
+from fedbandit.schedule import Adaptive
+
+__all__ = ["MESSAGES", "RULE", "TIMES", "AdaptiveGame", "adaptive_games", "decisive_background"]
+
+PILOT_SEED, PILOT_TRIALS = 0, 200
+TIMES = "whoever sees when messages are sent"
+MESSAGES = "whoever sees the messages"
+RULE = "whoever sees the messages and what the rule looks at"
+
+
+@dataclass(frozen=True)
+class AdaptiveGame:
+    """A plan with an adaptive schedule, and two worlds that differ in the user of the first round."""
+
+    plan: Plan
+    rule: DeterminantRule  # what runs: the plan's own, unless somebody made a mistake
+    worlds: tuple[Integers, Integers]  # (rounds, width): contributions
+    expected_time: float  # a first sync before that speaks for world 1
+    reader: Adversary  # of the messages
+    names: tuple[str, ...]
+    bounds: tuple[Bound, ...]
+
+    silos = 1  # played
+
+    @property
+    def chunk(self) -> int:
+        """Trials that are run together: enough to be fast, few enough for all their messages to stay in memory."""
+        return int(np.clip(10_000_000 // (self.plan.rounds * self.plan.protocol.width), 20, 1000))
+
+    def play(self, world: int, trials: int, noise: NoiseSource) -> Scored:
+        """Run to the horizon; scores of whoever sees the times, the messages, and what the rule looks at too."""
+        protocol, rounds = self.plan.protocol, self.plan.rounds
+        totals = tuple(_cumulative(points) for points in self.worlds)
+        memories = tuple(Retraced(protocol.encoder, 1, protocol.width) for _ in self.worlds)
+        state, last = composition.init(protocol, (trials,), self.silos), np.zeros(trials, dtype=np.int64)
+        times, messages, nodes = np.zeros(trials), np.zeros(trials), np.zeros(trials)
+        sent: list[Message] = []
+        while (last < rounds).any():
+            sync = state.silos.done
+            now, seen = self._next(world, last, state.prefix, noise)
+            batches = tuple((total[now] - total[last])[:, None] for total in totals)
+            state, transcript = composition.send(protocol, state, batches[world], noise)
+            low, high = (memory.release(sync, batch) for memory, batch in zip(memories, batches, strict=True))
+            sent = remembered((self.reader,), sent, transcript.sent)
+            moment = Moment(sync, 1, (low, high), sent, transcript.held)
+            messages += np.where(last < rounds, self.reader.score(protocol, moment), 0.0)
+            nodes += seen
+            if sync == 0:
+                times += self.expected_time - now
+            state, last = composition.receive(protocol, state, transcript), now
+        scores = {TIMES: times, MESSAGES: messages, RULE: messages + nodes}
+        return Scored(np.stack([scores[name] for name in self.names]), ())
+
+    def _next(self, world: int, last: Integers, prefix: Floats, noise: NoiseSource) -> tuple[Integers, Floats]:
+        """When each trial synchronises next, and the score of what the rule looked at until then."""
+        rounds, covariances = self.plan.rounds, self.worlds[world][:, self.plan.dim :]
+        root = self.plan.fit(prefix, rounds).model.root
+        now, scores = last.copy(), np.zeros(len(last))
+        waiting: Flags = last < rounds
+        first = not last.any()  # the user is in the first batch, and only there do the two worlds differ
+        state = self.rule.init((len(last),))
+        while waiting.any():
+            mine = covariances[np.minimum(last + state.waited, rounds - 1)]
+            state, asks = self.rule.step(state, mine, root, noise)
+            scores += np.where(waiting, self._node_score(state) if first else 0.0, 0.0)
+            now += waiting
+            waiting &= ~asks & (now < rounds)
+        return now, scores
+
+    def _node_score(self, state: RuleState) -> Floats | float:
+        """Log-likelihood ratio of the node that the last round completed, in the tree that begins with the user."""
+        if not self.rule.private:
+            return 0.0
+        row = self.rule.tree.row(state.waited - 1)
+        low, high = (row @ points[: state.waited, self.plan.dim :] for points in self.worlds)
+        return gaussian_score(state.node, (low, high), self.rule.node_scales, axes=(-1,))
+
+
+def adaptive_games(plan: Plan) -> tuple[AdaptiveGame, ...]:
+    """The user whose norm decides whether to synchronise; and, under a private rule, the user of largest shift."""
+    assert isinstance(plan.schedule, Adaptive)
+    assert plan.privacy is not None
+    if not plan.trusting.separate:
+        raise ArgumentError(
+            "trust", f"must protect each silo on its own for an adaptive schedule to be audited, got {plan.trust!r}"
+        )
+    someone, nobody = User(np.eye(plan.dim)[0], 1.0), User(np.zeros(plan.dim), 1.0)
+    size, decided = decisive_background(plan)
+    by_norm = _game(plan, (nobody, someone), size, decided + 0.5, {TIMES: "dp"})
+    if not plan.schedule.private:
+        return (by_norm,)
+    pair = worst_pair(plan.dim, plan.privacy.adjacency, plan.centre, plan.ratio)
+    bound = by_norm.reader.bound
+    by_shift = _game(plan, pair, size, decided + 0.5, {MESSAGES: bound, RULE: bound})
+    return (replace(by_norm, expected_time=_typical_time(by_norm)), by_shift)
+
+
+def _typical_time(game: AdaptiveGame) -> float:
+    """The median first sync of world 0, from a pilot with noise of its own: fixed before the audit."""
+    pilot = SimulatedNoise(np.random.default_rng(PILOT_SEED))
+    return game.expected_time - float(np.median(game.play(0, PILOT_TRIALS, pilot).scores[0]))
+
+
+def decisive_background(plan: Plan) -> tuple[float, int]:
+    """The norm of everybody else at which the first user's norm decides whether round t synchronises, and that t.
+
+    Without noise the gain after t rounds is log det(I + W / lambda). Where even unit vectors never reach the threshold,
+    there is nothing to decide and the norm is 1, the round the last.
+    """
+    rounds, threshold = np.arange(1, plan.rounds + 1), plan.rule.threshold
+    crossed = np.flatnonzero(_raw_gains(plan, 1.0, 0.0) > threshold / rounds)
+    if not len(crossed):
+        return 1.0, plan.rounds
+    t = int(rounds[crossed[0]])
+
+    def excess(size: float) -> float:
+        with_user, without = _raw_gains(plan, size, 1.0), _raw_gains(plan, size, 0.0)
+        return float((with_user[t - 1] + without[t - 1]) / 2 - threshold / t)
+
+    return float(brentq(excess, 0.0, 1.0)), t
+
+
+def _raw_gains(plan: Plan, size: float, user: float) -> Floats:
+    """log det(I + W / lambda) after every round: a user of this norm, then vectors of norm `size` along the axes."""
+    counts = np.cumsum(np.eye(plan.dim)[np.arange(plan.rounds) % plan.dim], axis=0)
+    counts[:, 0] -= 1
+    weights = size**2 * counts
+    weights[:, 0] += user**2
+    return np.asarray(np.log1p(weights / plan.regulariser).sum(axis=1))
+
+
+def _game(plan: Plan, pair: tuple[User, User], size: float, expected: float, views: dict[str, Bound]) -> AdaptiveGame:
+    """The first user is one of the pair; everybody after them has norm `size`, along one axis after the other."""
+    others = size * np.eye(plan.dim)[np.arange(plan.rounds) % plan.dim]
+    worlds = []
+    for user in pair:
+        x = others.copy()
+        x[0] = user.x
+        worlds.append(contributions(x, np.full(plan.rounds, user.y), plan.bits, plan.centre))
+    (reader,) = plan.protocol.adversaries()
+    return AdaptiveGame(plan, plan.rule, (worlds[0], worlds[1]), expected, reader, tuple(views), tuple(views.values()))
+
+
+def _cumulative(points: Integers) -> Integers:
+    """Sums over the first 0, 1, 2, ... rounds."""
+    return np.concatenate([np.zeros((1, points.shape[1]), dtype=np.int64), np.cumsum(points, axis=0)])

@@ -1,0 +1,158 @@
+"""The audited run: the plan's own R, S and A, its acting and its calendar, in one of two neighbouring worlds.
+
+Both worlds are retraced beside the run, from what the transcript shows and nothing else: the strongest adversary can
+do no more. Runs are vectorised over trials; every array starts with that axis (or with 1 where trials agree).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from fedbandit._arrays import Floats, Integers
+from fedbandit.audit.worlds import Batch, World
+from fedbandit.bandit import linucb
+from fedbandit.bandit.statistics import contributions
+from fedbandit.plan import Plan
+from fedbandit.privacy.noise import NoiseSource
+from fedbandit.protocol import composition
+from fedbandit.protocol.adversaries import Adversary, Bound, Moment
+from fedbandit.protocol.base import Message, Protocol
+from fedbandit.protocol.encoder import Encoder
+
+__all__ = ["CalendarGame", "Envelope", "Retraced", "Scored", "calendar_game", "decided", "remembered"]
+
+Envelope = tuple[tuple[int, tuple[int, ...], str], ...]  # of every message: when, which shape, which kind of number
+
+
+class Scored(NamedTuple):
+    """What came of some trials in one world."""
+
+    scores: Floats  # (adversaries, trials); above zero means "world 1"
+    envelope: Envelope  # times and sizes of all messages, which everybody sees
+
+
+@dataclass(frozen=True)
+class CalendarGame:
+    """A plan whose schedule is public, and two worlds to tell apart."""
+
+    plan: Plan  # what silos learn by, and when
+    protocol: Protocol  # what runs: the plan's own, unless somebody made a mistake
+    eager: bool  # whether silos act on raw sums, whatever the plan says
+    silos: int  # played; the others are the adversary's, and send nothing
+    worlds: tuple[World, World]
+    adversaries: tuple[Adversary, ...]
+
+    @property
+    def chunk(self) -> int:
+        """Trials that are run together: enough to be fast, few enough to stay in memory."""
+        return int(np.clip(200_000 // (self.silos * self.protocol.width), 20, 1000))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The adversaries."""
+        return tuple(adversary.name for adversary in self.adversaries)
+
+    @property
+    def bounds(self) -> tuple[Bound, ...]:
+        """What the success of each of them refutes."""
+        return tuple(adversary.bound for adversary in self.adversaries)
+
+    def play(self, world: int, trials: int, noise: NoiseSource) -> Scored:
+        """Run every sync of the calendar in this world and let every adversary score it."""
+        protocol = self.protocol
+        state = composition.init(protocol, (trials,), self.silos)
+        prefix = np.zeros((1, protocol.width))  # before the first sync all trials agree
+        memories = tuple(Retraced(protocol.encoder, self.silos, protocol.width) for _ in self.worlds)
+        scores = np.zeros((len(self.adversaries), trials))
+        envelope: list[tuple[int, tuple[int, ...], str]] = []
+        sent: list[Message] = []
+        for sync, batches in enumerate(zip(*self.worlds, strict=True)):
+            points = tuple(decided(self.plan, batch, prefix, self.eager) for batch in batches)
+            low, high = (memory.release(sync, p.sum(axis=-2)) for memory, p in zip(memories, points, strict=True))
+            batch = self._collected(state, points[world], trials, noise)
+            state, transcript = composition.send(protocol, state, batch, noise)
+            sent = remembered(self.adversaries, sent, transcript.sent)
+            envelope += [(self.plan.times[sync], array.shape[1:], array.dtype.str) for array in transcript.sent]
+            moment = Moment(sync, points[world].shape[-2], (low, high), sent, transcript.held)
+            for row, adversary in zip(scores, self.adversaries, strict=True):
+                row += adversary.score(protocol, moment)
+            if sync < self._last_choice:  # somebody still needs a model
+                state = composition.receive(protocol, state, transcript)
+                prefix = state.prefix
+        return Scored(scores, tuple(envelope))
+
+    @property
+    def _last_choice(self) -> int:
+        """The last batch in which somebody has a choice."""
+        return max((sync for sync, batch in enumerate(self.worlds[0]) if batch.choosers), default=0)
+
+    def _collected(self, state: composition.State, points: Integers, trials: int, noise: NoiseSource) -> Integers:
+        """What the batches keep of their users (1 or trials, silos, users, width)."""
+        if self.protocol.needs_points:
+            everyone = np.broadcast_to(points, (trials, *points.shape[1:]))
+            return self.protocol.collect(state.silos, everyone, noise)
+        sums = np.broadcast_to(points.sum(axis=-2), (trials, self.silos, self.protocol.width))
+        return self.protocol.privatise(sums, points.shape[-2], noise)
+
+
+def calendar_game(plan: Plan, silos: int, worlds: tuple[World, World]) -> CalendarGame:
+    """The plan as shipped, against everybody that its trust model names as an adversary."""
+    protocol = plan.protocol
+    return CalendarGame(plan, protocol, plan.acting == "eager", silos, worlds, protocol.adversaries())
+
+
+def remembered(adversaries: Sequence[Adversary], earlier: list[Message], sent: Message) -> list[Message]:
+    """The messages up to the newest, or that one alone where nobody looks back."""
+    return [*earlier, sent] if any(adversary.remembers for adversary in adversaries) else [sent]
+
+
+def decided(plan: Plan, batch: Batch, prefix: Floats, eager: bool) -> Integers:
+    """Contributions of all users of a batch, given the synchronised sums (1 or trials, width).
+
+    Lazily everybody decides by the synchronised model; eagerly also by the raw sums of those before them in the batch.
+    """
+    if not batch.choosers:
+        return batch.fixed[None]
+    before = batch.fixed.sum(axis=1)[None]  # (1 or trials, silos, width)
+    chosen: list[Integers] = []
+    for chooser in range(batch.choosers):
+        sums = prefix[:, None] + before * 2.0**-plan.bits if eager else prefix[:, None]
+        chosen.append(_chosen(plan, batch, chooser, sums))
+        before = before + chosen[-1]
+    fixed = np.broadcast_to(batch.fixed, (chosen[0].shape[0], *batch.fixed.shape))
+    return np.concatenate([fixed, np.stack(chosen, axis=-2)], axis=-2)
+
+
+def _chosen(plan: Plan, batch: Batch, chooser: int, sums: Floats) -> Integers:
+    """What this chooser of every silo adds: (1 or trials, silos, width)."""
+    model = plan.fit(sums, batch.rounds[chooser]).model
+    actions, rewards = batch.actions[:, chooser], batch.rewards[:, chooser]
+    arms = np.argmax(linucb.upper_bounds(actions[None], model), axis=-1)  # (1 or trials, silos)
+    silos = np.arange(actions.shape[0])
+    return contributions(actions[silos, arms], rewards[silos, arms], plan.bits, plan.centre)
+
+
+class Retraced:
+    """The noiseless releases of one world, retraced by the encoder's matrix rather than by its stream."""
+
+    def __init__(self, encoder: Encoder, silos: int, width: int) -> None:
+        self._encoder = encoder
+        self._agreed = np.zeros((encoder.size, silos, width), dtype=np.int64)  # batches that all trials share
+        self._own: dict[int, Integers] = {}  # batches that depend on the trial
+
+    def release(self, sync: int, sums: Integers) -> Integers:
+        """Row `sync` of C on all batches so far, in release units: (1 or trials, silos, width)."""
+        if sums.shape[0] == 1:
+            self._agreed[sync] = sums[0]
+        else:
+            self._own[sync] = sums
+        row = np.rint(self._encoder.row(sync) * 2.0**self._encoder.fraction_bits).astype(np.int64)
+        total: Integers = np.tensordot(row, self._agreed[: sync + 1], axes=1)[None]
+        for j, own in self._own.items():
+            if row[j]:
+                total = total + row[j] * own
+        return total

@@ -1,0 +1,187 @@
+"""`fedbandit demo`: a live federation on this machine, compared on the same users."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+
+from fedbandit import presets
+from fedbandit.cli import options, output
+from fedbandit.plan import Plan
+from fedbandit.privacy.budget import Privacy
+from fedbandit.protocol.trust import trust as trusting
+from fedbandit.schedule import every, growing
+
+if TYPE_CHECKING:
+    from fedbandit.demo.live import Live
+    from fedbandit.demo.visitors import Visitors
+
+__all__ = ["demo"]
+
+DIM, ARMS = 5, 20
+DRAWS = 20  # of the noise, over which simulated curves are averaged; a live federation has one
+Curve = tuple[Any, Any]  # rounds, and cumulative regret of the group after each of them
+
+
+def demo(
+    silos: Annotated[int, typer.Option(help="Number of silos, each a process of its own.")] = 3,
+    rounds: Annotated[int, typer.Option(help="Visitors of every silo.")] = 600,
+    trust: Annotated[str, typer.Option(help="silo, secure-sum, shuffle, vector-sum, central, ...")] = "secure-sum",
+    epsilon: options.Epsilon = 1.0,
+    delta: options.Delta = 0.1,
+    seed: Annotated[int, typer.Option(help="The same seed draws the same users.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Folder for stores, logs and the plot; else a new one.")] = None,
+    json: options.Json = False,
+) -> None:
+    """Run broker, analyzer, mixer and silos as processes, let users come over HTTP, compare what was learnt."""
+    from fedbandit.demo.visitors import Visitors
+
+    plan = demo_plan(silos, rounds, trust, Privacy(epsilon, delta))
+    users = Visitors(silos, rounds, DIM, ARMS, seed)
+    with _folder(out) as folder:
+        live = _play(folder, plan, users)
+        everything = np.arange(1, rounds + 1)
+        curves: dict[str, Curve] = {"live": (everything, users.regret(live.actions)), **_others(plan, users)}
+        plot = (out or Path("out") / "demo") / "demo.svg"
+        _plot(curves, plot)
+    if json:
+        output.print_json(_as_data(plan, live, curves, plot))
+    else:
+        _show(plan, live, curves, plot)
+    if not live.check.passed:
+        raise typer.Exit(1)
+
+
+def demo_plan(silos: int, rounds: int, trust: str, privacy: Privacy) -> Plan:
+    """The plan of the demo: the defaults, with the paper's constants where a trust model has no exact ones."""
+    plan = Plan(silos, rounds, DIM, privacy, trust="none", schedule=growing(1.25), confidence="practical")
+    if "exact" in trusting(trust).calibrations:
+        return plan.changed(trust=trust)
+    return plan.changed(
+        trust=trust,
+        mechanism="tree",
+        calibration="paper",
+        schedule=every(max(1, rounds // 16)),
+        confidence="theory",
+    )
+
+
+def _play(folder: Path, plan: Plan, users: Visitors) -> Live:
+    from fedbandit.demo.live import play_live
+
+    done, total = 0, plan.silos * plan.rounds
+    output.remark(
+        f"starting broker, analyzer, {'mixer, ' if plan.protocol.has_mixer else ''}{plan.silos} silos in {folder}"
+    )
+    with output.progress_bar(f"{total:,} users over HTTP") as bar:
+
+        def progress(users_done: int) -> None:
+            nonlocal done
+            done += users_done
+            bar(done / total)
+
+        return play_live(folder, plan, users, progress)
+
+
+def _others(plan: Plan, users: Visitors) -> dict[str, Curve]:
+    """Regret of what one would do instead, on the same users; the mean over draws of the noise."""
+    from fedbandit.demo.visitors import simulated_regret
+
+    free = plan.changed(trust="none", privacy=None, mechanism="batches", calibration="exact", cohort=None)
+    others = {
+        "the same, simulated": plan,
+        "non-private": free,
+        "each silo alone": presets.isolated(free),
+        "the paper's protocol": presets.ldp(plan),
+    }
+    return simulated_regret(users, others, DRAWS)
+
+
+def _as_data(plan: Plan, live: Live, curves: dict[str, Curve], plot: Path) -> dict[str, Any]:
+    return {
+        "silos": plan.silos,
+        "rounds": plan.rounds,
+        "trust": plan.trust,
+        "syncs": len(plan.times),
+        "regret": {name: float(regret[-1]) for name, (_, regret) in curves.items()},
+        "epsilon": plan.privacy.epsilon if plan.privacy else None,
+        "epsilon_spent": [status["epsilon_spent"] for status in live.statuses],
+        "latency_ms": _latencies(live),
+        "seconds": live.seconds,
+        "restarts": live.restarts,
+        "check": {**live.check._asdict(), "passed": live.check.passed},
+        "plot": str(plot),
+    }
+
+
+def _latencies(live: Live) -> dict[str, float]:
+    """Quantiles; without the last sync, whose batch waits longer for late rewards."""
+    from fedbandit.demo.clients import quantile_ms
+
+    times = {
+        "decide": [s for one in live.visits for s in one.decide_seconds],
+        "reward": [s for one in live.visits for s in one.reward_seconds],
+        "sync": [s for one in live.visits for s in one.sync_seconds[:-1] or one.sync_seconds],
+    }
+    return {f"{what}_p{p}": quantile_ms(found, p / 100) for what, found in times.items() for p in (50, 99)}
+
+
+def _show(plan: Plan, live: Live, curves: dict[str, Curve], plot: Path) -> None:
+    final = {name: regret[-1] for name, (_, regret) in curves.items()}
+    rows = [[name, output.number(regret), f"{regret / final['non-private']:.2f}"] for name, regret in final.items()]
+    title = (
+        f"Group regret after {plan.rounds} rounds of {plan.silos} silos, same users; mean of {DRAWS} draws but for live"
+    )
+    output.print_table(title, ["", "regret", "x non-private"], rows)
+    spent = max(status["epsilon_spent"] or 0.0 for status in live.statuses)
+    latency = _latencies(live)
+    output.print_table(
+        "The live federation",
+        ["", ""],
+        [
+            ["promise", plan.guarantee.statement],
+            ["epsilon spent", f"{spent:.4g} of {plan.privacy.epsilon:g}" if plan.privacy else "-"],
+            ["syncs", f"{live.statuses[0]['model']} of {len(plan.times)}"],
+            ["decide, median / p99", f"{latency['decide_p50']:.1f} / {latency['decide_p99']:.1f} ms"],
+            ["durable reward, median / p99", f"{latency['reward_p50']:.1f} / {latency['reward_p99']:.1f} ms"],
+            ["tick to new model, median / p99", f"{latency['sync_p50']:.0f} / {latency['sync_p99']:.0f} ms"],
+            ["rewards acknowledged / counted", f"{live.check.acknowledged} / {live.check.counted}"],
+            ["live model against the library", f"largest difference {output.number(live.check.difference, 2)}"],
+            ["processes restarted", str(live.restarts)],
+        ],
+    )
+    output.stdout.print(f"plot: {plot}")
+
+
+def _plot(curves: dict[str, Curve], path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure, axes = plt.subplots(figsize=(7.0, 4.2), layout="constrained")
+    for name, (rounds, regret) in curves.items():
+        axes.plot(rounds, regret, label=name, linewidth=2.4 if name == "live" else 1.4)
+    axes.set_xlabel("round t")
+    axes.set_ylabel("group regret, cumulative")
+    axes.grid(alpha=0.25)
+    axes.legend(frameon=False)
+    figure.savefig(path)
+    plt.close(figure)
+
+
+@contextmanager
+def _folder(out: Path | None) -> Iterator[Path]:
+    """Where the parties live: kept if it was asked for."""
+    if out is not None:
+        yield output.writable_folder(out) / "federation"
+        return
+    with tempfile.TemporaryDirectory(prefix="fedbandit-demo-") as folder:
+        yield Path(folder) / "federation"

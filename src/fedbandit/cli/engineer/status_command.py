@@ -1,0 +1,28 @@
+"""`fedbandit status`: where a party stands, read from its own directory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fedbandit.cli import options, output
+
+__all__ = ["status"]
+
+
+def status(home: options.Home, json: options.Json = False) -> None:
+    """Syncs, silos and budget of the party of a directory, whether it runs or not."""
+    from fedbandit.federation.status import status as read
+
+    known = read(home)
+    if json:
+        output.print_json(known)
+    else:
+        output.print_table(f"{known['role']} {known['party']}", ["", ""], [[k, _text(v)] for k, v in known.items()])
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float):
+        return output.number(value)
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    return ", ".join(f"{k}: {v}" for k, v in value.items()) if isinstance(value, dict) else str(value)

@@ -1,0 +1,43 @@
+"""Files that commands are given. Whatever is wrong with one is said in one line."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+from fedbandit._validate import ArgumentError
+from fedbandit.plan import Plan
+
+__all__ = ["read_bytes", "read_plan", "read_text"]
+
+
+def read_plan(path: Path) -> Plan:
+    """A plan from JSON or TOML."""
+    text = read_text(path)
+    try:
+        data = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+    except ValueError as error:
+        raise ArgumentError("plan", f"must be JSON or TOML, {str(path)!r} is not: {error}") from None
+    if not isinstance(data, dict):
+        raise ArgumentError("plan", f"must be a table of fields, got {type(data).__name__}")
+    try:
+        return Plan.from_dict(data)
+    except TypeError as error:
+        raise ArgumentError("plan", f"cannot be read: {error}") from None
+
+
+def read_text(path: Path) -> str:
+    """The text of a file."""
+    try:
+        return read_bytes(path).decode()
+    except UnicodeDecodeError:
+        raise ArgumentError("file", f"must be text, {str(path)!r} is not") from None
+
+
+def read_bytes(path: Path) -> bytes:
+    """All bytes of a file."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ArgumentError("file", f"must be readable, got {str(path)!r} ({error.strerror})") from None

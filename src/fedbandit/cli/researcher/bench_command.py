@@ -1,0 +1,43 @@
+"""`fedbandit bench`: how fast this machine is, as ratios and times of one run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+import typer
+
+from fedbandit.cli import options, output
+
+__all__ = ["bench"]
+
+
+def bench(
+    live: Annotated[bool, typer.Option("--live", help="Measure live silos and syncs instead of the engine.")] = False,
+    json: options.Json = False,
+) -> None:
+    """Time the engine against the reference, or a live federation against an empty endpoint."""
+    with output.progress_bar("measuring") as progress:
+        figures = _figures(live)(progress)
+    if json:
+        output.print_json(figures)
+        return
+    rows = [[name, _shown(value)] for name, value in figures.items()]
+    output.print_table("this machine, this run", ["figure", "value"], rows)
+
+
+def _figures(live: bool) -> Callable[[Callable[[float], None]], Mapping[str, Any]]:
+    """What measures them; the live figures need the extra `live`, those of the engine do not."""
+    if live:
+        from fedbandit.bench.live_speed import live_figures
+
+        return live_figures
+    from fedbandit.bench.engine_speed import engine_figures
+
+    return engine_figures
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {output.number(part, 3)}" for name, part in value.items())
+    return output.number(value) if isinstance(value, (int, float)) else str(value)

@@ -1,0 +1,84 @@
+"""What `fedbandit simulate` is asked for: defaults, overridden by a TOML file, overridden by options."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from fedbandit import _validate
+from fedbandit._validate import ArgumentError
+from fedbandit.bandit.confidence import Radii
+from fedbandit.plan import Plan
+from fedbandit.presets import NAMES, plan_for
+from fedbandit.privacy.budget import Privacy
+from fedbandit.privacy.sensitivity import Adjacency
+from fedbandit.schedule import Every
+from fedbandit.simulator.acting import Precision
+from fedbandit.simulator.tasks import Contexts, RewardKind, Synthetic, synthetic
+
+__all__ = ["Experiment"]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Protocols to compare on one synthetic task. A TOML file and the options use the names of the fields."""
+
+    protocols: tuple[str, ...] = ("fed-lin-ucb", "ldp", "silo", "secure-sum")
+    silos: int = 20
+    rounds: int = 2000
+    batch: int | None = None
+    dim: int = 10
+    arms: int = 100
+    epsilon: float = 1.0
+    delta: float = 0.1
+    adjacency: Adjacency = "replace-one"
+    participations: int = 1
+    silos_per_user: int = 1
+    rewards: RewardKind = "bernoulli"
+    contexts: Contexts = "fresh"
+    confidence: Radii = "theory"
+    precision: Precision = "float32"
+    runs: int = 5
+    seed: int = 0
+
+    @classmethod
+    def read(cls, path: Path) -> Experiment:
+        """The experiment in a TOML file; unknown names are refused."""
+        try:
+            data = tomllib.loads(path.read_text())
+        except OSError as error:
+            raise ArgumentError("file", f"must be readable, got {str(path)!r} ({error.strerror})") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ArgumentError("file", f"must be TOML, {str(path)!r} is not: {error}") from None
+        return cls().overridden(data, str(path))
+
+    def overridden(self, values: dict[str, Any], where: str = "options") -> Experiment:
+        """With some fields given; lists become tuples, types are checked."""
+        _validate.known_keys(where, values, (field.name for field in fields(self)))
+        given: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
+        }
+        for name, value in given.items():
+            self._check_type(name, value)
+        return replace(self, **given)
+
+    def task(self) -> Synthetic:
+        """The users."""
+        return synthetic(self.dim, self.arms, self.rewards, contexts=self.contexts)
+
+    def plans(self) -> dict[str, Plan]:
+        """The protocols, on the schedules they ask for or all on every(batch)."""
+        privacy = Privacy(self.epsilon, self.delta, self.adjacency, self.participations, self.silos_per_user)
+        base = Plan(self.silos, self.rounds, self.dim, privacy, confidence=self.confidence)
+        schedule = None if self.batch is None else Every(self.batch)
+        for name in self.protocols:
+            _validate.one_of("protocols", name, NAMES)
+        return {name: plan_for(name, base, schedule) for name in self.protocols}
+
+    def _check_type(self, name: str, value: Any) -> None:
+        expected = type(getattr(self, name)) if name != "batch" else int
+        allowed = (int, float) if expected is float else expected
+        if not isinstance(value, allowed) or isinstance(value, bool):
+            raise ArgumentError(name, f"must be of type {expected.__name__}, got {value!r}")

@@ -1,0 +1,174 @@
+"""`fedbandit frontier`: what epsilon costs, measured; what each improvement is worth; and whether shuffling pays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, cast
+
+import typer
+
+from fedbandit._validate import ArgumentError
+from fedbandit.bandit.confidence import Radii
+from fedbandit.cli import options, output
+from fedbandit.plan import Plan
+from fedbandit.planner.ablation import Ablated, ablation, unsymmetric_noise_factor
+from fedbandit.planner.frontier import BUDGETS, CURVES, QUICK_CURVES, Frontier, Point
+from fedbandit.planner.frontier import frontier as measured
+from fedbandit.planner.shuffling import Payoff, payoffs
+from fedbandit.privacy.budget import Privacy
+from fedbandit.simulator.tasks import Task, letor, synthetic
+from fedbandit.simulator.tasks import warfarin as patients
+
+__all__ = ["frontier"]
+
+
+@dataclass(frozen=True)
+class FrontierSize:
+    """How much is simulated where nothing else is asked for."""
+
+    silos: int
+    rounds: int
+    runs: int
+    budgets: tuple[tuple[float, float], ...]
+    curves: tuple[str, ...]
+
+
+FULL = FrontierSize(100, 10_000, 10, BUDGETS, CURVES)
+QUICK = FrontierSize(20, 1_000, 2, ((1.0, 0.1),), QUICK_CURVES)
+
+
+def frontier(
+    silos: Annotated[int | None, typer.Option(help="Number of silos, M [100].")] = None,
+    rounds: Annotated[int | None, typer.Option(help="Rounds of every silo, T [10000].")] = None,
+    dim: options.Dim = 10,
+    arms: Annotated[int, typer.Option(help="Actions of every user.")] = 100,
+    budgets: Annotated[str | None, typer.Option(help="EPSILON:DELTA, several separated by commas.")] = None,
+    curves: Annotated[str | None, typer.Option(help="Curves by name, separated by commas.")] = None,
+    runs: Annotated[int | None, typer.Option(help="Independent runs [10].")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same numbers.")] = 0,
+    data: Annotated[Path | None, typer.Option(help="Judged documents: a LETOR file or folder.")] = None,
+    warfarin: Annotated[Path | None, typer.Option(help="The warfarin CSV.")] = None,
+    centred: Annotated[
+        bool | None, typer.Option(help="Centre rewards in practical curves [yes for synthetic users].")
+    ] = None,
+    ablated: Annotated[
+        bool, typer.Option("--ablation", help="Instead, take back one improvement at a time, at the first budget.")
+    ] = False,
+    confidence: Annotated[str, typer.Option(help="Radii to start the ablation from.")] = "practical",
+    shuffle: Annotated[
+        bool, typer.Option("--shuffle", help="Only say from how many silos on the shuffle protocols would pay.")
+    ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Small and rough: 20 silos, 1000 rounds, 2 runs.")] = False,
+    plot: Annotated[Path | None, typer.Option(help="Draw the frontier here (SVG, PNG or PDF).")] = None,
+    json: options.Json = False,
+) -> None:
+    """Regret against epsilon for all protocols, on the same users."""
+    size = QUICK if quick else FULL
+    task = _task(dim, arms, data, warfarin)
+    centre = data is None and warfarin is None if centred is None else centred
+    chosen = size.budgets if budgets is None else _parsed_budgets(budgets)
+    first = Privacy(*(chosen[0] if budgets is not None else (1.0, 0.1)))
+    base = Plan(silos or size.silos, rounds or size.rounds, task.dim, first)
+    runs = runs or size.runs
+    if shuffle:
+        _show_payoffs(payoffs(base), json)
+        return
+    if ablated:
+        radii = cast(Radii, confidence)  # a plan refuses others
+        with output.progress_bar("taking back one at a time") as progress:
+            rows = ablation(task, base, runs, seed, confidence=radii, centred=centre, progress=progress)
+        _show_ablation(rows, base, json)
+        return
+    names = size.curves if curves is None else tuple(name.strip() for name in curves.split(","))
+    with output.progress_bar("measuring the frontier") as progress:
+        found = measured(task, base, chosen, names, runs, seed, centred=centre, progress=progress)
+    title = f"{base.silos} silos, {base.rounds:,} rounds, d = {base.dim}, {runs} runs"
+    if plot is not None:
+        from fedbandit.planner.frontier_plot import draw
+
+        draw(found, plot, title)
+        output.remark(f"written: {plot}")
+    if json:
+        output.print_json({"points": [point.as_dict() for point in found.points], "left_out": dict(found.left_out)})
+    else:
+        _show_frontier(found, title)
+
+
+def _parsed_budgets(text: str) -> tuple[tuple[float, float], ...]:
+    """ "1:0.1,5:0.1" as pairs."""
+    try:
+        pairs = tuple((float(e), float(d)) for e, d in (part.split(":") for part in text.split(",")))
+    except ValueError:
+        raise ArgumentError("budgets", f"must look like 1:0.1,5:0.1 (EPSILON:DELTA), got {text!r}") from None
+    for pair in pairs:
+        Privacy(*pair)
+    return pairs
+
+
+def _task(dim: int, arms: int, data: Path | None, warfarin: Path | None) -> Task:
+    if data is not None and warfarin is not None:
+        raise ArgumentError("data", "must not be given together with warfarin: a frontier has one kind of users")
+    if data is not None:
+        return letor(data)
+    return synthetic(dim, arms) if warfarin is None else patients(warfarin)
+
+
+def _show_frontier(found: Frontier, title: str) -> None:
+    columns = ["curve", "budget", "regret / T", "+-", "excess", "x below the paper", "syncs", "schedule", "mechanism"]
+    output.print_table(title, columns, [_point_row(point) for point in found.points])
+    for name, reason in found.left_out.items():
+        output.say(f"{name}: not here. {reason}")
+    output.remark("excess: over non-private FedLinUCB on the same users, schedule and radii.")
+    output.remark("x below the paper: the excess of `ldp` (as proven, every 25 rounds) divided by this one's.")
+
+
+def _point_row(point: Point) -> list[str]:
+    plan = point.plan
+    return [
+        point.name,
+        "none" if point.epsilon is None else f"({point.epsilon:g}, {point.delta:g})",
+        output.number(point.regret.mean),
+        output.number(point.regret.stderr, 2),
+        output.number(None if point.excess is None else point.excess.mean),
+        output.number(point.excess_ratio_to_paper, 3),
+        str(plan.syncs),
+        str(plan.schedule),
+        plan.mechanism,
+    ]
+
+
+def _show_ablation(rows: tuple[Ablated, ...], base: Plan, json: bool) -> None:
+    factor = unsymmetric_noise_factor(base)
+    if json:
+        output.print_json({"ablation": [row.as_dict() for row in rows], "unsymmetric_noise_factor": factor})
+        return
+    columns = ["trust", "without", "regret / T", "excess", "+-", "times the excess", "x below the paper"]
+    cells = [
+        [
+            row.trust,
+            row.without or "(the whole)",
+            output.number(row.regret.mean),
+            output.number(row.excess.mean),
+            output.number(row.excess.stderr, 2),
+            output.number(row.times_excess, 3),
+            output.number(row.excess_ratio_to_paper, 3),
+        ]
+        for row in rows
+    ]
+    assert base.privacy is not None
+    output.print_table(
+        f"one improvement taken back, ({base.privacy.epsilon:g}, {base.privacy.delta:g})", columns, cells
+    )
+    output.remark(
+        f"Noise on the whole matrix instead of its symmetric part: {factor:.3g} times the noise's squared error."
+    )
+
+
+def _show_payoffs(found: tuple[Payoff, ...], json: bool) -> None:
+    if json:
+        output.print_json({"shuffle": [payoff._asdict() for payoff in found]})
+        return
+    for one in found:
+        pays = "never pays" if one.silos is None else f"pays from {one.silos:.1e} silos on"
+        output.say(f"{one.protocol} against {one.against}: {pays} ({one.reason})")

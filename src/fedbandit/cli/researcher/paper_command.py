@@ -1,0 +1,112 @@
+"""`fedbandit paper`: the paper's figures and claims, made again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedbandit import _validate
+from fedbandit._validate import ArgumentError
+from fedbandit.cli import options, output
+from fedbandit.paper.claims import PaperClaim, all_claims
+from fedbandit.paper.figures import PANELS, Panel, gallery, running
+from fedbandit.paper.figures.panel import Sources
+from fedbandit.paper.figures.summary import HOLDS, summarise
+
+__all__ = ["paper"]
+
+paper = typer.Typer(help="The paper's figures and claims, made again.", rich_markup_mode=None)
+NEEDED = {"letor": "--data PATH (a LETOR file or folder, e.g. of MSLR-WEB10K)", "warfarin": "--warfarin PATH (its CSV)"}
+FORMATS = ("svg", "png", "pdf")
+
+
+@paper.command("list")
+def list_(json: options.Json = False) -> None:
+    """The panels there are."""
+    if json:
+        output.print_json([{"name": p.name, "title": p.title, "needs": p.needs} for p in PANELS.values()])
+        return
+    rows = [[p.name, p.title, NEEDED[p.needs].split(" (")[0] if p.needs else ""] for p in PANELS.values()]
+    output.print_table("panels", ["name", "what", "needs"], rows)
+
+
+@paper.command()
+def run(
+    name: Annotated[str, typer.Argument(help="A panel's name, or all.")],
+    quick: Annotated[bool, typer.Option("--quick", help="Far fewer rounds and runs.")] = False,
+    data: Annotated[Path | None, typer.Option(help="Judged documents: a LETOR file or folder.")] = None,
+    warfarin: Annotated[Path | None, typer.Option(help="The warfarin CSV.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for pictures, summaries and their index.")] = Path("out/paper"),
+    runs: Annotated[int | None, typer.Option(min=1, help="Runs of every panel, instead of its own.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same numbers.")] = 0,
+    picture: Annotated[str, typer.Option("--format", help="svg, png or pdf.")] = "svg",
+    json: options.Json = False,
+) -> None:
+    """Simulate and draw a panel of the paper, or all that the given data allow."""
+    from fedbandit.paper.figures.panel_plot import draw  # imported late: `list` and `claims` need no matplotlib
+
+    _validate.one_of("panel", name, (*PANELS, "all"))
+    _validate.one_of("format", picture, FORMATS)
+    sources, size = Sources(data, warfarin), running.PanelSize(quick, runs)
+    panels = _chosen(name, sources)
+    folder = output.writable_folder(out)
+    summaries = []
+    with output.progress_bar(name) as progress:
+        for panel, drawn in running.run(panels, sources, size, seed, progress):
+            summary = summarise(panel, drawn, quick)
+            file = f"{panel.name}.{picture}"
+            draw(panel, drawn, summary, folder / file)
+            gallery.write_summary(folder, summary, file)
+            summaries.append(summary)
+    index = gallery.write_index(folder)
+    if len(summaries) < len(panels):
+        output.remark(f"interrupted: {len(summaries)} of {len(panels)} panels are finished.")
+    output.remark(f"written: {index} and {len(summaries)} pictures beside it")
+    if json:
+        output.print_json(summaries)
+    else:
+        _show(summaries)
+
+
+@paper.command()
+def claims(
+    quick: Annotated[bool, typer.Option("--quick", help="Smaller simulations.")] = False,
+    json: options.Json = False,
+) -> None:
+    """Measure what the paper claims: scalings, sensitivities, ranges and constants."""
+    with output.progress_bar("measuring") as progress:
+        found: list[PaperClaim] = all_claims(quick, progress)
+    if json:
+        output.print_json([claim._asdict() for claim in found])
+        return
+    for claim in found:
+        output.say(f"{claim.name} ({claim.outcome}): {claim.paper}")
+        for line in claim.measured:
+            output.say(f"  - {line}")
+
+
+def _show(summaries: list[dict[str, Any]]) -> None:
+    """One row per panel and version, then what they say together."""
+    rows = []
+    for summary in summaries:
+        for name, version in summary["versions"].items():
+            finals = "; ".join(f"{label}: {c['regret']['mean']:.4g}" for label, c in version["curves"].items())
+            rows.append([summary["name"], name, HOLDS[version["holds"]], finals])
+    output.print_table("the paper's observations", ["panel", "version", "observation", "regret / T"], rows)
+    for summary in summaries:
+        output.say(f"{summary['name']}: {summary['conclusion']}")
+
+
+def _chosen(name: str, sources: Sources) -> list[Panel]:
+    """The panels to run: of `all`, those whose data are given, with a remark about each of the others."""
+    if name != "all":
+        panel = PANELS[name]
+        if not panel.can_run(sources):
+            raise ArgumentError("panel", f"{name} needs {NEEDED[panel.needs or '']}")
+        return [panel]
+    for panel in PANELS.values():
+        if not panel.can_run(sources):
+            output.remark(f"skipped {panel.name}: it needs {NEEDED[panel.needs or '']}")
+    return [panel for panel in PANELS.values() if panel.can_run(sources)]

@@ -1,0 +1,153 @@
+"""`fedbandit plan`: what every protocol would promise and cost, before anything is run; with --best, which to use."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, cast
+
+import typer
+
+from fedbandit.cli import options, output
+from fedbandit.plan import Plan
+from fedbandit.planner.best import Choice, Option, best_plan
+from fedbandit.presets import NAMES, plan_for
+from fedbandit.privacy.budget import Privacy
+from fedbandit.privacy.sensitivity import Adjacency
+from fedbandit.schedule import Every, Schedule
+
+__all__ = ["plan"]
+
+UNKNOWN = ("trust", "mechanism", "schedule", "acting", "calibration", "noise", "lambda", "syncs", "bytes")
+
+
+def plan(
+    silos: options.Silos = 100,
+    rounds: options.Rounds = 10_000,
+    dim: options.Dim = 10,
+    epsilon: options.Epsilon = 1.0,
+    delta: options.Delta = 0.1,
+    adjacency: options.AdjacencyOption = "replace-one",
+    participations: options.Participations = 1,
+    silos_per_user: options.SilosPerUser = 1,
+    batch: options.Batch = None,
+    explain: Annotated[str | None, typer.Option(help="Print the whole guarantee of this protocol instead.")] = None,
+    best: Annotated[bool, typer.Option("--best", help="Name the plan to use, and what the next best costs.")] = False,
+    trust: Annotated[str, typer.Option(help="With --best: local, silo, secure-sum or central at most.")] = "secure-sum",
+    json: options.Json = False,
+) -> None:
+    """What every protocol would promise and cost here, one row per protocol.
+
+    Guarantee, noise, regulariser, syncs and bytes; or the reason why a protocol cannot be used here.
+    """
+    privacy = Privacy(epsilon, delta, cast(Adjacency, adjacency), participations, silos_per_user)
+    if best:
+        choice = best_plan(silos, rounds, dim, privacy, trust)
+        output.print_json(_choice_as_dict(choice)) if json else _show_choice(choice)
+        return
+    base = Plan(silos, rounds, dim, privacy)
+    schedule = None if batch is None else Every(batch)
+    if schedule is not None:
+        schedule.times(rounds)  # a batch beyond the horizon is wrong for all of them: say so once
+    if explain is not None:
+        typer.echo(str(plan_for(explain, base, schedule).guarantee))
+        return
+    rows = [_described(name, base, privacy, schedule) for name in NAMES]
+    output.print_json({"plans": rows}) if json else _show(rows, base, privacy)
+
+
+def _described(name: str, base: Plan, privacy: Privacy, schedule: Schedule | None) -> dict[str, Any]:
+    """One protocol's row; where its theorem does not reach, the reason instead of numbers."""
+    try:
+        planned = plan_for(name, base, schedule)
+    except ValueError as error:
+        budget = {"adjacency": privacy.adjacency, "epsilon": privacy.epsilon, "delta": privacy.delta}
+        refused = {"guarantee": None, "applicable": False, "reason": str(error)}
+        return {"name": name, **dict.fromkeys(UNKNOWN), **budget, **refused}
+    guarantee = planned.guarantee
+    return {
+        "name": name,
+        "trust": planned.trust,
+        "mechanism": planned.mechanism,
+        "schedule": str(planned.schedule),
+        "acting": planned.acting,
+        "calibration": planned.calibration,
+        "adjacency": guarantee.adjacency,
+        "epsilon": guarantee.epsilon,
+        "delta": guarantee.delta,
+        "noise": planned.noise_std,
+        "lambda": planned.regulariser,
+        "syncs": planned.syncs,
+        "bytes": planned.bytes_per_silo,
+        "guarantee": str(guarantee) if guarantee.promised else None,
+        "applicable": True,
+        "reason": None if guarantee.promised else guarantee.statement,
+    }
+
+
+def _show(rows: list[dict[str, Any]], base: Plan, privacy: Privacy) -> None:
+    columns = ["protocol", "promise", "noise", "lambda", "syncs", "bytes", "trust", "mechanism, schedule, acting"]
+    title = f"{_size(base)}, ({privacy.epsilon:g}, {privacy.delta:g}), {privacy.adjacency}"
+    output.print_table(title, columns, [_row(row) for row in rows if row["applicable"]])
+    for row in rows:
+        if not row["applicable"]:
+            output.say(f"{row['name']}: not here. {row['reason']}")
+    output.remark("noise: standard deviation of the worst released prefix sum over all silos, in one bias entry.")
+    output.remark("bytes: what one silo sends. `--explain NAME` prints a guarantee with its proof.")
+
+
+def _row(row: dict[str, Any]) -> list[str]:
+    promise = f"({row['epsilon']:g}, {row['delta']:g})" if row["guarantee"] else "none"
+    syncs = "by data" if row["syncs"] is None else str(row["syncs"])
+    sent = "by data" if row["bytes"] is None else f"{row['bytes']:,}"
+    how = f"{row['mechanism']}, {row['schedule']}, {row['acting']}"
+    noise, regulariser = output.number(row["noise"]), output.number(row["lambda"])
+    return [row["name"], promise, noise, regulariser, syncs, sent, row["trust"], how]
+
+
+def _size(planned: Plan) -> str:
+    return f"{planned.silos} silos, {planned.rounds:,} rounds, d = {planned.dim}"
+
+
+# -- plan --best ------------------------------------------------------------------------------------------------------
+
+
+def _choice_as_dict(choice: Choice) -> dict[str, Any]:
+    return {
+        "best": _option_as_dict(choice.best),
+        "plan": choice.plan.as_dict(),
+        "next_best": _option_as_dict(choice.protocols[0]) if choice.protocols else None,
+        "protocols": [_option_as_dict(one) for one in choice.protocols],
+        "variants": [_option_as_dict(one) for one in choice.variants],
+        "impossible": {one.name: one.reason for one in choice.impossible},
+    }
+
+
+def _option_as_dict(one: Option) -> dict[str, Any]:
+    assert one.plan is not None
+    return {
+        "name": one.name,
+        "lost_rounds": one.lost,
+        "trust": one.plan.trust,
+        "schedule": str(one.plan.schedule),
+        "mechanism": one.plan.mechanism,
+        "syncs": one.plan.syncs,
+    }
+
+
+def _show_choice(choice: Choice) -> None:
+    planned, best = choice.plan, choice.best
+    assert planned.privacy is not None
+    title = f"{_size(planned)}, ({planned.privacy.epsilon:g}, {planned.privacy.delta:g})"
+    columns = ["use", "trust", "schedule", "syncs", "mechanism", "lost rounds", "times the best"]
+    rows = [_option_row(one, best) for one in (best, *choice.protocols, *choice.variants)]
+    output.print_table(title, columns, rows)
+    for one in choice.impossible:
+        output.say(f"not here: {one.reason}")
+    output.remark("lost rounds: so many rounds in which every silo acts at random would cost as much regret;")
+    output.remark("predicted from the noise and the schedule, not simulated.")
+    output.remark("A name with a comma is the best protocol with one thing changed.")
+
+
+def _option_row(one: Option, best: Option) -> list[str]:
+    described = _option_as_dict(one)
+    how = [str(described[key]) for key in ("trust", "schedule", "syncs", "mechanism")]
+    return [one.name, *how, output.number(one.lost, 3), output.number(one.lost / best.lost, 3)]

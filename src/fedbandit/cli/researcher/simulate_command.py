@@ -1,0 +1,112 @@
+"""`fedbandit simulate`: several protocols on the same users."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedbandit.cli import options, output
+from fedbandit.cli.researcher.experiment import Experiment
+from fedbandit.simulator.on_ray import ray_executor
+from fedbandit.simulator.result import Result
+from fedbandit.simulator.runner import check, play_here
+from fedbandit.simulator.runner import simulate as run
+
+__all__ = ["simulate"]
+
+
+def simulate(
+    file: Annotated[Path | None, typer.Argument(help="A TOML file; options override it.")] = None,
+    protocols: Annotated[str | None, typer.Option(help="Names, separated by commas.")] = None,
+    silos: Annotated[int | None, typer.Option(help="Number of silos, M.")] = None,
+    rounds: Annotated[int | None, typer.Option(help="Rounds of every silo, T.")] = None,
+    batch: options.Batch = None,
+    dim: Annotated[int | None, typer.Option(help="Dimension of the features, d.")] = None,
+    arms: Annotated[int | None, typer.Option(help="Actions of every user.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="Privacy budget epsilon.")] = None,
+    delta: Annotated[float | None, typer.Option(help="Privacy budget delta.")] = None,
+    adjacency: Annotated[str | None, typer.Option(help="replace-one or add-remove.")] = None,
+    participations: Annotated[int | None, typer.Option(help="Rounds of one silo per user.")] = None,
+    silos_per_user: Annotated[int | None, typer.Option(help="Silos per user.")] = None,
+    rewards: Annotated[str | None, typer.Option(help="bernoulli, gaussian, clipped or exact.")] = None,
+    contexts: Annotated[str | None, typer.Option(help="fresh for every user, or fixed.")] = None,
+    confidence: Annotated[str | None, typer.Option(help="theory, proof or practical radii.")] = None,
+    precision: Annotated[str | None, typer.Option(help="float32 or float64 scores.")] = None,
+    runs: Annotated[int | None, typer.Option(help="Independent runs.")] = None,
+    seed: Annotated[int | None, typer.Option(help="The same seed gives the same numbers.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the frame, the plans and a plot.")] = None,
+    on: Annotated[str | None, typer.Option(help="ray, or ray://host:port: spread runs over a Ray cluster.")] = None,
+    json: options.Json = False,
+) -> None:
+    """Compare protocols by their time-averaged group regret."""
+    given: dict[str, Any] = {
+        "protocols": None if protocols is None else [name.strip() for name in protocols.split(",")],
+        "silos": silos,
+        "rounds": rounds,
+        "batch": batch,
+        "dim": dim,
+        "arms": arms,
+        "epsilon": epsilon,
+        "delta": delta,
+        "adjacency": adjacency,
+        "participations": participations,
+        "silos_per_user": silos_per_user,
+        "rewards": rewards,
+        "contexts": contexts,
+        "confidence": confidence,
+        "precision": precision,
+        "runs": runs,
+        "seed": seed,
+    }
+    experiment = Experiment() if file is None else Experiment.read(file)
+    experiment = experiment.overridden({name: value for name, value in given.items() if value is not None})
+    plans, task = experiment.plans(), experiment.task()
+    check(task, plans, experiment.runs, experiment.seed, experiment.precision)
+    folder = None if out is None else output.writable_folder(out)
+    if not task.responses.bounded:
+        output.remark("rewards 'gaussian' leave [0, 1]: no guarantee covers such users; they reproduce the paper.")
+    executor = play_here if on is None else ray_executor(on)
+    with output.progress_bar("simulating") as progress:
+        result = run(
+            task,
+            plans,
+            experiment.runs,
+            experiment.seed,
+            precision=experiment.precision,
+            progress=progress,
+            executor=executor,
+        )
+    if folder is not None:
+        result.save(folder)
+        result.plot(folder / "regret.svg")
+        output.remark(f"written: {folder}/regret.parquet, plans.json, regret.svg")
+    if json:
+        output.print_json({"curves": [_curve(result, name) for name in result.names]})
+    else:
+        _show(result, experiment)
+
+
+def _show(result: Result, experiment: Experiment) -> None:
+    """The table of a comparison."""
+    rows = []
+    for name in result.names:
+        regret, guarantee = result.regret(name), result.plans[name].guarantee
+        promise = f"({guarantee.epsilon:g}, {guarantee.delta:g})" if guarantee.promised else "none"
+        syncs = f"{result.syncs(name):g}"
+        rows.append([name, promise, f"{regret.mean:.4f}", output.number(regret.stderr, 2), syncs])
+    finished = min(len(result.final(name)) for name in result.names)
+    runs = f"{finished} of {result.runs} runs, seed {result.seed}"
+    title = f"{experiment.silos} silos, {experiment.rounds:,} rounds, {runs}"
+    output.print_table(title, ["protocol", "promise", "regret / T", "std. error", "syncs"], rows)
+    for name, count in result.repaired.items():
+        if count:
+            output.remark(
+                f"{name}: noise made {count} covariances too small; their eigenvalues were raised to the floor."
+            )
+
+
+def _curve(result: Result, name: str) -> dict[str, Any]:
+    regret = result.regret(name)
+    return {"name": name, "regret": regret._asdict(), "syncs": result.syncs(name)}

@@ -1,0 +1,110 @@
+"""Applications of one silo: ask for a decision, see how the user responds, report the reward; over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import httpx
+import numpy as np
+
+from fedbandit.demo.processes import url
+from fedbandit.demo.visitors import Visitors
+from fedbandit.federation.setup.home import Home
+
+__all__ = ["SiloClient", "Visits", "quantile_ms"]
+
+AT_ONCE = 4  # users of one silo at the same time
+PATIENCE = 120.0  # seconds a request is tried again while a party restarts
+MODEL_WAIT = 150.0
+
+
+@dataclass
+class Visits:
+    """What happened at one silo, user by user."""
+
+    actions: list[int]
+    batches: list[int]  # in which batch each reward counts
+    refused: int = 0
+    decide_seconds: list[float] = field(default_factory=list)
+    reward_seconds: list[float] = field(default_factory=list)
+    sync_seconds: list[float] = field(default_factory=list)
+
+
+class SiloClient:
+    """All users of one silo, in their order; those of one batch come at the same time."""
+
+    def __init__(self, home: Home, users: Visitors, silo: int, times: tuple[int, ...]) -> None:
+        self._users, self._silo, self._times = users, silo, times
+        self.visits = Visits([0] * users.rounds, [-1] * users.rounds)
+        self._http = httpx.AsyncClient(
+            base_url=url(home),
+            headers={"Authorization": f"Bearer {home.token()}"},
+            limits=httpx.Limits(max_connections=AT_ONCE),
+            timeout=10,
+        )
+
+    async def run(self, progress: Callable[[int], None]) -> Visits:
+        first = 0
+        for sync, last in enumerate(self._times):
+            gate = asyncio.Semaphore(AT_ONCE)
+            await asyncio.gather(*(self._visit(round_, gate) for round_ in range(first, last)))
+            began = time.perf_counter()
+            await self._wait_for_model(sync + 1)
+            self.visits.sync_seconds.append(time.perf_counter() - began)
+            progress(last - first)
+            first = last
+        await self._http.aclose()
+        return self.visits
+
+    async def _visit(self, round_: int, gate: asyncio.Semaphore) -> None:
+        async with gate:
+            features = self._users.contexts[self._silo, round_].tolist()
+            began = time.perf_counter()
+            asked = {"actions": features, "user": f"user {self._silo}/{round_}"}
+            decision = (await self._post("/v1/decisions", asked)).json()
+            decided = time.perf_counter()
+            action = decision["action"]
+            reward = self._users.reward(self._silo, round_, action)
+            answer = await self._post(f"/v1/decisions/{decision['id']}/reward", {"reward": reward})
+            self.visits.decide_seconds.append(decided - began)
+            self.visits.reward_seconds.append(time.perf_counter() - decided)
+            self.visits.actions[round_] = action
+            if answer.status_code == 200:
+                self.visits.batches[round_] = answer.json()["batch"]
+            else:
+                self.visits.refused += 1
+
+    async def _post(self, path: str, body: object) -> httpx.Response:
+        """Try again while the silo is away: a reward counts once however often it is sent."""
+        end = time.monotonic() + PATIENCE
+        while True:
+            try:
+                answer = await self._http.post(path, json=body)
+                if answer.status_code < 500:
+                    return answer
+            except httpx.TransportError:
+                pass
+            if time.monotonic() > end:
+                raise TimeoutError(f"{path} was not answered for {PATIENCE:.0f} s")
+            await asyncio.sleep(0.1)
+
+    async def _wait_for_model(self, version: int) -> None:
+        """The next users come when the federation has learnt from these."""
+        end = time.monotonic() + MODEL_WAIT
+        while time.monotonic() < end:
+            try:
+                answer = await self._http.get("/v1/model")
+                if answer.status_code == 200 and answer.json()["version"] >= version:
+                    return
+            except httpx.TransportError:
+                pass
+            await asyncio.sleep(0.02)
+        raise TimeoutError(f"model {version} did not come in {MODEL_WAIT:.0f} s")
+
+
+def quantile_ms(seconds: list[float], share: float) -> float:
+    """A quantile of latencies, in milliseconds."""
+    return float(1000 * np.quantile(seconds, share))

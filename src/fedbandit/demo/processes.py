@@ -1,0 +1,126 @@
+"""The processes of a federation on this machine: all are started here, watched, and stopped when the block is left."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import httpx
+
+from fedbandit.federation.setup import founding
+from fedbandit.federation.setup.home import Home
+from fedbandit.federation.wire import broker
+
+__all__ = ["Processes", "url"]
+
+READY = 120.0  # seconds until everything must be up; a busy machine takes its time to import
+WATCH = 0.2
+
+
+class Processes:
+    """Broker and parties. One that dies is started again, as a service manager would do."""
+
+    def __init__(self, path: Path, homes: list[Home]) -> None:
+        self.path, self.homes = path, homes
+        self.restarts = 0
+        self._commands: dict[str, list[str]] = {
+            "broker": [str(broker.server_binary()), "-c", str(path / founding.BROKER_CONFIG)]
+        }
+        for home in homes:
+            command = [sys.executable, "-m", "fedbandit.federation", str(home.path)]
+            self._commands[home.settings.name] = command
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._lock = threading.Lock()
+        self._stopping = threading.Event()
+        self._watcher = threading.Thread(target=self._watch, daemon=True)
+
+    @property
+    def silos(self) -> list[Home]:
+        return [home for home in self.homes if home.settings.role == "silo"]
+
+    def pid(self, name: str) -> int:
+        """The process that runs a party now."""
+        with self._lock:
+            return self._running[name].pid
+
+    def __enter__(self) -> Self:
+        try:
+            self._start("broker")
+            self._wait_for_broker()
+            asyncio.run(asyncio.wait_for(founding.provision(self.path), READY))
+            for home in self.homes:
+                self._start(home.settings.name)
+            self._watcher.start()
+            for home in self.silos:
+                self._wait_for(home)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Terminate all, broker last; kill what does not end."""
+        self._stopping.set()
+        if self._watcher.is_alive():
+            self._watcher.join()
+        parties = [process for name, process in self._running.items() if name != "broker"]
+        for group in (parties, [p for name, p in self._running.items() if name == "broker"]):
+            for process in group:
+                process.terminate()
+            for process in group:
+                try:
+                    process.wait(10)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+
+    def _start(self, name: str) -> None:
+        with (self.path / f"{name}.log").open("ab") as log:
+            # A session of its own: Ctrl-C is for the demo, which then stops its parties in order.
+            process = subprocess.Popen(self._commands[name], stdout=log, stderr=log, start_new_session=True)
+        with self._lock:
+            self._running[name] = process
+
+    def _watch(self) -> None:
+        while not self._stopping.wait(WATCH):
+            for name, process in list(self._running.items()):
+                if process.poll() is not None and not self._stopping.is_set():
+                    self.restarts += 1
+                    self._start(name)
+
+    def _wait_for_broker(self) -> None:
+        settings = json.loads((self.path / founding.BROKER_CONFIG).read_text())
+        end = time.monotonic() + READY
+        while not broker.listens(settings["host"], settings["port"]):
+            if time.monotonic() > end:
+                raise RuntimeError(f"the broker did not come up in {READY:.0f} s; see {self.path}/broker.log")
+            time.sleep(0.02)
+
+    def _wait_for(self, home: Home) -> None:
+        end = time.monotonic() + READY
+        while time.monotonic() < end:
+            try:
+                answer = httpx.get(f"{url(home)}/readyz", timeout=5).json()
+                if answer["ready"] and answer["connected"]:
+                    return
+            except httpx.HTTPError:
+                pass
+            time.sleep(0.1)
+        log = (self.path / f"{home.settings.name}.log").read_text(errors="replace")
+        raise RuntimeError(f"silo {home.settings.name} did not come up in {READY:.0f} s: {log[-500:]}")
+
+
+def url(home: Home) -> str:
+    return f"http://{home.settings.host}:{home.settings.port}"

@@ -1,0 +1,145 @@
+"""Exact binomial draws from the operating system's randomness, for any number of trials.
+
+Bin(n, 1/2) with a large n is drawn by rejection (Bringmann et al., "Internal DLA: efficient simulation of a physical
+growth model", 2014): blocks of about sqrt(2n) values, a geometric number of blocks away from the middle. The
+acceptance probability is computed to 40 digits and compared with a uniform number; in the rare case that they agree so
+far, with more digits. Bin(n, 1/4) is Bin(Bin(n, 1/2), 1/2), and so on.
+"""
+
+from __future__ import annotations
+
+import secrets
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from functools import lru_cache
+from math import isqrt
+
+__all__ = ["bernoulli", "binomial"]
+
+SMALL = 2**16  # up to here, count random bits
+ENVELOPE = Fraction(6, 5)  # at least p(i) * block * 2^distance everywhere, for n >= SMALL
+# B_2k / (2k (2k - 1)) of Stirling's series; the error is below the first term left out.
+STIRLING = [
+    Fraction(1, 12),
+    Fraction(-1, 360),
+    Fraction(1, 1260),
+    Fraction(-1, 1680),
+    Fraction(1, 1188),
+    Fraction(-691, 360360),
+    Fraction(1, 156),
+    Fraction(-3617, 122400),
+]
+
+
+def binomial(trials: int, probability: float) -> int:
+    """One draw of Bin(trials, probability), exact for the float's own value."""
+    halvings = _halvings(probability)
+    if halvings is None:
+        return sum(bernoulli(probability) for _ in range(trials))
+    for _ in range(halvings):
+        trials = _fair(trials)
+    return trials
+
+
+def bernoulli(probability: float) -> int:
+    """1 with exactly this probability: a float is a fraction over a power of two."""
+    numerator, denominator = probability.as_integer_ratio()
+    return int(secrets.randbelow(denominator) < numerator)
+
+
+def _halvings(probability: float) -> int | None:
+    """k if the probability is 2^-k."""
+    numerator, denominator = probability.as_integer_ratio()
+    return denominator.bit_length() - 1 if numerator == 1 else None
+
+
+def _fair(trials: int) -> int:
+    """Bin(trials, 1/2)."""
+    if trials < SMALL:
+        return secrets.randbits(trials).bit_count() if trials else 0
+    odd = trials % 2
+    return trials // 2 + _centred(trials - odd) + (secrets.randbits(1) if odd else 0)
+
+
+def _centred(trials: int) -> int:
+    """Bin(trials, 1/2) - trials / 2, for an even number of trials."""
+    block, half = isqrt(2 * trials) + 1, trials // 2
+    while True:
+        distance = _geometric()
+        start = distance * block if secrets.randbits(1) else -(distance + 1) * block
+        value = start + secrets.randbelow(block)
+        if abs(value) <= half and _accepts(trials, value, block, distance):
+            return value
+
+
+def _geometric() -> int:
+    """Failures before the first success of a fair coin."""
+    count = 0
+    while secrets.randbits(1):
+        count += 1
+    return count
+
+
+def _accepts(trials: int, value: int, block: int, distance: int) -> bool:
+    """True with probability p(value) * block * 2^distance / ENVELOPE, p the probability of `value`."""
+    bits, uniform, digits = 128, secrets.randbits(128), 40
+    while True:
+        chance = _probability(trials, value, digits) * block * 2**distance / ENVELOPE
+        error = Fraction(1, 10 ** (digits - 5))
+        if Fraction(uniform + 1, 2**bits) < chance - error:
+            return True
+        if Fraction(uniform, 2**bits) > chance + error:
+            return False
+        uniform, bits, digits = (uniform << 128) | secrets.randbits(128), bits + 128, digits + 40
+
+
+def _probability(trials: int, value: int, digits: int) -> Fraction:
+    """P(Bin(trials, 1/2) = trials / 2 + value), to an absolute error below 10^-digits."""
+    half = trials // 2
+    with localcontext() as context:
+        context.prec = digits + len(str(trials)) + 12
+        log = (
+            _log_factorial(trials, digits)
+            - _log_factorial(half + value, digits)
+            - _log_factorial(half - value, digits)
+            - trials * Decimal(2).ln()
+        )
+        return Fraction(log.exp())
+
+
+@lru_cache(maxsize=1024)
+def _log_factorial(number: int, digits: int) -> Decimal:
+    """ln(number!), to an absolute error below 10^-(digits + 3): Stirling's series at a number that is large enough."""
+    with localcontext() as context:
+        context.prec = digits + len(str(number)) + 15
+        shift, raised = 0, number + 1
+        while Decimal(raised) ** (1 - 2 * len(STIRLING)) > Decimal(10) ** -(digits + 3):
+            raised += max(1, raised)
+        product = Decimal(1)
+        for shift in range(number + 1, raised):
+            product *= shift
+        z = Decimal(raised)
+        two_pi = 2 * _pi(digits + 10)
+        log = (z - Decimal("0.5")) * z.ln() - z + two_pi.ln() / 2
+        for k, term in enumerate(STIRLING):
+            log += Decimal(term.numerator) / Decimal(term.denominator) / z ** (2 * k + 1)
+        return log - product.ln()
+
+
+@lru_cache(maxsize=8)
+def _pi(digits: int) -> Decimal:
+    """pi by Machin's formula."""
+    unit = 10 ** (digits + 10)
+    value = 4 * (4 * _arctan_inverse(5, unit) - _arctan_inverse(239, unit))
+    return Decimal(value) / Decimal(unit)
+
+
+def _arctan_inverse(x: int, unit: int) -> int:
+    total = term = unit // x
+    divisor, sign = 1, 1
+    while term:
+        term //= x * x
+        divisor += 2
+        sign = -sign
+        total += sign * (term // divisor)
+    return total

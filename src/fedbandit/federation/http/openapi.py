@@ -1,0 +1,134 @@
+"""The description of the interface, from the table of routes: an OpenAPI 3.1 document, and a page to read it on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+
+from fedbandit.federation.http.routes import JSON_MEDIA, Route
+from fedbandit.federation.http.schemas import Answer, Problems
+
+__all__ = ["document", "page"]
+
+Schema = dict[str, Any]
+_COMPONENTS = "#/components/schemas/"
+
+
+def document(routes: Sequence[Route]) -> dict[str, Any]:
+    """The OpenAPI document of these routes."""
+    types = {kind for route in routes for kind in (route.body, *route.answers) if kind not in (None, bytes)}
+    ordered = sorted({*types, Problems}, key=lambda kind: kind.__name__)
+    references, components = msgspec.json.schema_components(ordered, ref_template=f"{_COMPONENTS}{{name}}")
+    known = {bytes: {"type": "string"}, **dict(zip(ordered, references, strict=True))}
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, known)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "fedbandit silo", "version": "1", "description": "Decisions and rewards of one silo."},
+        "paths": paths,
+        "components": {
+            "schemas": dict(sorted(components.items())),
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+        "security": [{"token": []}],
+    }
+
+
+def _operation(route: Route, known: dict[Any, Schema]) -> dict[str, Any]:
+    refused = {status: _response(status, JSON_MEDIA, known[Problems]) for status in route.refuses}
+    answered = {_status(kind): _response(_status(kind), route.media, known[kind]) for kind in route.answers}
+    operation: dict[str, Any] = {
+        "operationId": route.call.__name__,
+        "summary": route.call.__doc__,
+        "responses": {str(status): response for status, response in sorted((refused | answered).items())},
+    }
+    if route.parameters:
+        operation["parameters"] = [
+            {"name": name, "in": "path", "required": True, "schema": msgspec.json.schema(kind)}
+            for name, kind in route.parameters.items()
+        ]
+    if route.body is not None:
+        operation["requestBody"] = {"required": True, "content": {JSON_MEDIA: {"schema": known[route.body]}}}
+    if not route.token:
+        operation["security"] = []
+    return operation
+
+
+def _status(kind: type[Answer] | type[bytes]) -> int:
+    return kind.STATUS if issubclass(kind, Answer) else 200
+
+
+def _response(status: int, media: str, schema: Schema) -> dict[str, Any]:
+    return {"description": HTTPStatus(status).phrase, "content": {media: {"schema": schema}}}
+
+
+# -- the page ---------------------------------------------------------------------------------------------------------
+
+_STYLE = """
+body { font: 16px/1.5 sans-serif; max-width: 56rem; margin: 2rem auto; padding: 0 1rem; color: #222 }
+code, td:first-child, h3 { font-family: monospace }
+table { border-collapse: collapse } td { border-top: 1px solid #ccc; padding: .2rem 1rem .2rem 0; vertical-align: top }
+"""
+
+
+def page(description: dict[str, Any]) -> str:
+    """An OpenAPI document as one HTML page that loads nothing else."""
+    info = description["info"]
+    return "\n".join([
+        "<!doctype html>",
+        f'<html lang="en"><meta charset="utf-8"><title>{escape(info["title"])}</title><style>{_STYLE}</style>',
+        f'<h1>{escape(info["title"])}</h1><p>{escape(info["description"])} The same for machines:',
+        '<a href="openapi.json">openapi.json</a>. Every call but those marked "open" needs the header',
+        "<code>Authorization: Bearer</code> with the silo's token.</p>",
+        *(_call(path, method, call) for path, calls in description["paths"].items() for method, call in calls.items()),
+        "<h2>What goes in and out</h2>",
+        *(_component(name, schema) for name, schema in description["components"]["schemas"].items()),
+        "</html>",
+    ])  # fmt: skip
+
+
+def _call(path: str, method: str, call: dict[str, Any]) -> str:
+    rows = [("body", call["requestBody"])] if "requestBody" in call else []
+    rows += list(call["responses"].items())
+    open_to_all = " (open)" if call.get("security") == [] else ""
+    cells = [f"<tr><td>{name}<td>{_content(part)}<td>{escape(part.get('description', ''))}" for name, part in rows]
+    summary = escape(call["summary"])
+    return f"<h3>{method.upper()} {escape(path)}{open_to_all}</h3><p>{summary}</p><table>{''.join(cells)}</table>"
+
+
+def _content(part: dict[str, Any]) -> str:
+    return ", ".join(_kind(content["schema"]) for content in part["content"].values())
+
+
+def _component(name: str, schema: Schema) -> str:
+    rows = [
+        f"<tr><td>{escape(field)}<td>{_kind(kind)}<td>{escape(kind.get('description', ''))}"
+        for field, kind in schema["properties"].items()
+    ]
+    return f'<h3 id="{name}">{name}</h3><p>{escape(schema["description"])}</p><table>{"".join(rows)}</table>'
+
+
+def _kind(schema: Schema) -> str:
+    """A schema in words, with links to the parts that have a name."""
+    if "$ref" in schema:
+        name = schema["$ref"].removeprefix(_COMPONENTS)
+        return f'<a href="#{name}">{name}</a>'
+    if "anyOf" in schema:
+        return " or ".join(_kind(one) for one in schema["anyOf"])
+    if "enum" in schema:
+        return " or ".join(f"<code>{escape(str(one))}</code>" for one in schema["enum"])
+    if schema["type"] == "array":
+        return f"array of {_kind(schema['items'])}"
+    return ", ".join([schema["type"], *_limits(schema)])
+
+
+def _limits(schema: Schema) -> Iterator[str]:
+    words = {"minimum": "at least", "maximum": "at most", "exclusiveMaximum": "below", "maxLength": "length at most"}
+    for key, word in words.items():
+        if key in schema:
+            yield f"{word} {schema[key]}"

@@ -1,0 +1,113 @@
+"""The table of routes: every method and path that is served, and the call that answers it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, get_args, get_type_hints
+
+import msgspec
+
+from fedbandit.federation.http.metrics import METRICS_MEDIA
+from fedbandit.federation.http.refusals import bad_argument
+from fedbandit.federation.http.schemas import Answer, Body
+from fedbandit.federation.http.service import Service
+
+__all__ = ["JSON_MEDIA", "Route", "Router", "service_routes"]
+
+JSON_MEDIA = "application/json"
+Methods = dict[str, "Route"]
+
+
+class Route:
+    """A method and a path, and the call that answers them.
+
+    The signature of the call says the rest: a parameter that the path names in braces comes from the path, the other
+    one is the body, and what the call returns is the answer (`bytes` if it is not JSON). `refuses` are the statuses of
+    refusals beside those that follow from the signature. `token` is False for what anybody may ask.
+    """
+
+    def __init__(
+        self,
+        method: str,
+        path: str,
+        call: Callable[..., Awaitable[Answer | bytes]],
+        *,
+        refuses: Sequence[int] = (),
+        token: bool = True,
+        media: str = JSON_MEDIA,
+    ) -> None:
+        self.method, self.path, self.call, self.token, self.media = method, path, call, token, media
+        hints = get_type_hints(call, include_extras=True)
+        answer = hints.pop("return")
+        self.answers: tuple[type[Answer] | type[bytes], ...] = get_args(answer) or (answer,)
+        self.parameters: dict[str, Any] = {name: hints.pop(name) for name in re.findall(r"{(\w+)}", path)}
+        self.body: type[Body] | None = next(iter(hints.values()), None)
+        self._decoder = None if self.body is None else msgspec.json.Decoder(self.body)
+        self.refuses = {*refuses, *self._usual_refusals()}
+
+    async def answer(self, given: dict[str, str], body: bytes | bytearray) -> Answer | bytes:
+        """Check what was sent, and call."""
+        arguments: list[Any] = [self._parameter(name, value) for name, value in given.items()]
+        if self._decoder is not None:
+            arguments.append(_decoded(self._decoder, body))
+        return await self.call(*arguments)
+
+    def _parameter(self, name: str, value: str) -> str:
+        try:
+            return str(msgspec.convert(value, self.parameters[name]))
+        except msgspec.ValidationError as error:
+            raise bad_argument(error, name) from None
+
+    def _usual_refusals(self) -> set[int]:
+        token = {401} if self.token else set()
+        parameters = {404, 422} if self.parameters else set()
+        return token | parameters | ({413, 422} if self.body else set())
+
+
+class Router:
+    """Finds the routes of a path. Paths that are spelled out come before those with a parameter."""
+
+    def __init__(self, routes: Sequence[Route]) -> None:
+        self._exact: dict[str, Methods] = {}
+        self._patterns: dict[re.Pattern[str], Methods] = {}
+        for route in routes:
+            if route.parameters:
+                pattern = re.compile(re.sub(r"{(\w+)}", r"(?P<\1>[^/]+)", route.path))
+                self._patterns.setdefault(pattern, {})[route.method] = route
+            else:
+                self._exact.setdefault(route.path, {})[route.method] = route
+
+    def find(self, path: str) -> tuple[Methods, dict[str, str]]:
+        """The routes of a path by method, none if there is no such path, and the path's parameters."""
+        if path in self._exact:
+            return self._exact[path], {}
+        for pattern, methods in self._patterns.items():
+            found = pattern.fullmatch(path)
+            if found:
+                return methods, found.groupdict()
+        return {}, {}
+
+
+def service_routes(service: Service) -> list[Route]:
+    """Everything that a silo answers."""
+    return [
+        Route("POST", "/v1/decisions", service.decide, refuses=[503]),
+        Route("POST", "/v1/decisions/batch", service.decide_batch, refuses=[503]),
+        Route("POST", "/v1/decisions/{decision}/reward", service.reward, refuses=[409, 410, 503]),
+        Route("POST", "/v1/rewards", service.reward_batch, refuses=[503]),
+        Route("PUT", "/v1/action-sets/{name}", service.register, refuses=[503]),
+        Route("GET", "/v1/action-sets", service.action_sets),
+        Route("GET", "/v1/model", service.model),
+        Route("GET", "/v1/status", service.status, refuses=[503]),
+        Route("GET", "/healthz", service.health, token=False),
+        Route("GET", "/readyz", service.readiness, token=False),
+        Route("GET", "/metrics", service.metrics, refuses=[503], media=METRICS_MEDIA),
+    ]
+
+
+def _decoded(decoder: msgspec.json.Decoder[Body], body: bytes | bytearray) -> Body:
+    try:
+        return decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise bad_argument(error) from None

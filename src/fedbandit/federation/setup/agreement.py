@@ -1,0 +1,145 @@
+"""A federation as its parties agreed on it: the plan, who takes part with which public keys, times, the broker."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from fedbandit import _validate
+from fedbandit._validate import ArgumentError
+from fedbandit.federation.timing import Timing
+from fedbandit.federation.wire.keys import PublicKeys, Role, party_name
+from fedbandit.federation.wire.subjects import OPERATOR, Subjects
+from fedbandit.plan import Plan
+
+__all__ = ["Agreement", "check_live"]
+
+FIELDS = ("id", "plan", "broker", "timing", "operator", "parties")
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Public, and the same file at every party; `fingerprint` is what people compare over the telephone."""
+
+    id: str
+    plan: Plan
+    broker: str  # URL
+    timing: Timing
+    operator: bytes  # public broker key of whoever runs the broker
+    parties: tuple[PublicKeys, ...] = ()
+
+    def __post_init__(self) -> None:
+        party_name(self.id)
+        check_live(self.plan)
+        if self.timing.start is None:
+            raise ArgumentError("start", "must be agreed on: every silo's clock counts from it")
+        names = [party.name for party in self.parties]
+        if len(set(names)) != len(names) or OPERATOR in names:
+            raise ArgumentError(
+                "parties", f"must have different names, none of them {OPERATOR!r}, got {', '.join(names)}"
+            )
+        if len(self.silos) > self.plan.silos:
+            raise ArgumentError(
+                "parties", f"must hold at most the plan's {self.plan.silos} silos, got {len(self.silos)}"
+            )
+        for role in ("mixer", "analyzer"):
+            if sum(party.role == role for party in self.parties) > 1:
+                raise ArgumentError("parties", f"must hold at most one {role}")
+
+    @cached_property
+    def silos(self) -> tuple[str, ...]:
+        """Names of the silos, sorted: their order in a cohort."""
+        return tuple(sorted(party.name for party in self.parties if party.role == "silo"))
+
+    @property
+    def subjects(self) -> Subjects:
+        """Who may say what to whom, as the plan's protocol routes its messages.
+
+        A silo sends to the analyzer first, so the mixer never counts a silo in whose other half is lost.
+        """
+        protocol = self.plan.protocol
+        direct = any(part.reader == "analyzer" and not part.blind for part in protocol.parts)
+        to_analyzer: tuple[Role, ...] = ("analyzer",) if direct else ()
+        return Subjects(self.id, (*to_analyzer, "mixer") if protocol.has_mixer else to_analyzer)
+
+    def party(self, name: str) -> PublicKeys:
+        for party in self.parties:
+            if party.name == name:
+                return party
+        raise LookupError(f"{name!r} is not a party of federation {self.id}")
+
+    def holder(self, role: Role) -> PublicKeys:
+        """The one party in this role."""
+        for party in self.parties:
+            if party.role == role:
+                return party
+        raise LookupError(f"federation {self.id} has no {role} yet")
+
+    def complete(self) -> None:
+        """Refuse to run before everybody has joined."""
+        roles = ("analyzer", "mixer") if self.plan.protocol.has_mixer else ("analyzer",)
+        missing = [role for role in roles if all(party.role != role for party in self.parties)]
+        if len(self.silos) < self.plan.silos:
+            missing.append(f"{self.plan.silos - len(self.silos)} of {self.plan.silos} silos")
+        if missing:
+            raise ArgumentError("parties", f"of federation {self.id} are not complete: it lacks {', '.join(missing)}")
+
+    def admit(self, party: PublicKeys) -> Agreement:
+        """The agreement with one more party; a name that is taken is refused, unless it is the same party again."""
+        if any(known == party for known in self.parties):
+            return self
+        return replace(self, parties=(*self.parties, party))
+
+    @property
+    def fingerprint(self) -> str:
+        """Short hash of everything above, keys included."""
+        return hashlib.sha256(json.dumps(self.as_dict(), sort_keys=True).encode()).hexdigest()[:32]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "plan": self.plan.as_dict(),
+            "broker": self.broker,
+            "timing": asdict(self.timing),
+            "operator": self.operator.hex(),
+            "parties": [party.as_dict() for party in self.parties],
+        }
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Agreement:
+        _validate.known_keys("federation", data, FIELDS, required=FIELDS)
+        return cls(
+            data["id"],
+            Plan.from_dict(data["plan"]),
+            data["broker"],
+            Timing.from_dict(data["timing"]),
+            bytes.fromhex(data["operator"]),
+            tuple(PublicKeys.from_dict(party) for party in data["parties"]),
+        )
+
+    def save(self, path: Path) -> None:
+        path.write_text(json.dumps(self.as_dict(), indent=1, sort_keys=True) + "\n")
+
+    @classmethod
+    def load(cls, path: Path) -> Agreement:
+        try:
+            data = json.loads(path.read_text())
+        except json.JSONDecodeError as error:
+            raise ArgumentError("federation", f"must be JSON, {path} is not: {error}") from None
+        if not isinstance(data, dict):
+            raise ArgumentError("federation", f"must be one table of fields, {path} is not")
+        return cls.from_dict(data)
+
+
+def check_live(plan: Plan) -> None:
+    """Refuse plans that cannot run live with the guarantee they print."""
+    if not plan.trusting.live:
+        raise ArgumentError("trust", f"must be one that runs live, got {plan.trust!r}")
+    if plan.acting != "lazy":
+        raise ArgumentError("acting", f"must be 'lazy' in a live federation, got {plan.acting!r}")
+    if plan.privacy is not None and not plan.guarantee.promised:
+        raise ArgumentError("plan", f"must have a guarantee to run live: {plan.guarantee.statement}")

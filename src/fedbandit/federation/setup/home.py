@@ -1,0 +1,102 @@
+"""A party's directory on its own machine: who it is, its keys, the federation file, its store and settings."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from fedbandit import _validate
+from fedbandit._validate import ArgumentError
+from fedbandit.federation.setup.agreement import Agreement
+from fedbandit.federation.setup.party import Party
+from fedbandit.federation.wire.keys import PartyKeys, PublicKeys, Role, as_role, party_name, read_secret, write_secret
+from fedbandit.federation.wire.link import BrokerAddress
+
+__all__ = ["FEDERATION", "Home", "Settings"]
+
+KEYS, TOKEN, SETTINGS, FEDERATION = "party.key", "token", "party.json", "federation.json"
+TOKEN_BYTES = 32
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a party decides for itself. `store` is a file in its directory or a postgresql:// URL."""
+
+    name: str
+    role: Role
+    store: str = ""
+    host: str = "127.0.0.1"
+    port: int = 8080
+    tls_certificate: str = ""
+    tls_key: str = ""
+    broker_ca: str = ""
+    keep_raw: bool = False
+
+    def __post_init__(self) -> None:
+        party_name(self.name)
+        as_role(self.role)
+        if bool(self.tls_certificate) != bool(self.tls_key):
+            raise ArgumentError("tls_certificate", "and tls_key must be given together")
+
+
+@dataclass(frozen=True)
+class Home:
+    """The directory of one party."""
+
+    path: Path
+    settings: Settings
+    keys: PartyKeys
+
+    @classmethod
+    def create(cls, path: Path, **settings: Any) -> Home:
+        """Make the directory, new keys, and for a silo the token its applications show."""
+        path.mkdir(parents=True, exist_ok=True)
+        path.chmod(0o700)
+        chosen = Settings(**settings)
+        keys = PartyKeys.generate()
+        keys.save(path / KEYS)
+        (path / SETTINGS).write_text(json.dumps(asdict(chosen), indent=1) + "\n")
+        if chosen.role == "silo":
+            write_secret(path / TOKEN, secrets.token_urlsafe(TOKEN_BYTES).encode())
+        return cls(path, chosen, keys)
+
+    @classmethod
+    def load(cls, path: Path) -> Home:
+        if not (path / SETTINGS).exists():
+            raise ArgumentError("home", f"must be a party's directory, {path} has no {SETTINGS}")
+        data = json.loads((path / SETTINGS).read_text())
+        _validate.known_keys(str(path / SETTINGS), data, Settings.__dataclass_fields__)
+        return cls(path, Settings(**data), PartyKeys.load(path / KEYS))
+
+    @property
+    def public(self) -> PublicKeys:
+        """What this party shows to the others."""
+        return self.keys.public(self.settings.name, self.settings.role)
+
+    def agreement(self) -> Agreement:
+        path = self.path / FEDERATION
+        if not path.exists():
+            raise ArgumentError("home", f"has no {path}: copy the complete file of your federation there")
+        return Agreement.load(path)
+
+    def party(self) -> Party:
+        """This party as a member of its complete federation."""
+        agreement = self.agreement()
+        agreement.complete()
+        return Party.member(agreement, self.keys, self.settings.name, self.settings.role)
+
+    def token(self) -> str:
+        return read_secret(self.path / TOKEN).decode().strip()
+
+    def store(self, plan_hash: str) -> str:
+        """Where this party keeps what must survive; a mixer and an analyzer begin a new file for a new plan."""
+        if self.settings.store:
+            return self.settings.store
+        suffix = "" if self.settings.role == "silo" else f"-{plan_hash[:12]}"
+        return str(self.path / f"{self.settings.role}{suffix}.db")
+
+    def broker(self, agreement: Agreement) -> BrokerAddress:
+        return BrokerAddress(agreement.broker, self.settings.broker_ca or None)

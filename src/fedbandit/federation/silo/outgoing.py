@@ -1,0 +1,65 @@
+"""What a silo puts on the wire for a release: the message of its protocol, sealed for those who may read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from fedbandit.federation.setup.party import Party
+from fedbandit.federation.states import ReleaseState
+from fedbandit.federation.store.silo_store import StoredRelease, Wire
+from fedbandit.federation.wire import messages
+from fedbandit.federation.wire.keys import PublicKeys
+from fedbandit.federation.wire.parcels import Parcel
+from fedbandit.protocol.base import Message
+
+__all__ = ["Sealer"]
+
+
+class Sealer:
+    """Turns drawn releases into the bytes on the wire, as the plan's protocol routes its messages."""
+
+    def __init__(self, party: Party) -> None:
+        self._party, self._agreement = party, party.agreement
+        self._protocol = party.agreement.plan.protocol
+
+    @property
+    def receivers(self) -> list[PublicKeys]:
+        """Whom a release is sent to, in this order."""
+        return [self._agreement.holder(role) for role in self._agreement.subjects.receivers]
+
+    def at_once(self, sync: int, drawn: Message) -> Wire | None:
+        """The wire of a release that was just drawn; None if it depends on what became of earlier ones."""
+        return None if self._protocol.waits else self._wire(sync, drawn)
+
+    def settled(self, releases: Sequence[StoredRelease]) -> Iterator[tuple[int, Wire]]:
+        """The wire of every release, drawn but not sealed, that waits for nothing any more."""
+        for release in releases:
+            earlier = [other for other in releases if other.sync < release.sync]
+            if release.state is ReleaseState.DRAWN and all(other.state.settled for other in earlier):
+                drawn = [_arrays(other.drawn) for other in (*earlier, release)]
+                arrived = {other.sync: _arrays(other.sent) for other in earlier if other.state is ReleaseState.INCLUDED}
+                yield release.sync, self._wire(release.sync, self._protocol.outgoing(drawn, arrived))
+
+    def _wire(self, sync: int, message: Message) -> Wire:
+        parcels = [(receiver, self._parcel(receiver, sync, message)) for receiver in self.receivers]
+        sealed = [self._party.seal("release", receiver, sync, parcel.encode()) for receiver, parcel in parcels]
+        return Wire(messages.encode(message), messages.pack(sealed))
+
+    def _parcel(self, receiver: PublicKeys, sync: int, message: Message) -> Parcel:
+        """What one receiver gets: the arrays it reads, and, for the mixer, what it carries to the analyzer."""
+        parts = list(zip(self._protocol.parts, message, strict=True))
+        read = tuple(array for part, array in parts if part.reader == receiver.role and not part.blind)
+        if receiver.role != "mixer":
+            return Parcel(read)
+        analyzer = self._agreement.holder("analyzer")
+        carried = (
+            self._party.seal_anonymously("release", analyzer, sync, messages.encode([array]))
+            for part, array in parts
+            if part.blind
+        )
+        return Parcel(read, tuple(carried))
+
+
+def _arrays(data: bytes | None) -> Message:
+    assert data is not None, "a settled release was drawn, and sent if it arrived"
+    return messages.decode(data)

@@ -1,0 +1,53 @@
+"""The release of a batch, by the protocol of the plan and nothing else: collect, encode, add exact noise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedbandit._arrays import Integers
+from fedbandit.bandit.statistics import contributions
+from fedbandit.federation.exact.exact_noise import ExactNoise
+from fedbandit.plan import Plan
+from fedbandit.protocol.base import Message, Protocol
+from fedbandit.protocol.encoder import Stream
+
+__all__ = ["draw", "prepare"]
+
+CHUNK = 4096  # users turned into contributions at a time
+
+
+def draw(plan: Plan, state: Stream, rows: Sequence[tuple[bytes, float]], noise: ExactNoise) -> tuple[Stream, Message]:
+    """Release the next batch. The noise must be an `ExactNoise`: its type has no seed to set."""
+    if type(noise) is not ExactNoise:
+        raise TypeError(f"noise must be an ExactNoise, got {type(noise).__name__}")
+    protocol = plan.protocol
+    batch = protocol.collect(state, _points(plan, state.done, rows), noise)
+    return protocol.release(state, batch, noise)
+
+
+def prepare(protocol: Protocol, noise: ExactNoise) -> None:
+    """Draw the next release's Gaussians ahead of its tick, where silos draw any."""
+    if not protocol.needs_points and not protocol.mixer_draws and protocol.drawn_scales.any():
+        noise.prepare(protocol.drawn_scales)
+
+
+def _points(plan: Plan, sync: int, rows: Sequence[tuple[bytes, float]]) -> Integers:
+    """Contributions of a batch (users, width). Where the protocol counts every point, a batch has as many as planned,
+    the missing ones empty; elsewhere one row holds the sum, which is all that `collect` looks at."""
+    width = plan.protocol.width
+    parts = [_contributions(plan, rows[at : at + CHUNK]) for at in range(0, len(rows), CHUNK)]
+    if plan.protocol.needs_points:
+        users = int(np.diff((0, *plan.times))[sync])
+        return np.concatenate([*parts, np.zeros((users - len(rows), width), dtype=np.int64)])
+    total = np.zeros((1, width), dtype=np.int64)
+    for part in parts:
+        total += part.sum(axis=0)
+    return total
+
+
+def _contributions(plan: Plan, rows: Sequence[tuple[bytes, float]]) -> Integers:
+    x = np.frombuffer(b"".join(features for features, _ in rows)).reshape(len(rows), plan.dim)
+    y = np.array([reward for _, reward in rows])
+    return contributions(x, y, plan.bits, plan.centre)

@@ -1,0 +1,326 @@
+"""A silo: decides for its users, keeps their rewards, releases noisy sums at the ticks, learns from the federation.
+
+Rules that hold at every instant, whatever is killed:
+- a reward that was acknowledged is in exactly one batch, once;
+- release k is drawn once and is on disk, with the budget it spends, before anybody sees it;
+- nothing about a user's data changes when a release happens or how long it is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedbandit import _validate
+from fedbandit._validate import ArgumentError
+from fedbandit.bandit import linucb
+from fedbandit.federation.setup.agreement import check_live
+from fedbandit.federation.silo import actions as choosing
+from fedbandit.federation.silo.actions import ActionSet
+from fedbandit.federation.silo.counter import DecisionCounter
+from fedbandit.federation.silo.outgoing import Sealer
+from fedbandit.federation.silo.silo_status import silo_status
+from fedbandit.federation.silo.terms import check_secret, open_term, own_secret
+from fedbandit.federation.silo.ticker import Ticker
+from fedbandit.federation.silo.tickets import DecisionIds, UnknownDecision
+from fedbandit.federation.states import DecisionState
+from fedbandit.federation.store import Reward, SiloStore, Verdict, open_engine
+from fedbandit.federation.store.rewards import UNLIMITED
+from fedbandit.federation.timing import Timing
+from fedbandit.federation.wire import messages
+from fedbandit.federation.wire.keys import party_name
+from fedbandit.federation.wire.parcels import Outcome
+from fedbandit.plan import Plan
+
+__all__ = [
+    "Acknowledgement",
+    "Decision",
+    "OutcomeConflict",
+    "RewardConflict",
+    "Silo",
+    "TermEnded",
+    "UnknownActionSet",
+    "UnknownDecision",
+    "acknowledged",
+]
+
+
+class Decision(NamedTuple):
+    """An answer: `id` to reward it with, the `action` chosen (its index), the version of the model that chose it."""
+
+    id: str
+    action: int
+    model: int
+
+
+class Acknowledgement(NamedTuple):
+    """A reward that is on disk. `counted` is False for a user who has reached the participation cap."""
+
+    counted: bool
+    batch: int
+    repeated: bool
+
+
+class RewardConflict(ValueError):
+    """The decision has another reward already."""
+
+
+class UnknownActionSet(LookupError):
+    """No action set was registered under this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"actions must be a registered set, got {name!r}")
+        self.name = name
+
+
+class TermEnded(ValueError):
+    """The last batch was released; rewards count no more."""
+
+
+class OutcomeConflict(ValueError):
+    """There is one model k; somebody sent a second one."""
+
+
+class Silo:
+    """One silo, in this process. Safe to use from several threads."""
+
+    def __init__(
+        self,
+        store: SiloStore,
+        plan: Plan,
+        *,
+        name: str,
+        secret: bytes,
+        timing: Timing,
+        sealer: Sealer | None,
+        new_term: bool,
+        keep_raw: bool,
+        counts: Path | None,
+    ) -> None:
+        self.store, self.plan, self.name = store, plan, party_name(name)
+        check_live(plan)
+        check_secret(store, secret)
+        self.term = open_term(store, plan, time.time() if timing.start is None else timing.start, new_term)
+        self.ids = DecisionIds(secret, f"{plan.hash}/{self.term.number}", plan.dim)
+        self.syncs = len(plan.times)
+        self._cap = plan.privacy.participations if plan.privacy else UNLIMITED
+        self._counter = DecisionCounter(counts, self.term.number, self.term.decisions, self.term.unkeyed)
+        self.ticker = Ticker(
+            store, plan, self.term, self._counter, silo=name, timing=timing, keep_raw=keep_raw, sealer=sealer
+        )
+        self._sets = _action_sets(store)
+        self._current = (0, plan.fit(np.zeros(plan.protocol.width), 0).model)  # version and model, swapped together
+        self.refresh()
+
+    @classmethod
+    def open(
+        cls,
+        store: str | Path,
+        plan: Plan,
+        *,
+        name: str = "silo",
+        secret: bytes | None = None,
+        timing: Timing | None = None,
+        sealer: Sealer | None = None,
+        new_term: bool = False,
+        keep_raw: bool = False,
+    ) -> Self:
+        """Open a silo's store (a path, or a postgresql:// URL) under a plan, or begin one.
+
+        A store that began under another plan is refused; with `new_term`, and once the old term's ticks are over, the
+        new plan begins a new term on the same ledger. `secret` seals decision ids and salts user keys; by default it
+        is kept in a file beside the store. `timing` is what the federation agreed on, `sealer` what turns releases
+        into sealed messages; a silo on its own needs neither. Raw rows are deleted when their batch is released
+        unless `keep_raw`.
+        """
+        engine = open_engine(store)
+        try:
+            return cls(
+                SiloStore(engine),
+                plan,
+                name=name,
+                secret=own_secret(store) if secret is None else secret,
+                timing=timing or Timing(),
+                sealer=sealer,
+                new_term=new_term,
+                keep_raw=keep_raw,
+                counts=None if "://" in str(store) else Path(f"{store}.count"),
+            )
+        except BaseException:
+            engine.close()
+            raise
+
+    # -- decisions --------------------------------------------------------------------------------------------------
+
+    def decide(
+        self, actions: ArrayLike | str, *, user: str | None = None, allowed: Sequence[int] | None = None
+    ) -> Decision:
+        """Choose among `actions`, (arms, dim) or the name of a registered set, restricted to `allowed` if given.
+
+        `user` is the application's key of the person, kept only as a salted hash, for the participation cap. Without
+        it the decision is taken to be for a person who comes once: the guarantee then rests on the application.
+        """
+        version, model = self._current
+        if isinstance(actions, str):
+            known = self._set(actions)
+            features, action = known.features, known.choose(model, allowed)
+        else:
+            features = choosing.checked(actions, self.plan.dim)
+            action = choosing.choose(features, model, allowed)
+        (decision,) = self.ids.issue(features[action], [user])
+        self._counter.add(1, keyed=user is not None)
+        return Decision(decision, action, version)
+
+    def decide_many(self, contexts: ArrayLike, users: Sequence[str] | None = None) -> list[Decision]:
+        """Decisions for many at once: `contexts` is (people, arms, dim), `users` their keys."""
+        features = choosing.checked_many(contexts, self.plan.dim)
+        if users is not None and len(users) != len(features):
+            raise ArgumentError("users", f"must be as many as contexts, {len(features)}, got {len(users)}")
+        version, model = self._current
+        bounds = linucb.upper_bounds(features.reshape(-1, self.plan.dim), model)  # one large product
+        chosen = np.argmax(bounds.reshape(features.shape[:2]), axis=-1)
+        keys: Sequence[str | None] = [None] * len(features) if users is None else users
+        ids = self.ids.issue(features[np.arange(len(features)), chosen], keys)
+        self._counter.add(len(ids), keyed=users is not None)
+        return [Decision(made, action, version) for made, action in zip(ids, chosen.tolist(), strict=True)]
+
+    def register(self, name: str, actions: ArrayLike) -> None:
+        """Keep an action set under a name; a name means one set for good."""
+        features = choosing.checked(actions, self.plan.dim)
+        self.store.register(party_name(name), messages.encode([features]))
+        self._sets.setdefault(name, ActionSet(features))
+
+    def action_sets(self) -> dict[str, int]:
+        """Registered sets and how many actions each has."""
+        return {name: len(known.features) for name, known in self._sets.items()}
+
+    # -- rewards ----------------------------------------------------------------------------------------------------
+
+    def reward(self, decision: str, reward: float) -> Acknowledgement:
+        """Count a reward in the open batch; on disk when this returns. The same again is acknowledged again."""
+        return acknowledged(self.reward_many([self.read(decision, reward)])[0])
+
+    def reward_all(self, rewards: Sequence[tuple[str, float]]) -> list[Acknowledgement]:
+        """Count many rewards in one transaction. One that is refused is refused before any is counted, except for a
+        conflict with an earlier reward, which is raised when all others are on disk."""
+        return [acknowledged(v) for v in self.reward_many([self.read(*reward) for reward in rewards])]
+
+    def read(self, decision: str, reward: float) -> Reward:
+        """Check a reward and open its decision id, without storing anything."""
+        value = _validate.reward("reward", reward)
+        ticket = self.ids.read(decision)
+        return Reward(ticket.nonce, ticket.person, ticket.features, value, self.ids.digest(ticket.nonce, value))
+
+    def reward_many(self, rewards: Sequence[Reward], durable: bool = True) -> list[Verdict]:
+        """Store rewards that `read` has checked, all in one transaction. Unless `durable`, `store.engine.harden` must
+        follow before anybody is told."""
+        with self._counter.take() as pending:
+            return self.store.count(
+                self.term.number, rewards, *pending, cap=self._cap, capacities=self._capacities, durable=durable
+            )
+
+    def flush(self) -> None:
+        """Write down how many decisions were answered since the last time."""
+        if self._counter.waiting.decisions:
+            self.reward_many([])
+
+    # -- releases ---------------------------------------------------------------------------------------------------
+
+    def tick(self) -> list[int]:
+        """Do all that is due: close batches, draw their releases, make raw rows unreadable. Steps released now."""
+        released = self.ticker.release()
+        if released:
+            self.ticker.tidy()
+        return released
+
+    # -- models -----------------------------------------------------------------------------------------------------
+
+    def learn(self, sync: int, outcome: Outcome, included: bool) -> None:
+        """Take the outcome of a sync: once it is on disk the model decides. Another outcome of the same sync is
+        refused: there is one model k."""
+        if not self.store.outcome(self.term.number, sync, included, outcome.encode()):
+            raise OutcomeConflict(f"sync {sync} has an outcome already, and this is another one")
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Read models that have come since, e.g. through another worker of this silo."""
+        version, model = self._current
+        newest = None
+        for sync, value in self.store.models(self.term.number, version - 1):
+            outcome = Outcome.decode(value, self.plan)
+            version = sync + 1
+            newest = newest if outcome.skipped else (outcome.prefix, self.plan.times[sync])
+        self._current = (version, model if newest is None else self.plan.fit(*newest).model)
+
+    @property
+    def version(self) -> int:
+        """Syncs that the deciding model has learnt from."""
+        return self._current[0]
+
+    def model(self) -> tuple[int, list[float]]:
+        """Version and parameter vector of the model that decides now."""
+        version, model = self._current
+        return version, [float(value) for value in model.theta]
+
+    # -- what it is doing -------------------------------------------------------------------------------------------
+
+    def status(self) -> dict[str, Any]:
+        """Where the term stands, in public numbers."""
+        known = silo_status(self.store, self.plan, self.store.term(self.term.number))
+        waiting = self._counter.waiting
+        known["decisions"] += waiting.decisions
+        known["without_user_key"] += waiting.unkeyed
+        return {"silo": self.name, **known}
+
+    @property
+    def ended(self) -> bool:
+        """Whether the last release of the term was made: serving goes on with the last model."""
+        return self.ticker.open_sync >= self.syncs
+
+    def close(self) -> None:
+        self.flush()
+        self._counter.close()
+        self.store.engine.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _set(self, name: str) -> ActionSet:
+        if name not in self._sets:  # another worker may have registered it
+            self._sets = {**_action_sets(self.store), **self._sets}
+        try:
+            return self._sets[name]
+        except KeyError:
+            raise UnknownActionSet(name) from None
+
+    @property
+    def _capacities(self) -> Sequence[int]:
+        """Users that each batch can hold."""
+        if self.plan.protocol.needs_points:
+            return [int(n) for n in np.diff((0, *self.plan.times))]
+        return [UNLIMITED] * self.syncs
+
+
+def _action_sets(store: SiloStore) -> dict[str, ActionSet]:
+    return {name: ActionSet(messages.decode(value)[0]) for name, value in store.action_sets().items()}
+
+
+def acknowledged(verdict: Verdict) -> Acknowledgement:
+    """The answer to the caller, or the reason why there is none."""
+    if verdict.conflict:
+        raise RewardConflict("reward differs from the one that was acknowledged for this decision")
+    if verdict.state is DecisionState.EXPIRED:
+        raise TermEnded("decision has expired: the last batch of the term was released")
+    counted = verdict.state is not DecisionState.LEFT_OUT
+    return Acknowledgement(counted, verdict.sync, verdict.repeated)

@@ -1,0 +1,57 @@
+"""Where a silo's term stands, read from its store. Public numbers only."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fedbandit.federation.silo import book
+from fedbandit.federation.states import ReleaseState
+from fedbandit.federation.store.silo_store import SiloStore, Term
+from fedbandit.plan import Plan
+
+__all__ = ["silo_status"]
+
+
+def silo_status(store: SiloStore, plan: Plan, term: Term) -> dict[str, Any]:
+    """A silo's term: decisions, releases, what was missed and what it cost, budget."""
+    releases = store.releases(term.number)
+    missed = [release.sync for release in releases if release.state is ReleaseState.MISSED]
+    models = store.models(term.number)
+    return {
+        "term": term.number,
+        "plan": term.plan_hash,
+        "decisions": term.decisions,
+        "without_user_key": term.unkeyed,
+        "syncs": len(plan.times),
+        "released": sum(release.state is not ReleaseState.CLOSED for release in releases),
+        "missed": missed,
+        "weight": _weight(plan, missed, models[-1][0] if models else -1),
+        "model": models[-1][0] + 1 if models else 0,
+        "ended": term.open_sync >= len(plan.times),
+        **_budget(store, plan, term.number),
+    }
+
+
+def _weight(plan: Plan, missed: list[int], last: int) -> float:
+    """Share of this silo's batches that the last model holds: less than 1 where missed syncs are not made up for."""
+    return 1.0 if last < 0 else float(np.mean(plan.protocol.kept_weights(missed, last)))
+
+
+def _budget(store: SiloStore, plan: Plan, term: int) -> dict[str, Any]:
+    """What the ledger says, this term and all of them together; None where no number would be true."""
+    spent = book.spending(store.ledger())
+    this = [one for one in spent.terms if one.term == term]
+    return {
+        "epsilon": plan.privacy.epsilon if plan.privacy else None,
+        "delta": plan.privacy.delta if plan.privacy else None,
+        "epsilon_spent": _finite(this[0].epsilon) if this else 0.0,
+        "epsilon_left": this[0].left if this else plan.privacy.epsilon if plan.privacy else None,
+        "epsilon_all_terms": _finite(spent.epsilon) if spent.terms else 0.0,
+    }
+
+
+def _finite(epsilon: float) -> float | None:
+    return epsilon if math.isfinite(epsilon) else None

@@ -1,0 +1,53 @@
+"""A silo's terms: one plan each, all on one ledger."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from pathlib import Path
+
+from fedbandit._validate import ArgumentError
+from fedbandit.federation.store import SiloStore
+from fedbandit.federation.store.silo_store import Term
+from fedbandit.federation.wire.keys import read_secret, write_secret
+from fedbandit.plan import Plan
+
+__all__ = ["check_secret", "open_term", "own_secret"]
+
+SECRET_BYTES = 32
+
+
+def open_term(store: SiloStore, plan: Plan, start: float, new_term: bool) -> Term:
+    """The running term, which must be of this plan, or a new one if it is asked for and the last is over."""
+    terms = store.terms()
+    if terms and terms[-1].plan_hash == plan.hash:
+        return terms[-1]
+    if terms and not new_term:
+        raise ArgumentError(
+            "plan",
+            f"must hash to {terms[-1].plan_hash[:16]}, under which this store began, got {plan.hash[:16]}; "
+            "a plan does not change in a term, a new plan is a new term",
+        )
+    if terms and terms[-1].open_sync < len(Plan.from_dict(json.loads(terms[-1].plan)).times):
+        raise ArgumentError("new_term", "must wait until the running term has made its last release")
+    if any(term.plan_hash == plan.hash for term in terms):
+        raise ArgumentError("plan", "was the plan of an earlier term; a term is not run twice")
+    return store.begin_term(plan.hash, json.dumps(plan.as_dict(), sort_keys=True), start)
+
+
+def check_secret(store: SiloStore, secret: bytes) -> None:
+    """Under another secret the users of this store would be counted anew; refuse it."""
+    mark = hashlib.sha256(b"fedbandit secret of a silo" + secret).digest()[:8]
+    if store.remember("secret", mark) != mark:
+        raise ArgumentError("secret", "must be the one this store began with; this is another")
+
+
+def own_secret(store: str | Path) -> bytes:
+    """The secret of a silo that is opened by path alone: in a file beside the store, made on first use."""
+    if "://" in str(store):
+        raise ArgumentError("secret", "must be given for a store at a URL: all workers of a silo share it")
+    path = Path(store).with_name(Path(store).name + ".key")
+    if not path.exists():
+        write_secret(path, secrets.token_bytes(SECRET_BYTES))
+    return read_secret(path)

@@ -1,0 +1,102 @@
+"""Decision ids that carry what the silo will need when the reward comes, sealed under the silo's own key.
+
+Deciding then writes nothing: no row can be lost in a crash, none is left behind by a reward that never comes, and any
+worker of a silo can take the reward. What the id says (the chosen features, the hash of the user) cannot be read or
+altered by whoever holds it, and it is bound to the plan: in another term it is unknown.
+"""
+
+from __future__ import annotations
+
+import binascii
+import hashlib
+import hmac
+import itertools
+import os
+import struct
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import NamedTuple
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from fedbandit._arrays import Floats
+
+__all__ = ["DecisionIds", "Ticket", "UnknownDecision"]
+
+PREFIX_BYTES, COUNT_BYTES = 6, 6
+NONCE_BYTES = PREFIX_BYTES + COUNT_BYTES
+PERSON_BYTES = 16
+DIGEST_BYTES = 16
+_TO_URL = bytes.maketrans(b"+/", b"-_")
+_FROM_URL = bytes.maketrans(b"-_+/", b"+/??")  # only the URL alphabet is an id
+_REWARD = struct.Struct("<d")
+_HEAD = struct.Struct(f"<B{PERSON_BYTES}s")  # whether there is a user key, and its hash
+_NO_ONE = _HEAD.pack(False, b"")
+
+
+class UnknownDecision(LookupError):
+    """An id that this silo has not given out in this term."""
+
+
+class Ticket(NamedTuple):
+    """What a decision id holds."""
+
+    nonce: bytes
+    person: bytes | None
+    features: bytes  # float64, (dim,)
+
+
+class DecisionIds:
+    """Issues and reads decision ids; `secret` never leaves the silo.
+
+    A nonce is a random prefix, drawn once per process, and a count: no two are alike, and those of one process lie side
+    by side in the store's index, so that a reward does not touch a page of its own. Whoever holds two ids can tell how
+    many decisions lie between them, and nothing else.
+    """
+
+    def __init__(self, secret: bytes, plan_hash: str, dim: int) -> None:
+        self._cipher = AESGCM(_derive(secret, b"decision id"))
+        self._person_key = _derive(secret, b"user key")
+        self._digest = blake2b(key=_derive(secret, b"reward digest"), digest_size=DIGEST_BYTES)
+        self._prefix, self._count = os.urandom(PREFIX_BYTES), itertools.count()
+        self._context = plan_hash.encode()
+        self._features_bytes = 8 * dim
+
+    def issue(self, features: Floats, users: Sequence[str | None]) -> list[str]:
+        """New ids for decisions that chose these rows of `features`, (people, dim), for these users."""
+        chosen, size = features.tobytes(), self._features_bytes
+        return [self._sealed(user, chosen[size * i : size * (i + 1)]) for i, user in enumerate(users)]
+
+    def _sealed(self, user: str | None, features: bytes) -> str:
+        nonce = self._prefix + next(self._count).to_bytes(COUNT_BYTES, "big")
+        head = _NO_ONE if user is None else _HEAD.pack(True, self.person(user))
+        raw = nonce + self._cipher.encrypt(nonce, head + features, self._context)
+        return binascii.b2a_base64(raw, newline=False).translate(_TO_URL).decode()
+
+    def read(self, decision: str) -> Ticket:
+        """What the id holds; UnknownDecision for anything this silo did not issue under this plan."""
+        try:
+            raw = binascii.a2b_base64(decision.encode().translate(_FROM_URL), strict_mode=True)
+            plain = self._cipher.decrypt(raw[:NONCE_BYTES], raw[NONCE_BYTES:], self._context)
+        except (binascii.Error, InvalidTag, ValueError):
+            raise UnknownDecision("decision is unknown to this silo, or from an earlier term") from None
+        keyed, person = _HEAD.unpack_from(plain)
+        features = plain[_HEAD.size :]
+        if len(features) != self._features_bytes:
+            raise UnknownDecision("decision is of another dimension")
+        return Ticket(raw[:NONCE_BYTES], person if keyed else None, features)
+
+    def person(self, user: str) -> bytes:
+        """The salted hash under which a user is counted."""
+        return hmac.digest(self._person_key, user.encode(), "sha256")[:PERSON_BYTES]
+
+    def digest(self, nonce: bytes, reward: float) -> bytes:
+        """Recognises the same reward for the same decision after the raw row is gone."""
+        hashed = self._digest.copy()
+        hashed.update(nonce + _REWARD.pack(reward))
+        return hashed.digest()
+
+
+def _derive(secret: bytes, purpose: bytes) -> bytes:
+    return hmac.digest(secret, b"fedbandit " + purpose, hashlib.sha256)

@@ -1,0 +1,180 @@
+"""Two databases behind one small interface: transactions that are on disk when they return."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+from fedbandit._validate import ArgumentError
+from fedbandit.federation.store.schema import tables
+
+__all__ = ["Engine", "Row", "Sql", "SqliteEngine", "SqliteReader", "recall", "remember"]
+
+Row = tuple[Any, ...]
+
+
+class Sql(Protocol):
+    """Statements inside one transaction; values are written as `?`."""
+
+    def all(self, query: str, values: Sequence[Any] = ()) -> list[Row]: ...
+
+    def many(self, query: str, rows: Sequence[Row]) -> None: ...
+
+    def lock(self, table: str) -> None:
+        """Keep other workers from writing the table until the transaction ends."""
+        ...
+
+
+class Engine(Protocol):
+    """A database. `transaction` commits when it is left, or leaves no trace."""
+
+    shared: bool  # whether other processes may write to it too
+
+    def transaction(self, durable: bool = True) -> AbstractContextManager[Sql]:
+        """Unless `durable`, a crash of the machine may undo it (never a part of it, never an earlier one)."""
+        ...
+
+    def read(self) -> AbstractContextManager[Sql]:
+        """Statements that only look."""
+        ...
+
+    def harden(self) -> None:
+        """Make all transactions so far durable."""
+        ...
+
+    def lead(self) -> bool:
+        """Whether this process is the one that does what only one may do (ticks, releases, the network)."""
+        ...
+
+    def forget(self) -> None:
+        """Deleted rows leave the files too, as far as the database can see to it."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def remember(engine: Engine, key: str, value: bytes) -> bytes:
+    """Keep a value for good; the one kept first is returned."""
+    with engine.transaction() as sql:
+        sql.all("INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT DO NOTHING", (key, value))
+        ((found,),) = sql.all("SELECT value FROM meta WHERE key = ?", (key,))
+        return bytes(found)
+
+
+def recall(engine: Engine, key: str) -> bytes | None:
+    """A value that was kept, or None."""
+    with engine.read() as sql:
+        rows = sql.all("SELECT value FROM meta WHERE key = ?", (key,))
+        return bytes(rows[0][0]) if rows else None
+
+
+class SqliteEngine:
+    """One file, one process: write-ahead log, synchronous FULL, deleted pages overwritten."""
+
+    shared = False
+
+    def __init__(self, path: Path) -> None:
+        self._lock = threading.RLock()
+        self._file = _claim(path)
+        self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=10)
+        for pragma in ("journal_mode = WAL", "secure_delete = ON", "foreign_keys = ON"):
+            self._connection.execute(f"PRAGMA {pragma}")
+        for statement in tables("BLOB", "REAL", "INTEGER", "WITHOUT ROWID"):
+            self._connection.execute(statement)
+        path.chmod(0o600)
+        self._log = os.open(f"{path}-wal", os.O_RDONLY)
+
+    @contextmanager
+    def transaction(self, durable: bool = True) -> Iterator[Sql]:
+        with self._lock:
+            self._connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield _SqliteSql(self._connection)
+            except BaseException:
+                self._connection.execute("ROLLBACK")
+                raise
+            self._connection.execute("COMMIT")
+
+    @contextmanager
+    def read(self) -> Iterator[Sql]:
+        with self._lock:
+            yield _SqliteSql(self._connection)
+
+    def harden(self) -> None:
+        """What a FULL commit does at its end: the write-ahead log is forced to the disk. (A checkpoint, which may have
+        moved what was in it into the database, forces both itself.)"""
+        os.fdatasync(self._log)
+
+    def lead(self) -> bool:
+        return True
+
+    def forget(self) -> None:
+        with self._lock:
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def close(self) -> None:
+        with self._lock:
+            self._connection.close()
+            os.close(self._log)
+            self._file.close()
+
+
+class SqliteReader:
+    """A look into a store that another process may be writing."""
+
+    shared = True
+
+    def __init__(self, path: Path) -> None:
+        uri = f"{path.resolve().as_uri()}?mode=ro"
+        self._connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=10)
+
+    def transaction(self, durable: bool = True) -> AbstractContextManager[Sql]:
+        raise ArgumentError("store", "is open for reading only")
+
+    @contextmanager
+    def read(self) -> Iterator[Sql]:
+        yield _SqliteSql(self._connection)
+
+    def harden(self) -> None:
+        raise ArgumentError("store", "is open for reading only")
+
+    def lead(self) -> bool:
+        return False
+
+    def forget(self) -> None:
+        raise ArgumentError("store", "is open for reading only")
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class _SqliteSql:
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def all(self, query: str, values: Sequence[Any] = ()) -> list[Row]:
+        return self._connection.execute(query.removesuffix(" FOR UPDATE"), values).fetchall()
+
+    def many(self, query: str, rows: Sequence[Row]) -> None:
+        self._connection.executemany(query, rows)
+
+    def lock(self, table: str) -> None:
+        """Nothing to do: SQLite has one writer at a time."""
+
+
+def _claim(path: Path) -> IO[bytes]:
+    """Hold the file's lock for as long as the process lives: two processes on one file would be two silos."""
+    file = open(path.with_name(path.name + ".lock"), "wb")  # noqa: SIM115 (held open on purpose)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        raise ArgumentError("store", f"{path} is in use by another process; several workers need PostgreSQL") from None
+    return file

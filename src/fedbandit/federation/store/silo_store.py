@@ -1,0 +1,323 @@
+"""A silo's memory: rewards in batches, releases with the budget they spend, models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from fedbandit._validate import ArgumentError
+from fedbandit.federation.states import (
+    DECISION,
+    RELEASE,
+    DecisionEvent,
+    DecisionState,
+    ReleaseEvent,
+    ReleaseState,
+    advance,
+)
+from fedbandit.federation.store.database import Engine, Row, Sql, recall, remember
+from fedbandit.federation.store.rewards import (
+    Judge,
+    Reward,
+    Verdict,
+    insert,
+    known_among,
+    room_in,
+    rows_of,
+    times_counted,
+    users_in,
+)
+
+__all__ = ["LedgerRow", "SiloStore", "StoredRelease", "Term", "Wire"]
+
+
+class Term(NamedTuple):
+    """Where a term stands."""
+
+    number: int
+    plan_hash: str
+    plan: str
+    started: float
+    open_sync: int
+    decisions: int
+    unkeyed: int
+
+
+class Wire(NamedTuple):
+    """What a release is on the wire: the message, and its sealed bytes. Fixed once; these and no others are sent."""
+
+    sent: bytes
+    sealed: bytes
+
+
+class StoredRelease(NamedTuple):
+    """A release: `drawn` by the protocol, `sent` as the message, `sealed` as the bytes on the wire."""
+
+    sync: int
+    state: ReleaseState
+    users: int
+    drawn: bytes | None
+    sent: bytes | None
+    sealed: bytes | None
+
+
+class LedgerRow(NamedTuple):
+    number: int
+    hash: str
+    previous: str
+    event: str
+
+
+class SiloStore:
+    """Every method is one transaction, on disk when it returns."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    # -- terms ------------------------------------------------------------------------------------------------------
+
+    def terms(self) -> list[Term]:
+        with self.engine.read() as sql:
+            return [Term(*row) for row in sql.all(f"SELECT {_TERM} FROM terms ORDER BY term")]
+
+    def begin_term(self, plan_hash: str, plan: str, started: float) -> Term:
+        """Start the next term; what an earlier one left unreleased is deleted, its ledger stays."""
+        with self.engine.transaction() as sql:
+            sql.lock("terms")
+            rows = [Term(*row) for row in sql.all(f"SELECT {_TERM} FROM terms ORDER BY term")]
+            if rows and rows[-1].plan_hash == plan_hash:  # another worker was faster
+                return rows[-1]
+            last = len(rows)
+            values = (last + 1, plan_hash, plan, started)
+            sql.all(
+                "INSERT INTO terms (term, plan_hash, plan, started, open_sync, decisions, unkeyed)"
+                " VALUES (?, ?, ?, ?, 0, 0, 0)",
+                values,
+            )
+            sql.all("DELETE FROM raw_rows WHERE term <= ?", (last,))
+            return Term(*values, 0, 0, 0)
+
+    def term(self, number: int) -> Term:
+        with self.engine.read() as sql:
+            return _term(sql, number)
+
+    # -- rewards ----------------------------------------------------------------------------------------------------
+
+    def count(
+        self,
+        term: int,
+        rewards: Sequence[Reward],
+        decisions: int = 0,
+        unkeyed: int = 0,
+        *,
+        cap: int,
+        capacities: Sequence[int],
+        durable: bool = True,
+    ) -> list[Verdict]:
+        """Count decisions made since the last call and put rewards into the open batch, each once.
+
+        `cap` is how often one person may count, `capacities` how many users each batch of the term can hold; beyond
+        either a reward is `LEFT_OUT`. After the last sync no batch is open: a first reward is then `EXPIRED`.
+        Unless `durable`, nothing may be acknowledged before the engine's `harden`.
+        """
+        with self.engine.transaction(durable) as sql:
+            sync = _term(sql, term).open_sync
+            judge = Judge(
+                sync=sync if sync < len(capacities) else None,
+                cap=cap,
+                room=room_in(sql, term, sync, capacities) if rewards else 0,
+                known=known_among(sql, rewards),
+                times=times_counted(sql, term, rewards),
+            )
+            verdicts = [judge.judge(reward) for reward in rewards]
+            insert(sql, term, judge)
+            _count_decisions(sql, term, decisions, unkeyed)
+            return verdicts
+
+    def batch(self, term: int, sync: int) -> list[tuple[bytes, float]]:
+        """The raw rows of a batch: features and reward."""
+        with self.engine.read() as sql:
+            return list(rows_of(sql, term, sync))
+
+    # -- releases ---------------------------------------------------------------------------------------------------
+
+    def tick(self, term: int, decisions: int, unkeyed: int, due: Callable[[int], int]) -> int:
+        """Count decisions and close the batches that are due by the calendar (`due` maps decisions to ticks).
+
+        Nothing enters a closed batch any more. Returns the sync that is open now.
+        """
+        with self.engine.transaction() as sql:
+            _count_decisions(sql, term, decisions, unkeyed)
+            now = _term(sql, term)
+            open_sync = max(now.open_sync, due(now.decisions))
+            for sync in range(now.open_sync, open_sync):
+                state = advance(RELEASE, ReleaseState.OPEN, ReleaseEvent.TICK)
+                users = users_in(sql, term, sync)
+                sql.all(
+                    "INSERT INTO releases (term, sync, state, users) VALUES (?, ?, ?, ?)",
+                    (term, sync, state.value, users),
+                )
+            if open_sync > now.open_sync:
+                sql.all("UPDATE terms SET open_sync = ? WHERE term = ?", (open_sync, term))
+            return open_sync
+
+    def draw(
+        self,
+        term: int,
+        sync: int,
+        drawn: bytes,
+        encoder: bytes,
+        entry: LedgerRow | None,
+        *,
+        wire: Wire | None = None,
+        keep_raw: bool = False,
+    ) -> None:
+        """Release, ledger event and encoder state, together or not at all; a release that exists is never redrawn.
+
+        With `wire`, what is sent and its sealed bytes are fixed in the same transaction.
+        """
+        with self.engine.transaction() as sql:
+            _advance(sql, term, sync, ReleaseEvent.DRAW)
+            sql.all("UPDATE releases SET drawn = ? WHERE term = ? AND sync = ?", (drawn, term, sync))
+            sql.all(
+                "INSERT INTO states (term, name, value) VALUES (?, 'encoder', ?)"
+                " ON CONFLICT (term, name) DO UPDATE SET value = excluded.value",
+                (term, encoder),
+            )
+            released = advance(DECISION, DecisionState.COUNTED, DecisionEvent.RELEASE)
+            if entry is not None:
+                sql.all("INSERT INTO ledger (number, hash, previous, event) VALUES (?, ?, ?, ?)", entry)
+            sql.all(
+                "UPDATE rewarded SET state = ? WHERE term = ? AND sync = ? AND state = ?",
+                (released.value, term, sync, DecisionState.COUNTED.value),
+            )
+            if not keep_raw:
+                sql.all("DELETE FROM raw_rows WHERE term = ? AND sync = ?", (term, sync))
+            if sql.all("SELECT 1 FROM models WHERE term = ? AND sync = ?", (term, sync)):
+                _advance(sql, term, sync, ReleaseEvent.OUTCOME_WITHOUT)  # the sync went by before the tick
+            elif wire is not None:
+                _seal(sql, term, sync, wire)
+
+    def seal(self, term: int, sync: int, wire: Wire) -> None:
+        """Fix the bytes that go on the wire."""
+        with self.engine.transaction() as sql:
+            _seal(sql, term, sync, wire)
+
+    def acknowledged(self, term: int, sync: int) -> None:
+        """The broker has the sealed bytes. Forgotten in a crash, they are sent again, which changes nothing."""
+        with self.engine.transaction(durable=False) as sql:
+            _advance(sql, term, sync, ReleaseEvent.ACKNOWLEDGED)
+
+    def releases(self, term: int) -> list[StoredRelease]:
+        with self.engine.read() as sql:
+            query = "SELECT sync, state, users, drawn, sent, sealed FROM releases WHERE term = ? ORDER BY sync"
+            return [_release(row) for row in sql.all(query, (term,))]
+
+    def in_state(self, term: int, state: ReleaseState) -> list[int]:
+        """Steps of the releases in a state, in order."""
+        with self.engine.read() as sql:
+            query = "SELECT sync FROM releases WHERE term = ? AND state = ? ORDER BY sync"
+            return [int(sync) for (sync,) in sql.all(query, (term, state.value))]
+
+    def release(self, term: int, sync: int) -> StoredRelease | None:
+        with self.engine.read() as sql:
+            query = "SELECT sync, state, users, drawn, sent, sealed FROM releases WHERE term = ? AND sync = ?"
+            rows = sql.all(query, (term, sync))
+            return _release(rows[0]) if rows else None
+
+    def encoder(self, term: int) -> bytes | None:
+        with self.engine.read() as sql:
+            rows = sql.all("SELECT value FROM states WHERE term = ? AND name = 'encoder'", (term,))
+            return bytes(rows[0][0]) if rows else None
+
+    def ledger(self) -> list[LedgerRow]:
+        with self.engine.read() as sql:
+            return [LedgerRow(*row) for row in sql.all(f"SELECT {_LEDGER} FROM ledger ORDER BY number")]
+
+    def last_entry(self) -> LedgerRow | None:
+        with self.engine.read() as sql:
+            rows = sql.all(f"SELECT {_LEDGER} FROM ledger ORDER BY number DESC LIMIT 1")
+            return LedgerRow(*rows[0]) if rows else None
+
+    # -- models -----------------------------------------------------------------------------------------------------
+
+    def outcome(self, term: int, sync: int, included: bool, model: bytes) -> bool:
+        """Store what came of a sync; False if another outcome of the same sync is here already."""
+        with self.engine.transaction() as sql:
+            found = sql.all("SELECT value FROM models WHERE term = ? AND sync = ?", (term, sync))
+            if found:
+                return bytes(found[0][0]) == model
+            sql.all("INSERT INTO models (term, sync, value) VALUES (?, ?, ?)", (term, sync, model))
+            if sql.all("SELECT 1 FROM releases WHERE term = ? AND sync = ?", (term, sync)):
+                event = ReleaseEvent.OUTCOME_WITH if included else ReleaseEvent.OUTCOME_WITHOUT
+                _advance(sql, term, sync, event)
+            return True
+
+    def models(self, term: int, after: int = -1) -> list[tuple[int, bytes]]:
+        """Outcomes of the syncs after `after`, oldest first."""
+        with self.engine.read() as sql:
+            query = "SELECT sync, value FROM models WHERE term = ? AND sync > ? ORDER BY sync"
+            return [(sync, bytes(value)) for sync, value in sql.all(query, (term, after))]
+
+    # -- registered action sets and other values --------------------------------------------------------------------
+
+    def register(self, name: str, value: bytes) -> None:
+        """Keep an action set under a name; a name means one set for good."""
+        with self.engine.transaction() as sql:
+            sql.all("INSERT INTO action_sets (name, value) VALUES (?, ?) ON CONFLICT DO NOTHING", (name, value))
+            ((found,),) = sql.all("SELECT value FROM action_sets WHERE name = ?", (name,))
+        if bytes(found) != value:
+            raise ArgumentError(
+                "name", f"{name!r} means an action set with other features; register this under a new one"
+            )
+
+    def action_sets(self) -> dict[str, bytes]:
+        with self.engine.read() as sql:
+            return {name: bytes(value) for name, value in sql.all("SELECT name, value FROM action_sets")}
+
+    def remember(self, key: str, value: bytes) -> bytes:
+        """Keep a value for good; the one kept first is returned."""
+        return remember(self.engine, key, value)
+
+    def recall(self, key: str) -> bytes | None:
+        return recall(self.engine, key)
+
+
+_TERM = "term, plan_hash, plan, started, open_sync, decisions, unkeyed"
+_LEDGER = "number, hash, previous, event"
+
+
+def _term(sql: Sql, number: int) -> Term:
+    """The term's row, locked: whoever holds it decides alone what enters the open batch."""
+    rows = sql.all(f"SELECT {_TERM} FROM terms WHERE term = ? FOR UPDATE", (number,))
+    if not rows:
+        raise ArgumentError("term", f"must be one that was begun, got {number}")
+    return Term(*rows[0])
+
+
+def _count_decisions(sql: Sql, term: int, decisions: int, unkeyed: int) -> None:
+    if decisions:
+        sql.all(
+            "UPDATE terms SET decisions = decisions + ?, unkeyed = unkeyed + ? WHERE term = ?",
+            (decisions, unkeyed, term),
+        )
+
+
+def _release(row: Row) -> StoredRelease:
+    sync, state, users, *blobs = row
+    drawn, sent, sealed = (None if blob is None else bytes(blob) for blob in blobs)
+    return StoredRelease(sync, ReleaseState(state), users, drawn, sent, sealed)
+
+
+def _advance(sql: Sql, term: int, sync: int, event: ReleaseEvent) -> None:
+    rows = sql.all("SELECT state FROM releases WHERE term = ? AND sync = ? FOR UPDATE", (term, sync))
+    state = ReleaseState(rows[0][0]) if rows else ReleaseState.OPEN
+    sql.all(
+        "UPDATE releases SET state = ? WHERE term = ? AND sync = ?",
+        (advance(RELEASE, state, event).value, term, sync),
+    )
+
+
+def _seal(sql: Sql, term: int, sync: int, wire: Wire) -> None:
+    _advance(sql, term, sync, ReleaseEvent.SEAL)
+    sql.all("UPDATE releases SET sent = ?, sealed = ? WHERE term = ? AND sync = ?", (*wire, term, sync))

@@ -1,0 +1,142 @@
+"""The memory of a mixer or an analyzer: what came in for the open syncs, and one result per sync, for good."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from fedbandit._validate import ArgumentError
+from fedbandit.federation.states import SYNC, SyncEvent, SyncState, advance
+from fedbandit.federation.store.database import Engine, Row, Sql, recall, remember
+
+__all__ = ["StoredSync", "SyncStore"]
+
+_FINAL = [state.value for state in SyncState if state.final]
+
+
+class StoredSync(NamedTuple):
+    """A sync: its cohort and its result, once it is closed."""
+
+    sync: int
+    state: SyncState
+    cohort: tuple[str, ...]
+    value: bytes | None
+
+
+class SyncStore:
+    """Every method is one transaction, on disk when it returns."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    def bind(self, plan_hash: str) -> None:
+        """Tie this store to one plan for good; refuse it for another."""
+        bound = self.remember("plan", plan_hash.encode()).decode()
+        if bound != plan_hash:
+            raise ArgumentError("plan", f"must hash to {bound[:16]}, with which this store began, got {plan_hash[:16]}")
+
+    def receive(self, arrived: Sequence[tuple[int, str, bytes]]) -> None:
+        """Keep each sender's first message for a sync (sync, sender, value); for a closed sync, nothing."""
+        with self.engine.transaction() as sql:
+            for sync, sender, value in arrived:
+                state = advance(SYNC, _state(sql, sync), SyncEvent.RELEASE)
+                if state is SyncState.COLLECTING:
+                    sql.all(
+                        "INSERT INTO inbox (sync, sender, value) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+                        (sync, sender, value),
+                    )
+                    _set(sql, sync, state)
+
+    def last_begun(self) -> int:
+        """The latest sync for which something has come, -1 if there is none."""
+        with self.engine.read() as sql:
+            ((sync,),) = sql.all("SELECT coalesce(max(sync), -1) FROM syncs")
+            return int(sync)
+
+    def senders(self, sync: int) -> set[str]:
+        """Who has sent something for a sync."""
+        with self.engine.read() as sql:
+            return {sender for (sender,) in sql.all("SELECT sender FROM inbox WHERE sync = ?", (sync,))}
+
+    def inbox(self, sync: int) -> dict[str, bytes]:
+        with self.engine.read() as sql:
+            rows = sql.all("SELECT sender, value FROM inbox WHERE sync = ? ORDER BY sender", (sync,))
+            return {sender: bytes(value) for sender, value in rows}
+
+    def close(
+        self, sync: int, event: SyncEvent, cohort: Sequence[str], value: bytes, state: bytes | None = None
+    ) -> None:
+        """Fix the result of a sync, with the decoder's state after it; what came in for it is deleted."""
+        with self.engine.transaction() as sql:
+            _set(sql, sync, advance(SYNC, _state(sql, sync), event), json.dumps(list(cohort)), value)
+            sql.all("DELETE FROM inbox WHERE sync <= ?", (sync,))
+            if state is not None:
+                sql.all(
+                    "INSERT INTO states (term, name, value) VALUES (0, 'decoder', ?)"
+                    " ON CONFLICT (term, name) DO UPDATE SET value = excluded.value",
+                    (state,),
+                )
+
+    def published(self, sync: int) -> None:
+        with self.engine.transaction(durable=False) as sql:
+            _set(sql, sync, advance(SYNC, _state(sql, sync), SyncEvent.ACKNOWLEDGED))
+
+    def next_sync(self) -> int:
+        """The first sync without a result."""
+        with self.engine.read() as sql:
+            marks = ", ".join("?" * len(_FINAL))
+            ((last,),) = sql.all(f"SELECT coalesce(max(sync), -1) FROM syncs WHERE state IN ({marks})", _FINAL)
+            return int(last) + 1
+
+    def all(self) -> list[StoredSync]:
+        """Every sync that has begun, in order."""
+        with self.engine.read() as sql:
+            return [_stored(row) for row in sql.all("SELECT sync, state, cohort, value FROM syncs ORDER BY sync")]
+
+    def at(self, sync: int) -> StoredSync:
+        """One sync, begun or not."""
+        with self.engine.read() as sql:
+            rows = sql.all("SELECT sync, state, cohort, value FROM syncs WHERE sync = ?", (sync,))
+            return _stored(rows[0]) if rows else StoredSync(sync, SyncState.WAITING, (), None)
+
+    def unpublished(self) -> list[StoredSync]:
+        """Syncs with a result that the broker has not acknowledged, oldest first."""
+        return [s for s in self.all() if s.state.final and s.state is not SyncState.PUBLISHED]
+
+    def remember(self, key: str, value: bytes) -> bytes:
+        """Keep a value for good; the one kept first is returned."""
+        return remember(self.engine, key, value)
+
+    def recall(self, key: str) -> bytes | None:
+        return recall(self.engine, key)
+
+    def decoder(self) -> bytes | None:
+        with self.engine.read() as sql:
+            rows = sql.all("SELECT value FROM states WHERE term = 0 AND name = 'decoder'")
+            return bytes(rows[0][0]) if rows else None
+
+
+def _stored(row: Row) -> StoredSync:
+    sync, state, cohort, value = row
+    return StoredSync(sync, SyncState(state), tuple(json.loads(cohort)), None if value is None else bytes(value))
+
+
+def _state(sql: Sql, sync: int) -> SyncState:
+    rows = sql.all("SELECT state FROM syncs WHERE sync = ? FOR UPDATE", (sync,))
+    return SyncState(rows[0][0]) if rows else SyncState.WAITING
+
+
+def _set(sql: Sql, sync: int, state: SyncState, cohort: str = "[]", value: bytes | None = None) -> None:
+    if value is None:
+        sql.all(
+            "INSERT INTO syncs (sync, state, cohort) VALUES (?, ?, ?)"
+            " ON CONFLICT (sync) DO UPDATE SET state = excluded.state",
+            (sync, state.value, cohort),
+        )
+    else:
+        sql.all(
+            "INSERT INTO syncs (sync, state, cohort, value) VALUES (?, ?, ?, ?) ON CONFLICT (sync)"
+            " DO UPDATE SET state = excluded.state, cohort = excluded.cohort, value = excluded.value",
+            (sync, state.value, cohort, value),
+        )

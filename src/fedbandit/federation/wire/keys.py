@@ -1,0 +1,177 @@
+"""A party's three key pairs: to sign what it says, to open what is sealed for it, to log in at the broker.
+
+The broker key is separate because an untrusted broker chooses what it signs. Private keys live in one file that only
+its owner can read; they never leave the machine they were made on.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import os
+import secrets
+import stat
+import struct
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey, MLKEM768PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.hpke import MLKEM768X25519PrivateKey, MLKEM768X25519PublicKey
+
+from fedbandit import _validate
+from fedbandit._validate import ArgumentError
+
+__all__ = [
+    "ROLES",
+    "PartyKeys",
+    "PublicKeys",
+    "Role",
+    "as_role",
+    "party_name",
+    "public_nkey",
+    "read_secret",
+    "write_secret",
+]
+
+SEED_BYTES = {"identity": 32, "mlkem": 64, "x25519": 32, "broker": 32, "salt": 32}
+Role = Literal["silo", "mixer", "analyzer"]
+ROLES: tuple[Role, ...] = get_args(Role)
+_NKEY_USER = 20 << 3  # the kind byte of a user key: it makes the text begin with U
+
+
+@dataclass(frozen=True)
+class PublicKeys:
+    """What the others know of a party."""
+
+    name: str
+    role: Role
+    identity: bytes
+    mlkem: bytes
+    x25519: bytes
+    broker: bytes
+
+    @cached_property
+    def verifier(self) -> Ed25519PublicKey:
+        return Ed25519PublicKey.from_public_bytes(self.identity)
+
+    @cached_property
+    def sealing(self) -> MLKEM768X25519PublicKey:
+        return MLKEM768X25519PublicKey(
+            MLKEM768PublicKey.from_public_bytes(self.mlkem), X25519PublicKey.from_public_bytes(self.x25519)
+        )
+
+    def as_dict(self) -> dict[str, str]:
+        keys = {name: getattr(self, name).hex() for name in ("identity", "mlkem", "x25519", "broker")}
+        return {"name": self.name, "role": self.role, **keys}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> PublicKeys:
+        _validate.known_keys("public keys", data, cls.__dataclass_fields__)
+        try:
+            keys = {name: bytes.fromhex(data[name]) for name in ("identity", "mlkem", "x25519", "broker")}
+            public = cls(party_name(data["name"]), as_role(data["role"]), **keys)
+            _ = public.verifier, public.sealing
+        except (KeyError, TypeError) as error:
+            raise ArgumentError("public keys", f"are incomplete: {error}") from None
+        return public
+
+
+@dataclass(frozen=True)
+class PartyKeys:
+    """A party's private keys, kept as seeds, and the salt under which a silo hashes its users' keys."""
+
+    seeds: dict[str, bytes]
+
+    @classmethod
+    def generate(cls) -> PartyKeys:
+        return cls({name: secrets.token_bytes(size) for name, size in SEED_BYTES.items()})
+
+    def save(self, path: Path) -> None:
+        """Write a new file, mode 0600; an existing one is never overwritten."""
+        text = json.dumps({name: seed.hex() for name, seed in self.seeds.items()}, indent=1)
+        write_secret(path, text.encode())
+
+    @classmethod
+    def load(cls, path: Path) -> PartyKeys:
+        data = json.loads(read_secret(path))
+        _validate.known_keys(str(path), data, SEED_BYTES)
+        seeds = {name: bytes.fromhex(data.get(name, "")) for name in SEED_BYTES}
+        for name, size in SEED_BYTES.items():
+            if len(seeds[name]) != size:
+                raise ValueError(f"{path}: {name} must be {size} bytes in hex, got {len(seeds[name])}")
+        return cls(seeds)
+
+    @cached_property
+    def signer(self) -> Ed25519PrivateKey:
+        return Ed25519PrivateKey.from_private_bytes(self.seeds["identity"])
+
+    @cached_property
+    def broker(self) -> Ed25519PrivateKey:
+        return Ed25519PrivateKey.from_private_bytes(self.seeds["broker"])
+
+    @cached_property
+    def opener(self) -> MLKEM768X25519PrivateKey:
+        return MLKEM768X25519PrivateKey(self._mlkem(), self._x25519())
+
+    def public(self, name: str, role: Role) -> PublicKeys:
+        return PublicKeys(
+            party_name(name),
+            as_role(role),
+            self.signer.public_key().public_bytes_raw(),
+            self._mlkem().public_key().public_bytes_raw(),
+            self._x25519().public_key().public_bytes_raw(),
+            self.broker.public_key().public_bytes_raw(),
+        )
+
+    def _mlkem(self) -> MLKEM768PrivateKey:
+        return MLKEM768PrivateKey.from_seed_bytes(self.seeds["mlkem"])
+
+    def _x25519(self) -> X25519PrivateKey:
+        return X25519PrivateKey.from_private_bytes(self.seeds["x25519"])
+
+
+def as_role(text: str) -> Role:
+    """The role of this name."""
+    return _validate.one_of("role", text, ROLES)
+
+
+def public_nkey(key: bytes) -> str:
+    """NATS's spelling of a raw Ed25519 public key: base32 of a kind byte, the key and a CRC-16."""
+    if len(key) != 32:
+        raise ArgumentError("key", f"must be 32 bytes, got {len(key)}")
+    body = bytes([_NKEY_USER]) + key
+    checked = body + struct.pack("<H", binascii.crc_hqx(body, 0))
+    return base64.b32encode(checked).decode().rstrip("=")
+
+
+def party_name(name: str) -> str:
+    """A name that is safe in a broker subject, a file name and a table: letters, digits, - and _, at most 40."""
+    allowed = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
+    if not isinstance(name, str) or not 0 < len(name) <= 40 or set(name) - allowed:
+        raise ArgumentError("name", f"must be 1 to 40 letters, digits, '-' or '_', got {name!r}")
+    return name
+
+
+def write_secret(path: Path, content: bytes) -> None:
+    """Create a file that only its owner can read; refuse to replace one."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise ValueError(f"{path} exists already; a key is never overwritten") from None
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read_secret(path: Path) -> bytes:
+    """Read a secret; refuse one that other users of the machine can read."""
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & 0o077:
+        raise ValueError(f"{path} must be readable by its owner only (chmod 600), its mode is {mode:o}")
+    return path.read_bytes()

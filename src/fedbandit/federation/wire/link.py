@@ -1,0 +1,124 @@
+"""A party's connection to the broker: publish once, read in order, come back after every outage."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+import ssl
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Self
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from nats.aio.client import Client
+from nats.errors import AuthorizationError
+from nats.errors import Error as NatsError
+from nats.errors import TimeoutError as NatsTimeout
+from nats.js.client import JetStreamContext
+from nats.protocol.parser import AUTHORIZATION_VIOLATION
+
+from fedbandit.federation.wire.keys import public_nkey
+from fedbandit.federation.wire.subjects import Consumer, inbox
+
+__all__ = ["BrokerAddress", "Link"]
+
+log = logging.getLogger(__name__)
+RETRY = 0.5  # seconds until what failed is tried again
+WAIT = 5.0  # seconds for an answer of the broker
+CHUNK = 64  # messages taken at a time
+
+
+@dataclass(frozen=True)
+class BrokerAddress:
+    """Where the broker is; `ca` for a private certificate authority, `tls://` in the URL for TLS."""
+
+    url: str
+    ca: str | None = None
+
+    def context(self) -> ssl.SSLContext | None:
+        return ssl.create_default_context(cafile=self.ca) if self.url.startswith("tls://") else None
+
+
+class Link:
+    """One connection under one key. What is sent while the broker is away is sent when it is back."""
+
+    def __init__(self, client: Client, name: str) -> None:
+        self.client, self.name = client, name
+        self.js: JetStreamContext = client.jetstream(timeout=WAIT)
+
+    @classmethod
+    async def connect(cls, address: BrokerAddress, name: str, key: Ed25519PrivateKey) -> Self:
+        """Log in; waits for a broker that is not up yet, gives up on one that does not know the key."""
+        client = Client()
+        # nats-py signs with a callback, but learns the public nkey from an optional package only.
+        client._public_nkey = public_nkey(key.public_key().public_bytes_raw())
+        client._auth_configured = True
+        refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        async def failed(error: Exception) -> None:
+            log.warning("broker: %s", error or type(error).__name__)
+            if _denied(error) and not refused.done():
+                refused.set_result(None)
+
+        connecting = asyncio.create_task(
+            client.connect(
+                address.url,
+                name=name,
+                signature_cb=lambda nonce: base64.b64encode(key.sign(nonce.encode())),
+                inbox_prefix=inbox(name),
+                max_reconnect_attempts=-1,
+                reconnect_time_wait=1,
+                connect_timeout=5,
+                tls=address.context(),
+                error_cb=failed,
+            )
+        )
+        await asyncio.wait({connecting, refused}, return_when=asyncio.FIRST_COMPLETED)
+        if not connecting.done():
+            connecting.cancel()
+            raise PermissionError(f"the broker at {address.url} does not know {name}'s key")
+        connecting.result()
+        return cls(client, name)
+
+    async def publish(self, subject: str, data: bytes, message_id: str) -> None:
+        """Return when the broker has it on disk; a repeat of the same id is stored once."""
+        while True:
+            try:
+                await self.js.publish(subject, data, headers={"Nats-Msg-Id": message_id})
+                return
+            except (TimeoutError, NatsError) as error:
+                if self.client.is_closed:
+                    raise
+                log.warning("publishing %s: %s; trying again", subject, type(error).__name__)
+                await asyncio.sleep(RETRY)
+
+    async def read(self, consumer: Consumer, handle: Callable[[list[bytes]], Awaitable[None]]) -> None:
+        """Hand messages to `handle`, in order, for ever; they are done when `handle` has returned."""
+        pull = await self.js.pull_subscribe_bind(durable=consumer.name, stream=consumer.stream)
+        while True:
+            try:
+                messages = await pull.fetch(CHUNK, timeout=WAIT)
+            except (TimeoutError, NatsTimeout):
+                continue
+            except NatsError as error:
+                if self.client.is_closed:
+                    raise
+                log.warning("reading %s: %s; trying again", consumer.stream, error)
+                await asyncio.sleep(RETRY)
+                continue
+            await handle([message.data for message in messages])
+            try:
+                for message in messages:
+                    await message.ack()
+            except NatsError as error:  # they come again, which changes nothing
+                log.warning("acknowledging to %s: %s", consumer.stream, error)
+
+    async def close(self) -> None:
+        if not self.client.is_closed:
+            await self.client.close()
+
+
+def _denied(error: Exception) -> bool:
+    """Whether the broker does not know the key. While connecting, nats-py has only the server's own words for it."""
+    return isinstance(error, AuthorizationError) or AUTHORIZATION_VIOLATION in str(error).lower()

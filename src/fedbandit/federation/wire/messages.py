@@ -1,0 +1,125 @@
+"""The bytes of a message: a tuple of arrays, in one canonical form.
+
+``magic | number of arrays | for each: type, number of dimensions, dimensions | data``, little-endian, row-major. Same
+arrays, same bytes; and since every array's shape is fixed by the plan, the length says nothing about the data.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fedbandit._arrays import Numbers
+from fedbandit.protocol.encoder import Stream
+
+__all__ = ["MessageError", "decode", "decode_stream", "encode", "encode_stream", "pack", "unpack"]
+
+MAGIC = b"FBM1"
+MAX_DIMENSIONS = 8
+_TYPES: tuple[np.dtype[Any], ...] = (np.dtype("<i8"), np.dtype("<u8"), np.dtype("<f8"))
+
+
+class MessageError(ValueError):
+    """Bytes that are not a message of this version."""
+
+
+def encode(arrays: Sequence[Numbers]) -> bytes:
+    """The bytes of int64, uint64 and float64 arrays."""
+    parts = [MAGIC, struct.pack("<I", len(arrays))]
+    for array in arrays:
+        code = _code(array)
+        parts.append(struct.pack(f"<BB{array.ndim}I", code, array.ndim, *array.shape))
+    parts += [np.ascontiguousarray(array, dtype=_TYPES[_code(array)]).tobytes() for array in arrays]
+    return b"".join(parts)
+
+
+def decode(data: bytes, shapes: Sequence[tuple[int, ...]] | None = None) -> tuple[Numbers, ...]:
+    """The arrays again, bit for bit; with `shapes`, refuse arrays of any other shape."""
+    reader = _Reader(data)
+    if reader.take(4) != MAGIC:
+        raise MessageError(f"not a message of version {MAGIC.decode()}")
+    heads = [_head(reader) for _ in range(_count(reader))]
+    arrays = tuple(_array(reader, dtype, shape) for dtype, shape in heads)
+    if reader.rest:
+        raise MessageError(f"message is {reader.rest} bytes too long")
+    if shapes is not None and [a.shape for a in arrays] != [tuple(s) for s in shapes]:
+        raise MessageError(f"message must have shapes {list(shapes)}, got {[a.shape for a in arrays]}")
+    return arrays
+
+
+def pack(parts: Sequence[bytes]) -> bytes:
+    """Several byte strings as one."""
+    lengths = struct.pack(f"<I{len(parts)}Q", len(parts), *(len(part) for part in parts))
+    return b"".join([MAGIC, lengths, *parts])
+
+
+def unpack(data: bytes) -> list[bytes]:
+    """The byte strings that `pack` was given."""
+    reader = _Reader(data)
+    if reader.take(4) != MAGIC:
+        raise MessageError(f"not a message of version {MAGIC.decode()}")
+    count = _count(reader)
+    lengths = [reader.number("<Q") for _ in range(count)]
+    parts = [reader.take(length) for length in lengths]
+    if reader.rest:
+        raise MessageError(f"message is {reader.rest} bytes too long")
+    return parts
+
+
+def encode_stream(state: Stream) -> bytes:
+    """The state of an encoder or a decoder, to be read back bit for bit."""
+    return encode([np.array([state.done]), *state.memory])
+
+
+def decode_stream(data: bytes) -> Stream:
+    """The state that `encode_stream` wrote."""
+    done, *memory = decode(data)
+    return Stream(int(done[0]), tuple(memory))
+
+
+class _Reader:
+    def __init__(self, data: bytes) -> None:
+        self._data, self._at = data, 0
+
+    def take(self, size: int) -> bytes:
+        if size > self.rest:
+            raise MessageError("message is truncated")
+        self._at += size
+        return self._data[self._at - size : self._at]
+
+    def number(self, layout: str) -> int:
+        return int(struct.unpack(layout, self.take(struct.calcsize(layout)))[0])
+
+    @property
+    def rest(self) -> int:
+        return len(self._data) - self._at
+
+
+def _code(array: Numbers) -> int:
+    for code, dtype in enumerate(_TYPES):
+        if array.dtype.newbyteorder("<") == dtype:
+            return code
+    raise MessageError(f"a message holds int64, uint64 and float64 arrays, got {array.dtype}")
+
+
+def _count(reader: _Reader) -> int:
+    count = reader.number("<I")
+    if 2 * count > reader.rest:  # every array has a head of two bytes or more
+        raise MessageError("message is truncated")
+    return count
+
+
+def _head(reader: _Reader) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    code, dimensions = reader.number("<B"), reader.number("<B")
+    if code >= len(_TYPES) or dimensions > MAX_DIMENSIONS:
+        raise MessageError("message holds an array of an unknown type")
+    return _TYPES[code], tuple(reader.number("<I") for _ in range(dimensions))
+
+
+def _array(reader: _Reader, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Numbers:
+    size = math.prod(shape) * dtype.itemsize  # Python integers: no overflow, and `take` bounds it by what is there
+    return np.frombuffer(reader.take(size), dtype=dtype).reshape(shape).astype(dtype.newbyteorder("="))

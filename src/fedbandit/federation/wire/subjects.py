@@ -1,0 +1,97 @@
+"""Who may say what to whom: subjects of the broker, and what each role may publish and read.
+
+    fb.<federation>.analyzer.<sender>    releases, and what the mixer passes on
+    fb.<federation>.mixer.<sender>       releases for the mixer
+    fb.<federation>.silo.<receiver>      models
+
+Each of the three is one durable stream, and each party has one reader. A party can publish under its own name only and
+can take messages from its own consumer only; the operator makes the consumers, so no party can point one elsewhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from fedbandit.federation.wire.keys import PublicKeys, Role
+
+__all__ = ["OPERATOR", "Consumer", "Subjects", "inbox"]
+
+OPERATOR = "operator"
+
+
+class Consumer(NamedTuple):
+    """A durable reader of one stream, restricted to one subject."""
+
+    stream: str
+    name: str
+    subject: str
+
+
+@dataclass(frozen=True)
+class Subjects:
+    """The subjects of one federation. `receivers` are the roles that silos send to."""
+
+    federation: str
+    receivers: tuple[Role, ...]
+
+    @property
+    def has_mixer(self) -> bool:
+        return "mixer" in self.receivers
+
+    def subject(self, role: Role, party: str) -> str:
+        """Where messages for a role go; `party` is the sender's name, or for a silo its own."""
+        return f"fb.{self.federation}.{role}.{party}"
+
+    def stream(self, role: Role) -> str:
+        """The stream that keeps a role's messages."""
+        return f"FB_{self.federation}_{role}"
+
+    def streams(self) -> dict[str, str]:
+        """Stream to the subjects it keeps."""
+        roles: tuple[Role, ...] = ("analyzer", "silo", "mixer") if self.has_mixer else ("analyzer", "silo")
+        return {self.stream(role): self.subject(role, "*") for role in roles}
+
+    def consumer(self, party: PublicKeys) -> Consumer:
+        """The one consumer that a party reads from."""
+        what = party.name if party.role == "silo" else "*"
+        return Consumer(self.stream(party.role), party.name, self.subject(party.role, what))
+
+    def permissions(self, party: PublicKeys) -> dict[str, Any]:
+        """What the broker lets a party do, and nothing else."""
+        reads = self.consumer(party)
+        calls = [f"$JS.API.CONSUMER.MSG.NEXT.{reads.stream}.{reads.name}", f"$JS.ACK.{reads.stream}.{reads.name}.>"]
+        return {
+            "publish": {"allow": [*self._said_by(party), *calls]},
+            "subscribe": {"allow": [f"{inbox(party.name)}.>"]},
+        }
+
+    def operator_permissions(self) -> dict[str, Any]:
+        """The operator makes and inspects the streams and their consumers; it takes no messages from them."""
+        calls = [
+            f"$JS.API.{call}"
+            for name in self.streams()
+            for call in (
+                f"STREAM.CREATE.{name}",
+                f"STREAM.UPDATE.{name}",
+                f"STREAM.INFO.{name}",
+                f"CONSUMER.CREATE.{name}.>",
+                f"CONSUMER.DURABLE.CREATE.{name}.>",
+                f"CONSUMER.INFO.{name}.>",
+            )
+        ]
+        return {"publish": {"allow": calls}, "subscribe": {"allow": [f"{inbox(OPERATOR)}.>"]}}
+
+    def _said_by(self, party: PublicKeys) -> list[str]:
+        """The subjects that a party may publish on."""
+        if party.role == "silo":
+            return [self.subject(role, party.name) for role in self.receivers]
+        if party.role == "mixer":
+            return [self.subject("analyzer", party.name)]
+        greeted = [self.subject("mixer", party.name)] if self.has_mixer else []
+        return [self.subject("silo", "*"), *greeted]
+
+
+def inbox(name: str) -> str:
+    """The prefix under which a party gets its answers; nobody else can listen there."""
+    return f"_INBOX_{name}"

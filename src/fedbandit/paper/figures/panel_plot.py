@@ -1,0 +1,58 @@
+"""A panel's picture: its versions side by side, and under each what its runs say."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+
+from fedbandit.paper.figures.panel import Panel
+from fedbandit.paper.figures.running import Drawn
+from fedbandit.paper.figures.summary import HOLDS
+from fedbandit.simulator.plot import COLOURS, STYLES, save
+
+__all__ = ["draw"]
+
+WRAP = 92  # characters of small print that fit under one version
+HEIGHT, LINE = 4.1, 0.135  # inches: of a picture without small print, and of each line of it
+
+
+def draw(panel: Panel, drawn: list[Drawn], summary: dict[str, Any], path: Path) -> None:
+    """Time-averaged group regret by round, with bands of two standard errors."""
+    prints = [_small_print(summary["versions"][one.setting.name]) for one in drawn]
+    height = HEIGHT + LINE * max(text.count("\n") for text in prints)
+    figure, axes = plt.subplots(1, len(drawn), figsize=(5.4 * len(drawn), height), layout="constrained", squeeze=False)
+    for axis, one, text in zip(axes[0], drawn, prints, strict=True):
+        for index, curve in enumerate(panel.curves):
+            if curve.label in one.result.plans:
+                _draw_curve(axis, one, curve.label, index)
+        axis.set_title(textwrap.fill(one.setting.heading, 62), fontsize=9)
+        axis.set_xlabel(f"round t\n\n{text}", fontsize=7, ma="left")
+        axis.set_ylabel("time-averaged group regret", fontsize=8)
+        axis.grid(alpha=0.25)
+        axis.set_ylim(bottom=0)
+        axis.tick_params(labelsize=8)
+    found = {label: handle for axis in axes[0] for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+    legend: dict[str, Any] = {"ncols": 2, "frameon": False, "fontsize": 8, "title_fontsize": 11}
+    figure.legend(list(found.values()), list(found), loc="outside upper center", title=panel.title, **legend)
+    save(figure, path)
+
+
+def _draw_curve(axis: Axes, one: Drawn, label: str, index: int) -> None:
+    curve = one.result.curve(label)
+    rounds, mean = curve["round"].to_numpy(), curve["mean"].to_numpy()
+    band = 2 * curve["stderr"].fill_null(0.0).to_numpy()
+    colour, style = COLOURS[index % len(COLOURS)], STYLES[index % len(STYLES)]
+    axis.plot(rounds, mean, label=label, color=colour, linestyle=style, linewidth=1.6)
+    axis.fill_between(rounds, mean - band, mean + band, color=colour, alpha=0.18, linewidth=0)
+
+
+def _small_print(version: dict[str, Any]) -> str:
+    size = f"{version['runs']} runs, {version['rounds']:,} rounds"
+    lines = [f"{size}. The observation {HOLDS[version['holds']]}."]
+    lines += [finding["text"] for finding in version["findings"]]
+    lines += [f"Left out: {label}: {why}" for label, why in version["left_out"].items()]
+    return "\n".join(textwrap.fill(line, WRAP, subsequent_indent="    ") for line in lines)

@@ -1,0 +1,110 @@
+"""Algorithm 1, Private-FedLinUCB, as printed: agents act on synchronised statistics and their raw batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedbandit.paper.reference.common import (
+    Array,
+    Contexts,
+    Mean,
+    Radius,
+    Reward,
+    Run,
+    StreamProtocol,
+    inverse,
+    play,
+    shortfall,
+    sync_times,
+)
+
+__all__ = ["private_fedlinucb"]
+
+
+def private_fedlinucb(
+    *,
+    silos: int,
+    rounds: int,
+    dim: int,
+    batch: int | Sequence[int],
+    regulariser: float,
+    radius: Radius,
+    contexts: Contexts,
+    reward: Reward,
+    bias_protocol: StreamProtocol,
+    covariance_protocol: StreamProtocol,
+    mean: Mean | None = None,
+) -> Run:
+    """Algorithm 1. `batch` is B, or the rounds after which to synchronise (see `sync_times`).
+
+    Line 9 reads "t mod B = 0", with T divisible by B; here it reads "t is a time to synchronise", so that other public
+    schedules run too.
+    """
+    times = sync_times(rounds, batch)
+    M, T, d = silos, rounds, dim
+    actions = np.zeros((T, M), dtype=np.int64)
+    losses = np.zeros(T)
+    W_history, U_history = [], []
+
+    # 2: Initialize W_i = 0, U_i = 0 for all agents, W_syn = 0, U_syn = 0
+    W = [np.zeros((d, d)) for _ in range(M)]
+    U = [np.zeros(d) for _ in range(M)]
+    W_points: list[list[Array]] = [[] for _ in range(M)]  # the data points W_i and U_i are the sums of
+    U_points: list[list[Array]] = [[] for _ in range(M)]
+    W_syn = np.zeros((d, d))
+    U_syn = np.zeros(d)
+
+    # 3: for t = 1, ..., T do
+    for t in range(1, T + 1):
+        # 4: for each agent i = 1, ..., M do
+        for i in range(M):
+            # 5: Receive context c_ti; V_ti = lambda I + W_syn + W_i and theta_ti = V_ti^-1 (U_syn + U_i)
+            features = contexts(t, i)
+            V_inv = inverse(regulariser * np.eye(d) + W_syn + W[i])
+            theta = V_inv @ (U_syn + U[i])
+            # 6: Play a_ti = argmax_a <phi(c_ti, a), theta_ti> + beta_ti ||phi(c_ti, a)||_{V_ti^-1};
+            #    observe reward y_ti
+            a = play(features, theta, V_inv, radius(t))
+            y = reward(t, i, a)
+            # 7: x_ti = phi(c_ti, a_ti), U_i = U_i + x_ti y_ti and W_i = W_i + x_ti x_ti^T
+            x = features[a]
+            U[i] = U[i] + x * y
+            W[i] = W[i] + np.outer(x, x)
+            U_points[i].append(x * y)
+            W_points[i].append(np.outer(x, x))
+
+            actions[t - 1, i] = a
+            if mean is not None:
+                losses[t - 1] += shortfall(mean, t, i, a, len(features))
+        # 8: end for
+        # 9: if t mod B = 0 then
+        if t in times:
+            # 11: Send R^bias_ti = R^bias(U_i) and R^cov_ti = R^cov(W_i) to S
+            R_bias = [bias_protocol.randomize(i, U[i], U_points[i]) for i in range(M)]
+            R_cov = [covariance_protocol.randomize(i, W[i], W_points[i]) for i in range(M)]
+            # 13: Shuffle (or not) all messages S^bias_t = S({R^bias_ti}) and S^cov_t = S({R^cov_ti})
+            S_bias = bias_protocol.shuffle(R_bias)
+            S_cov = covariance_protocol.shuffle(R_cov)
+            # 15: U_syn = A^bias(S^bias_t) and W_syn = A^cov(S^cov_t)
+            U_syn = bias_protocol.analyze(S_bias)
+            W_syn = covariance_protocol.analyze(S_cov)
+            # 17: Receive W_syn and U_syn from the server and reset W_i = 0, U_i = 0
+            W = [np.zeros((d, d)) for _ in range(M)]
+            U = [np.zeros(d) for _ in range(M)]
+            W_points = [[] for _ in range(M)]
+            U_points = [[] for _ in range(M)]
+
+            W_history.append(W_syn)
+            U_history.append(U_syn)
+        # 18: end if
+    # 19: end for
+
+    return Run(
+        actions=actions,
+        regret=None if mean is None else np.cumsum(losses),
+        sync_times=times,
+        covariances=np.array(W_history).reshape(-1, d, d),
+        biases=np.array(U_history).reshape(-1, d),
+    )

@@ -1,0 +1,81 @@
+"""What a trust model declares about itself, so that nobody else has to know it by name.
+
+A trust model is one file in `protocol/trusts`: a `Protocol` (R, S and A, how messages travel, who its adversaries
+are), a function from a request to its noise and its guarantee, and one `TRUST`, the value below, that ties them
+together. The planner, the simulator, the audit, the ledger, the certificate and the live federation only read these.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import NamedTuple
+
+from fedbandit import _validate
+from fedbandit._validate import ArgumentError
+from fedbandit.protocol.guarantee import Built, Calibration, DecodeAt, Request
+
+__all__ = ["AuditSize", "Faith", "Trust", "build", "names", "trust"]
+
+_FOLDER = f"{__package__}.trusts"  # looked up by name: its files import this one
+
+
+class Faith(IntEnum):
+    """Whom a user has to trust; each asks for all that the one before it asks for, and for more."""
+
+    NOBODY = 0
+    OWN_SILO = 1
+    TWO_WHO_DO_NOT_COLLUDE = 2
+    SERVER = 3
+    EVERYBODY = 4
+
+
+class AuditSize(NamedTuple):
+    """How small a federation may be that is audited in place of a large one; None: as large as the plan's."""
+
+    honest: int | None = None  # silos that do not collude
+    rounds: int | None = None
+    batch: int = 1  # rounds per sync, where the horizon is cut to `rounds`
+    trials: int = 50_000
+
+
+@dataclass(frozen=True)
+class Trust:
+    """A trust model as data: all that the rest of the library knows of it."""
+
+    name: str
+    build: Callable[[Request], Built]
+    faith: Faith
+    who: str  # whom users have to trust, in a sentence or two
+    separate: bool = False  # what an adversary sees of one silo does not depend on the others
+    shares_noise: bool = False  # a sync is protected by the noise of all silos in it together
+    whole: bool = False  # calibrated for all silos: a sync that one of them misses is skipped
+    live: bool = True  # whether a live federation can run it
+    calibrations: tuple[Calibration, ...] = ("exact", "paper", "published")  # those it has noise for
+    mechanism: str | None = None  # the only one it works with, if there is only one
+    decodes_at: tuple[DecodeAt, ...] = ("analyzer",)
+    audit: AuditSize = field(default_factory=AuditSize)
+
+
+def names() -> tuple[str, ...]:
+    """Every trust model there is: the files of `trusts`, with dashes."""
+    folder = importlib.import_module(_FOLDER)
+    return tuple(sorted(module.name.replace("_", "-") for module in pkgutil.iter_modules(folder.__path__)))
+
+
+def trust(name: str) -> Trust:
+    """The trust model called `name`, as its file declares it."""
+    _validate.one_of("trust", name, names())
+    module = importlib.import_module(f"{_FOLDER}.{name.replace('-', '_')}")
+    declared = getattr(module, "TRUST", None)
+    if not isinstance(declared, Trust) or declared.name != name:
+        raise ArgumentError("trust", f"{name!r} must be declared as TRUST = Trust(name={name!r}, ...) in its own file")
+    return declared
+
+
+def build(name: str, request: Request) -> Built:
+    """The protocol, the guarantee and the costs of this trust model."""
+    return trust(name).build(request)

@@ -1,0 +1,92 @@
+"""A trusted server: silos send sums in the clear, the server adds the noise once. The super single agent's trust."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+from fedbandit._arrays import Floats, Integers
+from fedbandit.privacy.ledger import Clear
+from fedbandit.privacy.noise import NoiseSource
+from fedbandit.protocol.adversaries import Adversary, Bound, Moment, gaussian_score, summed
+from fedbandit.protocol.base import SILOS, Message, Protocol
+from fedbandit.protocol.calibration import GaussianNoise, gaussian_noise
+from fedbandit.protocol.encoder import Stream
+from fedbandit.protocol.guarantee import COMMON_ASSUMPTIONS, Built, Guarantee, Request, nothing
+from fedbandit.protocol.trust import AuditSize, Faith, Trust
+
+__all__ = ["TRUST", "CentralProtocol", "SeesPublished"]
+
+
+@dataclass(frozen=True)
+class CentralProtocol(Protocol):
+    """R encodes without noise; the trusted server (S and A in one) adds the silos up and draws the noise.
+
+    Formal guarantee: everything computed from the noisy totals is (column_norm * shift / sigma)-GDP for each user of
+    any silo, against everybody but the server, which sees every silo's sums.
+    """
+
+    sends = "sums of one batch, to the trusted server, which adds the noise"
+    mixer_draws = True
+
+    def release(self, state: Stream, batch: Integers, noise: NoiseSource) -> tuple[Stream, Message]:
+        state, encoded = self.encoder.step(state, batch)
+        return state, (encoded,)
+
+    def mix(self, held: Message, noise: NoiseSource) -> Message:
+        """The server: one total, and the noise of one."""
+        (sums,) = held
+        total = sums.sum(axis=SILOS, keepdims=True)
+        return (total + self.draw(noise, total.shape[:-1]),)
+
+    def prefix_gain(self, times: tuple[int, ...]) -> Floats:
+        """The noise of one, whatever the number of silos."""
+        return self.encoder.prefix_norms
+
+    def adversaries(self) -> tuple[Adversary, ...]:
+        return (SeesPublished(),)
+
+    def pooled(self) -> Self:
+        """The noise is drawn once whatever the number of silos."""
+        return replace(self, silos=1)
+
+
+@dataclass(frozen=True)
+class SeesPublished:
+    """Sees what a trusted server makes public: the noisy total."""
+
+    name: str = "everybody but the server"
+    bound: Bound = "gdp"
+    remembers: bool = False
+
+    def score(self, protocol: Protocol, moment: Moment) -> Floats | float:
+        return gaussian_score(moment.held[0], summed(moment.expected), protocol.release_scales(moment.users))
+
+
+def _build(request: Request) -> Built:
+    """Noise enough for the sum over all silos, drawn once by the server."""
+    noise = gaussian_noise(request, joint_silos=True)
+    protocol = CentralProtocol(request.encoder, noise.scales, request.dim, request.bits, request.silos)
+    return Built(protocol, _guarantee(request, noise), lambda sync: Clear("analyzer"))
+
+
+def _guarantee(request: Request, noise: GaussianNoise) -> Guarantee:
+    if noise.problem:
+        return nothing(noise.problem)
+    privacy = request.asked
+    return request.promise(
+        f"All that leaves the server is ({privacy.epsilon:g}, {privacy.delta:g})-differentially private for each user "
+        f"of any silo ({privacy.adjacency}), against everybody but the server.",
+        against="everybody but the server",
+        steps=noise.steps,
+        assumes=(*COMMON_ASSUMPTIONS, "the server is trusted with every silo's sums"),
+    )
+
+
+TRUST = Trust(
+    name="central",
+    build=_build,
+    faith=Faith.SERVER,
+    who="Users trust their own silo and the server, which sees every silo's sums.",
+    audit=AuditSize(honest=2),
+)

@@ -1,0 +1,88 @@
+"""The standard local model: each user adds noise to their own contribution and trusts not even their silo."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from fedbandit._arrays import Floats, Integers
+from fedbandit._validate import ArgumentError
+from fedbandit.privacy.noise import NoiseSource
+from fedbandit.protocol.adversaries import Adversary, SeesMessages
+from fedbandit.protocol.base import Protocol
+from fedbandit.protocol.calibration import gaussian_noise
+from fedbandit.protocol.guarantee import BOUNDED, Built, Request
+from fedbandit.protocol.trust import Faith, Trust
+
+__all__ = ["TRUST", "LocalProtocol"]
+
+
+@dataclass(frozen=True)
+class LocalProtocol(Protocol):
+    """Every contribution carries noise of standard deviation `scales`; from there on everything is post-processing.
+
+    Formal guarantee: (shift / sigma)-GDP for each user against everybody. No composition over releases: a user's
+    noisy contribution is drawn once, and sums of it tell no more than it does.
+    """
+
+    sends = "noisy contributions of users, added up"
+
+    def privatise(self, sums: Integers, users: int, noise: NoiseSource) -> Integers:
+        """The sum of `users` noisy contributions: their Gaussians add up to one of `users` times the variance."""
+        return sums + noise.gaussian(self.release_scales(users), sums.shape[:-1])
+
+    def draw(self, noise: NoiseSource, lead: tuple[int, ...]) -> Integers:
+        """Nothing is added by the silo."""
+        return np.zeros((*lead, self.width), dtype=np.int64)
+
+    def release_scales(self, users: int) -> Floats:
+        """Every user of the batch has added noise; a release is in the units of the statistics (C = I)."""
+        return np.asarray(self.drawn_scales * np.sqrt(users))
+
+    def adversaries(self) -> tuple[Adversary, ...]:
+        return (SeesMessages("everybody, the silo included"),)
+
+    def prefix_gain(self, times: tuple[int, ...]) -> Floats:
+        """Everybody so far has added noise once."""
+        return np.asarray(np.sqrt(self.silos * np.array(times, dtype=float)))
+
+    def pooled(self) -> Self:
+        """The noise is the users': pooling their silos changes none of it."""
+        return replace(self, silos=1)
+
+
+def _build(request: Request) -> Built:
+    """Each user's own noise; the mechanism behind it composes nothing and must be `batches`."""
+    if request.calibration != "exact" or request.encoder.name != "batches":
+        raise ArgumentError(
+            "trust", "'local' must have mechanism 'batches' and calibration 'exact': users add the noise"
+        )
+    if request.acting != "lazy":
+        raise ArgumentError("acting", "must be 'lazy' for trust 'local': a silo has no raw data to act on")
+    if request.adaptive:
+        raise ArgumentError("schedule", "must be public for trust 'local': a silo has no raw data to decide by")
+    noise = gaussian_noise(request, joint_silos=False)
+    protocol = LocalProtocol(request.encoder, noise.scales, request.dim, request.bits, request.silos)
+    privacy = request.asked
+    guarantee = request.promise(
+        f"Each user's own data is ({privacy.epsilon:g}, {privacy.delta:g})-differentially private against everybody, "
+        f"the user's silo included ({privacy.adjacency}).",
+        against="everybody",
+        steps=noise.steps,
+        assumes=(BOUNDED, "each user draws their own noise"),
+    )
+    return Built(protocol, guarantee, lambda sync: noise.cost())
+
+
+TRUST = Trust(
+    name="local",
+    build=_build,
+    faith=Faith.NOBODY,
+    who="Nobody has to be trusted: each user's data is noisy before the silo sees it.",
+    separate=True,
+    live=False,  # a live silo would have to run on the users' own devices
+    calibrations=("exact",),
+    mechanism="batches",
+)

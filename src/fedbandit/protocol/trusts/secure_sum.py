@@ -1,0 +1,162 @@
+"""The noise of a trusted server without one: each silo adds a share of the noise and splits its release in two.
+
+A silo's integer release is cut into two uniformly random shares modulo 2^64, one for the mixer S and one sealed for
+the analyzer A. S adds its shares and passes the sealed ones on; A adds those to S's total. Either alone sees uniform
+words; together they learn the noisy sum over silos and, as long as they do not collude, nothing else. A silo that
+drops out is left out. If S and A do collude, each silo is still left with its own share of the noise.
+
+A silo that missed syncs must not fold them into a later release: there the noise is the others', sync by sync, and a
+larger column norm would not be covered by it. It is simply left out; `kept_weights` says what that does.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedbandit._arrays import Floats, Integers, Words
+from fedbandit._validate import ArgumentError
+from fedbandit.privacy.noise import NoiseSource
+from fedbandit.protocol.adversaries import Adversary, Bound, Moment, gaussian_score, summed
+from fedbandit.protocol.base import SILOS, Message, Part, Protocol
+from fedbandit.protocol.calibration import GaussianNoise, gaussian_noise
+from fedbandit.protocol.encoder import Stream
+from fedbandit.protocol.guarantee import COMMON_ASSUMPTIONS, Built, Guarantee, Request, nothing
+from fedbandit.protocol.trust import AuditSize, Faith, Trust
+
+__all__ = ["TRUST", "SecureSumProtocol", "SeesShares", "SeesTotal", "split"]
+
+
+@dataclass(frozen=True)
+class SecureSumProtocol(Protocol):
+    """R adds this silo's share of the noise and splits; S adds its shares; A adds its own to S's total.
+
+    Formal guarantee: with sigma^2 divided over the smallest number h of honest silos in a sync, A's view is that of
+    the noisy sum, (column_norm * shift / sigma)-GDP for each user of any silo; S's view is uniform words; c colluding
+    silos know their own noise, which is why h leaves them out. If S and A collude: mu is sqrt(h) times as large.
+    """
+
+    colluding: int = 0
+
+    parts = (Part("mixer", np.uint64), Part("analyzer", np.uint64))
+    sends = "noisy sums of one batch, in two shares"
+
+    def release(self, state: Stream, batch: Integers, noise: NoiseSource) -> tuple[Stream, Message]:
+        state, (noisy,) = super().release(state, batch, noise)
+        return state, split(noisy, noise)
+
+    def mix(self, held: Message, noise: NoiseSource) -> Message:
+        """S: one total of its own shares."""
+        (own,) = held
+        return (own.sum(axis=SILOS, dtype=np.uint64, keepdims=True),)
+
+    def total(self, held: Message) -> Integers:
+        for_mixer, for_analyzer = (array.sum(axis=SILOS, dtype=np.uint64) for array in held)
+        return np.asarray(for_mixer + for_analyzer).view(np.int64)
+
+    def adversaries(self) -> tuple[Adversary, ...]:
+        colluders = (SeesTotal(self.colluding),) if self.colluding else ()
+        shares = SeesShares("the mixer", 0), SeesShares("the analyzer, by its shares alone", 1)
+        return SeesTotal(), *colluders, *shares
+
+
+def split(release: Integers, noise: NoiseSource) -> tuple[Words, Words]:
+    """Two shares, each uniform on its own, whose sum modulo 2^64 is the release."""
+    mask = noise.words(release.shape)
+    return mask, release.view(np.uint64) - mask
+
+
+@dataclass(frozen=True)
+class SeesTotal:
+    """The analyzer, with `colluding` silos (the last ones) telling it what they sent."""
+
+    colluding: int = 0
+    bound: Bound = "gdp"
+    remembers: bool = False
+
+    @property
+    def name(self) -> str:
+        silos = "1 colluding silo" if self.colluding == 1 else f"{self.colluding} colluding silos"
+        return f"the analyzer with {silos}" if self.colluding else "the analyzer"
+
+    def score(self, protocol: Protocol, moment: Moment) -> Floats | float:
+        honest = protocol.silos - self.colluding
+        told = sum(array[..., honest:, :].sum(axis=SILOS, dtype=np.uint64) for array in moment.sent[-1])
+        total = protocol.total(moment.held) - np.asarray(told, dtype=np.uint64).view(np.int64)
+        low, high = (expected[..., :honest, :] for expected in moment.expected)
+        scales = protocol.release_scales(moment.users) * np.sqrt(honest)
+        return gaussian_score(total[..., None, :], summed((low, high)), scales)
+
+
+@dataclass(frozen=True)
+class SeesShares:
+    """Holds one share of every release and takes it for the release itself: right, if shares did not hide it."""
+
+    name: str
+    part: int  # which part of a message
+    bound: Bound = "gdp"
+    remembers: bool = False
+
+    def score(self, protocol: Protocol, moment: Moment) -> Floats | float:
+        words = moment.sent[-1][self.part]
+        return gaussian_score(words.view(np.int64), moment.expected, protocol.release_scales(moment.users))
+
+
+def _build(request: Request) -> Built:
+    """Divide the noise of the sum over the smallest number of honest silos that a sync can have."""
+    if request.calibration != "exact":
+        raise ArgumentError("calibration", "must be 'exact' for trust 'secure-sum': the paper has no constants for it")
+    honest = request.cohort - request.colluding
+    if honest < 1:
+        raise ArgumentError("cohort", f"must be larger than colluding = {request.colluding}, got {request.cohort}")
+    noise = gaussian_noise(request, joint_silos=True)
+    own_share = 1 / math.sqrt(honest)
+    protocol = SecureSumProtocol(
+        request.encoder, noise.scales.times(own_share), request.dim, request.bits, request.silos, request.colluding
+    )
+    return Built(protocol, _guarantee(request, noise, honest), lambda sync: noise.cost(own_share))
+
+
+def _guarantee(request: Request, noise: GaussianNoise, honest: int) -> Guarantee:
+    if noise.problem:
+        return nothing(noise.problem)
+    privacy = request.asked
+    alone = request.exact_epsilon(noise.sigma / math.sqrt(honest), joint_silos=False)
+    others = math.sqrt(1 - 1 / honest)
+    peer = request.exact_epsilon(noise.sigma * others, joint_silos=True) if honest > 1 else math.inf
+    together = f" and {request.colluding} colluding silos" if request.colluding else ""
+    return request.promise(
+        f"The noisy sums are ({privacy.epsilon:g}, {privacy.delta:g})-differentially private for each user of any silo "
+        f"({privacy.adjacency}), against the analyzer{together}; the mixer alone sees uniform words. If mixer and "
+        f"analyzer collude, each silo's own noise still gives ({alone:.4g}, {privacy.delta:g}).",
+        against=f"the analyzer{together}, or the mixer",
+        steps=(
+            *noise.steps,
+            f"At least {honest} honest silos take part in a sync; each adds noise of variance 1/{honest} of that, "
+            f"and independent Gaussians add up.",
+            "A share is uniform modulo 2^64 whatever the release, so the mixer's view tells nothing, and the "
+            "analyzer's view is a function of the noisy sum and of uniform words.",
+            f"One more silo that subtracts its own noise from the sum is faced with {honest - 1} shares of it, an "
+            f"exact epsilon of {peer:.4g}; plan with `colluding` to hold the budget against silos too.",
+            f"Mixer and analyzer together see each silo's release with its own noise alone: mu is sqrt {honest} times "
+            f"as large, an exact epsilon of {alone:.4g}.",
+        ),
+        assumes=(
+            *COMMON_ASSUMPTIONS,
+            "mixer and analyzer do not collude (for the first statement)",
+            f"a sync with fewer than {request.cohort} silos is not opened",
+        ),
+    )
+
+
+TRUST = Trust(
+    name="secure-sum",
+    build=_build,
+    faith=Faith.TWO_WHO_DO_NOT_COLLUDE,
+    who="Users trust their own silo. The mixer and the analyzer must not collude with each other.",
+    shares_noise=True,
+    calibrations=("exact",),
+    audit=AuditSize(honest=2),
+)

@@ -1,0 +1,139 @@
+"""SDP by amplification (Theorem SDP): silos send as under silo-level LDP, a shuffler hides who sent what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import logsumexp
+
+from fedbandit._arrays import Floats
+from fedbandit._validate import ArgumentError
+from fedbandit.bandit.statistics import Scales
+from fedbandit.privacy.accounting import tree_levels
+from fedbandit.privacy.amplification import Amplified, largest_epsilon, theorem_sdp, theorem_sdp_constants_one
+from fedbandit.privacy.ledger import Gaussian
+from fedbandit.privacy.noise import NoiseSource
+from fedbandit.protocol.adversaries import Adversary, Bound, Moment, SeesMessages
+from fedbandit.protocol.base import SILOS, Message, Part, Protocol
+from fedbandit.protocol.calibration import FLIP, LEAK, PUBLISHED
+from fedbandit.protocol.guarantee import COMMON_ASSUMPTIONS, Built, Guarantee, Request, nothing
+from fedbandit.protocol.trust import AuditSize, Faith, Trust
+
+__all__ = ["TRUST", "SeesShuffled", "ShuffleProtocol"]
+
+
+@dataclass(frozen=True)
+class ShuffleProtocol(Protocol):
+    """R as in Algorithm 2, S a uniform permutation of the silos' messages.
+
+    Formal guarantee: what S passes on is (epsilon, delta)-DP for one user among all silos, by the amplification lemma
+    and advanced composition over the releases a datum touches; needs S honest, and a local epsilon of at most 1/T.
+    """
+
+    parts = (Part(blind=True),)
+    sends = "noisy sums of one batch, through the shuffler"
+
+    def mix(self, held: Message, noise: NoiseSource) -> Message:
+        """S: the messages in a random order."""
+        (messages,) = held
+        return (np.take(messages, noise.permutation(messages.shape[SILOS]), axis=SILOS),)
+
+    def adversaries(self) -> tuple[Adversary, ...]:
+        return SeesShuffled(), SeesMessages("the server together with the shuffler")
+
+
+@dataclass(frozen=True)
+class SeesShuffled:
+    """Sees unlabelled releases: any of them may be the user's silo's; all other silos are alike in both worlds."""
+
+    name: str = "the server behind the shuffler"
+    bound: Bound = "dp"
+    remembers: bool = False
+
+    def score(self, protocol: Protocol, moment: Moment) -> Floats | float:
+        variances = protocol.release_scales(moment.users) ** 2
+        others = moment.expected[0][..., 1:2, :]
+        residual = (moment.held[0] - others).astype(np.float64)
+        logs = []
+        for expected in moment.expected:
+            gap = (expected[..., :1, :] - others).astype(np.float64)
+            each = np.sum(residual * (gap / variances) - gap**2 / (2 * variances), axis=-1)
+            logs.append(logsumexp(each, axis=-1))
+        return np.asarray(logs[1] - logs[0])
+
+
+def _build(request: Request) -> Built:
+    """The lemma's noise (calibration "paper"), or the theorem's with every hidden constant 1 ("published")."""
+    privacy, kappa = request.asked, tree_levels(request.encoder.size)
+    if privacy.participations > 1 or privacy.silos_per_user > 1:
+        raise ArgumentError(
+            "participations", "must be 1 for trust 'shuffle': the amplification lemma has one datum per user"
+        )
+    if request.calibration == "published":
+        sigma = theorem_sdp_constants_one(privacy.epsilon, privacy.delta, request.silos, request.rounds, kappa)
+        return _built(request, sigma, nothing(PUBLISHED))
+    if request.calibration != "paper":
+        raise ArgumentError(
+            "calibration", "must be 'paper' or 'published' for trust 'shuffle', whose theorem sets the noise"
+        )
+    local = _local_budget(request)
+    return _built(request, local.sigma, _guarantee(request, local))
+
+
+def _local_budget(request: Request) -> Amplified:
+    """The theorem's local mechanism; where there is none, an error says how far the theorem reaches."""
+    privacy, releases = request.asked, request.encoder.touches
+    try:
+        return theorem_sdp(privacy.epsilon, privacy.delta, request.silos, request.rounds, releases)
+    except ArgumentError:
+        limit = largest_epsilon(privacy.delta, request.silos, request.rounds, releases)
+        field, reach = ("epsilon", f"at most about {limit:.2g}") if limit else ("silos", "more: no epsilon is in reach")
+        raise ArgumentError(
+            field,
+            f"must be {reach} for trust 'shuffle' with {request.silos} silos, {request.rounds} rounds and delta = "
+            f"{privacy.delta:g} (Theorem SDP needs a local epsilon <= 1/T), got epsilon = {privacy.epsilon:g}",
+        ) from None
+
+
+def _guarantee(request: Request, local: Amplified) -> Guarantee:
+    if request.acting == "eager":
+        return nothing(FLIP)
+    if not request.public_schedule:
+        return nothing(LEAK)
+    privacy = request.asked
+    unshuffled = request.exact_epsilon(local.sigma, joint_silos=False)
+    if unshuffled > privacy.epsilon:
+        return nothing(f"the lemma's sensitivity is too small here: {unshuffled:.3g} without a shuffler")
+    return request.promise(
+        f"What the shuffler passes on is ({privacy.epsilon:g}, {privacy.delta:g})-differentially private for each user "
+        f"of any silo ({privacy.adjacency}), against the server. At this noise it is so without the shuffler too.",
+        against="the server",
+        steps=(
+            f"Half of the budget for each stream, shared over {request.encoder.touches} releases by advanced "
+            f"composition: each shuffled release must be ({local.epsilon:.3g}, {local.delta:.3g})-DP.",
+            f"The amplification lemma with {request.silos} silos of {request.rounds} points allows a local epsilon of "
+            f"{local.local_epsilon:.3g} at delta_0 = {local.local_delta:.3g}: sigma_0 = {local.sigma:.5g}.",
+            "The lemma takes the sensitivity of a stream to be 1; what each silo's transcript promises on its own, "
+            f"computed exactly, is ({unshuffled:.3g}, {privacy.delta:g})-DP, so the statement holds either way.",
+        ),
+        assumes=(*COMMON_ASSUMPTIONS, "the shuffler does not collude with the server (for the amplified statement)"),
+    )
+
+
+def _built(request: Request, sigma: float, guarantee: Guarantee) -> Built:
+    """The protocol with this noise. A release costs what it would without a shuffler: that is what can be composed."""
+    protocol = ShuffleProtocol(request.encoder, Scales.flat(sigma), request.dim, request.bits, request.silos)
+    cost = Gaussian(sigma, sigma, request.user_shift(joint_silos=False))
+    return Built(protocol, guarantee, lambda sync: cost)
+
+
+TRUST = Trust(
+    name="shuffle",
+    build=_build,
+    faith=Faith.TWO_WHO_DO_NOT_COLLUDE,
+    who="Users trust their own silo. The shuffler must not collude with the server.",
+    whole=True,
+    calibrations=("paper", "published"),
+    audit=AuditSize(trials=2_000),
+)

@@ -1,0 +1,161 @@
+"""Silo-level LDP: each silo adds Gaussian noise to what it sends, and trusts nobody else (Algorithm 2, Theorem LDP).
+
+`DecodedSilo` is P_alt: the silo decodes its own prefix sum before it sends, the server only adds.
+
+A silo that could not send keeps drawing and storing its releases; `outgoing` folds those it missed into the next one
+it delivers. That is post-processing of releases already accounted for, so it costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedbandit._arrays import Floats, Integers
+from fedbandit._validate import ArgumentError
+from fedbandit.privacy.noise import NoiseSource
+from fedbandit.protocol.adversaries import Adversary, Bound, Moment, SeesMessages, gaussian_score
+from fedbandit.protocol.base import SILOS, Message, Protocol
+from fedbandit.protocol.calibration import GaussianNoise, gaussian_noise
+from fedbandit.protocol.encoder import Stream
+from fedbandit.protocol.guarantee import COMMON_ASSUMPTIONS, Built, Guarantee, Request, nothing
+from fedbandit.protocol.trust import Faith, Trust
+
+__all__ = ["TRUST", "DecodedSilo", "SeesPrefixSums", "SiloProtocol"]
+
+
+@dataclass(frozen=True)
+class SiloProtocol(Protocol):
+    """R as in Algorithm 2, S the identity.
+
+    Formal guarantee: the transcript of one silo is (column_norm * shift / sigma)-GDP for each of its users, against
+    everybody outside the silo, whatever the others send. Assumes lazy acting and a public schedule.
+    """
+
+    waits = True
+
+    def outgoing(self, drawn: Sequence[Message], arrived: Mapping[int, Message]) -> Message:
+        """The server's prefix sum comes out as if the silo had never been away.
+
+        Solves B[k,k] y'_k + sum over arrived j of B[k,j] y'_j = sum_j B[k,j] y_j, the silo's own noisy prefix sum, for
+        what to send now; y are the releases drawn, y' those sent.
+        """
+        k = len(drawn) - 1
+        if all(j in arrived and np.array_equal(arrived[j][0], drawn[j][0]) for j in range(k)):
+            return drawn[k]
+        weights = self.encoder.decoder_row(k)
+        prefix = np.tensordot(weights, np.stack([message[0] for message in drawn]).astype(np.float64), axes=1)
+        known = sum((weights[j] * message[0] for j, message in arrived.items()), start=np.zeros_like(prefix))
+        return (np.rint((prefix - known) / weights[k]).astype(np.int64),)
+
+    def kept_weights(self, missed: Collection[int], sync: int) -> Floats:
+        """All of every batch, at a sync that the silo is in: it makes up for what it missed.
+
+        At a sync that it misses, its earlier messages y'_m still count: the server adds sum_m B[sync, m] y'_m, which is
+        sum_m v_m s_m of the silo's own prefix sums, each with every batch up to m in full. v solves v B = B[sync] on
+        the syncs m that it was in, from the last of them to the first.
+        """
+        if sync not in missed:
+            return np.ones(sync + 1)
+        weights, left = np.zeros(sync + 1), self.encoder.decoder_row(sync).copy()
+        for m in sorted(set(range(sync)) - set(missed), reverse=True):
+            row = self.encoder.decoder_row(m)
+            share = left[m] / row[m]
+            left[: m + 1] -= share * row
+            weights[: m + 1] += share
+        return weights
+
+    def adversaries(self) -> tuple[Adversary, ...]:
+        return (SeesMessages(),)
+
+
+@dataclass(frozen=True)
+class DecodedSilo(Protocol):
+    """P_alt: the silo sends its noisy prefix sum and the server only adds.
+
+    Formal guarantee: that of `SiloProtocol`, whose releases these messages are computed from.
+    """
+
+    sends = "noisy prefix sums, to the analyzer"
+
+    def __post_init__(self) -> None:
+        if self.encoder.fraction_bits:
+            raise ArgumentError(
+                "decode_at", "must be 'analyzer' unless the mechanism decodes with whole numbers (tree, batches)"
+            )
+
+    def init(self, lead: tuple[int, ...] = ()) -> Stream:
+        encoding, decoding = super().init(lead), self.encoder.init_decoder((*lead, self.width))
+        return Stream(0, (*encoding.memory, *decoding.memory))
+
+    def release(self, state: Stream, batch: Integers, noise: NoiseSource) -> tuple[Stream, Message]:
+        encoders = len(self.encoder.init(()).memory)  # arrays that the encoder remembers; the rest are the decoder's
+        encoding, (node,) = super().release(Stream(state.done, state.memory[:encoders]), batch, noise)
+        decoding, prefix = self.encoder.decode_step(Stream(state.done, state.memory[encoders:]), node)
+        return Stream(encoding.done, (*encoding.memory, *decoding.memory)), (np.rint(prefix).astype(np.int64),)
+
+    def init_analyzer(self, lead: tuple[int, ...] = ()) -> Stream:
+        return Stream(0, ())
+
+    def decode(self, state: Stream, held: Message) -> tuple[Stream, Floats]:
+        prefix = held[0].sum(axis=SILOS) * 2.0**-self.bits
+        return Stream(state.done + 1, ()), np.asarray(prefix)
+
+    def skip(self, state: Stream, lead: tuple[int, ...] = ()) -> Stream:
+        return Stream(state.done + 1, ())
+
+    def kept_weights(self, missed: Collection[int], sync: int) -> Floats:
+        """Each message is a whole prefix sum: all of a silo is in a sync, or nothing."""
+        return np.full(sync + 1, 0.0 if sync in missed else 1.0)
+
+    def adversaries(self) -> tuple[Adversary, ...]:
+        return (SeesPrefixSums(),)
+
+
+@dataclass(frozen=True)
+class SeesPrefixSums:
+    """Sees every silo's noisy prefix sums s, and works out the releases behind them: y = C A^-1 s, row by row."""
+
+    name: str = "everybody outside the silo"
+    bound: Bound = "gdp"
+    remembers: bool = True
+
+    def score(self, protocol: Protocol, moment: Moment) -> Floats | float:
+        row = protocol.encoder.row(moment.sync)
+        prefixes = [message[0] for message in moment.sent]
+        changes = ((j, prefixes[j] - prefixes[j - 1] if j else prefixes[0]) for j in np.flatnonzero(row))
+        release = sum((int(row[j]) * change for j, change in changes), start=np.zeros_like(prefixes[0]))
+        return gaussian_score(release, moment.expected, protocol.release_scales(moment.users))
+
+
+def _build(request: Request) -> Built:
+    """Noise enough for one silo's transcript, whatever the others do."""
+    noise = gaussian_noise(request, joint_silos=False)
+    make = DecodedSilo if request.decode_at == "silo" else SiloProtocol
+    protocol = make(request.encoder, noise.scales, request.dim, request.bits, request.silos)
+    return Built(protocol, _guarantee(request, noise), lambda sync: noise.cost())
+
+
+def _guarantee(request: Request, noise: GaussianNoise) -> Guarantee:
+    if noise.problem:
+        return nothing(noise.problem)
+    privacy = request.asked
+    return request.promise(
+        f"Each silo's whole transcript is ({privacy.epsilon:g}, {privacy.delta:g})-differentially private for each of "
+        f"its users ({privacy.adjacency}), against the server and all other silos together.",
+        against="everybody outside the user's silo",
+        steps=noise.steps,
+        assumes=(*COMMON_ASSUMPTIONS, "the user's own silo is trusted with the user's data"),
+    )
+
+
+TRUST = Trust(
+    name="silo",
+    build=_build,
+    faith=Faith.OWN_SILO,
+    who="Users trust their own silo. All other silos, the server and anybody they talk to may collude.",
+    separate=True,
+    decodes_at=("analyzer", "silo"),
+)

@@ -1,0 +1,256 @@
+"""SDP by vector sum (Theorem SDP-vec): P_vec inside the tree; every data point carries binomial noise.
+
+P_1D turns a number in [0, 2L] into g + b bits, of which x_hat + Bin(b, 1/4) are ones, x_hat the number times g / (2L),
+rounded at random; the server counts ones. (The pseudo-code shifts a coordinate into [0, 2L] and then encodes it as if
+it lay in [0, L]; a value above L would not fit into g bits, so the range here is 2L.)
+
+Bits of one coordinate that were shuffled together tell their sum and nothing else, so counts are sent instead of bits
+and S adds them: exactly the same law. (Permuting the counts of silos would tell more than shuffled bits do.) A silo
+rounds each of its users once for every p-sum they will enter, as they arrive: it need not remember the users.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from fedbandit._arrays import Floats, Integers
+from fedbandit._validate import ArgumentError
+from fedbandit.bandit.statistics import Scales
+from fedbandit.privacy.accounting import advanced_composition_share
+from fedbandit.privacy.ledger import Binomial
+from fedbandit.privacy.noise import NoiseSource
+from fedbandit.protocol.adversaries import Adversary, Bound, Moment, gaussian_score, summed
+from fedbandit.protocol.base import SILOS, Message, Part, Protocol
+from fedbandit.protocol.calibration import FLIP, PUBLISHED
+from fedbandit.protocol.encoder import Stream
+from fedbandit.protocol.guarantee import COMMON_ASSUMPTIONS, Built, Guarantee, Request, nothing
+from fedbandit.protocol.mechanisms.tree import Tree, lowest_set_bit
+from fedbandit.protocol.trust import AuditSize, Faith, Trust
+
+__all__ = ["ONES", "TRUST", "Node", "SeesCounts", "VectorSumProtocol"]
+
+BOUND = 1.0  # L: every coordinate of a bias vector or a covariance matrix lies in [-L, L]
+ONES = 0.25  # p of the privacy bits
+THEOREM_CONSTANT = 24e4
+
+
+@dataclass(frozen=True)
+class Node:
+    """One p-sum: its level, and P_1D's parameters for all the users of the federation in it."""
+
+    level: int
+    users: int  # n, over all silos
+    grid: int  # g
+    noise_bits: int  # b, per data point and coordinate
+
+    @property
+    def unit(self) -> float:
+        """What one counted bit stands for: 2L / g."""
+        return 2 * BOUND / self.grid
+
+    @property
+    def std(self) -> float:
+        """Standard deviation of the noise in one coordinate of the decoded p-sum."""
+        return self.unit * math.sqrt(self.users * self.noise_bits * ONES * (1 - ONES))
+
+    def decoded(self, counts: Integers) -> Floats:
+        """A_1D and the re-centring of A_vec."""
+        return np.asarray((counts - ONES * self.noise_bits * self.users) * self.unit - self.users * BOUND)
+
+
+@dataclass(frozen=True)
+class VectorSumProtocol(Protocol):
+    """R sends counts of ones, S adds them over silos, A subtracts the expected noise and decodes the tree.
+
+    Formal guarantee: what S passes on is (epsilon, delta)-DP for one user among all silos, by the parameters of P_vec
+    for each p-sum and advanced composition over the p-sums a datum enters. Needs S honest.
+    """
+
+    batch_users: tuple[int, ...]  # users of one silo in each batch
+    epsilon: float  # of one run of P_vec on one stream
+    delta: float
+    constant: float  # in b, the number of noise bits
+
+    parts = (Part("mixer"),)
+    sends = "counts of ones of one p-sum, through the mixer"
+    needs_points = True
+
+    @property
+    def tree(self) -> Tree:
+        """The encoder, which is a tree."""
+        assert isinstance(self.encoder, Tree)
+        return self.encoder
+
+    def node(self, k: int) -> Node:
+        """The p-sum that the k-th sync completes, k from 1 as in Algorithm 2."""
+        level = lowest_set_bit(k)
+        users = self.silos * sum(self.batch_users[k - (1 << level) : k])
+        grid = math.ceil(max(2 * math.sqrt(users), self.dim, 4))
+        log = math.log(4 * (self.dim**2 + 1) / self.delta)
+        bits = math.ceil(self.constant * (grid * log / self.epsilon) ** 2 / users)
+        return Node(level, users, grid, bits)
+
+    def nodes_of(self, batch: int) -> dict[int, Node]:
+        """Level and parameters of each p-sum that the batch-th batch (from 1) enters, within the horizon."""
+        ends = ((level, -(-batch // (1 << level)) << level) for level in range(self.tree.levels))
+        return {i: self.node(k) for i, k in ends if k <= self.encoder.size and lowest_set_bit(k) == i}
+
+    def init(self, lead: tuple[int, ...] = ()) -> Stream:
+        return Stream(0, (np.zeros((*lead, self.tree.levels, self.width), dtype=np.int64),))
+
+    def collect(self, state: Stream, points: Integers, noise: NoiseSource) -> Integers:
+        """R_1D without its noise: rounds all coordinates of all users for each p-sum ahead, (..., levels, width)."""
+        counts = np.zeros((*points.shape[:-2], self.tree.levels, self.width), dtype=np.int64)
+        shifted = points * 2.0**-self.bits + BOUND
+        for level, node in self.nodes_of(state.done + 1).items():
+            counts[..., level, :] = noise.rounded_total(np.asarray(shifted / node.unit, dtype=np.float64))
+        return counts
+
+    def release(self, state: Stream, batch: Integers, noise: NoiseSource) -> tuple[Stream, Message]:
+        """The counts of the p-sum that this sync completes, plus Bin(b, 1/4) for each of the silo's points in it."""
+        k = state.done + 1
+        node = self.node(k)
+        sums = state.memory[0] + batch
+        ones = sums[..., node.level, :]
+        trials = node.noise_bits * (node.users // self.silos)
+        counts = ones + noise.binomial(trials, ONES, ones.shape)
+        left = sums.copy()
+        left[..., : node.level + 1, :] = 0
+        return Stream(k, (left,)), (counts,)
+
+    def mix(self, held: Message, noise: NoiseSource) -> Message:
+        """S: shuffling the bits of a coordinate is adding its counts."""
+        (counts,) = held
+        return (counts.sum(axis=SILOS, keepdims=True),)
+
+    def decode(self, state: Stream, held: Message) -> tuple[Stream, Floats]:
+        return self.encoder.decode_step(state, self.node(state.done + 1).decoded(self.total(held)))
+
+    def cost(self, sync: int) -> Binomial:
+        """What the release of a sync costs."""
+        node = self.node(sync + 1)
+        return Binomial(node.noise_bits, node.users)
+
+    def adversaries(self) -> tuple[Adversary, ...]:
+        return (SeesCounts(),)
+
+    def pooled(self) -> Self:
+        """Sums of independent binomials with one p are binomial: one silo with everybody's users is equal in law."""
+        users = tuple(self.silos * users for users in self.batch_users)
+        return replace(self, silos=1, batch_users=users, scales=self.scales.times(math.sqrt(self.silos)))
+
+
+@dataclass(frozen=True)
+class SeesCounts:
+    """Sees the counts of ones that a shuffler of bits leaves: binomial, scored by their mean and variance."""
+
+    name: str = "the server behind the shuffler"
+    bound: Bound = "dp"
+    remembers: bool = False
+
+    def score(self, protocol: Protocol, moment: Moment) -> Floats | float:
+        assert isinstance(protocol, VectorSumProtocol)
+        node = protocol.node(moment.sync + 1)
+        trials = node.users * node.noise_bits
+        grid_steps = 2.0**-protocol.bits / node.unit  # of P_1D, in one unit of the statistics
+        low, high = (expected * grid_steps for expected in summed(moment.expected))
+        centred = moment.held[0] - trials * ONES - node.users / node.unit  # every number is shifted by L = 1
+        deviation = np.full(protocol.width, np.sqrt(trials * ONES * (1 - ONES)))
+        return gaussian_score(centred, (low, high), deviation)
+
+
+def _build(request: Request) -> Built:
+    """P_vec's parameters for every p-sum (calibration "paper"), or with constant 1 and no composition ("published")."""
+    privacy = request.asked
+    _check_reach(request)
+    if request.calibration == "published":
+        protocol = _protocol(request, privacy.epsilon, privacy.delta, 1.0)
+        return Built(protocol, nothing(PUBLISHED), protocol.cost)
+    epsilon, delta = advanced_composition_share(privacy.epsilon / 2, privacy.delta / 2, request.encoder.touches)
+    protocol = _protocol(request, epsilon, delta, THEOREM_CONSTANT)
+    return Built(protocol, _guarantee(request, protocol), protocol.cost)
+
+
+def _check_reach(request: Request) -> None:
+    """Refuse what P_vec cannot encode and what its theorem does not cover."""
+    privacy = request.asked
+    if not isinstance(request.encoder, Tree):
+        raise ArgumentError("mechanism", "must be 'tree' for trust 'vector-sum': it encodes p-sums of data points")
+    if privacy.participations > 1 or privacy.silos_per_user > 1:
+        raise ArgumentError("participations", "must be 1 for trust 'vector-sum': P_vec has one data point per user")
+    if request.adaptive:
+        raise ArgumentError(
+            "schedule", "must be public for trust 'vector-sum': P_vec is told beforehand how many points it adds"
+        )
+    if request.calibration == "exact":
+        raise ArgumentError(
+            "calibration", "must be 'paper' or 'published' for trust 'vector-sum', whose theorem sets the noise"
+        )
+    limit = 60 * math.sqrt(2 * request.encoder.levels * math.log(2 / privacy.delta))
+    if request.calibration == "paper" and privacy.epsilon > limit:
+        raise ArgumentError(
+            "epsilon", f"must be at most {limit:.4g} for trust 'vector-sum' (Theorem SDP-vec), got {privacy.epsilon:g}"
+        )
+
+
+def _protocol(request: Request, epsilon: float, delta: float, constant: float) -> VectorSumProtocol:
+    """P_vec with this budget for each run on one stream; its noise has the same deviation in every p-sum, nearly."""
+    bare = VectorSumProtocol(
+        request.encoder,
+        Scales.flat(0.0),
+        request.dim,
+        request.bits,
+        request.silos,
+        batch_users=tuple(int(users) for users in np.diff((0, *request.times))),
+        epsilon=epsilon,
+        delta=delta,
+        constant=constant,
+    )
+    largest = max((bare.node(k) for k in range(1, request.encoder.size + 1)), key=lambda node: node.users)
+    if largest.users * largest.noise_bits > 2**62:
+        raise ArgumentError(
+            "epsilon",
+            f"must be larger for trust 'vector-sum': {largest.noise_bits:.2g} noise bits for each of "
+            f"{largest.users} users overflow 64-bit counts",
+        )
+    per_silo = max(bare.node(k).std for k in (1, request.encoder.size)) / math.sqrt(request.silos)
+    return replace(bare, scales=Scales.flat(per_silo))
+
+
+def _guarantee(request: Request, protocol: VectorSumProtocol) -> Guarantee:
+    if request.acting == "eager":
+        return nothing(FLIP)
+    privacy, first = request.asked, protocol.node(1)
+    return request.promise(
+        f"What the shuffler passes on is ({privacy.epsilon:g}, {privacy.delta:g})-differentially private for each user "
+        f"of any silo ({privacy.adjacency}), against the server.",
+        against="the server",
+        steps=(
+            f"Half of the budget for each stream, shared over {protocol.tree.levels} p-sums by advanced composition: "
+            f"each run of P_vec must be ({protocol.epsilon:.4g}, {protocol.delta:.4g})-SDP.",
+            f"P_vec is so with g = max(2 sqrt n, d, 4), p = 1/4 and b = 24e4 g^2 log(4 (d^2 + 1) / delta)^2 / "
+            f"(epsilon^2 n): for n = {first.users} users, g = {first.grid} and b = {first.noise_bits}.",
+            f"The noise of a p-sum then has standard deviation {first.std:.5g} in each coordinate, whatever n.",
+        ),
+        assumes=(
+            *COMMON_ASSUMPTIONS,
+            "the shuffler does not collude with the server",
+            "all silos take part in every sync",
+        ),
+    )
+
+
+TRUST = Trust(
+    name="vector-sum",
+    build=_build,
+    faith=Faith.TWO_WHO_DO_NOT_COLLUDE,
+    who="Users trust their own silo. The shuffler must not collude with the server.",
+    whole=True,
+    calibrations=("paper", "published"),
+    mechanism="tree",
+    audit=AuditSize(honest=2, rounds=4, batch=2, trials=20_000),  # P_vec rounds every user anew for every p-sum
+)

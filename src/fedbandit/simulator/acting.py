@@ -1,0 +1,96 @@
+"""How the simulated silos of several plans act between syncs: lazily or eagerly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+import numpy as np
+
+from fedbandit._arrays import Floats
+from fedbandit.bandit.linucb import Model
+from fedbandit.bandit.statistics import unpack
+from fedbandit.protocol.guarantee import Acting
+from fedbandit.simulator.kernels import Beliefs, Local, Tally
+from fedbandit.simulator.population import Population
+from fedbandit.simulator.simulated import SimulatedFederation
+
+__all__ = ["PRECISIONS", "ActingSilos", "EagerSilos", "LazySilos", "Precision", "acting_silos"]
+
+Precision = Literal["float32", "float64"]
+PRECISIONS: dict[Precision, type[np.float32] | type[np.float64]] = {"float32": np.float32, "float64": np.float64}
+
+
+class ActingSilos(Protocol):
+    """All silos of several plans, in all runs of a population."""
+
+    def play(self, first: int, end: int, tally: Tally) -> None:
+        """Rounds first + 1 .. end, which no sync interrupts."""
+        ...
+
+    def synchronised(self, index: int) -> None:
+        """The federation of plan `index` has a new model."""
+        ...
+
+
+def acting_silos(
+    acting: Acting, population: Population, federations: Sequence[SimulatedFederation], precision: Precision
+) -> ActingSilos:
+    """Silos that act in this way, before the first round."""
+    return {"lazy": LazySilos, "eager": EagerSilos}[acting](population, federations, precision)
+
+
+class LazySilos:
+    """Silos that decide from synchronised statistics only (Priv-FedLinUCB-Lazy)."""
+
+    def __init__(
+        self, population: Population, federations: Sequence[SimulatedFederation], precision: Precision
+    ) -> None:
+        self._population, self._federations, self._precision = population, federations, PRECISIONS[precision]
+
+    def play(self, first: int, end: int, tally: Tally) -> None:
+        models = [federation.model for federation in self._federations]
+        beliefs = Beliefs(
+            np.stack([model.theta for model in models]),
+            np.stack([model.root for model in models]),
+            np.stack([model.radius for model in models]).astype(self._precision),
+        )
+        self._population.play(first + 1, end - first, beliefs, tally)
+
+    def synchronised(self, index: int) -> None:
+        """Nothing is remembered between syncs."""
+
+
+class EagerSilos:
+    """Algorithm 1 as printed: silos also act on the raw data of the current batch."""
+
+    def __init__(
+        self, population: Population, federations: Sequence[SimulatedFederation], precision: Precision
+    ) -> None:
+        self._population, self._federations, self._precision = population, federations, PRECISIONS[precision]
+        lead, dim = (len(federations), len(population.runs), population.silos), federations[0].plan.dim
+        self._inverse = np.zeros((*lead, dim, dim))
+        self._bias = np.zeros((*lead, dim))
+        self._log_det_gain = np.zeros(lead)
+        for index in range(len(federations)):
+            self.synchronised(index)
+
+    def play(self, first: int, end: int, tally: Tally) -> None:
+        plans = [federation.plan for federation in self._federations]
+        radius = np.array([[plan.radius(round_) for round_ in range(first + 1, end + 1)] for plan in plans])
+        in_runs = np.broadcast_to(radius[:, None, :], (len(plans), len(self._population.runs), end - first))
+        radii = np.ascontiguousarray(in_runs, self._precision)
+        local = Local(self._inverse, self._bias, self._log_det_gain, radii)
+        self._population.play(first + 1, end - first, local, tally)
+
+    def synchronised(self, index: int) -> None:
+        """All silos of the plan start again from the synchronised statistics."""
+        federation = self._federations[index]
+        self._inverse[index] = _inverse(federation.model)[:, None]
+        self._bias[index] = unpack(federation.prefix, federation.plan.dim)[0][:, None]
+        self._log_det_gain[index] = 0.0
+
+
+def _inverse(model: Model) -> Floats:
+    """V^-1."""
+    return np.asarray(model.root @ np.swapaxes(model.root, -1, -2))

@@ -1,0 +1,121 @@
+"""Playing some runs of a task with several plans on the same users, block by block between syncs.
+
+Plans that act alike are played together in one pass, so that contexts are drawn once for all of them; a plan whose
+schedule the data decide is played on its own (`engine_adaptive`). Regret is recorded at fixed rounds; T is never a
+dimension of an array of contexts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedbandit._arrays import Floats, Integers, Singles
+from fedbandit.plan import Plan
+from fedbandit.protocol.guarantee import Acting
+from fedbandit.simulator.acting import Precision, acting_silos
+from fedbandit.simulator.kernels import Tally
+from fedbandit.simulator.population import Population
+from fedbandit.simulator.simulated import SimulatedFederation, runs_noise
+
+__all__ = ["Collector", "Played", "Progress", "play_together"]
+
+Progress = Callable[[float], None]  # called with the share of this pass that is done
+SHARDS = 16  # rows that a run's users are added up in; fixed, so that results do not depend on the number of cores
+
+
+@dataclass(frozen=True)
+class Played:
+    """What came of one plan in some runs."""
+
+    regret: Floats  # (runs, recorded rounds), cumulative group regret
+    syncs: Integers  # (runs,)
+    repaired: int
+
+
+def play_together(
+    population: Population,
+    plans: Mapping[str, Plan],
+    acting: Acting,
+    record: Sequence[int],
+    progress: Progress,
+    precision: Precision = "float32",
+    pooled: bool = True,
+) -> dict[str, Played]:
+    """Plans with public schedules that all act in the same way, on the same users."""
+    seed, runs, silos = population.seed, population.runs, population.silos
+    federations = [SimulatedFederation(plan, runs_noise(seed, runs, name), pooled) for name, plan in plans.items()]
+    calendars = [set(plan.times) for plan in plans.values()]
+    collector = Collector(population, list(plans.values()), record, min(SHARDS, silos) if pooled else silos)
+    playing = acting_silos(acting, population, federations, precision)
+    for first, end in _blocks(calendars, record):
+        playing.play(first, end, collector.open(end - first))
+        collector.close(end)
+        for index, federation in enumerate(federations):
+            if end in calendars[index]:
+                collector.hand_over(index, federation, end)
+                playing.synchronised(index)
+        progress(end / record[-1])
+    return {name: collector.played(index, federations[index]) for index, name in enumerate(plans)}
+
+
+def _blocks(calendars: Iterable[set[int]], record: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """(end of the last block, end of this one): from one sync or recorded round of any plan to the next."""
+    ends = sorted(set(record).union(*calendars))
+    yield from zip([0, *ends[:-1]], ends, strict=True)
+
+
+class Collector:
+    """Sums, regret and recorded points of Q plans in R runs, from one sync to the next."""
+
+    def __init__(self, population: Population, plans: Sequence[Plan], record: Sequence[int], shards: int) -> None:
+        count, self._runs, self._silos = len(plans), len(population.runs), population.silos
+        self._dim, self._bits = plans[0].dim, plans[0].bits
+        self._column = {round_: column for column, round_ in enumerate(record)}
+        self._sums = np.zeros((count, self._runs, shards, plans[0].protocol.width), dtype=np.int64)
+        self._running = np.zeros((count, self._runs, shards))
+        self._regret = np.zeros((count, self._runs, len(record)))
+        self._centre = np.array([plan.centre for plan in plans])
+        wants_points = [plan.protocol.needs_points for plan in plans]
+        self._slot = np.where(wants_points, np.cumsum(wants_points) - 1, -1).astype(np.int64)
+        self._points: Singles = np.empty(0, dtype=np.float32)
+        self._waiting: dict[int, list[Singles]] = {i: [] for i, wants in enumerate(wants_points) if wants}
+
+    def open(self, rounds: int) -> Tally:
+        """Where the kernels add up the next `rounds` rounds."""
+        shape = (len(self._waiting), self._runs, self._silos, rounds, self._dim + 1)
+        self._points = np.empty(shape, dtype=np.float32)
+        return Tally(self._sums, self._running, self._centre, self._bits, self._slot, self._points)
+
+    def close(self, round_: int) -> None:
+        """A block has been played up to this round."""
+        if round_ in self._column:
+            self._regret[:, :, self._column[round_]] = self._running.sum(axis=-1)
+        for index, waiting in self._waiting.items():
+            waiting.append(self._points[self._slot[index]])
+
+    def hand_over(self, index: int, federation: SimulatedFederation, round_: int) -> None:
+        """What plan `index` has collected since its last sync goes through the protocol."""
+        if federation.protocol.needs_points:
+            federation.synchronise_points(self._take_points(index), round_)
+        else:
+            federation.synchronise(self._take(index), round_)
+
+    def played(self, index: int, federation: SimulatedFederation) -> Played:
+        """What came of plan `index`."""
+        syncs = np.full(self._runs, federation.syncs, dtype=np.int64)
+        return Played(self._regret[index], syncs, federation.repaired)
+
+    def _take(self, index: int) -> Integers:
+        """The batch sums of plan `index` since its last sync: (runs, shards, width)."""
+        sums = np.array(self._sums[index])
+        self._sums[index] = 0
+        return sums
+
+    def _take_points(self, index: int) -> Singles:
+        """The users of plan `index` since its last sync: (runs, silos, users, dim + 1)."""
+        points = np.concatenate(self._waiting[index], axis=2)
+        self._waiting[index] = []
+        return points

@@ -1,0 +1,43 @@
+"""Compiled kernels of the simulation engine: one call plays a block of rounds for all runs, silos and protocols.
+
+Every protocol meets the same users: the same actions, and the same random number behind the reward of whichever action
+is chosen. Results depend on the arguments alone, not on the number of threads.
+"""
+
+from __future__ import annotations
+
+from fedbandit.simulator.kernels.contexts import contexts_of, set_of
+from fedbandit.simulator.kernels.layout import (
+    BERNOULLI,
+    CLIPPED,
+    GAUSSIAN,
+    Beliefs,
+    Fresh,
+    Local,
+    Rewards,
+    Table,
+    Tally,
+    Users,
+    make_table,
+    make_users,
+)
+from fedbandit.simulator.kernels.play import play, play_fixed
+
+__all__ = [
+    "BERNOULLI",
+    "CLIPPED",
+    "GAUSSIAN",
+    "Beliefs",
+    "Fresh",
+    "Local",
+    "Rewards",
+    "Table",
+    "Tally",
+    "Users",
+    "contexts_of",
+    "make_table",
+    "make_users",
+    "play",
+    "play_fixed",
+    "set_of",
+]

@@ -1,0 +1,91 @@
+"""Eager acting (Algorithm 1) when every silo has one fixed action set: O(arms d) per user instead of O(arms d^2).
+
+Let g_a = x_a^T V^-1 x_a and s_a = x_a^T theta for every action a of a silo. When action c with reward y is added, put
+v = V^-1 x_c and g = x_c^T v. By Sherman-Morrison V^-1 becomes V^-1 - v v^T / (1 + g) and theta becomes
+theta + v (y - x_c^T theta) / (1 + g). Multiplying from both sides by x_a, with w_a = x_a^T v:
+
+    g_a  becomes  g_a - w_a^2 / (1 + g)              s_a  becomes  s_a + w_a (y - x_c^T theta) / (1 + g)
+
+so one product of the set with v replaces the quadratic forms. Rounding would add up over many users, so g and s are
+computed afresh at the start of a call and every REFRESH users, which costs O(arms d^2 / REFRESH) per user.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+from numba import njit, prange
+
+from fedbandit._arrays import Integers, Singles
+from fedbandit.simulator.kernels.contexts import set_block
+from fedbandit.simulator.kernels.deciding import copy, eager_desk, pick, survey, times, update
+from fedbandit.simulator.kernels.driver import task_bounds
+from fedbandit.simulator.kernels.layout import Local, Rewards, Scores, Table, Tally, Users
+from fedbandit.simulator.kernels.outcomes import CHUNK, add_contributions, noise_of, respond
+from fedbandit.simulator.kernels.scoring import MEANS, SCORES, WIDTHS, best_arm, project
+from fedbandit.simulator.randomness import REWARD, user_key
+
+__all__ = ["drive_fixed"]
+
+REFRESH: Final = 4 * CHUNK  # users after which widths and scores are computed afresh
+
+
+@njit(cache=True, parallel=True)
+def drive_fixed(users: Users, table: Table, rewards: Rewards, local: Local, tally: Tally) -> None:
+    """See :func:`fedbandit.simulator.kernels.play_fixed`."""
+    runs = np.arange(users.runs.size + 1)
+    tasks = np.arange(users.runs.size * tally.regret.shape[2])
+    for i in prange(tasks.size):
+        _play_task(users, table, rewards, local, tally, runs, tasks[i])
+
+
+@njit(cache=True)
+def _play_task(
+    users: Users, table: Table, rewards: Rewards, local: Local, tally: Tally, runs: Integers, task: int
+) -> None:
+    protocols, dim = local.bias.shape[0], local.bias.shape[3]
+    shard, run, _, first_silo, last_silo = task_bounds(task, runs, tally.regret.shape[2], users.silos)
+    desk = eager_desk(local, 1, table.height, table.room)
+    theta, weights, triangles, board = desk.thetas[0], desk.weights, desk.triangles, desk.board
+    feature, direction = desk.feature, desk.direction
+    chosen = np.empty((dim + 1, CHUNK))
+    for silo in range(first_silo, last_silo):
+        index = table.ranges[silo, 0]
+        x = set_block(table, index)
+        set_means = table.means[table.offsets[index] : table.offsets[index + 1]]
+        for q in range(protocols):
+            inverse, bias = local.inverse[q, run, silo], local.bias[q, run, silo]
+            times(inverse, bias, theta)
+            regret, log_det_gain = 0.0, 0.0
+            for start in range(0, users.rounds, CHUNK):
+                if start % REFRESH == 0:
+                    survey(x, inverse, theta, weights, triangles, board)
+                count = min(CHUNK, users.rounds - start)
+                for u in range(count):
+                    now = users.first_round + start + u
+                    noise = noise_of(rewards.kind, user_key(users.seed, users.runs[run], silo, now, REWARD))
+                    arm = best_arm(board, local.radius[q, run, start + u], set_means.size)
+                    regret += table.best[index] - set_means[arm]
+                    who = (q, run, silo, start + u)
+                    reward = respond(x, arm, set_means[arm], noise, rewards, who, u, chosen, tally)
+                    pick(x, arm, feature)
+                    gain, step = update(inverse, bias, theta, feature, reward, direction)
+                    log_det_gain += math.log1p(gain)
+                    copy(direction, weights)
+                    _follow(x, weights, gain, step, board)
+                add_contributions(chosen, count, tally.bits, tally.sums[q, run, shard])
+            tally.regret[q, run, shard] += regret
+            local.log_det_gain[q, run, silo] += log_det_gain
+
+
+@njit(cache=True, fastmath={"contract"})
+def _follow(x: Singles, direction: Scores, gain: float, step: float, board: Scores) -> None:
+    """The identities above for all actions: ``direction`` (1, height) is v, ``gain`` g, ``step`` theta's along v."""
+    project(x, direction, 0, SCORES, board)
+    means, widths, w = board[MEANS], board[WIDTHS], board[SCORES]
+    stride, share = board.dtype.type(step), board.dtype.type(1.0 / (1.0 + gain))
+    for a in range(x.shape[1]):
+        means[a] += w[a] * stride
+        widths[a] -= w[a] * w[a] * share

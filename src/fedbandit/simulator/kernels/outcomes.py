@@ -1,0 +1,139 @@
+"""What happens once an action is chosen: the reward, and the packed contribution."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from fedbandit._arrays import Floats, Integers, Singles
+from fedbandit.simulator.kernels.layout import BERNOULLI, CLIPPED, Rewards, Tally
+from fedbandit.simulator.randomness import normal, uniform
+
+__all__ = ["CHUNK", "Book", "add_chunk", "add_contributions", "close_book", "noise_of", "open_book", "respond"]
+
+CHUNK: Final = 32  # users whose contributions are added together
+
+
+class Book(NamedTuple):
+    """What one task has seen and not yet added to the tally, for its models q * runs + r."""
+
+    chosen: Floats  # (models, d + 1, CHUNK) features and centred rewards, one user per column
+    regret: Floats  # (models,)
+
+
+@njit(cache=True)
+def open_book(models: int, dim: int) -> Book:
+    """An empty book."""
+    return Book(np.empty((models, dim + 1, CHUNK)), np.zeros(models))
+
+
+@njit(cache=True)
+def noise_of(kind: int, key: np.uint64) -> float:
+    """The one random number behind a user's reward: uniform for Bernoulli rewards, else standard normal."""
+    return uniform(key) if kind == BERNOULLI else normal(key)
+
+
+@njit(cache=True)
+def respond(
+    x: Singles,
+    arm: int,
+    mean: float,
+    noise: float,
+    rewards: Rewards,
+    who: tuple[int, int, int, int],
+    column: int,
+    chosen: Floats,
+    tally: Tally,
+) -> float:
+    """The user's reward for the chosen action, less the protocol's centre.
+
+    ``who`` is (protocol, run, silo, round of the call). The feature and this reward go to ``column`` of ``chosen``,
+    (d + 1, CHUNK), and, where the protocol wants its users one by one, to the points of the tally.
+    """
+    protocol, run, silo, index = who
+    reward = _reward_of(rewards.kind, rewards.std, noise, mean)
+    centred: float = reward - tally.centre[protocol]
+    _keep(x, arm, centred, column, chosen)
+    if tally.slot[protocol] >= 0:
+        _record(x, arm, reward, (tally.slot[protocol], run, silo, index), tally.points)
+    return centred
+
+
+@njit(cache=True)
+def add_chunk(book: Book, count: int, first_run: int, shard: int, tally: Tally) -> None:
+    """Add the contributions of the first ``count`` columns of the book to the tally."""
+    protocols = tally.regret.shape[0]
+    runs = book.regret.size // protocols
+    for q in range(protocols):
+        for r in range(runs):
+            add_contributions(book.chosen[q * runs + r], count, tally.bits, tally.sums[q, first_run + r, shard])
+
+
+@njit(cache=True)
+def close_book(book: Book, first_run: int, shard: int, tally: Tally) -> None:
+    """Add the regret of the book to the tally."""
+    protocols = tally.regret.shape[0]
+    runs = book.regret.size // protocols
+    for q in range(protocols):
+        for r in range(runs):
+            tally.regret[q, first_run + r, shard] += book.regret[q * runs + r]
+
+
+@njit(cache=True, fastmath={"reassoc", "nsz"})
+def add_contributions(chosen: Floats, count: int, bits: int, sums: Integers) -> None:
+    """Add the packed contributions of ``count`` users to ``sums`` (p,).
+
+    Column u of ``chosen`` (d + 1, CHUNK) is a user's feature and centred reward. Every number is rounded to the grid
+    2^-bits before it is added, as `fedbandit.bandit.statistics.contributions` does. The sum of a chunk is taken in
+    float64, which is exact in any order as long as it stays below 2^53; only products of float32 features with
+    themselves and one rounded product with the reward occur, so no compiler flag can change a rounding.
+    """
+    dim = chosen.shape[0] - 1
+    scale = 2.0**bits
+    reward = chosen[dim]
+    index = dim
+    for i in range(dim):
+        first = chosen[i]
+        total = 0.0
+        for u in range(count):
+            total += np.rint(first[u] * reward[u] * scale)
+        sums[i] += np.int64(total)
+        for j in range(i, dim):
+            second = chosen[j]
+            total = 0.0
+            for u in range(count):
+                total += np.rint(first[u] * second[u] * scale)
+            sums[index] += np.int64(total)
+            index += 1
+
+
+@njit(cache=True)
+def _reward_of(kind: int, std: float, noise: float, mean: float) -> float:
+    """The reward of an action with this mean. A float32 number, so that a recorded reward is the one that counted."""
+    if kind == BERNOULLI:
+        return 1.0 if noise < mean else 0.0
+    value = mean + std * noise
+    if kind == CLIPPED:
+        value = min(max(value, 0.0), 1.0)
+    return np.float64(np.float32(value))
+
+
+@njit(cache=True)
+def _keep(x: Singles, arm: int, reward: float, column: int, chosen: Floats) -> None:
+    """Put a user's feature and (centred) reward in a column of ``chosen`` (d + 1, CHUNK)."""
+    dim = chosen.shape[0] - 1
+    for j in range(dim):
+        chosen[j, column] = x[j, arm]
+    chosen[dim, column] = reward
+
+
+@njit(cache=True)
+def _record(x: Singles, arm: int, reward: float, place: tuple[int, int, int, int], points: Singles) -> None:
+    """Write a user's feature and reward to points[place]."""
+    slot, run, silo, index = place
+    dim = points.shape[4] - 1
+    for j in range(dim):
+        points[slot, run, silo, index, j] = x[j, arm]
+    points[slot, run, silo, index, dim] = reward

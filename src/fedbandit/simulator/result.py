@@ -1,0 +1,136 @@
+"""What a simulation found: regret by plan, run and round, as a polars frame, a table, a file and a plot."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from fedbandit._arrays import Floats
+from fedbandit.plan import Plan
+from fedbandit.simulator.engine import Played
+
+__all__ = ["Estimate", "Result", "collected", "estimate"]
+
+
+class Estimate(NamedTuple):
+    """A mean over runs and its standard error (nan with a single run; both nan with none)."""
+
+    mean: float
+    stderr: float
+
+
+@dataclass(frozen=True)
+class Result:
+    """Regret of several plans on the same users."""
+
+    plans: Mapping[str, Plan]
+    frame: pl.DataFrame  # name, run, round, regret: cumulative group regret
+    totals: pl.DataFrame  # name, run, syncs
+    repaired: Mapping[str, int]  # covariances per plan that noise had made indefinite, over all runs
+    runs: int  # asked for; fewer are in the frame after an interruption
+    seed: int
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.plans)
+
+    def final(self, name: str) -> Floats:
+        """Time-averaged group regret Reg_M(T)/T of one plan, run by run."""
+        return self._last(name)["regret"].to_numpy() / self._rounds
+
+    def regret(self, name: str) -> Estimate:
+        """Reg_M(T)/T of one plan over its runs.
+
+        >>> import fedbandit as fb
+        >>> plan = fb.Plan(silos=4, rounds=100, dim=3, trust="none")
+        >>> plans = {"often": plan.changed(schedule=fb.every(1)), "once": plan.changed(schedule=fb.every(100))}
+        >>> result = fb.simulate(fb.tasks.synthetic(dim=3, arms=5), plans, runs=3, seed=0)
+        >>> result.regret("often").mean < result.regret("once").mean
+        True
+        """
+        return estimate(self.final(name))
+
+    def excess(self, name: str, over: str) -> Estimate:
+        """Reg_M(T)/T of one plan beyond another's on the same users, over the runs that both have finished."""
+        both = self._last(name).join(self._last(over), on="run")
+        return estimate((both["regret"] - both["regret_right"]).to_numpy() / self._rounds)
+
+    def syncs(self, name: str) -> float:
+        """How often one plan synchronised, in the mean over its runs."""
+        return estimate(self.totals.filter(pl.col("name") == name)["syncs"].to_numpy()).mean
+
+    def curve(self, name: str) -> pl.DataFrame:
+        """Mean and standard error of the time-averaged regret by round."""
+        averaged = self.frame.filter(pl.col("name") == name).with_columns(average=pl.col("regret") / pl.col("round"))
+        grouped = averaged.group_by("round").agg(
+            mean=pl.col("average").mean(), stderr=pl.col("average").std() / pl.len().sqrt()
+        )
+        return grouped.sort("round")
+
+    def plot(self, path: str | Path, title: str = "") -> None:
+        """Time-averaged group regret with bands of two standard errors, as SVG, PNG or PDF by the file's ending."""
+        from fedbandit.simulator.plot import regret_plot
+
+        regret_plot({name: self.curve(name) for name in self.names}, Path(path), title)
+
+    def save(self, folder: str | Path) -> Path:
+        """Write regret.parquet, and plans and versions beside it; returns the folder."""
+        where = Path(folder)
+        where.mkdir(parents=True, exist_ok=True)
+        (where / "plans.json").write_text(json.dumps(self.describe(), indent=2) + "\n")
+        self.frame.write_parquet(where / "regret.parquet")
+        return where
+
+    def describe(self) -> dict[str, Any]:
+        """The plans, the seed and the versions behind the numbers."""
+        versions = {name: version(name) for name in ("fedbandit", "numpy", "numba", "polars")}
+        return {
+            "seed": self.seed,
+            "runs": self.runs,
+            "finished_runs": {name: len(self.final(name)) for name in self.names},
+            "plans": {name: plan.as_dict() for name, plan in self.plans.items()},
+            "repaired": dict(self.repaired),
+            "versions": {"python": platform.python_version(), **versions},
+        }
+
+    def _last(self, name: str) -> pl.DataFrame:
+        """The rows of one plan's last round, in the order of runs."""
+        return self.frame.filter((pl.col("name") == name) & (pl.col("round") == self._rounds)).sort("run")
+
+    @property
+    def _rounds(self) -> int:
+        return next(iter(self.plans.values())).rounds
+
+
+def estimate(values: Floats) -> Estimate:
+    """Mean and standard error."""
+    spread = float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
+    return Estimate(float(np.mean(values)) if len(values) else float("nan"), spread)
+
+
+def collected(
+    plans: Mapping[str, Plan],
+    record: tuple[int, ...],
+    runs: int,
+    seed: int,
+    parts: Iterable[tuple[tuple[int, ...], dict[str, Played]]],
+) -> Result:
+    """One result from all finished parts: some runs each, and what came of some plans in them."""
+    frames, totals = [], []
+    repaired = dict.fromkeys(plans, 0)
+    for numbers, played in parts:
+        for name, one in played.items():
+            repaired[name] += one.repaired
+            for row, run in enumerate(numbers):
+                regret = {"name": name, "run": run, "round": list(record), "regret": one.regret[row]}
+                frames.append(pl.DataFrame(regret))
+                totals.append({"name": name, "run": run, "syncs": int(one.syncs[row])})
+    return Result(plans, pl.concat(frames).sort("name", "run", "round"), pl.DataFrame(totals), repaired, runs, seed)

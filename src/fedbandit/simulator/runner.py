@@ -1,0 +1,170 @@
+"""Runs divided into jobs that can be played anywhere, in any order, with the same numbers coming out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from fedbandit import _validate
+from fedbandit._arrays import Integers
+from fedbandit._validate import ArgumentError
+from fedbandit.plan import Plan
+from fedbandit.schedule import Adaptive
+from fedbandit.simulator.acting import PRECISIONS, Precision
+from fedbandit.simulator.engine import Played, Progress, play_together
+from fedbandit.simulator.engine_adaptive import play_adaptive
+from fedbandit.simulator.population import Population
+from fedbandit.simulator.result import Result, collected
+from fedbandit.simulator.tasks import Synthetic, Tabled, Task
+
+__all__ = ["RUNS_AT_ONCE", "Executor", "Job", "Way", "check", "divided", "play_here", "simulate"]
+
+Way = Literal["lazy", "eager", "adaptive"]  # how silos act, or that the data decide when they synchronise
+RECORDED = 100  # rounds at which regret is recorded
+RUNS_AT_ONCE = 5
+STATE_BUDGET = 256e6  # bytes of statistics that one job may hold
+
+
+@dataclass(frozen=True)
+class Job:
+    """Some plans that are played in the same way, in some runs: the unit of work."""
+
+    task: Task
+    plans: Mapping[str, Plan]
+    runs: tuple[int, ...]
+    seed: int
+    way: Way
+    record: tuple[int, ...]
+    precision: Precision
+
+    @property
+    def weight(self) -> float:
+        """How much work it is, in runs times plans."""
+        return len(self.runs) * len(self.plans)
+
+    def play(self, progress: Progress = lambda share: None) -> dict[str, Played]:
+        """Play it here."""
+        silos = next(iter(self.plans.values())).silos
+        population = Population(self.task, silos, self.runs, self.seed)
+        if self.way != "adaptive":
+            return play_together(population, self.plans, self.way, self.record, progress, self.precision)
+        ((name, plan),) = self.plans.items()
+        return {name: play_adaptive(population, name, plan, self.record, progress, self.precision)}
+
+
+Executor = Callable[[list[Job], Progress], Iterator[tuple[Job, dict[str, Played]]]]
+
+
+def simulate(
+    task: Task,
+    plans: Mapping[str, Plan],
+    runs: int = 25,
+    seed: int = 0,
+    *,
+    precision: Precision = "float32",
+    progress: Progress = lambda share: None,
+    executor: Executor | None = None,  # where jobs are played; None: here
+) -> Result:
+    """Play every plan on the same users, `runs` times; group regret by round, plan and run.
+
+    The same seed gives the same numbers on any number of cores. Interrupted (Ctrl-C), it returns what was finished.
+
+    >>> import fedbandit as fb
+    >>> plan = fb.Plan(silos=4, rounds=100, dim=3, privacy=fb.Privacy(epsilon=5.0, delta=0.1))
+    >>> plans = {"ours": plan, "non-private": fb.paper.fed_lin_ucb(plan)}
+    >>> result = fb.simulate(fb.tasks.synthetic(dim=3, arms=5), plans, runs=3, seed=0)
+    >>> result.names
+    ('ours', 'non-private')
+    >>> result.syncs("non-private")  # every 25 rounds
+    4.0
+    """
+    check(task, plans, runs, seed, precision)
+    rounds = next(iter(plans.values())).rounds
+    record = _recorded_rounds(plans, rounds)
+    jobs = divided(task, plans, runs, seed, record, precision)
+    finished: list[tuple[Job, dict[str, Played]]] = []
+    try:
+        for done in (executor or play_here)(jobs, progress):
+            finished.append(done)
+    except KeyboardInterrupt:
+        if not finished:
+            raise
+    return collected(plans, record, runs, seed, ((job.runs, played) for job, played in finished))
+
+
+def play_here(jobs: list[Job], progress: Progress) -> Iterator[tuple[Job, dict[str, Played]]]:
+    """One job after another in this process, the kernels on all cores."""
+    total, before = sum(job.weight for job in jobs), 0.0
+    for job in jobs:
+        yield job, job.play(_part_of(progress, before / total, job.weight / total))
+        before += job.weight
+
+
+def _part_of(progress: Progress, before: float, share: float) -> Progress:
+    """Reports the progress of a job as that of the whole."""
+    return lambda done: progress(before + share * done)
+
+
+def divided(
+    task: Task, plans: Mapping[str, Plan], runs: int, seed: int, record: tuple[int, ...], precision: Precision
+) -> list[Job]:
+    """Jobs of a few runs each; runs come first, so that an interrupted simulation has whole runs of all plans."""
+    together: dict[Way, dict[str, Plan]] = {"lazy": {}, "eager": {}}
+    adaptive = {name: plan for name, plan in plans.items() if isinstance(plan.schedule, Adaptive)}
+    for name, plan in plans.items():
+        if name not in adaptive:
+            together[plan.acting][name] = plan
+    at_once = min(RUNS_AT_ONCE, max(1, int(STATE_BUDGET / _state_bytes(plans))))
+    jobs = []
+    for first in range(0, runs, at_once):
+        some = tuple(range(first, min(runs, first + at_once)))
+        for way, group in together.items():
+            if group:
+                jobs.append(Job(task, group, some, seed, way, record, precision))
+        for name, plan in adaptive.items():
+            jobs += [Job(task, {name: plan}, (run,), seed, "adaptive", record, precision) for run in some]
+    return jobs
+
+
+def _state_bytes(plans: Mapping[str, Plan]) -> float:
+    """Bytes of sums (and, eagerly, of inverses) that one run of these plans holds."""
+    eager = [plan for plan in plans.values() if plan.acting == "eager"]
+    rows = sum(16 * plan.protocol.width for plan in plans.values())
+    return 8.0 * (rows + sum(plan.silos * plan.dim**2 for plan in eager))
+
+
+def _recorded_rounds(plans: Mapping[str, Plan], rounds: int) -> tuple[int, ...]:
+    """About RECORDED rounds, evenly spread; moved to syncs where these are dense, to save stops."""
+    wanted = np.linspace(1, rounds, min(RECORDED, rounds))
+    public = [plan.times for plan in plans.values() if plan.syncs is not None]
+    stops = np.unique(np.concatenate([np.array(times) for times in public])) if public else np.array([], dtype=int)
+    spacing = rounds / len(wanted)
+    moved = {round(t) if stops.size == 0 else _nearest(stops, t, spacing) for t in wanted}
+    return tuple(sorted(moved | {rounds}))
+
+
+def _nearest(stops: Integers, wanted: float, spacing: float) -> int:
+    """The stop nearest to the wanted round, or that round itself where no stop is near."""
+    stop = int(stops[np.abs(stops - wanted).argmin()])
+    return stop if abs(stop - wanted) <= spacing else round(wanted)
+
+
+def check(task: Task, plans: Mapping[str, Plan], runs: int, seed: int, precision: Precision) -> None:
+    """Refuse what cannot be simulated, before anything is done."""
+    if not isinstance(task, (Synthetic, Tabled)):
+        raise ArgumentError("task", f"must be made by fedbandit.tasks, got {type(task).__name__}")
+    if not plans:
+        raise ArgumentError("plans", "must name at least one plan, got none")
+    _validate.count("runs", runs)
+    _validate.count("seed", seed, least=0)
+    _validate.one_of("precision", precision, PRECISIONS)
+    for name in ("silos", "rounds", "dim", "bits"):
+        values = {getattr(plan, name) for plan in plans.values()}
+        if len(values) > 1:
+            raise ArgumentError(name, f"must be the same in all compared plans, got {sorted(values)}")
+    dim = next(iter(plans.values())).dim
+    if task.dim != dim:
+        raise ArgumentError("dim", f"must be {task.dim}, the task's, in all plans, got {dim}")

@@ -1,0 +1,98 @@
+"""A simulated federation: the protocol objects of the plan, for all silos of several runs at once.
+
+Only totals reach the analyzer, so by default the protocol is `pooled`: one silo with everybody's users, equal in law.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedbandit._arrays import Floats, Indices, Integers, Singles, Words
+from fedbandit.bandit.linucb import Model
+from fedbandit.bandit.statistics import contributions
+from fedbandit.plan import Plan
+from fedbandit.privacy.noise import SimulatedNoise
+from fedbandit.protocol import composition
+from fedbandit.protocol.base import Protocol
+
+__all__ = ["RunsNoise", "SimulatedFederation", "runs_noise"]
+
+
+@dataclass(frozen=True)
+class RunsNoise:
+    """Noise for several runs side by side (the first axis of every draw), each from a generator of its own.
+
+    So a run's noise is the same whichever runs it is played with.
+    """
+
+    sources: tuple[SimulatedNoise, ...]
+
+    def gaussian(self, scales: Floats, lead: tuple[int, ...] = ()) -> Integers:
+        return np.stack([source.gaussian(scales, lead[1:]) for source in self.sources])
+
+    def binomial(self, trials: int, probability: float, shape: tuple[int, ...]) -> Integers:
+        return np.stack([source.binomial(trials, probability, shape[1:]) for source in self.sources])
+
+    def rounded_total(self, values: Floats) -> Integers:
+        return np.stack([source.rounded_total(one) for source, one in zip(self.sources, values, strict=True)])
+
+    def words(self, shape: tuple[int, ...]) -> Words:
+        return np.stack([source.words(shape[1:]) for source in self.sources])
+
+    def permutation(self, size: int) -> Indices:
+        return self.sources[0].permutation(size)
+
+
+def runs_noise(seed: int, runs: tuple[int, ...], name: str) -> RunsNoise:
+    """The noise of the protocol called `name` in these runs."""
+    salt = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
+    return RunsNoise(tuple(SimulatedNoise(np.random.default_rng([seed, run, salt])) for run in runs))
+
+
+class SimulatedFederation:
+    """One plan in R runs: batches go in, a model comes out after every sync.
+
+    `pooled` plays the exact shortcut of the protocol; without it every silo's R, S and A are run one by one.
+    """
+
+    def __init__(self, plan: Plan, noise: RunsNoise, pooled: bool = True) -> None:
+        self.plan = plan
+        self.noise = noise
+        self.protocol: Protocol = plan.protocol.pooled() if pooled else plan.protocol
+        self.repaired = 0
+        self.syncs = 0
+        self._round = 0  # of the last sync
+        self._state = composition.init(self.protocol, (len(noise.sources),))
+        self.model = self._fit()
+
+    @property
+    def prefix(self) -> Floats:
+        """What the analyzer last decoded: (runs, width)."""
+        return self._state.prefix
+
+    def synchronise(self, sums: Integers, round_: int) -> None:
+        """The batch of all rounds up to `round_`, as sums (runs, silos or shards, width), goes through R, S and A."""
+        rows = sums.sum(axis=1, keepdims=True) if self.protocol.silos == 1 else sums
+        users = (round_ - self._round) * self.plan.silos // self.protocol.silos
+        self._step(self.protocol.privatise(rows, users, self.noise), round_)
+
+    def synchronise_points(self, points: Singles, round_: int) -> None:
+        """The same for protocols that need every user: points (runs, silos, users, dim + 1), features then reward."""
+        runs, silos, users, _ = points.shape
+        packed = contributions(points[..., :-1], points[..., -1], self.plan.bits, self.plan.centre)
+        merged = packed.reshape(runs, self.protocol.silos, silos * users // self.protocol.silos, -1)
+        self._step(self.protocol.collect(self._state.silos, merged, self.noise), round_)
+
+    def _step(self, batch: Integers, round_: int) -> None:
+        self._state = composition.step(self.protocol, self._state, batch, self.noise)
+        self._round = round_
+        self.syncs += 1
+        self.model = self._fit()
+
+    def _fit(self) -> Model:
+        fitted = self.plan.fit(self.prefix, self._round)
+        self.repaired += fitted.repaired
+        return fitted.model

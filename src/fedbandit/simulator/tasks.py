@@ -1,0 +1,193 @@
+"""Who the users are: where action sets come from, and how users respond.
+
+A task is a description. Each user is drawn from it by the seed, the run, the silo and the round, so every protocol
+meets the same users, and any one of them can be asked for again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal, get_args
+
+import numpy as np
+
+from fedbandit import _validate
+from fedbandit._arrays import Floats
+from fedbandit._validate import ArgumentError
+from fedbandit.simulator.data import (
+    ActionTable,
+    Group,
+    Scaling,
+    letor_table,
+    load_letor,
+    load_patients,
+    warfarin_table,
+)
+from fedbandit.simulator.kernels import (
+    BERNOULLI,
+    CLIPPED,
+    GAUSSIAN,
+    Fresh,
+    Rewards,
+    Table,
+    contexts_of,
+    make_table,
+)
+
+__all__ = [
+    "Contexts",
+    "Responses",
+    "RewardKind",
+    "Synthetic",
+    "Tabled",
+    "Task",
+    "letor",
+    "synthetic",
+    "warfarin",
+]
+
+RewardKind = Literal["bernoulli", "gaussian", "clipped", "exact"]
+Contexts = Literal["fresh", "fixed"]
+
+
+@dataclass(frozen=True)
+class Responses:
+    """How a user's reward comes from its mean <x, theta*>.
+
+    bernoulli: 1 with that probability, else 0: bounded and exactly linear. gaussian: plus N(0, std^2), the paper's
+    simulation, which breaks the paper's own bound on rewards (no guarantee covers it). clipped: that, cut to [0, 1],
+    which bends the linear model. exact: the mean itself.
+    """
+
+    kind: RewardKind = "bernoulli"
+    std: float = 0.5
+
+    def __post_init__(self) -> None:
+        _validate.one_of("rewards", self.kind, get_args(RewardKind))
+        _validate.positive("reward_std", self.std)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether rewards stay in [0, 1] where means do."""
+        return self.kind != "gaussian"
+
+    def for_kernel(self) -> Rewards:
+        """The same law as kernels take it."""
+        if self.kind == "exact":
+            return Rewards(GAUSSIAN, 0.0)
+        return Rewards({"bernoulli": BERNOULLI, "gaussian": GAUSSIAN, "clipped": CLIPPED}[self.kind], self.std)
+
+
+@dataclass(frozen=True)
+class Synthetic:
+    """The paper's instance: theta* and features are random directions of norm 1/sqrt 2 with 1/sqrt 2 appended.
+
+    `contexts`: "fresh" for every silo and round, or "fixed", one set per silo for the whole run (and one theta* for
+    all runs). `basis` and `same_in_all_runs` are the published simulation's: the first arms are a fixed basis, and all
+    runs share their contexts.
+    """
+
+    dim: int
+    arms: int
+    responses: Responses = Responses()
+    contexts: Contexts = "fresh"
+    basis: bool = False
+    same_in_all_runs: bool = False
+
+    def __post_init__(self) -> None:
+        _validate.count("dim", self.dim, least=2)
+        _validate.count("arms", self.arms)
+        _validate.one_of("contexts", self.contexts, get_args(Contexts))
+
+    @property
+    def one_set_per_silo(self) -> bool:
+        """Whether all users of a silo bring the same actions."""
+        return self.contexts == "fixed"
+
+    def theta(self, seed: int, run: int) -> Floats:
+        """theta* of one run."""
+        direction = np.random.default_rng([seed, 0 if self.one_set_per_silo else run]).standard_normal(self.dim - 1)
+        return np.asarray(np.append(direction / np.linalg.norm(direction), 1.0) / np.sqrt(2))
+
+    def source(self, seed: int, runs: tuple[int, ...], silos: int) -> Fresh | Table:
+        """Where kernels take the action sets of these runs from."""
+        if self.one_set_per_silo:
+            return self._fixed(seed, silos)
+        return Fresh(np.stack([self.theta(seed, run) for run in runs]), self.arms, self.basis)
+
+    def _fixed(self, seed: int, silos: int) -> Table:
+        """One action set per silo: the contexts that its users of round 0 would have met."""
+        sets = [contexts_of(seed, 0, silo, 0, self.arms, self.dim, self.basis) for silo in range(silos)]
+        features = np.concatenate(sets)
+        bounds = np.arange(silos + 1)
+        means = features.astype(float) @ self.theta(seed, 0)
+        return make_table(features, bounds * self.arms, means, np.stack([bounds[:-1], bounds[1:]], axis=1))
+
+
+@dataclass(frozen=True)
+class Tabled:
+    """Action sets from data, divided over the silos; every user meets one of their silo's, at random."""
+
+    table: ActionTable
+    responses: Responses = Responses()
+    outcomes: bool = False  # rewards and regret by the data's own outcomes instead of the linear model's means
+
+    same_in_all_runs: ClassVar[bool] = False
+    one_set_per_silo: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.responses.kind == "bernoulli" and not self.table.bounded:
+            raise ArgumentError("rewards", "must be 'exact' or 'gaussian' for a table whose means leave [0, 1]")
+        if self.outcomes and self.table.outcomes is None:
+            raise ArgumentError("outcomes", "must be in the table to be used; this one has none")
+        if self.outcomes and self.responses.kind != "exact":
+            raise ArgumentError("rewards", f"must be 'exact' where the data decide them, got {self.responses.kind!r}")
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the features."""
+        return self.table.dim
+
+    def source(self, seed: int, runs: tuple[int, ...], silos: int) -> Table:
+        """Where kernels take action sets from: the same in all runs."""
+        bounds = self.table.divided(silos)
+        ranges = np.stack([bounds[:-1], bounds[1:]], axis=1)
+        means = self.table.outcomes if self.outcomes else self.table.means
+        assert means is not None
+        return make_table(self.table.features, self.table.offsets, means, ranges)
+
+
+Task = Synthetic | Tabled
+
+
+def synthetic(
+    dim: int,
+    arms: int,
+    rewards: RewardKind = "bernoulli",
+    reward_std: float = 0.5,
+    contexts: Contexts = "fresh",
+    basis: bool = False,
+    same_in_all_runs: bool = False,
+) -> Synthetic:
+    """The paper's synthetic instance, with rewards that respect its assumptions by default.
+
+    >>> import numpy as np
+    >>> users = synthetic(dim=3, arms=5)
+    >>> theta = users.theta(seed=0, run=0)
+    >>> bool(np.isclose(np.linalg.norm(theta), 1.0)), round(float(theta[-1]), 4)
+    (True, 0.7071)
+    """
+    return Synthetic(dim, arms, Responses(rewards, reward_std), contexts, basis, same_in_all_runs)
+
+
+def letor(
+    path: str | Path, group: Group = "title", scaling: Scaling = "row", rewards: RewardKind = "bernoulli"
+) -> Tabled:
+    """Queries of a LETOR file or folder as action sets, with a lasso model as theta*."""
+    return Tabled(letor_table(load_letor(path), group, scaling), Responses(rewards))
+
+
+def warfarin(path: str | Path, rewards: RewardKind = "bernoulli", outcomes: bool = False) -> Tabled:
+    """Patients of the warfarin data, three doses each; with `outcomes`, right or wrong as the data say."""
+    return Tabled(warfarin_table(load_patients(path)), Responses("exact" if outcomes else rewards), outcomes)

@@ -1,0 +1,47 @@
+"""The audit of schedules that the data decide: the rule is the plan's own, and one user is decisive."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fedbandit import Plan, Privacy, adaptive
+from fedbandit._validate import ArgumentError
+from fedbandit.audit.adaptive_game import MESSAGES, RULE, AdaptiveGame, adaptive_games, decisive_background
+from fedbandit.presets import plan_for
+from fedbandit.privacy.noise import SimulatedNoise
+
+
+def test_the_norm_of_one_user_decides_when_dubey_synchronises() -> None:
+    plan = plan_for("dubey", Plan(silos=100, rounds=600, dim=5, privacy=Privacy(1.0, 1e-5)))
+    size, round_ = decisive_background(plan)
+    assert 0 < size <= 1
+    (game,) = adaptive_games(plan)
+    assert isinstance(game, AdaptiveGame)
+    noise = SimulatedNoise(np.random.default_rng(0))
+    assert np.all(game.play(1, 20, noise).scores == 0.5)  # exactly then
+    assert np.all(game.play(0, 20, noise).scores < 0)  # later
+    assert round_ < plan.rounds
+
+
+def test_without_noise_messages_and_nodes_are_those_retraced(no_noise: SimulatedNoise) -> None:
+    """Each noiseless number that stands where its own world expects it adds (gap / scale)^2 / 2: here computed anew."""
+    plan = plan_for("private-adaptive", Plan(silos=10, rounds=16, dim=2, privacy=Privacy(1.0, 1e-5)), None)
+    _, game = adaptive_games(plan)
+    assert game.names == (MESSAGES, RULE)
+    covariances = np.array(game.worlds)[:, :, plan.dim :]
+    gaps = np.diff(plan.rule.tree.coefficients @ covariances, axis=0)[0]  # (rounds, entries): of each node
+    whole = game.worlds[1].sum(axis=0) - game.worlds[0].sum(axis=0)
+    sent = 0.5 * np.sum((whole / plan.protocol.release_scales(1)) ** 2)
+    looked = 0.5 * np.sum((gaps / plan.rule.node_scales) ** 2)
+    for world, sign in ((0, -1), (1, 1)):
+        scores = game.play(world, 3, no_noise).scores  # nobody asks before the horizon
+        assert np.allclose(scores[0], sign * sent, rtol=1e-9)
+        assert np.allclose(scores[1], sign * (sent + looked), rtol=1e-9)
+
+
+@pytest.mark.parametrize("trust", ["secure-sum", "central"])
+def test_an_adaptive_schedule_is_audited_where_each_silo_is_protected_on_its_own(trust: str) -> None:
+    plan = Plan(5, 40, 2, Privacy(1.0, 1e-5), trust=trust, schedule=adaptive(9.0))
+    with pytest.raises(ArgumentError, match="trust must"):
+        adaptive_games(plan)

@@ -1,0 +1,116 @@
+"""Every protocol by name comes out as it should: with few trials here, with all of them in the torture tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fedbandit import Plan, Privacy, adaptive, every
+from fedbandit.audit.cases import case, reduced
+from fedbandit.audit.report import Report, audit
+from fedbandit.presets import NAMES
+
+TRIALS = {"ldp-eager": 300, "dubey": 100, "sdp-amplified": 400, "ldp": 1_000, "silo": 1_000, "private-adaptive": 1_000}
+BROKEN = {"ldp-eager", "dubey", "fed-lin-ucb"}
+NAMED = [name for name in NAMES if name != "isolated"]
+
+
+def _audited(name: str, trials: int | None = None) -> Report:
+    return audit(case(name, 1.0, 1e-5), trials or TRIALS.get(name, 2_000), seed=0)
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_verdicts(name: str) -> None:
+    report = _audited(name)
+    assert report.verdict == ("broken" if name in BROKEN else "holds")
+    assert set(report.as_dict()) == {"name", "claimed", "epsilon_lower", "confidence", "trials", "verdict"}
+    claim = report.as_dict()["claimed"]
+    assert claim is None if name == "fed-lin-ucb" else claim == {"epsilon": 1.0, "delta": 1e-5}
+
+
+def test_eager_is_broken_by_far() -> None:
+    assert _audited("ldp-eager").epsilon_lower > 5
+
+
+def test_a_secure_sum_is_audited_against_everybody() -> None:
+    names = [finding.adversary for finding in _audited("secure-sum", 100).findings]
+    assert names[:3] == ["the analyzer", "the analyzer with 1 colluding silo", "the mixer"]
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(1e-3, 1e-4), (0.1, 1e-5)])
+@pytest.mark.parametrize("name", ["sdp-amplified", "sdp-vector-sum"])
+def test_shuffle_protocols_at_other_budgets(name: str, epsilon: float, delta: float) -> None:
+    assert audit(case(name, epsilon, delta), 400, seed=0).verdict == "holds"
+
+
+def test_what_sends_nothing_cannot_be_audited() -> None:
+    with pytest.raises(ValueError, match="isolated"):
+        case("isolated", 1.0, 1e-5)
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        Plan(100, 10_000, 10, Privacy(1.0, 1e-5), colluding=20, cohort=90),
+        Plan(100, 10_000, 10, Privacy(1.0, 1e-5, participations=3, silos_per_user=2), trust="silo"),
+        Plan(50, 9_000, 5, Privacy(2.0, 1e-4, "add-remove"), trust="central", schedule=every(10)),
+        Plan(10, 400, 3, Privacy(1.0, 1e-5), trust="silo", acting="eager", schedule=every(25)),
+        Plan(20, 200, 1, Privacy(1.0, 1e-5), trust="silo"),
+        Plan(20, 200, 3, Privacy(1.0, 1e-5), trust="silo", centre=0.5, ratio=2.0),
+        Plan(20, 200, 3, Privacy(1.0, 1e-5, silos_per_user=3), colluding=2),
+        Plan(20, 200, 3, Privacy(1.0, 1e-5), trust="central", cohort=10),
+    ],
+)
+def test_anybody_s_plan_can_be_audited(plan: Plan) -> None:
+    report = audit(reduced(plan), 300, seed=0)
+    assert report.verdict == "holds"
+
+
+@pytest.mark.parametrize(
+    ("fields", "silos", "rounds", "trials"),
+    [
+        ({"trust": "secure-sum"}, 2, 1_000, 50_000),
+        ({"trust": "secure-sum", "colluding": 7, "cohort": 15}, 3, 1_000, 50_000),
+        ({"trust": "secure-sum", "privacy": Privacy(1.0, 1e-5, silos_per_user=3)}, 3, 1_000, 50_000),
+        ({"trust": "central", "colluding": 7}, 2, 1_000, 50_000),
+        ({"trust": "silo"}, 20, 1_000, 50_000),
+        ({"trust": "silo", "schedule": every(1)}, 20, 250, 50_000),
+        ({"trust": "vector-sum", "mechanism": "tree", "calibration": "paper"}, 2, 4, 20_000),
+    ],
+)
+def test_a_plan_is_made_as_small_as_its_trust_model_says(
+    fields: dict[str, Any], silos: int, rounds: int, trials: int
+) -> None:
+    smaller = reduced(Plan(20, 1_000, 4, **{"privacy": Privacy(1.0, 1e-5), **fields}))
+    plan = smaller.plan
+    assert (plan.silos, plan.rounds, plan.dim, smaller.trials) == (silos, rounds, 2, trials)
+
+
+def test_a_plan_without_a_budget_or_a_promise() -> None:
+    with pytest.raises(ValueError, match="privacy"):
+        reduced(Plan(3, 100, 2, trust="none"))
+    leaky = Plan(100, 600, 5, Privacy(1.0, 1e-5), trust="silo", mechanism="tree", schedule=adaptive(9.0))
+    report = audit(reduced(leaky), 100, seed=0)
+    assert report.claim is None
+    assert report.verdict == "broken"
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize(
+    ("name", "least", "most"),
+    [
+        ("silo", 0.8, 1.0),
+        ("ldp", 0.5, 0.73),
+        ("secure-sum", 0.8, 1.0),
+        ("central", 0.8, 1.0),
+        ("local", 0.8, 1.0),
+        ("ldp-eager", 5.0, 100.0),
+        ("dubey", 1.0, 100.0),
+        ("private-adaptive", 0.0, 1.0),
+        ("sdp-amplified", 0.0, 1.0),
+        ("sdp-vector-sum", 0.0, 1.0),
+    ],
+)
+def test_at_full_size(name: str, least: float, most: float) -> None:
+    assert least <= audit(case(name, 1.0, 1e-5), seed=3, workers=2).epsilon_lower <= most

@@ -1,0 +1,66 @@
+"""`fedbandit certificate`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedbandit import Plan, Privacy, adaptive
+from fedbandit.audit.certificate import OWN_SILO
+from tests.cli.officer.running import run
+
+
+@pytest.mark.parametrize("ending", ["json", "toml"])
+def test_certificate_is_one_page_of_computed_figures(tmp_path: Path, ending: str) -> None:
+    plan = Plan(silos=20, rounds=500, dim=4, privacy=Privacy(1.0, 1e-5), colluding=3)
+    file = tmp_path / f"ours.{ending}"
+    file.write_text(json.dumps(plan.as_dict()) if ending == "json" else _toml(plan.as_dict()))
+    result = run("certificate", file, "--out", tmp_path, "--trials", 300, "--seed", 4, "--workers", 1)
+    assert result.exit_code == 0, result.exception
+    page = (tmp_path / "ours.certificate.md").read_text()
+    assert page.strip() == result.stdout.strip()
+    for text in (*plan.guarantee.steps, *plan.guarantee.assumes, plan.hash, "seed 4", "300 times", "Verdict: holds"):
+        assert text in page
+    assert plan.trusting.who in page
+    assert "Of the silos, 3 may collude" in page
+    web = (tmp_path / "ours.certificate.html").read_text()
+    assert web.startswith("<!doctype html>")
+    assert "http" not in web.replace("http-equiv", "")  # nothing is loaded from elsewhere
+
+
+@pytest.mark.parametrize(("trust", "mechanism", "said"), [("silo", "toeplitz", True), ("local", "batches", False)])
+def test_only_where_a_user_trusts_their_silo_nothing_is_hidden_from_it(
+    tmp_path: Path, trust: str, mechanism: str, said: bool
+) -> None:
+    page = _page(tmp_path, Plan(5, 40, 2, Privacy(1.0, 1e-5), trust=trust, mechanism=mechanism))
+    assert (OWN_SILO in page) == said
+
+
+def test_certificate_says_plainly_that_there_is_no_promise(tmp_path: Path) -> None:
+    plan = Plan(5, 100, 2, Privacy(1.0, 1e-5), trust="silo", mechanism="tree", calibration="paper", acting="eager")
+    page = _page(tmp_path, plan)
+    assert page.startswith("# No privacy certificate")
+    assert "No privacy guarantee" in page
+
+
+def test_certificate_of_a_schedule_that_the_data_decide(tmp_path: Path) -> None:
+    plan = Plan(5, 40, 2, Privacy(1.0, 1e-5), trust="silo", mechanism="tree", schedule=adaptive(9.0))
+    assert "the data decide when silos synchronise" in _page(tmp_path, plan)
+
+
+def _page(folder: Path, plan: Plan) -> str:
+    file = folder / "plan.json"
+    file.write_text(json.dumps(plan.as_dict()))
+    return run("certificate", file, "--out", folder, "--trials", 300, "--workers", 1).stdout
+
+
+def _toml(data: dict[str, Any]) -> str:
+    plain = {name: value for name, value in data.items() if not isinstance(value, dict) and value is not None}
+    lines = [f"{name} = {json.dumps(value)}" for name, value in plain.items()]
+    for name, table in data.items():
+        if isinstance(table, dict):
+            lines += [f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in table.items())]
+    return "\n".join(lines)

@@ -1,0 +1,123 @@
+"""`fedbandit plan`: JSON of a fixed shape, and every bad input one line and exit code 2."""
+
+from __future__ import annotations
+
+import pytest
+
+from fedbandit.presets import NAMES
+from tests.cli.harness import Command, assert_refused
+
+PLAN_KEYS = [
+    *("name", "trust", "mechanism", "schedule", "acting", "calibration", "adjacency", "epsilon", "delta", "noise"),
+    *("lambda", "syncs", "bytes", "guarantee", "applicable", "reason"),
+]
+USUAL = ["--silos", "100", "--rounds", "10000", "--dim", "10"]
+
+
+def test_plan_prints_one_row_a_protocol(fedbandit: Command) -> None:
+    said = fedbandit("plan", *USUAL, "--epsilon", "1", "--delta", "0.1", "--json")
+    assert said.code == 0
+    assert list(said.json) == ["plans"]
+    rows = {row["name"]: row for row in said.json["plans"]}
+    assert list(rows) == list(NAMES)
+    for row in rows.values():
+        assert sorted(row) == sorted(PLAN_KEYS)
+        assert row["applicable"] == (row["noise"] is not None)
+    amplified = rows["sdp-amplified"]
+    assert not amplified["applicable"]
+    assert amplified["guarantee"] is None
+    assert "epsilon must be at most about" in amplified["reason"]
+    silent = {name for name, row in rows.items() if row["applicable"] and row["guarantee"] is None}
+    assert silent == {"fed-lin-ucb", "ldp-eager", "dubey", "isolated"}
+    for name in silent:
+        assert rows[name]["reason"].startswith("No privacy guarantee: ")
+    for name in set(rows) - silent - {"sdp-amplified"}:
+        assert (rows[name]["epsilon"], rows[name]["delta"], rows[name]["adjacency"]) == (1.0, 0.1, "replace-one")
+        assert "(1, 0.1)-differentially private" in rows[name]["guarantee"]
+        assert rows[name]["reason"] is None
+    assert rows["ldp"]["syncs"] == 400
+    assert rows["ldp"]["bytes"] == 400 * 65 * 8
+    assert rows["dubey"]["syncs"] is rows["dubey"]["bytes"] is None  # the data decide
+
+
+def test_the_numbers_it_is_to_show(fedbandit: Command) -> None:
+    def noise(epsilon: str, delta: str) -> dict[str, float]:
+        said = fedbandit("plan", *USUAL, "--batch", "25", "--epsilon", epsilon, "--delta", delta, "--json")
+        return {row["name"]: row["noise"] for row in said.json["plans"]}
+
+    usual = noise("1", "0.1")
+    assert usual["ldp"] / usual["silo"] >= 7
+    assert usual["silo"] / usual["secure-sum"] == pytest.approx(10)
+    assert usual["sdp-vector-sum"] == pytest.approx(2 * 82_200 * 8**0.5, rel=0.01)
+    amplified = noise("0.001", "0.0001")["sdp-amplified"]
+    assert amplified == pytest.approx(289_000 * 10 * 8**0.5, rel=0.01)  # a hundred silos, eight p-sums
+
+
+def test_plan_for_people(fedbandit: Command) -> None:
+    said = fedbandit("plan", "--silos", "20", "--rounds", "500", "--dim", "4")
+    assert said.code == 0
+    for name in NAMES:
+        assert name in said.out
+    assert "sdp-amplified: not here." in said.out
+    proof = fedbandit("plan", "--silos", "20", "--rounds", "500", "--dim", "4", "--explain", "secure-sum")
+    assert "Because:" in proof.out
+    assert "Assuming:" in proof.out
+    none = fedbandit("plan", "--silos", "20", "--rounds", "500", "--dim", "4", "--explain", "ldp-eager")
+    assert none.out.startswith("No privacy guarantee: ")
+
+
+def test_non_unique_users_from_the_command_line(fedbandit: Command) -> None:
+    shape = ("plan", "--silos", "9", "--rounds", "100", "--dim", "3", "--json")
+    once = {row["name"]: row["noise"] for row in fedbandit(*shape).json["plans"]}
+    said = fedbandit(*shape, "--participations", "3", "--silos-per-user", "4")
+    often = {row["name"]: row for row in said.json["plans"]}
+    assert often["silo"]["noise"] == pytest.approx(3 * 2 * once["silo"])
+    assert often["secure-sum"]["noise"] == pytest.approx(3 * 4 * once["secure-sum"])
+    assert not often["sdp-vector-sum"]["applicable"]
+    assert "participations must be 1" in often["sdp-vector-sum"]["reason"]
+
+
+def test_the_best_plan(fedbandit: Command) -> None:
+    shape = ("plan", "--best", "--silos", "10", "--rounds", "300", "--dim", "5")
+    data = fedbandit(*shape, "--json").json
+    assert list(data) == ["best", "plan", "next_best", "protocols", "variants", "impossible"]
+    assert sorted(data["best"]) == ["lost_rounds", "mechanism", "name", "schedule", "syncs", "trust"]
+    assert data["best"]["name"] == data["plan"]["trust"] == "secure-sum"
+    assert data["next_best"] == data["protocols"][0]
+    costs = [option["lost_rounds"] for option in (data["best"], *data["protocols"])]
+    assert costs == sorted(costs)
+    assert list(data["impossible"]) == ["sdp-amplified"]
+    said = fedbandit(*shape)
+    assert said.code == 0
+    assert "secure-sum" in said.out
+    assert "not here: sdp-amplified: " in said.out
+    own = fedbandit(*shape, "--trust", "silo", "--json").json
+    assert {own["best"]["name"], *(option["name"] for option in own["protocols"])} == {"silo", "ldp", "local"}
+
+
+PLAN_ERRORS = [
+    (["--epsilon", "0"], "epsilon must be a finite number > 0, got 0.0"),
+    (["--epsilon", "-1"], "epsilon must be a finite number > 0, got -1.0"),
+    (["--epsilon", "nan"], "epsilon must be a finite number > 0, got nan"),
+    (["--delta", "0"], "delta must lie strictly between 0 and 1, got 0.0"),
+    (["--delta", "1"], "delta must lie strictly between 0 and 1, got 1.0"),
+    (["--delta", "-0.5"], "delta must lie strictly between 0 and 1, got -0.5"),
+    (["--silos", "0"], "silos must be a whole number >= 1, got 0"),
+    (["--rounds", "0"], "rounds must be a whole number >= 1, got 0"),
+    (["--dim", "0"], "dim must be a whole number >= 1, got 0"),
+    (["--rounds", "many"], "'--rounds'"),
+    (["--adjacency", "near"], "adjacency must be one of replace-one, add-remove; got 'near'"),
+    (["--participations", "0"], "participations must be a whole number >= 1, got 0"),
+    (["--silos-per-user", "1000"], "silos_per_user must be at most the 100 silos, got 1000"),
+    (["--batch", "0"], "batch must be a whole number >= 1, got 0"),
+    (["--batch", "10001"], "batch must be at most the horizon of 10000 rounds, got 10001"),
+    (["--explain", "magic"], "protocol must be one of fed-lin-ucb"),
+    (["--best", "--trust", "nobody"], "trust must be one of central, local, none, secure-sum, shuffle, silo"),
+    (["--colour", "red"], "No such option: --colour"),
+]
+
+
+@pytest.mark.parametrize("json_too", [False, True], ids=["table", "json"])
+@pytest.mark.parametrize(("arguments", "message"), PLAN_ERRORS)
+def test_bad_input_to_plan(arguments: list[str], message: str, json_too: bool, fedbandit: Command) -> None:
+    assert_refused(fedbandit("plan", *arguments, *(["--json"] if json_too else [])), message)

@@ -1,0 +1,78 @@
+"""The command itself: what it lists, what it loads, and how it refuses."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from fedbandit.cli import main as cli
+from fedbandit.cli.main import COMMANDS, loaded
+from tests.cli.harness import SMALL, Command, assert_refused
+
+PROGRAM = [sys.executable, "-c", "from fedbandit.cli.main import main; main()"]
+SLOW = ("numba", "polars", "matplotlib", "uvicorn", "opendp", "nats", "sklearn", "ray")
+
+
+def test_no_command_says_what_there_is(fedbandit: Command) -> None:
+    said = fedbandit()
+    assert said.code == 0
+    assert "plan" in said.out
+    assert "simulate" in said.out
+    assert fedbandit("--version").out.startswith("fedbandit 0.")
+    assert_refused(fedbandit("dance"), "No such command")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_is_listed_and_can_be_loaded(name: str, fedbandit: Command) -> None:
+    listed = fedbandit("--help").out
+    assert f"\n  {name} " in listed
+    assert COMMANDS[name].help in " ".join(listed.split())
+    assert loaded(name).help
+    said = fedbandit(name, "--help")
+    assert said.code == 0
+    assert f"fedbandit {name} " in said.out
+
+
+@pytest.mark.parametrize("name", ["paper", "data", "federation", "silo", "mixer", "analyzer"])
+def test_a_group_without_a_command_says_what_there_is(name: str, fedbandit: Command) -> None:
+    said = fedbandit(name)
+    assert (said.code, said.err) == (0, "")
+    assert "Commands:" in said.out
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("plan",), ("plan", "--best", "--json"), ("plan", "--help")])
+def test_what_answers_at_once_loads_nothing_slow(arguments: tuple[str, ...]) -> None:
+    """In a process of its own: here, other tests have imported everything."""
+    program = (
+        "import sys, fedbandit.cli.main as cli\n"
+        "try:\n    cli.main()\n"
+        f"finally:\n    sys.stderr.write('loaded: ' + ' '.join(name for name in {SLOW!r} if name in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0
+    assert done.stdout
+    assert done.stderr.endswith("loaded: ")
+
+
+def test_a_missing_extra_is_named(fedbandit: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise ModuleNotFoundError("No module named 'nats.js'", name="nats.js")
+
+    monkeypatch.setattr(cli, "loaded", missing)
+    assert_refused(fedbandit("demo"), "No module named 'nats.js': pip install 'fedbandit[live]'")
+
+
+def test_as_a_program_of_its_own() -> None:
+    """One process each: the exit codes and streams that a shell sees."""
+    good = subprocess.run(
+        [*PROGRAM, "simulate", "--protocols", "isolated", *SMALL, "--json"], capture_output=True, text=True, timeout=300
+    )
+    assert good.returncode == 0
+    assert json.loads(good.stdout)["curves"][0]["name"] == "isolated"
+    bad = subprocess.run([*PROGRAM, "plan", "--epsilon", "-1"], capture_output=True, text=True, timeout=300)
+    assert bad.returncode == 2
+    assert bad.stdout == ""
+    assert bad.stderr == "error: epsilon must be a finite number > 0, got -1.0\n"

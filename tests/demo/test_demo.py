@@ -1,0 +1,99 @@
+"""The whole demo: real processes, HTTP, kill -9."""
+
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from fedbandit.bandit.statistics import contributions
+from fedbandit.demo.live import play_live
+from fedbandit.demo.visitors import Visitors, simulated_regret
+from fedbandit.schedule import growing
+from fedbandit.simulator.kernels import Beliefs, Tally
+from fedbandit.simulator.population import Population
+from tests.federation.small import small_plan
+
+PLAN = small_plan(rounds=40, dim=3, schedule=growing(1.5))
+USERS = Visitors(3, 40, 3, 5, seed=1)
+
+
+def test_users_are_the_papers_instance():
+    assert USERS.means.min() >= 0
+    assert USERS.means.max() <= 1
+    assert np.allclose(np.linalg.norm(USERS.contexts, axis=-1), 1)
+    best = USERS.means.argmax(axis=-1)
+    assert USERS.regret(best)[-1] == pytest.approx(0)
+    assert {USERS.reward(0, round_, 0) for round_ in range(40)} == {0.0, 1.0}
+
+
+def test_the_simulator_plays_the_same_users():
+    """Everybody follows one fixed model: regret and sums are those of the visitors, taken one by one."""
+    users, bits, theta = Visitors(2, 30, 3, 8, seed=2), 20, np.array([0.9, -0.3, 0.1])
+    beliefs = Beliefs(theta[None, None], np.eye(3)[None, None], np.zeros((1, 1)))
+    sums, regret, points = np.zeros((1, 1, 2, 9), dtype=np.int64), np.zeros((1, 1, 2)), np.zeros((0, 1, 2, 30, 4))
+    tally = Tally(sums, regret, np.zeros(1), bits, np.array([-1]), points.astype(np.float32))
+    Population(users.task, 2, (0,), 2).play(1, 30, beliefs, tally)
+    actions = np.argmax(users.contexts @ theta, axis=-1)
+    assert regret.sum() == pytest.approx(users.regret(actions)[-1], abs=1e-9)
+    for silo in range(2):
+        chosen = np.take_along_axis(users.contexts[silo], actions[silo][:, None, None], axis=1)[:, 0]
+        rewards = [users.reward(silo, round_, int(action)) for round_, action in enumerate(actions[silo])]
+        assert (sums[0, 0, silo] == contributions(chosen, rewards, bits).sum(axis=0)).all()
+
+
+def test_draws_differ_in_noise_alone():
+    users, private = Visitors(2, 400, 3, 8, seed=2), small_plan(silos=2, rounds=400, dim=3)
+    free = private.changed(trust="none", privacy=None)
+    one, many = (simulated_regret(users, {"private": private, "free": free}, draws) for draws in (1, 3))
+    assert (one["free"][1] == many["free"][1]).all()
+    assert (one["private"][1] != many["private"][1]).any()
+    assert many["free"][1][-1] < many["private"][1][-1]
+
+
+def killer(names, delay):
+    """Kill these parties with kill -9, one after the other, while the users come."""
+
+    def start(processes):
+        def kill():
+            for name in names:
+                time.sleep(delay)
+                os.kill(processes.pid(name), signal.SIGKILL)
+
+        threading.Thread(target=kill, daemon=True).start()
+
+    return start
+
+
+def check(live, restarts):
+    assert live.check.passed, live.check
+    assert live.check.acknowledged == live.check.counted == 120
+    assert live.check.difference == 0.0
+    assert live.restarts == restarts
+    assert [status["model"] for status in live.statuses] == [len(PLAN.times)] * 3
+    assert all(status["epsilon_spent"] == pytest.approx(1.0) for status in live.statuses)
+
+
+def test_kill_minus_nine_of_a_silo_the_mixer_and_the_broker_changes_no_count(tmp_path):
+    started = []
+    victims = ["silo-001", "mixer", "broker"]
+
+    def start(processes):
+        started.append(processes)
+        killer(victims, 1.0)(processes)
+
+    live = play_live(tmp_path / "f", PLAN, USERS, lambda done: None, start)
+    check(live, restarts=3)
+    for name in ("broker", "analyzer", "mixer", "silo-001", "silo-002", "silo-003"):
+        with pytest.raises(ProcessLookupError):  # everything that was started is gone
+            os.kill(started[0].pid(name), 0)
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("victim", ["silo-001", "silo-003", "mixer", "analyzer", "broker"])
+@pytest.mark.parametrize("delay", [0.05, 0.2, 0.5, 0.9, 1.4, 2.0, 3.1])
+def test_kill_minus_nine_at_any_moment(tmp_path, victim, delay):
+    live = play_live(tmp_path / "f", PLAN, USERS, lambda done: None, killer([victim], delay))
+    check(live, restarts=1)

@@ -1,0 +1,167 @@
+"""Three organisations set a federation up with the command line, and what is refused on the way."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from fedbandit.cli.main import app
+from fedbandit.federation.setup.agreement import Agreement
+from fedbandit.federation.setup.home import Home
+from fedbandit.federation.silo.serving import Silo
+from fedbandit.federation.status import status
+from tests.federation.small import small_plan
+
+PLAN = ["--silos", "2", "--rounds", "20", "--dim", "2", "--epsilon", "1", "--delta", "0.1", "--schedule", "every:5"]
+
+
+def run(*arguments, ok=True):
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert (result.exit_code == 0) is ok, (result.output, result.exception)
+    return result.output if ok else str(result.exception)
+
+
+@pytest.fixture
+def founded(tmp_path):
+    run("federation", "init", tmp_path / "founder", "--name", "trial", *PLAN)
+    return tmp_path / "founder"
+
+
+def join(founded, tmp_path, name, role="silo"):
+    file = founded / "federation.json"
+    run("federation", "join", tmp_path / name, "--federation", file, "--name", name, "--role", role)
+    return tmp_path / name / f"{name}.card.json"
+
+
+def complete(founded, tmp_path):
+    cards = [join(founded, tmp_path, "a"), join(founded, tmp_path, "b"), join(founded, tmp_path, "mixer", "mixer")]
+    output = run("federation", "admit", founded, *cards)
+    assert "complete" in output
+    for name in ("a", "b", "mixer"):
+        run("federation", "accept", tmp_path / name, founded / "federation.json")
+
+
+def test_three_organisations(founded, tmp_path):
+    complete(founded, tmp_path)
+    files = {(tmp_path / name / "federation.json").read_text() for name in ("a", "b", "mixer")}
+    files.add((founded / "federation.json").read_text())
+    files.add((founded / "analyzer" / "federation.json").read_text())
+    assert len(files) == 1
+    for path in (tmp_path / "a", tmp_path / "mixer", founded / "analyzer"):
+        party = Home.load(path).party()
+        assert party.agreement.silos == ("a", "b")
+    users = json.loads((founded / "nats.conf").read_text())["authorization"]["users"]
+    assert len(users) == 5
+
+
+def test_the_operators_own_settings_of_the_broker_are_kept(founded, tmp_path):
+    config = json.loads((founded / "nats.conf").read_text())
+    assert (config["host"], config["port"]) == ("127.0.0.1", 4222)
+    config["jetstream"]["store_dir"] = "/srv/streams"
+    (founded / "nats.conf").write_text(json.dumps(config))
+    run("federation", "admit", founded, join(founded, tmp_path, "a"))
+    config = json.loads((founded / "nats.conf").read_text())
+    assert config["jetstream"]["store_dir"] == "/srv/streams"
+    assert len(config["authorization"]["users"]) == 3
+
+
+def test_a_broker_for_others_listens_to_others_and_speaks_tls(tmp_path):
+    run("federation", "init", tmp_path / "f", "--name", "trial", *PLAN, "--broker", "tls://broker.example.org:4333")
+    config = json.loads((tmp_path / "f" / "nats.conf").read_text())
+    assert (config["host"], config["port"]) == ("0.0.0.0", 4333)
+    assert set(config["tls"]) == {"cert_file", "key_file"}
+
+
+def test_the_promise_is_printed_to_everybody_who_joins(founded, tmp_path):
+    output = run("federation", "join", tmp_path / "a", "--federation", founded / "federation.json", "--name", "a")
+    assert "differentially private" in output
+    assert "card.json" in output
+
+
+def test_private_keys_stay_at_home(founded, tmp_path):
+    card = join(founded, tmp_path, "a")
+    seeds = json.loads((tmp_path / "a" / "party.key").read_text())
+    assert not any(seed in card.read_text() for seed in seeds.values())
+    assert (tmp_path / "a" / "party.key").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "a" / "token").stat().st_mode & 0o777 == 0o600
+
+
+def test_an_incomplete_federation_does_not_run(founded, tmp_path):
+    card = join(founded, tmp_path, "a")
+    assert "not yet" in run("federation", "admit", founded, card)
+    with pytest.raises(ValueError, match="lacks mixer, 1 of 2 silos"):
+        Home.load(founded / "analyzer").party()
+
+
+def test_a_second_party_of_the_same_name_is_refused(founded, tmp_path):
+    run("federation", "admit", founded, join(founded, tmp_path, "a"))
+    run("federation", "join", tmp_path / "x", "--federation", founded / "federation.json", "--name", "a")
+    assert "different names" in run("federation", "admit", founded, tmp_path / "x" / "a.card.json", ok=False)
+
+
+def test_a_file_with_another_plan_is_not_accepted(founded, tmp_path):
+    complete(founded, tmp_path)
+    file = tmp_path / "other.json"
+    file.write_text((founded / "federation.json").read_text().replace('"syncs": 20', '"syncs": 25'))
+    assert "plan must be the one" in run("federation", "accept", tmp_path / "a", file, ok=False)
+
+
+def test_foreign_keys_under_ones_own_name_are_noticed(founded, tmp_path):
+    complete(founded, tmp_path)
+    data = json.loads((founded / "federation.json").read_text())
+    mine, other = (next(p for p in data["parties"] if p["name"] == name) for name in ("a", "b"))
+    mine["identity"] = other["identity"]
+    (tmp_path / "forged.json").write_text(json.dumps(data))
+    assert "own keys" in run("federation", "accept", tmp_path / "a", tmp_path / "forged.json", ok=False)
+
+
+@pytest.mark.parametrize("change, complaint", [
+    (["--schedule", "sometimes"], "schedule must be"), (["--trust", "blind"], "trust must be"),
+    (["--deadline", "0"], "deadline must be"), (["--name", "a b"], "name must be"), (["--settle", "-1"], "settle must"),
+])  # fmt: skip
+def test_bad_options_are_refused_in_one_line(tmp_path, change, complaint):
+    assert complaint in run("federation", "init", tmp_path / "f", "--name", "trial", *PLAN, *change, ok=False)
+
+
+def test_a_federation_is_founded_once(founded):
+    assert "exists already" in run("federation", "init", founded, "--name", "trial", *PLAN, ok=False)
+
+
+@pytest.mark.parametrize("change, complaint", [
+    (lambda data: data.pop("plan"), "must give 'plan'"), (lambda data: data.update(extra=1), "does not know 'extra'"),
+    (lambda data: data["plan"].update(rounds=-1), "rounds must be"),
+])  # fmt: skip
+def test_a_damaged_federation_file_is_refused(founded, change, complaint):
+    data = json.loads((founded / "federation.json").read_text())
+    change(data)
+    with pytest.raises(ValueError, match=complaint):
+        Agreement.from_dict(data)
+
+
+def test_status_before_and_beside_a_running_silo(founded, tmp_path):
+    complete(founded, tmp_path)
+    assert status(tmp_path / "a")["started"] is False
+    home = Home.load(tmp_path / "a")
+    plan = home.agreement().plan
+    with Silo.open(home.store(plan.hash), plan, name="a", secret=home.keys.seeds["salt"]) as silo:
+        for _ in range(5):
+            silo.decide([[1.0, 0.0]])
+        silo.tick()
+        known = status(tmp_path / "a")  # while the silo has the store open
+        assert (known["released"], known["decisions"], known["ended"]) == (1, 5, False)
+        assert 0 < known["epsilon_spent"] < 1
+        assert json.loads(run("status", tmp_path / "a", "--json"))["released"] == 1
+        assert "epsilon_left" in run("status", tmp_path / "a")
+
+
+def test_a_party_is_run_in_its_own_role(founded, tmp_path):
+    complete(founded, tmp_path)
+    assert "directory of a mixer" in run("mixer", "run", tmp_path / "a", ok=False)
+    assert "directory of a silo" in run("silo", "serve", tmp_path / "mixer", ok=False)
+    assert "need a postgresql" in run("silo", "serve", tmp_path / "a", "--workers", "2", ok=False)
+    assert "must be a party's directory" in run("analyzer", "run", tmp_path, ok=False)
+
+
+def test_small_plan_is_what_the_options_say(founded):
+    agreed = Agreement.load(founded / "federation.json").plan
+    assert agreed == small_plan(silos=2)

@@ -1,0 +1,64 @@
+"""The bytes of messages: canonical, complete, and refused when they are anything else."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
+
+from fedbandit.federation.wire.messages import MessageError, decode, encode, pack, unpack
+
+ARRAYS = st.sampled_from([np.int64, np.uint64, np.float64]).flatmap(
+    lambda dtype: npst.arrays(dtype, npst.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4))
+)
+
+
+@given(st.lists(ARRAYS, max_size=4))
+def test_arrays_come_back_bit_for_bit(arrays):
+    back = decode(encode(arrays))
+    assert [a.dtype for a in back] == [a.dtype for a in arrays]
+    assert [a.shape for a in back] == [a.shape for a in arrays]
+    assert [a.tobytes() for a in back] == [a.tobytes() for a in arrays]
+
+
+def test_known_bytes():
+    message = encode([np.array([1, -2], dtype=np.int64)])
+    assert message.hex() == "46424d31" + "01000000" + "0001" + "02000000" + "0100000000000000" + "feffffffffffffff"
+
+
+def test_memory_layout_does_not_change_the_bytes():
+    matrix = np.arange(6, dtype=np.float64).reshape(2, 3)
+    assert encode([np.asfortranarray(matrix)]) == encode([matrix])
+    assert encode([matrix.astype(">f8")]) == encode([matrix])
+
+
+def test_the_length_depends_on_the_shape_only():
+    sizes = {len(encode([np.full(65, value, dtype=np.int64)])) for value in (0, 1, -1, 2**62)}
+    assert len(sizes) == 1
+
+
+@pytest.mark.parametrize("data", [
+    b"", b"FBM", b"FBM2" + bytes(10), b"FBM1" + b"\xff" * 4, encode([np.zeros(3)])[:-1], encode([np.zeros(3)]) + b"x",
+    b"FBM1\x01\x00\x00\x00\x09\x00", b"FBM1\x01\x00\x00\x00\x00\xff", b"FBM1\x01\x00\x00\x00\x00\x02" + b"\xff" * 8,
+])  # fmt: skip
+def test_what_is_not_a_message_is_refused(data):
+    with pytest.raises(MessageError):
+        decode(data)
+
+
+def test_other_types_and_shapes_are_refused():
+    with pytest.raises(MessageError, match="int32"):
+        encode([np.zeros(3, dtype=np.int32)])
+    with pytest.raises(MessageError, match="shapes"):
+        decode(encode([np.zeros(3)]), [(4,)])
+
+
+@given(st.lists(st.binary(max_size=20), max_size=5))
+def test_packed_bytes_come_back(parts):
+    assert unpack(pack(parts)) == parts
+
+
+@pytest.mark.parametrize("data", [b"", pack([b"ab"])[:-1], pack([b"ab"]) + b"x", b"FBM1" + b"\xff" * 12])
+def test_what_is_not_packed_is_refused(data):
+    with pytest.raises(MessageError):
+        unpack(data)

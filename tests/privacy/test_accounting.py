@@ -1,0 +1,165 @@
+"""Accounting against integrals, known answers and the steps of the paper's proofs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.stats import norm
+
+from fedbandit.privacy.accounting import (
+    advanced_composition_share,
+    classic_gaussian_sigma,
+    compose_gdp,
+    gaussian_delta,
+    gaussian_epsilon,
+    gaussian_sigma,
+    published_ldp_sigma,
+    theorem_ldp_sigma,
+    tree_levels,
+    zcdp_epsilon,
+)
+from fedbandit.privacy.sensitivity import joint_shift
+from fedbandit.protocol import mechanisms
+
+Vectors = Callable[[str], Any]
+BUDGETS = [(0.01, 1e-6), (0.2, 0.1), (1.0, 0.1), (1.0, 1e-5), (5.0, 0.1), (8.0, 1e-9)]
+
+
+def hockey_stick(mu: float, epsilon: float) -> float:
+    """delta by its definition: the integral of (p - e^epsilon q)^+ over N(mu, 1) against N(0, 1)."""
+    start = epsilon / mu + mu / 2  # p > e^epsilon q exactly from here on
+    return quad(lambda z: norm.pdf(z - mu) - math.exp(epsilon) * norm.pdf(z), start, start + 40, epsabs=1e-15)[0]
+
+
+@pytest.mark.parametrize("mu", [0.05, 0.3, 1.0, 2.5])
+@pytest.mark.parametrize("epsilon", [0.0, 0.1, 1.0, 4.0])
+def test_delta_is_the_hockey_stick_divergence(mu: float, epsilon: float) -> None:
+    assert gaussian_delta(mu, epsilon) == pytest.approx(hockey_stick(mu, epsilon), rel=1e-6, abs=1e-13)
+
+
+def test_known_answers(vectors: Vectors) -> None:
+    known = vectors("calibration")
+    for row in known["gaussian"]:
+        sigma = gaussian_sigma(row["epsilon"], row["delta"])
+        assert row["sigma"] * (1 - 1e-12) <= sigma <= row["sigma"] * (1 + 1e-6)  # never less noise than needed
+    for row in known["curve"]:
+        assert gaussian_delta(row["mu"], row["epsilon"]) == pytest.approx(row["delta"], rel=1e-8)
+    for row in known["theorem_ldp"]:
+        sigma = theorem_ldp_sigma(row["epsilon"], row["delta"], tree_levels(row["releases"]))
+        assert sigma == pytest.approx(row["sigma"], rel=1e-14)
+    for row in known["refused"]:
+        with pytest.raises(ValueError, match=f"^{row['names']} must"):
+            gaussian_sigma(row["epsilon"], row["delta"])
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
+def test_sigma_meets_its_budget_and_a_thousandth_less_does_not(epsilon: float, delta: float) -> None:
+    sigma = gaussian_sigma(epsilon, delta)
+    assert gaussian_delta(1 / sigma, epsilon) <= delta * (1 + 1e-9)
+    assert gaussian_delta(1.001 / sigma, epsilon) > delta
+    assert gaussian_epsilon(1 / sigma, delta) == pytest.approx(epsilon, rel=1e-6)
+
+
+def test_epsilon_is_zero_where_delta_alone_covers_it_and_grows_with_mu() -> None:
+    assert gaussian_epsilon(0.01, 0.1) == 0.0
+    assert gaussian_delta(0.0, 0.0) == 0.0
+    epsilons = [gaussian_epsilon(mu, 1e-5) for mu in np.geomspace(0.01, 30, 25)]
+    assert np.all(np.diff(epsilons) > 0)
+    assert np.isfinite(epsilons).all()
+
+
+def test_composition_of_gaussians_is_one_gaussian_of_the_joint_shift() -> None:
+    assert compose_gdp(3.0, 4.0) == 5.0
+    assert compose_gdp(*[0.1] * 400) == pytest.approx(2.0)
+    # two releases of one user, shifts 0.3 and 0.4 at unit noise: the likelihood ratio is that of a shift of 0.5
+    assert gaussian_delta(compose_gdp(0.3, 0.4), 1.0) == pytest.approx(hockey_stick(0.5, 1.0), rel=1e-6)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
+def test_zcdp_as_in_the_proof_of_theorem_ldp(epsilon: float, delta: float) -> None:
+    log = math.log(1 / delta)
+    rho = (math.sqrt(log + epsilon) - math.sqrt(log)) ** 2  # f(epsilon, delta) of the proof
+    assert zcdp_epsilon(rho, delta) == pytest.approx(epsilon)
+    assert rho >= epsilon**2 / (4 * math.log(1 / delta) + 4 * epsilon)  # the proof's simplification
+    # Gaussians of total shift^2 / sigma^2 = 2 rho are rho-zCDP; the exact epsilon is never larger
+    assert gaussian_epsilon(math.sqrt(2 * rho), delta) <= epsilon
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
+@pytest.mark.parametrize("levels", [1, 4.5, 9.64])
+def test_theorem_sigma_makes_each_stream_half_the_budget(epsilon: float, delta: float, levels: float) -> None:
+    sigma = theorem_ldp_sigma(epsilon, delta, levels)
+    rho = levels / (2 * sigma**2)  # each p-sum is 1/(2 sigma^2)-zCDP
+    assert zcdp_epsilon(rho, delta / 2) <= epsilon / 2
+    assert zcdp_epsilon(rho * 1.5, delta / 2) > epsilon / 2 or epsilon > 4  # the slack is a constant, not more
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
+def test_the_published_simulation_has_less_noise_than_its_theorem(epsilon: float, delta: float) -> None:
+    levels = tree_levels(400)
+    assert levels == pytest.approx(1 + math.log2(400))
+    published = published_ldp_sigma(epsilon, delta, levels)
+    assert published**2 == pytest.approx(levels * (math.log(1 / delta) + epsilon) / epsilon**2)
+    assert published * math.sqrt(8) < theorem_ldp_sigma(epsilon, delta, levels)
+
+
+@pytest.mark.parametrize("times", [1, 3, 9, 100])
+@pytest.mark.parametrize(("epsilon", "delta"), [(1e-3, 1e-4), (0.1, 0.05), (1.0, 1e-5)])
+def test_advanced_composition_share_composes_to_the_budget(epsilon: float, delta: float, times: int) -> None:
+    share, share_delta = advanced_composition_share(epsilon, delta, times)
+    slack = delta / 2
+    composed = share * math.sqrt(2 * times * math.log(1 / slack)) + times * share * math.expm1(share)
+    assert composed <= epsilon
+    assert times * share_delta + slack == pytest.approx(delta)
+    assert share == pytest.approx(epsilon / (2 * math.sqrt(2 * times * math.log(2 / delta))))
+    assert share_delta == pytest.approx(delta / (2 * times))
+
+
+def test_advanced_composition_is_refused_where_the_closed_form_is_too_generous() -> None:
+    with pytest.raises(ValueError, match=r"^epsilon must be small enough for advanced composition over 2 releases"):
+        advanced_composition_share(40.0, 0.1, 2)
+
+
+@pytest.mark.parametrize("delta", [1e-9, 1e-5, 0.01])
+@pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0])
+def test_classic_gaussian_is_private_where_it_applies(epsilon: float, delta: float) -> None:
+    sigma = classic_gaussian_sigma(epsilon, delta)
+    assert sigma == pytest.approx(math.sqrt(2 * math.log(1.25 / delta)) / epsilon)
+    assert gaussian_delta(1 / sigma, epsilon) <= delta
+    with pytest.raises(ValueError, match=r"^epsilon must be <= 1"):
+        classic_gaussian_sigma(1.01, delta)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "paper", "tree_add", "tree_replace", "ratio_add", "ratio_replace"),
+    [
+        (0.2, 0.1, 78.5, 9.75, 14.6, 23.0, 15.3),
+        (1, 0.1, 17.6, 4.61, 6.91, 10.9, 7.3),
+        (5, 0.1, 4.97, 1.80, 2.70, 7.9, 5.2),
+        (1, 1e-5, 31.9, 15.8, 23.7, 5.8, 3.8),
+        (0.1, 1e-5, 308, 130, 196, 6.7, 4.5),
+    ],
+)
+def test_paper_constants_against_exact_accounting_at_400_releases(
+    epsilon: float,
+    delta: float,
+    paper: float,
+    tree_add: float,
+    tree_replace: float,
+    ratio_add: float,
+    ratio_replace: float,
+) -> None:
+    tree, toeplitz = mechanisms.encoder("tree", 400), mechanisms.encoder("toeplitz", 400)
+    assert tree.column_norm**2 == 9
+    theorem = theorem_ldp_sigma(epsilon, delta, 1 + math.log2(400))
+    assert theorem == pytest.approx(paper, rel=0.005)
+    worst_paper = theorem * tree.prefix_norms.max()
+    for adjacency, sigma, ratio in (("add-remove", tree_add, ratio_add), ("replace-one", tree_replace, ratio_replace)):
+        exact = gaussian_sigma(epsilon, delta) * joint_shift(adjacency)  # type: ignore[arg-type]
+        assert exact * tree.column_norm == pytest.approx(sigma, rel=0.005)
+        assert worst_paper / (exact * toeplitz.worst_prefix) == pytest.approx(ratio, rel=0.01)

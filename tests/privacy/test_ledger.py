@@ -1,0 +1,198 @@
+"""The ledger: nothing altered, removed or unknown gets past it, and what it adds up is what was spent."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedbandit import Plan, Privacy
+from fedbandit.privacy.accounting import gaussian_epsilon, gaussian_sigma
+from fedbandit.privacy.ledger import (
+    GENESIS,
+    Binomial,
+    Clear,
+    Entry,
+    Gaussian,
+    LedgerError,
+    Release,
+    append,
+    event_from_json,
+    event_to_json,
+    from_json,
+    to_json,
+    verify,
+)
+from fedbandit.privacy.spending import spent
+from fedbandit.protocol import mechanisms
+
+SYNCS = 12
+SIGMA = gaussian_sigma(1.0, 1e-5) * 2.0 * mechanisms.encoder("tree", SYNCS).column_norm
+COST = Gaussian(sigma=SIGMA, own_sigma=SIGMA, sensitivity=2.0)
+
+
+def release(sync: int, term: int = 1, **fields: Any) -> Release:
+    """Release `sync` of a tree over SYNCS batches that spends (1, 1e-5) in all; one user moves a batch by 2."""
+    values: dict[str, Any] = {
+        "silo": "north",
+        "plan": f"plan {term}",
+        "term": term,
+        "trust": "silo",
+        "mechanism": "tree",
+        "syncs": SYNCS,
+        "sync": sync,
+        "released": "noisy sums of one batch",
+        "adjacency": "replace-one",
+        "epsilon": 1.0,
+        "delta": 1e-5,
+        "cost": COST,
+    }
+    return Release(**(values | fields))
+
+
+def chained(events: list[Release]) -> list[Entry]:
+    entries: list[Entry] = []
+    for event in events:
+        entries.append(append(entries[-1].hash if entries else GENESIS, event))
+    return entries
+
+
+WHOLE = chained([release(sync) for sync in range(SYNCS)])
+
+
+def test_a_ledger_reads_back_as_it_was_written() -> None:
+    lines = [to_json(entry) for entry in WHOLE]
+    assert [from_json(line) for line in lines] == WHOLE
+    verify([from_json(line) for line in lines], head=WHOLE[-1].hash)
+    assert event_from_json(event_to_json(WHOLE[3].event)) == WHOLE[3].event
+
+
+@pytest.mark.parametrize("missing", range(SYNCS - 1))
+def test_a_removed_entry_is_noticed(missing: int) -> None:
+    with pytest.raises(LedgerError, match="removed"):
+        verify(WHOLE[:missing] + WHOLE[missing + 1 :])
+
+
+def test_entries_cut_off_the_end_are_noticed_by_who_noted_the_head() -> None:
+    verify(WHOLE[:-1])
+    with pytest.raises(LedgerError, match="missing at the end"):
+        verify(WHOLE[:-1], head=WHOLE[-1].hash)
+
+
+@settings(max_examples=60, deadline=None)
+@given(number=st.integers(0, SYNCS - 1), field=st.sampled_from(["sigma", "sensitivity", "sync", "silo", "released"]))
+def test_an_altered_entry_is_noticed(number: int, field: str) -> None:
+    entry = WHOLE[number]
+    data = json.loads(event_to_json(entry.event))
+    value = data[field]
+    other = f"{value}!" if isinstance(value, str) else (value + 1) % SYNCS if field == "sync" else value * 1.01
+    altered = entry._replace(event=event_from_json(json.dumps(data | {field: other})))
+    with pytest.raises(LedgerError, match=f"entry {number + 1} was altered"):
+        verify([*WHOLE[:number], altered, *WHOLE[number + 1 :]])
+    rehashed = append(entry.previous, altered.event)  # whoever alters can compute a hash, but not that of the next
+    if number < SYNCS - 1:
+        with pytest.raises(LedgerError, match=r"does not follow|one silo"):
+            verify([*WHOLE[:number], rehashed, *WHOLE[number + 1 :]])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"kind": "teapot"}, "event kind must be one of"),
+        ({"comment": "hello"}, "differs in comment"),
+        ({"sigma": None}, "sigma must be of type float"),
+        ({"sigma": -1.0}, "sigma must be"),
+        ({"sync": 99}, "sync must lie below"),
+        ({"sync": True}, "sync must be of type int"),
+        ({"adjacency": "nearby"}, "adjacency must be one of"),
+        ({"silo": ""}, "silo must not be empty"),
+    ],
+)
+def test_what_is_not_known_is_refused(change: dict[str, object], message: str) -> None:
+    data = json.loads(event_to_json(WHOLE[0].event)) | change
+    with pytest.raises(LedgerError, match=message):
+        event_from_json(json.dumps(data))
+
+
+def test_missing_fields_and_other_texts_are_refused() -> None:
+    data = json.loads(event_to_json(WHOLE[0].event))
+    del data["sigma"]
+    for text in (json.dumps(data), "[]", "nonsense", json.dumps({"hash": "a", "previous": "b"})):
+        with pytest.raises(LedgerError):
+            event_from_json(text)
+        with pytest.raises(LedgerError):
+            from_json(text)
+
+
+def test_a_ledger_belongs_to_one_silo() -> None:
+    with pytest.raises(LedgerError, match="one silo"):
+        verify(chained([release(0), release(1, silo="south")]))
+
+
+def test_the_whole_term_spends_the_budget_and_a_part_of_it_less() -> None:
+    whole = spent(WHOLE, mechanisms.encoder)
+    assert whole.epsilon == pytest.approx(1.0, abs=1e-6)
+    assert whole.terms[0].left == pytest.approx(0.0, abs=1e-6)
+    assert whole.terms[0].mu_left == pytest.approx(0.0, abs=1e-4)
+    assert not whole.terms[0].overspent
+    growing = [spent(WHOLE[:k], mechanisms.encoder).epsilon for k in range(SYNCS + 1)]
+    assert growing == sorted(growing)
+    assert growing[0] == 0
+
+
+@pytest.mark.parametrize("syncs", [(0,), (0, 1, 3), (2, 5, 6), tuple(range(9))])
+@pytest.mark.parametrize("mechanism", ["tree", "toeplitz", "batches"])
+def test_mu_is_that_of_the_worst_placed_user(mechanism: str, syncs: tuple[int, ...]) -> None:
+    """Computed another way: the distance of the mean transcripts of two worlds, user in batch j, worst over j."""
+    entries = chained([release(sync, mechanism=mechanism) for sync in syncs])
+    rows = mechanisms.encoder(mechanism, SYNCS).coefficients[list(syncs)]
+    distances = [np.linalg.norm(2.0 * rows[:, j] / SIGMA) for j in range(SYNCS)]
+    assert spent(entries, mechanisms.encoder).mu == pytest.approx(max(distances), rel=1e-12)
+
+
+def test_a_redrawn_release_is_counted_twice_and_named() -> None:
+    entries = chained([*(entry.event for entry in WHOLE), release(0)])
+    term = spent(entries, mechanisms.encoder).terms[0]
+    assert term.redrawn == (0,)
+    assert term.overspent
+    assert term.epsilon > 1.05
+
+
+def test_terms_compose_in_squares() -> None:
+    second = [release(sync, term=2) for sync in range(SYNCS)]
+    both = spent(chained([*(entry.event for entry in WHOLE), *second]), mechanisms.encoder)
+    assert both.epsilon == pytest.approx(gaussian_epsilon(math.sqrt(2) / gaussian_sigma(1.0, 1e-5), 1e-5), rel=1e-6)
+    assert [term.epsilon for term in both.terms] == pytest.approx([1.0, 1.0], abs=1e-6)
+
+
+def test_binomial_terms_add_up_and_clear_ones_have_no_bound() -> None:
+    counts = release(0, term=2, cost=Binomial(noise_bits=10, users=5))
+    mixed = spent(chained([*(entry.event for entry in WHOLE), counts]), mechanisms.encoder)
+    assert mixed.epsilon == pytest.approx(2.0, abs=1e-6)
+    assert mixed.delta == pytest.approx(2e-5)
+    assert [term.epsilon for term in mixed.terms] == pytest.approx([1.0, 1.0], abs=1e-6)
+    clear = release(0, cost=Clear("analyzer"))
+    assert math.isinf(spent(chained([clear]), mechanisms.encoder).epsilon)
+    assert event_from_json(event_to_json(counts)) == counts
+    assert event_from_json(event_to_json(clear)) == clear
+
+
+def test_releases_of_one_term_must_agree_on_its_plan() -> None:
+    with pytest.raises(LedgerError, match="two minds"):
+        spent(chained([release(0), release(1, epsilon=2.0)]), mechanisms.encoder)
+
+
+def test_a_plan_s_own_releases_spend_exactly_its_budget() -> None:
+    plan = Plan(silos=7, rounds=300, dim=3, privacy=Privacy(1.0, 1e-5), trust="silo")
+    sigma = plan.protocol.scales.diagonal
+    cost = Gaussian(sigma, sigma, plan.request.shift.total)
+    own: dict[str, Any] = {"mechanism": plan.mechanism, "syncs": plan.encoder.size, "cost": cost}
+    events = [release(k, **own) for k in range(plan.encoder.size)]
+    assert spent(chained(events), mechanisms.encoder).epsilon == pytest.approx(1.0, abs=1e-6)
+    written = [plan.release("north", 1, k) for k in range(plan.encoder.size)]
+    assert [event.cost for event in written if event is not None] == [cost] * plan.encoder.size

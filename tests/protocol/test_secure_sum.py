@@ -1,0 +1,137 @@
+"""Shares: each alone is uniform whatever is shared, both together are the sum, also of negative and huge numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import chi2
+
+from fedbandit.plan import Plan
+from fedbandit.privacy.accounting import gaussian_delta, gaussian_sigma
+from fedbandit.privacy.budget import Privacy
+from fedbandit.privacy.noise import SimulatedNoise
+from fedbandit.protocol.trusts.secure_sum import SecureSumProtocol, split
+from fedbandit.schedule import every
+from tests.statistical import ALPHA, Verdict
+
+INT64 = st.integers(-(2**63), 2**63 - 1)
+
+
+def source(seed: int = 0) -> SimulatedNoise:
+    return SimulatedNoise(np.random.default_rng(seed))
+
+
+def uniform_verdict(words: np.ndarray) -> Verdict:
+    """Chi-square over each of the eight bytes, all 256 values of it."""
+    bytes_ = words.astype("<u8").reshape(-1, 1).view(np.uint8)  # (n, 8)
+    counts = np.stack([np.bincount(column, minlength=256) for column in bytes_.T])
+    statistic = ((counts - len(bytes_) / 256) ** 2 / (len(bytes_) / 256)).sum(axis=1)
+    limit = chi2.isf(ALPHA / 8, 255)
+    return Verdict(bool((statistic <= limit).all()), f"{statistic.max():.0f}, allowed {limit:.0f}")
+
+
+@given(st.lists(INT64, min_size=1, max_size=20), st.integers(0, 2**32))
+def test_two_shares_add_up_to_the_release_modulo_two_to_the_64(values: list[int], seed: int) -> None:
+    release = np.array(values, dtype=np.int64)
+    first, second = split(release, source(seed))
+    assert first.dtype == second.dtype == np.uint64
+    np.testing.assert_array_equal((first + second).view(np.int64), release)
+
+
+@pytest.mark.parametrize("value", [0, 1, -1, 2**62, -(2**62), 123456789])
+def test_each_share_alone_is_uniform_whatever_is_shared(value: int) -> None:
+    release = np.full(100_000, value, dtype=np.int64)
+    for share in split(release, source(3)):
+        verdict = uniform_verdict(share)
+        assert verdict.accepted, verdict.detail
+    narrow = source(3).words((100_000,)) >> np.uint64(1)  # a mask of 63 bits
+    assert not uniform_verdict(narrow).accepted
+    assert not uniform_verdict(release.view(np.uint64) - narrow).accepted
+
+
+def test_the_mixers_share_does_not_depend_on_the_data_at_all() -> None:
+    data = np.random.default_rng(1).integers(-(2**60), 2**60, (2, 50))
+    np.testing.assert_array_equal(split(data[0], source(9))[0], split(data[1], source(9))[0])
+
+
+def test_the_analyzers_shares_are_independent_of_the_data() -> None:
+    """Correlation of every bit of the share with every bit of the release: a 64 x 64 table of fair coins."""
+    release = source(5).words((40_000,)).view(np.int64)
+    share = split(release, source(6))[1]
+    bits = [np.unpackbits(array.view(np.uint8).reshape(-1, 8), axis=1) * 2.0 - 1 for array in (share, release)]
+    correlation = bits[0].T @ bits[1] / len(release)
+    assert np.abs(correlation).max() < 6.0 / np.sqrt(len(release))  # 4096 of them, each of deviation 1/sqrt(n)
+    unmasked = np.unpackbits((release + 1).view(np.uint8).reshape(-1, 8), axis=1) * 2.0 - 1
+    assert np.abs(unmasked.T @ bits[1] / len(release)).max() > 0.9
+
+
+def protocol(silos: int = 5, cohort: int | None = None, colluding: int = 0) -> SecureSumProtocol:
+    budget = Privacy(1.0, 1e-3)
+    plan = Plan(silos, 20, 2, budget, "secure-sum", "tree", every(10), cohort=cohort, colluding=colluding)
+    assert isinstance(plan.protocol, SecureSumProtocol)
+    return plan.protocol
+
+
+def test_the_analyzer_adds_shares_of_negative_numbers_and_sees_no_single_silo(no_noise: SimulatedNoise) -> None:
+    made = protocol()
+    batch = np.random.default_rng(2).integers(-(2**50), 2**50, (7, 5, made.width))
+    _, messages = made.release(made.init((7, 5)), batch, no_noise)
+    held = made.passed_on(messages, no_noise)
+    assert held[0].shape == (7, 1, made.width)  # the mixer passes on one total of its own
+    assert held[1].shape == (7, 5, made.width)
+    np.testing.assert_array_equal(made.total(held), batch.sum(axis=1))
+    for_analyzer = held[1].view(np.int64)
+    assert not (for_analyzer == batch).any()
+
+
+def test_the_mixer_is_handed_its_own_shares_and_nothing_else() -> None:
+    made = protocol()
+    batch = np.random.default_rng(2).integers(-(2**50), 2**50, (5, made.width))
+    _, (for_mixer, for_analyzer) = made.release(made.init((5,)), batch, source())
+    (total,) = made.mix((for_mixer,), source())
+    np.testing.assert_array_equal(total[0], for_mixer.sum(axis=0, dtype=np.uint64))
+    held = made.passed_on((for_mixer, for_analyzer), source())
+    np.testing.assert_array_equal(held[0], total)
+    np.testing.assert_array_equal(held[1], for_analyzer)
+
+
+def test_a_silo_that_drops_out_is_left_out(no_noise: SimulatedNoise) -> None:
+    made = protocol()
+    batch = np.random.default_rng(2).integers(-(2**50), 2**50, (5, made.width))
+    _, messages = made.release(made.init((5,)), batch, no_noise)
+    here = tuple(array[[0, 2, 4]] for array in messages)
+    np.testing.assert_array_equal(made.total(made.passed_on(here, no_noise)), batch[[0, 2, 4]].sum(axis=0))
+
+
+def test_noise_is_divided_over_the_fewest_honest_silos() -> None:
+    everybody, few, colluding = protocol(), protocol(cohort=3), protocol(cohort=4, colluding=2)
+    scales = [np.array(made.scales) for made in (everybody, few, colluding)]
+    np.testing.assert_allclose(scales[1], scales[0] * np.sqrt(5 / 3))
+    np.testing.assert_allclose(scales[2], scales[0] * np.sqrt(5 / 2))
+    alone = Plan(5, 20, 2, Privacy(1.0, 1e-3), "silo", "tree", every(10)).protocol
+    np.testing.assert_allclose(scales[0] * np.sqrt(5), alone.scales)
+
+
+def test_the_weaker_promise_if_mixer_and_analyzer_collude_is_stated_and_right() -> None:
+    plan = Plan(9, 20, 2, Privacy(1.0, 1e-3), "secure-sum", "tree", every(10))
+    alone = float(str(plan.guarantee.statement).split("still gives (")[1].split(",")[0])
+    mu = 3 / gaussian_sigma(1.0, 1e-3)  # sqrt(9) times that of the sum
+    assert gaussian_delta(mu, alone) == pytest.approx(1e-3, rel=2e-3)
+
+
+def test_bad_input() -> None:
+    for fields, message in [
+        ({"cohort": 0}, "cohort must be a whole number >= 1, got 0"),
+        ({"cohort": 2.5}, "cohort must be a whole number >= 1, got 2.5"),
+        ({"cohort": 6}, "cohort must lie between 1 and the 5 silos, got 6"),
+        ({"colluding": -1}, "colluding must be a whole number >= 0, got -1"),
+        ({"colluding": 5}, "cohort must be larger than colluding = 5, got 5"),
+        ({"cohort": 2, "colluding": 2}, "cohort must be larger than colluding = 2, got 2"),
+    ]:
+        with pytest.raises(ValueError) as error:
+            protocol(**fields)  # type: ignore[arg-type]
+        assert str(error.value) == message
+    with pytest.raises(ValueError, match=r"^calibration must be 'exact' for trust 'secure-sum'"):
+        Plan(5, 20, 2, Privacy(1.0, 1e-3), "secure-sum", "tree", every(10), calibration="paper")
