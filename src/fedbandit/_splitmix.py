@@ -1,4 +1,4 @@
-"""SplitMix64, compiled: the one hash behind every counter-based random number here."""
+"""SplitMix64, compiled: the one hash behind every random number that is made from a counter."""
 
 from __future__ import annotations
 

@@ -163,3 +163,12 @@ def test_paper_constants_against_exact_accounting_at_400_releases(
         exact = gaussian_sigma(epsilon, delta) * joint_shift(adjacency)  # type: ignore[arg-type]
         assert exact * tree.column_norm == pytest.approx(sigma, rel=0.005)
         assert worst_paper / (exact * toeplitz.worst_prefix) == pytest.approx(ratio, rel=0.01)
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 5.0, 50.0])
+@pytest.mark.parametrize("delta", [0.1, 1e-2, 1e-5, 1e-9])
+def test_the_analytic_gaussian_is_that_of_another_library(epsilon: float, delta: float) -> None:
+    from dp_accounting import get_sigma_gaussian
+
+    assert gaussian_sigma(epsilon, delta) == pytest.approx(get_sigma_gaussian(epsilon, delta), rel=1e-6)
+    assert gaussian_delta(1 / gaussian_sigma(epsilon, delta), epsilon) <= delta

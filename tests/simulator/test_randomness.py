@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedbandit.simulator.randomness import CONTEXT, REWARD, fill_normals, integer_below, mix, normal, uniform, user_key
+from fedbandit._arrays import Floats
+from fedbandit._splitmix import GOLDEN, mixed
+from fedbandit.simulator.randomness import CONTEXT, REWARD, fill_normals, integer_below, normal, uniform, user_key
 
-Sample = np.ndarray
+Sample = Floats
 SIGNIFICANCE = 1e-4
 
 
@@ -35,7 +37,7 @@ def kolmogorov(sample: Sample) -> float:
 
 def tails(sample: Sample) -> float:
     """Chi-square of the counts between quantiles that reach far into both tails."""
-    edges = stats.norm.ppf([1e-5, 1e-4, 1e-3, 1e-2, 0.1, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999])
+    edges = np.asarray(stats.norm.ppf([1e-5, 1e-4, 1e-3, 1e-2, 0.1, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999]))
     counts = np.bincount(np.searchsorted(edges, sample), minlength=len(edges) + 1)
     shares = np.diff(np.concatenate([[0], stats.norm.cdf(edges), [1]]))
     return float(stats.chisquare(counts, shares * len(sample)).pvalue)
@@ -75,9 +77,9 @@ def test_neighbours_are_uncorrelated_in_value_and_in_size() -> None:
         for lag in (1, 2, 8, 16, 32, 64):
             assert largest_correlation(sample[:, lag:], sample[:, :-lag]) < 5
         assert largest_correlation(sample[1:], sample[:-1]) < 5
-    mixed = users.copy()
-    mixed[:, 64:] += 0.2 * users[:, :64]
-    assert largest_correlation(mixed[:, 64:], mixed[:, :-64]) > 5
+    coupled = users.copy()
+    coupled[:, 64:] += 0.2 * users[:, :64]
+    assert largest_correlation(coupled[:, 64:], coupled[:, :-64]) > 5
 
 
 def test_the_plane_is_covered_evenly_by_pairs() -> None:
@@ -117,7 +119,7 @@ def test_known_answers() -> None:
 
 def hashed(counter: int, key: int) -> int:
     """The triple32 hash in plain integers, keyed with the mixed key."""
-    key = int(mix(np.uint64(key) + np.uint64(0x9E3779B97F4A7C15)))
+    key = int(mixed(np.uint64(key) + GOLDEN))
     word = (counter + key) % 2**32
     word = (word ^ word >> 17) * 0xED5AD4BB % 2**32
     word ^= key >> 32

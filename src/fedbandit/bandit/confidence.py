@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import gammaincc, ndtr
 
 from fedbandit._arrays import Floats
+from fedbandit._roots import falling_root
 
 __all__ = [
     "Confidence",
@@ -160,4 +160,4 @@ def vector_norm_bound(std: Floats, dim: int, alpha: float) -> float:
 
 def _root(excess: Callable[[float], float], low: float, high: float) -> float:
     """Where a falling function crosses zero; `low` if it is not above zero there."""
-    return low if excess(low) <= 0 else float(brentq(excess, low, high, xtol=1e-12, rtol=1e-10))
+    return low if excess(low) <= 0 else falling_root(excess, low, high)

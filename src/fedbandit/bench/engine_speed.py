@@ -23,6 +23,7 @@ from fedbandit.presets import plan_for
 from fedbandit.privacy.budget import Privacy
 from fedbandit.protocol.trusts.vector_sum import VectorSumProtocol
 from fedbandit.schedule import Every
+from fedbandit.simulator.engine import Progress
 from fedbandit.simulator.runner import RUNS_AT_ONCE, simulate
 from fedbandit.simulator.tasks import Task, synthetic
 
@@ -37,7 +38,7 @@ ROUNDS = 2500  # long enough that all regret is recorded at syncs, as in a simul
 BUDGET = Privacy(1.0, 0.1)
 
 
-def engine_figures(progress: Callable[[float], None]) -> dict[str, Any]:
+def engine_figures(progress: Progress) -> dict[str, Any]:
     """All figures of `fedbandit bench`; `progress` is called with the share that is done."""
     eager, lazy = reference.private_fedlinucb, reference.private_fedlinucb_lazy
     pairs: dict[str, Callable[[], float]] = {

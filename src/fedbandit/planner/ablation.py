@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +13,7 @@ from fedbandit.planner.prediction import noise_energy
 from fedbandit.planner.tuning import tuned, with_best_mechanism
 from fedbandit.presets import plan_for
 from fedbandit.schedule import Every, Growing
+from fedbandit.simulator.engine import Progress
 from fedbandit.simulator.result import Estimate, Result
 from fedbandit.simulator.runner import simulate
 from fedbandit.simulator.tasks import Task
@@ -74,7 +74,7 @@ def ablation(
     *,
     confidence: Radii = "practical",
     centred: bool = True,
-    progress: Callable[[float], None] = lambda share: None,
+    progress: Progress = lambda share: None,
 ) -> tuple[Ablated, ...]:
     """Simulate the tuned plan of each preset in ABLATED and all its ablations; `base` holds the budget.
 

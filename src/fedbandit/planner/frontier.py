@@ -6,7 +6,7 @@ radii. The yardstick is the excess of the paper's LDP protocol as it is proven (
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from fedbandit.planner.tuning import TUNED, tuned, with_best_mechanism
 from fedbandit.presets import NAMES, plan_for
 from fedbandit.privacy.budget import Privacy
 from fedbandit.schedule import Every
+from fedbandit.simulator.engine import Progress
 from fedbandit.simulator.result import Estimate, Result
 from fedbandit.simulator.runner import simulate
 from fedbandit.simulator.tasks import Task
@@ -98,7 +99,7 @@ def frontier(
     seed: int = 0,
     *,
     centred: bool = True,
-    progress: Callable[[float], None] = lambda share: None,
+    progress: Progress = lambda share: None,
 ) -> Frontier:
     """Simulate every curve at every budget; `base` gives silos, rounds, dimension and adjacency.
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr
 
 from fedbandit import _validate
+from fedbandit._roots import falling_root
 from fedbandit._validate import ArgumentError
 
 __all__ = [
@@ -31,12 +31,22 @@ __all__ = [
 
 @lru_cache(maxsize=256)
 def gaussian_sigma(epsilon: float, delta: float) -> float:
-    """Smallest sigma at which the unit-sensitivity Gaussian mechanism is (epsilon, delta)-DP (analytic Gaussian)."""
-    from dp_accounting import get_sigma_gaussian  # imported late: it is slow to load and few commands need it
+    """Smallest sigma at which the unit-sensitivity Gaussian mechanism is (epsilon, delta)-DP (analytic Gaussian).
 
+    The tests hold it against dp_accounting's.
+    """
     _validate.positive("epsilon", epsilon)
     _validate.within("delta", delta, 0, 1)
-    return float(get_sigma_gaussian(epsilon, delta))
+
+    def excess(sigma: float) -> float:
+        return gaussian_delta(1 / sigma, epsilon) - delta
+
+    low = high = 1.0
+    while excess(high) > 0:
+        high *= 2
+    while excess(low) < 0:
+        low /= 2
+    return falling_root(excess, low, high)
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
@@ -53,7 +63,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     high = 1.0
     while gaussian_delta(mu, high) > delta:
         high *= 2
-    return float(brentq(lambda epsilon: gaussian_delta(mu, epsilon) - delta, 0.0, high, xtol=1e-12))
+    return falling_root(lambda epsilon: gaussian_delta(mu, epsilon) - delta, 0.0, high)
 
 
 def zcdp_epsilon(rho: float, delta: float) -> float:

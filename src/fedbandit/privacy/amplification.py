@@ -6,11 +6,12 @@ N silos of n data points each run the same (epsilon_0, delta_0)-DP Gaussian mech
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq
 
+from fedbandit._roots import falling_root
 from fedbandit._validate import ArgumentError
 from fedbandit.privacy.accounting import advanced_composition_share, classic_gaussian_sigma
 
@@ -81,7 +82,7 @@ def _for_slack(epsilon: float, delta: float, silos: int, points: int, slack: flo
 
     if top <= 0 or gap(top) < 0:  # more local epsilon than the lemma allows would be needed to use epsilon up
         return None
-    local = float(brentq(gap, top * 1e-12, top))
+    local = falling_root(lambda local: -gap(local), top * 1e-12, top) * (1 - 1e-13)  # not above epsilon, in doubt
     rest = delta - math.tanh(local / 2) * slack
     local_delta = rest / (silos * (math.exp(epsilon) + 1) * (1 + math.exp(-local) / 2))
     return Amplified(epsilon, delta, local, local_delta) if local_delta > 0 else None
@@ -102,8 +103,9 @@ def largest_epsilon(delta: float, silos: int, points: int, levels: int) -> float
             return False
         return True
 
-    grid = [epsilon for epsilon in np.geomspace(1e-9, 1.0, 181) if certified(float(epsilon))]
-    return float(max(grid, default=0.0))
+    grid = np.geomspace(1e-9, 1.0, 181)
+    beyond = bisect_left(grid, True, key=lambda epsilon: not certified(float(epsilon)))
+    return float(grid[beyond - 1]) if beyond else 0.0
 
 
 def theorem_sdp_constants_one(epsilon: float, delta: float, silos: int, rounds: int, levels: float) -> float:

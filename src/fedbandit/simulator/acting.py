@@ -12,13 +12,13 @@ from fedbandit.bandit.linucb import Model
 from fedbandit.bandit.statistics import unpack
 from fedbandit.protocol.guarantee import Acting
 from fedbandit.simulator.kernels import Beliefs, Local, Tally
+from fedbandit.simulator.kernels.layout import Scores
 from fedbandit.simulator.population import Population
 from fedbandit.simulator.simulated import SimulatedFederation
 
-__all__ = ["PRECISIONS", "ActingSilos", "EagerSilos", "LazySilos", "Precision", "acting_silos"]
+__all__ = ["ActingSilos", "EagerSilos", "LazySilos", "Precision", "acting_silos"]
 
-Precision = Literal["float32", "float64"]
-PRECISIONS: dict[Precision, type[np.float32] | type[np.float64]] = {"float32": np.float32, "float64": np.float64}
+Precision = Literal["float32", "float64"]  # of scores
 
 
 class ActingSilos(Protocol):
@@ -37,7 +37,8 @@ def acting_silos(
     acting: Acting, population: Population, federations: Sequence[SimulatedFederation], precision: Precision
 ) -> ActingSilos:
     """Silos that act in this way, before the first round."""
-    return {"lazy": LazySilos, "eager": EagerSilos}[acting](population, federations, precision)
+    kind: type[LazySilos | EagerSilos] = LazySilos if acting == "lazy" else EagerSilos
+    return kind(population, federations, precision)
 
 
 class LazySilos:
@@ -46,14 +47,14 @@ class LazySilos:
     def __init__(
         self, population: Population, federations: Sequence[SimulatedFederation], precision: Precision
     ) -> None:
-        self._population, self._federations, self._precision = population, federations, PRECISIONS[precision]
+        self._population, self._federations, self._precision = population, federations, precision
 
     def play(self, first: int, end: int, tally: Tally) -> None:
         models = [federation.model for federation in self._federations]
         beliefs = Beliefs(
             np.stack([model.theta for model in models]),
             np.stack([model.root for model in models]),
-            np.stack([model.radius for model in models]).astype(self._precision),
+            _scores(np.stack([model.radius for model in models]), self._precision),
         )
         self._population.play(first + 1, end - first, beliefs, tally)
 
@@ -67,11 +68,10 @@ class EagerSilos:
     def __init__(
         self, population: Population, federations: Sequence[SimulatedFederation], precision: Precision
     ) -> None:
-        self._population, self._federations, self._precision = population, federations, PRECISIONS[precision]
+        self._population, self._federations, self._precision = population, federations, precision
         lead, dim = (len(federations), len(population.runs), population.silos), federations[0].plan.dim
         self._inverse = np.zeros((*lead, dim, dim))
         self._bias = np.zeros((*lead, dim))
-        self._log_det_gain = np.zeros(lead)
         for index in range(len(federations)):
             self.synchronised(index)
 
@@ -79,8 +79,7 @@ class EagerSilos:
         plans = [federation.plan for federation in self._federations]
         radius = np.array([[plan.radius(round_) for round_ in range(first + 1, end + 1)] for plan in plans])
         in_runs = np.broadcast_to(radius[:, None, :], (len(plans), len(self._population.runs), end - first))
-        radii = np.ascontiguousarray(in_runs, self._precision)
-        local = Local(self._inverse, self._bias, self._log_det_gain, radii)
+        local = Local(self._inverse, self._bias, _scores(in_runs, self._precision))
         self._population.play(first + 1, end - first, local, tally)
 
     def synchronised(self, index: int) -> None:
@@ -88,7 +87,10 @@ class EagerSilos:
         federation = self._federations[index]
         self._inverse[index] = _inverse(federation.model)[:, None]
         self._bias[index] = unpack(federation.prefix, federation.plan.dim)[0][:, None]
-        self._log_det_gain[index] = 0.0
+
+
+def _scores(values: Floats, precision: Precision) -> Scores:
+    return np.ascontiguousarray(values, np.float32) if precision == "float32" else np.ascontiguousarray(values)
 
 
 def _inverse(model: Model) -> Floats:

@@ -13,6 +13,22 @@ from typing import Any
 from numba import types
 from numba.extending import intrinsic
 
+__all__ = [
+    "add",
+    "bits_of",
+    "both",
+    "either",
+    "exclusive_or",
+    "float_of_bits",
+    "fused",
+    "multiply",
+    "shift_left",
+    "shift_right",
+    "shift_right_signed",
+    "signed_to_float",
+    "subtract",
+]
+
 Instruction = Callable[..., Any]
 
 
@@ -48,7 +64,7 @@ def _fused(_context: Any, _factor: Any, _other: Any, _addend: Any) -> Any:
 
 
 def _named(typed: Callable[..., Any], name: str) -> Instruction:
-    """An intrinsic under a name of its own, by which the compilation cache knows it."""
+    """An intrinsic under a name of its own, by which the cache of compiled code knows it."""
     typed.__name__ = typed.__qualname__ = name
     instruction: Instruction = intrinsic(typed)
     return instruction

@@ -12,6 +12,8 @@ import matplotlib.pyplot as plt
 import polars as pl
 from matplotlib.figure import Figure
 
+__all__ = ["COLOURS", "STYLES", "regret_plot", "save"]
+
 STYLES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
 COLOURS = ("#1b6ca8", "#d1495b", "#2e933c", "#8d5fd3", "#e08e1b", "#444444", "#159a9c", "#b0408f", "#7a6a00")
 

@@ -1,9 +1,9 @@
 """Random numbers of simulated users, by counter: any user's numbers can be had alone, in any order, on any machine.
 
-A user is (seed, run, silo, round); with a purpose it has one 64-bit key, a chain of splitmix64 finalisers. Numbers
-are hashes of (key, counter), so there is no state, nothing to seed and nothing to skip, and who computes a user's
-numbers cannot change them. Every operation is an integer one or an IEEE float32 one rounded in a fixed order: contexts
-are the same to the last bit on every machine and thread.
+A user is (seed, run, silo, round). For each purpose a user has one 64-bit key, a chain of SplitMix64 finalisers.
+Numbers are hashes of (key, counter), so there is no state, nothing to seed and nothing to skip, and who computes a
+user's numbers cannot change them. Every operation is on integers, or on IEEE float32 numbers and rounded in a fixed
+order: contexts are the same to the last bit on every machine and thread.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from fedbandit._arrays import Singles
 from fedbandit._splitmix import GOLDEN, mixed
 from fedbandit.simulator.instructions import (
     add,
@@ -32,7 +32,9 @@ from fedbandit.simulator.instructions import (
     subtract,
 )
 
-CONTEXT: Final = 0  # purpose: the actions a user brings
+__all__ = ["CONTEXT", "REWARD", "fill_normals", "integer_below", "normal", "uniform", "user_key"]
+
+CONTEXT: Final = 0  # purpose: the actions that a user brings
 REWARD: Final = 1  # purpose: the noise of the user's reward, the same whichever action is chosen
 
 _word = np.uint32
@@ -131,7 +133,7 @@ def _turned(square: np.float32, word: np.uint32) -> tuple[Any, Any]:
 
 
 @njit(cache=True)
-def fill_normals(key: np.uint64, out: NDArray[np.float32]) -> None:
+def fill_normals(key: np.uint64, out: Singles) -> None:
     """Fill ``out`` (1-D, contiguous) with independent standard normals; largest possible value 6.56.
 
     Box-Muller on words i and i + size // 2, each step a loop of its own: three short loops overlap their iterations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from fedbandit._arrays import Integers
 from fedbandit._validate import ArgumentError
 from fedbandit.plan import Plan
 from fedbandit.schedule import Adaptive
-from fedbandit.simulator.acting import PRECISIONS, Precision
+from fedbandit.simulator.acting import Precision
 from fedbandit.simulator.engine import Played, Progress, play_together
 from fedbandit.simulator.engine_adaptive import play_adaptive
 from fedbandit.simulator.population import Population
@@ -160,7 +160,7 @@ def check(task: Task, plans: Mapping[str, Plan], runs: int, seed: int, precision
         raise ArgumentError("plans", "must name at least one plan, got none")
     _validate.count("runs", runs)
     _validate.count("seed", seed, least=0)
-    _validate.one_of("precision", precision, PRECISIONS)
+    _validate.one_of("precision", precision, get_args(Precision))
     for name in ("silos", "rounds", "dim", "bits"):
         values = {getattr(plan, name) for plan in plans.values()}
         if len(values) > 1:

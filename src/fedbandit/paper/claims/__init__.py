@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from fedbandit.paper.claims import gap, radii, ranges, scaling, user_shift
-from fedbandit.paper.claims.claim import PaperClaim, Progress
+from fedbandit.paper.claims.claim import PaperClaim
+from fedbandit.simulator.engine import Progress
 
 __all__ = ["CLAIMS", "PaperClaim", "all_claims"]
 

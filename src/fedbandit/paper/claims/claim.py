@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-__all__ = ["CONFIRMED", "OTHER_CONSTANTS", "REFUTED", "Outcome", "PaperClaim", "Progress"]
+__all__ = ["CONFIRMED", "OTHER_CONSTANTS", "REFUTED", "Outcome", "PaperClaim"]
 
-Progress = Callable[[float], None]
 Outcome = Literal["confirmed", "confirmed with other constants", "refuted"]
 CONFIRMED: Outcome = "confirmed"
 OTHER_CONSTANTS: Outcome = "confirmed with other constants"

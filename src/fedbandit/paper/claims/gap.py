@@ -7,12 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedbandit.paper.claims.claim import CONFIRMED, OTHER_CONSTANTS, REFUTED, PaperClaim, Progress
+from fedbandit.paper.claims.claim import CONFIRMED, OTHER_CONSTANTS, REFUTED, PaperClaim
 from fedbandit.paper.claims.scaling import exponent
 from fedbandit.plan import Plan
 from fedbandit.presets import plan_for
 from fedbandit.privacy.budget import Privacy
 from fedbandit.simulator import tasks
+from fedbandit.simulator.engine import Progress
 from fedbandit.simulator.runner import simulate
 
 __all__ = ["Gap", "gap_claim", "measured"]

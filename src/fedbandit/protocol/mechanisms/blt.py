@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy.optimize import fmin, nnls
 
 from fedbandit._arrays import Floats, Integers, Numbers
 from fedbandit.protocol.encoder import Encoder, Stream, ToeplitzEncoder
@@ -74,6 +73,8 @@ def encoder(size: int) -> Encoder:
 @lru_cache(maxsize=32)
 def _fit(size: int, buffers: int) -> tuple[Floats, Floats]:
     """Decays and weights that minimise the worst-prefix noise, from a least-squares start."""
+    from scipy.optimize import fmin, nnls  # imported late, as lfilter below
+
     time_scales = np.geomspace(1.0, max(2.0, size / 2), buffers)
     decays = np.exp(-1 / time_scales)
     basis = decays[None, :] ** np.arange(max(size - 1, 1))[:, None]

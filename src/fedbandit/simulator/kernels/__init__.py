@@ -6,6 +6,7 @@ is chosen. Results depend on the arguments alone, not on the number of threads.
 
 from __future__ import annotations
 
+from fedbandit.simulator.kernels.checked import play, play_fixed
 from fedbandit.simulator.kernels.contexts import contexts_of, set_of
 from fedbandit.simulator.kernels.layout import (
     BERNOULLI,
@@ -21,7 +22,6 @@ from fedbandit.simulator.kernels.layout import (
     make_table,
     make_users,
 )
-from fedbandit.simulator.kernels.play import play, play_fixed
 
 __all__ = [
     "BERNOULLI",

@@ -1,4 +1,4 @@
-"""The one loop over silos and rounds, compiled anew for every source of contexts and every way of acting."""
+"""The one loop over silos and rounds, for every source of contexts and every way of acting."""
 
 from __future__ import annotations
 
@@ -6,61 +6,118 @@ import numpy as np
 from numba import njit, prange
 
 from fedbandit._arrays import Integers
-from fedbandit.simulator.kernels.contexts import best_of, mean_of, meet, open_source, room_for
-from fedbandit.simulator.kernels.deciding import choose, enter_silo, learn, open_desk
+from fedbandit.simulator.kernels.contexts import best_mean, draw, mean_of, open_contexts, pick_set, set_block, sets_of
+from fedbandit.simulator.kernels.deciding import enter_silo, learn, open_eager, open_lazy, survey
 from fedbandit.simulator.kernels.layout import Beliefs, Fresh, Local, Rewards, Table, Tally, Users
-from fedbandit.simulator.kernels.outcomes import CHUNK, add_chunk, close_book, noise_of, open_book, respond
+from fedbandit.simulator.kernels.outcomes import CHUNK, add_chunk, add_regret, noise_of, open_book, respond
+from fedbandit.simulator.kernels.scoring import MEANS, best_arm, project, square_widths
 from fedbandit.simulator.randomness import CONTEXT, REWARD, user_key
 
 __all__ = ["drive", "task_bounds"]
 
 
 @njit(cache=True, parallel=True)
-def drive(users: Users, source: Fresh | Table, rewards: Rewards, model: Beliefs | Local, tally: Tally) -> None:
-    """See :func:`fedbandit.simulator.kernels.play`. Tasks for threads are groups of runs times shards of silos."""
+def drive(
+    users: Users,
+    fresh: Fresh | None,
+    table: Table | None,
+    rewards: Rewards,
+    beliefs: Beliefs | None,
+    local: Local | None,
+    tally: Tally,
+) -> None:
+    """See :func:`fedbandit.simulator.kernels.play`. A task for a thread is a group of runs in a shard of silos."""
     groups = _group_bounds(users.context_runs)
     tasks = np.arange((groups.size - 1) * tally.regret.shape[2])
     for i in prange(tasks.size):
-        _play_task(users, source, rewards, model, tally, groups, tasks[i])
+        _play_task(users, fresh, table, rewards, beliefs, local, tally, groups, tasks[i])
 
 
 @njit(cache=True)
 def _play_task(
     users: Users,
-    source: Fresh | Table,
+    fresh: Fresh | None,
+    table: Table | None,
     rewards: Rewards,
-    model: Beliefs | Local,
+    beliefs: Beliefs | None,
+    local: Local | None,
     tally: Tally,
     groups: Integers,
     task: int,
 ) -> None:
+    """Contexts are drawn `fresh` or come from a `table`; silos decide from `beliefs` or from `local` models.
+
+    The other of either pair is None. Numba compiles every combination on its own and leaves out what depends on a
+    None, so a test for None costs nothing in the loop. Arrays are taken out of their tuples before the loop: each time
+    one is taken out its references are counted, and that would cost a few per cent.
+    """
     protocols, dim = tally.regret.shape[0], tally.points.shape[4] - 1
     shard, first_run, last_run, first_silo, last_silo = task_bounds(task, groups, tally.regret.shape[2], users.silos)
     runs = last_run - first_run
-    contexts = open_source(source)
-    desk = open_desk(model, room_for(contexts, first_silo, last_silo), first_run, last_run)
-    book = open_book(protocols * runs, dim)
+    chosen, regret = open_book(protocols * runs, dim)
+    if fresh is not None:
+        arms, theta = fresh.arms, fresh.theta
+        x, truth, rough = open_contexts(arms, theta)
+        height, room = x.shape
+    elif table is not None:
+        ranges, offsets, means, bests = table.ranges, table.offsets, table.means, table.best
+        height, room = table.height, table.room
+        first_set, sets = sets_of(ranges, first_silo, last_silo)
+    if beliefs is not None:
+        thetas, triangles, board = open_lazy(beliefs, first_run, last_run, height, room)
+        radius = beliefs.radius
+        if table is not None:
+            # Models are fixed during a call, so a set's best action is the same at every visit.
+            memo = np.zeros((protocols * runs, sets), dtype=np.int32)  # 1 + the best action, 0 if not yet known
+    elif local is not None:
+        estimates, weights, folded, board, feature, direction = open_eager(local, protocols * runs, height, room)
+        inverses, biases, radii = local.inverse, local.bias, local.radius
     for silo in range(first_silo, last_silo):
-        enter_silo(desk, silo, first_run, last_run)
+        if local is not None:
+            enter_silo(local, silo, first_run, last_run, estimates)
         for start in range(0, users.rounds, CHUNK):
             count = min(CHUNK, users.rounds - start)
             for u in range(count):
                 now = users.first_round + start + u
                 key = user_key(users.seed, users.context_runs[first_run], silo, now, CONTEXT)
-                x, arms, index = meet(contexts, key, silo)
+                if fresh is not None:
+                    draw(key, arms, dim, fresh.basis, x)
+                elif table is not None:
+                    index = pick_set(key, ranges[silo, 0], ranges[silo, 1])
+                    x, arms = set_block(table, index), offsets[index + 1] - offsets[index]
                 for r in range(runs):
                     run = first_run + r
-                    best = best_of(contexts, x, index, run)
+                    if fresh is not None:
+                        best = best_mean(x, arms, theta, truth, run, rough)
+                    elif table is not None:
+                        best = bests[index]
                     noise = noise_of(rewards.kind, user_key(users.seed, users.runs[run], silo, now, REWARD))
                     for q in range(protocols):
-                        model_, who = q * runs + r, (q, run, silo, start + u)
-                        arm = choose(desk, x, arms, index, who, model_)
-                        mean = mean_of(contexts, x, arm, index, run)
-                        book.regret[model_] += best - mean
-                        reward = respond(x, arm, mean, noise, rewards, who, u, book.chosen[model_], tally)
-                        learn(desk, x, arm, reward, who, model_)
-            add_chunk(book, count, first_run, shard, tally)
-    close_book(book, first_run, shard, tally)
+                        model, who = q * runs + r, (q, run, silo, start + u)
+                        if beliefs is not None:
+                            arm = -1
+                            if table is not None:
+                                arm = memo[model, index - first_set] - 1
+                            if arm < 0:
+                                project(x, thetas, model, MEANS, board)
+                                square_widths(x, triangles, model, True, board)
+                                arm = best_arm(board, radius[q, run], arms)
+                                if table is not None:
+                                    memo[model, index - first_set] = arm + 1
+                        elif local is not None:
+                            inverse, estimate = inverses[q, run, silo], estimates[model]
+                            survey(x, inverse, estimate, weights, folded, board)
+                            arm = best_arm(board, radii[q, run, start + u], arms)
+                        if fresh is not None:
+                            mean = mean_of(x, arm, theta, run)
+                        elif table is not None:
+                            mean = means[offsets[index] + arm]
+                        regret[model] += best - mean
+                        reward = respond(x, arm, mean, noise, rewards, who, u, chosen[model], tally)
+                        if local is not None:
+                            learn(x, arm, reward, inverse, biases[q, run, silo], estimate, feature, direction)
+            add_chunk(chosen, count, first_run, shard, tally)
+    add_regret(regret, first_run, shard, tally)
 
 
 @njit(cache=True)

@@ -12,7 +12,6 @@ computed afresh at the start of a call and every REFRESH users, which costs O(ar
 
 from __future__ import annotations
 
-import math
 from typing import Final
 
 import numpy as np
@@ -20,7 +19,7 @@ from numba import njit, prange
 
 from fedbandit._arrays import Integers, Singles
 from fedbandit.simulator.kernels.contexts import set_block
-from fedbandit.simulator.kernels.deciding import copy, eager_desk, pick, survey, times, update
+from fedbandit.simulator.kernels.deciding import copy, learn, open_eager, survey, times
 from fedbandit.simulator.kernels.driver import task_bounds
 from fedbandit.simulator.kernels.layout import Local, Rewards, Scores, Table, Tally, Users
 from fedbandit.simulator.kernels.outcomes import CHUNK, add_contributions, noise_of, respond
@@ -47,9 +46,8 @@ def _play_task(
 ) -> None:
     protocols, dim = local.bias.shape[0], local.bias.shape[3]
     shard, run, _, first_silo, last_silo = task_bounds(task, runs, tally.regret.shape[2], users.silos)
-    desk = eager_desk(local, 1, table.height, table.room)
-    theta, weights, triangles, board = desk.thetas[0], desk.weights, desk.triangles, desk.board
-    feature, direction = desk.feature, desk.direction
+    thetas, weights, folded, board, feature, direction = open_eager(local, 1, table.height, table.room)
+    theta = thetas[0]
     chosen = np.empty((dim + 1, CHUNK))
     for silo in range(first_silo, last_silo):
         index = table.ranges[silo, 0]
@@ -58,10 +56,10 @@ def _play_task(
         for q in range(protocols):
             inverse, bias = local.inverse[q, run, silo], local.bias[q, run, silo]
             times(inverse, bias, theta)
-            regret, log_det_gain = 0.0, 0.0
+            regret = 0.0
             for start in range(0, users.rounds, CHUNK):
                 if start % REFRESH == 0:
-                    survey(x, inverse, theta, weights, triangles, board)
+                    survey(x, inverse, theta, weights, folded, board)
                 count = min(CHUNK, users.rounds - start)
                 for u in range(count):
                     now = users.first_round + start + u
@@ -70,14 +68,11 @@ def _play_task(
                     regret += table.best[index] - set_means[arm]
                     who = (q, run, silo, start + u)
                     reward = respond(x, arm, set_means[arm], noise, rewards, who, u, chosen, tally)
-                    pick(x, arm, feature)
-                    gain, step = update(inverse, bias, theta, feature, reward, direction)
-                    log_det_gain += math.log1p(gain)
+                    gain, step = learn(x, arm, reward, inverse, bias, theta, feature, direction)
                     copy(direction, weights)
                     _follow(x, weights, gain, step, board)
                 add_contributions(chosen, count, tally.bits, tally.sums[q, run, shard])
             tally.regret[q, run, shard] += regret
-            local.log_det_gain[q, run, silo] += log_det_gain
 
 
 @njit(cache=True, fastmath={"contract"})

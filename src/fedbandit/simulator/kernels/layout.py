@@ -97,7 +97,6 @@ class Local(NamedTuple):
 
     inverse: Floats  # (Q, R, M, d, d)
     bias: Floats  # (Q, R, M, d)
-    log_det_gain: Floats  # (Q, R, M) grows by log(1 + x^T V^-1 x) with every user
     radius: Scores  # (Q, R, n)
 
 

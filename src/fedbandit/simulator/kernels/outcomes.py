@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 from numba import njit
@@ -11,22 +11,18 @@ from fedbandit._arrays import Floats, Integers, Singles
 from fedbandit.simulator.kernels.layout import BERNOULLI, CLIPPED, Rewards, Tally
 from fedbandit.simulator.randomness import normal, uniform
 
-__all__ = ["CHUNK", "Book", "add_chunk", "add_contributions", "close_book", "noise_of", "open_book", "respond"]
+__all__ = ["CHUNK", "add_chunk", "add_contributions", "add_regret", "noise_of", "open_book", "respond"]
 
 CHUNK: Final = 32  # users whose contributions are added together
 
 
-class Book(NamedTuple):
-    """What one task has seen and not yet added to the tally, for its models q * runs + r."""
-
-    chosen: Floats  # (models, d + 1, CHUNK) features and centred rewards, one user per column
-    regret: Floats  # (models,)
-
-
 @njit(cache=True)
-def open_book(models: int, dim: int) -> Book:
-    """An empty book."""
-    return Book(np.empty((models, dim + 1, CHUNK)), np.zeros(models))
+def open_book(models: int, dim: int) -> tuple[Floats, Floats]:
+    """What a task has seen and not yet added to the tally, for its models q * runs + r.
+
+    Features and centred rewards of up to CHUNK users, one per column (models, d + 1, CHUNK), and regret (models,).
+    """
+    return np.empty((models, dim + 1, CHUNK)), np.zeros(models)
 
 
 @njit(cache=True)
@@ -62,23 +58,23 @@ def respond(
 
 
 @njit(cache=True)
-def add_chunk(book: Book, count: int, first_run: int, shard: int, tally: Tally) -> None:
-    """Add the contributions of the first ``count`` columns of the book to the tally."""
+def add_chunk(chosen: Floats, count: int, first_run: int, shard: int, tally: Tally) -> None:
+    """Add the contributions in the first ``count`` columns of ``chosen`` (models, d + 1, CHUNK) to the tally."""
     protocols = tally.regret.shape[0]
-    runs = book.regret.size // protocols
+    runs = chosen.shape[0] // protocols
     for q in range(protocols):
         for r in range(runs):
-            add_contributions(book.chosen[q * runs + r], count, tally.bits, tally.sums[q, first_run + r, shard])
+            add_contributions(chosen[q * runs + r], count, tally.bits, tally.sums[q, first_run + r, shard])
 
 
 @njit(cache=True)
-def close_book(book: Book, first_run: int, shard: int, tally: Tally) -> None:
-    """Add the regret of the book to the tally."""
+def add_regret(regret: Floats, first_run: int, shard: int, tally: Tally) -> None:
+    """Add the regret (models,) of a task to the tally."""
     protocols = tally.regret.shape[0]
-    runs = book.regret.size // protocols
+    runs = regret.size // protocols
     for q in range(protocols):
         for r in range(runs):
-            tally.regret[q, first_run + r, shard] += book.regret[q * runs + r]
+            tally.regret[q, first_run + r, shard] += regret[q * runs + r]
 
 
 @njit(cache=True, fastmath={"reassoc", "nsz"})

@@ -14,6 +14,21 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, models, register_model
 
+__all__ = [
+    "broadcast",
+    "count_at_least",
+    "first_at_least",
+    "fma",
+    "lanes_of",
+    "larger",
+    "largest",
+    "load",
+    "over",
+    "square_root",
+    "store",
+    "times",
+]
+
 BITS: Final = 256  # of a pack
 _WORD: Final = ir.IntType(32)
 

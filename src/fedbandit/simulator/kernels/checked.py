@@ -34,8 +34,10 @@ def play(users: Users, source: Fresh | Table, rewards: Rewards, model: Beliefs |
     Eager silos (Algorithm 1) also learn from each of these users at once, in place.
     """
     _check_model(users, model, tally)
-    dim = tally.points.shape[-1] - 1
-    drive(users, _checked_source(users, source, dim), _checked_rewards(rewards), model, tally)
+    known = _checked_source(users, source, tally.points.shape[-1] - 1)
+    fresh, table = (known, None) if isinstance(known, Fresh) else (None, known)
+    beliefs, local = (model, None) if isinstance(model, Beliefs) else (None, model)
+    drive(users, fresh, table, _checked_rewards(rewards), beliefs, local, tally)
 
 
 def play_fixed(users: Users, table: Table, rewards: Rewards, local: Local, tally: Tally) -> None:
@@ -73,7 +75,6 @@ def _check_local(users: Users, local: Local) -> None:
     lead = (protocols, len(users.runs), users.silos)
     _check("bias", local.bias, np.float64, (*lead, dim))
     _check("inverse", local.inverse, np.float64, (*lead, dim, dim))
-    _check("log_det_gain", local.log_det_gain, np.float64, lead)
     _check("radius", local.radius, _precision(local.radius), (*lead[:2], users.rounds))
 
 

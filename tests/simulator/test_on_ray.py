@@ -14,7 +14,7 @@ import fedbandit as fb
 from fedbandit.presets import plan_for
 from fedbandit.simulator.engine import Played, Progress
 from fedbandit.simulator.on_ray import ray_executor
-from fedbandit.simulator.runner import Part
+from fedbandit.simulator.runner import Job
 
 
 @pytest.mark.torture  # starting a cluster takes half a minute
@@ -36,8 +36,8 @@ def test_another_place_is_refused() -> None:
 
 
 @dataclass(frozen=True)
-class Fragile(Part):
-    """A part whose worker dies the first time it is played."""
+class Fragile(Job):
+    """A job whose worker dies the first time it is played."""
 
     marker: Path
 
@@ -55,11 +55,11 @@ def test_the_runs_of_a_lost_worker_are_done_again(tmp_path: Path) -> None:
 
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers do not have the tests
     base = fb.Plan(4, 100, 4, fb.Privacy(1.0, 0.1))
-    parts = [
+    jobs = [
         Fragile(fb.tasks.synthetic(4, 10), {"silo": plan_for("silo", base)}, (run,), 3, "lazy", (100,), "float32", file)
         for run, file in enumerate((tmp_path / "first", tmp_path / "second"))
     ]
-    there = {part.runs: played for part, played in ray_executor("ray")(list[Part](parts), lambda share: None)}
-    assert all(part.marker.exists() for part in parts)
-    for part in parts:
-        assert np.array_equal(there[part.runs]["silo"].regret, part.play()["silo"].regret)
+    there = {job.runs: played for job, played in ray_executor("ray")(list[Job](jobs), lambda share: None)}
+    assert all(job.marker.exists() for job in jobs)
+    for job in jobs:
+        assert np.array_equal(there[job.runs]["silo"].regret, job.play()["silo"].regret)

@@ -1,0 +1,82 @@
+"""What a result says: means, standard errors, pairs of runs, files and plots."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from fedbandit.plan import Plan
+from fedbandit.simulator.engine import Played
+from fedbandit.simulator.result import Result, collected, estimate
+from tests.simulator.small import BASE, PLANS, RUNS
+
+
+def test_what_a_result_says(result: Result) -> None:
+    assert result.names == tuple(PLANS)
+    assert set(result.frame.columns) == {"name", "run", "round", "regret"}
+    assert result.frame.select("name", "run", "round").is_unique().all()
+    for name in PLANS:
+        finals = result.final(name)
+        assert finals.shape == (RUNS,)
+        assert (finals > 0).all()
+        assert result.regret(name).mean == pytest.approx(finals.mean())
+        assert result.regret(name).stderr == pytest.approx(finals.std(ddof=1) / 2)
+        rises = result.frame.filter(pl.col("name") == name).sort("run", "round").group_by("run", maintain_order=True)
+        for _, rows in rises:
+            assert (np.diff(rows["regret"].to_numpy()) >= 0).all()
+        curve = result.curve(name)
+        assert curve["round"].to_list()[-1] == 30
+        assert curve["mean"][-1] == pytest.approx(result.regret(name).mean)
+        assert curve["stderr"][-1] == pytest.approx(result.regret(name).stderr)
+    paired = result.final("ldp") - result.final("fed-lin-ucb")
+    assert result.excess("ldp", "fed-lin-ucb").mean == pytest.approx(paired.mean())
+    assert result.excess("ldp", "fed-lin-ucb").stderr == pytest.approx(paired.std(ddof=1) / 2)
+
+
+def test_syncs_are_counted(result: Result) -> None:
+    for name, plan in PLANS.items():
+        if plan.syncs is not None:
+            assert result.syncs(name) == plan.syncs
+    assert 1 <= result.syncs("dubey") <= 30
+
+
+def test_excess_compares_runs_that_both_have() -> None:
+    def played(*finals: float) -> Played:
+        return Played(np.array([[final] for final in finals]), np.ones(len(finals), dtype=np.int64), 2)
+
+    plans = {"a": BASE, "b": BASE}
+    parts = [((0, 1), {"a": played(30.0, 60.0)}), ((1,), {"b": played(30.0)}), ((2,), {"b": played(90.0)})]
+    result = collected(plans, (30,), 3, 0, parts)
+    assert result.excess("a", over="b").mean == pytest.approx(1.0)  # run 1 alone
+    assert result.regret("b").mean == pytest.approx(2.0)
+    assert result.repaired == {"a": 2, "b": 4}
+
+
+def test_estimates() -> None:
+    assert estimate(np.array([1.0, 3.0])) == (2.0, 1.0)
+    assert estimate(np.array([2.0])).mean == 2.0
+    assert np.isnan(estimate(np.array([2.0])).stderr)
+
+
+def test_saved_files_read_back(result: Result, tmp_path: Path) -> None:
+    folder = result.save(tmp_path / "made" / "here")
+    assert sorted(file.name for file in folder.iterdir()) == ["plans.json", "regret.parquet"]
+    assert pl.read_parquet(folder / "regret.parquet").equals(result.frame)
+    data = json.loads((folder / "plans.json").read_text())
+    assert (data["seed"], data["runs"]) == (3, RUNS)
+    assert data["finished_runs"] == dict.fromkeys(PLANS, RUNS)
+    assert {name: Plan.from_dict(plan) for name, plan in data["plans"].items()} == PLANS
+    assert {"fedbandit", "python", "numpy", "numba", "polars"} <= set(data["versions"])
+
+
+@pytest.mark.parametrize(("name", "starts"), [("regret.svg", b"<?xml"), ("regret.png", b"\x89PNG")])
+def test_plots(name: str, starts: bytes, result: Result, tmp_path: Path) -> None:
+    result.plot(tmp_path / name, title="a title")
+    content = (tmp_path / name).read_bytes()
+    assert content.startswith(starts)
+    result.plot(tmp_path / f"again-{name}", title="a title")
+    assert (tmp_path / f"again-{name}").read_bytes() == content  # the same numbers, the same file
