@@ -45,7 +45,7 @@ class Parcel(NamedTuple):
 
 
 class Mixed(NamedTuple):
-    """What the mixer passes on for a sync: who is in it, the arrays it mixed, and the ciphertexts in their new order."""
+    """What the mixer passes on for a sync: who is in it, the arrays it mixed, the ciphertexts in their new order."""
 
     cohort: Integers  # (silos,), 0 or 1, in the order of the silos' names
     arrays: Message = ()  # (rows, width) each; none for a sync that was skipped
