@@ -15,7 +15,7 @@ from scipy.stats import t as student
 
 from fedbandit import simulate
 from fedbandit.bandit.statistics import unpack, width
-from fedbandit.paper.reference import Alt, Parameters, Tree, VectorSum
+from fedbandit.paper.reference import Alt, PaperTree, Parameters, VectorSum
 from fedbandit.plan import Plan
 from fedbandit.presets import plan_for
 from fedbandit.privacy.budget import Privacy
@@ -40,9 +40,9 @@ RUNS = 60
 LIMIT = float(student.isf(1e-5, RUNS - 1))  # either side
 
 
-def own_tree(made: Plan, run: int, factor: float) -> tuple[Tree, Tree]:
+def own_tree(made: Plan, run: int, factor: float) -> tuple[PaperTree, PaperTree]:
     noise = OwnNoise(made, run, factor)
-    return Tree(SILOS, noise.bias), Tree(SILOS, noise.covariance)
+    return PaperTree(SILOS, noise.bias), PaperTree(SILOS, noise.covariance)
 
 
 def own_alt(made: Plan, run: int, factor: float) -> tuple[Alt, Alt]:

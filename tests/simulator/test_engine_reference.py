@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from fedbandit.bandit.statistics import unpack
-from fedbandit.paper.reference import Alt, NonPrivate, Run, Tree
+from fedbandit.paper.reference import Alt, NonPrivate, PaperTree, Run
 from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy
 from fedbandit.protocol import composition
@@ -59,6 +59,11 @@ def engine(plan: Plan, task: Synthetic | Tabled, run: int, name: str) -> Played:
     return job.play()[name]
 
 
+def trees(noise: SameNoise) -> tuple[PaperTree, PaperTree]:
+    """Algorithm 2 for both streams, with the engine's own noise."""
+    return PaperTree(SILOS, noise.bias), PaperTree(SILOS, noise.covariance)
+
+
 def assert_same_decisions(played: Played, run: Run) -> None:
     assert run.regret is not None
     np.testing.assert_allclose(np.diff(played.regret[0]), np.diff(run.regret), rtol=0, atol=1e-9)
@@ -92,11 +97,13 @@ def test_algorithm_2_inside_both_ways_of_acting(run: int, calibration: Calibrati
     made = plan(acting=acting, calibration=calibration)
     played, noise = engine(made, TASK, run, "tree"), SameNoise(made, "tree", run)
     assert_same_decisions(
-        played, transcription(made, SameUsers(TASK, run), (Tree(SILOS, noise.bias), Tree(SILOS, noise.covariance)))
+        played,
+        transcription(made, SameUsers(TASK, run), trees(noise)),
     )
     other = SameNoise(made, "another name", run)
     assert differs(
-        played, transcription(made, SameUsers(TASK, run), (Tree(SILOS, other.bias), Tree(SILOS, other.covariance)))
+        played,
+        transcription(made, SameUsers(TASK, run), (PaperTree(SILOS, other.bias), PaperTree(SILOS, other.covariance))),
     )
 
 
@@ -149,7 +156,7 @@ def ragged() -> Tabled:
 def test_action_sets_of_different_sizes(acting: Acting) -> None:
     made, task = plan(acting=acting), ragged()
     noise = SameNoise(made, "ragged", 0)
-    run = transcription(made, SameUsers(task, 0), (Tree(SILOS, noise.bias), Tree(SILOS, noise.covariance)))
+    run = transcription(made, SameUsers(task, 0), trees(noise))
     assert_same_decisions(engine(made, task, 0, "ragged"), run)
 
 
@@ -178,10 +185,10 @@ def test_the_rule_on_noisy_covariances() -> None:
     moved = 0
     for run in range(4):
         noise = SameNoise(made, "private", run)
-        protocols = Tree(SILOS, noise.bias), Tree(SILOS, noise.covariance)
+        protocols = trees(noise)
         found = transcription(made, SameUsers(TASK, run), protocols, schedule_noise=noise.schedule)
         assert_same_decisions(engine(made, TASK, run, "private"), found)
         assert len(found.sync_times) >= 2
-        exact_rule = transcription(made, SameUsers(TASK, run), (Tree(SILOS, noise.bias), Tree(SILOS, noise.covariance)))
+        exact_rule = transcription(made, SameUsers(TASK, run), trees(noise))
         moved += exact_rule.sync_times != found.sync_times
     assert moved  # the noise of the rule does change when silos synchronise

@@ -142,8 +142,8 @@ def _tree(plan: Plan) -> Callable[[np.random.Generator], Streams]:
             upper = np.triu(generator.normal(0, sigma, (dim, dim)))
             return upper + np.triu(upper, 1).T
 
-        bias = reference.Tree(plan.silos, lambda k, i: generator.normal(0, sigma, dim))
-        return bias, reference.Tree(plan.silos, symmetric)
+        bias = reference.PaperTree(plan.silos, lambda k, i: generator.normal(0, sigma, dim))
+        return bias, reference.PaperTree(plan.silos, symmetric)
 
     return streams
 

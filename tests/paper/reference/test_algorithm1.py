@@ -7,9 +7,9 @@ import pytest
 
 from fedbandit.paper.reference import (
     Alt,
+    PaperTree,
     Parameters,
     Run,
-    Tree,
     VectorSum,
     play,
     private_fedlinucb,
@@ -45,7 +45,7 @@ def test_every_decision_maximises_the_score_recomputed_from_raw_data(algorithm, 
     assert replay(run, users, no_noise, acts_on_own_batch=not eager) != []  # the replay tells the two apart
 
 
-@pytest.mark.parametrize("protocol", [Tree, Alt])
+@pytest.mark.parametrize("protocol", [PaperTree, Alt])
 @pytest.mark.parametrize("algorithm", [private_fedlinucb, private_fedlinucb_lazy])
 def test_private_decisions_use_the_noise_of_the_tree(algorithm, protocol):
     users = Users(silos=3, rounds=30)
@@ -100,7 +100,7 @@ def test_lazy_and_eager_coincide_when_every_round_is_a_batch_and_only_then():
 
     def noisy():
         bias_noise, covariance_noise = gaussian_noise(30, 3, sigma=0.1)
-        return users.arguments((Tree(3, bias_noise), Tree(3, covariance_noise)))
+        return users.arguments((PaperTree(3, bias_noise), PaperTree(3, covariance_noise)))
 
     eager, lazy = private_fedlinucb(batch=1, **noisy()), private_fedlinucb_lazy(batch=1, **noisy())
     np.testing.assert_array_equal(eager.actions, lazy.actions)
@@ -123,7 +123,7 @@ def test_regret_falls_as_it_learns_and_not_when_it_never_synchronises():
 
 def test_noise_that_makes_v_indefinite_is_refused():
     users = Users(silos=2, rounds=4)
-    protocols = Tree(2, lambda k, i: np.zeros(DIM)), Tree(2, lambda k, i: -50 * np.eye(DIM))
+    protocols = PaperTree(2, lambda k, i: np.zeros(DIM)), PaperTree(2, lambda k, i: -50 * np.eye(DIM))
     with pytest.raises(np.linalg.LinAlgError, match="V must be positive definite"):
         private_fedlinucb_lazy(batch=2, **users.arguments(protocols))
 

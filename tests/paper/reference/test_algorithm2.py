@@ -7,12 +7,12 @@ import math
 import numpy as np
 import pytest
 
-from fedbandit.paper.reference.algorithm2 import Alt, AltLocalRandomizer, Tree, TreeRandomizer
+from fedbandit.paper.reference.algorithm2 import Alt, AltLocalRandomizer, PaperTree, TreeRandomizer
 from tests.paper.reference.instance import tree_nodes
 
 
 @pytest.mark.parametrize("shape", [(), (3,), (2, 2)])
-@pytest.mark.parametrize("protocol", [Tree, Alt])
+@pytest.mark.parametrize("protocol", [PaperTree, Alt])
 def test_without_noise_prefix_sums_are_cumulative_sums(protocol, shape):
     data = np.random.default_rng(0).integers(-9, 10, size=(37, 4, *shape)).astype(float)  # (steps, silos, ...)
     p = protocol(4, lambda k, i: np.zeros(shape))
@@ -36,7 +36,7 @@ def test_a_release_is_the_sum_of_the_batches_under_its_node():
 def test_prefix_k_holds_the_noise_of_popcount_k_releases():
     steps = 37
     noise_terms = np.eye(steps)
-    p = Tree(1, lambda k, i: noise_terms[k - 1])
+    p = PaperTree(1, lambda k, i: noise_terms[k - 1])
     alt = AltLocalRandomizer(lambda k: noise_terms[k - 1])
     for k in range(1, steps + 1):
         prefix = p.analyze(p.shuffle([p.randomize(0, np.zeros(steps), [])]))
@@ -47,8 +47,8 @@ def test_prefix_k_holds_the_noise_of_popcount_k_releases():
 
 def test_shuffling_permutes_the_silos_and_changes_no_sum():
     data = np.random.default_rng(1).integers(0, 99, size=(8, 5, 2)).astype(float)
-    plain = Tree(5, lambda k, i: np.full(2, 10.0 * k + i))
-    mixed = Tree(5, lambda k, i: np.full(2, 10.0 * k + i), np.random.default_rng(2))
+    plain = PaperTree(5, lambda k, i: np.full(2, 10.0 * k + i))
+    mixed = PaperTree(5, lambda k, i: np.full(2, 10.0 * k + i), np.random.default_rng(2))
     moved = 0
     for k in range(8):
         messages = [plain.randomize(i, data[k, i], []) for i in range(5)]

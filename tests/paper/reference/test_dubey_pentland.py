@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from fedbandit.paper.reference import Tree, private_fedlinucb
+from fedbandit.paper.reference import PaperTree, private_fedlinucb
 from fedbandit.paper.reference.dubey_pentland import dubey, log_det_growth
 from tests.paper.reference.instance import DIM, LAMBDA, Recounting, Users, gaussian_noise, tree_nodes
 
@@ -111,7 +111,7 @@ def test_noise_of_the_rule_is_that_of_the_tree_since_the_last_synchronisation():
 
 def test_adaptive_synchronisation_replaces_prefix_sums_and_counts_nothing_twice():
     users = Users(silos=3, rounds=40)
-    quiet = Tree(3, lambda k, i: np.zeros(DIM)), Tree(3, lambda k, i: np.zeros((DIM, DIM)))
+    quiet = PaperTree(3, lambda k, i: np.zeros(DIM)), PaperTree(3, lambda k, i: np.zeros((DIM, DIM)))
     private = dubey(threshold=1.0, **users.arguments(quiet))
     exact = dubey(threshold=1.0, **users.arguments((Recounting(), Recounting())))
     assert private.sync_times == exact.sync_times
@@ -123,7 +123,7 @@ def test_adaptive_synchronisation_replaces_prefix_sums_and_counts_nothing_twice(
 
 def test_a_synchronised_matrix_that_noise_made_indefinite_is_refused():
     users = Users(silos=2, rounds=4)
-    protocols = Tree(2, lambda k, i: np.zeros(DIM)), Tree(2, lambda k, i: -50 * np.eye(DIM))
+    protocols = PaperTree(2, lambda k, i: np.zeros(DIM)), PaperTree(2, lambda k, i: -50 * np.eye(DIM))
     with pytest.raises(np.linalg.LinAlgError, match="must be positive definite"):
         dubey(threshold=0.0, **users.arguments(protocols))
     with pytest.raises(np.linalg.LinAlgError, match="V_last must be positive definite"):

@@ -7,7 +7,7 @@ printed, the docstring says what is done instead.
 """
 
 from fedbandit.paper.reference.algorithm1 import private_fedlinucb
-from fedbandit.paper.reference.algorithm2 import Alt, Tree
+from fedbandit.paper.reference.algorithm2 import Alt, PaperTree
 from fedbandit.paper.reference.common import Run, StreamProtocol, play, sync_times
 from fedbandit.paper.reference.dubey_pentland import dubey
 from fedbandit.paper.reference.lazy_variant import private_fedlinucb_lazy
@@ -18,10 +18,10 @@ from fedbandit.paper.reference.p_vec_tree import VectorSum
 __all__ = [
     "Alt",
     "NonPrivate",
+    "PaperTree",
     "Parameters",
     "Run",
     "StreamProtocol",
-    "Tree",
     "VectorSum",
     "dubey",
     "paper_parameters",

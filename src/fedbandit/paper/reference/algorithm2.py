@@ -12,7 +12,7 @@ import numpy as np
 
 from fedbandit.paper.reference.common import Array, Noise, add, at_silo
 
-__all__ = ["Alt", "AltLocalRandomizer", "Tree", "TreeAnalyzer", "TreeRandomizer", "first_one", "ones"]
+__all__ = ["Alt", "AltLocalRandomizer", "PaperTree", "TreeAnalyzer", "TreeRandomizer", "first_one", "ones"]
 
 
 def binary(k: int) -> list[int]:
@@ -94,7 +94,7 @@ class AltLocalRandomizer:
         return add(*(self.hat_alpha[j] for j in ones(k)))
 
 
-class Tree:
+class PaperTree:
     """P = (R, S, A) over all silos: S is the identity (silo-level LDP) or permutes by `generator` (SDP)."""
 
     def __init__(self, silos: int, noise: Noise, generator: np.random.Generator | None = None) -> None:
