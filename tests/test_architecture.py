@@ -1,0 +1,60 @@
+"""What docs/architecture.md says of the folders is true, and stays true."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from fedbandit.protocol import trust
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "fedbandit"
+MODULES = sorted(SOURCE.rglob("*.py"))
+PAGE = (ROOT / "docs" / "architecture.md").read_text()
+
+
+def test_every_module_of_the_walks_exists() -> None:
+    named = re.findall(r"`([a-z_/]+\.py)`", PAGE)
+    assert len(named) > 25
+    roots = (SOURCE, SOURCE / "federation")
+    assert [name for name in named if not any((root / name).exists() for root in roots)] == []
+
+
+def test_no_folder_is_crowded() -> None:
+    crowded = Counter(module.parent for module in MODULES)
+    assert {folder: count for folder, count in crowded.items() if count > 14} == {}
+
+
+def test_no_two_modules_share_a_name() -> None:
+    names = Counter(module.stem for module in MODULES if module.stem != "__init__")
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_no_two_classes_share_a_name() -> None:
+    classes = Counter(
+        node.name
+        for module in MODULES
+        for node in ast.parse(module.read_text()).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert [name for name, count in classes.items() if count > 1] == []
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_nobody_knows_a_trust_model_by_name(module: Path) -> None:
+    """No comparison with a trust model's name, no table with them for keys, outside its own file."""
+    if module.parent.name == "trusts":
+        return
+    found = []
+    for node in ast.walk(ast.parse(module.read_text())):
+        if isinstance(node, ast.Compare) and "trust" in ast.unparse(node.left):
+            texts = [ast.unparse(other) for other in node.comparators]
+            found += [text for text in texts if any(repr(name) in text for name in trust.names())]
+        if isinstance(node, ast.Dict):
+            keys = {key.value for key in node.keys if isinstance(key, ast.Constant)}
+            found += [str(keys)] if {"secure-sum", "vector-sum"} <= keys else []
+    assert found == []
