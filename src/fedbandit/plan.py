@@ -82,7 +82,7 @@ class Plan:
     centre: float = 0.0  # subtracted from rewards; 1/2 halves their sensitivity, and needs a constant feature
     ratio: float = 1.0  # (covariance noise / bias noise)^2
     cohort: int | None = None  # fewest silos in a sync (None: all of them)
-    colluding: int = 0  # silos that may tell the analyzer their own noise
+    colluding: int | None = None  # silos that may use their own noise against the others (None: 1 if silos share it)
     decode_at: DecodeAt = "analyzer"  # "silo": P_alt
     bits: int = 20  # statistics are kept on the grid 2^-bits
 
@@ -102,7 +102,8 @@ class Plan:
         _validate.positive("reward_noise", self.reward_noise)
         _validate.positive("ratio", self.ratio)
         _validate.count("bits", self.bits)
-        _validate.count("colluding", self.colluding, least=0)
+        if self.colluding is not None:
+            _validate.count("colluding", self.colluding, least=0)
         _validate.reward("centre", self.centre)
         if self.decode_at not in self.trusting.decodes_at:
             possible = " or ".join(map(repr, self.trusting.decodes_at))
@@ -136,6 +137,15 @@ class Plan:
         return trust.trust(self.trust)
 
     @property
+    def colluders(self) -> int:
+        """Silos that the promise counts on to use their own noise against the others.
+
+        Every silo sees the decoded sums and knows its own noise, so where silos share the noise one of them is counted
+        by default.
+        """
+        return int(self.trusting.shares_noise) if self.colluding is None else self.colluding
+
+    @property
     def smallest_cohort(self) -> int:
         """Fewest silos that a sync can have: with fewer it is skipped."""
         return self.silos if self.trusting.whole or self.cohort is None else self.cohort
@@ -161,7 +171,7 @@ class Plan:
             centre=self.centre,
             ratio=self.ratio,
             cohort=self.smallest_cohort,
-            colluding=self.colluding,
+            colluding=self.colluders,
             decode_at=self.decode_at,
             public_schedule=not isinstance(self.schedule, Adaptive) or self.schedule.private,
             share=1 - self._rule_share,

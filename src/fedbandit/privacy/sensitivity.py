@@ -17,9 +17,21 @@ import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from fedbandit import _validate
+import numpy as np
 
-__all__ = ["ADJACENCIES", "Adjacency", "Shift", "bias_shift", "covariance_shift", "joint_shift", "rounding_shift"]
+from fedbandit import _validate
+from fedbandit._arrays import Floats
+
+__all__ = [
+    "ADJACENCIES",
+    "Adjacency",
+    "Shift",
+    "bias_shift",
+    "covariance_shift",
+    "joint_shift",
+    "late_shift",
+    "rounding_shift",
+]
 
 Adjacency = Literal["replace-one", "add-remove"]
 ADJACENCIES: tuple[Adjacency, ...] = get_args(Adjacency)
@@ -32,6 +44,7 @@ class Shift:
     exact: float  # of the real-valued statistics
     rounding: float  # added by keeping each contribution on a grid
     participations: int  # rounds of one silo that one user may take part in (group privacy)
+    alone: float  # the largest contribution of one round itself
 
     @property
     def total(self) -> float:
@@ -46,6 +59,22 @@ def joint_shift(adjacency: Adjacency, reward_bound: float = 1.0, ratio: float = 
     if adjacency == "add-remove":
         return math.sqrt(s + 1)
     return math.sqrt(2 + 2 * s + s**2 / 2) if s <= 2 else math.sqrt(4 * s)
+
+
+def late_shift(adjacency: Adjacency, alone: float, exact: float, products: Floats) -> float:
+    """The largest move of all releases by one round, per unit of noise, for an encoder whose columns may point apart.
+
+    Replacing a user may also move the reward into another batch, j' instead of j. The releases then move by
+    C_j u - C_j' u', of squared length |u|^2 |C_j|^2 + |u'|^2 |C_j'|^2 - 2 <C_j, C_j'> <u, u'>. The product <u, u'>
+    lies between -m and |u|^2 = `alone`^2, where 2 |u|^2 + 2 m = `exact`^2, the largest |u - u'|^2. Where no two columns
+    point apart, the worst case is one batch, `exact` times the column norm. `products` is C^T C.
+    """
+    norms = np.diag(products)
+    if adjacency == "add-remove":
+        return alone * math.sqrt(float(norms.max()))
+    least = exact**2 / 2 - alone**2
+    crossed = np.maximum(products * least, -products * alone**2)
+    return math.sqrt(float((alone**2 * (norms[:, None] + norms) + 2 * crossed).max()))
 
 
 def bias_shift(adjacency: Adjacency) -> float:

@@ -75,6 +75,18 @@ class Encoder(ABC):
         return float(np.linalg.norm(self.coefficients, axis=0).max())
 
     @cached_property
+    def column_products(self) -> Floats | None:
+        """C^T C, (size, size), if an entry of it is negative; None if columns never point away from each other.
+
+        With no negative entry in C there is none in C^T C.
+        """
+        coefficients = self.coefficients
+        if coefficients.min() >= 0:
+            return None
+        products = coefficients.T @ coefficients
+        return products if products.min() < 0 else None
+
+    @cached_property
     def prefix_norms(self) -> Floats:
         """Row norms of B: the noise of each decoded prefix sum, per unit of release noise. Shape (size,)."""
         return np.asarray(np.linalg.norm(self.decoder, axis=1))
@@ -166,6 +178,10 @@ class ToeplitzEncoder(Encoder):
     @cached_property
     def column_norm(self) -> float:
         return float(np.linalg.norm(self._column))
+
+    @cached_property
+    def column_products(self) -> Floats | None:
+        return None if self._column.min() >= 0 else super().column_products
 
     @cached_property
     def prefix_norms(self) -> Floats:

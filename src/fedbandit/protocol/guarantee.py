@@ -10,11 +10,12 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from fedbandit import _validate
-from fedbandit.bandit.statistics import Scales
+from fedbandit.bandit.statistics import Scales, width
 from fedbandit.privacy.accounting import compose_gdp, gaussian_epsilon, gaussian_sigma
 from fedbandit.privacy.budget import Privacy
+from fedbandit.privacy.grid import LEAST, SPARE, slack
 from fedbandit.privacy.ledger import Cost
-from fedbandit.privacy.sensitivity import Shift, joint_shift, rounding_shift
+from fedbandit.privacy.sensitivity import Shift, joint_shift, late_shift, rounding_shift
 from fedbandit.protocol.base import Protocol
 from fedbandit.protocol.encoder import Encoder
 
@@ -36,6 +37,11 @@ DecodeAt = Literal["analyzer", "silo"]
 
 BOUNDED = "features have norm at most 1 and rewards lie in [0, 1]; a silo refuses others"
 COMMON_ASSUMPTIONS = (BOUNDED, "times and sizes of messages are fixed by the plan, not by data")
+NEIGHBOURS = {
+    "replace-one": "each person: nobody can tell their data from anybody else's in their place (replace-one)",
+    "add-remove": "each person: nobody can tell whether they took part or stayed away (add-remove)",
+}
+PUBLIC = "which silos take part, when they synchronise, how long messages are, and every model"
 
 
 @dataclass(frozen=True)
@@ -49,6 +55,7 @@ class Guarantee:
     against: str = ""
     steps: tuple[str, ...] = ()
     assumes: tuple[str, ...] = ()
+    answers: tuple[tuple[str, str], ...] = ()  # questions that a reader has, and their answers
 
     @property
     def promised(self) -> bool:
@@ -56,7 +63,7 @@ class Guarantee:
         return self.epsilon is not None
 
     def __str__(self) -> str:
-        lines = [self.statement]
+        lines = [self.statement, *(f"  {question}: {answer}." for question, answer in self.answers)]
         if self.steps:
             lines += ["Because:", *(f"  {number}. {step}" for number, step in enumerate(self.steps, 1))]
         if self.assumes:
@@ -98,11 +105,33 @@ class Request:
     public_schedule: bool  # False: raw data decide when to synchronise
     share: float  # of mu^2: what the releases may spend; the schedule spends the rest
 
-    def promise(self, statement: str, against: str, steps: Iterable[str], assumes: Iterable[str]) -> Guarantee:
-        """The budget asked for, promised."""
+    def promise(
+        self, statement: str, against: str, steps: Iterable[str], assumes: Iterable[str], collusion: str, missing: str
+    ) -> Guarantee:
+        """The budget asked for, promised; `collusion` and `missing` say what happens if parties collude, or a silo is
+        missing."""
         privacy = self.asked
+        answers = (
+            ("Against whom", against),
+            ("For whom", NEIGHBOURS[privacy.adjacency]),
+            ("How often one may come", self._visits),
+            ("What is public", PUBLIC),
+            ("If parties collude", collusion),
+            ("If a silo is missing", missing),
+        )
         return Guarantee(
-            statement, privacy.epsilon, privacy.delta, privacy.adjacency, against, tuple(steps), tuple(assumes)
+            statement, privacy.epsilon, privacy.delta, privacy.adjacency, against, tuple(steps), tuple(assumes), answers
+        )
+
+    @property
+    def _visits(self) -> str:
+        """How often one person is covered, and how that is seen to."""
+        privacy = self.asked
+        rounds = "1 round" if privacy.participations == 1 else f"{privacy.participations:,} rounds"
+        silos = "1 silo" if privacy.silos_per_user == 1 else f"each of {privacy.silos_per_user:,} silos"
+        return (
+            f"in at most {rounds} of {silos}, over the whole run; a silo counts by the user key it is given, leaves "
+            "out whoever comes more often, and takes whoever comes without a key for a new person"
         )
 
     @property
@@ -133,8 +162,9 @@ class Request:
         adjacency = privacy.adjacency if self.acting == "lazy" else "replace-one"
         bound = max(abs(1 - self.centre), abs(self.centre))
         together = privacy.participations * (1 if self.acting == "lazy" else self.largest_batch)
-        rounding = rounding_shift(adjacency, self.dim, self.bits, self.ratio)
-        return Shift(joint_shift(adjacency, bound, self.ratio), rounding + self._release_rounding, together)
+        rounding = rounding_shift(adjacency, self.dim, self.bits, self.ratio) + self._release_rounding
+        alone = joint_shift("add-remove", bound, self.ratio)
+        return Shift(joint_shift(adjacency, bound, self.ratio), rounding, together, alone)
 
     @property
     def _release_rounding(self) -> float:
@@ -148,8 +178,19 @@ class Request:
 
     @property
     def sensitivity(self) -> float:
-        """Column norm times shift: the l2 sensitivity of one silo's whole transcript."""
-        return self.encoder.column_norm * self.shift.total
+        """The l2 sensitivity of one silo's whole transcript: column norm times shift, where no two columns of C point
+        apart (`sensitivity.late_shift` says why that matters)."""
+        return self.shift.total * self.encoder.column_norm * self._apart
+
+    @property
+    def _apart(self) -> float:
+        """How much further than inside one batch a user can move the releases by coming in another one, as a factor."""
+        products, shift = self.encoder.column_products, self.shift
+        if products is None:
+            return 1.0
+        adjacency = self.asked.adjacency if self.acting == "lazy" else "replace-one"
+        late = late_shift(adjacency, shift.alone, shift.exact, products)
+        return max(1.0, late / (shift.exact * self.encoder.column_norm))
 
     def mu(self, sigma: float, joint_silos: bool) -> float:
         """GDP parameter of the whole transcript, schedule included, at noise `sigma` in the covariance's units.
@@ -163,7 +204,7 @@ class Request:
     def user_shift(self, joint_silos: bool) -> float:
         """How far one user moves the batch sums that are accounted for together, all their rounds and silos counted."""
         visits = self.asked.silos_per_user
-        return self.shift.total * (visits if joint_silos else math.sqrt(visits))
+        return self.shift.total * self._apart * (visits if joint_silos else math.sqrt(visits))
 
     def _moved(self, joint_silos: bool) -> float:
         """How far one user moves the releases that are accounted for together."""
@@ -182,3 +223,30 @@ class Request:
         """Frobenius-exact layout: sigma on the diagonal, sigma / sqrt 2 above it (an off-diagonal move counts twice in
         the Frobenius norm but is released once), sigma / sqrt(ratio) on the bias."""
         return Scales(sigma / math.sqrt(self.ratio), sigma, sigma / math.sqrt(2))
+
+    # -- on the grid ------------------------------------------------------------------------------------------------
+
+    def on_grid(self, scales: Scales) -> Scales:
+        """One silo's noise as it is drawn: a little wider, for being on a grid; refused where that is too coarse.
+
+        See `privacy.grid`. `scales` are in natural units, a release is a multiple of 2^-(bits + fraction_bits).
+        """
+        unit, narrowest = 2.0 ** -(self.bits + self.encoder.fraction_bits), min(scales)
+        if narrowest < LEAST * unit:
+            needed = self.bits + math.ceil(math.log2(LEAST * unit / narrowest))
+            raise _validate.ArgumentError(
+                "bits",
+                f"must be at least {needed} here, got {self.bits}: noise of {narrowest:.3g} must be {LEAST:g} steps of "
+                f"the grid wide, and a step is {unit:.3g}",
+            )
+        return Scales(*(math.sqrt(scale**2 + SPARE * unit**2) for scale in scales))
+
+    def grid_step(self, scales: Scales) -> str:
+        """The step of the proof about the grid, for one silo's noise."""
+        bits = self.bits + self.encoder.fraction_bits
+        numbers = self.encoder.size * width(self.dim)
+        return (
+            f"Live noise is drawn on the grid 2^-{bits}, where it is at least {min(scales) * 2.0**bits:.3g} steps wide "
+            f"({LEAST:g} are needed): with {SPARE:g} squared steps of variance on top, that costs no more than "
+            f"{slack(numbers, self.silos):.0e} of epsilon."
+        )

@@ -56,6 +56,10 @@ class Tree(Encoder):
         return math.sqrt(self.levels)
 
     @cached_property
+    def column_products(self) -> Floats | None:
+        return None
+
+    @cached_property
     def prefix_norms(self) -> Floats:
         return np.asarray(np.sqrt([float(k.bit_count()) for k in range(1, self.size + 1)]))
 
