@@ -35,7 +35,7 @@ from fedbandit.protocol.determinant import DeterminantRule
 from fedbandit.protocol.encoder import Encoder
 from fedbandit.protocol.guarantee import Acting, Built, Calibration, DecodeAt, Guarantee, Request
 from fedbandit.protocol.trust import Trust
-from fedbandit.schedule import Adaptive, Growing, Schedule
+from fedbandit.schedule import Adaptive, Clock, Growing, Schedule
 
 __all__ = ["Plan"]
 
@@ -112,6 +112,10 @@ class Plan:
             raise ArgumentError(
                 "ratio", f"must be 1 unless calibration is 'exact', got {self.ratio!r}: others fix the noise"
             )
+        if self.acting == "eager" and isinstance(self.schedule, Clock):
+            raise ArgumentError(
+                "acting", "must be 'lazy' with a clock: nobody knows beforehand how many people come between two ticks"
+            )
         if self.cohort is not None and _validate.count("cohort", self.cohort) > self.silos:
             raise ArgumentError("cohort", f"must lie between 1 and the {self.silos} silos, got {self.cohort!r}")
         if self.privacy is not None and self.privacy.silos_per_user > self.silos:
@@ -141,9 +145,11 @@ class Plan:
         """Silos that the promise counts on to use their own noise against the others.
 
         Every silo sees the decoded sums and knows its own noise, so where silos share the noise one of them is counted
-        by default.
+        by default. Elsewhere it does not matter: 0.
         """
-        return int(self.trusting.shares_noise) if self.colluding is None else self.colluding
+        if not self.trusting.shares_noise:
+            return 0
+        return 1 if self.colluding is None else self.colluding
 
     @property
     def smallest_cohort(self) -> int:

@@ -29,7 +29,7 @@ __all__ = [
     "bias_shift",
     "covariance_shift",
     "joint_shift",
-    "late_shift",
+    "late_factor",
     "rounding_shift",
 ]
 
@@ -44,7 +44,6 @@ class Shift:
     exact: float  # of the real-valued statistics
     rounding: float  # added by keeping each contribution on a grid
     participations: int  # rounds of one silo that one user may take part in (group privacy)
-    alone: float  # the largest contribution of one round itself
 
     @property
     def total(self) -> float:
@@ -61,20 +60,26 @@ def joint_shift(adjacency: Adjacency, reward_bound: float = 1.0, ratio: float = 
     return math.sqrt(2 + 2 * s + s**2 / 2) if s <= 2 else math.sqrt(4 * s)
 
 
-def late_shift(adjacency: Adjacency, alone: float, exact: float, products: Floats) -> float:
-    """The largest move of all releases by one round, per unit of noise, for an encoder whose columns may point apart.
+def late_factor(adjacency: Adjacency, reward_bound: float, ratio: float, coefficients: Floats) -> float:
+    """How much further than inside one batch one round can move all releases if its reward may come in another one.
 
-    Replacing a user may also move the reward into another batch, j' instead of j. The releases then move by
-    C_j u - C_j' u', of squared length |u|^2 |C_j|^2 + |u'|^2 |C_j'|^2 - 2 <C_j, C_j'> <u, u'>. The product <u, u'>
-    lies between -m and |u|^2 = `alone`^2, where 2 |u|^2 + 2 m = `exact`^2, the largest |u - u'|^2. Where no two columns
-    point apart, the worst case is one batch, `exact` times the column norm. `products` is C^T C.
+    Replacing a user may move the reward into batch j' instead of j. The releases then move by C_j u - C_j' u', of
+    squared length |u|^2 |C_j|^2 + |u'|^2 |C_j'|^2 - 2 <C_j, C_j'> <u, u'>. The product <u, u'> lies between -m and
+    |u|^2, where 2 |u|^2 + 2 m is the largest |u - u'|^2, `joint_shift` squared. While <C_j, C_j'> >= 0 that is no more
+    than inside one batch; where columns point apart, it can be. The factor is the largest over the first 1, 2, ... rows
+    of C, so that it also holds for what a ledger has spent so far. At least 1.
     """
-    norms = np.diag(products)
-    if adjacency == "add-remove":
-        return alone * math.sqrt(float(norms.max()))
-    least = exact**2 / 2 - alone**2
-    crossed = np.maximum(products * least, -products * alone**2)
-    return math.sqrt(float((alone**2 * (norms[:, None] + norms) + 2 * crossed).max()))
+    if adjacency == "add-remove":  # one user in one batch: nothing to cross
+        return 1.0
+    alone = joint_shift("add-remove", reward_bound, ratio) ** 2
+    inside = joint_shift("replace-one", reward_bound, ratio) ** 2
+    least, products, factor = inside / 2 - alone, np.zeros((coefficients.shape[1],) * 2), 1.0
+    for row in coefficients:
+        products += np.outer(row, row)
+        norms = np.diag(products)
+        crossed = alone * (norms[:, None] + norms) + 2 * np.maximum(products * least, -products * alone)
+        factor = max(factor, float(crossed.max() / (inside * norms.max())))
+    return math.sqrt(factor)
 
 
 def bias_shift(adjacency: Adjacency) -> float:

@@ -128,8 +128,8 @@ def _sensitivity_steps(request: Request, joint_silos: bool, comes: str) -> tuple
     )
     if request.sensitivity > encoder.column_norm * shift.total * (1 + 1e-12):
         steps.append(
-            "Some columns of the encoder point apart, so a user whose reward comes in another batch can move the "
-            f"releases further: {request.sensitivity:.4f}."
+            "Columns of the encoder point apart, so a user whose reward comes in another batch can move the releases "
+            f"further: {request.sensitivity:.4f}."
         )
     if request.share < 1:
         steps.append(

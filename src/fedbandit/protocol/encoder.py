@@ -75,16 +75,9 @@ class Encoder(ABC):
         return float(np.linalg.norm(self.coefficients, axis=0).max())
 
     @cached_property
-    def column_products(self) -> Floats | None:
-        """C^T C, (size, size), if an entry of it is negative; None if columns never point away from each other.
-
-        With no negative entry in C there is none in C^T C.
-        """
-        coefficients = self.coefficients
-        if coefficients.min() >= 0:
-            return None
-        products = coefficients.T @ coefficients
-        return products if products.min() < 0 else None
+    def has_negative(self) -> bool:
+        """Whether an entry of C is negative: columns may then point apart (`privacy.sensitivity.late_factor`)."""
+        return bool(self.coefficients.min() < 0)
 
     @cached_property
     def prefix_norms(self) -> Floats:
@@ -180,8 +173,8 @@ class ToeplitzEncoder(Encoder):
         return float(np.linalg.norm(self._column))
 
     @cached_property
-    def column_products(self) -> Floats | None:
-        return None if self._column.min() >= 0 else super().column_products
+    def has_negative(self) -> bool:
+        return bool(self._column.min() < 0)
 
     @cached_property
     def prefix_norms(self) -> Floats:

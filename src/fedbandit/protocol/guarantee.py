@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import count
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -13,9 +14,9 @@ from fedbandit import _validate
 from fedbandit.bandit.statistics import Scales, width
 from fedbandit.privacy.accounting import compose_gdp, gaussian_epsilon, gaussian_sigma
 from fedbandit.privacy.budget import Privacy
-from fedbandit.privacy.grid import LEAST, SPARE, slack
+from fedbandit.privacy.grid import LEAST, SPARE, slack, widened
 from fedbandit.privacy.ledger import Cost
-from fedbandit.privacy.sensitivity import Shift, joint_shift, late_shift, rounding_shift
+from fedbandit.privacy.sensitivity import Adjacency, Shift, joint_shift, late_factor, rounding_shift
 from fedbandit.protocol.base import Protocol
 from fedbandit.protocol.encoder import Encoder
 
@@ -158,13 +159,19 @@ class Request:
         Acting eagerly, one user can change the action, and so the contribution, of everyone after them in the batch:
         then every batch they take part in may move as a whole, each of its users by a full replacement.
         """
-        privacy = self.asked
-        adjacency = privacy.adjacency if self.acting == "lazy" else "replace-one"
-        bound = max(abs(1 - self.centre), abs(self.centre))
-        together = privacy.participations * (1 if self.acting == "lazy" else self.largest_batch)
-        rounding = rounding_shift(adjacency, self.dim, self.bits, self.ratio) + self._release_rounding
-        alone = joint_shift("add-remove", bound, self.ratio)
-        return Shift(joint_shift(adjacency, bound, self.ratio), rounding, together, alone)
+        together = self.asked.participations * (1 if self.acting == "lazy" else self.largest_batch)
+        rounding = rounding_shift(self._moved_by, self.dim, self.bits, self.ratio) + self._release_rounding
+        return Shift(joint_shift(self._moved_by, self._reward_bound, self.ratio), rounding, together)
+
+    @property
+    def _moved_by(self) -> Adjacency:
+        """What one user can do to a single round: acting eagerly, replace somebody else's."""
+        return self.asked.adjacency if self.acting == "lazy" else "replace-one"
+
+    @property
+    def _reward_bound(self) -> float:
+        """The largest |y - centre|."""
+        return max(abs(1 - self.centre), abs(self.centre))
 
     @property
     def _release_rounding(self) -> float:
@@ -178,19 +185,16 @@ class Request:
 
     @property
     def sensitivity(self) -> float:
-        """The l2 sensitivity of one silo's whole transcript: column norm times shift, where no two columns of C point
-        apart (`sensitivity.late_shift` says why that matters)."""
-        return self.shift.total * self.encoder.column_norm * self._apart
+        """The l2 sensitivity of one silo's whole transcript."""
+        return self.encoder.column_norm * self.shift.total * self._late
 
     @property
-    def _apart(self) -> float:
-        """How much further than inside one batch a user can move the releases by coming in another one, as a factor."""
-        products, shift = self.encoder.column_products, self.shift
-        if products is None:
+    def _late(self) -> float:
+        """How much further a user can move the releases by a reward that comes in another batch: 1 unless columns of C
+        point apart."""
+        if not self.encoder.has_negative:
             return 1.0
-        adjacency = self.asked.adjacency if self.acting == "lazy" else "replace-one"
-        late = late_shift(adjacency, shift.alone, shift.exact, products)
-        return max(1.0, late / (shift.exact * self.encoder.column_norm))
+        return late_factor(self._moved_by, self._reward_bound, self.ratio, self.encoder.coefficients)
 
     def mu(self, sigma: float, joint_silos: bool) -> float:
         """GDP parameter of the whole transcript, schedule included, at noise `sigma` in the covariance's units.
@@ -204,7 +208,7 @@ class Request:
     def user_shift(self, joint_silos: bool) -> float:
         """How far one user moves the batch sums that are accounted for together, all their rounds and silos counted."""
         visits = self.asked.silos_per_user
-        return self.shift.total * self._apart * (visits if joint_silos else math.sqrt(visits))
+        return self.shift.total * self._late * (visits if joint_silos else math.sqrt(visits))
 
     def _moved(self, joint_silos: bool) -> float:
         """How far one user moves the releases that are accounted for together."""
@@ -231,22 +235,38 @@ class Request:
 
         See `privacy.grid`. `scales` are in natural units, a release is a multiple of 2^-(bits + fraction_bits).
         """
-        unit, narrowest = 2.0 ** -(self.bits + self.encoder.fraction_bits), min(scales)
-        if narrowest < LEAST * unit:
-            needed = self.bits + math.ceil(math.log2(LEAST * unit / narrowest))
+        step, narrowest = self._grid_step, min(scales)
+        if narrowest < LEAST * step:
             raise _validate.ArgumentError(
                 "bits",
-                f"must be at least {needed} here, got {self.bits}: noise of {narrowest:.3g} must be {LEAST:g} steps of "
-                f"the grid wide, and a step is {unit:.3g}",
+                f"must be at least {self._bits_for(narrowest)} here, got {self.bits}: noise of {narrowest:.3g} must be "
+                f"{LEAST:g} steps of the grid wide, and a step is {step:.3g}",
             )
-        return Scales(*(math.sqrt(scale**2 + SPARE * unit**2) for scale in scales))
+        return Scales(*(widened(scale, step) for scale in scales))
+
+    @property
+    def _grid_step(self) -> float:
+        """What a release is a multiple of."""
+        return 2.0 ** -(self.bits + self.encoder.fraction_bits)
+
+    def _bits_for(self, narrowest: float) -> int:
+        """The fewest bits at which the grid is fine enough, if this noise is too narrow for it now.
+
+        Exact noise shrinks with the rounding that a finer grid saves.
+        """
+        for bits in count(self.bits + 1):
+            finer = replace(self, bits=bits)
+            shrunk = finer.shift.total / self.shift.total if self.calibration == "exact" else 1.0
+            if narrowest * shrunk >= LEAST * finer._grid_step:
+                break
+        return bits
 
     def grid_step(self, scales: Scales) -> str:
         """The step of the proof about the grid, for one silo's noise."""
-        bits = self.bits + self.encoder.fraction_bits
-        numbers = self.encoder.size * width(self.dim)
+        numbers = max(self.encoder.size, self.asked.participations) * width(self.dim)
         return (
-            f"Live noise is drawn on the grid 2^-{bits}, where it is at least {min(scales) * 2.0**bits:.3g} steps wide "
-            f"({LEAST:g} are needed): with {SPARE:g} squared steps of variance on top, that costs no more than "
-            f"{slack(numbers, self.silos):.0e} of epsilon."
+            f"Live noise is drawn on the grid 2^-{self.bits + self.encoder.fraction_bits}, where it is at least "
+            f"{min(scales) / self._grid_step:.3g} steps wide ({LEAST:g} are needed): with {SPARE:g} squared steps of "
+            f"variance on top, that adds no more than {slack(numbers, self.silos):.0e} to epsilon and, relatively, to "
+            "delta."
         )

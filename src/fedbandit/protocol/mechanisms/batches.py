@@ -28,8 +28,8 @@ class Batches(Encoder):
         return 1.0
 
     @cached_property
-    def column_products(self) -> Floats | None:
-        return None
+    def has_negative(self) -> bool:
+        return False
 
     @cached_property
     def prefix_norms(self) -> Floats:

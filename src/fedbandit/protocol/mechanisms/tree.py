@@ -56,8 +56,8 @@ class Tree(Encoder):
         return math.sqrt(self.levels)
 
     @cached_property
-    def column_products(self) -> Floats | None:
-        return None
+    def has_negative(self) -> bool:
+        return False
 
     @cached_property
     def prefix_norms(self) -> Floats:

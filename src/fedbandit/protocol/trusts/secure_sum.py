@@ -37,7 +37,7 @@ class SecureSumProtocol(Protocol):
     Formal guarantee: with sigma^2 divided over the smallest number h of honest silos in a sync, A's view is that of
     the noisy sum, (column_norm * shift / sigma)-GDP for each user of any silo; S's view is uniform words; c colluding
     silos know their own noise and subtract it, which is why h leaves them out. Every silo sees the decoded sums, so by
-    default one is counted as colluding (c = 1): the promise is then against any one silo, too.
+    default one is counted as colluding (c = 1): the promise is then against any one other silo, too.
     """
 
     colluding: int = 0
@@ -112,11 +112,13 @@ def _build(request: Request) -> Built:
         raise ArgumentError("calibration", "must be 'exact' for trust 'secure-sum': the paper has no constants for it")
     honest = request.cohort - request.colluding
     if honest < 1:
+        field, way_out = (
+            ("silos", "let more take part") if request.cohort == request.silos else ("cohort", "make it larger")
+        )
         raise ArgumentError(
-            "silos",
-            f"must be more for trust 'secure-sum' to hold against {request.colluding} of them, got at least "
-            f"{request.cohort} per sync: let more take part, raise the smallest cohort, or use trust 'silo', where "
-            "each silo's own noise is enough",
+            field,
+            f"must be more than {request.colluding} for trust 'secure-sum' to hold against {request.colluding} of the "
+            f"silos, got {request.cohort}: {way_out}, or use trust 'silo', where each silo's own noise is enough",
         )
     noise = gaussian_noise(request, joint_silos=True)
     own_share = 1 / math.sqrt(honest)
@@ -128,10 +130,9 @@ def _build(request: Request) -> Built:
 def _guarantee(request: Request, noise: GaussianNoise, honest: int, scales: Scales) -> Guarantee:
     if noise.problem:
         return nothing(noise.problem)
-    privacy, visits = request.asked, request.asked.silos_per_user
-    alone = request.exact_epsilon(noise.sigma / math.sqrt(honest), joint_silos=False)
-    against = _against(request.colluding)
-    larger = f"sqrt {honest}" if visits == 1 else f"sqrt({honest} / {visits})"
+    privacy, own_sigma, against = request.asked, noise.sigma / math.sqrt(honest), _against(request.colluding)
+    alone = request.exact_epsilon(own_sigma, joint_silos=False)
+    larger = request.mu(own_sigma, joint_silos=False) / request.mu(noise.sigma, joint_silos=True)
     return request.promise(
         f"The noisy sums are ({privacy.epsilon:g}, {privacy.delta:g})-differentially private for each user of any silo "
         f"({privacy.adjacency}), against {against}; the mixer alone sees uniform words. If mixer and analyzer collude, "
@@ -143,8 +144,8 @@ def _guarantee(request: Request, noise: GaussianNoise, honest: int, scales: Scal
             f"{honest} adds noise of variance 1/{honest} of that, and independent Gaussians add up.",
             "A share is uniform modulo 2^64 whatever the release, so the mixer's view tells nothing, and the "
             "analyzer's view is a function of the noisy sum and of uniform words.",
-            f"Mixer and analyzer together see each silo's release with its own noise alone: mu is {larger} times as "
-            f"large, an exact epsilon of {alone:.4g}.",
+            f"Mixer and analyzer together see each silo's release with its own noise alone: mu is {larger:.4g} times "
+            f"as large, an exact epsilon of {alone:.4g}.",
             request.grid_step(scales),
         ),
         assumes=(
@@ -153,10 +154,7 @@ def _guarantee(request: Request, noise: GaussianNoise, honest: int, scales: Scal
             f"a sync with fewer than {request.cohort} silos is not opened",
         ),
         collusion=f"mixer and analyzer together: epsilon = {alone:.4g}; {_beyond(request, noise, honest)}",
-        missing=(
-            f"the sync goes on without it while at least {request.cohort} silos are there, and is skipped for all "
-            "otherwise; what it missed is not made up for"
-        ),
+        missing=_missing(request),
     )
 
 
@@ -164,7 +162,11 @@ def _against(colluding: int) -> str:
     """Whom the sums are private against."""
     if colluding == 0:
         return "the analyzer, as long as no silo tells it its own noise"
-    return "the analyzer and any one silo" if colluding == 1 else f"the analyzer and any {colluding} silos"
+    return f"the analyzer and {_others(colluding)}"
+
+
+def _others(silos: int) -> str:
+    return "any one other silo" if silos == 1 else f"any {silos} other silos"
 
 
 def _left_out(colluding: int) -> str:
@@ -176,12 +178,19 @@ def _left_out(colluding: int) -> str:
 
 def _beyond(request: Request, noise: GaussianNoise, honest: int) -> str:
     """What is left if one more silo colludes than the plan counts on."""
-    one_more = request.colluding + 1
     if honest == 1:
-        return f"against {one_more} silos nothing is promised"
+        return "more silos together gain nothing, for each silo's own noise is enough"
     epsilon = request.exact_epsilon(noise.sigma * math.sqrt(1 - 1 / honest), joint_silos=True)
-    who = "any one silo" if one_more == 1 else f"any {one_more} silos"
-    return f"against {who}: {epsilon:.4g}"
+    return f"the analyzer and {_others(request.colluding + 1)}: {epsilon:.4g}"
+
+
+def _missing(request: Request) -> str:
+    if request.cohort == request.silos:
+        return "the sync is skipped for all: the noise counts on every silo"
+    return (
+        f"the sync goes on without it while at least {request.cohort} of the {request.silos} are there, and is skipped "
+        "for all otherwise; what it missed is not made up for"
+    )
 
 
 TRUST = Trust(

@@ -116,6 +116,7 @@ def _guarantee(request: Request, local: Amplified) -> Guarantee:
             f"{local.local_epsilon:.3g} at delta_0 = {local.local_delta:.3g}: sigma_0 = {local.sigma:.5g}.",
             "The lemma takes the sensitivity of a stream to be 1; what each silo's transcript promises on its own, "
             f"computed exactly, is ({unshuffled:.3g}, {privacy.delta:g})-DP, so the statement holds either way.",
+            request.grid_step(request.on_grid(Scales.flat(local.sigma))),
         ),
         assumes=(*COMMON_ASSUMPTIONS, "the shuffler does not collude with the server (for the amplified statement)"),
         collusion="the noise alone still gives the promise, for the lemma asks for so much of it",
