@@ -42,7 +42,8 @@ def true_epsilon(plan: Plan) -> float:
     if eager:  # everybody in a batch may change with one of them
         mu *= max(np.diff((0, *plan.times)))
     if plan.trust == "secure-sum":
-        mu *= privacy.silos_per_user / math.sqrt((plan.cohort or plan.silos) - (1 if plan.colluding is None else plan.colluding))
+        told = 1 if plan.colluding is None else plan.colluding  # silos that subtract their own noise
+        mu *= privacy.silos_per_user / math.sqrt((plan.cohort or plan.silos) - told)
     elif plan.trust == "central":
         mu *= privacy.silos_per_user
     else:
