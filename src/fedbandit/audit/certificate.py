@@ -57,6 +57,7 @@ def certificate(plan: Plan, report: Report, on: date) -> Certificate:
     sections = [
         _plan(plan),
         _who(plan),
+        Section("In short", table=(("question", "answer"), *guarantee.answers) if guarantee.answers else ()),
         Section(heading, (guarantee.statement,), guarantee.steps, ordered=True),
         Section("What is assumed", (), guarantee.assumes),
         _audit(report, on),
