@@ -58,7 +58,7 @@ class Plan:
     >>> plan.trust, plan.mechanism, str(plan.schedule), plan.syncs
     ('secure-sum', 'toeplitz', 'growing(1.1)', 79)
     >>> round(plan.noise_std, 2), round(plan.changed(trust="silo").noise_std, 2)
-    (5.66, 56.58)
+    (5.69, 56.58)
     >>> Plan.from_dict(plan.as_dict()) == plan
     True
     >>> plan.changed(cohort=101)
@@ -195,7 +195,7 @@ class Plan:
         >>> guarantee = Plan(100, 10_000, 10, Privacy(1.0, 0.1), trust="silo").guarantee
         >>> guarantee.epsilon, guarantee.delta, guarantee.against
         (1.0, 0.1, "everybody outside the user's silo")
-        >>> print(guarantee.steps[-1])
+        >>> print(guarantee.steps[-2])
         That mu is exactly (1, 0.1)-DP (analytic Gaussian).
         >>> print(Plan(100, 10_000, 10, trust="none").guarantee)
         No privacy guarantee: every silo's sums are sent in the clear.
