@@ -32,7 +32,13 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "fedbandit"
 KNOWN = Path(__file__).with_name("survivors.txt")
 LIMIT = 180  # seconds per mutant; one that takes longer is noticed, too
-PROMISES = ("protocol/test_answers", "protocol/test_guarantee", "protocol/test_late_rewards", "privacy/test_grid")
+PROMISES = (
+    "protocol/test_proofs",
+    "protocol/test_answers",
+    "protocol/test_late_rewards",
+    "privacy/test_grid",
+    "protocol/test_guarantee",
+)
 MESSAGES = ("protocol/test_trust", "protocol/test_adversaries", "protocol/test_composition", "protocol/test_protocols")
 LIVE = ("federation/exact/test_live_noise", "federation/silo/test_silo")
 TESTS: dict[str, tuple[str, ...]] = {  # by folder or file, the longest that fits: the quick and near ones first
