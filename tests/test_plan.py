@@ -409,7 +409,7 @@ def test_counts_spend_the_budget_of_their_theorem_at_once() -> None:
 def test_a_shuffled_release_costs_what_it_would_without_a_shuffler() -> None:
     plan = plan_for("sdp-amplified", SHUFFLED, every(10))
     (term,) = spent_by(plan, range(5)).terms
-    stated = float(plan.guarantee.steps[-1].split("computed exactly, is (")[1].split(",")[0])
+    stated = float(str(plan.guarantee).split("computed exactly, is (")[1].split(",")[0])
     assert term.epsilon == pytest.approx(stated, rel=0.005)
     assert not term.overspent
 
@@ -442,8 +442,8 @@ def test_the_numbers_the_library_is_to_show() -> None:
     )
     assert paper / silo >= 7
     assert paper / silo == pytest.approx(7.3, rel=0.01)
-    assert silo / secure == pytest.approx(10)
-    assert secure == pytest.approx(central)
+    assert silo / central == pytest.approx(10)
+    assert secure / central == pytest.approx(math.sqrt(100 / 99))  # one of 100 silos may subtract its own noise
     amplified = plan_for("sdp-amplified", Plan(100, 10_000, 10, Privacy(1e-3, 1e-4), bits=16), every(25))
     assert amplified.protocol.scales.bias == pytest.approx(289_000, rel=0.01)
     assert plan_for("silo", base).syncs == pytest.approx(78, abs=2)

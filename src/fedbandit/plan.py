@@ -35,7 +35,7 @@ from fedbandit.protocol.determinant import DeterminantRule
 from fedbandit.protocol.encoder import Encoder
 from fedbandit.protocol.guarantee import Acting, Built, Calibration, DecodeAt, Guarantee, Request
 from fedbandit.protocol.trust import Trust
-from fedbandit.schedule import Adaptive, Growing, Schedule
+from fedbandit.schedule import Adaptive, Clock, Growing, Schedule
 
 __all__ = ["Plan"]
 
@@ -58,7 +58,7 @@ class Plan:
     >>> plan.trust, plan.mechanism, str(plan.schedule), plan.syncs
     ('secure-sum', 'toeplitz', 'growing(1.1)', 79)
     >>> round(plan.noise_std, 2), round(plan.changed(trust="silo").noise_std, 2)
-    (5.66, 56.58)
+    (5.69, 56.58)
     >>> Plan.from_dict(plan.as_dict()) == plan
     True
     >>> plan.changed(cohort=101)
@@ -82,7 +82,7 @@ class Plan:
     centre: float = 0.0  # subtracted from rewards; 1/2 halves their sensitivity, and needs a constant feature
     ratio: float = 1.0  # (covariance noise / bias noise)^2
     cohort: int | None = None  # fewest silos in a sync (None: all of them)
-    colluding: int = 0  # silos that may tell the analyzer their own noise
+    colluding: int | None = None  # silos that may use their own noise against the others (None: 1 if silos share it)
     decode_at: DecodeAt = "analyzer"  # "silo": P_alt
     bits: int = 20  # statistics are kept on the grid 2^-bits
 
@@ -102,7 +102,8 @@ class Plan:
         _validate.positive("reward_noise", self.reward_noise)
         _validate.positive("ratio", self.ratio)
         _validate.count("bits", self.bits)
-        _validate.count("colluding", self.colluding, least=0)
+        if self.colluding is not None:
+            _validate.count("colluding", self.colluding, least=0)
         _validate.reward("centre", self.centre)
         if self.decode_at not in self.trusting.decodes_at:
             possible = " or ".join(map(repr, self.trusting.decodes_at))
@@ -110,6 +111,10 @@ class Plan:
         if self.ratio != 1 and self.calibration != "exact":
             raise ArgumentError(
                 "ratio", f"must be 1 unless calibration is 'exact', got {self.ratio!r}: others fix the noise"
+            )
+        if self.acting == "eager" and isinstance(self.schedule, Clock):
+            raise ArgumentError(
+                "acting", "must be 'lazy' with a clock: nobody knows beforehand how many people come between two ticks"
             )
         if self.cohort is not None and _validate.count("cohort", self.cohort) > self.silos:
             raise ArgumentError("cohort", f"must lie between 1 and the {self.silos} silos, got {self.cohort!r}")
@@ -134,6 +139,17 @@ class Plan:
     def trusting(self) -> Trust:
         """What the trust model declares about itself."""
         return trust.trust(self.trust)
+
+    @property
+    def colluders(self) -> int:
+        """Silos that the promise counts on to use their own noise against the others.
+
+        Every silo sees the decoded sums and knows its own noise, so where silos share the noise one of them is counted
+        by default. Elsewhere it does not matter: 0.
+        """
+        if not self.trusting.shares_noise:
+            return 0
+        return 1 if self.colluding is None else self.colluding
 
     @property
     def smallest_cohort(self) -> int:
@@ -161,7 +177,7 @@ class Plan:
             centre=self.centre,
             ratio=self.ratio,
             cohort=self.smallest_cohort,
-            colluding=self.colluding,
+            colluding=self.colluders,
             decode_at=self.decode_at,
             public_schedule=not isinstance(self.schedule, Adaptive) or self.schedule.private,
             share=1 - self._rule_share,
@@ -179,7 +195,7 @@ class Plan:
         >>> guarantee = Plan(100, 10_000, 10, Privacy(1.0, 0.1), trust="silo").guarantee
         >>> guarantee.epsilon, guarantee.delta, guarantee.against
         (1.0, 0.1, "everybody outside the user's silo")
-        >>> print(guarantee.steps[-1])
+        >>> print(guarantee.steps[-2])
         That mu is exactly (1, 0.1)-DP (analytic Gaussian).
         >>> print(Plan(100, 10_000, 10, trust="none").guarantee)
         No privacy guarantee: every silo's sums are sent in the clear.

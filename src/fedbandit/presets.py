@@ -198,7 +198,7 @@ def plan_for(name: str, plan: Plan, schedule: Schedule | None = None) -> Plan:
     >>> paper.mechanism, paper.syncs, ours.mechanism, ours.syncs
     ('tree', 400, 'toeplitz', 79)
     >>> f"{paper.noise_std / ours.noise_std:.0f} times the noise"
-    '88 times the noise'
+    '87 times the noise'
     """
     _validate.one_of("protocol", name, NAMES)
     return PAPER[name](plan, "as_proven", schedule) if name in PAPER else OURS[name](plan, schedule)

@@ -33,8 +33,12 @@ def test_outcomes(measured):
 
 
 def test_noise_grows_with_the_silos_under_ldp_and_not_under_vector_sum_or_secure_sum():
-    at = [presets.ldp(Plan(silos, 10_000, 10, privacy=Privacy(1.0, 0.1))).noise_std for silos in (1, 100)]
+    base = Plan(100, 10_000, 10, privacy=Privacy(1.0, 0.1), colluding=0)
+    at = [presets.ldp(base.changed(silos=silos)).noise_std for silos in (1, 100)]
     assert at[1] / at[0] == pytest.approx(10)
+    against_any_silo = [presets.secure_sum(base.changed(silos=silos, colluding=None)) for silos in (2, 100)]
+    at = [plan.noise_std / presets.secure_sum(base).noise_std for plan in against_any_silo]
+    assert at == pytest.approx([math.sqrt(2), math.sqrt(100 / 99)])  # one silo's share is not counted on
     assert scaling.exponent((1, 10, 100), (3.0, 30.0, 300.0)) == pytest.approx(1)
     assert scaling.exponent((1, 10, 100), (3.0, 3.0, 3.0)) == pytest.approx(0)
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.integrate import quad
+from scipy.optimize import brentq
 from scipy.stats import norm
 
 from fedbandit.privacy.accounting import (
@@ -123,6 +124,22 @@ def test_advanced_composition_share_composes_to_the_budget(epsilon: float, delta
 def test_advanced_composition_is_refused_where_the_closed_form_is_too_generous() -> None:
     with pytest.raises(ValueError, match=r"^epsilon must be small enough for advanced composition over 2 releases"):
         advanced_composition_share(40.0, 0.1, 2)
+
+
+@pytest.mark.parametrize("times", [1, 2, 9])
+@pytest.mark.parametrize("delta", [0.1, 1e-5])
+def test_advanced_composition_is_refused_from_just_where_the_theorem_ends(times: int, delta: float) -> None:
+    def excess(epsilon: float) -> float:
+        share = epsilon / (2 * math.sqrt(2 * times * math.log(2 / delta)))
+        return share * math.sqrt(2 * times * math.log(2 / delta)) + times * share * math.expm1(share) - epsilon
+
+    edge = float(brentq(excess, 0.1, 1e3))
+    share, _ = advanced_composition_share(edge * (1 - 1e-6), delta, times)
+    composed = edge * 1.01 + excess(edge * 1.01)
+    with pytest.raises(ValueError, match=rf"the share {share * 1.01:.3g} composes to {composed:.3g}, above"):
+        advanced_composition_share(edge * 1.01, delta, times)
+    with pytest.raises(ValueError, match=r"^epsilon must be small enough"):
+        advanced_composition_share(edge * (1 + 1e-6), delta, times)
 
 
 @pytest.mark.parametrize("delta", [1e-9, 1e-5, 0.01])

@@ -95,7 +95,10 @@ def test_the_numbers_at_the_papers_instance() -> None:
     privacy = Privacy(epsilon, delta, "add-remove")
     silo = Plan(SILOS, ROUNDS, 10, privacy, "silo", "tree", every(25), bits=16)
     assert silo.protocol.scales.bias == pytest.approx(3_978, rel=0.001)
-    assert silo.changed(trust="secure-sum").protocol.scales.bias == pytest.approx(398, rel=0.001)
+    together = silo.changed(trust="secure-sum", colluding=0)
+    assert together.protocol.scales.bias == pytest.approx(398, rel=0.001)
+    against_any_silo = together.changed(colluding=None).protocol.scales.bias
+    assert against_any_silo == pytest.approx(together.protocol.scales.bias * math.sqrt(100 / 99))
 
 
 def test_the_largest_epsilon_it_certifies() -> None:

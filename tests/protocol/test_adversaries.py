@@ -39,7 +39,8 @@ PLANS = {
     "shuffle": plan("shuffle", calibration="published"),
     "vector-sum": plan("vector-sum", calibration="published"),
     "secure-sum": plan("secure-sum", "toeplitz"),
-    "secure-sum, colluding": plan("secure-sum", colluding=1),
+    "secure-sum, two colluding": plan("secure-sum", colluding=2),
+    "secure-sum, nobody colluding": plan("secure-sum", colluding=0),
     "central": plan("central"),
 }
 
@@ -128,17 +129,22 @@ def test_every_protocol_names_whom_its_guarantee_is_against(name: str) -> None:
         "P_alt": ["everybody outside the silo"],
         "shuffle": ["the server behind the shuffler", "the server together with the shuffler"],
         "vector-sum": ["the server behind the shuffler"],
-        "secure-sum": ["the analyzer", "the mixer", "the analyzer, by its shares alone"],
-        "secure-sum, colluding": [
+        "secure-sum": [
             "the analyzer",
             "the analyzer with 1 colluding silo",
             "the mixer",
             "the analyzer, by its shares alone",
         ],
+        "secure-sum, two colluding": [
+            "the analyzer",
+            "the analyzer with 2 colluding silos",
+            "the mixer",
+            "the analyzer, by its shares alone",
+        ],
+        "secure-sum, nobody colluding": ["the analyzer", "the mixer", "the analyzer, by its shares alone"],
         "central": ["everybody but the server"],
     }
     assert names == known[name]
-    assert SeesTotal(2).name == "the analyzer with 2 colluding silos"
     assert [a.remembers for a in adversaries] == [name == "P_alt"] * len(adversaries)
 
 
@@ -158,7 +164,7 @@ def seen_scales(made: Plan, adversary: Adversary) -> np.ndarray:
 
 GAUSSIAN = [
     (name, adversary)
-    for name in ("local", "silo", "P_alt", "shuffle", "secure-sum", "secure-sum, colluding", "central")
+    for name in ("local", "silo", "P_alt", "shuffle", "secure-sum", "secure-sum, two colluding", "central")
     for adversary in PLANS[name].protocol.adversaries()
     if adversary.bound == "gdp" and not isinstance(adversary, SeesShares)
 ]

@@ -42,7 +42,8 @@ def true_epsilon(plan: Plan) -> float:
     if eager:  # everybody in a batch may change with one of them
         mu *= max(np.diff((0, *plan.times)))
     if plan.trust == "secure-sum":
-        mu *= privacy.silos_per_user / math.sqrt((plan.cohort or plan.silos) - plan.colluding)
+        told = 1 if plan.colluding is None else plan.colluding  # silos that subtract their own noise
+        mu *= privacy.silos_per_user / math.sqrt((plan.cohort or plan.silos) - told)
     elif plan.trust == "central":
         mu *= privacy.silos_per_user
     else:
@@ -75,6 +76,7 @@ EXACT = {
     "P_alt": plan(mechanism="tree", decode_at="silo"),
     "secure-sum": plan("secure-sum"),
     "secure-sum, few and colluding": plan("secure-sum", cohort=5, colluding=2),
+    "secure-sum, nobody colluding": plan("secure-sum", colluding=0),
     "secure-sum, four silos a user": plan("secure-sum", privacy=Privacy(1.0, 1e-5, silos_per_user=4)),
     "secure-sum, eager": plan("secure-sum", acting="eager", schedule=growing(2.0)),
     "central": plan("central"),

@@ -48,6 +48,7 @@ GAUSSIAN = {
     "shuffle": plan("shuffle", "tree", calibration="published"),
     "secure-sum": plan("secure-sum"),
     "secure-sum, small cohort": plan("secure-sum", "tree", cohort=2),
+    "secure-sum, nobody colluding": plan("secure-sum", colluding=0),
     "central": plan("central"),
 }
 ALL = {
@@ -112,8 +113,9 @@ def promised_total(name: str) -> np.ndarray:
         "silo, theorem": math.sqrt(SILOS * 8 * levels * (math.log(2 / DELTA) + EPSILON)) / EPSILON * flat,
         "silo, published": math.sqrt(SILOS * levels * (math.log(1 / DELTA) + EPSILON)) / EPSILON * flat,
         "shuffle": published_shuffle(levels) * math.sqrt(SILOS) * flat,
-        "secure-sum": column * exact,
-        "secure-sum, small cohort": column * exact * math.sqrt(3 / 2),  # each silo adds half of the variance
+        "secure-sum": column * exact * math.sqrt(3 / 2),  # one of three knows its own: each adds half of the variance
+        "secure-sum, small cohort": column * exact * math.sqrt(3),  # one of two: each adds all of it
+        "secure-sum, nobody colluding": column * exact,
         "central": column * exact,
     }
     return special.get(name, math.sqrt(SILOS) * column * exact)

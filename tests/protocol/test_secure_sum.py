@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -67,7 +69,7 @@ def test_the_analyzers_shares_are_independent_of_the_data() -> None:
     assert np.abs(unmasked.T @ bits[1] / len(release)).max() > 0.9
 
 
-def protocol(silos: int = 5, cohort: int | None = None, colluding: int = 0) -> SecureSumProtocol:
+def protocol(silos: int = 5, cohort: int | None = None, colluding: int | None = 0) -> SecureSumProtocol:
     budget = Privacy(1.0, 1e-3)
     plan = Plan(silos, 20, 2, budget, "secure-sum", "tree", every(10), cohort=cohort, colluding=colluding)
     assert isinstance(plan.protocol, SecureSumProtocol)
@@ -117,8 +119,14 @@ def test_noise_is_divided_over_the_fewest_honest_silos() -> None:
 def test_the_weaker_promise_if_mixer_and_analyzer_collude_is_stated_and_right() -> None:
     plan = Plan(9, 20, 2, Privacy(1.0, 1e-3), "secure-sum", "tree", every(10))
     alone = float(str(plan.guarantee.statement).split("still gives (")[1].split(",")[0])
-    mu = 3 / gaussian_sigma(1.0, 1e-3)  # sqrt(9) times that of the sum
+    mu = math.sqrt(8) / gaussian_sigma(1.0, 1e-3)  # 8 of 9 silos share the noise that the sum needs
     assert gaussian_delta(mu, alone) == pytest.approx(1e-3, rel=2e-3)
+
+
+TOO_FEW = (
+    "{} must be more than {} for trust 'secure-sum' to hold against {} of the silos, got {}: {}, or use trust 'silo', "
+    "where each silo's own noise is enough"
+)
 
 
 def test_bad_input() -> None:
@@ -127,8 +135,9 @@ def test_bad_input() -> None:
         ({"cohort": 2.5}, "cohort must be a whole number >= 1, got 2.5"),
         ({"cohort": 6}, "cohort must lie between 1 and the 5 silos, got 6"),
         ({"colluding": -1}, "colluding must be a whole number >= 0, got -1"),
-        ({"colluding": 5}, "cohort must be larger than colluding = 5, got 5"),
-        ({"cohort": 2, "colluding": 2}, "cohort must be larger than colluding = 2, got 2"),
+        ({"colluding": 5}, TOO_FEW.format("silos", 5, 5, 5, "let more take part")),
+        ({"silos": 1, "colluding": None}, TOO_FEW.format("silos", 1, 1, 1, "let more take part")),
+        ({"cohort": 2, "colluding": 3}, TOO_FEW.format("cohort", 3, 3, 2, "make it larger")),
     ]:
         with pytest.raises(ValueError) as error:
             protocol(**fields)  # type: ignore[arg-type]

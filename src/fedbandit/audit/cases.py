@@ -158,6 +158,6 @@ def _fewer_silos(plan: Plan, budget: Privacy) -> Plan:
     honest = plan.trusting.audit.honest
     if honest is None:
         return plan
-    colluding = min(plan.colluding, COLLUDING) if plan.trusting.shares_noise else 0
+    colluding = min(plan.colluders, COLLUDING) if plan.trusting.shares_noise else 0
     silos = min(plan.silos, max(honest, budget.silos_per_user) + colluding)
     return plan.changed(silos=silos, colluding=colluding, cohort=None)

@@ -57,6 +57,7 @@ def certificate(plan: Plan, report: Report, on: date) -> Certificate:
     sections = [
         _plan(plan),
         _who(plan),
+        Section("In short", table=(("question", "answer"), *guarantee.answers) if guarantee.answers else ()),
         Section(heading, (guarantee.statement,), guarantee.steps, ordered=True),
         Section("What is assumed", (), guarantee.assumes),
         _audit(report, on),
@@ -118,8 +119,8 @@ def _sent(plan: Plan) -> str:
 def _who(plan: Plan) -> Section:
     budget = plan.privacy
     paragraphs = [plan.trusting.who]
-    if plan.trusting.shares_noise and plan.colluding:
-        paragraphs.append(f"Of the silos, {plan.colluding:,} may collude with the analyzer.")
+    if plan.colluders:
+        paragraphs.append(f"Of the silos, {plan.colluders:,} may collude with the analyzer.")
     if budget is not None:
         paragraphs.append(
             f"{ADJACENCY[budget.adjacency]} A user takes part in at most {_counted(budget.participations, 'round')} of "

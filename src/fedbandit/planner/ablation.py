@@ -61,7 +61,7 @@ def switched_off(whole: Plan) -> dict[str, Plan]:
     if "paper" in whole.trusting.calibrations:
         plans["exact joint calibration (the theorem's instead)"] = whole.changed(calibration="paper", ratio=1.0)
     if whole.trusting.shares_noise:
-        plans[f"all silos honest ({lost} may collude instead)"] = whole.changed(colluding=lost)
+        plans[f"one silo may collude ({lost} instead)"] = whole.changed(colluding=lost)
         plans[f"all silos present ({lost} may be missing instead)"] = whole.changed(cohort=whole.silos - lost)
     return {what: plan for what, plan in plans.items() if what == "" or plan != whole}
 

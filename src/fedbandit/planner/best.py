@@ -65,7 +65,7 @@ def best_plan(
     >>> [option.name for option in choice.protocols]
     ['ldp', 'local']
     """
-    base = Plan(silos, rounds, dim, privacy, confidence=confidence)
+    base = Plan(silos, rounds, dim, privacy, trust="none", confidence=confidence)
     found = [_option(name, base, centred) for name in acceptable(trust)]
     possible = sorted((one for one in found if one.plan is not None), key=lambda one: one.lost)
     if not possible:

@@ -58,7 +58,10 @@ def vector_sum(base: Plan) -> tuple[Payoff, Payoff]:
             "sdp-vector-sum", "silo", needed, f"noise {noise:,.0f} whatever the silos; silo {silo:.4g} at {base.silos}"
         ),
         Payoff(
-            "sdp-vector-sum", "secure-sum", None, f"noise {noise:,.0f} against {secure:.4g}, both whatever the silos"
+            "sdp-vector-sum",
+            "secure-sum",
+            None,
+            f"noise {noise:,.0f} whatever the silos; secure-sum {secure:.4g} at {base.silos}",
         ),
     )
 

@@ -17,9 +17,21 @@ import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from fedbandit import _validate
+import numpy as np
 
-__all__ = ["ADJACENCIES", "Adjacency", "Shift", "bias_shift", "covariance_shift", "joint_shift", "rounding_shift"]
+from fedbandit import _validate
+from fedbandit._arrays import Floats
+
+__all__ = [
+    "ADJACENCIES",
+    "Adjacency",
+    "Shift",
+    "bias_shift",
+    "covariance_shift",
+    "joint_shift",
+    "late_factor",
+    "rounding_shift",
+]
 
 Adjacency = Literal["replace-one", "add-remove"]
 ADJACENCIES: tuple[Adjacency, ...] = get_args(Adjacency)
@@ -46,6 +58,28 @@ def joint_shift(adjacency: Adjacency, reward_bound: float = 1.0, ratio: float = 
     if adjacency == "add-remove":
         return math.sqrt(s + 1)
     return math.sqrt(2 + 2 * s + s**2 / 2) if s <= 2 else math.sqrt(4 * s)
+
+
+def late_factor(adjacency: Adjacency, reward_bound: float, ratio: float, coefficients: Floats) -> float:
+    """How much further than inside one batch one round can move all releases if its reward may come in another one.
+
+    Replacing a user may move the reward into batch j' instead of j. The releases then move by C_j u - C_j' u', of
+    squared length |u|^2 |C_j|^2 + |u'|^2 |C_j'|^2 - 2 <C_j, C_j'> <u, u'>. The product <u, u'> lies between -m and
+    |u|^2, where 2 |u|^2 + 2 m is the largest |u - u'|^2, `joint_shift` squared. While <C_j, C_j'> >= 0 that is no more
+    than inside one batch; where columns point apart, it can be. The factor is the largest over the first 1, 2, ... rows
+    of C, so that it also holds for what a ledger has spent so far. At least 1.
+    """
+    if adjacency == "add-remove":  # one user in one batch: nothing to cross
+        return 1.0
+    alone = joint_shift("add-remove", reward_bound, ratio) ** 2
+    inside = joint_shift("replace-one", reward_bound, ratio) ** 2
+    least, products, factor = inside / 2 - alone, np.zeros((coefficients.shape[1],) * 2), 1.0
+    for row in coefficients:
+        products += np.outer(row, row)
+        norms = np.diag(products)
+        crossed = alone * (norms[:, None] + norms) + 2 * np.maximum(products * least, -products * alone)
+        factor = max(factor, float(crossed.max() / (inside * norms.max())))
+    return math.sqrt(factor)
 
 
 def bias_shift(adjacency: Adjacency) -> float:

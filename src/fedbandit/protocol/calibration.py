@@ -17,6 +17,7 @@ FLIP = (
     "acting on raw sums, one user changes the actions of the others in the batch, the batch sum moves by far more "
     "than 1, and the theorem's proof does not apply; act lazily"
 )
+VISITS_SILOS = "visits at most {} silos"
 PUBLISHED = "these are the constants of the published simulation, not the theorem's"
 
 
@@ -34,10 +35,13 @@ class GaussianNoise(NamedTuple):
         return Gaussian(sigma=self.sigma, own_sigma=self.sigma * own_share, sensitivity=self.shift)
 
 
-def gaussian_noise(request: Request, joint_silos: bool) -> GaussianNoise:
-    """Noise of one transcript; `joint_silos`: the transcript is a sum over silos, so a user's visits add up in it."""
+def gaussian_noise(request: Request, joint_silos: bool, comes: str = VISITS_SILOS) -> GaussianNoise:
+    """Noise of one transcript; `joint_silos`: the transcript is a sum over silos, so a user's visits add up in it.
+
+    `comes` are the words for what `silos_per_user` counts.
+    """
     calibrate = {"exact": _exact, "paper": _theorem, "published": _published}[request.calibration]
-    noise = calibrate(request, joint_silos)
+    noise = calibrate(request, joint_silos, comes)
     if not request.public_schedule:
         return noise._replace(steps=(), problem=LEAK)
     if request.adaptive and request.acting == "eager":  # a batch may then be as long as the horizon
@@ -45,12 +49,12 @@ def gaussian_noise(request: Request, joint_silos: bool) -> GaussianNoise:
     return noise
 
 
-def _exact(request: Request, joint_silos: bool) -> GaussianNoise:
+def _exact(request: Request, joint_silos: bool, comes: str) -> GaussianNoise:
     """Joint release of both streams, analytic Gaussian: no slack."""
     sigma, privacy = request.exact_sigma(joint_silos), request.asked
     scales = request.exact_scales(sigma)
     steps = (
-        *_sensitivity_steps(request, joint_silos),
+        *_sensitivity_steps(request, joint_silos, comes),
         f"Noise of standard deviation {scales.diagonal:.4f} on the diagonal, {scales.off_diagonal:.4f} off it and "
         f"{scales.bias:.4f} on the bias makes it mu-GDP with mu = {request.mu(sigma, joint_silos):.5f} (Gaussians, "
         "composed adaptively).",
@@ -59,7 +63,7 @@ def _exact(request: Request, joint_silos: bool) -> GaussianNoise:
     return GaussianNoise(sigma, request.user_shift(joint_silos), scales, steps)
 
 
-def _theorem(request: Request, joint_silos: bool) -> GaussianNoise:
+def _theorem(request: Request, joint_silos: bool, comes: str) -> GaussianNoise:
     """The noise of Theorem LDP, and an exact check of what it promises."""
     privacy = request.asked
     sigma = theorem_ldp_sigma(privacy.epsilon, privacy.delta, tree_levels(request.encoder.size))
@@ -73,7 +77,7 @@ def _theorem(request: Request, joint_silos: bool) -> GaussianNoise:
         _theorem_step(request, sigma),
         "The theorem takes the sensitivity of each stream to be 1, which is that of adding or removing a user; whether "
         "its slack covers the rest is computed exactly:",
-        *_sensitivity_steps(request, joint_silos),
+        *_sensitivity_steps(request, joint_silos, comes),
         f"At sigma_0 = {sigma:.4f} this is exactly ({exact:.4f}, {privacy.delta:g})-DP, within the budget.",
     )
     return noise._replace(steps=steps)
@@ -91,14 +95,14 @@ def _theorem_step(request: Request, sigma: float) -> str:
     )
 
 
-def _published(request: Request, joint_silos: bool) -> GaussianNoise:
+def _published(request: Request, joint_silos: bool, comes: str) -> GaussianNoise:
     """The noise of the published simulation, which promises nothing."""
     privacy = request.asked
     sigma = published_ldp_sigma(privacy.epsilon, privacy.delta, tree_levels(request.encoder.size))
     return GaussianNoise(sigma, request.user_shift(joint_silos), Scales.flat(sigma), problem=PUBLISHED)
 
 
-def _sensitivity_steps(request: Request, joint_silos: bool) -> tuple[str, ...]:
+def _sensitivity_steps(request: Request, joint_silos: bool, comes: str) -> tuple[str, ...]:
     """How far one user can move the transcript, in words and numbers."""
     shift, encoder, privacy = request.shift, request.encoder, request.asked
     one_round = shift.exact + shift.rounding
@@ -120,8 +124,13 @@ def _sensitivity_steps(request: Request, joint_silos: bool) -> tuple[str, ...]:
     steps.append(
         f"A batch enters {encoder.touches} of {encoder.size} releases, with squared weights that add up to at most "
         f"{encoder.column_norm**2:.4f} ({encoder.name}): sensitivity {shift.total:.5f} x {encoder.column_norm:.4f} = "
-        f"{request.sensitivity:.4f}."
+        f"{encoder.column_norm * shift.total:.4f}."
     )
+    if request.sensitivity > encoder.column_norm * shift.total * (1 + 1e-12):
+        steps.append(
+            "Columns of the encoder point apart, so a user whose reward comes in another batch can move the releases "
+            f"further: {request.sensitivity:.4f}."
+        )
     if request.share < 1:
         steps.append(
             f"The schedule looks at a noisy covariance of its own, which spends {1 - request.share:.0%} of mu^2; the "
@@ -130,5 +139,5 @@ def _sensitivity_steps(request: Request, joint_silos: bool) -> tuple[str, ...]:
     visits = privacy.silos_per_user
     if visits > 1:
         how = f"add up: {visits} times" if joint_silos else f"compose in squares: sqrt {visits} times"
-        steps.append(f"A user visits at most {visits} silos, whose shifts {how} the sensitivity.")
+        steps.append(f"A user {comes.format(visits)}; these shifts {how} the sensitivity.")
     return tuple(steps)

@@ -75,6 +75,11 @@ class Encoder(ABC):
         return float(np.linalg.norm(self.coefficients, axis=0).max())
 
     @cached_property
+    def has_negative(self) -> bool:
+        """Whether an entry of C is negative: columns may then point apart (`privacy.sensitivity.late_factor`)."""
+        return bool(self.coefficients.min() < 0)
+
+    @cached_property
     def prefix_norms(self) -> Floats:
         """Row norms of B: the noise of each decoded prefix sum, per unit of release noise. Shape (size,)."""
         return np.asarray(np.linalg.norm(self.decoder, axis=1))
@@ -166,6 +171,10 @@ class ToeplitzEncoder(Encoder):
     @cached_property
     def column_norm(self) -> float:
         return float(np.linalg.norm(self._column))
+
+    @cached_property
+    def has_negative(self) -> bool:
+        return bool(self._column.min() < 0)
 
     @cached_property
     def prefix_norms(self) -> Floats:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import count
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from fedbandit import _validate
-from fedbandit.bandit.statistics import Scales
+from fedbandit.bandit.statistics import Scales, width
 from fedbandit.privacy.accounting import compose_gdp, gaussian_epsilon, gaussian_sigma
 from fedbandit.privacy.budget import Privacy
+from fedbandit.privacy.grid import LEAST, SPARE, slack, widened
 from fedbandit.privacy.ledger import Cost
-from fedbandit.privacy.sensitivity import Shift, joint_shift, rounding_shift
+from fedbandit.privacy.sensitivity import Adjacency, Shift, joint_shift, late_factor, rounding_shift
 from fedbandit.protocol.base import Protocol
 from fedbandit.protocol.encoder import Encoder
 
@@ -36,6 +38,11 @@ DecodeAt = Literal["analyzer", "silo"]
 
 BOUNDED = "features have norm at most 1 and rewards lie in [0, 1]; a silo refuses others"
 COMMON_ASSUMPTIONS = (BOUNDED, "times and sizes of messages are fixed by the plan, not by data")
+NEIGHBOURS = {
+    "replace-one": "each person: nobody can tell their data from anybody else's in their place (replace-one)",
+    "add-remove": "each person: nobody can tell whether they took part or stayed away (add-remove)",
+}
+PUBLIC = "which silos take part, when they synchronise, how long messages are, and every model"
 
 
 @dataclass(frozen=True)
@@ -49,6 +56,7 @@ class Guarantee:
     against: str = ""
     steps: tuple[str, ...] = ()
     assumes: tuple[str, ...] = ()
+    answers: tuple[tuple[str, str], ...] = ()  # questions that a reader has, and their answers
 
     @property
     def promised(self) -> bool:
@@ -56,7 +64,7 @@ class Guarantee:
         return self.epsilon is not None
 
     def __str__(self) -> str:
-        lines = [self.statement]
+        lines = [self.statement, *(f"  {question}: {answer}." for question, answer in self.answers)]
         if self.steps:
             lines += ["Because:", *(f"  {number}. {step}" for number, step in enumerate(self.steps, 1))]
         if self.assumes:
@@ -98,11 +106,33 @@ class Request:
     public_schedule: bool  # False: raw data decide when to synchronise
     share: float  # of mu^2: what the releases may spend; the schedule spends the rest
 
-    def promise(self, statement: str, against: str, steps: Iterable[str], assumes: Iterable[str]) -> Guarantee:
-        """The budget asked for, promised."""
+    def promise(
+        self, statement: str, against: str, steps: Iterable[str], assumes: Iterable[str], collusion: str, missing: str
+    ) -> Guarantee:
+        """The budget asked for, promised; `collusion` and `missing` say what happens if parties collude, or a silo is
+        missing."""
         privacy = self.asked
+        answers = (
+            ("Against whom", against),
+            ("For whom", NEIGHBOURS[privacy.adjacency]),
+            ("How often one may come", self._visits),
+            ("What is public", PUBLIC),
+            ("If parties collude", collusion),
+            ("If a silo is missing", missing),
+        )
         return Guarantee(
-            statement, privacy.epsilon, privacy.delta, privacy.adjacency, against, tuple(steps), tuple(assumes)
+            statement, privacy.epsilon, privacy.delta, privacy.adjacency, against, tuple(steps), tuple(assumes), answers
+        )
+
+    @property
+    def _visits(self) -> str:
+        """How often one person is covered, and how that is seen to."""
+        privacy = self.asked
+        rounds = "1 round" if privacy.participations == 1 else f"{privacy.participations:,} rounds"
+        silos = "1 silo" if privacy.silos_per_user == 1 else f"each of {privacy.silos_per_user:,} silos"
+        return (
+            f"in at most {rounds} of {silos}, over the whole run; a silo counts by the user key it is given, leaves "
+            "out whoever comes more often, and takes whoever comes without a key for a new person"
         )
 
     @property
@@ -129,12 +159,19 @@ class Request:
         Acting eagerly, one user can change the action, and so the contribution, of everyone after them in the batch:
         then every batch they take part in may move as a whole, each of its users by a full replacement.
         """
-        privacy = self.asked
-        adjacency = privacy.adjacency if self.acting == "lazy" else "replace-one"
-        bound = max(abs(1 - self.centre), abs(self.centre))
-        together = privacy.participations * (1 if self.acting == "lazy" else self.largest_batch)
-        rounding = rounding_shift(adjacency, self.dim, self.bits, self.ratio)
-        return Shift(joint_shift(adjacency, bound, self.ratio), rounding + self._release_rounding, together)
+        together = self.asked.participations * (1 if self.acting == "lazy" else self.largest_batch)
+        rounding = rounding_shift(self._moved_by, self.dim, self.bits, self.ratio) + self._release_rounding
+        return Shift(joint_shift(self._moved_by, self._reward_bound, self.ratio), rounding, together)
+
+    @property
+    def _moved_by(self) -> Adjacency:
+        """What one user can do to a single round: acting eagerly, replace somebody else's."""
+        return self.asked.adjacency if self.acting == "lazy" else "replace-one"
+
+    @property
+    def _reward_bound(self) -> float:
+        """The largest |y - centre|."""
+        return max(abs(1 - self.centre), abs(self.centre))
 
     @property
     def _release_rounding(self) -> float:
@@ -148,8 +185,16 @@ class Request:
 
     @property
     def sensitivity(self) -> float:
-        """Column norm times shift: the l2 sensitivity of one silo's whole transcript."""
-        return self.encoder.column_norm * self.shift.total
+        """The l2 sensitivity of one silo's whole transcript."""
+        return self.encoder.column_norm * self.shift.total * self._late
+
+    @property
+    def _late(self) -> float:
+        """How much further a user can move the releases by a reward that comes in another batch: 1 unless columns of C
+        point apart."""
+        if not self.encoder.has_negative:
+            return 1.0
+        return late_factor(self._moved_by, self._reward_bound, self.ratio, self.encoder.coefficients)
 
     def mu(self, sigma: float, joint_silos: bool) -> float:
         """GDP parameter of the whole transcript, schedule included, at noise `sigma` in the covariance's units.
@@ -163,7 +208,7 @@ class Request:
     def user_shift(self, joint_silos: bool) -> float:
         """How far one user moves the batch sums that are accounted for together, all their rounds and silos counted."""
         visits = self.asked.silos_per_user
-        return self.shift.total * (visits if joint_silos else math.sqrt(visits))
+        return self.shift.total * self._late * (visits if joint_silos else math.sqrt(visits))
 
     def _moved(self, joint_silos: bool) -> float:
         """How far one user moves the releases that are accounted for together."""
@@ -182,3 +227,46 @@ class Request:
         """Frobenius-exact layout: sigma on the diagonal, sigma / sqrt 2 above it (an off-diagonal move counts twice in
         the Frobenius norm but is released once), sigma / sqrt(ratio) on the bias."""
         return Scales(sigma / math.sqrt(self.ratio), sigma, sigma / math.sqrt(2))
+
+    # -- on the grid ------------------------------------------------------------------------------------------------
+
+    def on_grid(self, scales: Scales) -> Scales:
+        """One silo's noise as it is drawn: a little wider, for being on a grid; refused where that is too coarse.
+
+        See `privacy.grid`. `scales` are in natural units, a release is a multiple of 2^-(bits + fraction_bits).
+        """
+        step, narrowest = self._grid_step, min(scales)
+        if narrowest < LEAST * step:
+            raise _validate.ArgumentError(
+                "bits",
+                f"must be at least {self._bits_for(narrowest)} here, got {self.bits}: noise of {narrowest:.3g} must be "
+                f"{LEAST:g} steps of the grid wide, and a step is {step:.3g}",
+            )
+        return Scales(*(widened(scale, step) for scale in scales))
+
+    @property
+    def _grid_step(self) -> float:
+        """What a release is a multiple of."""
+        return 2.0 ** -(self.bits + self.encoder.fraction_bits)
+
+    def _bits_for(self, narrowest: float) -> int:
+        """The fewest bits at which the grid is fine enough, if this noise is too narrow for it now.
+
+        Exact noise shrinks with the rounding that a finer grid saves.
+        """
+        for bits in count(self.bits + 1):
+            finer = replace(self, bits=bits)
+            shrunk = finer.shift.total / self.shift.total if self.calibration == "exact" else 1.0
+            if narrowest * shrunk >= LEAST * finer._grid_step:
+                break
+        return bits
+
+    def grid_step(self, scales: Scales) -> str:
+        """The step of the proof about the grid, for one silo's noise."""
+        numbers = max(self.encoder.size, self.asked.participations) * width(self.dim)
+        return (
+            f"Live noise is drawn on the grid 2^-{self.bits + self.encoder.fraction_bits}, where it is at least "
+            f"{min(scales) / self._grid_step:.3g} steps wide ({LEAST:g} are needed): with {SPARE:g} squared steps of "
+            f"variance on top, that adds no more than {slack(numbers, self.silos):.0e} to epsilon and, relatively, to "
+            "delta."
+        )

@@ -47,7 +47,7 @@ def test_the_numbers_it_is_to_show(fedbandit: Command) -> None:
 
     usual = noise("1", "0.1")
     assert usual["ldp"] / usual["silo"] >= 7
-    assert usual["silo"] / usual["secure-sum"] == pytest.approx(10)
+    assert usual["silo"] / usual["secure-sum"] == pytest.approx(99**0.5)  # any one of 100 silos may subtract its own
     assert usual["sdp-vector-sum"] == pytest.approx(2 * 82_200 * 8**0.5, rel=0.01)
     amplified = noise("0.001", "0.0001")["sdp-amplified"]
     assert amplified == pytest.approx(289_000 * 10 * 8**0.5, rel=0.01)  # a hundred silos, eight p-sums

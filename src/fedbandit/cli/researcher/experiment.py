@@ -71,7 +71,7 @@ class Experiment:
     def plans(self) -> dict[str, Plan]:
         """The protocols, on the schedules they ask for or all on every(batch)."""
         privacy = Privacy(self.epsilon, self.delta, self.adjacency, self.participations, self.silos_per_user)
-        base = Plan(self.silos, self.rounds, self.dim, privacy, confidence=self.confidence)
+        base = Plan(self.silos, self.rounds, self.dim, privacy, trust="none", confidence=self.confidence)
         schedule = None if self.batch is None else Every(self.batch)
         for name in self.protocols:
             _validate.one_of("protocols", name, NAMES)

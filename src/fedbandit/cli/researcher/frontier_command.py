@@ -69,7 +69,7 @@ def frontier(
     centre = data is None and warfarin is None if centred is None else centred
     chosen = size.budgets if budgets is None else _parsed_budgets(budgets)
     first = Privacy(*(chosen[0] if budgets is not None else (1.0, 0.1)))
-    base = Plan(silos or size.silos, rounds or size.rounds, task.dim, first)
+    base = Plan(silos or size.silos, rounds or size.rounds, task.dim, first, trust="none")
     runs = runs or size.runs
     if shuffle:
         _show_payoffs(payoffs(base), json)

@@ -43,7 +43,7 @@ def plan(
         choice = best_plan(silos, rounds, dim, privacy, trust)
         output.print_json(_choice_as_dict(choice)) if json else _show_choice(choice)
         return
-    base = Plan(silos, rounds, dim, privacy)
+    base = Plan(silos, rounds, dim, privacy, trust="none")
     schedule = None if batch is None else Every(batch)
     if schedule is not None:
         schedule.times(rounds)  # a batch beyond the horizon is wrong for all of them: say so once

@@ -28,6 +28,10 @@ class Batches(Encoder):
         return 1.0
 
     @cached_property
+    def has_negative(self) -> bool:
+        return False
+
+    @cached_property
     def prefix_norms(self) -> Floats:
         return np.asarray(np.sqrt(np.arange(1.0, self.size + 1)))
 

@@ -56,6 +56,10 @@ class Tree(Encoder):
         return math.sqrt(self.levels)
 
     @cached_property
+    def has_negative(self) -> bool:
+        return False
+
+    @cached_property
     def prefix_norms(self) -> Floats:
         return np.asarray(np.sqrt([float(k.bit_count()) for k in range(1, self.size + 1)]))
 

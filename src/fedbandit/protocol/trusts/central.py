@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from fedbandit._arrays import Floats, Integers
+from fedbandit.bandit.statistics import Scales
 from fedbandit.privacy.ledger import Clear
 from fedbandit.privacy.noise import NoiseSource
 from fedbandit.protocol.adversaries import Adversary, Bound, Moment, gaussian_score, summed
@@ -66,11 +67,12 @@ class SeesPublished:
 def _build(request: Request) -> Built:
     """Noise enough for the sum over all silos, drawn once by the server."""
     noise = gaussian_noise(request, joint_silos=True)
-    protocol = CentralProtocol(request.encoder, noise.scales, request.dim, request.bits, request.silos)
-    return Built(protocol, _guarantee(request, noise), lambda sync: Clear("analyzer"))
+    scales = request.on_grid(noise.scales)
+    protocol = CentralProtocol(request.encoder, scales, request.dim, request.bits, request.silos)
+    return Built(protocol, _guarantee(request, noise, scales), lambda sync: Clear("analyzer"))
 
 
-def _guarantee(request: Request, noise: GaussianNoise) -> Guarantee:
+def _guarantee(request: Request, noise: GaussianNoise, scales: Scales) -> Guarantee:
     if noise.problem:
         return nothing(noise.problem)
     privacy = request.asked
@@ -78,8 +80,10 @@ def _guarantee(request: Request, noise: GaussianNoise) -> Guarantee:
         f"All that leaves the server is ({privacy.epsilon:g}, {privacy.delta:g})-differentially private for each user "
         f"of any silo ({privacy.adjacency}), against everybody but the server.",
         against="everybody but the server",
-        steps=noise.steps,
+        steps=(*noise.steps, request.grid_step(scales)),
         assumes=(*COMMON_ASSUMPTIONS, "the server is trusted with every silo's sums"),
+        collusion="whoever colludes with the server sees what it sees, every silo's sums; without it they gain nothing",
+        missing="nothing changes: the server draws the whole noise of every sync",
     )
 
 

@@ -63,15 +63,21 @@ def _build(request: Request) -> Built:
         raise ArgumentError("acting", "must be 'lazy' for trust 'local': a silo has no raw data to act on")
     if request.adaptive:
         raise ArgumentError("schedule", "must be public for trust 'local': a silo has no raw data to decide by")
-    noise = gaussian_noise(request, joint_silos=False)
-    protocol = LocalProtocol(request.encoder, noise.scales, request.dim, request.bits, request.silos)
     privacy = request.asked
+    # Every visit draws noise of its own, in whichever round or silo: all of them compose in squares, as silos do.
+    visits = privacy.participations * privacy.silos_per_user
+    composed = replace(request, privacy=replace(privacy, participations=1, silos_per_user=visits))
+    noise = gaussian_noise(composed, joint_silos=False, comes="comes {} times at most, with noise of its own each time")
+    scales = request.on_grid(noise.scales)
+    protocol = LocalProtocol(request.encoder, scales, request.dim, request.bits, request.silos)
     guarantee = request.promise(
         f"Each user's own data is ({privacy.epsilon:g}, {privacy.delta:g})-differentially private against everybody, "
         f"the user's silo included ({privacy.adjacency}).",
         against="everybody",
-        steps=noise.steps,
+        steps=(*noise.steps, request.grid_step(scales)),
         assumes=(BOUNDED, "each user draws their own noise"),
+        collusion="the promise is against all of them together",
+        missing="nothing changes: users protect themselves",
     )
     return Built(protocol, guarantee, lambda sync: noise.cost())
 

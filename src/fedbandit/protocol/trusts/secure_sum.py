@@ -18,6 +18,7 @@ import numpy as np
 
 from fedbandit._arrays import Floats, Integers, Words
 from fedbandit._validate import ArgumentError
+from fedbandit.bandit.statistics import Scales
 from fedbandit.privacy.noise import NoiseSource
 from fedbandit.protocol.adversaries import Adversary, Bound, Moment, gaussian_score, summed
 from fedbandit.protocol.base import SILOS, Message, Part, Protocol
@@ -35,7 +36,8 @@ class SecureSumProtocol(Protocol):
 
     Formal guarantee: with sigma^2 divided over the smallest number h of honest silos in a sync, A's view is that of
     the noisy sum, (column_norm * shift / sigma)-GDP for each user of any silo; S's view is uniform words; c colluding
-    silos know their own noise, which is why h leaves them out. If S and A collude: mu is sqrt(h) times as large.
+    silos know their own noise and subtract it, which is why h leaves them out. Every silo sees the decoded sums, so by
+    default one is counted as colluding (c = 1): the promise is then against any one other silo, too.
     """
 
     colluding: int = 0
@@ -110,44 +112,84 @@ def _build(request: Request) -> Built:
         raise ArgumentError("calibration", "must be 'exact' for trust 'secure-sum': the paper has no constants for it")
     honest = request.cohort - request.colluding
     if honest < 1:
-        raise ArgumentError("cohort", f"must be larger than colluding = {request.colluding}, got {request.cohort}")
+        field, way_out = (
+            ("silos", "let more take part") if request.cohort == request.silos else ("cohort", "make it larger")
+        )
+        raise ArgumentError(
+            field,
+            f"must be more than {request.colluding} for trust 'secure-sum' to hold against {request.colluding} of the "
+            f"silos, got {request.cohort}: {way_out}, or use trust 'silo', where each silo's own noise is enough",
+        )
     noise = gaussian_noise(request, joint_silos=True)
     own_share = 1 / math.sqrt(honest)
-    protocol = SecureSumProtocol(
-        request.encoder, noise.scales.times(own_share), request.dim, request.bits, request.silos, request.colluding
-    )
-    return Built(protocol, _guarantee(request, noise, honest), lambda sync: noise.cost(own_share))
+    scales = request.on_grid(noise.scales.times(own_share))
+    protocol = SecureSumProtocol(request.encoder, scales, request.dim, request.bits, request.silos, request.colluding)
+    return Built(protocol, _guarantee(request, noise, honest, scales), lambda sync: noise.cost(own_share))
 
 
-def _guarantee(request: Request, noise: GaussianNoise, honest: int) -> Guarantee:
+def _guarantee(request: Request, noise: GaussianNoise, honest: int, scales: Scales) -> Guarantee:
     if noise.problem:
         return nothing(noise.problem)
-    privacy = request.asked
-    alone = request.exact_epsilon(noise.sigma / math.sqrt(honest), joint_silos=False)
-    others = math.sqrt(1 - 1 / honest)
-    peer = request.exact_epsilon(noise.sigma * others, joint_silos=True) if honest > 1 else math.inf
-    together = f" and {request.colluding} colluding silos" if request.colluding else ""
+    privacy, own_sigma, against = request.asked, noise.sigma / math.sqrt(honest), _against(request.colluding)
+    alone = request.exact_epsilon(own_sigma, joint_silos=False)
+    larger = request.mu(own_sigma, joint_silos=False) / request.mu(noise.sigma, joint_silos=True)
     return request.promise(
         f"The noisy sums are ({privacy.epsilon:g}, {privacy.delta:g})-differentially private for each user of any silo "
-        f"({privacy.adjacency}), against the analyzer{together}; the mixer alone sees uniform words. If mixer and "
-        f"analyzer collude, each silo's own noise still gives ({alone:.4g}, {privacy.delta:g}).",
-        against=f"the analyzer{together}, or the mixer",
+        f"({privacy.adjacency}), against {against}; the mixer alone sees uniform words. If mixer and analyzer collude, "
+        f"each silo's own noise still gives ({alone:.4g}, {privacy.delta:g}).",
+        against=f"{against}, or the mixer",
         steps=(
             *noise.steps,
-            f"At least {honest} honest silos take part in a sync; each adds noise of variance 1/{honest} of that, "
-            f"and independent Gaussians add up.",
+            f"At least {request.cohort} silos take part in a sync. {_left_out(request.colluding)} Each of the other "
+            f"{honest} adds noise of variance 1/{honest} of that, and independent Gaussians add up.",
             "A share is uniform modulo 2^64 whatever the release, so the mixer's view tells nothing, and the "
             "analyzer's view is a function of the noisy sum and of uniform words.",
-            f"One more silo that subtracts its own noise from the sum is faced with {honest - 1} shares of it, an "
-            f"exact epsilon of {peer:.4g}; plan with `colluding` to hold the budget against silos too.",
-            f"Mixer and analyzer together see each silo's release with its own noise alone: mu is sqrt {honest} times "
+            f"Mixer and analyzer together see each silo's release with its own noise alone: mu is {larger:.4g} times "
             f"as large, an exact epsilon of {alone:.4g}.",
+            request.grid_step(scales),
         ),
         assumes=(
             *COMMON_ASSUMPTIONS,
             "mixer and analyzer do not collude (for the first statement)",
             f"a sync with fewer than {request.cohort} silos is not opened",
         ),
+        collusion=f"mixer and analyzer together: epsilon = {alone:.4g}; {_beyond(request, noise, honest)}",
+        missing=_missing(request),
+    )
+
+
+def _against(colluding: int) -> str:
+    """Whom the sums are private against."""
+    if colluding == 0:
+        return "the analyzer, as long as no silo tells it its own noise"
+    return f"the analyzer and {_others(colluding)}"
+
+
+def _others(silos: int) -> str:
+    return "any one other silo" if silos == 1 else f"any {silos} other silos"
+
+
+def _left_out(colluding: int) -> str:
+    if colluding == 0:
+        return "No silo subtracts its own noise from the sum."
+    who = "One of them knows its" if colluding == 1 else f"{colluding} of them know their"
+    return f"{who} own noise and may subtract it from the sum, which every silo sees."
+
+
+def _beyond(request: Request, noise: GaussianNoise, honest: int) -> str:
+    """What is left if one more silo colludes than the plan counts on."""
+    if honest == 1:
+        return "more silos together gain nothing, for each silo's own noise is enough"
+    epsilon = request.exact_epsilon(noise.sigma * math.sqrt(1 - 1 / honest), joint_silos=True)
+    return f"the analyzer and {_others(request.colluding + 1)}: {epsilon:.4g}"
+
+
+def _missing(request: Request) -> str:
+    if request.cohort == request.silos:
+        return "the sync is skipped for all: the noise counts on every silo"
+    return (
+        f"the sync goes on without it while at least {request.cohort} of the {request.silos} are there, and is skipped "
+        "for all otherwise; what it missed is not made up for"
     )
 
 

@@ -116,14 +116,18 @@ def _guarantee(request: Request, local: Amplified) -> Guarantee:
             f"{local.local_epsilon:.3g} at delta_0 = {local.local_delta:.3g}: sigma_0 = {local.sigma:.5g}.",
             "The lemma takes the sensitivity of a stream to be 1; what each silo's transcript promises on its own, "
             f"computed exactly, is ({unshuffled:.3g}, {privacy.delta:g})-DP, so the statement holds either way.",
+            request.grid_step(request.on_grid(Scales.flat(local.sigma))),
         ),
         assumes=(*COMMON_ASSUMPTIONS, "the shuffler does not collude with the server (for the amplified statement)"),
+        collusion="the noise alone still gives the promise, for the lemma asks for so much of it",
+        missing="the sync is skipped for all: the lemma counts on every silo",
     )
 
 
 def _built(request: Request, sigma: float, guarantee: Guarantee) -> Built:
     """The protocol with this noise. A release costs what it would without a shuffler: that is what can be composed."""
-    protocol = ShuffleProtocol(request.encoder, Scales.flat(sigma), request.dim, request.bits, request.silos)
+    scales = request.on_grid(Scales.flat(sigma))
+    protocol = ShuffleProtocol(request.encoder, scales, request.dim, request.bits, request.silos)
     cost = Gaussian(sigma, sigma, request.user_shift(joint_silos=False))
     return Built(protocol, guarantee, lambda sync: cost)
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from fedbandit._arrays import Floats, Integers
 from fedbandit._validate import ArgumentError
+from fedbandit.bandit.statistics import Scales
 from fedbandit.privacy.noise import NoiseSource
 from fedbandit.protocol.adversaries import Adversary, Bound, Moment, SeesMessages, gaussian_score
 from fedbandit.protocol.base import SILOS, Message, Protocol
@@ -134,11 +135,12 @@ def _build(request: Request) -> Built:
     """Noise enough for one silo's transcript, whatever the others do."""
     noise = gaussian_noise(request, joint_silos=False)
     make = DecodedSilo if request.decode_at == "silo" else SiloProtocol
-    protocol = make(request.encoder, noise.scales, request.dim, request.bits, request.silos)
-    return Built(protocol, _guarantee(request, noise), lambda sync: noise.cost())
+    scales = request.on_grid(noise.scales)
+    protocol = make(request.encoder, scales, request.dim, request.bits, request.silos)
+    return Built(protocol, _guarantee(request, noise, scales), lambda sync: noise.cost())
 
 
-def _guarantee(request: Request, noise: GaussianNoise) -> Guarantee:
+def _guarantee(request: Request, noise: GaussianNoise, scales: Scales) -> Guarantee:
     if noise.problem:
         return nothing(noise.problem)
     privacy = request.asked
@@ -146,8 +148,10 @@ def _guarantee(request: Request, noise: GaussianNoise) -> Guarantee:
         f"Each silo's whole transcript is ({privacy.epsilon:g}, {privacy.delta:g})-differentially private for each of "
         f"its users ({privacy.adjacency}), against the server and all other silos together.",
         against="everybody outside the user's silo",
-        steps=noise.steps,
+        steps=(*noise.steps, request.grid_step(scales)),
         assumes=(*COMMON_ASSUMPTIONS, "the user's own silo is trusted with the user's data"),
+        collusion="the promise is against all of them together",
+        missing="nothing changes: each silo's noise protects its own users; it makes up for what it missed",
     )
 
 

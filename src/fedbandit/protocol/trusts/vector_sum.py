@@ -241,6 +241,8 @@ def _guarantee(request: Request, protocol: VectorSumProtocol) -> Guarantee:
             "the shuffler does not collude with the server",
             "all silos take part in every sync",
         ),
+        collusion="nothing is promised against the shuffler and the server together",
+        missing="the sync is skipped for all: P_vec counts on every silo",
     )
 
 

@@ -1,0 +1,230 @@
+"""A reader can answer from the page alone: against whom, for whom, how often, what is public, who may collude, who may
+be missing. Every number in the answers is computed again here."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+import pytest
+
+from fedbandit.plan import Plan
+from fedbandit.privacy.accounting import compose_gdp, gaussian_epsilon, gaussian_sigma
+from fedbandit.privacy.budget import Privacy
+from fedbandit.privacy.sensitivity import ADJACENCIES
+from fedbandit.protocol import trust as trusts
+from fedbandit.protocol.adversaries import SeesMessages
+from fedbandit.protocol.trusts.secure_sum import SeesTotal
+from fedbandit.schedule import adaptive, clock, every
+
+QUESTIONS = [
+    "Against whom",
+    "For whom",
+    "How often one may come",
+    "What is public",
+    "If parties collude",
+    "If a silo is missing",
+]
+PROMISING = sorted(set(trusts.names()) - {"none"})
+
+
+def plan(trust: str, silos: int = 10, privacy: Privacy | None = None, **fields: object) -> Plan:
+    declared = trusts.trust(trust)
+    if trust == "shuffle":
+        silos, privacy = 2000, privacy or Privacy(1e-3, 1e-4)
+    shared = {"mechanism": declared.mechanism or "tree", "calibration": declared.calibrations[0], **fields}
+    return Plan(silos, 20, 2, privacy or Privacy(1.0, 1e-5), trust=trust, schedule=every(5), **shared)  # type: ignore[arg-type]
+
+
+def answers(made: Plan) -> dict[str, str]:
+    return dict(made.guarantee.answers)
+
+
+@pytest.mark.parametrize("trust", PROMISING)
+def test_every_promise_answers_the_six_questions_and_prints_them(trust: str) -> None:
+    made = plan(trust)
+    assert [question for question, _ in made.guarantee.answers] == QUESTIONS
+    assert all(answer and not answer.endswith(".") for _, answer in made.guarantee.answers)
+    printed = str(made.guarantee).splitlines()
+    assert printed[1:7] == [f"  {question}: {answer}." for question, answer in made.guarantee.answers]
+    assert answers(made)["Against whom"] == made.guarantee.against
+    assert answers(made)["What is public"] == (
+        "which silos take part, when they synchronise, how long messages are, and every model"
+    )
+
+
+def test_where_nothing_is_promised_nothing_is_answered() -> None:
+    assert Plan(10, 20, 2, trust="none").guarantee.answers == ()
+
+
+@pytest.mark.parametrize(
+    ("trust", "against", "collusion", "missing"),
+    [
+        ("local", "everybody", "against all of them together", "users protect themselves"),
+        ("silo", "everybody outside the user's silo", "against all of them together", "each silo's noise protects"),
+        ("central", "everybody but the server", "sees what it sees, every silo's sums", "the server draws the whole"),
+        ("shuffle", "the server", "the noise alone still gives the promise", "skipped for all"),
+        ("vector-sum", "the server", "nothing is promised against the shuffler and the server", "skipped for all"),
+        ("secure-sum", "the analyzer and any one other silo, or the mixer", "mixer and analyzer together", "skipped"),
+    ],
+)
+def test_against_whom_collusion_and_absence(trust: str, against: str, collusion: str, missing: str) -> None:
+    said = answers(plan(trust))
+    assert said["Against whom"] == against
+    assert collusion in said["If parties collude"]
+    assert missing in said["If a silo is missing"]
+
+
+@pytest.mark.parametrize("trust", PROMISING)
+def test_for_whom_in_words(trust: str) -> None:
+    budget = (1e-3, 1e-4) if trust == "shuffle" else (1.0, 1e-5)
+    replaced, added = (plan(trust, privacy=Privacy(*budget, one)) for one in ADJACENCIES)
+    assert answers(replaced)["For whom"] == (
+        "each person: nobody can tell their data from anybody else's in their place (replace-one)"
+    )
+    assert answers(added)["For whom"] == (
+        "each person: nobody can tell whether they took part or stayed away (add-remove)"
+    )
+
+
+@pytest.mark.parametrize("trust", ["local", "silo", "secure-sum", "central"])
+@pytest.mark.parametrize(
+    ("participations", "silos", "words"),
+    [
+        (1, 1, "in at most 1 round of 1 silo, over the whole run"),
+        (3, 1, "in at most 3 rounds of 1 silo, over the whole run"),
+        (1, 2, "in at most 1 round of each of 2 silos, over the whole run"),
+        (1200, 2, "in at most 1,200 rounds of each of 2 silos, over the whole run"),
+    ],
+)
+def test_how_often_at_the_defaults_too(trust: str, participations: int, silos: int, words: str) -> None:
+    made = plan(trust, privacy=Privacy(1.0, 1e-5, participations=participations, silos_per_user=silos))
+    said = answers(made)["How often one may come"]
+    assert said.startswith(words)
+    assert "a silo counts by the user key it is given" in said
+    assert "takes whoever comes without a key for a new person" in said
+
+
+# -- secure-sum: who is the adversary? --------------------------------------------------------------------------------
+
+
+def seen_by_a_silo(made: Plan, colluding: int = 1) -> float:
+    """The exact epsilon against silos that subtract their own noise from the total, by what is drawn."""
+    protocol, privacy = made.protocol, made.privacy
+    assert privacy is not None
+    moved = math.sqrt(4.5) * np.linalg.norm(made.encoder.coefficients, axis=0).max() * privacy.silos_per_user
+    left = protocol.scales.diagonal * math.sqrt(made.smallest_cohort - colluding)
+    return gaussian_epsilon(moved / left, privacy.delta)
+
+
+@pytest.mark.parametrize(("silos", "delta", "faced"), [(2, 1e-5, 1.465), (3, 0.1, 1.436)])
+def test_any_one_silo_faces_the_printed_epsilon(silos: int, delta: float, faced: float) -> None:
+    """Without counting on it, two hospitals face 1.465 of each other and three face 1.436, where 1 is printed."""
+    default = plan("secure-sum", silos, Privacy(1.0, delta), bits=30)
+    assert default.colluding is None
+    assert default.colluders == 1
+    assert seen_by_a_silo(default) == pytest.approx(1.0, rel=1e-4)
+    assert SeesTotal(1) in default.protocol.adversaries()
+    unprotected = default.changed(colluding=0)
+    assert seen_by_a_silo(unprotected) == pytest.approx(faced, abs=5e-4)
+    assert seen_by_a_silo(unprotected, colluding=0) == pytest.approx(1.0, rel=1e-4)
+    assert f"the analyzer and any one other silo: {faced:.4g}" in answers(unprotected)["If parties collude"]
+    assert answers(unprotected)["Against whom"] == (
+        "the analyzer, as long as no silo tells it its own noise, or the mixer"
+    )
+    assert "No silo subtracts its own noise from the sum." in str(unprotected.guarantee)
+    assert unprotected.protocol.scales.bias == pytest.approx(default.protocol.scales.bias * math.sqrt(1 - 1 / silos))
+
+
+@pytest.mark.parametrize("trust", sorted(set(trusts.names()) - {"secure-sum"}))
+def test_where_silos_do_not_share_noise_collusion_changes_none_of_it(trust: str) -> None:
+    assert plan(trust).colluders == 0
+    assert plan(trust, colluding=3).colluders == 0
+    assert plan(trust, colluding=3).protocol.scales == plan(trust).protocol.scales
+
+
+@pytest.mark.parametrize("colluding", [1, 2, 5])
+@pytest.mark.parametrize("visits", [1, 3])
+def test_numbers_of_a_secure_sum_with_several_colluding(colluding: int, visits: int) -> None:
+    made = plan("secure-sum", 10, Privacy(1.0, 1e-3, silos_per_user=visits), cohort=8, colluding=colluding, bits=30)
+    honest, who = 8 - colluding, "any one other silo" if colluding == 1 else f"any {colluding} other silos"
+    text, said = str(made.guarantee), answers(made)
+    assert said["Against whom"] == f"the analyzer and {who}, or the mixer"
+    assert f"against the analyzer and {who};" in made.guarantee.statement
+    assert seen_by_a_silo(made, colluding) == pytest.approx(1.0, rel=1e-4)
+    one_more = seen_by_a_silo(made, colluding + 1)
+    assert f"the analyzer and any {colluding + 1} other silos: {one_more:.4g}" in said["If parties collude"]
+    assert f"At least 8 silos take part in a sync. {'One of them knows its' if colluding == 1 else colluding}" in text
+    assert f"Each of the other {honest} adds noise of variance 1/{honest} of that" in text
+    assert "at least 8 of the 10 are there" in said["If a silo is missing"]
+    alone = together(made)
+    assert f"mixer and analyzer together: epsilon = {alone:.4g};" in said["If parties collude"]
+    assert f"each silo's own noise still gives ({alone:.4g}, 0.001)" in made.guarantee.statement
+    larger = re.search(r"mu is (\S+) times as large, an exact epsilon of (\S+)\.", text)
+    assert larger is not None
+    assert float(larger[1]) == pytest.approx(math.sqrt(honest / visits), rel=5e-4)  # not sqrt(honest) for several silos
+    assert float(larger[2]) == pytest.approx(alone, rel=1e-3)
+
+
+def together(made: Plan) -> float:
+    """Mixer and analyzer: every release of each visited silo with its own noise alone, composed in squares."""
+    privacy = made.privacy
+    assert privacy is not None
+    moved = math.sqrt(4.5) * np.linalg.norm(made.encoder.coefficients, axis=0).max()
+    each = moved / made.protocol.scales.diagonal
+    return gaussian_epsilon(compose_gdp(*[each] * privacy.silos_per_user), privacy.delta)
+
+
+def test_with_one_honest_silo_each_ones_own_noise_is_enough() -> None:
+    made = plan("secure-sum", 2, bits=30)
+    assert together(made) == pytest.approx(1.0, rel=1e-4)
+    assert "more silos together gain nothing, for each silo's own noise is enough" in str(made.guarantee)
+    assert made.protocol.scales == pytest.approx(made.changed(trust="silo").protocol.scales)
+
+
+def test_under_a_private_rule_collusion_leaves_the_rules_share_as_it_is() -> None:
+    made = plan("secure-sum", 10, bits=30).changed(schedule=adaptive(3.0, private=True))
+    rule = math.sqrt(0.5) / gaussian_sigma(1.0, 1e-5)
+    whole = 1 / gaussian_sigma(1.0, 1e-5)
+    ratio = compose_gdp(rule * math.sqrt(9), rule) / whole  # releases have as much of mu^2 as the rule
+    assert f"mu is {ratio:.4g} times as large" in str(made.guarantee)
+
+
+# -- several visits, each with noise of its own -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("visits", "silos"), [(1, 1), (4, 1), (2, 3)])
+def test_local_noise_composes_over_visits_to_exactly_the_budget(visits: int, silos: int) -> None:
+    """m visits need sqrt(m), not m: at (1, 1e-5) four need a deviation of 15.8, where 31.7 was drawn."""
+    made = plan("local", privacy=Privacy(1.0, 1e-5, participations=visits, silos_per_user=silos), bits=30)
+    one_visit = math.sqrt(4.5) / made.protocol.scales.diagonal
+    assert gaussian_epsilon(compose_gdp(*[one_visit] * (visits * silos)), 1e-5) == pytest.approx(1.0, rel=1e-4)
+    assert isinstance(made.protocol.adversaries()[0], SeesMessages)
+    text = str(made.guarantee)
+    if visits * silos == 4:
+        assert made.protocol.scales.diagonal == pytest.approx(15.83, abs=0.01)
+    if visits * silos > 1:
+        times = visits * silos
+        assert f"A user comes {times} times at most, with noise of its own each time" in text
+        assert f"these shifts compose in squares: sqrt {times} times the sensitivity" in text
+    assert f"at most {visits} rounds of a silo, at worst" not in text
+
+
+@pytest.mark.parametrize(
+    ("trust", "how"), [("silo", "compose in squares: sqrt 3 times"), ("central", "add up: 3 times")]
+)
+def test_several_silos_in_the_proof(trust: str, how: str) -> None:
+    text = str(plan(trust, privacy=Privacy(1.0, 1e-5, silos_per_user=3)).guarantee)
+    assert f"A user visits at most 3 silos; these shifts {how} the sensitivity." in text
+    assert "visits at most" not in str(plan(trust).guarantee)
+
+
+# -- a clock knows no batches beforehand ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("trust", ["silo", "secure-sum", "central"])
+def test_acting_eagerly_by_the_clock_is_refused(trust: str) -> None:
+    """How many may change with one person is not known beforehand; a plan used to count one per tick."""
+    with pytest.raises(ValueError, match=r"^acting must be 'lazy' with a clock"):
+        plan(trust, acting="eager").changed(schedule=clock(60.0))

@@ -1,0 +1,174 @@
+"""Every number in a printed proof, computed again by hand, and every sentence that is there only in some cases."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+import pytest
+
+from fedbandit.plan import Plan
+from fedbandit.privacy.accounting import gaussian_epsilon, gaussian_sigma
+from fedbandit.privacy.amplification import theorem_sdp
+from fedbandit.privacy.budget import Privacy
+from fedbandit.protocol.trusts.vector_sum import VectorSumProtocol
+from fedbandit.schedule import adaptive, every, growing
+
+NUMBER = r"(-?\d[\d,]*\.?\d*(?:e[-+]?\d+)?)"
+
+
+def numbers(text: str, pattern: str) -> list[float]:
+    """What stands where the pattern has a #."""
+    found = re.search(re.escape(pattern).replace(r"\#", NUMBER), text)
+    assert found is not None, f"{pattern!r} is not in {text}"
+    return [float(one.replace(",", "")) for one in found.groups()]
+
+
+def plan(**fields: object) -> Plan:
+    shared = {"privacy": Privacy(1.0, 1e-5), "trust": "silo", "schedule": every(5), **fields}
+    return Plan(6, 60, 3, **shared)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("mechanism", ["tree", "toeplitz", "batches", "blt", "optimal"])
+@pytest.mark.parametrize(
+    ("adjacency", "centre", "ratio", "shift"),
+    [
+        ("replace-one", 0.0, 1.0, math.sqrt(4.5)),
+        ("add-remove", 0.0, 1.0, math.sqrt(2)),
+        ("replace-one", 0.5, 1.0, math.sqrt(2 + 0.5 + 1 / 32)),
+        ("replace-one", 0.25, 4.0, math.sqrt(4 * 4 * 0.75**2)),
+    ],
+)
+def test_one_round_and_the_noise_that_hides_it(
+    mechanism: str, adjacency: str, centre: float, ratio: float, shift: float
+) -> None:
+    made = plan(mechanism=mechanism, privacy=Privacy(1.0, 1e-5, adjacency), centre=centre, ratio=ratio)  # type: ignore[arg-type]
+    text, matrix = str(made.guarantee), made.encoder.coefficients
+    column = float(np.linalg.norm(matrix, axis=0).max())
+    touches = int(np.count_nonzero(matrix, axis=0).max())
+    exact, entering, ratios, rounding, bits = numbers(
+        text,
+        f"moves a batch sum (bias and covariance together) by at most # ({adjacency}, rewards entering as y - #, "
+        "covariance and bias noise in the ratio #:1), and by # more for rounding to 2^-#.",
+    )
+    assert (entering, ratios, bits) == (centre, math.sqrt(ratio), 20)
+    assert exact == pytest.approx(shift, abs=1e-5)
+    twice = 2 if adjacency == "replace-one" else 1
+    rounded = twice * math.sqrt(ratio * 3 + 9) * 2.0**-21
+    if mechanism == "blt":  # a release is rounded, too: half a unit of 2^-30, in either world
+        rounded += math.sqrt(ratio * 3 + 9) * 2.0**-30 * math.sqrt(touches)
+    assert rounding == pytest.approx(rounded, rel=0.05)
+    enters, size, weights = numbers(
+        text, "A batch enters # of # releases, with squared weights that add up to at most #"
+    )
+    assert (enters, size) == (touches, 12)
+    assert weights == pytest.approx(column**2, abs=1e-4)
+    one, norm, sensitivity = numbers(text, f"({mechanism}): sensitivity # x # = #.")
+    assert (one, norm) == pytest.approx((shift + rounded, column), abs=1e-4)
+    assert sensitivity == pytest.approx(one * norm, rel=1e-4)
+    sigma = gaussian_sigma(1.0, 1e-5) * column * (shift + rounded)
+    diagonal, off, bias, mu = numbers(
+        text, "deviation # on the diagonal, # off it and # on the bias makes it mu-GDP with mu = # (Gaussians"
+    )
+    assert (diagonal, off, bias) == pytest.approx((sigma, sigma / math.sqrt(2), sigma / math.sqrt(ratio)), rel=1e-4)
+    assert gaussian_epsilon(mu, 1e-5) == pytest.approx(1.0, abs=1e-4)
+    assert "That mu is exactly (1, 1e-05)-DP (analytic Gaussian)." in text
+    for absent in ("A user takes part", "Acting eagerly", "The schedule looks", "A user visits", "point apart"):
+        assert absent not in text
+
+
+def test_several_rounds_of_a_user() -> None:
+    text = str(plan(privacy=Privacy(1.0, 1e-5, participations=3)).guarantee)
+    most, times, one, total = numbers(text, "in at most # rounds of a silo, at worst all in one batch: # x # = #.")
+    assert (most, times) == (3, 3)
+    assert one == pytest.approx(math.sqrt(4.5), abs=1e-4)
+    assert total == pytest.approx(3 * one, abs=1e-4)
+
+
+@pytest.mark.parametrize("participations", [1, 3])
+def test_a_whole_batch_that_acts_eagerly(participations: int) -> None:
+    made = plan(acting="eager", privacy=Privacy(1.0, 1e-5, "add-remove", participations), schedule=growing(1.5))
+    largest = max(np.diff((0, *made.times)))
+    users, most, times, one, total = numbers(
+        str(made.guarantee), "the actions of all # users of each batch they are in, at most #: # x # = #."
+    )
+    assert (users, most, times) == (largest, participations, participations * largest)
+    assert one == pytest.approx(math.sqrt(4.5), abs=1e-4)  # another's action: a replacement
+    assert total == pytest.approx(times * one, rel=1e-3)
+    assert "A user takes part in at most" not in str(made.guarantee)
+
+
+def test_the_share_of_a_private_rule() -> None:
+    made = plan(mechanism="tree", schedule=adaptive(3.0, private=True))
+    assert numbers(str(made.guarantee), "looks at a noisy covariance of its own, which spends #% of mu^2") == [50]
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-5), (0.2, 0.1)])
+def test_theorem_ldp_in_its_own_words(epsilon: float, delta: float) -> None:
+    """zCDP of kappa p-sums, at half of delta for each of the two streams."""
+    text = str(plan(mechanism="tree", calibration="paper", privacy=Privacy(epsilon, delta)).guarantee)
+    size, kappa, stream, half, sigma = numbers(
+        text,
+        "Theorem LDP: each p-sum is 1/(2 sigma_0^2)-zCDP, a datum enters kappa = 1 + log2 # = # of them, so each of "
+        "the two streams is (#, #)-DP at sigma_0 = #.",
+    )
+    assert (size, half) == (12, delta / 2)
+    assert kappa == pytest.approx(1 + math.log2(12), abs=1e-3)
+    assert sigma == pytest.approx(math.sqrt(8 * kappa * (math.log(2 / delta) + epsilon)) / epsilon, rel=1e-3)
+    rho = kappa / (2 * sigma**2)
+    assert stream == pytest.approx(rho + 2 * math.sqrt(rho * math.log(1 / half)), rel=1e-3)
+    assert stream <= epsilon / 2
+    again, exact, at = numbers(text, "At sigma_0 = # this is exactly (#, #)-DP, within the budget.")
+    assert (again, at) == (sigma, delta)
+    assert exact == pytest.approx(gaussian_epsilon(math.sqrt(4 * 4.5) / sigma, delta), rel=1e-3)  # 4 levels
+    other = str(plan(mechanism="batches", calibration="paper", privacy=Privacy(epsilon, delta)).guarantee)
+    assert numbers(other, "The noise is Theorem LDP's for a tree over # releases: sigma_0 = #.") == [12, sigma]
+
+
+def test_theorem_sdp_in_its_own_words() -> None:
+    made = Plan(2000, 20, 2, Privacy(1e-3, 1e-4), "shuffle", "tree", every(5), calibration="paper")
+    text, local = str(made.guarantee), theorem_sdp(1e-3, 1e-4, 2000, 20, 3)
+    log = math.log(2 / 5e-5)  # half of the budget for each stream, half of that delta for the composition
+    assert local.epsilon == pytest.approx(5e-4 / (2 * math.sqrt(2 * 3 * log)))
+    assert local.delta == pytest.approx(5e-5 / (2 * 3))
+    over, epsilon, delta = numbers(
+        text, "shared over # releases by advanced composition: each shuffled release must be (#, #)-DP."
+    )
+    assert over == 3
+    assert (epsilon, delta) == pytest.approx((local.epsilon, local.delta), rel=0.01)
+    silos, points, local_epsilon, local_delta, sigma = numbers(
+        text, "with # silos of # points allows a local epsilon of # at delta_0 = #: sigma_0 = #."
+    )
+    assert (silos, points) == (2000, 20)
+    assert (local_epsilon, local_delta) == pytest.approx((local.local_epsilon, local.local_delta), rel=0.01)
+    assert sigma == pytest.approx(made.protocol.scales.bias, rel=1e-4)
+    alone, at = numbers(text, "computed exactly, is (#, #)-DP, so the statement holds either way.")
+    assert at == 1e-4
+    assert alone == pytest.approx(gaussian_epsilon(math.sqrt(3 * 4.5) / sigma, 1e-4), rel=0.01)
+    assert "Live noise is drawn on the grid 2^-20" in text
+
+
+def test_theorem_sdp_vec_in_its_own_words() -> None:
+    made = Plan(10, 20, 2, Privacy(1.0, 1e-5), "vector-sum", "tree", every(5), calibration="paper")
+    text, protocol = str(made.guarantee), made.protocol
+    assert isinstance(protocol, VectorSumProtocol)
+    over, epsilon, delta = numbers(text, "over # p-sums by advanced composition: each run of P_vec must be (#, #)-SDP.")
+    assert over == 3
+    assert epsilon == pytest.approx(0.5 / (2 * math.sqrt(2 * 3 * math.log(2 / 5e-6))), rel=1e-3)
+    assert delta == pytest.approx(5e-6 / (2 * 3), rel=1e-3)
+    users, grid, bits = numbers(text, "for n = # users, g = # and b = #.")
+    assert (users, grid) == (50, math.ceil(2 * math.sqrt(50)))
+    wanted = 24e4 * (grid * math.log(4 * 5 / protocol.delta) / protocol.epsilon) ** 2 / users
+    assert bits == math.ceil(wanted)
+    (std,) = numbers(text, "standard deviation # in each coordinate")
+    assert std == pytest.approx(2 / grid * math.sqrt(users * bits * 3 / 16), rel=1e-4)
+
+
+def test_a_theorem_that_does_not_reach_says_by_how_much() -> None:
+    made = plan(mechanism="tree", calibration="paper", privacy=Privacy(1.0, 1e-5, participations=4))
+    assert not made.guarantee.promised
+    (exact,) = numbers(made.guarantee.statement, "the theorem's noise gives an exact epsilon of # here")
+    sigma = math.sqrt(8 * (1 + math.log2(12)) * (math.log(2e5) + 1))
+    assert exact == pytest.approx(gaussian_epsilon(4 * math.sqrt(4 * 4.5) / sigma, 1e-5), rel=1e-3)
+    assert exact > 1
