@@ -13,6 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fedbandit._arrays import Floats, Integers
+from fedbandit.audit.residuals import Recorder, Tallies
+from fedbandit.audit.times_and_sizes import Envelope
 from fedbandit.audit.worlds import Batch, World
 from fedbandit.bandit import linucb
 from fedbandit.bandit.statistics import contributions
@@ -23,16 +25,15 @@ from fedbandit.protocol.adversaries import Adversary, Bound, Moment
 from fedbandit.protocol.base import Message, Protocol
 from fedbandit.protocol.encoder import Encoder
 
-__all__ = ["CalendarGame", "Envelope", "Retraced", "Scored", "calendar_game", "decided", "remembered"]
-
-Envelope = tuple[tuple[int, tuple[int, ...], str], ...]  # of every message: when, which shape, which kind of number
+__all__ = ["CalendarGame", "Retraced", "Scored", "calendar_game", "decided", "remembered"]
 
 
 class Scored(NamedTuple):
     """What came of some trials in one world."""
 
     scores: Floats  # (adversaries, trials); above zero means "world 1"
-    envelope: Envelope  # times and sizes of all messages, which everybody sees
+    envelopes: tuple[Envelope, ...] = ()  # times and sizes of all messages, of runs that drew their own
+    tallies: Tallies = {}  # of the noise itself  # noqa: RUF012 (never written to)
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,13 @@ class CalendarGame:
         return int(np.clip(200_000 // (self.silos * self.protocol.width), 20, 1000))
 
     @property
+    def planned(self) -> Envelope:
+        """Times and sizes of all messages as the plan has them."""
+        claimed = self.plan.protocol
+        size = self.silos * claimed.width * np.dtype(np.int64).itemsize
+        return tuple((_slot(time, part), size) for time in self.plan.times for part in range(len(claimed.parts)))
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The adversaries."""
         return tuple(adversary.name for adversary in self.adversaries)
@@ -68,7 +76,8 @@ class CalendarGame:
         prefix = np.zeros((1, protocol.width))  # before the first sync all trials agree
         memories = tuple(Retraced(protocol.encoder, self.silos, protocol.width) for _ in self.worlds)
         scores = np.zeros((len(self.adversaries), trials))
-        envelope: list[tuple[int, tuple[int, ...], str]] = []
+        envelope: list[tuple[str, int]] = []
+        claimed, recorder = self.plan.protocol, Recorder(len(self.worlds[0]) * self.silos * protocol.width)
         sent: list[Message] = []
         for sync, batches in enumerate(zip(*self.worlds, strict=True)):
             points = tuple(decided(self.plan, batch, prefix, self.eager) for batch in batches)
@@ -76,14 +85,15 @@ class CalendarGame:
             batch = self._collected(state, points[world], trials, noise)
             state, transcript = composition.send(protocol, state, batch, noise)
             sent = remembered(self.adversaries, sent, transcript.sent)
-            envelope += [(self.plan.times[sync], array.shape[1:], array.dtype.str) for array in transcript.sent]
+            envelope += [(_slot(self.plan.times[sync], part), a.nbytes // trials) for part, a in enumerate(sent[-1])]
             moment = Moment(sync, points[world].shape[-2], (low, high), sent, transcript.held)
             for row, adversary in zip(scores, self.adversaries, strict=True):
                 row += adversary.score(protocol, moment)
+                recorder.add(adversary.residuals(claimed, moment, world))
             if sync < self._last_choice:  # somebody still needs a model
                 state = composition.receive(protocol, state, transcript)
                 prefix = state.prefix
-        return Scored(scores, tuple(envelope))
+        return Scored(scores, (tuple(envelope),), recorder.tallies())
 
     @property
     def _last_choice(self) -> int:
@@ -103,6 +113,10 @@ def calendar_game(plan: Plan, silos: int, worlds: tuple[World, World]) -> Calend
     """The plan as shipped, against everybody that its trust model names as an adversary."""
     protocol = plan.protocol
     return CalendarGame(plan, protocol, plan.acting == "eager", silos, worlds, protocol.adversaries())
+
+
+def _slot(time: int, part: int) -> str:
+    return f"array {part} after round {time}"
 
 
 def remembered(adversaries: Sequence[Adversary], earlier: list[Message], sent: Message) -> list[Message]:

@@ -1,9 +1,9 @@
 """What is audited: a plan small enough to be run many times, who attacks it, and what is claimed for it.
 
 `case` has one for each protocol by name, `reduced` one for anybody's plan. Both are smaller only in what the guarantee
-does not depend on: the dimension does not matter to the largest shift of a user from 2 on, other silos do not matter
-where each is protected on its own, shared noise needs few honest silos, and noise is calibrated anew for a shorter
-horizon by the same rule. Schedule, mechanism, calibration and acting are the plan's own.
+does not depend on: the dimension does not matter to the largest shift of a user from 2 on (3 shows more of the noise),
+other silos do not matter where each is protected on its own, shared noise needs few honest silos, and noise is
+calibrated anew for a shorter horizon by the same rule. Schedule, mechanism, calibration and acting are the plan's own.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ AUTHORS_CLAIM = {
     "ldp-eager": "Theorem LDP states it of Algorithm 1, which acts on raw sums",
     "dubey": "Dubey & Pentland state it of their Algorithm 1, whose schedule reads raw sums",
 }
-DIM = 2  # of a reduced plan, at most
+DIM = 3  # of a reduced plan, at most: enough for pairs in general position
 SYNCS = 400
 COLLUDING = 1
 
@@ -106,18 +106,18 @@ class _Size(NamedTuple):
 # users. The determinant rule of `dubey` fires within the horizon, that of `private-adaptive` fires on noise.
 _SIZES = {
     "fed-lin-ucb": _Size(2, 100, 2, 25, 10_000),
-    "ldp": _Size(100, 10_000, 2, 25, 100_000),
-    "ldp-alt": _Size(100, 1_600, 2, 25, 100_000),
+    "ldp": _Size(100, 10_000, 3, 25, 100_000),
+    "ldp-alt": _Size(100, 1_600, 3, 25, 100_000),
     "ldp-eager": _Size(100, 10_000, 10, 25, 4_000),
-    "sdp-amplified": _Size(200, 4, 2, 2, 20_000),
-    "sdp-vector-sum": _Size(2, 4, 2, 2, 50_000),
+    "sdp-amplified": _Size(200, 4, 3, 2, 20_000),
+    "sdp-vector-sum": _Size(2, 4, 3, 2, 50_000),
     "dubey": _Size(100, 1_000, 10, None, 1_000),
-    "private-adaptive": _Size(10_000, 64, 2, None, 20_000),
-    "super-agent": _Size(2, 64, 2, 1, 100_000),
-    "silo": _Size(100, 10_000, 2, None, 100_000),
-    "secure-sum": _Size(3, 1_000, 2, None, 100_000, colluding=1),
-    "central": _Size(2, 1_000, 2, None, 100_000),
-    "local": _Size(100, 16, 2, 1, 100_000),
+    "private-adaptive": _Size(10_000, 64, 3, None, 20_000),
+    "super-agent": _Size(2, 64, 3, 1, 100_000),
+    "silo": _Size(100, 10_000, 3, None, 100_000),
+    "secure-sum": _Size(3, 1_000, 3, None, 100_000, colluding=1),
+    "central": _Size(2, 1_000, 3, None, 100_000),
+    "local": _Size(100, 16, 3, 1, 100_000),
 }
 
 

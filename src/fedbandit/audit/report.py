@@ -6,15 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from fedbandit.audit.auditor import CONFIDENCE, Finding, findings
+from fedbandit.audit.auditor import CONFIDENCE, Check, CheckKind, Finding, examined
 from fedbandit.audit.cases import Case, Claim
 from fedbandit.protocol.adversaries import Bound
 
-__all__ = ["REFUTES", "Report", "audit"]
+__all__ = ["PROVES", "REFUTES", "Report", "audit"]
 
 REFUTES: dict[Bound, str] = {
     "gdp": "refutes mu-GDP, which for Gaussian noise is the same as (epsilon, delta)-DP",
     "dp": "refutes (epsilon, delta)-DP, whatever the mechanism",
+}
+PROVES: dict[CheckKind, str] = {
+    "residuals": "the noise is not the independent noise of the claimed size that the proof counts on",
+    "times and sizes": "when or how long messages are depends on the user, which no noise covers",
 }
 
 
@@ -27,6 +31,7 @@ class Report:
     claim: Claim | None
     budget: tuple[float, float]
     findings: tuple[Finding, ...]
+    checks: tuple[Check, ...]
     trials: int
     seed: int
 
@@ -42,13 +47,20 @@ class Report:
 
     @property
     def verdict(self) -> str:
-        """`broken` if more than the claim was proven (or, without a claim, more than the budget asked for)."""
+        """`broken` if more than the claim was proven (or, without a claim, more than the budget asked for), or if a
+        check failed: then what the proof of the claim rests on is not true."""
         allowed = self.budget[0] if self.claim is None else self.claim.epsilon
-        return "broken" if self.epsilon_lower > allowed else "holds"
+        return "broken" if self.epsilon_lower > allowed or self.failed else "holds"
+
+    @property
+    def failed(self) -> tuple[str, ...]:
+        """In words, what the checks found wrong."""
+        return tuple(f"{check.what}: {text}" for check in self.checks for text in check.failed)
 
     def as_dict(self) -> dict[str, Any]:
-        """The result as plain data."""
+        """The result as plain data; what failed is named only if something did."""
         claim = self.claim
+        failed = {"failed": list(self.failed)} if self.failed else {}
         return {
             "name": self.name,
             "claimed": None if claim is None else {"epsilon": claim.epsilon, "delta": claim.delta},
@@ -56,6 +68,7 @@ class Report:
             "confidence": CONFIDENCE,
             "trials": self.trials,
             "verdict": self.verdict,
+            **failed,
         }
 
 
@@ -72,5 +85,5 @@ def audit(
     """
     runs = case.trials if trials is None else trials
     delta = case.budget[1] if case.claim is None else case.claim.delta
-    found = findings(case.games, delta, runs, seed, workers, progress)
-    return Report(case.name, case.described, case.claim, case.budget, tuple(found), runs, seed)
+    found = examined(case.games, delta, runs, seed, workers, progress)
+    return Report(case.name, case.described, case.claim, case.budget, found.findings, found.checks, runs, seed)
