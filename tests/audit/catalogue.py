@@ -73,8 +73,8 @@ def _colluding_not_counted() -> Case:
 
 def _cohort_below_minimum() -> Case:
     """Planned for four silos in a sync, opened with two."""
-    two = small_plan(trust="secure-sum", silos=2)
-    four = small_plan(trust="secure-sum", silos=4).protocol.scales
+    two = small_plan(trust="secure-sum", silos=2, colluding=0)
+    four = small_plan(trust="secure-sum", silos=4, colluding=0).protocol.scales
     return with_protocol(small_case(two), replace(two.protocol, scales=four))
 
 

@@ -408,7 +408,7 @@ def coming_often(times: int) -> Case:
 
 def at_two_silos() -> Case:
     """A plan for one silo per user, a user who goes to two of a secure sum."""
-    case = small_case(small_plan(trust="secure-sum"))
+    case = small_case(small_plan(trust="secure-sum", colluding=0))
     both = case.plan.changed(privacy=replace(BUDGET, silos_per_user=2))
     return with_worlds(case, neighbours(both, the_game(case).silos, telling_pair(case.plan)))
 

@@ -25,7 +25,7 @@ from fedbandit.audit.times_and_sizes import Envelope
 from fedbandit.privacy.noise import NoiseSource, SimulatedNoise
 from fedbandit.protocol.adversaries import Bound
 
-__all__ = ["CONFIDENCE", "Check", "CheckKind", "Examined", "Finding", "Game", "cores", "examined"]
+__all__ = ["CONFIDENCE", "Check", "CheckKind", "Examined", "Finding", "Game", "cores", "examined", "ignore_interrupts"]
 
 CONFIDENCE = 0.95
 SCORE_ALARMS = 1 - CONFIDENCE - residuals.FALSE_ALARMS - times_and_sizes.FALSE_ALARMS  # what is left for the scores
@@ -123,6 +123,11 @@ def examined(
     return Examined(found, (*_noise_checks(by_game), *_envelope_checks(games, by_game, seed, workers)))
 
 
+def ignore_interrupts() -> None:
+    """In a worker process: Ctrl-C is for the process that started it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 def cores() -> int:
     """How many processes are worth starting."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -179,13 +184,16 @@ def _envelope_checks(
 ) -> Iterator[Check]:
     """Times and sizes are those of the plan; or, where they are not, the same in law in both worlds."""
     for index, (game, outcomes) in enumerate(zip(games, by_game, strict=True)):
-        if not game.planned:
+        seen = {envelope for o in outcomes for envelope in o.envelopes}
+        if not seen:
             continue
-        if all(envelope == game.planned for o in outcomes for envelope in o.envelopes):
+        if len(seen) == 1 and (not game.planned or seen == {game.planned}):
             yield Check("times and sizes", "times and sizes of messages", 1, ())
             continue
-        lone = [_Task(index, world, LONE + run, 1) for run in range(LONE_RUNS) for world in (0, 1)]
-        runs = sorted(_run(games, lone, seed, workers), key=lambda o: o.task)
+        runs: Sequence[_Outcome] = outcomes
+        if any(len(o.envelopes) < o.task.trials for o in outcomes):  # runs that shared theirs tell too little
+            lone = [_Task(index, world, LONE + run, 1) for run in range(LONE_RUNS) for world in (0, 1)]
+            runs = sorted(_run(games, lone, seed, workers), key=lambda o: o.task)
         low, high = ([e for o in runs if o.task.world == world for e in o.envelopes] for world in (0, 1))
         yield Check("times and sizes", "times and sizes of messages", *times_and_sizes.dependence(low, high))
 
@@ -195,7 +203,7 @@ _remembered: list[tuple[tuple[Game, ...], int]] = []
 
 
 def _remember(games: tuple[Game, ...], seed: int) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this one
+    ignore_interrupts()
     _remembered[:] = [(games, seed)]
 
 

@@ -87,9 +87,10 @@ class CalendarGame:
             sent = remembered(self.adversaries, sent, transcript.sent)
             envelope += [(_slot(self.plan.times[sync], part), a.nbytes // trials) for part, a in enumerate(sent[-1])]
             moment = Moment(sync, points[world].shape[-2], (low, high), sent, transcript.held)
+            few = _first(moment, recorder.runs)
             for row, adversary in zip(scores, self.adversaries, strict=True):
                 row += adversary.score(protocol, moment)
-                recorder.add(adversary.residuals(claimed, moment, world))
+                recorder.add(adversary.residuals(claimed, few, world))
             if sync < self._last_choice:  # somebody still needs a model
                 state = composition.receive(protocol, state, transcript)
                 prefix = state.prefix
@@ -113,6 +114,13 @@ def calendar_game(plan: Plan, silos: int, worlds: tuple[World, World]) -> Calend
     """The plan as shipped, against everybody that its trust model names as an adversary."""
     protocol = plan.protocol
     return CalendarGame(plan, protocol, plan.acting == "eager", silos, worlds, protocol.adversaries())
+
+
+def _first(moment: Moment, runs: int) -> Moment:
+    """The same of the first runs alone."""
+    low, high = (expected[:runs] for expected in moment.expected)
+    sent = [tuple(array[:runs] for array in message) for message in moment.sent]
+    return moment._replace(expected=(low, high), sent=sent, held=tuple(array[:runs] for array in moment.held))
 
 
 def _slot(time: int, part: int) -> str:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
+from multiprocessing import get_context
 from typing import Any
 
-from fedbandit.audit.auditor import CONFIDENCE, Check, CheckKind, Finding, examined
+from fedbandit.audit.auditor import CONFIDENCE, Check, CheckKind, Finding, examined, ignore_interrupts
 from fedbandit.audit.cases import Case, Claim
 from fedbandit.protocol.adversaries import Bound
 
-__all__ = ["PROVES", "REFUTES", "Report", "audit"]
+__all__ = ["PROVES", "REFUTES", "Report", "audit", "audit_all"]
 
 REFUTES: dict[Bound, str] = {
     "gdp": "refutes mu-GDP, which for Gaussian noise is the same as (epsilon, delta)-DP",
@@ -34,6 +36,7 @@ class Report:
     checks: tuple[Check, ...]
     trials: int
     seed: int
+    live: bool = False
 
     @property
     def worst(self) -> Finding:
@@ -58,9 +61,11 @@ class Report:
         return tuple(f"{check.what}: {text}" for check in self.checks for text in check.failed)
 
     def as_dict(self) -> dict[str, Any]:
-        """The result as plain data; what failed is named only if something did."""
+        """The result as plain data; that it was live, and what failed, is said only if it was and if something did."""
         claim = self.claim
-        failed = {"failed": list(self.failed)} if self.failed else {}
+        more: dict[str, Any] = {"live": True} if self.live else {}
+        if self.failed:
+            more["failed"] = list(self.failed)
         return {
             "name": self.name,
             "claimed": None if claim is None else {"epsilon": claim.epsilon, "delta": claim.delta},
@@ -68,7 +73,7 @@ class Report:
             "confidence": CONFIDENCE,
             "trials": self.trials,
             "verdict": self.verdict,
-            **failed,
+            **more,
         }
 
 
@@ -79,11 +84,38 @@ def audit(
     workers: int = 1,
     progress: Callable[[float], None] = lambda share: None,
 ) -> Report:
-    """Play the case's games `trials` times in each world. The same seed gives the same report, whatever `workers`.
+    """Play the case's games `trials` times in each world. The same seed gives the same report, whatever `workers`,
+    except on the live path, whose noise has no seed.
 
     A plan that keeps its promise is reported as broken with probability at most 1 - CONFIDENCE.
     """
     runs = case.trials if trials is None else trials
     delta = case.budget[1] if case.claim is None else case.claim.delta
     found = examined(case.games, delta, runs, seed, workers, progress)
-    return Report(case.name, case.described, case.claim, case.budget, found.findings, found.checks, runs, seed)
+    return Report(
+        case.name, case.described, case.claim, case.budget, found.findings, found.checks, runs, seed, case.live
+    )
+
+
+def audit_all(
+    cases: Sequence[Case],
+    trials: int | None = None,
+    seed: int = 0,
+    workers: int = 1,
+    progress: Callable[[float], None] = lambda share: None,
+) -> list[Report]:
+    """The audits of many cases, as many at a time as there are workers, in the order of the cases."""
+    if workers == 1:
+        reports = []
+        for case in cases:
+            reports.append(audit(case, trials, seed))
+            progress(len(reports) / len(cases))
+        return reports
+    with ProcessPoolExecutor(workers, get_context("spawn"), ignore_interrupts) as pool:
+        futures = [pool.submit(audit, case, trials, seed) for case in cases]
+        try:
+            for done, _ in enumerate(as_completed(futures), 1):
+                progress(done / len(cases))
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+        return [future.result() for future in futures]

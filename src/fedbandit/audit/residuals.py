@@ -65,13 +65,13 @@ class Recorder:
     """Collects the residuals of a chunk of runs, sync by sync; of the first few runs where there are many numbers."""
 
     def __init__(self, numbers_per_run: int) -> None:
-        self._runs = max(FEWEST_RUNS, KEPT // max(1, numbers_per_run))
+        self.runs = max(FEWEST_RUNS, KEPT // max(1, numbers_per_run))
         self._streams: dict[str, list[Residual]] = {}
 
     def add(self, residuals: Iterable[Residual]) -> None:
         """What is left of one sync's messages."""
         for residual in residuals:
-            kept = residual._replace(values=residual.values[: self._runs])
+            kept = residual._replace(values=residual.values[: self.runs])
             self._streams.setdefault(residual.name, []).append(kept)
 
     def tallies(self) -> Tallies:

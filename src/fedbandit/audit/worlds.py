@@ -21,7 +21,7 @@ from fedbandit.plan import Plan
 from fedbandit.privacy.sensitivity import Adjacency
 from fedbandit.protocol.encoder import Encoder
 
-__all__ = ["Batch", "User", "World", "neighbours", "placement", "telling_pair", "worst_pair"]
+__all__ = ["Batch", "User", "World", "background_users", "neighbours", "placement", "telling_pair", "worst_pair"]
 
 WITNESSES = 2  # batches after the user's in which somebody decides by the model
 BACKGROUND_SEED = 0  # everybody else: the same people in every audit
@@ -144,12 +144,19 @@ def neighbours(plan: Plan, silos: int, pair: tuple[User, User] | None = None) ->
     return worlds[0], worlds[1]
 
 
-def _background(plan: Plan, silos: int, users: int) -> Batch:
-    """Users with one action each, the same people at every silo: nothing but the user tells silos apart."""
+def background_users(plan: Plan, users: int) -> tuple[User, ...]:
+    """Everybody else in a batch of so many users."""
     rng = np.random.default_rng(BACKGROUND_SEED)
     x = rng.standard_normal((users, plan.dim))
     x /= np.linalg.norm(x, axis=-1, keepdims=True)
-    points = contributions(x, rng.random(users), plan.bits, plan.centre)
+    return tuple(User(features, float(y)) for features, y in zip(x, rng.random(users), strict=True))
+
+
+def _background(plan: Plan, silos: int, users: int) -> Batch:
+    """Users with one action each, the same people at every silo: nothing but the user tells silos apart."""
+    everybody = background_users(plan, users)
+    x, y = np.array([user.x for user in everybody]), np.array([user.y for user in everybody])
+    points = contributions(x, y, plan.bits, plan.centre)
     nobody = np.zeros((silos, 0, 1, plan.dim))
     return Batch(np.broadcast_to(points, (silos, *points.shape)).copy(), nobody, np.zeros((silos, 0, 1)), ())
 
