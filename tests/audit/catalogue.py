@@ -1,7 +1,8 @@
 """The catalogue of planted faults: what is planted, and what catches it.
 
-A fault is caught by one kind of evidence, which the table names: a score ("epsilon"), a test of the noise ("residuals")
-with a word of what it says, or "times and sizes". A catch by anything else is an accident and does not count.
+A fault is caught by one kind of evidence, which the table names: a score ("epsilon"), arithmetic ("claimed noise"), a
+test of the noise ("residuals") with a word of what it says, or "times and sizes". A catch by anything else is an
+accident and does not count.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 
 from fedbandit.audit.adaptive_game import AdaptiveGame
 from fedbandit.audit.cases import Case, case
+from fedbandit.bandit.statistics import Scales
 from fedbandit.protocol.base import Protocol
 from fedbandit.protocol.trusts.secure_sum import SecureSumProtocol
 from tests.audit import faults
@@ -29,7 +31,7 @@ from tests.audit.faults import (
     with_protocol,
 )
 
-Evidence = Literal["epsilon", "residuals", "times and sizes"]
+Evidence = Literal["epsilon", "claimed noise", "residuals", "times and sizes"]
 
 
 class Fault(NamedTuple):
@@ -62,6 +64,14 @@ def _unnoised(**scales: float) -> Case:
     """Part of the noise is missing, and the adversary knows."""
     protocol = small_plan().protocol
     return with_protocol(small_case(small_plan()), replace(protocol, scales=protocol.scales._replace(**scales)))
+
+
+def _planned_scales(bias: float = 1.0, diagonal: float = 1.0, off_diagonal: float = 1.0) -> Case:
+    """The plan itself, and all who read it, think that this share of the noise is right."""
+    case = small_case(small_plan())
+    right = case.plan.protocol.scales
+    wrong = Scales(right.bias * bias, right.diagonal * diagonal, right.off_diagonal * off_diagonal)
+    return with_protocol(case, replace(case.plan.protocol, scales=wrong))
 
 
 def _colluding_not_counted() -> Case:
@@ -198,6 +208,15 @@ SHARES: dict[str, Fault] = {
 }
 
 SENSITIVITY: dict[str, Fault] = {
+    "features of norm 1.01": Fault(
+        lambda: faults.with_pair(lambda user: user._replace(x=1.01 * user.x)), "claimed noise", "epsilon of 4.0"
+    ),
+    "off-diagonal noise planned as at d = 2": Fault(
+        lambda: _planned_scales(off_diagonal=(2 / 3) ** 0.5), "claimed noise", "epsilon of"
+    ),
+    "one percent too little noise planned": Fault(
+        lambda: _planned_scales(0.99, 0.99, 0.99), "claimed noise", "epsilon of 4.0"
+    ),
     "features of norm 1.1": Fault(lambda: faults.with_pair(lambda user: user._replace(x=1.1 * user.x)), "epsilon"),
     "rewards up to 1.3": Fault(lambda: faults.with_pair(lambda user: user._replace(y=1.3)), "epsilon"),
     "a user who comes twice": Fault(lambda: faults.coming_often(2), "epsilon"),

@@ -228,7 +228,7 @@ def same_at_every_silo(p: Protocol, noise: NoiseSource, lead: tuple[int, ...], d
 def alike_silos(p: Protocol, noise: NoiseSource, lead: tuple[int, ...], drawn: list[Integers]) -> Integers:
     """A tenth of the variance is common to all silos."""
     own, common = fresh(p, noise, lead), fresh(p, noise, (*lead[:-1], 1))
-    return np.rint(np.sqrt(0.9) * own + np.sqrt(0.1) * common).astype(np.int64)
+    return np.asarray(np.rint(np.sqrt(0.9) * own + np.sqrt(0.1) * common).astype(np.int64))
 
 
 # -- shares ------------------------------------------------------------------------------------------------------------

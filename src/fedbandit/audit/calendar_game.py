@@ -19,7 +19,7 @@ from fedbandit.audit.worlds import Batch, World
 from fedbandit.bandit import linucb
 from fedbandit.bandit.statistics import contributions
 from fedbandit.plan import Plan
-from fedbandit.privacy.noise import NoiseSource
+from fedbandit.privacy.noise import NoiseSource, SimulatedNoise
 from fedbandit.protocol import composition
 from fedbandit.protocol.adversaries import Adversary, Bound, Moment
 from fedbandit.protocol.base import Message, Protocol
@@ -96,6 +96,15 @@ class CalendarGame:
                 prefix = state.prefix
         return Scored(scores, (tuple(envelope),), recorder.tallies())
 
+    def exact_mu(self) -> dict[str, float]:
+        """By adversary, what the claimed noise amounts to for these two worlds, without a single draw of it.
+
+        The score of a run without noise is mu^2 / 2. Adversaries who see random words score at random: no mu.
+        """
+        one, again = (self.play(1, 1, _Silent(np.random.default_rng(seed))).scores[:, 0] for seed in (0, 1))
+        scored = zip(self.adversaries, one, again, strict=True)
+        return {a.name: float(np.sqrt(max(0.0, 2 * s))) for a, s, t in scored if s == t and a.bound == "gdp"}
+
     @property
     def _last_choice(self) -> int:
         """The last batch in which somebody has a choice."""
@@ -108,6 +117,13 @@ class CalendarGame:
             return self.protocol.collect(state.silos, everyone, noise)
         sums = np.broadcast_to(points.sum(axis=-2), (trials, self.silos, self.protocol.width))
         return self.protocol.privatise(sums, points.shape[-2], noise)
+
+
+class _Silent(SimulatedNoise):
+    """Draws no Gaussian noise at all; everything else is random."""
+
+    def gaussian(self, scales: Floats, lead: tuple[int, ...] = ()) -> Integers:
+        return np.zeros((*lead, len(scales)), dtype=np.int64)
 
 
 def calendar_game(plan: Plan, silos: int, worlds: tuple[World, World]) -> CalendarGame:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from typing import Any
 
 from fedbandit.audit.auditor import CONFIDENCE, Check, CheckKind, Finding, examined, ignore_interrupts
+from fedbandit.audit.calendar_game import CalendarGame
 from fedbandit.audit.cases import Case, Claim
+from fedbandit.audit.worlds import neighbours, worst_pair
+from fedbandit.privacy.accounting import gaussian_epsilon
 from fedbandit.protocol.adversaries import Bound
 
 __all__ = ["PROVES", "REFUTES", "Report", "audit", "audit_all"]
@@ -18,7 +21,9 @@ REFUTES: dict[Bound, str] = {
     "gdp": "refutes mu-GDP, which for Gaussian noise is the same as (epsilon, delta)-DP",
     "dp": "refutes (epsilon, delta)-DP, whatever the mechanism",
 }
+ARITHMETIC = 1e-6  # relative error that floating point may make
 PROVES: dict[CheckKind, str] = {
+    "claimed noise": "even noise of exactly the claimed size would not keep the claim",
     "residuals": "the noise is not the independent noise of the claimed size that the proof counts on",
     "times and sizes": "when or how long messages are depends on the user, which no noise covers",
 }
@@ -92,9 +97,34 @@ def audit(
     runs = case.trials if trials is None else trials
     delta = case.budget[1] if case.claim is None else case.claim.delta
     found = examined(case.games, delta, runs, seed, workers, progress)
-    return Report(
-        case.name, case.described, case.claim, case.budget, found.findings, found.checks, runs, seed, case.live
-    )
+    checks = (*_claimed_noise(case, delta), *found.checks)
+    return Report(case.name, case.described, case.claim, case.budget, found.findings, checks, runs, seed, case.live)
+
+
+def _claimed_noise(case: Case, delta: float) -> Iterator[Check]:
+    """Whether noise of the claimed size would keep the claim: computed for the neighbours of each game, and for the
+    worst pair as it stands and in general position."""
+    if case.claim is None:
+        return
+    for game in case.games:
+        if not isinstance(game, CalendarGame) or not game.plan.guarantee.promised:
+            continue
+        exact = [played.exact_mu() for played in (game, *_turned(game))]
+        failed = {
+            name: f"{name}: noise of the claimed size gives an epsilon of {epsilon:.4g}"
+            for found in exact
+            for name, mu in found.items()
+            if mu > 0 and (epsilon := gaussian_epsilon(mu, delta)) > case.claim.epsilon * (1 + ARITHMETIC)
+        }
+        yield Check("claimed noise", "size of the claimed noise", sum(map(len, exact)), tuple(failed.values()))
+
+
+def _turned(game: CalendarGame) -> Iterator[CalendarGame]:
+    plan = game.plan
+    assert plan.privacy is not None
+    for turned in (False, True):
+        pair = worst_pair(plan.dim, plan.privacy.adjacency, plan.centre, plan.ratio, turned=turned)
+        yield replace(game, worlds=neighbours(plan, game.silos, pair))
 
 
 def audit_all(
