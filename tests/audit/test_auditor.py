@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedbandit.audit.auditor import findings
+from fedbandit.audit.auditor import examined
 from fedbandit.audit.report import audit
 from tests.audit.faults import small_case, small_plan
 
@@ -14,7 +14,9 @@ def test_the_result_does_not_depend_on_the_number_of_workers() -> None:
 
 def test_another_seed_gives_another_result() -> None:
     games = small_case(small_plan()).games
-    assert findings(games, 1e-5, 1_000, seed=1)[0].hits != findings(games, 1e-5, 1_000, seed=2)[0].hits
+    assert (
+        examined(games, 1e-5, 1_000, seed=1).findings[0].hits != examined(games, 1e-5, 1_000, seed=2).findings[0].hits
+    )
 
 
 def test_progress_reaches_one() -> None:

@@ -84,7 +84,7 @@ def test_a_plan_is_made_as_small_as_its_trust_model_says(
 ) -> None:
     smaller = reduced(Plan(20, 1_000, 4, **{"privacy": Privacy(1.0, 1e-5), **fields}))
     plan = smaller.plan
-    assert (plan.silos, plan.rounds, plan.dim, smaller.trials) == (silos, rounds, 2, trials)
+    assert (plan.silos, plan.rounds, plan.dim, smaller.trials) == (silos, rounds, 3, trials)
 
 
 def test_a_plan_without_a_budget_or_a_promise() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from fedbandit import Plan, Privacy, every, presets
 from fedbandit.audit.calendar_game import calendar_game, decided
-from fedbandit.audit.worlds import neighbours, placement, worst_pair
+from fedbandit.audit.worlds import neighbours, placement, telling_pair, worst_pair
 from fedbandit.bandit.statistics import contributions, is_diagonal, width
 from fedbandit.privacy.sensitivity import Adjacency, joint_shift
 from fedbandit.protocol import mechanisms
@@ -15,17 +15,21 @@ from fedbandit.protocol import mechanisms
 PAPER = Plan(silos=100, rounds=10_000, dim=10, privacy=Privacy(1.0, 1e-5))
 
 
-def _shift(dim: int, adjacency: Adjacency, centre: float, ratio: float) -> np.ndarray:
-    one, other = worst_pair(dim, adjacency, centre, ratio)
+def _shift(dim: int, adjacency: Adjacency, centre: float, ratio: float, turned: bool) -> np.ndarray:
+    one, other = worst_pair(dim, adjacency, centre, ratio, turned=turned)
     points = [contributions(user.x, user.y, 40, centre) for user in (one, other)]
     return (points[0] - points[1]) * 2.0**-40
 
 
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 @pytest.mark.parametrize(("centre", "ratio"), [(0.0, 1.0), (0.5, 1.0), (0.0, 0.3), (0.0, 4.0), (1.0, 1.0)])
-@pytest.mark.parametrize("dim", [2, 5])
-def test_worst_pair_reaches_the_joint_shift(adjacency: Adjacency, centre: float, ratio: float, dim: int) -> None:
-    move = _shift(dim, adjacency, centre, ratio)
+@pytest.mark.parametrize("dim", [2, 3, 5])
+@pytest.mark.parametrize("turned", [True, False])
+def test_worst_pair_reaches_the_joint_shift(
+    adjacency: Adjacency, centre: float, ratio: float, dim: int, turned: bool
+) -> None:
+    """In general position too: the Frobenius-exact layout does not care how a pair is turned."""
+    move = _shift(dim, adjacency, centre, ratio, turned)
     frobenius = np.where(is_diagonal(dim), 1.0, 2.0)
     frobenius[:dim] = ratio
     reached = np.sqrt(np.sum(frobenius * move**2))
@@ -34,8 +38,24 @@ def test_worst_pair_reaches_the_joint_shift(adjacency: Adjacency, centre: float,
 
 def test_worst_pair_moves_the_diagonal_only() -> None:
     """There, noise that is the same on every number hides no more than Frobenius-exact noise."""
-    move = _shift(3, "replace-one", 0.0, 1.0)
+    move = _shift(3, "replace-one", 0.0, 1.0, turned=False)
     assert np.abs(move[3:][~is_diagonal(3)[3:]]).max() < 1e-10
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("dim", [2, 3, 4])
+def test_in_general_position_every_number_of_the_covariance_moves(adjacency: Adjacency, dim: int) -> None:
+    move = np.abs(_shift(dim, adjacency, 0.0, 1.0, turned=True))
+    assert move[dim:].min() > 0.03
+    assert move[:dim].max() > 0.3
+
+
+def test_exact_plans_are_audited_in_general_position_and_flat_noise_where_it_hides_least() -> None:
+    exact, flat = PAPER.changed(trust="silo", dim=3), presets.ldp(PAPER.changed(dim=3))
+    for plan, turned in ((exact, True), (flat, False)):
+        pair = worst_pair(3, "replace-one", plan.centre, plan.ratio, turned=turned)
+        for chosen, wanted in zip(telling_pair(plan), pair, strict=True):
+            assert np.array_equal(chosen.x, wanted.x)
 
 
 @pytest.mark.parametrize("name", ["tree", "toeplitz", "batches", "blt"])

@@ -15,12 +15,14 @@ from scipy.optimize import brentq
 from fedbandit._arrays import Flags, Floats, Integers
 from fedbandit._validate import ArgumentError
 from fedbandit.audit.calendar_game import Retraced, Scored, remembered
-from fedbandit.audit.worlds import User, worst_pair
+from fedbandit.audit.residuals import Recorder
+from fedbandit.audit.times_and_sizes import Envelope
+from fedbandit.audit.worlds import User, telling_pair
 from fedbandit.bandit.statistics import contributions
 from fedbandit.plan import Plan
 from fedbandit.privacy.noise import NoiseSource, SimulatedNoise
 from fedbandit.protocol import composition
-from fedbandit.protocol.adversaries import Adversary, Bound, Moment, gaussian_score
+from fedbandit.protocol.adversaries import Adversary, Bound, Moment, gaussian_residuals, gaussian_score
 from fedbandit.protocol.base import Message
 from fedbandit.protocol.determinant import DeterminantRule, RuleState
 from fedbandit.schedule import Adaptive
@@ -30,6 +32,7 @@ __all__ = ["MESSAGES", "RULE", "TIMES", "AdaptiveGame", "adaptive_games", "decis
 PILOT_SEED, PILOT_TRIALS = 0, 200
 TIMES = "whoever sees when messages are sent"
 MESSAGES = "whoever sees the messages"
+RULE_NOISE = "noise of what the rule looks at"
 RULE = "whoever sees the messages and what the rule looks at"
 
 
@@ -46,6 +49,7 @@ class AdaptiveGame:
     bounds: tuple[Bound, ...]
 
     silos = 1  # played
+    planned: Envelope = ()  # the data decide
 
     @property
     def chunk(self) -> int:
@@ -60,23 +64,27 @@ class AdaptiveGame:
         state, last = composition.init(protocol, (trials,), self.silos), np.zeros(trials, dtype=np.int64)
         times, messages, nodes = np.zeros(trials), np.zeros(trials), np.zeros(trials)
         sent: list[Message] = []
+        recorder = Recorder(rounds * protocol.width)
         while (last < rounds).any():
             sync = state.silos.done
-            now, seen = self._next(world, last, state.prefix, noise)
+            now, seen = self._next(world, last, state.prefix, noise, recorder)
             batches = tuple((total[now] - total[last])[:, None] for total in totals)
             state, transcript = composition.send(protocol, state, batches[world], noise)
             low, high = (memory.release(sync, batch) for memory, batch in zip(memories, batches, strict=True))
             sent = remembered((self.reader,), sent, transcript.sent)
             moment = Moment(sync, 1, (low, high), sent, transcript.held)
             messages += np.where(last < rounds, self.reader.score(protocol, moment), 0.0)
+            recorder.add(self.reader.residuals(protocol, moment, world))
             nodes += seen
             if sync == 0:
                 times += self.expected_time - now
             state, last = composition.receive(protocol, state, transcript), now
         scores = {TIMES: times, MESSAGES: messages, RULE: messages + nodes}
-        return Scored(np.stack([scores[name] for name in self.names]), ())
+        return Scored(np.stack([scores[name] for name in self.names]), (), recorder.tallies())
 
-    def _next(self, world: int, last: Integers, prefix: Floats, noise: NoiseSource) -> tuple[Integers, Floats]:
+    def _next(
+        self, world: int, last: Integers, prefix: Floats, noise: NoiseSource, recorder: Recorder
+    ) -> tuple[Integers, Floats]:
         """When each trial synchronises next, and the score of what the rule looked at until then."""
         rounds, covariances = self.plan.rounds, self.worlds[world][:, self.plan.dim :]
         root = self.plan.fit(prefix, rounds).model.root
@@ -88,6 +96,10 @@ class AdaptiveGame:
             mine = covariances[np.minimum(last + state.waited, rounds - 1)]
             state, asks = self.rule.step(state, mine, root, noise)
             scores += np.where(waiting, self._node_score(state) if first else 0.0, 0.0)
+            if first and self.rule.private:
+                exact = self.rule.tree.row(state.waited - 1) @ self.worlds[world][: state.waited, self.plan.dim :]
+                seen = gaussian_residuals(RULE_NOISE, state.node[:, None], exact, self.plan.rule.node_scales)
+                recorder.add(seen)
             now += waiting
             waiting &= ~asks & (now < rounds)
         return now, scores
@@ -114,9 +126,8 @@ def adaptive_games(plan: Plan) -> tuple[AdaptiveGame, ...]:
     by_norm = _game(plan, (nobody, someone), size, decided + 0.5, {TIMES: "dp"})
     if not plan.schedule.private:
         return (by_norm,)
-    pair = worst_pair(plan.dim, plan.privacy.adjacency, plan.centre, plan.ratio)
     bound = by_norm.reader.bound
-    by_shift = _game(plan, pair, size, decided + 0.5, {MESSAGES: bound, RULE: bound})
+    by_shift = _game(plan, telling_pair(plan), size, decided + 0.5, {MESSAGES: bound, RULE: bound})
     return (replace(by_norm, expected_time=_typical_time(by_norm)), by_shift)
 
 

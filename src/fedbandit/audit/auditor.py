@@ -12,20 +12,26 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from multiprocessing import get_context
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 
 from fedbandit import _validate
+from fedbandit.audit import residuals, times_and_sizes
 from fedbandit.audit.bounds import epsilon_lower, rates
-from fedbandit.audit.calendar_game import Envelope, Scored
+from fedbandit.audit.calendar_game import Scored
+from fedbandit.audit.residuals import Tallies
+from fedbandit.audit.times_and_sizes import Envelope
 from fedbandit.privacy.noise import NoiseSource, SimulatedNoise
 from fedbandit.protocol.adversaries import Bound
 
-__all__ = ["CONFIDENCE", "ENVELOPE", "Finding", "Game", "cores", "findings"]
+__all__ = ["CONFIDENCE", "Check", "CheckKind", "Examined", "Finding", "Game", "cores", "examined", "ignore_interrupts"]
 
 CONFIDENCE = 0.95
-ENVELOPE = "times and sizes of messages"
+SCORE_ALARMS = 1 - CONFIDENCE - residuals.FALSE_ALARMS - times_and_sizes.FALSE_ALARMS  # what is left for the scores
+LONE_RUNS = 100  # of each world, one by one, where times and sizes are not those of the plan
+LONE = 1_000_000  # the number of the first of them, beyond that of any chunk
+CheckKind = Literal["claimed noise", "residuals", "times and sizes"]
 
 
 class Game(Protocol):
@@ -39,6 +45,8 @@ class Game(Protocol):
     def chunk(self) -> int: ...
     @property
     def silos(self) -> int: ...
+    @property
+    def planned(self) -> Envelope: ...
     def play(self, world: int, trials: int, noise: NoiseSource) -> Scored: ...
 
 
@@ -54,6 +62,23 @@ class Finding:
     epsilon_lower: float
 
 
+@dataclass(frozen=True)
+class Check:
+    """What was looked at beside the scores. A failure proves no epsilon: it refutes what the claim rests on."""
+
+    kind: CheckKind
+    what: str
+    tests: int
+    failed: tuple[str, ...]  # in words; none: all is as claimed
+
+
+class Examined(NamedTuple):
+    """All that came of an audit."""
+
+    findings: tuple[Finding, ...]
+    checks: tuple[Check, ...]
+
+
 class _Task(NamedTuple):
     game: int
     world: int
@@ -64,18 +89,22 @@ class _Task(NamedTuple):
 class _Outcome(NamedTuple):
     task: _Task
     ones: tuple[int, ...]  # by adversary: how often it said "world 1"
-    envelope: Envelope
+    envelopes: tuple[Envelope, ...]
+    tallies: Tallies
 
 
-def findings(
+def examined(
     games: Sequence[Game],
     delta: float,
     trials: int,
     seed: int,
     workers: int = 1,
     progress: Callable[[float], None] = lambda share: None,
-) -> list[Finding]:
-    """Every adversary's lower bound; all of them together hold with probability `CONFIDENCE`."""
+) -> Examined:
+    """Every adversary's lower bound, and every check.
+
+    The bounds hold, and no check of what is as claimed fails, all together with probability `CONFIDENCE`.
+    """
     _validate.count("trials", trials)
     _validate.count("seed", seed, least=0)
     tasks = list(_tasks(games, trials))
@@ -84,14 +113,19 @@ def findings(
         outcomes.append(outcome)
         progress(sum(o.task.trials for o in outcomes) / sum(task.trials for task in tasks))
     outcomes.sort(key=lambda o: o.task)
-    told = [
-        row for index, game in enumerate(games) for row in _told(game, [o for o in outcomes if o.task.game == index])
-    ]
-    each = 1 - (1 - CONFIDENCE) / len(told)
-    return [
+    by_game = [[o for o in outcomes if o.task.game == index] for index in range(len(games))]
+    told = [row for game, own in zip(games, by_game, strict=True) for row in _told(game, own)]
+    each = 1 - SCORE_ALARMS / len(told)
+    found = tuple(
         Finding(name, bound, hits, alarms, trials, epsilon_lower(rates(hits, alarms, trials, each), delta, bound))
         for name, bound, hits, alarms in told
-    ]
+    )
+    return Examined(found, (*_noise_checks(by_game), *_envelope_checks(games, by_game, seed, workers)))
+
+
+def ignore_interrupts() -> None:
+    """In a worker process: Ctrl-C is for the process that started it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def cores() -> int:
@@ -124,18 +158,44 @@ def _play(games: Sequence[Game], task: _Task, seed: int) -> _Outcome:
     seeds = np.random.SeedSequence(seed, spawn_key=(task.game, task.world, task.chunk))
     noise = SimulatedNoise(np.random.default_rng(seeds))
     played = games[task.game].play(task.world, task.trials, noise)
-    return _Outcome(task, tuple(int(n) for n in (played.scores > 0).sum(axis=1)), played.envelope)
+    ones = tuple(int(n) for n in (played.scores > 0).sum(axis=1))
+    return _Outcome(task, ones, played.envelopes, played.tallies)
 
 
 def _told(game: Game, outcomes: Sequence[_Outcome]) -> Iterator[tuple[str, Bound, int, int]]:
-    """By adversary: how often it said "world 1" in world 1, and in world 0. The last one looks at envelopes only."""
+    """By adversary: how often it said "world 1" in world 1, and in world 0."""
     for index, (name, bound) in enumerate(zip(game.names, game.bounds, strict=True)):
         ones = [sum(o.ones[index] for o in outcomes if o.task.world == world) for world in (0, 1)]
         yield name, bound, ones[1], ones[0]
-    usual = outcomes[0].envelope  # of the first chunk of world 0
-    if usual:
-        unusual = [sum(o.task.trials for o in outcomes if o.task.world == w and o.envelope != usual) for w in (0, 1)]
-        yield ENVELOPE, "dp", unusual[1], unusual[0]
+
+
+def _noise_checks(by_game: Sequence[Sequence[_Outcome]]) -> Iterator[Check]:
+    """The noise of every game; noise that is as claimed has nothing to do with the world."""
+    tallies: Tallies = {}
+    for number, outcomes in enumerate(by_game):
+        game = f" (game {number + 1})" if len(by_game) > 1 else ""
+        tallies |= {f"{name}{game}": tally for name, tally in residuals.merged(o.tallies for o in outcomes).items()}
+    for name, (tests, failed) in residuals.failures(tallies).items():
+        yield Check("residuals", name, tests, failed)
+
+
+def _envelope_checks(
+    games: Sequence[Game], by_game: Sequence[Sequence[_Outcome]], seed: int, workers: int
+) -> Iterator[Check]:
+    """Times and sizes are those of the plan; or, where they are not, the same in law in both worlds."""
+    for index, (game, outcomes) in enumerate(zip(games, by_game, strict=True)):
+        seen = {envelope for o in outcomes for envelope in o.envelopes}
+        if not seen:
+            continue
+        if len(seen) == 1 and (not game.planned or seen == {game.planned}):
+            yield Check("times and sizes", "times and sizes of messages", 1, ())
+            continue
+        runs: Sequence[_Outcome] = outcomes
+        if any(len(o.envelopes) < o.task.trials for o in outcomes):  # runs that shared theirs tell too little
+            lone = [_Task(index, world, LONE + run, 1) for run in range(LONE_RUNS) for world in (0, 1)]
+            runs = sorted(_run(games, lone, seed, workers), key=lambda o: o.task)
+        low, high = ([e for o in runs if o.task.world == world for e in o.envelopes] for world in (0, 1))
+        yield Check("times and sizes", "times and sizes of messages", *times_and_sizes.dependence(low, high))
 
 
 # A worker process keeps the games it is started with, so that they are sent once and not with every task.
@@ -143,7 +203,7 @@ _remembered: list[tuple[tuple[Game, ...], int]] = []
 
 
 def _remember(games: tuple[Game, ...], seed: int) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this one
+    ignore_interrupts()
     _remembered[:] = [(games, seed)]
 
 

@@ -13,26 +13,27 @@ from typing import NamedTuple
 import numpy as np
 
 from fedbandit._arrays import Floats, Integers
+from fedbandit.audit.residuals import Recorder, Tallies
+from fedbandit.audit.times_and_sizes import Envelope
 from fedbandit.audit.worlds import Batch, World
 from fedbandit.bandit import linucb
 from fedbandit.bandit.statistics import contributions
 from fedbandit.plan import Plan
-from fedbandit.privacy.noise import NoiseSource
+from fedbandit.privacy.noise import NoiseSource, SimulatedNoise
 from fedbandit.protocol import composition
 from fedbandit.protocol.adversaries import Adversary, Bound, Moment
 from fedbandit.protocol.base import Message, Protocol
 from fedbandit.protocol.encoder import Encoder
 
-__all__ = ["CalendarGame", "Envelope", "Retraced", "Scored", "calendar_game", "decided", "remembered"]
-
-Envelope = tuple[tuple[int, tuple[int, ...], str], ...]  # of every message: when, which shape, which kind of number
+__all__ = ["CalendarGame", "Retraced", "Scored", "calendar_game", "decided", "remembered"]
 
 
 class Scored(NamedTuple):
     """What came of some trials in one world."""
 
     scores: Floats  # (adversaries, trials); above zero means "world 1"
-    envelope: Envelope  # times and sizes of all messages, which everybody sees
+    envelopes: tuple[Envelope, ...] = ()  # times and sizes of all messages, of runs that drew their own
+    tallies: Tallies = {}  # of the noise itself  # noqa: RUF012 (never written to)
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,13 @@ class CalendarGame:
         return int(np.clip(200_000 // (self.silos * self.protocol.width), 20, 1000))
 
     @property
+    def planned(self) -> Envelope:
+        """Times and sizes of all messages as the plan has them."""
+        claimed = self.plan.protocol
+        size = self.silos * claimed.width * np.dtype(np.int64).itemsize
+        return tuple((_slot(time, part), size) for time in self.plan.times for part in range(len(claimed.parts)))
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The adversaries."""
         return tuple(adversary.name for adversary in self.adversaries)
@@ -68,7 +76,8 @@ class CalendarGame:
         prefix = np.zeros((1, protocol.width))  # before the first sync all trials agree
         memories = tuple(Retraced(protocol.encoder, self.silos, protocol.width) for _ in self.worlds)
         scores = np.zeros((len(self.adversaries), trials))
-        envelope: list[tuple[int, tuple[int, ...], str]] = []
+        envelope: list[tuple[str, int]] = []
+        claimed, recorder = self.plan.protocol, Recorder(len(self.worlds[0]) * self.silos * protocol.width)
         sent: list[Message] = []
         for sync, batches in enumerate(zip(*self.worlds, strict=True)):
             points = tuple(decided(self.plan, batch, prefix, self.eager) for batch in batches)
@@ -76,14 +85,25 @@ class CalendarGame:
             batch = self._collected(state, points[world], trials, noise)
             state, transcript = composition.send(protocol, state, batch, noise)
             sent = remembered(self.adversaries, sent, transcript.sent)
-            envelope += [(self.plan.times[sync], array.shape[1:], array.dtype.str) for array in transcript.sent]
+            envelope += [(_slot(self.plan.times[sync], part), a.nbytes // trials) for part, a in enumerate(sent[-1])]
             moment = Moment(sync, points[world].shape[-2], (low, high), sent, transcript.held)
+            few = _first(moment, recorder.runs)
             for row, adversary in zip(scores, self.adversaries, strict=True):
                 row += adversary.score(protocol, moment)
+                recorder.add(adversary.residuals(claimed, few, world))
             if sync < self._last_choice:  # somebody still needs a model
                 state = composition.receive(protocol, state, transcript)
                 prefix = state.prefix
-        return Scored(scores, tuple(envelope))
+        return Scored(scores, (tuple(envelope),), recorder.tallies())
+
+    def exact_mu(self) -> dict[str, float]:
+        """By adversary, what the claimed noise amounts to for these two worlds, without a single draw of it.
+
+        The score of a run without noise is mu^2 / 2. Adversaries who see random words score at random: no mu.
+        """
+        one, again = (self.play(1, 1, _Silent(np.random.default_rng(seed))).scores[:, 0] for seed in (0, 1))
+        scored = zip(self.adversaries, one, again, strict=True)
+        return {a.name: float(np.sqrt(max(0.0, 2 * s))) for a, s, t in scored if s == t and a.bound == "gdp"}
 
     @property
     def _last_choice(self) -> int:
@@ -99,10 +119,28 @@ class CalendarGame:
         return self.protocol.privatise(sums, points.shape[-2], noise)
 
 
+class _Silent(SimulatedNoise):
+    """Draws no Gaussian noise at all; everything else is random."""
+
+    def gaussian(self, scales: Floats, lead: tuple[int, ...] = ()) -> Integers:
+        return np.zeros((*lead, len(scales)), dtype=np.int64)
+
+
 def calendar_game(plan: Plan, silos: int, worlds: tuple[World, World]) -> CalendarGame:
     """The plan as shipped, against everybody that its trust model names as an adversary."""
     protocol = plan.protocol
     return CalendarGame(plan, protocol, plan.acting == "eager", silos, worlds, protocol.adversaries())
+
+
+def _first(moment: Moment, runs: int) -> Moment:
+    """The same of the first runs alone."""
+    low, high = (expected[:runs] for expected in moment.expected)
+    sent = [tuple(array[:runs] for array in message) for message in moment.sent]
+    return moment._replace(expected=(low, high), sent=sent, held=tuple(array[:runs] for array in moment.held))
+
+
+def _slot(time: int, part: int) -> str:
+    return f"array {part} after round {time}"
 
 
 def remembered(adversaries: Sequence[Adversary], earlier: list[Message], sent: Message) -> list[Message]:

@@ -1,9 +1,9 @@
 """What is audited: a plan small enough to be run many times, who attacks it, and what is claimed for it.
 
 `case` has one for each protocol by name, `reduced` one for anybody's plan. Both are smaller only in what the guarantee
-does not depend on: the dimension does not matter to the largest shift of a user from 2 on, other silos do not matter
-where each is protected on its own, shared noise needs few honest silos, and noise is calibrated anew for a shorter
-horizon by the same rule. Schedule, mechanism, calibration and acting are the plan's own.
+does not depend on: the dimension does not matter to the largest shift of a user from 2 on (3 shows more of the noise),
+other silos do not matter where each is protected on its own, shared noise needs few honest silos, and noise is
+calibrated anew for a shorter horizon by the same rule. Schedule, mechanism, calibration and acting are the plan's own.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from fedbandit.presets import NAMES, plan_for
 from fedbandit.privacy.budget import Privacy
 from fedbandit.schedule import Adaptive, Every
 
-__all__ = ["Case", "Claim", "case", "case_of", "reduced"]
+__all__ = ["AUDITED", "Case", "Claim", "case", "case_of", "claim_of", "reduced"]
 
 AUTHORS_CLAIM = {
     "ldp-eager": "Theorem LDP states it of Algorithm 1, which acts on raw sums",
     "dubey": "Dubey & Pentland state it of their Algorithm 1, whose schedule reads raw sums",
 }
-DIM = 2  # of a reduced plan, at most
+DIM = 3  # of a reduced plan, at most: enough for pairs in general position
 SYNCS = 400
 COLLUDING = 1
 
@@ -51,6 +51,7 @@ class Case:
     claim: Claim | None  # None: nobody claims anything
     budget: tuple[float, float]  # what was asked for
     trials: int  # enough for this case
+    live: bool = False  # on the live path, with noise that has no seed
 
     @property
     def described(self) -> str:
@@ -62,15 +63,17 @@ class Case:
         return (
             f"{plan.silos:,} silos{others}, {plan.rounds:,} rounds, d = {plan.dim}, trust {plan.trust}, "
             f"{plan.mechanism}, {plan.schedule} ({syncs}), {plan.acting}, {plan.calibration} calibration"
+            f"{', on the live path' if self.live else ''}"
         )
 
 
 def case_of(name: str, plan: Plan, budget: tuple[float, float], trials: int) -> Case:
     """This very plan; `budget` is what it is held to where it promises nothing itself."""
-    return Case(name, plan, _games(plan, budget), _claim(name, plan, budget), budget, trials)
+    return Case(name, plan, _games(plan, budget), claim_of(name, plan, budget), budget, trials)
 
 
-def _claim(name: str, plan: Plan, budget: tuple[float, float]) -> Claim | None:
+def claim_of(name: str, plan: Plan, budget: tuple[float, float]) -> Claim | None:
+    """What is claimed for a plan, by itself or by the authors of the protocol of this name."""
     promise = plan.guarantee
     if promise.epsilon is not None and promise.delta is not None:
         return Claim(promise.epsilon, promise.delta, promise.statement)
@@ -106,19 +109,20 @@ class _Size(NamedTuple):
 # users. The determinant rule of `dubey` fires within the horizon, that of `private-adaptive` fires on noise.
 _SIZES = {
     "fed-lin-ucb": _Size(2, 100, 2, 25, 10_000),
-    "ldp": _Size(100, 10_000, 2, 25, 100_000),
-    "ldp-alt": _Size(100, 1_600, 2, 25, 100_000),
-    "ldp-eager": _Size(100, 10_000, 10, 25, 4_000),
-    "sdp-amplified": _Size(200, 4, 2, 2, 20_000),
-    "sdp-vector-sum": _Size(2, 4, 2, 2, 50_000),
+    "ldp": _Size(100, 10_000, 3, 25, 30_000),
+    "ldp-alt": _Size(100, 1_600, 3, 25, 30_000),
+    "ldp-eager": _Size(100, 10_000, 10, 25, 2_000),
+    "sdp-amplified": _Size(200, 4, 3, 2, 5_000),
+    "sdp-vector-sum": _Size(2, 4, 3, 2, 20_000),
     "dubey": _Size(100, 1_000, 10, None, 1_000),
-    "private-adaptive": _Size(10_000, 64, 2, None, 20_000),
-    "super-agent": _Size(2, 64, 2, 1, 100_000),
-    "silo": _Size(100, 10_000, 2, None, 100_000),
-    "secure-sum": _Size(3, 1_000, 2, None, 100_000, colluding=1),
-    "central": _Size(2, 1_000, 2, None, 100_000),
-    "local": _Size(100, 16, 2, 1, 100_000),
+    "private-adaptive": _Size(10_000, 64, 3, None, 20_000),
+    "super-agent": _Size(2, 64, 3, 1, 30_000),
+    "silo": _Size(100, 10_000, 3, None, 60_000),
+    "secure-sum": _Size(3, 1_000, 3, None, 80_000, colluding=1),
+    "central": _Size(2, 1_000, 3, None, 60_000),
+    "local": _Size(100, 16, 3, 1, 60_000),
 }
+AUDITED = tuple(_SIZES)
 
 
 def case(name: str, epsilon: float, delta: float) -> Case:

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
 from typing import Any
 
-from fedbandit.audit.auditor import CONFIDENCE, Finding, findings
+from fedbandit.audit.auditor import CONFIDENCE, Check, CheckKind, Finding, examined, ignore_interrupts
+from fedbandit.audit.calendar_game import CalendarGame
 from fedbandit.audit.cases import Case, Claim
+from fedbandit.audit.worlds import neighbours, worst_pair
+from fedbandit.privacy.accounting import gaussian_epsilon
 from fedbandit.protocol.adversaries import Bound
 
-__all__ = ["REFUTES", "Report", "audit"]
+__all__ = ["PROVES", "REFUTES", "Report", "audit", "audit_all"]
 
 REFUTES: dict[Bound, str] = {
     "gdp": "refutes mu-GDP, which for Gaussian noise is the same as (epsilon, delta)-DP",
     "dp": "refutes (epsilon, delta)-DP, whatever the mechanism",
+}
+ARITHMETIC = 1e-6  # relative error that floating point may make
+PROVES: dict[CheckKind, str] = {
+    "claimed noise": "even noise of exactly the claimed size would not keep the claim",
+    "residuals": "the noise is not the independent noise of the claimed size that the proof counts on",
+    "times and sizes": "when or how long messages are depends on the user, which no noise covers",
 }
 
 
@@ -27,8 +38,10 @@ class Report:
     claim: Claim | None
     budget: tuple[float, float]
     findings: tuple[Finding, ...]
+    checks: tuple[Check, ...]
     trials: int
     seed: int
+    live: bool = False
 
     @property
     def worst(self) -> Finding:
@@ -42,13 +55,22 @@ class Report:
 
     @property
     def verdict(self) -> str:
-        """`broken` if more than the claim was proven (or, without a claim, more than the budget asked for)."""
+        """`broken` if more than the claim was proven (or, without a claim, more than the budget asked for), or if a
+        check failed: then what the proof of the claim rests on is not true."""
         allowed = self.budget[0] if self.claim is None else self.claim.epsilon
-        return "broken" if self.epsilon_lower > allowed else "holds"
+        return "broken" if self.epsilon_lower > allowed or self.failed else "holds"
+
+    @property
+    def failed(self) -> tuple[str, ...]:
+        """In words, what the checks found wrong."""
+        return tuple(f"{check.what}: {text}" for check in self.checks for text in check.failed)
 
     def as_dict(self) -> dict[str, Any]:
-        """The result as plain data."""
+        """The result as plain data; that it was live, and what failed, is said only if it was and if something did."""
         claim = self.claim
+        more: dict[str, Any] = {"live": True} if self.live else {}
+        if self.failed:
+            more["failed"] = list(self.failed)
         return {
             "name": self.name,
             "claimed": None if claim is None else {"epsilon": claim.epsilon, "delta": claim.delta},
@@ -56,6 +78,7 @@ class Report:
             "confidence": CONFIDENCE,
             "trials": self.trials,
             "verdict": self.verdict,
+            **more,
         }
 
 
@@ -66,11 +89,63 @@ def audit(
     workers: int = 1,
     progress: Callable[[float], None] = lambda share: None,
 ) -> Report:
-    """Play the case's games `trials` times in each world. The same seed gives the same report, whatever `workers`.
+    """Play the case's games `trials` times in each world. The same seed gives the same report, whatever `workers`,
+    except on the live path, whose noise has no seed.
 
     A plan that keeps its promise is reported as broken with probability at most 1 - CONFIDENCE.
     """
     runs = case.trials if trials is None else trials
     delta = case.budget[1] if case.claim is None else case.claim.delta
-    found = findings(case.games, delta, runs, seed, workers, progress)
-    return Report(case.name, case.described, case.claim, case.budget, tuple(found), runs, seed)
+    found = examined(case.games, delta, runs, seed, workers, progress)
+    checks = (*_claimed_noise(case, delta), *found.checks)
+    return Report(case.name, case.described, case.claim, case.budget, found.findings, checks, runs, seed, case.live)
+
+
+def _claimed_noise(case: Case, delta: float) -> Iterator[Check]:
+    """Whether noise of the claimed size would keep the claim: computed for the neighbours of each game, and for the
+    worst pair as it stands and in general position."""
+    if case.claim is None:
+        return
+    for game in case.games:
+        if not isinstance(game, CalendarGame) or not game.plan.guarantee.promised:
+            continue
+        exact = [played.exact_mu() for played in (game, *_turned(game))]
+        failed = {
+            name: f"{name}: noise of the claimed size gives an epsilon of {epsilon:.4g}"
+            for found in exact
+            for name, mu in found.items()
+            if mu > 0 and (epsilon := gaussian_epsilon(mu, delta)) > case.claim.epsilon * (1 + ARITHMETIC)
+        }
+        yield Check("claimed noise", "size of the claimed noise", sum(map(len, exact)), tuple(failed.values()))
+
+
+def _turned(game: CalendarGame) -> Iterator[CalendarGame]:
+    plan = game.plan
+    assert plan.privacy is not None
+    for turned in (False, True):
+        pair = worst_pair(plan.dim, plan.privacy.adjacency, plan.centre, plan.ratio, turned=turned)
+        yield replace(game, worlds=neighbours(plan, game.silos, pair))
+
+
+def audit_all(
+    cases: Sequence[Case],
+    trials: int | None = None,
+    seed: int = 0,
+    workers: int = 1,
+    progress: Callable[[float], None] = lambda share: None,
+) -> list[Report]:
+    """The audits of many cases, as many at a time as there are workers, in the order of the cases."""
+    if workers == 1:
+        reports = []
+        for case in cases:
+            reports.append(audit(case, trials, seed))
+            progress(len(reports) / len(cases))
+        return reports
+    with ProcessPoolExecutor(workers, get_context("spawn"), ignore_interrupts) as pool:
+        futures = [pool.submit(audit, case, trials, seed) for case in cases]
+        try:
+            for done, _ in enumerate(as_completed(futures), 1):
+                progress(done / len(cases))
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+        return [future.result() for future in futures]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -20,10 +21,12 @@ from fedbandit.plan import Plan
 from fedbandit.privacy.sensitivity import Adjacency
 from fedbandit.protocol.encoder import Encoder
 
-__all__ = ["Batch", "User", "World", "neighbours", "placement", "worst_pair"]
+__all__ = ["Batch", "User", "World", "background_users", "neighbours", "placement", "telling_pair", "worst_pair"]
 
 WITNESSES = 2  # batches after the user's in which somebody decides by the model
 BACKGROUND_SEED = 0  # everybody else: the same people in every audit
+TURN_SEED, TURNS = 0, 500
+POSITION = 1e-3  # how much less the pair in general position may move the releases
 
 
 class User(NamedTuple):
@@ -56,20 +59,55 @@ class Batch:
 World = tuple[Batch, ...]
 
 
-def worst_pair(dim: int, adjacency: Adjacency, centre: float, ratio: float) -> tuple[User, User]:
+def worst_pair(
+    dim: int, adjacency: Adjacency, centre: float, ratio: float, *, turned: bool = False
+) -> tuple[User, User]:
     """The user and the neighbour whose contributions are furthest apart (see `privacy.sensitivity`).
 
-    The pair is turned so that the difference of the two x x^T is diagonal: there the paper's layout of the noise (the
-    same on every number) hides no more than the Frobenius-exact one.
+    As they stand the difference of the two x x^T is diagonal: there the paper's layout of the noise (the same on every
+    number) hides least. `turned`, they are in general position, and every number of their contributions differs: the
+    Frobenius-exact layout hides exactly as much, and a number without noise shows.
     """
     reward = 1.0 if 1 - centre >= centre else 0.0
+    plane = _general_plane(dim) if turned and dim > 1 else np.eye(dim, min(dim, 2))
     nobody = User(np.zeros(dim), reward)
     if adjacency == "add-remove":
-        return User(_unit(dim, 0.0), reward), nobody
+        return User(_unit(plane, math.pi / 4 if turned else 0.0), reward), nobody
     spread = ratio * max(1 - centre, centre) ** 2
     angle = math.acos(-min(1.0, spread / 2)) if dim > 1 else math.pi
     first = (math.pi / 2 - angle) / 2 if dim > 1 else 0.0
-    return User(_unit(dim, first), reward), User(_unit(dim, first + angle), reward)
+    return User(_unit(plane, first), reward), User(_unit(plane, first + angle), reward)
+
+
+def telling_pair(plan: Plan) -> tuple[User, User]:
+    """The worst pair in the position where the plan's noise hides least, in general position where that is as bad."""
+    assert plan.privacy is not None
+    pairs = [
+        worst_pair(plan.dim, plan.privacy.adjacency, plan.centre, plan.ratio, turned=turned) for turned in (True, False)
+    ]
+    claimed = plan.protocol.scales.packed(plan.dim)
+    scales = np.where(claimed > 0, claimed, 1.0)
+    turned, diagonal = (np.linalg.norm(_gap(plan, pair) / scales) for pair in pairs)
+    return pairs[0] if turned >= (1 - POSITION) * diagonal else pairs[1]
+
+
+def _gap(plan: Plan, pair: tuple[User, User]) -> Floats:
+    one, other = (contributions(user.x, user.y, plan.bits, plan.centre) * 2.0**-plan.bits for user in pair)
+    return np.asarray(one - other)
+
+
+@lru_cache(maxsize=16)
+def _general_plane(dim: int) -> Floats:
+    """Two orthonormal vectors (dim, 2), such that no number of a pair in their plane differs by little.
+
+    Of some turns drawn once and for all, the one with the largest smallest difference.
+    """
+    if dim == 2:
+        turn = math.pi / 8
+        return np.array([[math.cos(turn), -math.sin(turn)], [math.sin(turn), math.cos(turn)]])
+    drawn = np.random.default_rng(TURN_SEED).standard_normal((TURNS, dim, 2))
+    planes = [np.linalg.qr(columns)[0] for columns in drawn]
+    return max(planes, key=lambda plane: float(np.abs(plane @ np.diag([1.0, -1.0]) @ plane.T).min()))
 
 
 def placement(encoder: Encoder, users: Sequence[int], participations: int) -> int:
@@ -90,7 +128,7 @@ def neighbours(plan: Plan, silos: int, pair: tuple[User, User] | None = None) ->
     assert plan.privacy is not None
     privacy, times = plan.privacy, plan.times
     users = np.diff((0, *times)).tolist()
-    pair = pair or worst_pair(plan.dim, privacy.adjacency, plan.centre, plan.ratio)
+    pair = pair or telling_pair(plan)
     home = placement(plan.encoder, users, privacy.participations)
     visits = min(privacy.participations, users[home])
     base = [_background(plan, silos, count) for count in users]
@@ -106,12 +144,19 @@ def neighbours(plan: Plan, silos: int, pair: tuple[User, User] | None = None) ->
     return worlds[0], worlds[1]
 
 
-def _background(plan: Plan, silos: int, users: int) -> Batch:
-    """Users with one action each, the same people at every silo: nothing but the user tells silos apart."""
+def background_users(plan: Plan, users: int) -> tuple[User, ...]:
+    """Everybody else in a batch of so many users."""
     rng = np.random.default_rng(BACKGROUND_SEED)
     x = rng.standard_normal((users, plan.dim))
     x /= np.linalg.norm(x, axis=-1, keepdims=True)
-    points = contributions(x, rng.random(users), plan.bits, plan.centre)
+    return tuple(User(features, float(y)) for features, y in zip(x, rng.random(users), strict=True))
+
+
+def _background(plan: Plan, silos: int, users: int) -> Batch:
+    """Users with one action each, the same people at every silo: nothing but the user tells silos apart."""
+    everybody = background_users(plan, users)
+    x, y = np.array([user.x for user in everybody]), np.array([user.y for user in everybody])
+    points = contributions(x, y, plan.bits, plan.centre)
     nobody = np.zeros((silos, 0, 1, plan.dim))
     return Batch(np.broadcast_to(points, (silos, *points.shape)).copy(), nobody, np.zeros((silos, 0, 1)), ())
 
@@ -119,7 +164,7 @@ def _background(plan: Plan, silos: int, users: int) -> Batch:
 def _with_witness(plan: Plan, batch: Batch, rounds: int) -> Batch:
     """The last user of the batch gets a choice, and rewards that tell how they chose."""
     silos = batch.fixed.shape[0]
-    pair = np.stack([_unit(plan.dim, 0.0), -_unit(plan.dim, 0.0)])
+    pair = np.stack([np.eye(plan.dim)[0], -np.eye(plan.dim)[0]])
     actions = np.broadcast_to(pair, (silos, 1, *pair.shape)).copy()
     rewards = np.broadcast_to([1.0, 0.0], (silos, 1, 2)).copy()
     return Batch(batch.fixed[:, :-1], actions, rewards, (rounds,))
@@ -143,10 +188,7 @@ def _with_bait(plan: Plan, batch: Batch, pair: tuple[User, User], visits: int, s
     return Batch(batch.fixed[:, :visits], actions, rewards, rounds)
 
 
-def _unit(dim: int, angle: float) -> Floats:
-    """The unit vector at this angle in the plane of the first two coordinates."""
-    x = np.zeros(dim)
-    x[0] = math.cos(angle)
-    if dim > 1:
-        x[1] = math.sin(angle)
-    return x
+def _unit(plane: Floats, angle: float) -> Floats:
+    """The unit vector at this angle in a plane (dim, 2), or on the line of the only direction there is."""
+    parts = np.array([math.cos(angle), math.sin(angle)])[: plane.shape[1]]
+    return np.asarray(plane @ parts)

@@ -4,6 +4,9 @@ An adversary knows both worlds down to every user, and so can retrace what the s
 in either. What it sees of the noisy ones gives it a log-likelihood ratio, the best score there is (Neyman & Pearson).
 It says "world 1" when the ratio is above zero, a threshold fixed before anything is drawn. Each trust model has its
 adversaries in its own file; the one that several of them share is here.
+
+An adversary also says what it sees of the noise itself (`residuals`), for an auditor who knows which world was played
+and tests whether that noise is the one which the guarantee counts on.
 """
 
 from __future__ import annotations
@@ -14,11 +17,22 @@ from typing import Literal, NamedTuple
 from typing import Protocol as Interface
 
 import numpy as np
+from scipy.special import ndtri
 
-from fedbandit._arrays import Floats, Integers, Numbers
+from fedbandit._arrays import Floats, Integers, Numbers, Words
 from fedbandit.protocol.base import SILOS, Message, Protocol
 
-__all__ = ["Adversary", "Bound", "Moment", "SeesMessages", "gaussian_score", "summed"]
+__all__ = [
+    "Adversary",
+    "Bound",
+    "Moment",
+    "Residual",
+    "SeesMessages",
+    "gaussian_residuals",
+    "gaussian_score",
+    "summed",
+    "uniform_residuals",
+]
 
 # What success refutes: mu-GDP (for Gaussian noise the same as (epsilon, delta)-DP), or (epsilon, delta)-DP as such.
 Bound = Literal["gdp", "dp"]
@@ -33,6 +47,15 @@ class Moment(NamedTuple):
     expected: tuple[Integers, Integers]  # noiseless releases in world 0 and in world 1, (1 or trials, silos, width)
     sent: Sequence[Message]  # what the silos sent, this sync's last (earlier ones if an adversary remembers)
     held: Message  # what the analyzer holds
+
+
+class Residual(NamedTuple):
+    """A stream of noise at one sync: if the claim is true, standard Gaussians, independent in every way."""
+
+    name: str  # whose noise
+    values: Floats  # (trials, rows, width)
+    coincidence: float  # the chance that two vectors of the stream agree
+    uniform: bool = False  # words of a share, which must not depend on what the share hides
 
 
 class Adversary(Interface):
@@ -57,6 +80,10 @@ class Adversary(Interface):
         """Log-likelihood ratio of what it sees at this sync, world 1 over world 0: (trials,), or 0."""
         ...
 
+    def residuals(self, claimed: Protocol, moment: Moment, world: int) -> tuple[Residual, ...]:
+        """What it sees of the noise at this sync, for somebody who knows the world, in units of the claimed noise."""
+        ...
+
 
 def gaussian_score(
     observed: Numbers, expected: tuple[Numbers, Numbers], scales: Floats, axes: tuple[int, ...] = (-2, -1)
@@ -69,6 +96,24 @@ def gaussian_score(
     residual = (observed - expected[0]).astype(np.float64)
     constant = 0.5 * np.sum(weights * gap, axis=axes)
     return np.asarray(np.sum(residual * weights, axis=axes) - constant)
+
+
+def gaussian_residuals(name: str, observed: Numbers, expected: Numbers, scales: Floats) -> tuple[Residual, ...]:
+    """What is left of `observed` (trials, rows, width), entry by entry where noise is claimed."""
+    noisy = np.flatnonzero(scales > 0)
+    if not len(noisy):
+        return ()
+    values = ((observed - expected)[..., noisy] / scales[noisy]).astype(np.float64)
+    return (Residual(name, values, float(np.prod(1 / (2 * np.sqrt(np.pi) * scales[noisy])))),)
+
+
+def uniform_residuals(name: str, words: Words) -> tuple[Residual, ...]:
+    """Uniform words as the Gaussians of the same rank: by their high bits, and by their low ones."""
+    sides = ((name, words), (f"{name}, low bits", words.byteswap()))
+    return tuple(
+        Residual(side, ndtri(((bits >> np.uint64(11)) + 0.5) * 2.0**-53), 2.0 ** (-53 * words.shape[-1]), uniform=True)
+        for side, bits in sides
+    )
 
 
 def summed(pair: tuple[Integers, Integers]) -> tuple[Integers, Integers]:
@@ -87,5 +132,10 @@ class SeesMessages:
 
     def score(self, protocol: Protocol, moment: Moment) -> Floats | float:
         scales = protocol.release_scales(moment.users)
-        copies = moment.sent[-1]  # each a noisy copy of the same release: there should be one
+        # Each array of the form of a release is a noisy copy of it: there should be one.
+        copies = [array for array in moment.sent[-1] if array.shape[-1] == protocol.width]
         return sum((gaussian_score(copy, moment.expected, scales) for copy in copies), start=0.0)
+
+    def residuals(self, claimed: Protocol, moment: Moment, world: int) -> tuple[Residual, ...]:
+        scales = claimed.release_scales(moment.users)
+        return gaussian_residuals(f"noise that {self.name} sees", moment.sent[-1][0], moment.expected[world], scales)

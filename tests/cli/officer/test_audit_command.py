@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from fedbandit import Plan, Privacy
+from fedbandit.presets import NAMES
 from tests.cli.officer.running import run
 
 
@@ -31,3 +34,31 @@ def test_audit_of_a_plan_in_a_file(tmp_path: Path) -> None:
     file.write_text(json.dumps(Plan(5, 60, 3, Privacy(1.0, 1e-5), trust="silo").as_dict()))
     data = json.loads(run("audit", file, "--trials", 200, "--workers", 1, "--json").stdout)
     assert (data["name"], data["verdict"]) == ("plan", "holds")
+
+
+def test_a_name_or_all_of_them() -> None:
+    for arguments in (("audit",), ("audit", "silo", "--all")):
+        assert run(*arguments).exit_code != 0
+
+
+def test_all_audits_as_json() -> None:
+    result = run("audit", "--all", "--trials", 2, "--workers", 1, "--json")
+    audits = json.loads(result.stdout)["audits"]
+    assert all(list(line) == ["name", "verdict", "epsilon_lower", "claimed", "live"] for line in audits)
+    assert {line["name"] for line in audits} == set(NAMES) - {"isolated"}
+    assert {line["name"] for line in audits if line["live"]} >= {"silo", "secure-sum", "central"}
+
+
+def test_a_live_audit_says_that_it_was_live() -> None:
+    data = json.loads(run("audit", "silo", "--live", "--trials", 2, "--workers", 1, "--json").stdout)
+    assert (data["live"], data["verdict"]) == (True, "holds")
+
+
+@pytest.mark.torture
+def test_all_audits_come_out_as_they_should() -> None:
+    """Sound protocols hold, with at least 0.8 of the claim where noise is exact; the others are broken."""
+    audits = json.loads(run("audit", "--all", "--json").stdout)["audits"]
+    for line in audits:
+        assert line["verdict"] == ("broken" if line["name"] in {"ldp-eager", "dubey", "fed-lin-ucb"} else "holds")
+        if line["name"] in {"silo", "secure-sum", "central", "local"} and not line["live"]:
+            assert line["epsilon_lower"] >= 0.8

@@ -1,17 +1,18 @@
-"""`fedbandit audit`: try to break a protocol by name, or the plan in a file."""
+"""`fedbandit audit`: try to break a protocol by name, or the plan in a file, or all protocols; or live ones, live."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from fedbandit import _validate
-from fedbandit.audit import report as reports
+from fedbandit._validate import ArgumentError
+from fedbandit.audit import report as reports_of
 from fedbandit.audit.auditor import CONFIDENCE, cores
-from fedbandit.audit.cases import Case, case, reduced
-from fedbandit.audit.report import REFUTES, Report
+from fedbandit.audit.cases import AUDITED, Case, case, reduced
+from fedbandit.audit.report import PROVES, REFUTES, Report
 from fedbandit.cli import options, output
 from fedbandit.cli.plan_file import read_plan
 from fedbandit.presets import NAMES
@@ -20,32 +21,79 @@ __all__ = ["audit", "audited"]
 
 
 def audit(
-    name: Annotated[str, typer.Argument(help=f"A protocol ({', '.join(NAMES)}) or the file of a plan.")],
+    name: Annotated[str | None, typer.Argument(help=f"A protocol ({', '.join(NAMES)}) or the file of a plan.")] = None,
     epsilon: options.Epsilon = 1.0,
     delta: options.Delta = 1e-5,
     trials: options.Trials = None,
     seed: options.Seed = 0,
     workers: options.Workers = None,
+    live: Annotated[bool, typer.Option("--live", help="Run real stores, live noise and sealed messages.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Audit every protocol, and the live ones live too.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with code 1 if the verdict is broken.")] = False,
     json: options.Json = False,
 ) -> None:
-    """Try to break a protocol: run it in two neighbouring worlds and bound epsilon from below."""
-    is_file = name not in NAMES and Path(name).exists()
-    chosen = reduced(read_plan(Path(name))) if is_file else case(name, epsilon, delta)
-    report = audited(chosen, trials, seed, workers)
-    if json:
-        output.print_json(report.as_dict())
+    """Try to break a protocol: run it in two neighbouring worlds, bound epsilon from below, test the noise."""
+    if (name is None) != every:
+        raise ArgumentError("name", "must be a protocol or the file of a plan, or else --all must be given")
+    if name is None:
+        reports = _audit_all(epsilon, delta, trials, seed, workers)
+        output.print_json({"audits": [_line(report) for report in reports]}) if json else _show_all(reports)
     else:
-        _show(report)
-    if strict and report.verdict == "broken":
+        reports = [audited(_chosen(name, epsilon, delta, live), trials, seed, workers)]
+        output.print_json(reports[0].as_dict()) if json else _show(reports[0])
+    if strict and any(report.verdict == "broken" for report in reports):
         raise typer.Exit(1)
 
 
 def audited(chosen: Case, trials: int | None, seed: int, workers: int | None) -> Report:
     """The audit of a case, with a bar on standard error while it runs."""
-    processes = cores() if workers is None else _validate.count("workers", workers)
     with output.progress_bar(f"auditing {chosen.name}") as progress:
-        return reports.audit(chosen, trials, seed, processes, progress)
+        return reports_of.audit(chosen, trials, seed, _processes(workers), progress)
+
+
+def _chosen(name: str, epsilon: float, delta: float, live: bool) -> Case:
+    is_file = name not in NAMES and Path(name).exists()
+    if not live:
+        return reduced(read_plan(Path(name))) if is_file else case(name, epsilon, delta)
+    from fedbandit.audit.live_game import live_case, live_reduced  # needs the packages of a live party
+
+    return live_reduced(read_plan(Path(name))) if is_file else live_case(name, epsilon, delta)
+
+
+def _audit_all(epsilon: float, delta: float, trials: int | None, seed: int, workers: int | None) -> list[Report]:
+    from fedbandit.audit.live_game import LIVE, live_case
+
+    cases = [case(name, epsilon, delta) for name in AUDITED] + [live_case(name, epsilon, delta) for name in LIVE]
+    with output.progress_bar("auditing everything") as progress:
+        return reports_of.audit_all(cases, trials, seed, _processes(workers), progress)
+
+
+def _processes(workers: int | None) -> int:
+    return cores() if workers is None else _validate.count("workers", workers)
+
+
+def _line(report: Report) -> dict[str, Any]:
+    """One audit of many, as plain data."""
+    known = report.as_dict()
+    return {**{key: known[key] for key in ("name", "verdict", "epsilon_lower", "claimed")}, "live": report.live}
+
+
+def _show_all(reports: list[Report]) -> None:
+    rows = [
+        [
+            report.name,
+            "live" if report.live else "",
+            report.verdict,
+            output.number(report.epsilon_lower),
+            "-" if report.claim is None else output.number(report.claim.epsilon),
+        ]
+        for report in reports
+    ]
+    title = f"All protocols ({CONFIDENCE:.0%} confidence each)"
+    output.print_table(title, ["name", "path", "verdict", "epsilon at least", "claimed"], rows)
+    for report in reports:
+        for text in report.failed:
+            output.remark(f"{report.name}: {text}.")
 
 
 def _show(report: Report) -> None:
@@ -65,3 +113,12 @@ def _show(report: Report) -> None:
     output.remark(f"audited: {report.described}; {report.trials:,} runs of each world, seed {report.seed}.")
     for kind in dict.fromkeys(finding.bound for finding in report.findings):
         output.remark(f"bound {kind}: {REFUTES[kind]}.")
+    for check in report.checks:
+        outcome = "as claimed" if not check.failed else "; ".join(check.failed)
+        output.remark(f"{check.kind}, {check.what}, {_counted(check.tests)}: {outcome}.")
+    for what in dict.fromkeys(check.kind for check in report.checks if check.failed):
+        output.remark(f"a failed test of {what} proves: {PROVES[what]}.")
+
+
+def _counted(tests: int) -> str:
+    return f"{tests:,} test" if tests == 1 else f"{tests:,} tests"

@@ -9,7 +9,15 @@ from fedbandit._arrays import Floats, Integers
 from fedbandit.bandit.statistics import Scales
 from fedbandit.privacy.ledger import Clear
 from fedbandit.privacy.noise import NoiseSource
-from fedbandit.protocol.adversaries import Adversary, Bound, Moment, gaussian_score, summed
+from fedbandit.protocol.adversaries import (
+    Adversary,
+    Bound,
+    Moment,
+    Residual,
+    gaussian_residuals,
+    gaussian_score,
+    summed,
+)
 from fedbandit.protocol.base import SILOS, Message, Protocol
 from fedbandit.protocol.calibration import GaussianNoise, gaussian_noise
 from fedbandit.protocol.encoder import Stream
@@ -62,6 +70,10 @@ class SeesPublished:
 
     def score(self, protocol: Protocol, moment: Moment) -> Floats | float:
         return gaussian_score(moment.held[0], summed(moment.expected), protocol.release_scales(moment.users))
+
+    def residuals(self, claimed: Protocol, moment: Moment, world: int) -> tuple[Residual, ...]:
+        expected, scales = summed(moment.expected)[world], claimed.release_scales(moment.users)
+        return gaussian_residuals("noise of the server", moment.held[0], expected, scales)
 
 
 def _build(request: Request) -> Built:

@@ -20,7 +20,16 @@ from fedbandit._arrays import Floats, Integers, Words
 from fedbandit._validate import ArgumentError
 from fedbandit.bandit.statistics import Scales
 from fedbandit.privacy.noise import NoiseSource
-from fedbandit.protocol.adversaries import Adversary, Bound, Moment, gaussian_score, summed
+from fedbandit.protocol.adversaries import (
+    Adversary,
+    Bound,
+    Moment,
+    Residual,
+    gaussian_residuals,
+    gaussian_score,
+    summed,
+    uniform_residuals,
+)
 from fedbandit.protocol.base import SILOS, Message, Part, Protocol
 from fedbandit.protocol.calibration import GaussianNoise, gaussian_noise
 from fedbandit.protocol.encoder import Stream
@@ -91,6 +100,21 @@ class SeesTotal:
         scales = protocol.release_scales(moment.users) * np.sqrt(honest)
         return gaussian_score(total[..., None, :], summed((low, high)), scales)
 
+    def residuals(self, claimed: Protocol, moment: Moment, world: int) -> tuple[Residual, ...]:
+        """The noise of the total, and that of each silo, whose shares add up to its release."""
+        if self.colluding:
+            return ()
+        scales = claimed.release_scales(moment.users)
+        total = claimed.total(moment.held)[..., None, :]
+        for_mixer, for_analyzer = moment.sent[-1]
+        each = np.asarray(for_mixer + for_analyzer).view(np.int64)
+        return (
+            *gaussian_residuals(
+                "noise of the total", total, summed(moment.expected)[world], scales * claimed.silos**0.5
+            ),
+            *gaussian_residuals("noise of the silos", each, moment.expected[world], scales),
+        )
+
 
 @dataclass(frozen=True)
 class SeesShares:
@@ -104,6 +128,10 @@ class SeesShares:
     def score(self, protocol: Protocol, moment: Moment) -> Floats | float:
         words = moment.sent[-1][self.part]
         return gaussian_score(words.view(np.int64), moment.expected, protocol.release_scales(moment.users))
+
+    def residuals(self, claimed: Protocol, moment: Moment, world: int) -> tuple[Residual, ...]:
+        """Its shares, which must be uniform whatever they hide."""
+        return uniform_residuals(f"shares of {self.name}", moment.sent[-1][self.part])
 
 
 def _build(request: Request) -> Built:

@@ -14,7 +14,7 @@ from fedbandit.privacy.accounting import tree_levels
 from fedbandit.privacy.amplification import Amplified, largest_epsilon, theorem_sdp, theorem_sdp_constants_one
 from fedbandit.privacy.ledger import Gaussian
 from fedbandit.privacy.noise import NoiseSource
-from fedbandit.protocol.adversaries import Adversary, Bound, Moment, SeesMessages
+from fedbandit.protocol.adversaries import Adversary, Bound, Moment, Residual, SeesMessages
 from fedbandit.protocol.base import SILOS, Message, Part, Protocol
 from fedbandit.protocol.calibration import FLIP, LEAK, PUBLISHED
 from fedbandit.protocol.guarantee import COMMON_ASSUMPTIONS, Built, Guarantee, Request, nothing
@@ -61,6 +61,10 @@ class SeesShuffled:
             each = np.sum(residual * (gap / variances) - gap**2 / (2 * variances), axis=-1)
             logs.append(logsumexp(each, axis=-1))
         return np.asarray(logs[1] - logs[0])
+
+    def residuals(self, claimed: Protocol, moment: Moment, world: int) -> tuple[Residual, ...]:
+        """Left to the one who sees the messages before they are shuffled."""
+        return ()
 
 
 def _build(request: Request) -> Built:

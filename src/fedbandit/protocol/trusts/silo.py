@@ -17,7 +17,15 @@ from fedbandit._arrays import Floats, Integers
 from fedbandit._validate import ArgumentError
 from fedbandit.bandit.statistics import Scales
 from fedbandit.privacy.noise import NoiseSource
-from fedbandit.protocol.adversaries import Adversary, Bound, Moment, SeesMessages, gaussian_score
+from fedbandit.protocol.adversaries import (
+    Adversary,
+    Bound,
+    Moment,
+    Residual,
+    SeesMessages,
+    gaussian_residuals,
+    gaussian_score,
+)
 from fedbandit.protocol.base import SILOS, Message, Protocol
 from fedbandit.protocol.calibration import GaussianNoise, gaussian_noise
 from fedbandit.protocol.encoder import Stream
@@ -124,11 +132,19 @@ class SeesPrefixSums:
     remembers: bool = True
 
     def score(self, protocol: Protocol, moment: Moment) -> Floats | float:
-        row = protocol.encoder.row(moment.sync)
-        prefixes = [message[0] for message in moment.sent]
-        changes = ((j, prefixes[j] - prefixes[j - 1] if j else prefixes[0]) for j in np.flatnonzero(row))
-        release = sum((int(row[j]) * change for j, change in changes), start=np.zeros_like(prefixes[0]))
-        return gaussian_score(release, moment.expected, protocol.release_scales(moment.users))
+        return gaussian_score(_release(protocol, moment), moment.expected, protocol.release_scales(moment.users))
+
+    def residuals(self, claimed: Protocol, moment: Moment, world: int) -> tuple[Residual, ...]:
+        release, scales = _release(claimed, moment), claimed.release_scales(moment.users)
+        return gaussian_residuals(f"noise that {self.name} sees", release, moment.expected[world], scales)
+
+
+def _release(protocol: Protocol, moment: Moment) -> Integers:
+    """The newest release behind the prefix sums."""
+    row = protocol.encoder.row(moment.sync)
+    prefixes = [message[0] for message in moment.sent]
+    changes = ((j, prefixes[j] - prefixes[j - 1] if j else prefixes[0]) for j in np.flatnonzero(row))
+    return sum((int(row[j]) * change for j, change in changes), start=np.zeros_like(prefixes[0]))
 
 
 def _build(request: Request) -> Built:

@@ -23,7 +23,15 @@ from fedbandit.bandit.statistics import Scales
 from fedbandit.privacy.accounting import advanced_composition_share
 from fedbandit.privacy.ledger import Binomial
 from fedbandit.privacy.noise import NoiseSource
-from fedbandit.protocol.adversaries import Adversary, Bound, Moment, gaussian_score, summed
+from fedbandit.protocol.adversaries import (
+    Adversary,
+    Bound,
+    Moment,
+    Residual,
+    gaussian_residuals,
+    gaussian_score,
+    summed,
+)
 from fedbandit.protocol.base import SILOS, Message, Part, Protocol
 from fedbandit.protocol.calibration import FLIP, PUBLISHED
 from fedbandit.protocol.encoder import Stream
@@ -154,13 +162,23 @@ class SeesCounts:
 
     def score(self, protocol: Protocol, moment: Moment) -> Floats | float:
         assert isinstance(protocol, VectorSumProtocol)
+        centred, (low, high), deviation = self._centred(protocol, moment)
+        return gaussian_score(centred, (low, high), deviation)
+
+    def residuals(self, claimed: Protocol, moment: Moment, world: int) -> tuple[Residual, ...]:
+        """Binomials of very many bits; what rounding adds to their variance is too little to be seen."""
+        assert isinstance(claimed, VectorSumProtocol)
+        centred, pair, deviation = self._centred(claimed, moment)
+        return gaussian_residuals("noise of the counts", centred, pair[world], deviation)
+
+    def _centred(self, protocol: VectorSumProtocol, moment: Moment) -> tuple[Floats, tuple[Floats, Floats], Floats]:
+        """The counts without what noise and shift add on average, what they would be in both worlds, the deviation."""
         node = protocol.node(moment.sync + 1)
         trials = node.users * node.noise_bits
         grid_steps = 2.0**-protocol.bits / node.unit  # of P_1D, in one unit of the statistics
-        low, high = (expected * grid_steps for expected in summed(moment.expected))
+        low, high = (np.asarray(e * grid_steps, dtype=np.float64) for e in summed(moment.expected))
         centred = moment.held[0] - trials * ONES - node.users / node.unit  # every number is shifted by L = 1
-        deviation = np.full(protocol.width, np.sqrt(trials * ONES * (1 - ONES)))
-        return gaussian_score(centred, (low, high), deviation)
+        return centred, (low, high), np.full(protocol.width, np.sqrt(trials * ONES * (1 - ONES)))
 
 
 def _build(request: Request) -> Built:

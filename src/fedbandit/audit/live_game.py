@@ -1,0 +1,314 @@
+"""The audited run on the live path: real stores, silos, sealed messages, mixer, analyzer and live noise.
+
+The parties' own code runs, unmodified, in this process. In place of the broker a `Carrier` takes bytes from one party,
+hands them to the next and remembers all of them. What is scored and tested is what crossed: messages opened with the
+keys of those they were for. Users have one action each, so what every silo adds is known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+import time
+from collections import deque
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, cast
+
+import numpy as np
+
+from fedbandit import _validate
+from fedbandit._arrays import Floats, Integers, Numbers
+from fedbandit._validate import ArgumentError
+from fedbandit.audit.calendar_game import Retraced, Scored, remembered
+from fedbandit.audit.cases import Case, claim_of
+from fedbandit.audit.residuals import Recorder
+from fedbandit.audit.times_and_sizes import Envelope
+from fedbandit.audit.worlds import User, background_users, placement, telling_pair
+from fedbandit.bandit.statistics import contributions
+from fedbandit.federation.setup import founding
+from fedbandit.federation.setup.agreement import check_live
+from fedbandit.federation.setup.home import Home
+from fedbandit.federation.setup.party import Party
+from fedbandit.federation.silo.agent import Agent
+from fedbandit.federation.silo.outgoing import Sealer
+from fedbandit.federation.silo.serving import Silo
+from fedbandit.federation.store import SyncStore, open_engine
+from fedbandit.federation.syncs.analyzer import Analyzer
+from fedbandit.federation.syncs.keeper import SyncKeeper
+from fedbandit.federation.syncs.mixer import Mixer
+from fedbandit.federation.timing import Timing
+from fedbandit.federation.wire import messages, parcels
+from fedbandit.federation.wire.link import Link
+from fedbandit.federation.wire.parcels import Mixed, Outcome, Parcel
+from fedbandit.plan import Plan
+from fedbandit.presets import NAMES, plan_for
+from fedbandit.privacy.budget import Privacy
+from fedbandit.privacy.noise import NoiseSource
+from fedbandit.protocol.adversaries import Adversary, Bound, Moment
+from fedbandit.protocol.base import Message
+from fedbandit.schedule import Every
+
+__all__ = ["LIVE", "Carrier", "LiveGame", "live_case", "live_game", "live_reduced"]
+
+LIVE = ("silo", "secure-sum", "central", "sdp-vector-sum")  # one for each live trust model that few silos can have
+SILOS, ROUNDS, BATCH, DIM = 3, 16, 2, 3  # eight releases
+TRIALS = 40  # of each world: too few to prove much of epsilon, enough to see that noise is not as claimed
+RUNS = 10  # one after the other in one process
+MEMORY = Path("/dev/shm")  # where stores are quick, if there is such a place
+Batches = tuple[tuple[tuple[User, ...], ...], ...]  # by sync, by silo: its users
+
+
+class Carrier:
+    """In place of a link to the broker: every party publishes here, and what is published can be taken and read."""
+
+    def __init__(self) -> None:
+        self.crossed: list[tuple[str, bytes]] = []
+        self._waiting: deque[tuple[str, bytes]] = deque()
+
+    async def publish(self, subject: str, data: bytes, message_id: str) -> None:
+        """Take a message."""
+        self.crossed.append((subject, data))
+        self._waiting.append((subject, data))
+
+    def take(self) -> tuple[str, bytes] | None:
+        """The oldest message that was not handed on yet."""
+        return self._waiting.popleft() if self._waiting else None
+
+
+class _Sync(NamedTuple):
+    """One sync of one run as it was seen on the wire."""
+
+    sent: Message  # (silos, width) each
+    held: Message
+
+
+@dataclass(frozen=True)
+class LiveGame:
+    """A plan on the live path, and two worlds to tell apart."""
+
+    plan: Plan
+    worlds: tuple[Batches, Batches]
+    adversaries: tuple[Adversary, ...]
+
+    chunk = RUNS
+    planned: Envelope = ()  # bytes under encryption: the same in every run, whatever they are
+
+    @property
+    def silos(self) -> int:
+        """All of them are played."""
+        return self.plan.silos
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The adversaries."""
+        return tuple(adversary.name for adversary in self.adversaries)
+
+    @property
+    def bounds(self) -> tuple[Bound, ...]:
+        """What the success of each of them refutes."""
+        return tuple(adversary.bound for adversary in self.adversaries)
+
+    def play(self, world: int, trials: int, noise: NoiseSource) -> Scored:
+        """Run the federation `trials` times; `noise` is not used, since live parties have a source of their own."""
+        quick = MEMORY if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) else None
+        with tempfile.TemporaryDirectory(prefix="fedbandit-audit-", dir=quick) as folder:
+            names = [f"silo-{number}" for number in range(self.plan.silos)]
+            homes = founding.local(Path(folder) / "homes", self.plan, names, Timing(start=time.time()))
+            federation = _Federation(self.plan, {home.settings.name: home for home in homes})
+            runs = [
+                asyncio.run(federation.run(Path(folder) / str(trial), self.worlds[world])) for trial in range(trials)
+            ]
+        envelopes = tuple(federation.envelope(run) for run in runs)
+        return self._scored(world, [federation.seen(run) for run in runs], envelopes)
+
+    def _scored(self, world: int, runs: Sequence[Sequence[_Sync]], envelopes: tuple[Envelope, ...]) -> Scored:
+        protocol = self.plan.protocol
+        memories = tuple(Retraced(protocol.encoder, self.silos, protocol.width) for _ in self.worlds)
+        scores = np.zeros((len(self.adversaries), len(runs)))
+        recorder = Recorder(1)
+        sent: list[Message] = []
+        for sync, batches in enumerate(zip(*self.worlds, strict=True)):
+            low, high = (
+                memory.release(sync, self._sums(batch)[None]) for memory, batch in zip(memories, batches, strict=True)
+            )
+            now = tuple(np.stack(parts) for parts in zip(*(run[sync].sent for run in runs), strict=True))
+            held = tuple(np.stack(parts) for parts in zip(*(run[sync].held for run in runs), strict=True))
+            sent = remembered(self.adversaries, sent, now)
+            moment = Moment(sync, len(batches[0][0]), (low, high), sent, held)
+            for row, adversary in zip(scores, self.adversaries, strict=True):
+                row += adversary.score(protocol, moment)
+                recorder.add(adversary.residuals(protocol, moment, world))
+        return Scored(scores, envelopes, recorder.tallies())
+
+    def _sums(self, batch: Sequence[Sequence[User]]) -> Integers:
+        """What each silo's users add, (silos, width)."""
+        plan = self.plan
+        x = np.array([[user.x for user in users] for users in batch])
+        y = np.array([[user.y for user in users] for users in batch])
+        return np.asarray(contributions(x, y, plan.bits, plan.centre).sum(axis=1))
+
+
+def live_game(plan: Plan) -> LiveGame:
+    """The plan's worst neighbours, in silo 0, on the live path."""
+    assert plan.privacy is not None
+    users = np.diff((0, *plan.times)).tolist()
+    home = placement(plan.encoder, users, 1)
+    worlds = []
+    for one in telling_pair(plan):
+        others = [background_users(plan, count) for count in users]
+        own = [one, *others[home][1:]]
+        worlds.append(
+            tuple(
+                tuple(tuple(own if (sync, silo) == (home, 0) else others[sync]) for silo in range(plan.silos))
+                for sync in range(len(users))
+            )
+        )
+    return LiveGame(plan, (worlds[0], worlds[1]), plan.protocol.adversaries())
+
+
+def live_case(name: str, epsilon: float, delta: float) -> Case:
+    """The protocol `name` at this budget, on the live path; refused if it cannot run live."""
+    _validate.one_of("name", name, NAMES)
+    base = Plan(SILOS, ROUNDS, DIM, Privacy(epsilon, delta), trust="none")
+    return _case_of(name, plan_for(name, base, Every(BATCH)), Privacy(epsilon, delta))
+
+
+def live_reduced(plan: Plan) -> Case:
+    """A plan at a size at which it can be run live many times."""
+    if plan.privacy is None:
+        raise ArgumentError("plan", "must have a privacy budget to be audited, got none")
+    silos = min(plan.silos, max(SILOS, plan.privacy.silos_per_user + 1))
+    small = plan.changed(rounds=ROUNDS, dim=min(plan.dim, DIM), silos=silos, schedule=Every(BATCH), cohort=None)
+    return _case_of("plan", small, plan.privacy)
+
+
+def _case_of(name: str, plan: Plan, privacy: Privacy) -> Case:
+    """A silo of a secure sum counts on the others, of which one may collude."""
+    plan = plan.changed(colluding=1) if plan.trusting.shares_noise else plan
+    check_live(plan)
+    budget = (privacy.epsilon, privacy.delta)
+    return Case(name, plan, (live_game(plan),), claim_of(name, plan, budget), budget, TRIALS, live=True)
+
+
+class _Federation:
+    """All parties of a federation, with the keys that open what is meant for them."""
+
+    def __init__(self, plan: Plan, homes: dict[str, Home]) -> None:
+        self._plan, self._homes = plan, homes
+        self._parties: dict[str, Party] = {name: home.party() for name, home in homes.items()}
+        self._agreement = self._parties["analyzer"].agreement
+
+    async def run(self, folder: Path, batches: Batches) -> list[tuple[str, bytes]]:
+        """One run on stores of its own; all that crossed, in order."""
+        folder.mkdir()
+        carrier = Carrier()
+        link = cast(Link, carrier)  # the parties use no more of a link than a carrier has
+        with ExitStack() as stack:
+            agents = {name: self._agent(folder, name, stack) for name in self._agreement.silos}
+            keepers = {name: self._keeper(folder, name, link, stack) for name in self._parties if name not in agents}
+            for keeper in keepers.values():
+                await keeper.greet()
+            await self._deliver(carrier, agents, keepers)
+            for batch in batches:
+                for agent, users in zip(agents.values(), batch, strict=True):
+                    _serve(agent.silo, users)
+                for agent in agents.values():
+                    await agent.send(link)
+                await self._deliver(carrier, agents, keepers)
+        return carrier.crossed
+
+    def _agent(self, folder: Path, name: str, stack: ExitStack) -> Agent:
+        party, sealer = self._parties[name], Sealer(self._parties[name])
+        secret, timing = self._homes[name].keys.seeds["salt"], self._agreement.timing
+        silo = Silo.open(folder / f"{name}.db", self._plan, name=name, secret=secret, timing=timing, sealer=sealer)
+        return Agent(stack.enter_context(silo), party, sealer)
+
+    def _keeper(self, folder: Path, name: str, link: Link, stack: ExitStack) -> SyncKeeper:
+        engine = open_engine(folder / f"{name}.db")
+        stack.callback(engine.close)
+        kind: type[SyncKeeper] = Mixer if name == "mixer" else Analyzer
+        return kind(self._parties[name], SyncStore(engine), link)
+
+    async def _deliver(self, carrier: Carrier, agents: dict[str, Agent], keepers: dict[str, SyncKeeper]) -> None:
+        """Hand on what waits, until nothing does."""
+        while (message := carrier.take()) is not None:
+            receiver, data = self._receiver(message[0]), message[1]
+            await (agents[receiver] if receiver in agents else keepers[receiver]).handle([data])
+
+    def _receiver(self, subject: str) -> str:
+        """Whom a subject is read by: the party itself at a silo's, else the one who has the role."""
+        role, name = subject.split(".")[-2:]
+        return name if role == "silo" else role
+
+    # -- what was seen ----------------------------------------------------------------------------------------------
+
+    def envelope(self, crossed: Sequence[tuple[str, bytes]]) -> Envelope:
+        """What everybody sees of the messages."""
+        return tuple((f"message {number} on {subject}", len(data)) for number, (subject, data) in enumerate(crossed))
+
+    def seen(self, crossed: Sequence[tuple[str, bytes]]) -> list[_Sync]:
+        """The syncs of one run, each message opened by whom it was for."""
+        opened: dict[tuple[str, int, str, str], bytes] = {}
+        for subject, data in crossed:
+            receiver = self._receiver(subject)
+            context, payload = self._parties[receiver].open(data)
+            key = (context.kind, context.sync, context.sender, receiver)
+            if key in opened and context.kind != "hello":
+                raise ValueError(f"{context.sender} sent its {context.kind} of sync {context.sync} twice")
+            opened[key] = payload
+        syncs: list[_Sync] = []
+        totals: list[Floats] = []
+        for sync in range(len(self._plan.times)):
+            syncs.append(self._sync(sync, opened, totals))
+        return syncs
+
+    def _sync(self, sync: int, opened: dict[tuple[str, int, str, str], bytes], totals: list[Floats]) -> _Sync:
+        protocol, silos = self._plan.protocol, self._agreement.silos
+        own = [self._parcel(opened, sync, name, "analyzer") for name in silos]
+        through = [self._parcel(opened, sync, name, "mixer") for name in silos]
+        direct, read = iter(zip(*(p.arrays for p in own))), iter(zip(*(p.arrays for p in through)))  # noqa: B905
+        blind = iter(zip(*(self._carried(sync, p.carried) for p in through)))  # noqa: B905
+        sent = tuple(
+            np.stack(next(blind if part.blind else read if part.reader == "mixer" else direct))
+            for part in protocol.parts
+        )
+        if protocol.has_mixer:
+            mixed = Mixed.decode(opened["mixed", sync, "mixer", "analyzer"], self._plan)
+            carried = self._carried(sync, mixed.carried)
+            return _Sync(sent, parcels.held_by_analyzer(protocol, mixed.arrays, carried, own))
+        if protocol.mixer_draws:
+            return _Sync(sent, (self._published(sync, opened, totals),))
+        return _Sync(sent, sent)
+
+    def _parcel(self, opened: dict[tuple[str, int, str, str], bytes], sync: int, silo: str, role: str) -> Parcel:
+        payload = opened.get(("release", sync, silo, role))
+        if payload is None:
+            return Parcel(())
+        return Parcel.decode(payload, self._plan.protocol, "mixer" if role == "mixer" else "analyzer")
+
+    def _carried(self, sync: int, ciphertexts: Sequence[bytes]) -> list[Numbers]:
+        analyzer = self._parties["analyzer"]
+        return [messages.decode(analyzer.open_anonymous("release", sync, sealed))[0] for sealed in ciphertexts]
+
+    def _published(self, sync: int, opened: dict[tuple[str, int, str, str], bytes], totals: list[Floats]) -> Integers:
+        """The noisy total behind the model that the server sent to the first silo: the decoder, backwards."""
+        first = self._agreement.silos[0]
+        outcome = Outcome.decode(opened["model", sync, "analyzer", first], self._plan)
+        protocol = self._plan.protocol
+        row = protocol.encoder.decoder_row(sync)
+        known = sum(
+            (weight * total for weight, total in zip(row, totals, strict=False)), start=np.zeros(protocol.width)
+        )
+        totals.append(np.rint((outcome.prefix * 2.0**protocol.release_bits - known) / row[sync]))
+        return totals[-1].astype(np.int64)[None]
+
+
+def _serve(silo: Silo, users: Sequence[User]) -> None:
+    """The users of one batch come, are served and rewarded; then the silo does what is due."""
+    decisions = silo.decide_many(np.array([[user.x] for user in users]))
+    silo.reward_all([(decision.id, user.y) for decision, user in zip(decisions, users, strict=True)])
+    silo.tick()
