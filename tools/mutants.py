@@ -31,6 +31,10 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "fedbandit"
 KNOWN = Path(__file__).with_name("survivors.txt")
+SLOW = (  # to load: once, before processes are forked
+    *("pytest", "numpy", "scipy.stats", "scipy.optimize", "scipy.signal", "scipy.integrate", "numba", "polars"),
+    *("hypothesis.strategies", "dp_accounting", "opendp.prelude", "cryptography.hazmat.primitives.hpke"),
+)
 LIMIT = 180  # seconds per mutant; one that takes longer is noticed, too
 PROMISES = (
     "protocol/test_proofs",
@@ -250,8 +254,8 @@ def _run(source: str, tests: tuple[str, ...]) -> None:
     sys.path[:0] = [source, str(ROOT)]
     import pytest
 
-    arguments = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "addopts=", *tests]
-    os._exit(int(pytest.main(arguments)))
+    arguments = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "addopts="]
+    os._exit(any(pytest.main([*arguments, test]) for test in tests))  # file by file: most die in the first
 
 
 def main() -> None:
@@ -289,8 +293,8 @@ def _files(only: list[str] | None) -> list[Path]:
 
 def _outcomes(chosen: list[Mutant], jobs: int) -> list[str]:
     """How each fared; survivors are printed as they are found."""
-    for module in ("pytest", "numpy", "scipy.stats", "numba", "hypothesis", "polars"):
-        __import__(module)  # once, before processes are forked
+    for module in SLOW:
+        __import__(module)
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder, ThreadPoolExecutor(jobs) as pool:
         copies: Queue[Path] = Queue()
         for job in range(jobs):
@@ -304,6 +308,7 @@ def _outcomes(chosen: list[Mutant], jobs: int) -> list[str]:
                 how = noticed(mutant, copied, started + number)
             finally:
                 copies.put(copied)
+            print(".", end="", flush=True)
             if how == "survived":
                 where = mutant.path.relative_to(ROOT)
                 print(f"\nsurvived: {where}:{mutant.line}\n{mutant.diff}\n  {mutant.name}", flush=True)
