@@ -50,8 +50,8 @@ class Certificate:
     sections: tuple[Section, ...]
 
 
-def certificate(plan: Plan, report: Report, on: date) -> Certificate:
-    """The page for a plan and the audit of it."""
+def certificate(plan: Plan, report: Report, on: date, live: Report | None = None) -> Certificate:
+    """The page for a plan and the audit of it; `live` is that of the live path, if there was one."""
     guarantee = plan.guarantee
     heading = "Why it holds" if guarantee.promised else "Why nothing is promised"
     sections = [
@@ -60,17 +60,18 @@ def certificate(plan: Plan, report: Report, on: date) -> Certificate:
         Section("In short", table=(("question", "answer"), *guarantee.answers) if guarantee.answers else ()),
         Section(heading, (guarantee.statement,), guarantee.steps, ordered=True),
         Section("What is assumed", (), guarantee.assumes),
-        _audit(report, on),
+        _audit(report, live, on),
         _not_promised(plan),
     ]
     filled = tuple(s for s in sections if s.paragraphs or s.items or s.table)
-    return Certificate(_title(guarantee.promised, report.verdict), _promise(plan), filled)
+    broken = any(audited.verdict == "broken" for audited in (report, live) if audited is not None)
+    return Certificate(_title(guarantee.promised, broken), _promise(plan), filled)
 
 
-def _title(promised: bool, verdict: str) -> str:
+def _title(promised: bool, broken: bool) -> str:
     if not promised:
         return "No privacy certificate"
-    return "Privacy certificate" if verdict == "holds" else "No privacy certificate: the audit broke the promise"
+    return "No privacy certificate: the audit broke the promise" if broken else "Privacy certificate"
 
 
 def _promise(plan: Plan) -> str:
@@ -138,7 +139,7 @@ def _counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
-def _audit(report: Report, on: date) -> Section:
+def _audit(report: Report, live: Report | None, on: date) -> Section:
     claim = report.claim
     claimed = "nothing is claimed" if claim is None else f"claimed: {claim.epsilon:g} at delta = {claim.delta:g}"
     head = (
@@ -152,6 +153,26 @@ def _audit(report: Report, on: date) -> Section:
     ]
     return Section(
         "Who tried to break it",
-        (head, f"Audited: {report.described}. The largest bound {REFUTES[report.worst.bound]}."),
+        (
+            head,
+            f"Audited: {report.described}. The largest bound {REFUTES[report.worst.bound]}.",
+            _checked(report),
+            _live(live),
+        ),
         table=(("adversary", "right about world 1", "false alarms", "epsilon at least"), *rows),
     )
+
+
+def _checked(report: Report) -> str:
+    """What the checks beside the bounds said."""
+    tests = sum(check.tests for check in report.checks)
+    if report.failed:
+        failed = ". ".join(report.failed)
+        return f"Of {tests:,} tests of the noise itself and of times and sizes of messages some failed. {failed}."
+    return f"All {tests:,} tests of the noise itself and of times and sizes of messages came out as claimed."
+
+
+def _live(live: Report | None) -> str:
+    if live is None:
+        return "The live path (stores, live noise, sealed messages) was not part of this audit."
+    return f"On the live path, {live.trials:,} runs of each world: verdict {live.verdict}. {_checked(live)}"

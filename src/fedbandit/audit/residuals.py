@@ -217,6 +217,7 @@ _MEANS = {
     "neighbours": "noises of silos {0[0]} and the next one are correlated ({1:+.3f})",
     "first silo": "noise of the first silo comes back at another one ({1:+.3f})",
     "law": "noise of entry {0[0]} is not Gaussian (chi-square {1:.0f})",
+    "whole law": "noise of all entries together is not Gaussian (chi-square {1:.0f})",
     "repeats": "{1:.0f} noise vectors occur more than once",
     "noise": "entry {0[0]} of the share is correlated with the noise it hides ({1:+.3f})",
 }
@@ -247,7 +248,8 @@ def _tests(tally: Tally) -> Iterator[_Test]:
         places = (at for at in np.ndindex(p.shape) if family != "entries" or at[0] < at[1])
         yield from (_Test(family, at, float(found[at]), float(p[at])) for at in places)
     for entry, counts in enumerate(tally.bins):
-        yield from _law(entry, counts)
+        yield from _law("law", (entry,), counts)
+    yield from _law("whole law", (), tally.bins.sum(axis=0))  # sees more where there are few runs
     yield _repeats(tally)
 
 
@@ -261,7 +263,7 @@ def _correlations(sums: Floats) -> tuple[Floats, Floats]:
     return found, np.where(np.isfinite(t), 2 * stdtr(freedom, -np.where(np.isfinite(t), t, 0.0)), 0.0)
 
 
-def _law(entry: int, counts: Floats) -> Iterator[_Test]:
+def _law(family: str, where: tuple[int, ...], counts: Floats) -> Iterator[_Test]:
     """Chi-square of the counts, if there are enough; the deviation was estimated, so its level is on the safe side."""
     expected = counts.sum() * np.diff([0.0, *EDGES, 1.0])
     joined = max((tail for tail in range(len(_TAIL) + 1) if expected[: tail + 1].sum() < FEWEST), default=-1) + 1
@@ -272,7 +274,7 @@ def _law(entry: int, counts: Floats) -> Iterator[_Test]:
         for x in (counts, expected)
     )
     statistic = float(np.sum((counts - expected) ** 2 / expected))
-    yield _Test("law", (entry,), statistic, float(chdtrc(len(counts) - 1, statistic)))
+    yield _Test(family, where, statistic, float(chdtrc(len(counts) - 1, statistic)))
 
 
 def _repeats(tally: Tally) -> _Test:

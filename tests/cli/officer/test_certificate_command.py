@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fedbandit import Plan, Privacy, adaptive
-from fedbandit.audit.certificate import OWN_SILO
+from fedbandit.audit.auditor import Check
+from fedbandit.audit.cases import reduced
+from fedbandit.audit.certificate import OWN_SILO, certificate
+from fedbandit.audit.pages import markdown
+from fedbandit.audit.report import audit
 from tests.cli.officer.running import run
 
 
@@ -32,6 +38,19 @@ def test_certificate_is_one_page_of_computed_figures(tmp_path: Path, ending: str
     web = (tmp_path / "ours.certificate.html").read_text()
     assert web.startswith("<!doctype html>")
     assert "http" not in web.replace("http-equiv", "")  # nothing is loaded from elsewhere
+
+
+def test_certificate_says_what_the_checks_and_the_live_path_said() -> None:
+    plan = Plan(5, 40, 2, Privacy(1.0, 1e-5), trust="silo")
+    sound = audit(reduced(plan), trials=50)
+    text = markdown(certificate(plan, sound, date(2026, 1, 1)))
+    assert "tests of the noise itself and of times and sizes of messages came out as claimed" in text
+    assert "was not part of this audit" in text
+    broken = replace(sound, live=True, checks=(Check("residuals", "noise", 7, ("it repeats",)),))
+    text = markdown(certificate(plan, sound, date(2026, 1, 1), broken))
+    assert text.startswith("# No privacy certificate: the audit broke the promise")
+    assert "verdict broken" in text
+    assert "it repeats" in text
 
 
 @pytest.mark.parametrize(("trust", "mechanism", "said"), [("silo", "toeplitz", True), ("local", "batches", False)])

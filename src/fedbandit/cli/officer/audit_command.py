@@ -15,9 +15,10 @@ from fedbandit.audit.cases import AUDITED, Case, case, reduced
 from fedbandit.audit.report import PROVES, REFUTES, Report
 from fedbandit.cli import options, output
 from fedbandit.cli.plan_file import read_plan
+from fedbandit.plan import Plan
 from fedbandit.presets import NAMES
 
-__all__ = ["audit", "audited"]
+__all__ = ["audit", "audited", "live_case_of"]
 
 
 def audit(
@@ -55,9 +56,18 @@ def _chosen(name: str, epsilon: float, delta: float, live: bool) -> Case:
     is_file = name not in NAMES and Path(name).exists()
     if not live:
         return reduced(read_plan(Path(name))) if is_file else case(name, epsilon, delta)
-    from fedbandit.audit.live_game import live_case, live_reduced  # needs the packages of a live party
+    if is_file:
+        return live_case_of(read_plan(Path(name)))
+    from fedbandit.audit.live_game import live_case
 
-    return live_reduced(read_plan(Path(name))) if is_file else live_case(name, epsilon, delta)
+    return live_case(name, epsilon, delta)
+
+
+def live_case_of(plan: Plan) -> Case:
+    """A plan on the live path; imported late, since it needs the packages of a live party."""
+    from fedbandit.audit.live_game import live_reduced
+
+    return live_reduced(plan)
 
 
 def _audit_all(epsilon: float, delta: float, trials: int | None, seed: int, workers: int | None) -> list[Report]:

@@ -12,7 +12,7 @@ from fedbandit.audit import certificate as certificates
 from fedbandit.audit.cases import reduced
 from fedbandit.audit.pages import html, markdown
 from fedbandit.cli import options, output
-from fedbandit.cli.officer.audit_command import audited
+from fedbandit.cli.officer.audit_command import audited, live_case_of
 from fedbandit.cli.plan_file import read_plan
 
 __all__ = ["certificate"]
@@ -26,12 +26,14 @@ def certificate(
     trials: options.Trials = None,
     seed: options.Seed = 0,
     workers: options.Workers = None,
+    live: Annotated[bool, typer.Option("--live", help="Audit the live path too, with trials of its own.")] = False,
 ) -> None:
     """One page for a privacy officer: the promise, its proof, the audit, and what is not promised."""
     planned = read_plan(plan)
     folder = output.writable_folder(out)
     report = audited(reduced(planned), trials, seed, workers)
-    page = certificates.certificate(planned, report, datetime.now(UTC).date())
+    on_the_live_path = audited(live_case_of(planned), None, seed, workers) if live else None
+    page = certificates.certificate(planned, report, datetime.now(UTC).date(), on_the_live_path)
     texts = {folder / f"{plan.stem}.certificate{ending}": write(page) for ending, write in WRITERS.items()}
     for file, text in texts.items():
         file.write_text(text, encoding="utf-8")
