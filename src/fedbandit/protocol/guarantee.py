@@ -27,15 +27,18 @@ __all__ = [
     "DecodeAt",
     "Guarantee",
     "Request",
+    "Visits",
     "nothing",
 ]
 
 Calibration = Literal["exact", "paper", "published"]
 Acting = Literal["lazy", "eager"]
 DecodeAt = Literal["analyzer", "silo"]
+Visits = Literal["private", "public"]
 
 BOUNDED = "features have norm at most 1 and rewards lie in [0, 1]; a silo refuses others"
 COMMON_ASSUMPTIONS = (BOUNDED, "times and sizes of messages are fixed by the plan, not by data")
+PUBLIC_VISITS = "that, when and how often somebody asks is public: a silo may tick by counting requests"
 
 
 @dataclass(frozen=True)
@@ -97,10 +100,13 @@ class Request:
     decode_at: DecodeAt
     public_schedule: bool  # False: raw data decide when to synchronise
     share: float  # of mu^2: what the releases may spend; the schedule spends the rest
+    visits: Visits = "private"
 
     def promise(self, statement: str, against: str, steps: Iterable[str], assumes: Iterable[str]) -> Guarantee:
         """The budget asked for, promised."""
         privacy = self.asked
+        if self.visits == "public":
+            assumes = (*assumes, PUBLIC_VISITS)
         return Guarantee(
             statement, privacy.epsilon, privacy.delta, privacy.adjacency, against, tuple(steps), tuple(assumes)
         )

@@ -11,7 +11,7 @@ from fedbandit.federation.setup.party import Party
 from fedbandit.federation.silo.outgoing import Sealer
 from fedbandit.federation.silo.serving import OutcomeConflict, Silo
 from fedbandit.federation.states import ReleaseState
-from fedbandit.federation.timing import ClockJumped
+from fedbandit.federation.timing import TicksHeld
 from fedbandit.federation.wire import messages
 from fedbandit.federation.wire.envelopes import Context, EnvelopeError
 from fedbandit.federation.wire.link import Link
@@ -38,7 +38,7 @@ class Agent:
         self.link: Link | None = None  # none before the broker has answered
         self._sealer = sealer
         self._greeted = self._leads = False
-        self._tidy_at = math.inf
+        self._tidy_at = 0.0  # a process that was killed may have left raw rows in the files
         self._news = asyncio.Event()
         self._news.set()
 
@@ -71,15 +71,15 @@ class Agent:
         try:
             released = await asyncio.to_thread(self.silo.ticker.release) if self.silo.ticker.due() else []
             self.problem = None
-        except ClockJumped as error:
+        except TicksHeld as error:
             self.problem = str(error)
             return
         if released:
             self._news.set()
             self._tidy_at = time.monotonic() + TIDY
         elif time.monotonic() > self._tidy_at:
-            self._tidy_at = math.inf
-            await asyncio.to_thread(self.silo.ticker.tidy)
+            done = await asyncio.to_thread(self.silo.ticker.tidy)
+            self._tidy_at = math.inf if done else time.monotonic() + TIDY
 
     async def send(self, link: Link) -> None:
         """Seal what can be sealed now, publish what is sealed, in order."""
@@ -87,6 +87,7 @@ class Agent:
         if await asyncio.to_thread(store.in_state, term, ReleaseState.DRAWN):
             await asyncio.to_thread(self._seal_drawn)
         for sync in await asyncio.to_thread(store.in_state, term, ReleaseState.SEALED):
+            await asyncio.sleep(self.silo.ticker.wait_to_send(sync))
             await self._publish(link, sync)
 
     async def _take(self, context: Context, payload: bytes) -> None:
