@@ -102,7 +102,7 @@ def test_a_second_party_of_the_same_name_is_refused(founded, tmp_path):
 def test_a_file_with_another_plan_is_not_accepted(founded, tmp_path):
     complete(founded, tmp_path)
     file = tmp_path / "other.json"
-    file.write_text((founded / "federation.json").read_text().replace('"syncs": 20', '"syncs": 25'))
+    file.write_text((founded / "federation.json").read_text().replace('"rounds": 20', '"rounds": 25'))
     assert "plan must be the one" in run("federation", "accept", tmp_path / "a", file, ok=False)
 
 

@@ -66,6 +66,7 @@ class LedgerRow(NamedTuple):
     hash: str
     previous: str
     event: str
+    signature: str  # in hex
 
 
 class SiloStore:
@@ -186,7 +187,7 @@ class SiloStore:
             )
             released = advance(DECISION, DecisionState.COUNTED, DecisionEvent.RELEASE)
             if entry is not None:
-                sql.all("INSERT INTO ledger (number, hash, previous, event) VALUES (?, ?, ?, ?)", entry)
+                sql.all(f"INSERT INTO ledger ({_LEDGER}) VALUES (?, ?, ?, ?, ?)", entry)
             sql.all(
                 "UPDATE rewarded SET state = ? WHERE term = ? AND sync = ? AND state = ?",
                 (released.value, term, sync, DecisionState.COUNTED.value),
@@ -284,7 +285,7 @@ class SiloStore:
 
 
 _TERM = "term, plan_hash, plan, started, open_sync, decisions, unkeyed"
-_LEDGER = "number, hash, previous, event"
+_LEDGER = "number, hash, previous, event, signature"
 
 
 def _term(sql: Sql, number: int) -> Term:
