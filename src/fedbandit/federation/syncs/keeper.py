@@ -202,15 +202,19 @@ class SyncKeeper(ABC):
 
     # -- greetings --------------------------------------------------------------------------------------------------
 
+    async def greet(self) -> None:
+        """Greet everybody who has not answered yet, so that those under another plan or format see it, and ask how far
+        they have seen this party come."""
+        for receiver in self._greets():
+            if receiver.name not in self._answered:
+                await self._greet(receiver, question=self._question)
+
     async def _ask(self) -> None:
-        """Ask until enough have answered. Everybody is greeted once, so that those under another plan or format see."""
+        """Ask until enough have answered."""
         while True:
-            for receiver in self._greets():
-                if receiver.name not in self._answered:
-                    await self._greet(receiver, question=self._question)
+            if not self.ready:
+                await self.greet()
             await asyncio.sleep(ASK_AGAIN)
-            while self.ready:
-                await asyncio.sleep(ASK_AGAIN)
 
     def _greets(self) -> tuple[PublicKeys, ...]:
         """Who is greeted at the start."""
