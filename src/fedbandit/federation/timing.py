@@ -104,9 +104,9 @@ class SteadyClock:
     follows from it. A jump is not forgotten by starting again.
     """
 
-    def __init__(self, clocks: Clocks, last: Reading | None = None) -> None:
-        self._clocks = clocks
-        now = clocks.read()
+    def __init__(self, clocks: Clocks | None = None, last: Reading | None = None) -> None:
+        self._clocks = clocks or MachineClocks()
+        now = self._clocks.read()
         self.vouched = last is not None and last.boot == now.boot != ""
         self._reference = last if last is not None and self.vouched else now
 

@@ -11,8 +11,10 @@ from fedbandit.federation.store import Reward, SiloStore, SyncStore, open_engine
 from fedbandit.federation.store.database import SqliteEngine, remember
 from fedbandit.federation.store.rewards import NOWHERE
 from fedbandit.federation.store.silo_store import LedgerRow, Wire
+from fedbandit.federation.wire.heads import Head
 
 SYNCS = 4
+HEAD = Head(1, bytes(32), bytes(64))
 
 
 @pytest.fixture
@@ -42,7 +44,7 @@ def close_next(store):
 
 
 def entry(number):
-    return LedgerRow(number, f"hash {number}", f"hash {number - 1}", "{}")
+    return LedgerRow(number, f"hash {number}", f"hash {number - 1}", "{}", "signature")
 
 
 # -- rewards ---------------------------------------------------------------------------------------------------
@@ -263,18 +265,20 @@ def test_a_sender_is_counted_once_a_sync(syncs):
     assert syncs.inbox(0) == {"a": b"first", "b": b"b"}
     assert syncs.senders(0) == {"a", "b"}
     assert syncs.at(0).state is SyncState.COLLECTING
-    assert (syncs.next_sync(), syncs.last_begun()) == (0, 0)
+    assert (syncs.next_sync(), syncs.senders_after(0)) == (0, set())
+    syncs.receive([(3, "a", b"ahead")])
+    assert (syncs.next_sync(), syncs.senders_after(0)) == (0, {"a"})
 
 
 def test_a_sync_is_closed_once_with_its_state(syncs):
     syncs.receive([(0, "a", b"x"), (1, "a", b"y")])
-    syncs.close(0, SyncEvent.COMPLETE, ["a"], b"result", b"decoder")
+    syncs.close(0, SyncEvent.COMPLETE, ["a"], b"result", HEAD, b"decoder")
     assert syncs.inbox(0) == {}
     assert syncs.inbox(1) == {"a": b"y"}
     syncs.receive([(0, "b", b"too late")])
     assert syncs.inbox(0) == {}
     with pytest.raises(IllegalEvent):
-        syncs.close(0, SyncEvent.COMPLETE, ["a", "b"], b"another result", b"other")
+        syncs.close(0, SyncEvent.COMPLETE, ["a", "b"], b"another result", HEAD, b"other")
     assert (syncs.at(0).value, syncs.at(0).cohort, syncs.decoder()) == (b"result", ("a",), b"decoder")
     assert [r.sync for r in syncs.unpublished()] == [0]
     syncs.published(0)
@@ -285,7 +289,7 @@ def test_a_sync_is_closed_once_with_its_state(syncs):
 
 def test_a_sync_nobody_came_to_is_skipped(syncs):
     syncs.receive([(1, "a", b"y")])
-    syncs.close(0, SyncEvent.DEADLINE_SHORT, [], b"nothing")
+    syncs.close(0, SyncEvent.DEADLINE_SHORT, [], b"nothing", HEAD)
     assert syncs.at(0).state is SyncState.SKIPPED
     assert syncs.next_sync() == 1
 

@@ -44,7 +44,7 @@ def test_each_role_can_do_its_own_and_nothing_else(tmp_path, trust):
     if trust == "secure-sum":
         said["silo-00"].add("mixer.silo-00")
         said["analyzer"].add("mixer.analyzer")
-        said["mixer"] = {"analyzer.mixer"}
+        said["mixer"] = {"analyzer.mixer", "silo.silo-00", "silo.silo-01"}
     roles = ("analyzer", "mixer", "silo")
     everything = [f"{role}.{party}" for role in roles for party in ("silo-00", "silo-01", "analyzer", "mixer")]
 

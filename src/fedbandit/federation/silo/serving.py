@@ -23,6 +23,7 @@ from fedbandit._validate import ArgumentError
 from fedbandit.bandit import linucb
 from fedbandit.federation.setup.agreement import check_live
 from fedbandit.federation.silo import actions as choosing
+from fedbandit.federation.silo import book
 from fedbandit.federation.silo.actions import ActionSet
 from fedbandit.federation.silo.counter import DecisionCounter
 from fedbandit.federation.silo.outgoing import Sealer
@@ -132,6 +133,7 @@ class Silo:
             keep_raw=keep_raw,
             sealer=sealer,
             catch_up=catch_up,
+            signer=book.own_signer(secret) if sealer is None else sealer.signer,
         )
         self._sets = _action_sets(store)
         self._current = (0, plan.fit(np.zeros(plan.protocol.width), 0).model)  # version and model, swapped together

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
 from fedbandit.federation.exact.exact_noise import ExactNoise
 from fedbandit.federation.silo import book, releasing
 from fedbandit.federation.silo.counter import DecisionCounter
@@ -47,10 +49,12 @@ class Ticker:
         keep_raw: bool,
         sealer: Sealer | None,
         catch_up: bool,
+        signer: Ed25519PrivateKey,
     ) -> None:
         self.open_sync = term.open_sync
         self._store, self._plan, self._term, self._counter, self._seats = store, plan, term.number, counter, seats
-        self._silo, self._keep_raw, self._sealer, self._timing = silo, keep_raw, sealer, timing
+        self._silo, self._keep_raw, self._sealer, self._signer = silo, keep_raw, sealer, signer
+        self._timing = timing
         self._calendar, self._clock, self._noise = calendar(plan, term.started, timing), clock, ExactNoise()
         self._one_at_a_time = threading.Lock()
         self._looked = clock.steady
@@ -61,7 +65,7 @@ class Ticker:
     def due(self) -> bool:
         """Whether a look at the calendar is worth a transaction: by what is known here, or, if other workers count
         decisions too, now and then."""
-        if self._unfinished:
+        if self._unfinished and (self._sealer is None or self._sealer.held is None):
             return True
         if self._store.engine.shared and self._clock.steady - self._looked > LOOK_AGAIN:
             return True
@@ -82,7 +86,7 @@ class Ticker:
             self._store.set_state(self._term, CLOCK, reading.encode())
             undrawn = self._store.in_state(self._term, ReleaseState.CLOSED)
             drawn = [sync for sync in undrawn if self._draw(sync)]
-            self._unfinished = False
+            self._unfinished = len(drawn) < len(undrawn)
             return drawn
 
     def wait_to_send(self, sync: int) -> float:
@@ -123,21 +127,25 @@ class Ticker:
             self._clock.vouched, self._catch_up = True, False  # this process has seen the time pass
 
     def _draw(self, sync: int) -> bool:
-        """Draw a release; False if another worker has drawn it first, because it took itself for the leader too."""
+        """Draw a release; False if it must wait for the others' word (`Sealer.hold`), or if another worker has drawn it
+        first, because it took itself for the leader too."""
+        if self._sealer is not None and self._sealer.held is not None:
+            return False
         stored = self._store.encoder(self._term)
         state = self._plan.protocol.init() if stored is None else messages.decode_stream(stored)
         if state.done != sync:
             return False
         state, message = releasing.draw(self._plan, state, self._store.batch(self._term, sync), self._noise)
-        event = self._plan.release(self._silo, self._term, sync)
+        event, last = self._plan.release(self._silo, self._term, sync), self._store.last_entry()
+        entry = None if event is None else book.entry(last, event, self._signer)
         try:
             self._store.draw(
                 self._term,
                 sync,
                 messages.encode(message),
                 messages.encode_stream(state),
-                None if event is None else book.entry(self._store.last_entry(), event),
-                wire=None if self._sealer is None else self._sealer.at_once(sync, message),
+                entry,
+                wire=None if self._sealer is None else self._sealer.at_once(sync, message, book.head(entry or last)),
                 keep_raw=self._keep_raw,
             )
         except IllegalEvent:  # this draw was never on disk, so nobody has seen it

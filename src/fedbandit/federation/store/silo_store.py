@@ -64,6 +64,7 @@ class LedgerRow(NamedTuple):
     hash: str
     previous: str
     event: str
+    signature: str  # in hex
 
 
 class SiloStore:
@@ -202,7 +203,7 @@ class SiloStore:
             sql.all("UPDATE releases SET drawn = ? WHERE term = ? AND sync = ?", (drawn, term, sync))
             _set_state(sql, term, ENCODER, encoder)
             if entry is not None:
-                sql.all("INSERT INTO ledger (number, hash, previous, event) VALUES (?, ?, ?, ?)", entry)
+                sql.all(f"INSERT INTO ledger ({_LEDGER}) VALUES (?, ?, ?, ?, ?)", entry)
             if not keep_raw:
                 sql.all("DELETE FROM raw_rows WHERE term = ? AND sync = ?", (term, sync))
             if sql.all("SELECT 1 FROM models WHERE term = ? AND sync = ?", (term, sync)):
@@ -314,7 +315,7 @@ class SiloStore:
 
 ENCODER = "encoder"
 _TERM = "term, plan_hash, plan, started, open_sync, decisions, unkeyed, seated"
-_LEDGER = "number, hash, previous, event"
+_LEDGER = "number, hash, previous, event, signature"
 
 
 def _term(sql: Sql, number: int) -> Term:

@@ -1,8 +1,10 @@
 """Who may say what to whom: subjects of the broker, and what each role may publish and read.
 
     fb.<federation>.analyzer.<sender>    releases, and what the mixer passes on
-    fb.<federation>.mixer.<sender>       releases for the mixer
+    fb.<federation>.mixer.<sender>       releases for the mixer, and which of them the analyzer holds
     fb.<federation>.silo.<receiver>      models
+
+and greetings on each of them.
 
 Each of the three is one durable stream, and each party has one reader. A party can publish under its own name only and
 can take messages from its own consumer only; the operator makes the consumers, so no party can point one elsewhere.
@@ -87,7 +89,7 @@ class Subjects:
         if party.role == "silo":
             return [self.subject(role, party.name) for role in self.receivers]
         if party.role == "mixer":
-            return [self.subject("analyzer", party.name)]
+            return [self.subject("analyzer", party.name), self.subject("silo", "*")]
         greeted = [self.subject("mixer", party.name)] if self.has_mixer else []
         return [self.subject("silo", "*"), *greeted]
 
