@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 import secrets
@@ -193,10 +194,11 @@ class Agent:
             if self._leads and self._sealer.held is not None and self._behind is None:
                 await self._ask()
                 await self._judge()
-            try:  # where workers share a store, another one may have taken the answer in
-                await asyncio.wait_for(self._answers.wait(), LEAD if self._leads else LOOK)
-            except TimeoutError:
-                continue
+            with contextlib.suppress(TimeoutError):
+                # Where workers share a store, another one may have taken the answer in. (`wait_for` would lose a
+                # cancellation that comes together with the answer.)
+                async with asyncio.timeout(LEAD if self._leads else LOOK):
+                    await self._answers.wait()
 
     async def _ask(self) -> None:
         if self._question == NO_QUESTION:

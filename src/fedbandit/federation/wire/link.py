@@ -86,10 +86,12 @@ class Link:
         while True:
             try:
                 await self.js.publish(subject, data, headers={"Nats-Msg-Id": message_id})
+                _go_on()
                 return
             except (TimeoutError, NatsError) as error:
                 if self.client.is_closed:
                     raise
+                _go_on()
                 log.warning("publishing %s: %s; trying again", subject, type(error).__name__)
                 await asyncio.sleep(RETRY)
 
@@ -97,6 +99,7 @@ class Link:
         """Hand messages to `handle`, in order, for ever; they are done when `handle` has returned."""
         pull = await self.js.pull_subscribe_bind(durable=consumer.name, stream=consumer.stream)
         while True:
+            _go_on()
             try:
                 messages = await pull.fetch(CHUNK, timeout=WAIT)
             except (TimeoutError, NatsTimeout):
@@ -117,6 +120,14 @@ class Link:
     async def close(self) -> None:
         if not self.client.is_closed:
             await self.client.close()
+
+
+def _go_on() -> None:
+    """Notice that this task was cancelled: the client waits with `wait_for`, which loses a cancellation that comes
+    together with the answer."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 def _denied(error: Exception) -> bool:

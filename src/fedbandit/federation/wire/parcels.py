@@ -2,7 +2,7 @@
 
 A silo hands a `Parcel` to each party that gets something; the analyzer says whose parcels it `Holds`; the mixer passes
 `Mixed` on; the analyzer answers with the `Outcome`, signed as a `Model`. How many arrays there are, who reads which,
-and what is only carried, is declared by the plan's protocol (`Protocol.parts`). Nothing here touches a network or a disk.
+and what is only carried, is declared by the plan's protocol (`Protocol.parts`). Nothing here touches a network.
 """
 
 from __future__ import annotations
