@@ -17,6 +17,7 @@ import uvicorn
 
 from fedbandit._validate import ArgumentError
 from fedbandit.federation.http.app import create_app
+from fedbandit.federation.http.patience import PatientProtocol
 from fedbandit.federation.http.service import Service
 from fedbandit.federation.setup.agreement import Agreement
 from fedbandit.federation.setup.home import Home
@@ -34,7 +35,12 @@ from fedbandit.federation.wire.link import Link
 __all__ = ["REFUSED", "SERVER", "Orders", "bind", "run"]
 
 log = logging.getLogger(__name__)
-SERVER: dict[str, Any] = {"access_log": False, "server_header": False, "date_header": False}
+SERVER: dict[str, Any] = {
+    "http": PatientProtocol,
+    "access_log": False,
+    "server_header": False,
+    "date_header": False,
+}
 REFUSED = 3  # exit code: this party refuses to work
 FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0  # seconds until a silo tries again to take part
 STEADY = 2.0  # seconds without an error after which a silo takes part again

@@ -274,6 +274,7 @@ class SiloStore:
     def outcome(self, term: int, sync: int, included: bool, model: bytes) -> bool:
         """Store what came of a sync; False if another outcome of the same sync is here already."""
         with self.engine.transaction() as sql:
+            _term(sql, term)  # two workers may take in the same outcome at the same time
             found = sql.all("SELECT value FROM models WHERE term = ? AND sync = ?", (term, sync))
             if found:
                 return bytes(found[0][0]) == model
