@@ -8,7 +8,7 @@ import logging
 import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Self
+from typing import Protocol, Self
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from nats.aio.client import Client
@@ -22,7 +22,7 @@ from nats.protocol.parser import AUTHORIZATION_VIOLATION
 from fedbandit.federation.wire.keys import public_nkey
 from fedbandit.federation.wire.subjects import Consumer, inbox
 
-__all__ = ["BrokerAddress", "Link"]
+__all__ = ["BrokerAddress", "Carrier", "Link"]
 
 log = logging.getLogger(__name__)
 RETRY = 0.5  # seconds until what failed is tried again
@@ -40,6 +40,14 @@ class BrokerAddress:
 
     def context(self) -> ssl.SSLContext | None:
         return ssl.create_default_context(cafile=self.ca) if self.url.startswith("tls://") else None
+
+
+class Carrier(Protocol):
+    """What a mixer or an analyzer needs of a connection."""
+
+    async def publish(self, subject: str, data: bytes, message_id: str) -> None: ...
+
+    async def read(self, consumer: Consumer, handle: Callable[[list[bytes]], Awaitable[None]]) -> None: ...
 
 
 class Link:
