@@ -52,8 +52,8 @@ def test_three_organisations(founded, tmp_path):
     for path in (tmp_path / "a", tmp_path / "mixer", founded / "analyzer"):
         party = Home.load(path).party()
         assert party.agreement.silos == ("a", "b")
-    users = json.loads((founded / "nats.conf").read_text())["authorization"]["users"]
-    assert len(users) == 5
+    accounts = json.loads((founded / "nats.conf").read_text())["accounts"]
+    assert set(accounts) == {"streams", "party-a", "party-b", "party-mixer", "party-analyzer"}
 
 
 def test_the_operators_own_settings_of_the_broker_are_kept(founded, tmp_path):
@@ -64,7 +64,7 @@ def test_the_operators_own_settings_of_the_broker_are_kept(founded, tmp_path):
     run("federation", "admit", founded, join(founded, tmp_path, "a"))
     config = json.loads((founded / "nats.conf").read_text())
     assert config["jetstream"]["store_dir"] == "/srv/streams"
-    assert len(config["authorization"]["users"]) == 3
+    assert set(config["accounts"]) == {"streams", "party-a", "party-analyzer"}
 
 
 def test_a_broker_for_others_listens_to_others_and_speaks_tls(tmp_path):

@@ -20,8 +20,8 @@ class Post:
         self.homes = {home.settings.name: home for home in homes}
         self.parties = {name: home.party() for name, home in self.homes.items()}
         self.silos = [name for name, home in self.homes.items() if home.settings.role == "silo"]
-        self.queues = {name: [] for name in self.homes}
-        self.keepers = {}
+        self.queues: dict[str, list[bytes]] = {name: [] for name in self.homes}
+        self.keepers: dict[str, Mixer | Analyzer] = {}
         for name in ("mixer", "analyzer"):
             if name in self.homes:
                 self.begin(name)
@@ -64,7 +64,7 @@ class Post:
 
     def outcomes(self):
         return [
-            Outcome.decode(stored.value, self.plan).cohort.tolist()
+            Outcome.decode(stored.value or b"", self.plan).cohort.tolist()
             for stored in self.keepers["analyzer"].store.all()
             if stored.state.final
         ]
@@ -80,6 +80,9 @@ class Post:
 class _Link:
     def __init__(self, post):
         self._post = post
+
+    async def read(self, consumer, handle):
+        """Nothing to read: the test hands messages over."""
 
     async def publish(self, subject, data, message_id):
         _, _, role, party = subject.split(".")

@@ -20,7 +20,7 @@ from fedbandit.federation.wire import heads
 from fedbandit.federation.wire.envelopes import FORMAT, Context, EnvelopeError
 from fedbandit.federation.wire.heads import NO_QUESTION, Greeting, Head
 from fedbandit.federation.wire.keys import PublicKeys
-from fedbandit.federation.wire.link import Link
+from fedbandit.federation.wire.link import Carrier
 from fedbandit.federation.wire.messages import MessageError
 from fedbandit.federation.wire.refused import Refused
 from fedbandit.schedule import Clock as ClockSchedule
@@ -70,7 +70,7 @@ class SyncKeeper(ABC):
         self,
         party: Party,
         store: SyncStore,
-        link: Link,
+        link: Carrier,
         *,
         clock: Callable[[], float] | None = None,
         steady: Callable[[], float] = time.monotonic,

@@ -14,6 +14,7 @@ import numpy as np
 
 from fedbandit._arrays import Floats, Integers, Numbers
 from fedbandit.federation.wire import heads, messages
+from fedbandit.federation.wire.envelopes import OVERHEAD
 from fedbandit.federation.wire.heads import HEAD_BYTES, Head
 from fedbandit.federation.wire.keys import Role
 from fedbandit.federation.wire.messages import MessageError
@@ -21,7 +22,7 @@ from fedbandit.plan import Plan
 from fedbandit.privacy.noise import NoiseSource
 from fedbandit.protocol.base import Message, Part, Protocol
 
-__all__ = ["Holds", "Mixed", "Model", "Outcome", "Parcel", "held_by_analyzer", "membership", "mixed"]
+__all__ = ["Holds", "Mixed", "Model", "Outcome", "Parcel", "held_by_analyzer", "largest", "membership", "mixed"]
 
 
 class Parcel(NamedTuple):
@@ -145,6 +146,16 @@ class Model(NamedTuple):
         if heads.link(previous, outcome.encode()) != head.hash:
             raise MessageError("the analyzer's head is not that of this model")
         return cls(outcome, previous, head)
+
+
+def largest(plan: Plan) -> int:
+    """Bytes of the largest message that anybody sends under a plan, sealed."""
+    protocol, silos = plan.protocol, plan.silos
+    array, ciphertext = 64 + 8 * protocol.width, 64 + 8 * protocol.width + OVERHEAD
+    blind = sum(part.blind for part in protocol.parts)
+    parcel = len(protocol.parts) * array + blind * ciphertext
+    mixed = silos * (len(protocol.parts) * array + blind * ciphertext)
+    return OVERHEAD + 1024 + 16 * silos + max(parcel, mixed if protocol.has_mixer else 0)
 
 
 def membership(present: Collection[str], silos: Sequence[str]) -> Integers:

@@ -59,12 +59,18 @@ class Subjects:
         what = party.name if party.role == "silo" else "*"
         return Consumer(self.stream(party.role), party.name, self.subject(party.role, what))
 
+    def services(self, party: PublicKeys) -> dict[str, bool]:
+        """What a party calls: the subjects it says something on, to take its messages, to acknowledge them; and which
+        of them answer more than once."""
+        reads = self.consumer(party)
+        said = dict.fromkeys(self._said_by(party), False)
+        take, done = f"$JS.API.CONSUMER.MSG.NEXT.{reads.stream}.{reads.name}", f"$JS.ACK.{reads.stream}.{reads.name}.>"
+        return {**said, take: True, done: False}
+
     def permissions(self, party: PublicKeys) -> dict[str, Any]:
         """What the broker lets a party do, and nothing else."""
-        reads = self.consumer(party)
-        calls = [f"$JS.API.CONSUMER.MSG.NEXT.{reads.stream}.{reads.name}", f"$JS.ACK.{reads.stream}.{reads.name}.>"]
         return {
-            "publish": {"allow": [*self._said_by(party), *calls]},
+            "publish": {"allow": list(self.services(party))},
             "subscribe": {"allow": [f"{inbox(party.name)}.>"]},
         }
 
