@@ -24,7 +24,7 @@ __all__ = ["Live", "play_live"]
 
 DEADLINE = 90.0  # longer than a killed silo needs to come back, on a busy machine too
 SETTLE, SETTLE_LAST = 0.1, 5.0  # rewards come right after decisions here; even on a busy machine
-PATIENCE = 3.0  # times as long as one process takes to start, for each of them: until then all are up
+PATIENCE = 2.0  # times as long as one process takes to start, for each of them: until then all are up
 
 
 class Live(NamedTuple):

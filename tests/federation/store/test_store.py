@@ -446,3 +446,23 @@ def test_a_full_disk_fails_the_transaction_and_not_the_store(tmp_path):
     (verdict,) = store.count(1, [reward(9)], cap=1, syncs=SYNCS)
     assert not verdict.repeated
     engine.close()
+
+
+def test_raw_rows_leave_the_log_as_soon_as_no_reader_is_in_the_way(tmp_path):
+    """The log was emptied once, or not at all if somebody was reading then."""
+    engine = SqliteEngine(tmp_path / "s.db")
+    store, secret = SiloStore(engine), b"a secret row of features"
+    store.begin_term("plan-1", "{}", 100.0)
+    with engine.read() as sql:
+        sql.all("PRAGMA busy_timeout = 100")
+    store.count(1, [reward(1)._replace(features=secret)], cap=1, syncs=SYNCS)
+    reader = sqlite3.connect(tmp_path / "s.db", isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT * FROM terms").fetchall()
+    close_next(store)
+    store.draw(1, 0, b"drawn", b"encoder", None)
+    assert not engine.forget()
+    reader.close()
+    assert engine.forget()
+    assert secret not in (tmp_path / "s.db").read_bytes() + (tmp_path / "s.db-wal").read_bytes()
+    engine.close()
