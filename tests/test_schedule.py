@@ -14,7 +14,7 @@ from fedbandit import schedule
 from fedbandit._validate import ArgumentError
 from fedbandit.schedule import adaptive, clock, every, growing
 
-ALL = [every(7), growing(1.25), clock(0.5), adaptive(3.0), adaptive(3.0, private=True)]
+ALL = [every(7), growing(1.25), clock(0.5), clock(0.5, ratio=1.5), adaptive(3.0), adaptive(3.0, private=True)]
 
 
 def test_every() -> None:
@@ -51,6 +51,7 @@ def test_a_calendar_rises_to_the_horizon(rounds: int, planned: schedule.Every | 
 
 def test_every_tick_of_a_clock_is_a_sync_and_the_data_decide_an_adaptive_one() -> None:
     assert clock(60).times(3) == (1, 2, 3)
+    assert clock(60, ratio=1.25).times(100) == growing(1.25).times(100)
     with pytest.raises(ArgumentError, match=r"^schedule must be public to have a calendar") as error:
         adaptive(1.0).times(10)
     assert error.value.field == "schedule"
@@ -66,6 +67,7 @@ def test_texts() -> None:
         "every(7)",
         "growing(1.25)",
         "clock(0.5)",
+        "clock(0.5, 1.5)",
         "adaptive(3)",
         "adaptive(3, private)",
     ]

@@ -33,7 +33,7 @@ from fedbandit.protocol import mechanisms, trust
 from fedbandit.protocol.base import Protocol
 from fedbandit.protocol.determinant import DeterminantRule
 from fedbandit.protocol.encoder import Encoder
-from fedbandit.protocol.guarantee import Acting, Built, Calibration, DecodeAt, Guarantee, Request
+from fedbandit.protocol.guarantee import Acting, Built, Calibration, DecodeAt, Guarantee, Request, Visits
 from fedbandit.protocol.trust import Trust
 from fedbandit.schedule import Adaptive, Clock, Growing, Schedule
 
@@ -85,6 +85,7 @@ class Plan:
     colluding: int | None = None  # silos that may use their own noise against the others (None: 1 if silos share it)
     decode_at: DecodeAt = "analyzer"  # "silo": P_alt
     bits: int = 20  # statistics are kept on the grid 2^-bits
+    visits: Visits = "private"  # "public": a live silo may tick by counting who asks
 
     def __post_init__(self) -> None:
         for name in ("silos", "rounds", "dim"):
@@ -97,6 +98,7 @@ class Plan:
         _validate.one_of("acting", self.acting, get_args(Acting))
         _validate.one_of("confidence", self.confidence, RADII)
         _validate.one_of("decode_at", self.decode_at, get_args(DecodeAt))
+        _validate.one_of("visits", self.visits, get_args(Visits))
         _validate.within("alpha", self.alpha, 0, 1)
         _validate.positive("exploration", self.exploration)
         _validate.positive("reward_noise", self.reward_noise)
@@ -181,6 +183,7 @@ class Plan:
             decode_at=self.decode_at,
             public_schedule=not isinstance(self.schedule, Adaptive) or self.schedule.private,
             share=1 - self._rule_share,
+            visits=self.visits,
         )
 
     @property

@@ -75,22 +75,26 @@ class Growing:
 
 @dataclass(frozen=True)
 class Clock:
-    """Synchronise at every tick of a public clock, `period` seconds apart: for live silos.
+    """Synchronise at ticks of a public clock: after every `period` seconds, or ever more rarely. For live silos.
 
-    A plan's `rounds` are then ticks: a batch is whoever came since the last one, however many they are.
+    A plan's `rounds` are then periods: a batch is whoever came since the last tick, however many they are. With a
+    `ratio` above 1, the ticks are those at which the periods so far have grown by it, as `Growing` counts rounds.
     """
 
     period: float
+    ratio: float = 1.0
 
     def __post_init__(self) -> None:
         _validate.positive("period", self.period)
+        if self.ratio != 1:
+            _validate.within("ratio", self.ratio, 1, math.inf)
 
     def times(self, rounds: int) -> tuple[int, ...]:
-        """Every tick."""
-        return tuple(range(1, rounds + 1))
+        """The periods after which silos synchronise, the last of them the horizon."""
+        return tuple(range(1, rounds + 1)) if self.ratio == 1 else Growing(self.ratio).times(rounds)
 
     def __str__(self) -> str:
-        return f"clock({self.period:g})"
+        return f"clock({self.period:g}{'' if self.ratio == 1 else f', {self.ratio:g}'})"
 
 
 @dataclass(frozen=True)
@@ -145,13 +149,15 @@ def growing(ratio: float = 1.1) -> Growing:
     return Growing(ratio)
 
 
-def clock(period: float) -> Clock:
-    """Synchronise every `period` seconds.
+def clock(period: float, ratio: float = 1.0) -> Clock:
+    """Synchronise every `period` seconds; with a `ratio`, whenever the periods so far have grown by it.
 
     >>> clock(3600).times(rounds=4)
     (1, 2, 3, 4)
+    >>> clock(86400, ratio=1.5).times(rounds=30)
+    (1, 2, 3, 5, 8, 12, 18, 27, 30)
     """
-    return Clock(period)
+    return Clock(period, ratio)
 
 
 def adaptive(threshold: float, private: bool = False) -> Adaptive:

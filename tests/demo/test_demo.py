@@ -11,12 +11,12 @@ import pytest
 from fedbandit.bandit.statistics import contributions
 from fedbandit.demo.live import play_live
 from fedbandit.demo.visitors import Visitors, simulated_regret
-from fedbandit.schedule import growing
+from fedbandit.schedule import clock
 from fedbandit.simulator.kernels import Beliefs, Tally
 from fedbandit.simulator.population import Population
 from tests.federation.small import small_plan
 
-PLAN = small_plan(rounds=40, dim=3, schedule=growing(1.5))
+PLAN = small_plan(rounds=40, dim=3, schedule=clock(0.4, ratio=1.5), visits="private")
 USERS = Visitors(3, 40, 3, 5, seed=1)
 
 

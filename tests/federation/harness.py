@@ -32,7 +32,7 @@ class Harness:
         self.homes = {home.settings.name: home for home in homes}
         self.silos = {n: h for n, h in self.homes.items() if h.settings.role == "silo"}
         self.server: broker.BrokerProcess | None = None
-        self.running, self.links, self.tasks = {}, {}, {}
+        self.running, self.sealers, self.links, self.tasks = {}, {}, {}, {}
         self.random = np.random.default_rng(5)
         self.sums = np.zeros((plan.silos, len(plan.times), plan.protocol.width), dtype=np.int64)
 
@@ -42,9 +42,10 @@ class Harness:
         link = await Link.connect(home.broker(party.agreement), name, home.keys.broker)
         store = home.store(self.plan.hash)
         if home.settings.role == "silo":
-            silo, sealer = self.running[name].silo if name in self.running else None, Sealer(party)
+            silo = self.running[name].silo if name in self.running else None
+            sealer = self.sealers[name] if silo else Sealer(party)
             silo = silo or Silo.open(store, self.plan, name=name, secret=home.keys.seeds["salt"], sealer=sealer)
-            self.running[name] = Agent(silo, party, sealer)
+            self.running[name], self.sealers[name] = Agent(silo, party, sealer), sealer
             work = self.running[name].run(link)
         else:
             kind = Mixer if home.settings.role == "mixer" else Analyzer
@@ -78,6 +79,16 @@ class Harness:
                 self.sums[number, answer.batch] += contributions(context[decision.action], reward, self.plan.bits)
             if name in absent:
                 silo.tick()
+
+    async def until(self, holds, limit=LIMIT):
+        """Until something holds; errors of any party come out here."""
+        end = time.monotonic() + limit
+        while not holds():
+            for task in self.tasks.values():
+                if task.done() and not task.cancelled():
+                    task.result()
+            assert time.monotonic() < end, "it did not come to hold in time"
+            await asyncio.sleep(0.02)
 
     async def wait(self, version, names=None, limit=LIMIT):
         """Until these silos hold the model; errors of any party come out here."""

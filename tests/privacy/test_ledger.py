@@ -15,6 +15,7 @@ from fedbandit import Plan, Privacy
 from fedbandit.privacy.accounting import gaussian_epsilon, gaussian_sigma
 from fedbandit.privacy.ledger import (
     GENESIS,
+    LOST,
     Binomial,
     Clear,
     Entry,
@@ -82,6 +83,32 @@ def test_entries_cut_off_the_end_are_noticed_by_who_noted_the_head() -> None:
     verify(WHOLE[:-1])
     with pytest.raises(LedgerError, match="missing at the end"):
         verify(WHOLE[:-1], head=WHOLE[-1].hash)
+
+
+def test_signatures_and_witnesses() -> None:
+    """Whoever rewrites a ledger needs the silo's key; the silo, which has it, is held to what others have seen."""
+
+    def sign(number: int, hash_: bytes) -> bytes:
+        return b"silo" + number.to_bytes(1, "big") + hash_
+
+    def check(number: int, hash_: bytes, signature: bytes) -> bool:
+        return signature == sign(number, hash_)
+
+    entries: list[Entry] = []
+    for sync in range(4):
+        previous = entries[-1].hash if entries else GENESIS
+        entries.append(append(previous, release(sync), sync + 1, sign))
+    assert [from_json(to_json(entry)) for entry in entries] == entries
+    verify(entries, signed=check, witnessed=[(3, entries[2].hash), (4, entries[3].hash), (0, GENESIS)])
+    with pytest.raises(LedgerError, match="entry 1 is not signed"):
+        verify(WHOLE, signed=check)
+    with pytest.raises(LedgerError, match="entry 3 is not signed"):
+        verify([*entries[:2], entries[2]._replace(signature="no hex"), entries[3]], signed=check)
+    for wrong in ((3, entries[1].hash), (5, entries[3].hash), (4, "ab" * 32)):
+        with pytest.raises(LedgerError, match="others have seen a ledger"):
+            verify(entries, witnessed=[wrong])
+    lost = append(entries[-1].hash, release(4, released=LOST + "ab" * 32), 5, sign)
+    verify([*entries, lost], signed=check, witnessed=[(5, "ab" * 32)])
 
 
 @settings(max_examples=60, deadline=None)

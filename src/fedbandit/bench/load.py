@@ -13,6 +13,7 @@ import numpy as np
 from fedbandit._arrays import Floats
 from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy
+from fedbandit.schedule import clock
 
 __all__ = ["ARMS", "HttpClient", "contexts", "plan", "throughput"]
 
@@ -21,7 +22,7 @@ DIM, ARMS = 10, 100
 
 def plan() -> Plan:
     """The plan of the silo that is measured; its term does not end while it is."""
-    return Plan(silos=3, rounds=10_000_000, dim=DIM, privacy=Privacy(1.0, 1e-5))
+    return Plan(silos=3, rounds=365, dim=DIM, privacy=Privacy(1.0, 1e-5), schedule=clock(86_400.0))
 
 
 def contexts(people: int) -> Floats:

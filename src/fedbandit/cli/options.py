@@ -10,6 +10,7 @@ import typer
 __all__ = [
     "AdjacencyOption",
     "Batch",
+    "BrokerCa",
     "Delta",
     "Dim",
     "Epsilon",
@@ -22,6 +23,7 @@ __all__ = [
     "SilosPerUser",
     "Trials",
     "Workers",
+    "absolute",
 ]
 
 Silos = Annotated[int, typer.Option(help="Number of silos, M.")]
@@ -38,3 +40,9 @@ Seed = Annotated[int, typer.Option(help="The same seed gives the same result.")]
 Trials = Annotated[int | None, typer.Option(help="Runs in each of the two worlds; by default what the protocol needs.")]
 Workers = Annotated[int | None, typer.Option(help="Processes; by default one per core. They do not change the result.")]
 Home = Annotated[Path, typer.Argument(help="The party's own directory.")]
+BrokerCa = Annotated[str, typer.Option(help="PEM file of the broker's certificate authority.")]
+
+
+def absolute(path: str) -> str:
+    """A path as a party keeps it: it is read from anywhere. Empty where none is given."""
+    return str(Path(path).resolve()) if path else ""

@@ -13,6 +13,8 @@ import numpy as np
 from fedbandit.demo.processes import url
 from fedbandit.demo.visitors import Visitors
 from fedbandit.federation.setup.home import Home
+from fedbandit.plan import Plan
+from fedbandit.schedule import Clock
 
 __all__ = ["SiloClient", "Visits", "quantile_ms"]
 
@@ -34,21 +36,50 @@ class Visits:
 
 
 class SiloClient:
-    """All users of one silo, in their order; those of one batch come at the same time."""
+    """All users of one silo, in their order: one in every period of the plan's clock, or, where the plan counts
+    decisions, batch by batch."""
 
-    def __init__(self, home: Home, users: Visitors, silo: int, times: tuple[int, ...]) -> None:
-        self._users, self._silo, self._times = users, silo, times
+    def __init__(self, home: Home, users: Visitors, silo: int, plan: Plan, start: float) -> None:
+        self._users, self._silo, self._plan, self._start = users, silo, plan, start
         self.visits = Visits([0] * users.rounds, [-1] * users.rounds)
         self._http = httpx.AsyncClient(
             base_url=url(home),
             headers={"Authorization": f"Bearer {home.token()}"},
-            limits=httpx.Limits(max_connections=AT_ONCE),
+            limits=httpx.Limits(max_connections=AT_ONCE + 1),
             timeout=10,
         )
 
     async def run(self, progress: Callable[[int], None]) -> Visits:
+        schedule = self._plan.schedule
+        if isinstance(schedule, Clock):
+            await asyncio.gather(self._by_the_clock(schedule.period, progress), self._models(schedule.period))
+        else:
+            await self._batch_by_batch(progress)
+        await self._http.aclose()
+        return self.visits
+
+    async def _by_the_clock(self, period: float, progress: Callable[[int], None]) -> None:
+        """A user comes in the middle of every period, whatever became of the others; after an outage all who wait."""
+        gate = asyncio.Semaphore(AT_ONCE)
+
+        async def come(round_: int) -> None:
+            await _until(self._start + (round_ + 0.5) * period)
+            await self._visit(round_, gate)
+            progress(1)
+
+        await asyncio.gather(*(come(round_) for round_ in range(self._users.rounds)))
+
+    async def _models(self, period: float) -> None:
+        """How long after each tick the new model decides."""
+        for sync, at in enumerate(self._plan.times):
+            tick = self._start + at * period
+            await _until(tick)
+            await self._wait_for_model(sync + 1)
+            self.visits.sync_seconds.append(time.time() - tick)
+
+    async def _batch_by_batch(self, progress: Callable[[int], None]) -> None:
         first = 0
-        for sync, last in enumerate(self._times):
+        for sync, last in enumerate(self._plan.times):
             gate = asyncio.Semaphore(AT_ONCE)
             await asyncio.gather(*(self._visit(round_, gate) for round_ in range(first, last)))
             began = time.perf_counter()
@@ -56,8 +87,6 @@ class SiloClient:
             self.visits.sync_seconds.append(time.perf_counter() - began)
             progress(last - first)
             first = last
-        await self._http.aclose()
-        return self.visits
 
     async def _visit(self, round_: int, gate: asyncio.Semaphore) -> None:
         async with gate:
@@ -92,7 +121,7 @@ class SiloClient:
             await asyncio.sleep(0.1)
 
     async def _wait_for_model(self, version: int) -> None:
-        """The next users come when the federation has learnt from these."""
+        """Until the silo decides by this model or a later one."""
         end = time.monotonic() + MODEL_WAIT
         while time.monotonic() < end:
             try:
@@ -103,6 +132,10 @@ class SiloClient:
                 pass
             await asyncio.sleep(0.02)
         raise TimeoutError(f"model {version} did not come in {MODEL_WAIT:.0f} s")
+
+
+async def _until(moment: float) -> None:
+    await asyncio.sleep(max(0.0, moment - time.time()))
 
 
 def quantile_ms(seconds: list[float], share: float) -> float:

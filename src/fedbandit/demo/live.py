@@ -13,7 +13,7 @@ import numpy as np
 
 from fedbandit._arrays import Integers
 from fedbandit.demo.clients import SiloClient, Visits
-from fedbandit.demo.processes import Processes, url
+from fedbandit.demo.processes import Processes, seconds_to_start, url
 from fedbandit.demo.verify import Check, check
 from fedbandit.demo.visitors import Visitors
 from fedbandit.federation.setup import founding
@@ -23,7 +23,8 @@ from fedbandit.plan import Plan
 __all__ = ["Live", "play_live"]
 
 DEADLINE = 90.0  # longer than a killed silo needs to come back, on a busy machine too
-SETTLE, SETTLE_LAST = 0.1, 3.0  # rewards come right after decisions here; even on a busy machine
+SETTLE, SETTLE_LAST = 0.1, 5.0  # rewards come right after decisions here; even on a busy machine
+PATIENCE = 2.0  # times as long as one process takes to start, for each of them: until then all are up
 
 
 class Live(NamedTuple):
@@ -46,12 +47,12 @@ def play_live(
 ) -> Live:
     """Set up under `path`, start everything, let the users come, stop everything, check what is on disk."""
     names = [f"silo-{number:03}" for number in range(1, plan.silos + 1)]  # in the order of the users' silos
-    timing = Timing(DEADLINE, SETTLE, SETTLE_LAST, start=time.time())
-    homes = founding.local(path, plan, names, timing)
+    start = time.time() + PATIENCE * (plan.silos + 3) * seconds_to_start()
+    homes = founding.local(path, plan, names, Timing(DEADLINE, SETTLE, SETTLE_LAST, start))
     with Processes(path, homes) as processes:
         began = time.monotonic()
         started(processes)
-        visits, statuses = asyncio.run(_play(processes, users, plan, progress))
+        visits, statuses = asyncio.run(_play(processes, users, plan, start, progress))
         seconds, restarts = time.monotonic() - began, processes.restarts
     actions = np.array([one.actions for one in visits])
     found = check(plan, users, actions, visits, homes)
@@ -59,9 +60,9 @@ def play_live(
 
 
 async def _play(
-    processes: Processes, users: Visitors, plan: Plan, progress: Callable[[int], None]
+    processes: Processes, users: Visitors, plan: Plan, start: float, progress: Callable[[int], None]
 ) -> tuple[list[Visits], list[dict[str, Any]]]:
-    clients = [SiloClient(home, users, number, plan.times) for number, home in enumerate(processes.silos)]
+    clients = [SiloClient(home, users, number, plan, start) for number, home in enumerate(processes.silos)]
     visits = list(await asyncio.gather(*(client.run(progress) for client in clients)))
     statuses = []
     async with httpx.AsyncClient() as http:

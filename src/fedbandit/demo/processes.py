@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -18,7 +19,7 @@ from fedbandit.federation.setup import founding
 from fedbandit.federation.setup.home import Home
 from fedbandit.federation.wire import broker
 
-__all__ = ["Processes", "url"]
+__all__ = ["Processes", "seconds_to_start", "url"]
 
 READY = 120.0  # seconds until everything must be up; a busy machine takes its time to import
 WATCH = 0.2
@@ -120,6 +121,13 @@ class Processes:
             time.sleep(0.1)
         log = (self.path / f"{home.settings.name}.log").read_text(errors="replace")
         raise RuntimeError(f"silo {home.settings.name} did not come up in {READY:.0f} s: {log[-500:]}")
+
+
+def seconds_to_start() -> float:
+    """How long a party takes to start on this machine as it is now, divided by the cores that others can start on."""
+    began = time.monotonic()
+    subprocess.run([sys.executable, "-c", "import fedbandit.federation.process"], check=True)
+    return (time.monotonic() - began) / (os.cpu_count() or 1)
 
 
 def url(home: Home) -> str:

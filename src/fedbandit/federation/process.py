@@ -7,39 +7,63 @@ import contextlib
 import logging
 import signal
 import socket
+import time
 from collections.abc import Coroutine, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import uvicorn
 
+from fedbandit._validate import ArgumentError
 from fedbandit.federation.http.app import create_app
+from fedbandit.federation.http.patience import PatientProtocol
 from fedbandit.federation.http.service import Service
+from fedbandit.federation.setup.agreement import Agreement
 from fedbandit.federation.setup.home import Home
 from fedbandit.federation.setup.party import Party, PlanMismatch
 from fedbandit.federation.silo.agent import Agent
 from fedbandit.federation.silo.outgoing import Sealer
 from fedbandit.federation.silo.serving import Silo
-from fedbandit.federation.store import SyncStore, open_engine
+from fedbandit.federation.store import Engine, SyncStore, open_engine
+from fedbandit.federation.store.database import remember
 from fedbandit.federation.syncs.analyzer import Analyzer
 from fedbandit.federation.syncs.keeper import SyncKeeper
 from fedbandit.federation.syncs.mixer import Mixer
 from fedbandit.federation.wire.link import Link
 
-__all__ = ["REFUSED", "run"]
+__all__ = ["REFUSED", "SERVER", "Orders", "bind", "run"]
 
 log = logging.getLogger(__name__)
-SERVER: dict[str, Any] = {"access_log": False, "server_header": False, "date_header": False}
+SERVER: dict[str, Any] = {
+    "http": PatientProtocol,
+    "access_log": False,
+    "server_header": False,
+    "date_header": False,
+}
 REFUSED = 3  # exit code: this party refuses to work
+FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0  # seconds until a silo tries again to take part
+STEADY = 2.0  # seconds without an error after which a silo takes part again
 
 
-def run(path: Path, *, new_term: bool = False, listen: socket.socket | None = None) -> int:
+@dataclass(frozen=True)
+class Orders:
+    """What somebody says when a party is started, beside what is in its directory."""
+
+    new_term: bool = False
+    catch_up: bool = False  # the clock is right: draw what is overdue
+    broker_ca: str = ""  # instead of the one in the party's settings
+
+
+def run(path: Path, orders: Orders = Orders(), listen: socket.socket | None = None) -> int:  # noqa: B008 (frozen)
     """Run the party of this directory in its role until SIGTERM or SIGINT; returns the exit code."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
     home = Home.load(path)
+    if orders.broker_ca:
+        home = replace(home, settings=replace(home.settings, broker_ca=orders.broker_ca))
     party = home.party()
-    work = serve(home, party, new_term, listen) if home.settings.role == "silo" else keep(home, party)
+    work = serve(home, party, orders, listen) if home.settings.role == "silo" else keep(home, party)
     try:
         asyncio.run(work)
     except ExceptionGroup as group:
@@ -51,10 +75,22 @@ def run(path: Path, *, new_term: bool = False, listen: socket.socket | None = No
     return 0
 
 
+def bind(engine: Engine, agreement: Agreement) -> None:
+    """Tie a store to the agreement it began with: keys, members and times do not change in a term. (Where the broker
+    is may.)"""
+    bound = replace(agreement, broker="").fingerprint
+    found = remember(engine, f"agreement {agreement.plan.hash}", bound.encode()).decode()
+    if found != bound:
+        raise ArgumentError(
+            "federation", "must be the file that this term began with: keys, members or times in it have changed since"
+        )
+
+
 async def keep(home: Home, party: Party) -> None:
     """Mixer or analyzer."""
     kind: type[SyncKeeper] = Mixer if home.settings.role == "mixer" else Analyzer
     engine = open_engine(home.store(party.agreement.plan.hash))
+    bind(engine, party.agreement)
     link = await _connect(home, party)
     try:
         await _until_stopped(kind(party, SyncStore(engine), link).run())
@@ -63,7 +99,7 @@ async def keep(home: Home, party: Party) -> None:
         engine.close()
 
 
-async def serve(home: Home, party: Party, new_term: bool, listen: socket.socket | None) -> None:
+async def serve(home: Home, party: Party, orders: Orders, listen: socket.socket | None) -> None:
     """A silo: its HTTP service, and its side of the federation beside it."""
     agreement, settings, sealer = party.agreement, home.settings, Sealer(party)
     silo = Silo.open(
@@ -73,13 +109,15 @@ async def serve(home: Home, party: Party, new_term: bool, listen: socket.socket 
         secret=home.keys.seeds["salt"],
         timing=agreement.timing,
         sealer=sealer,
-        new_term=new_term,
+        new_term=orders.new_term,
+        catch_up=orders.catch_up,
         keep_raw=settings.keep_raw,
     )
-    agent = Agent(silo, party, sealer)
-    service = Service(silo, agent)
+    bind(silo.store.engine, agreement)
+    member = _Member(home, party, Agent(silo, party, sealer))
+    service = Service(silo, member)
     server = _StoppableServer(_config(home, service))
-    federation = asyncio.create_task(_join(home, party, agent))
+    federation = asyncio.create_task(member.run())
     federation.add_done_callback(lambda _: setattr(server, "should_exit", True))
     log.info("silo %s serves on %s port %d", silo.name, settings.host, settings.port)
     try:
@@ -103,12 +141,58 @@ class _StoppableServer(uvicorn.Server):
         yield
 
 
-async def _join(home: Home, party: Party, agent: Agent) -> None:
-    link = await _connect(home, party)
-    try:
-        await agent.run(link)
-    finally:
-        await link.close()
+class _Member:
+    """A silo in its federation: it joins, and joins again after whatever went wrong. Decisions go on meanwhile."""
+
+    def __init__(self, home: Home, party: Party, agent: Agent) -> None:
+        self._home, self._party, self._agent = home, party, agent
+        self._trouble: str | None = None
+
+    @property
+    def connected(self) -> bool:
+        return self._agent.connected
+
+    @property
+    def problem(self) -> str | None:
+        """What keeps the silo from ticking, if anything does."""
+        if self._agent.link is None and self._trouble is None:
+            return f"the broker at {self._party.agreement.broker} has not answered yet: nothing ticks until it does"
+        return self._trouble or self._agent.problem
+
+    async def run(self) -> None:
+        wait = FIRST_WAIT
+        while True:
+            began = time.monotonic()
+            try:
+                await self._take_part()
+            except Exception as error:
+                if isinstance(error, ExceptionGroup) and error.subgroup(PlanMismatch):
+                    raise
+                self._trouble = f"taking part failed: {_reason(error)}"
+                log.error("%s; trying again in %g s", self._trouble, wait, exc_info=error)
+            wait = FIRST_WAIT if time.monotonic() - began > LONGEST_WAIT else wait
+            await asyncio.sleep(wait)
+            wait = min(LONGEST_WAIT, 2 * wait)
+
+    async def _take_part(self) -> None:
+        link = await _connect(self._home, self._party)
+        working = asyncio.create_task(self._agent.run(link))
+        try:
+            done, _ = await asyncio.wait({working}, timeout=STEADY)
+            if not done:
+                self._trouble = None
+            await working
+        finally:
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
+            await link.close()
+
+
+def _reason(error: BaseException) -> str:
+    """The first of the errors that belong together, in words."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return f"{type(error).__name__}: {error}"
 
 
 def _config(home: Home, service: Service) -> uvicorn.Config:

@@ -1,8 +1,8 @@
 """The lives of a decision, of a release and of a sync, as tables; no socket and no database in here.
 
-Whatever is killed and restarted, a thing's state is what is on disk, and only the events listed for that state can
-happen to it. An event that is not listed is a bug or an attack and raises; events that repeat (a network delivers
-twice, a client retries) lead from a state to itself and are listed as such.
+Whatever is killed and restarted, a thing's state is what is on disk. Every pair of a state and an event is decided on
+purpose: it leads to another state; or to the same one, because it repeats (a network delivers twice, a client retries)
+or comes at an odd time and changes nothing; or it is REFUSED, a bug or an attack, and raises.
 """
 
 from __future__ import annotations
@@ -86,70 +86,128 @@ class SyncEvent(StrEnum):
     ACKNOWLEDGED = "acknowledged by the broker"
 
 
-DECISION: Final[dict[DecisionState, dict[DecisionEvent, DecisionState]]] = {
-    DecisionState.ISSUED: {
-        DecisionEvent.REWARD: DecisionState.COUNTED,
-        DecisionEvent.REWARD_OVER_CAP: DecisionState.LEFT_OUT,
-        DecisionEvent.EXPIRE: DecisionState.EXPIRED,
+_D, _DE, _R, _RE, _S, _SE = DecisionState, DecisionEvent, ReleaseState, ReleaseEvent, SyncState, SyncEvent
+REFUSED: Final = None  # the event cannot happen in this state: a bug, or an attack
+
+DECISION: Final[dict[DecisionState, dict[DecisionEvent, DecisionState | None]]] = {
+    _D.ISSUED: {
+        _DE.REWARD: _D.COUNTED,
+        _DE.REWARD_OVER_CAP: _D.LEFT_OUT,
+        _DE.SAME_REWARD: REFUSED,
+        _DE.RELEASE: REFUSED,
+        _DE.EXPIRE: _D.EXPIRED,
     },
-    DecisionState.COUNTED: {
-        DecisionEvent.SAME_REWARD: DecisionState.COUNTED,
-        DecisionEvent.RELEASE: DecisionState.RELEASED,
+    _D.COUNTED: {
+        _DE.REWARD: REFUSED,  # a reward counts once
+        _DE.REWARD_OVER_CAP: REFUSED,
+        _DE.SAME_REWARD: _D.COUNTED,
+        _DE.RELEASE: _D.RELEASED,
+        _DE.EXPIRE: REFUSED,
     },
-    DecisionState.LEFT_OUT: {DecisionEvent.SAME_REWARD: DecisionState.LEFT_OUT},
-    DecisionState.RELEASED: {DecisionEvent.SAME_REWARD: DecisionState.RELEASED},
-    DecisionState.EXPIRED: {},
+    _D.LEFT_OUT: {
+        _DE.REWARD: REFUSED,
+        _DE.REWARD_OVER_CAP: REFUSED,
+        _DE.SAME_REWARD: _D.LEFT_OUT,
+        _DE.RELEASE: REFUSED,  # it is in no batch
+        _DE.EXPIRE: REFUSED,
+    },
+    _D.RELEASED: {
+        _DE.REWARD: REFUSED,
+        _DE.REWARD_OVER_CAP: REFUSED,
+        _DE.SAME_REWARD: _D.RELEASED,
+        _DE.RELEASE: REFUSED,
+        _DE.EXPIRE: REFUSED,
+    },
+    _D.EXPIRED: dict.fromkeys(DecisionEvent, REFUSED),
 }
 
-RELEASE: Final[dict[ReleaseState, dict[ReleaseEvent, ReleaseState]]] = {
-    ReleaseState.OPEN: {ReleaseEvent.TICK: ReleaseState.CLOSED},
-    ReleaseState.CLOSED: {ReleaseEvent.DRAW: ReleaseState.DRAWN},
-    ReleaseState.DRAWN: {
-        ReleaseEvent.SEAL: ReleaseState.SEALED,
-        ReleaseEvent.OUTCOME_WITHOUT: ReleaseState.MISSED,
+RELEASE: Final[dict[ReleaseState, dict[ReleaseEvent, ReleaseState | None]]] = {
+    _R.OPEN: {
+        _RE.TICK: _R.CLOSED,
+        _RE.DRAW: REFUSED,
+        _RE.SEAL: REFUSED,
+        _RE.ACKNOWLEDGED: REFUSED,
+        # The others' clocks are ahead. It is held against the release when that is drawn: it comes too late.
+        _RE.OUTCOME_WITH: REFUSED,  # a release that was never drawn counts nowhere: this store was put back
+        _RE.OUTCOME_WITHOUT: _R.OPEN,
     },
-    ReleaseState.SEALED: {
-        ReleaseEvent.ACKNOWLEDGED: ReleaseState.SENT,
+    _R.CLOSED: {
+        _RE.TICK: REFUSED,
+        _RE.DRAW: _R.DRAWN,
+        _RE.SEAL: REFUSED,
+        _RE.ACKNOWLEDGED: REFUSED,
+        _RE.OUTCOME_WITH: REFUSED,  # as above
+        _RE.OUTCOME_WITHOUT: _R.CLOSED,  # a silo that was away and has not drawn yet
+    },
+    _R.DRAWN: {
+        _RE.TICK: REFUSED,
+        _RE.DRAW: REFUSED,  # a release is drawn once
+        _RE.SEAL: _R.SEALED,
+        _RE.ACKNOWLEDGED: REFUSED,
+        _RE.OUTCOME_WITH: REFUSED,  # nothing of it was ever sent
+        _RE.OUTCOME_WITHOUT: _R.MISSED,
+    },
+    _R.SEALED: {
+        _RE.TICK: REFUSED,
+        _RE.DRAW: REFUSED,
+        _RE.SEAL: REFUSED,  # the bytes are fixed
+        _RE.ACKNOWLEDGED: _R.SENT,
         # An acknowledgement can be lost although the broker has the bytes.
-        ReleaseEvent.OUTCOME_WITH: ReleaseState.INCLUDED,
-        ReleaseEvent.OUTCOME_WITHOUT: ReleaseState.MISSED,
+        _RE.OUTCOME_WITH: _R.INCLUDED,
+        _RE.OUTCOME_WITHOUT: _R.MISSED,
     },
-    ReleaseState.SENT: {
-        ReleaseEvent.ACKNOWLEDGED: ReleaseState.SENT,
-        ReleaseEvent.OUTCOME_WITH: ReleaseState.INCLUDED,
-        ReleaseEvent.OUTCOME_WITHOUT: ReleaseState.MISSED,
+    _R.SENT: {
+        _RE.TICK: REFUSED,
+        _RE.DRAW: REFUSED,
+        _RE.SEAL: REFUSED,
+        _RE.ACKNOWLEDGED: _R.SENT,
+        _RE.OUTCOME_WITH: _R.INCLUDED,
+        _RE.OUTCOME_WITHOUT: _R.MISSED,
     },
-    ReleaseState.INCLUDED: {
-        ReleaseEvent.ACKNOWLEDGED: ReleaseState.INCLUDED,
-        ReleaseEvent.OUTCOME_WITH: ReleaseState.INCLUDED,
+    _R.INCLUDED: {
+        _RE.TICK: REFUSED,
+        _RE.DRAW: REFUSED,
+        _RE.SEAL: REFUSED,
+        _RE.ACKNOWLEDGED: _R.INCLUDED,
+        _RE.OUTCOME_WITH: _R.INCLUDED,
+        _RE.OUTCOME_WITHOUT: REFUSED,  # there is one outcome
     },
-    ReleaseState.MISSED: {
-        ReleaseEvent.ACKNOWLEDGED: ReleaseState.MISSED,
-        ReleaseEvent.OUTCOME_WITHOUT: ReleaseState.MISSED,
+    _R.MISSED: {
+        _RE.TICK: REFUSED,
+        _RE.DRAW: REFUSED,
+        _RE.SEAL: REFUSED,
+        _RE.ACKNOWLEDGED: _R.MISSED,
+        _RE.OUTCOME_WITH: REFUSED,
+        _RE.OUTCOME_WITHOUT: _R.MISSED,
     },
 }
 
-SYNC: Final[dict[SyncState, dict[SyncEvent, SyncState]]] = {
-    SyncState.WAITING: {
-        SyncEvent.RELEASE: SyncState.COLLECTING,
-        SyncEvent.DEADLINE_SHORT: SyncState.SKIPPED,  # nobody came, and a later sync has begun
+_OVER: Final[dict[SyncEvent, SyncState | None]] = {
+    _SE.COMPLETE: REFUSED,  # a sync has one result
+    _SE.DEADLINE_ENOUGH: REFUSED,
+    _SE.DEADLINE_SHORT: REFUSED,
+    _SE.ACKNOWLEDGED: _S.PUBLISHED,
+}
+
+SYNC: Final[dict[SyncState, dict[SyncEvent, SyncState | None]]] = {
+    _S.WAITING: {
+        _SE.RELEASE: _S.COLLECTING,
+        _SE.COMPLETE: REFUSED,
+        _SE.DEADLINE_ENOUGH: REFUSED,
+        _SE.DEADLINE_SHORT: _S.SKIPPED,  # nobody came, and a cohort of silos is further
+        _SE.ACKNOWLEDGED: REFUSED,
     },
-    SyncState.COLLECTING: {
-        SyncEvent.RELEASE: SyncState.COLLECTING,
-        SyncEvent.COMPLETE: SyncState.CLOSED,
-        SyncEvent.DEADLINE_ENOUGH: SyncState.CLOSED,
-        SyncEvent.DEADLINE_SHORT: SyncState.SKIPPED,
+    _S.COLLECTING: {
+        _SE.RELEASE: _S.COLLECTING,
+        _SE.COMPLETE: _S.CLOSED,
+        _SE.DEADLINE_ENOUGH: _S.CLOSED,
+        _SE.DEADLINE_SHORT: _S.SKIPPED,
+        _SE.ACKNOWLEDGED: REFUSED,
     },
     # A late release changes nothing: no old sync is ever reopened.
-    SyncState.CLOSED: {SyncEvent.RELEASE: SyncState.CLOSED, SyncEvent.ACKNOWLEDGED: SyncState.PUBLISHED},
-    SyncState.SKIPPED: {
-        SyncEvent.RELEASE: SyncState.SKIPPED,
-        SyncEvent.ACKNOWLEDGED: SyncState.PUBLISHED,
-    },
-    SyncState.PUBLISHED: {
-        SyncEvent.RELEASE: SyncState.PUBLISHED,
-        SyncEvent.ACKNOWLEDGED: SyncState.PUBLISHED,
-    },
+    _S.CLOSED: {_SE.RELEASE: _S.CLOSED, **_OVER},
+    _S.SKIPPED: {_SE.RELEASE: _S.SKIPPED, **_OVER},
+    _S.PUBLISHED: {_SE.RELEASE: _S.PUBLISHED, **_OVER},
 }
 
 State = TypeVar("State", bound=StrEnum)
@@ -160,9 +218,9 @@ class IllegalEvent(RuntimeError):
     """An event that cannot happen in this state."""
 
 
-def advance(table: dict[State, dict[Event, State]], state: State, event: Event) -> State:
-    """The state after the event; IllegalEvent if the table has no such row."""
-    try:
-        return table[state][event]
-    except KeyError:
-        raise IllegalEvent(f"{type(state).__name__} {state.value!r} does not allow {event.value!r}") from None
+def advance(table: dict[State, dict[Event, State | None]], state: State, event: Event) -> State:
+    """The state after the event; IllegalEvent if it is refused there."""
+    after = table[state][event]
+    if after is None:
+        raise IllegalEvent(f"{type(state).__name__} {state.value!r} does not allow {event.value!r}")
+    return after

@@ -25,6 +25,7 @@ def status(path: Path) -> dict[str, Any]:
         "federation": agreement.id,
         "fingerprint": agreement.fingerprint,
         "guarantee": plan.guarantee.statement,
+        "assumes": list(plan.guarantee.assumes),
     }
     store = home.store(plan.hash)
     if "://" not in store and not Path(store).exists():

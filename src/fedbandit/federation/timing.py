@@ -1,16 +1,17 @@
 """When things happen in a live federation: public, never from data.
 
-A counted schedule ticks when the silo has answered so many requests for a decision; a clock ticks by the time that the
-federation agreed on. Neither sees a feature or a reward.
+A clock ticks at times that the federation agreed on, whoever comes. A counted schedule ticks when so many decisions
+have taken their place; who asks then moves the batches, and the plan must say that this is public.
 """
 
 from __future__ import annotations
 
+import json
 import time
 from bisect import bisect_right
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
 from fedbandit import _validate
 from fedbandit._validate import ArgumentError
@@ -18,10 +19,23 @@ from fedbandit.plan import Plan
 from fedbandit.schedule import Adaptive
 from fedbandit.schedule import Clock as ClockSchedule
 
-__all__ = ["Calendar", "ClockJumped", "SteadyClock", "Timing", "calendar"]
+__all__ = [
+    "DAY",
+    "Calendar",
+    "ClockJumped",
+    "Clocks",
+    "MachineClocks",
+    "Reading",
+    "SteadyClock",
+    "TicksHeld",
+    "TicksOverdue",
+    "Timing",
+    "calendar",
+]
 
-Clock = Callable[[], float]
 JUMP = 5.0  # seconds by which the wall clock may drift from the steady one before it is not believed
+DAY = 86_400.0
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True)
@@ -32,9 +46,11 @@ class Timing:
     settle: float = 0.0  # how long a batch stays open after its tick is due, for rewards under way
     settle_last: float = 0.0  # the same for the last batch of the term: a reward that comes after it is lost
     start: float | None = None  # unix time from which a clock schedule counts; None: the moment a term begins
+    reward_window: float = 90 * DAY  # how long a decision waits for its reward; after it, its id is unknown
 
     def __post_init__(self) -> None:
         _validate.positive("deadline", self.deadline)
+        _validate.positive("reward_window", self.reward_window)
         for name in ("settle", "settle_last"):
             if not 0 <= getattr(self, name) < self.deadline:
                 raise ArgumentError(name, f"must lie between 0 and the deadline of {self.deadline:g} s")
@@ -45,56 +61,173 @@ class Timing:
         return cls(**data)
 
 
+# -- clocks -----------------------------------------------------------------------------------------------------------
+
+
+class Reading(NamedTuple):
+    """Both clocks at one moment; two readings with the same `boot` can be compared, over restarts of a process too."""
+
+    wall: float
+    steady: float
+    boot: str
+
+    def encode(self) -> bytes:
+        return json.dumps(self).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Reading:
+        return cls(*json.loads(data))
+
+
+class Clocks(Protocol):
+    """The clocks of a machine, or of whoever plays one: wall time, and one that nobody sets."""
+
+    def read(self) -> Reading: ...
+
+
+class MachineClocks:
+    """This machine's own. The steady one runs on while the machine sleeps and while no process looks."""
+
+    def __init__(self) -> None:
+        self._boot = BOOT_ID.read_text().strip() if BOOT_ID.exists() else ""
+
+    def read(self) -> Reading:
+        boot_time = getattr(time, "CLOCK_BOOTTIME", None)
+        steady = time.monotonic() if boot_time is None else time.clock_gettime(boot_time)
+        return Reading(time.time(), steady, self._boot)
+
+
+class SteadyClock:
+    """Wall time that notices jumps: between two readings it must advance as the steady clock does.
+
+    `last` is a reading from before this process began, if there is one: `vouched` tells whether the present time
+    follows from it. A jump is not forgotten by starting again.
+    """
+
+    def __init__(self, clocks: Clocks | None = None, last: Reading | None = None) -> None:
+        self._clocks = clocks or MachineClocks()
+        now = self._clocks.read()
+        self.vouched = last is not None and last.boot == now.boot != ""
+        self._reference = last if last is not None and self.vouched else now
+
+    @property
+    def steady(self) -> float:
+        """Seconds that nobody sets, to measure with."""
+        return self._clocks.read().steady
+
+    @property
+    def expected(self) -> float:
+        """What the wall clock should say, whatever it says."""
+        return self._reference.wall + self.steady - self._reference.steady
+
+    def now(self) -> float:
+        """Wall time, or ClockJumped while it is off by more than JUMP seconds from what it should be."""
+        return self.reading().wall
+
+    def reading(self) -> Reading:
+        """Both clocks, or ClockJumped. Each reading is the next one's reference: slow drift is no jump."""
+        reading = self._clocks.read()
+        off = reading.wall - self._reference.wall - (reading.steady - self._reference.steady)
+        if abs(off) > JUMP:
+            raise ClockJumped(off)
+        self._reference = reading
+        return reading
+
+    def believe(self) -> None:
+        """Somebody has looked at the clock and says that it is right."""
+        self._reference, self.vouched = self._clocks.read(), True
+
+
+class TicksHeld(RuntimeError):
+    """Something is wrong with the time: nothing ticks, and decisions go on, until it is right or somebody says so."""
+
+
+class ClockJumped(TicksHeld):
+    """The wall clock cannot be believed."""
+
+    def __init__(self, off: float) -> None:
+        super().__init__(
+            f"the clock jumped by {off:+.0f} s, so nothing ticks until it is set right; "
+            "if it is right now, serve with --catch-up"
+        )
+
+
+class TicksOverdue(TicksHeld):
+    """More ticks are overdue than a short stop explains: the clock may be ahead, or the silo was away for long."""
+
+    def __init__(self, ticks: int) -> None:
+        super().__init__(
+            f"{ticks} ticks are overdue, so nothing is drawn: compare the clock with the other parties' and set it "
+            "right if it is ahead; only if it is right, serve with --catch-up, which spends the overdue releases "
+            "although their syncs may be over"
+        )
+
+
+# -- calendars --------------------------------------------------------------------------------------------------------
+
+
 class Calendar(Protocol):
-    """How many ticks are due, by the decisions answered or by a clock."""
+    """How many batches are to be closed by now."""
 
-    def due(self, decisions: int, now: Clock) -> int: ...
+    def due(self, seated: int, clock: SteadyClock) -> int:
+        """Ticks that are due, settling included, after so many decisions took their place."""
+        ...
+
+    def stale(self, sync: int, deadline: float, clock: SteadyClock) -> bool:
+        """Whether the sync of a tick that was not done in time must be over."""
+        ...
+
+    def moment(self, sync: int) -> float | None:
+        """When the batch of a sync closes, if that is known beforehand."""
+        ...
 
 
-@dataclass(frozen=True)
-class Counted:
-    """Tick k when `times[k]` decisions were answered."""
-
-    times: tuple[int, ...]
-
-    def due(self, decisions: int, now: Clock) -> int:
-        return bisect_right(self.times, decisions)
-
-
-@dataclass(frozen=True)
 class Timed:
-    """Tick k at start + (k + 1) period."""
+    """Batch k closes at start + times[k] periods, and `settle` seconds later."""
 
-    start: float
-    period: float
-    syncs: int
+    def __init__(self, start: float, period: float, times: tuple[int, ...], timing: Timing) -> None:
+        last = max(timing.settle, timing.settle_last)
+        waits = [timing.settle] * (len(times) - 1) + [last]
+        self._closings = [start + at * period + wait for at, wait in zip(times, waits, strict=True)]
 
-    def due(self, decisions: int, now: Clock) -> int:
-        return max(0, min(self.syncs, int((now() - self.start) // self.period)))
+    def due(self, seated: int, clock: SteadyClock) -> int:
+        return bisect_right(self._closings, clock.now())
+
+    def stale(self, sync: int, deadline: float, clock: SteadyClock) -> bool:
+        return self._closings[sync] + deadline < clock.now()
+
+    def moment(self, sync: int) -> float | None:
+        return self._closings[sync]
 
 
-def calendar(plan: Plan, start: float) -> Calendar:
+class Counted:
+    """Batch k closes `settle` seconds after `times[k]` decisions took their place."""
+
+    def __init__(self, times: tuple[int, ...], timing: Timing) -> None:
+        self._times, self._settle = times, timing.settle
+        self._settle_last = max(timing.settle, timing.settle_last)
+        self._full_at: dict[int, float] = {}  # batches that have all their decisions, since when
+
+    def due(self, seated: int, clock: SteadyClock) -> int:
+        full = bisect_right(self._times, seated)
+        now = clock.steady
+        for sync in range(len(self._full_at), full):
+            self._full_at[sync] = now
+        waits = (self._settle_last if sync == len(self._times) - 1 else self._settle for sync in range(full))
+        return sum(now - self._full_at[sync] >= wait for sync, wait in enumerate(waits))
+
+    def stale(self, sync: int, deadline: float, clock: SteadyClock) -> bool:
+        return False
+
+    def moment(self, sync: int) -> float | None:
+        return None
+
+
+def calendar(plan: Plan, start: float, timing: Timing) -> Calendar:
     """The calendar of a plan; one decided by data has none and cannot run live."""
     schedule = plan.schedule
     if isinstance(schedule, Adaptive):
         raise ArgumentError("schedule", f"must be public in a live federation, got {schedule}")
-    times = schedule.times(plan.rounds)
-    return Timed(start, schedule.period, len(times)) if isinstance(schedule, ClockSchedule) else Counted(times)
-
-
-class SteadyClock:
-    """Wall time that notices jumps: between two readings it must advance as the monotonic clock does."""
-
-    def __init__(self) -> None:
-        self._wall, self._steady = time.time(), time.monotonic()
-
-    def now(self) -> float:
-        """Wall time, or ClockJumped while it is off by more than JUMP seconds from what it should be."""
-        wall, expected = time.time(), self._wall + time.monotonic() - self._steady
-        if abs(wall - expected) > JUMP:
-            raise ClockJumped(f"the clock jumped by {wall - expected:+.0f} s; set it right, or restart the silo")
-        return wall
-
-
-class ClockJumped(RuntimeError):
-    """The wall clock cannot be believed; nothing ticks until it can."""
+    if isinstance(schedule, ClockSchedule):
+        return Timed(start, schedule.period, plan.times, timing)
+    return Counted(plan.times, timing)

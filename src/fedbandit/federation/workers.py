@@ -3,51 +3,87 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import multiprocessing
 import signal
 import socket
+import time
+from dataclasses import replace
 from multiprocessing.connection import wait
 from pathlib import Path
 
 from fedbandit import _validate
 from fedbandit._validate import ArgumentError
-from fedbandit.federation.process import run
+from fedbandit.federation.process import REFUSED, Orders, run
 from fedbandit.federation.setup.home import Home
 
 __all__ = ["serve"]
 
+log = logging.getLogger(__name__)
 BACKLOG = 2048
+PAUSE = 1.0  # seconds until a worker that died is replaced
 
 
-def serve(path: Path, workers: int = 1, new_term: bool = False) -> int:
-    """Serve the silo of this directory; returns the exit code of the first worker that ends."""
+def serve(path: Path, workers: int = 1, orders: Orders = Orders()) -> int:  # noqa: B008 (frozen)
+    """Serve the silo of this directory. A worker that dies is replaced; one that refuses to work ends all of them.
+    Returns the exit code."""
     _validate.count("workers", workers)
     home = Home.load(path)
     if home.settings.role != "silo":
         raise ArgumentError("home", f"must be the directory of a silo, got that of a {home.settings.role}")
     if workers == 1:
-        return run(path, new_term=new_term)
+        return run(path, orders)
     if not home.settings.store.startswith("postgres"):
         raise ArgumentError("workers", "must be 1 with SQLite; several workers need a postgresql:// store")
     listener = socket.create_server((home.settings.host, home.settings.port), backlog=BACKLOG)
-    context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=_worker, args=(path, new_term, listener)) for _ in range(workers)]
-    for process in processes:
+    return _Crew(path, listener, workers).serve(orders)
+
+
+class _Crew:
+    """Worker processes. Those started later are not given the orders of the start again: they are followed once."""
+
+    def __init__(self, path: Path, listener: socket.socket, workers: int) -> None:
+        self._path, self._listener, self._workers = path, listener, workers
+        self._context = multiprocessing.get_context("spawn")
+        self._processes: list[multiprocessing.context.SpawnProcess] = []
+        self._stopping = False
+
+    def serve(self, orders: Orders) -> int:
+        self._processes = [self._start(orders) for _ in range(self._workers)]
+        signal.signal(signal.SIGTERM, lambda *_: self._stop())
+        later, code = replace(orders, new_term=False, catch_up=False), 0
+        with contextlib.suppress(KeyboardInterrupt):
+            while not self._stopping and code == 0:
+                wait([process.sentinel for process in self._processes])
+                code = self._replace_dead(later)
+        self._stop()
+        for process in self._processes:
+            process.join()
+        return code
+
+    def _replace_dead(self, orders: Orders) -> int:
+        """Start another worker for each that has died; the exit code of one that refuses to work."""
+        for at, process in enumerate(self._processes):
+            if process.exitcode is None or self._stopping:
+                continue
+            if process.exitcode == REFUSED:
+                return REFUSED
+            log.error("worker %s ended with code %s; starting another", process.pid, process.exitcode)
+            time.sleep(PAUSE)
+            self._processes[at] = self._start(orders)
+        return 0
+
+    def _start(self, orders: Orders) -> multiprocessing.context.SpawnProcess:
+        process = self._context.Process(target=_worker, args=(self._path, orders, self._listener))
         process.start()
-    signal.signal(signal.SIGTERM, lambda *_: _stop(processes))
-    with contextlib.suppress(KeyboardInterrupt):
-        wait([process.sentinel for process in processes])
-    _stop(processes)
-    for process in processes:
-        process.join()
-    return next((process.exitcode for process in processes if process.exitcode and process.exitcode > 0), 0)
+        return process
+
+    def _stop(self) -> None:
+        self._stopping = True
+        for process in self._processes:
+            if process.is_alive():
+                process.terminate()
 
 
-def _worker(path: Path, new_term: bool, listener: socket.socket) -> None:
-    raise SystemExit(run(path, new_term=new_term, listen=listener))
-
-
-def _stop(processes: list[multiprocessing.context.SpawnProcess]) -> None:
-    for process in processes:
-        if process.is_alive():
-            process.terminate()
+def _worker(path: Path, orders: Orders, listener: socket.socket) -> None:
+    raise SystemExit(run(path, orders, listener))

@@ -1,16 +1,17 @@
 """What was spent is data: every release is a typed event in a hash chain; `privacy.spending` composes them.
 
-A ledger belongs to one silo. Each entry carries the hash of the one before it, so an entry that was altered,
-removed or put elsewhere is noticed (`verify`); entries cut off the end are noticed by whoever has noted the
-last hash (`verify(entries, head)`). A release that was drawn twice is two events; one that was sent again as
-it was is none. Nothing here reads or writes: a silo's store and the command line do.
+A ledger belongs to one silo. Each entry carries the hash of the one before it and is signed by the silo. An entry that
+was altered, removed or put elsewhere is noticed (`verify`), unless all after it were written anew; to write them anew
+takes the silo's key (`signed`). The silo has it, and is held to what others have seen: the head of its ledger travels
+with each release (`witnessed`). A release that was drawn twice is two events; one that was sent again as it was is
+none. Nothing here reads or writes: a silo's store and the command line do.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, NamedTuple
 
@@ -19,13 +20,16 @@ from fedbandit.privacy.sensitivity import ADJACENCIES
 
 __all__ = [
     "GENESIS",
+    "LOST",
     "Binomial",
+    "Checks",
     "Clear",
     "Cost",
     "Entry",
     "Gaussian",
     "LedgerError",
     "Release",
+    "Signs",
     "append",
     "event_from_json",
     "event_to_json",
@@ -36,6 +40,7 @@ __all__ = [
 ]
 
 GENESIS = "0" * 64  # what the first entry has for a previous hash
+LOST = "lost and given up, not drawn again; others hold the ledger with last hash "  # the text of a lost release
 
 
 class LedgerError(ValueError):
@@ -138,23 +143,40 @@ def _as_declared(value: Release | Cost) -> None:
 
 
 class Entry(NamedTuple):
-    """An event, chained."""
+    """An event, chained and signed."""
 
     previous: str
     event: Release
     hash: str
+    signature: str = ""  # of the silo, in hex
+
+
+Signs = Callable[[int, bytes], bytes]  # the signature of a ledger with so many entries and this last hash
+Checks = Callable[[int, bytes, bytes], bool]  # whether it is one
 
 
 # -- the chain -----------------------------------------------------------------------------------------------
 
 
-def append(previous_hash: str, event: Release) -> Entry:
-    """The next entry of a ledger whose last hash is `previous_hash` (`GENESIS` if it is empty)."""
-    return Entry(previous_hash, event, _hash(previous_hash, event))
+def append(previous_hash: str, event: Release, number: int = 1, sign: Signs | None = None) -> Entry:
+    """Entry `number`, from 1, of a ledger whose last hash is `previous_hash` (`GENESIS` if it is empty)."""
+    hash_ = _hash(previous_hash, event)
+    signature = b"" if sign is None else sign(number, bytes.fromhex(hash_))
+    return Entry(previous_hash, event, hash_, signature.hex())
 
 
-def verify(entries: Sequence[Entry], head: str | None = None) -> None:
-    """Raise LedgerError unless entries are as written, in their places and, given `head`, none is missing."""
+def verify(
+    entries: Sequence[Entry],
+    head: str | None = None,
+    *,
+    signed: Checks | None = None,
+    witnessed: Sequence[tuple[int, str]] = (),
+) -> None:
+    """Raise LedgerError unless entries are as written, in their places and, given `head`, none is missing at the end.
+
+    `signed` checks every entry's signature; `witnessed` are heads (number of entries, last hash) that others have seen
+    of this ledger: each must be in it, or be named by a later entry as one that was lost (`LOST`).
+    """
     previous = GENESIS
     for number, entry in enumerate(entries, 1):
         if entry.previous != previous:
@@ -166,6 +188,30 @@ def verify(entries: Sequence[Entry], head: str | None = None) -> None:
         previous = entry.hash
     if head is not None and previous != head:
         raise LedgerError(f"the last hash is {previous[:12]}, not {head[:12]}: entries are missing at the end")
+    if signed is not None:
+        _verify_signatures(entries, signed)
+    for count, hash_ in witnessed:
+        _verify_witness(entries, count, hash_)
+
+
+def _verify_signatures(entries: Sequence[Entry], signed: Checks) -> None:
+    for number, entry in enumerate(entries, 1):
+        try:
+            signature = bytes.fromhex(entry.signature)
+        except ValueError:
+            signature = b""
+        if not signed(number, bytes.fromhex(entry.hash), signature):
+            raise LedgerError(f"entry {number} is not signed by the silo: it was written by somebody else")
+
+
+def _verify_witness(entries: Sequence[Entry], count: int, hash_: str) -> None:
+    if 0 < count <= len(entries) and entries[count - 1].hash == hash_:
+        return
+    if count and not any(LOST + hash_ in entry.event.released for entry in entries):
+        raise LedgerError(
+            f"others have seen a ledger of {count} entries with last hash {hash_[:12]}; this one has {len(entries)} "
+            "and does not contain it: it was rewritten, or put back to an older copy"
+        )
 
 
 def terms(entries: Iterable[Entry]) -> dict[tuple[int, str], list[Release]]:
@@ -195,16 +241,17 @@ def event_from_json(text: str) -> Release:
 
 def to_json(entry: Entry) -> str:
     """One entry as one line of text."""
-    return _canonical({"hash": entry.hash, "previous": entry.previous, "event": _plain(entry.event)})
+    plain = {"hash": entry.hash, "previous": entry.previous, "event": _plain(entry.event)}
+    return _canonical({**plain, "signature": entry.signature})
 
 
 def from_json(text: str) -> Entry:
     """The entry that `to_json` wrote; not yet verified."""
     data = _object(text, "an entry")
-    if set(data) != {"hash", "previous", "event"} or not isinstance(data["event"], dict):
-        raise LedgerError(f"an entry must have hash, previous and event, got {', '.join(sorted(data))}")
-    previous, hash_ = (_typed(name, data[name], "str") for name in ("previous", "hash"))
-    return Entry(previous, _event(data["event"]), hash_)
+    if set(data) != {"hash", "previous", "event", "signature"} or not isinstance(data["event"], dict):
+        raise LedgerError(f"an entry must have hash, previous, event and signature, got {', '.join(sorted(data))}")
+    previous, hash_, signature = (_typed(name, data[name], "str") for name in ("previous", "hash", "signature"))
+    return Entry(previous, _event(data["event"]), hash_, signature)
 
 
 def _plain(event: Release) -> dict[str, Any]:

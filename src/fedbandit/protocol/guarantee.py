@@ -29,12 +29,14 @@ __all__ = [
     "DecodeAt",
     "Guarantee",
     "Request",
+    "Visits",
     "nothing",
 ]
 
 Calibration = Literal["exact", "paper", "published"]
 Acting = Literal["lazy", "eager"]
 DecodeAt = Literal["analyzer", "silo"]
+Visits = Literal["private", "public"]
 
 BOUNDED = "features have norm at most 1 and rewards lie in [0, 1]; a silo refuses others"
 COMMON_ASSUMPTIONS = (BOUNDED, "times and sizes of messages are fixed by the plan, not by data")
@@ -43,6 +45,7 @@ NEIGHBOURS = {
     "add-remove": "each person: nobody can tell whether they took part or stayed away (add-remove)",
 }
 PUBLIC = "which silos take part, when they synchronise, how long messages are, and every model"
+PUBLIC_VISITS = "that, when and how often somebody asks is public: a silo may tick by counting requests"
 
 
 @dataclass(frozen=True)
@@ -105,6 +108,7 @@ class Request:
     decode_at: DecodeAt
     public_schedule: bool  # False: raw data decide when to synchronise
     share: float  # of mu^2: what the releases may spend; the schedule spends the rest
+    visits: Visits = "private"
 
     def promise(
         self, statement: str, against: str, steps: Iterable[str], assumes: Iterable[str], collusion: str, missing: str
@@ -112,11 +116,13 @@ class Request:
         """The budget asked for, promised; `collusion` and `missing` say what happens if parties collude, or a silo is
         missing."""
         privacy = self.asked
+        if self.visits == "public":
+            assumes = (*assumes, PUBLIC_VISITS)
         answers = (
             ("Against whom", against),
             ("For whom", NEIGHBOURS[privacy.adjacency]),
             ("How often one may come", self._visits),
-            ("What is public", PUBLIC),
+            ("What is public", PUBLIC if self.visits == "private" else f"{PUBLIC}; and {PUBLIC_VISITS}"),
             ("If parties collude", collusion),
             ("If a silo is missing", missing),
         )

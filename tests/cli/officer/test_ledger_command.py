@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from fedbandit.privacy.ledger import event_to_json, to_json
+from fedbandit import Plan, Privacy
+from fedbandit.federation.setup import founding
+from fedbandit.federation.silo import book
+from fedbandit.federation.store import open_engine
+from fedbandit.federation.store.seen import SeenStore
+from fedbandit.federation.store.silo_store import LedgerRow
+from fedbandit.federation.timing import Timing
+from fedbandit.federation.wire.heads import Head
+from fedbandit.federation.wire.keys import PartyKeys
+from fedbandit.privacy.ledger import Entry, Gaussian, Release, event_to_json, to_json
+from fedbandit.schedule import clock
 from tests.cli.officer.running import run
-from tests.privacy.test_ledger import SYNCS, WHOLE, chained, release
+from tests.privacy.test_ledger import COST, SYNCS, WHOLE, chained, release
 
 
 def test_ledger_from_a_file(tmp_path: Path) -> None:
@@ -31,9 +42,10 @@ def test_ledger_from_a_file(tmp_path: Path) -> None:
 def test_ledger_of_a_live_silo_s_database(tmp_path: Path) -> None:
     file = tmp_path / "silo.db"
     with sqlite3.connect(file) as database:
-        database.execute("CREATE TABLE ledger (number INTEGER PRIMARY KEY, hash TEXT, previous TEXT, event TEXT)")
-        rows = [(k, e.hash, e.previous, event_to_json(e.event)) for k, e in enumerate(WHOLE[:5])]
-        database.executemany("INSERT INTO ledger VALUES (?, ?, ?, ?)", rows)
+        columns = "number INTEGER PRIMARY KEY, hash TEXT, previous TEXT, event TEXT, signature TEXT"
+        database.execute(f"CREATE TABLE ledger ({columns})")
+        rows = [(k, e.hash, e.previous, event_to_json(e.event), e.signature) for k, e in enumerate(WHOLE[:5])]
+        database.executemany("INSERT INTO ledger VALUES (?, ?, ?, ?, ?)", rows)
     database.close()
     assert json.loads(run("ledger", file, "--json").stdout)["terms"][0]["released"] == 5
 
@@ -56,3 +68,45 @@ def test_ledger_says_what_went_wrong(tmp_path: Path) -> None:
     assert data["terms"][0]["overspent"]
     said = run("ledger", file)
     assert said.exit_code == 0
+
+
+def federation_of(folder: Path) -> tuple[Path, PartyKeys]:
+    """A federation file in which there is a silo `north`, and its keys."""
+    founding.local(
+        folder, Plan(2, 20, 2, Privacy(1.0, 0.1), schedule=clock(3600)), ["north", "south"], Timing(5.0, start=0.0)
+    )
+    return folder / "federation.json", PartyKeys.load(folder / "north" / "party.key")
+
+
+def signed_by(keys: PartyKeys, events: list[Release]) -> list[Entry]:
+    rows: list[LedgerRow] = []
+    for event in events:
+        rows.append(book.entry(rows[-1] if rows else None, event, keys.signer))
+    return book.entries(rows)
+
+
+def test_a_ledger_that_was_rewritten_is_noticed_by_its_signatures_and_by_witnesses(tmp_path: Path) -> None:
+    """Two entries removed, sigma ten times as large, hashed anew: it reported 0.076 instead of 1."""
+    federation, keys = federation_of(tmp_path / "f")
+    events = [release(sync) for sync in range(SYNCS)]
+    honest, store = signed_by(keys, events), tmp_path / "mixer.db"
+    engine = open_engine(store)
+    head = Head(SYNCS, bytes.fromhex(honest[-1].hash), bytes.fromhex(honest[-1].signature))
+    assert SeenStore(engine, "").note([("north", SYNCS, head)]) == []
+    engine.close()
+    file = tmp_path / "ledger.jsonl"
+    options = ("--federation", federation, "--witness", store)
+    file.write_text("\n".join(map(to_json, honest)))
+    data = json.loads(run("ledger", file, *options, "--json").stdout)
+    assert (data["signatures"], data["witnessed"]) == (True, [SYNCS])
+    assert "seen by others up to entry 12" in " ".join(run("ledger", file, *options).stdout.split())
+    quiet = Gaussian(10 * COST.sigma, 10 * COST.own_sigma, COST.sensitivity)
+    altered = [replace(event, cost=quiet) for event in events[:-2]]
+    file.write_text("\n".join(map(to_json, chained(altered))))  # by somebody without the key
+    assert run("ledger", file).exit_code == 0
+    assert "not signed by the silo" in str(run("ledger", file, "--federation", federation).exception)
+    file.write_text("\n".join(map(to_json, signed_by(keys, altered))))  # by the silo itself
+    assert run("ledger", file, "--federation", federation).exit_code == 0
+    assert "rewritten" in str(run("ledger", file, "--witness", store).exception)
+    file.write_text("\n".join(map(to_json, honest[:-1])))  # an older copy
+    assert "older copy" in str(run("ledger", file, "--witness", store).exception)

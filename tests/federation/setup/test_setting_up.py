@@ -1,6 +1,7 @@
 """Three organisations set a federation up with the command line, and what is refused on the way."""
 
 import json
+import time
 
 import pytest
 from typer.testing import CliRunner
@@ -13,6 +14,7 @@ from fedbandit.federation.status import status
 from tests.federation.small import small_plan
 
 PLAN = ["--silos", "2", "--rounds", "20", "--dim", "2", "--epsilon", "1", "--delta", "0.1", "--schedule", "every:5"]
+PLAN += ["--visits", "public"]
 
 
 def run(*arguments, ok=True):
@@ -50,8 +52,8 @@ def test_three_organisations(founded, tmp_path):
     for path in (tmp_path / "a", tmp_path / "mixer", founded / "analyzer"):
         party = Home.load(path).party()
         assert party.agreement.silos == ("a", "b")
-    users = json.loads((founded / "nats.conf").read_text())["authorization"]["users"]
-    assert len(users) == 5
+    accounts = json.loads((founded / "nats.conf").read_text())["accounts"]
+    assert set(accounts) == {"streams", "party-a", "party-b", "party-mixer", "party-analyzer"}
 
 
 def test_the_operators_own_settings_of_the_broker_are_kept(founded, tmp_path):
@@ -62,7 +64,7 @@ def test_the_operators_own_settings_of_the_broker_are_kept(founded, tmp_path):
     run("federation", "admit", founded, join(founded, tmp_path, "a"))
     config = json.loads((founded / "nats.conf").read_text())
     assert config["jetstream"]["store_dir"] == "/srv/streams"
-    assert len(config["authorization"]["users"]) == 3
+    assert set(config["accounts"]) == {"streams", "party-a", "party-analyzer"}
 
 
 def test_a_broker_for_others_listens_to_others_and_speaks_tls(tmp_path):
@@ -165,3 +167,58 @@ def test_a_party_is_run_in_its_own_role(founded, tmp_path):
 def test_small_plan_is_what_the_options_say(founded):
     agreed = Agreement.load(founded / "federation.json").plan
     assert agreed == small_plan(silos=2)
+
+
+def test_live_is_by_the_clock_unless_visits_are_public(tmp_path):
+    run("federation", "init", tmp_path / "f", "--name", "trial", "--silos", "2", "--dim", "2", "--delta", "0.1")
+    agreed = Agreement.load(tmp_path / "f" / "federation.json")
+    assert str(agreed.plan.schedule) == "clock(86400, 1.1)"
+    counted = PLAN[:-2]
+    assert "must be a clock" in run("federation", "init", tmp_path / "g", "--name", "trial", *counted, ok=False)
+
+
+def test_the_clock_begins_when_everybody_is_there(tmp_path):
+    """It began with `init`, and the releases until the last party had joined were drawn empty."""
+    begun = ["--silos", "2", "--dim", "2", "--delta", "0.1", "--start", str(time.time() - 3600)]
+    run("federation", "init", tmp_path / "founder", "--name", "trial", *begun)
+    complete(tmp_path / "founder", tmp_path)
+    start = Agreement.load(tmp_path / "a" / "federation.json").timing.start
+    assert start is not None
+    assert start > time.time() + 3600
+
+
+def test_the_brokers_configuration_has_absolute_paths(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run(
+        "federation",
+        "init",
+        "f",
+        "--name",
+        "trial",
+        *PLAN,
+        "--broker",
+        "tls://b.example.org:4333",
+        "--broker-ca",
+        "ca.pem",
+    )
+    config = json.loads((tmp_path / "f" / "nats.conf").read_text())
+    paths = [
+        config["jetstream"]["store_dir"],
+        *config["tls"].values(),
+        Home.load(tmp_path / "f/analyzer").settings.broker_ca,
+    ]
+    assert all(path.startswith(str(tmp_path)) for path in paths)
+
+
+def test_a_new_term_with_the_same_members(founded, tmp_path):
+    complete(founded, tmp_path)
+    last = Agreement.load(founded / "federation.json")
+    (tmp_path / "same.json").write_text(json.dumps(last.plan.as_dict()))
+    assert "must differ" in run("federation", "renew", founded, "--plan", tmp_path / "same.json", ok=False)
+    (tmp_path / "next.json").write_text(json.dumps(last.plan.changed(rounds=25).as_dict()))
+    run("federation", "renew", founded, "--plan", tmp_path / "next.json")
+    file = founded / "federation.json"
+    assert "must be the one" in run("federation", "accept", tmp_path / "a", file, ok=False)
+    assert "differentially private" in run("federation", "accept", tmp_path / "a", file, "--new-term")
+    party = Home.load(tmp_path / "a").party()
+    assert (party.agreement.plan.rounds, party.agreement.parties) == (25, last.parties)

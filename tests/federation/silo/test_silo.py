@@ -1,7 +1,6 @@
 """A silo in one process: decisions, rewards, ticks, terms."""
 
 import json
-import time
 
 import numpy as np
 import pytest
@@ -15,7 +14,8 @@ from fedbandit.federation.timing import Timing
 from fedbandit.federation.wire import messages
 from fedbandit.federation.wire.parcels import Outcome
 from fedbandit.privacy.budget import Privacy
-from fedbandit.schedule import adaptive, clock, every
+from fedbandit.schedule import adaptive
+from tests.federation.clocks import HandClock
 from tests.federation.small import small_plan
 
 ACTIONS = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
@@ -212,7 +212,7 @@ def test_a_crash_between_tick_and_draw_is_made_up_for(tmp_path, plan):
     with Silo.open(tmp_path / "s.db", plan) as silo:
         serve(silo, 5)
         silo.flush()
-        silo.store.tick(1, 0, 0, lambda decisions: 1)
+        silo.store.tick(1, 0, 0, lambda seated: 1)
         assert silo.store.in_state(1, ReleaseState.CLOSED) == [0]
     with Silo.open(tmp_path / "s.db", plan) as silo:
         assert silo.ticker.due()
@@ -263,31 +263,29 @@ def test_at_the_end_of_the_term_releases_stop_and_serving_goes_on(silo):
     assert len(silo.store.ledger()) == 4
 
 
-def test_settling_keeps_a_due_batch_open_for_a_fixed_time(tmp_path, plan, monkeypatch):
-    now = [100.0]
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    with Silo.open(tmp_path / "s.db", plan, timing=Timing(settle=2.0)) as silo:
+def test_settling_keeps_a_due_batch_open_for_a_fixed_time(tmp_path, plan):
+    clock = HandClock()
+    with Silo.open(tmp_path / "s.db", plan, timing=Timing(settle=2.0), clock=clock) as silo:
         decisions = [silo.decide(ACTIONS) for _ in range(5)]
         assert silo.tick() == []
         assert silo.reward(decisions[0].id, 0.5).batch == 0
-        now[0] += 1.9
+        clock.pass_time(1.9)
         assert silo.tick() == []
-        now[0] += 0.2
+        clock.pass_time(0.2)
         assert silo.tick() == [0]
 
 
-def test_the_last_batch_can_stay_open_longer(tmp_path, plan, monkeypatch):
-    now = [100.0]
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    with Silo.open(tmp_path / "s.db", plan, timing=Timing(settle=1.0, settle_last=60.0)) as silo:
+def test_the_last_batch_can_stay_open_longer(tmp_path, plan):
+    clock = HandClock()
+    with Silo.open(tmp_path / "s.db", plan, timing=Timing(settle=1.0, settle_last=60.0), clock=clock) as silo:
         decisions = [silo.decide(ACTIONS) for _ in range(20)]
         assert silo.tick() == []
-        now[0] += 2.0
+        clock.pass_time(2.0)
         assert silo.tick() == [0, 1, 2]
         assert silo.reward(decisions[-1].id, 0.5).batch == 3
-        now[0] += 57.0
+        clock.pass_time(57.0)
         assert silo.tick() == []
-        now[0] += 2.0
+        clock.pass_time(2.0)
         assert silo.tick() == [3]
         assert silo.ended
 
@@ -356,48 +354,3 @@ def test_without_privacy_there_is_no_ledger(tmp_path):
 def test_status_is_plain_data(silo):
     serve(silo, 3)
     assert json.loads(json.dumps(silo.status()))["decisions"] == 3
-
-
-# -- clocks ----------------------------------------------------------------------------------------------------
-
-
-def test_by_the_clock_and_only_once(tmp_path, monkeypatch):
-    now = [1000.0, 50.0]  # wall, monotonic
-    monkeypatch.setattr(time, "time", lambda: now[0])
-    monkeypatch.setattr(time, "monotonic", lambda: now[1])
-    plan = small_plan(schedule=clock(60.0), rounds=5)
-    with Silo.open(tmp_path / "s.db", plan, timing=Timing(start=1000.0)) as silo:
-        assert silo.tick() == []
-        now[:] = [1060.0, 110.0]
-        assert silo.tick() == [0]
-        assert silo.tick() == []
-        now[:] = [1300.0, 350.0]
-        assert silo.tick() == [1, 2, 3, 4]
-        now[:] = [9000.0, 8050.0]
-        assert silo.tick() == []
-
-
-@pytest.mark.parametrize("jump", [-3600.0, 3600.0])
-def test_a_clock_that_jumps_is_not_believed(tmp_path, monkeypatch, jump):
-    from fedbandit.federation.timing import ClockJumped
-
-    now = [1000.0, 50.0]
-    monkeypatch.setattr(time, "time", lambda: now[0])
-    monkeypatch.setattr(time, "monotonic", lambda: now[1])
-    with Silo.open(tmp_path / "s.db", small_plan(schedule=clock(60.0), rounds=5), timing=Timing(start=1000.0)) as silo:
-        now[:] = [1061.0 + jump, 111.0]
-        with pytest.raises(ClockJumped, match="jumped"):
-            silo.tick()
-        assert silo.store.releases(1) == []
-        now[:] = [1062.0, 112.0]
-        assert silo.tick() == [0]
-
-
-def test_every_batch_ends_where_the_calendar_says():
-    from fedbandit.federation.timing import Counted, Timed
-
-    counted = Counted(every(5).times(12))
-    assert [counted.due(n, lambda: 0.0) for n in (0, 4, 5, 9, 10, 11, 12, 99)] == [0, 0, 1, 1, 2, 2, 3, 3]
-    timed = Timed(100.0, 10.0, 3)
-    nows = (0.0, 100.0, 109.9, 110.0, 500.0)
-    assert [timed.due(0, [now].pop) for now in nows] == [0, 0, 0, 1, 3]

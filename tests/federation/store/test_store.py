@@ -1,16 +1,20 @@
 """One contract, two databases."""
 
+import os
+import shutil
 import sqlite3
 
 import pytest
 
 from fedbandit.federation.states import DecisionState, IllegalEvent, ReleaseState, SyncEvent, SyncState
 from fedbandit.federation.store import Reward, SiloStore, SyncStore, open_engine, read_engine
-from fedbandit.federation.store.database import remember
-from fedbandit.federation.store.rewards import UNLIMITED
+from fedbandit.federation.store.database import SqliteEngine, remember
+from fedbandit.federation.store.rewards import NOWHERE
 from fedbandit.federation.store.silo_store import LedgerRow, Wire
+from fedbandit.federation.wire.heads import Head
 
-CAPACITIES = [UNLIMITED] * 4
+SYNCS = 4
+HEAD = Head(1, bytes(32), bytes(64))
 
 
 @pytest.fixture
@@ -29,18 +33,18 @@ def reward(number, value=0.5, person=None):
     return Reward(bytes([number] * 12), person, b"x" * 16, value, bytes([number, int(value * 100)]))
 
 
-def count(store, *rewards, decisions=0, cap=1, capacities=CAPACITIES):
-    return store.count(1, rewards, decisions, cap=cap, capacities=capacities)
+def count(store, *rewards, decisions=0, cap=1, syncs=SYNCS):
+    return store.count(1, rewards, decisions, cap=cap, syncs=syncs)
 
 
 def close_next(store):
-    """The next batch is due whatever the number of decisions."""
+    """The next batch is due whatever the number of places taken."""
     sync = store.term(1).open_sync
-    return store.tick(1, 0, 0, lambda decisions: sync + 1)
+    return store.tick(1, 0, 0, lambda seated: sync + 1)
 
 
 def entry(number):
-    return LedgerRow(number, f"hash {number}", f"hash {number - 1}", "{}")
+    return LedgerRow(number, f"hash {number}", f"hash {number - 1}", "{}", "signature")
 
 
 # -- rewards ---------------------------------------------------------------------------------------------------
@@ -71,11 +75,45 @@ def test_a_person_counts_as_often_as_the_cap_says(silo):
     assert len(silo.batch(1, 0)) == 2
 
 
-def test_a_batch_with_a_capacity_takes_no_more(silo):
-    verdicts = count(silo, *(reward(n) for n in range(3)), capacities=[2, 2])
-    assert [v.state for v in verdicts].count(DecisionState.LEFT_OUT) == 1
-    (late,) = count(silo, reward(7), capacities=[2, 2])
-    assert late.state is DecisionState.LEFT_OUT
+def test_a_decision_with_a_place_counts_in_its_own_batch_or_nowhere(silo):
+    first, second, nowhere = count(
+        silo, reward(1)._replace(place=0), reward(2)._replace(place=1), reward(3)._replace(place=NOWHERE)
+    )
+    assert (first.state, first.sync) == (DecisionState.COUNTED, 0)
+    assert (second.state, second.sync) == (DecisionState.COUNTED, 1)  # its batch is not open yet, its place is taken
+    assert nowhere.state is DecisionState.LEFT_OUT
+    close_next(silo)
+    late, ahead = count(silo, reward(4)._replace(place=0), reward(5)._replace(place=SYNCS))
+    assert late.state is ahead.state is DecisionState.LEFT_OUT
+    assert [len(silo.batch(1, sync)) for sync in range(3)] == [1, 1, 0]
+
+
+def test_a_person_takes_as_many_places_as_the_cap_says(silo):
+    person, other = b"p" * 16, b"q" * 16
+    assert silo.seat(1, [person, None, person, other], 1, durable=True) == [1, 2, None, 3]
+    assert silo.seat(1, [person, other, None], 2, durable=False) == [4, 5, 6]
+    assert silo.term(1).seated == 6
+
+
+def test_decisions_of_batches_that_were_closed_long_ago_are_forgotten(silo):
+    count(silo, reward(1))
+    silo.tick(1, 0, 0, lambda seated: 1, at=100.0)
+    count(silo, reward(2))
+    silo.tick(1, 0, 0, lambda seated: 2, at=200.0)
+    silo.expire(1, 150.0)
+    first, second = count(silo, reward(1), reward(2))
+    assert not first.repeated  # its id is refused before it comes here
+    assert second.repeated
+
+
+def test_a_table_that_is_gone_is_not_made_again(store_url):
+    """A store that had lost its ledger was begun anew, as if nothing had been spent."""
+    opened = open_engine(store_url)
+    with opened.transaction() as sql:
+        sql.all("DROP TABLE ledger")
+    opened.close()
+    with pytest.raises(ValueError, match="has lost ledger"):
+        open_engine(store_url)
 
 
 def test_a_late_reward_counts_in_the_batch_in_which_it_arrives(silo):
@@ -87,17 +125,17 @@ def test_a_late_reward_counts_in_the_batch_in_which_it_arrives(silo):
 
 
 def test_after_the_last_batch_nothing_counts_but_repeats_are_acknowledged(silo):
-    count(silo, reward(1), capacities=[UNLIMITED])
+    count(silo, reward(1), syncs=1)
     close_next(silo)
-    (late,) = count(silo, reward(2), capacities=[UNLIMITED])
-    (again,) = count(silo, reward(1), capacities=[UNLIMITED])
+    (late,) = count(silo, reward(2), syncs=1)
+    (again,) = count(silo, reward(1), syncs=1)
     assert late.state is DecisionState.EXPIRED
     assert again.repeated
 
 
 def test_decisions_are_counted_with_the_rewards(silo):
     count(silo, reward(1), decisions=3)
-    silo.count(1, [], 2, 2, cap=1, capacities=CAPACITIES)
+    silo.count(1, [], 2, 2, cap=1, syncs=SYNCS)
     assert (silo.term(1).decisions, silo.term(1).unkeyed) == (5, 2)
 
 
@@ -183,7 +221,8 @@ def test_a_sync_that_went_by_before_the_tick_is_missed(silo):
 
 def test_several_ticks_can_be_due_at_once(silo):
     count(silo, reward(1))
-    assert silo.tick(1, 7, 0, lambda decisions: 3 if decisions == 7 else 0) == 3
+    silo.seat(1, [None] * 7, 1, durable=True)
+    assert silo.tick(1, 0, 0, lambda seated: 3 if seated == 7 else 0) == 3
     assert [r.users for r in silo.releases(1)] == [1, 0, 0]
 
 
@@ -226,18 +265,20 @@ def test_a_sender_is_counted_once_a_sync(syncs):
     assert syncs.inbox(0) == {"a": b"first", "b": b"b"}
     assert syncs.senders(0) == {"a", "b"}
     assert syncs.at(0).state is SyncState.COLLECTING
-    assert (syncs.next_sync(), syncs.last_begun()) == (0, 0)
+    assert (syncs.next_sync(), syncs.senders_after(0)) == (0, set())
+    syncs.receive([(3, "a", b"ahead")])
+    assert (syncs.next_sync(), syncs.senders_after(0)) == (0, {"a"})
 
 
 def test_a_sync_is_closed_once_with_its_state(syncs):
     syncs.receive([(0, "a", b"x"), (1, "a", b"y")])
-    syncs.close(0, SyncEvent.COMPLETE, ["a"], b"result", b"decoder")
+    syncs.close(0, SyncEvent.COMPLETE, ["a"], b"result", HEAD, b"decoder")
     assert syncs.inbox(0) == {}
     assert syncs.inbox(1) == {"a": b"y"}
     syncs.receive([(0, "b", b"too late")])
     assert syncs.inbox(0) == {}
     with pytest.raises(IllegalEvent):
-        syncs.close(0, SyncEvent.COMPLETE, ["a", "b"], b"another result", b"other")
+        syncs.close(0, SyncEvent.COMPLETE, ["a", "b"], b"another result", HEAD, b"other")
     assert (syncs.at(0).value, syncs.at(0).cohort, syncs.decoder()) == (b"result", ("a",), b"decoder")
     assert [r.sync for r in syncs.unpublished()] == [0]
     syncs.published(0)
@@ -248,7 +289,7 @@ def test_a_sync_is_closed_once_with_its_state(syncs):
 
 def test_a_sync_nobody_came_to_is_skipped(syncs):
     syncs.receive([(1, "a", b"y")])
-    syncs.close(0, SyncEvent.DEADLINE_SHORT, [], b"nothing")
+    syncs.close(0, SyncEvent.DEADLINE_SHORT, [], b"nothing", HEAD)
     assert syncs.at(0).state is SyncState.SKIPPED
     assert syncs.next_sync() == 1
 
@@ -326,11 +367,102 @@ def test_deleted_rows_leave_the_files(tmp_path):
     store = SiloStore(engine)
     store.begin_term("plan-1", "{}", 1.0)
     secret = b"a very recognisable feature vector"
-    store.count(1, [Reward(b"n" * 12, None, secret, 0.5, b"d")], cap=1, capacities=CAPACITIES)
+    store.count(1, [Reward(b"n" * 12, None, secret, 0.5, b"d")], cap=1, syncs=SYNCS)
     files = [tmp_path / "a.db", tmp_path / "a.db-wal"]
     assert any(secret in file.read_bytes() for file in files)
     close_next(store)
     store.draw(1, 0, b"drawn", b"encoder", None)
     engine.forget()
     assert not any(secret in file.read_bytes() for file in files if file.exists())
+    engine.close()
+
+
+# -- disks that fail -------------------------------------------------------------------------------------------
+
+
+class FailingDisk:
+    """Fails once, as a kernel reports a lost write once and calls the next sync a success."""
+
+    def __init__(self):
+        self.failures = 1
+
+    def __call__(self, file):
+        if self.failures:
+            self.failures -= 1
+            raise OSError(5, "Input/output error")
+        os.fdatasync(file)
+
+
+def test_after_a_failed_sync_nothing_is_durable_until_it_was_written_anew(tmp_path):
+    """A retry used to be acknowledged as repeated after a sync that the kernel called a success, unwritten."""
+    engine = SqliteEngine(tmp_path / "s.db", sync=FailingDisk())
+    store = SiloStore(engine)
+    store.begin_term("plan-1", "{}", 100.0)
+    engine.forget()
+    store.count(1, [reward(1)], cap=1, syncs=SYNCS, durable=False)
+    with pytest.raises(OSError):
+        engine.harden()
+    (again,) = store.count(1, [reward(1)], cap=1, syncs=SYNCS, durable=False)
+    assert again.repeated
+    engine.harden()
+    shutil.copy(tmp_path / "s.db", tmp_path / "copy.db")  # without the log, whose writes were lost
+    with sqlite3.connect(tmp_path / "copy.db") as copy:
+        assert copy.execute("SELECT count(*) FROM rewarded").fetchone() == (1,)
+    engine.close()
+
+
+def test_while_a_reader_is_in_the_way_a_failed_sync_is_not_made_good(tmp_path):
+    engine = SqliteEngine(tmp_path / "s.db", sync=FailingDisk())
+    store = SiloStore(engine)
+    store.begin_term("plan-1", "{}", 100.0)
+    reader = sqlite3.connect(tmp_path / "s.db", isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT * FROM terms").fetchall()
+    with engine.read() as sql:
+        sql.all("PRAGMA busy_timeout = 100")
+    store.count(1, [reward(1)], cap=1, syncs=SYNCS, durable=False)
+    for _ in range(2):
+        with pytest.raises(OSError):
+            engine.harden()
+    with pytest.raises(OSError):
+        store.count(1, [reward(2)], cap=1, syncs=SYNCS)
+    reader.close()
+    engine.harden()
+    engine.close()
+
+
+def test_a_full_disk_fails_the_transaction_and_not_the_store(tmp_path):
+    engine = SqliteEngine(tmp_path / "s.db")
+    store = SiloStore(engine)
+    store.begin_term("plan-1", "{}", 100.0)
+    with engine.read() as sql:
+        ((pages,),) = sql.all("PRAGMA page_count")
+        sql.all(f"PRAGMA max_page_count = {pages}")
+    large = [reward(number)._replace(features=b"x" * 4000) for number in range(200)]
+    with pytest.raises(sqlite3.OperationalError, match="full"):
+        store.count(1, large, cap=1, syncs=SYNCS)
+    with engine.read() as sql:
+        sql.all("PRAGMA max_page_count = 1000000")
+    (verdict,) = store.count(1, [reward(9)], cap=1, syncs=SYNCS)
+    assert not verdict.repeated
+    engine.close()
+
+
+def test_raw_rows_leave_the_log_as_soon_as_no_reader_is_in_the_way(tmp_path):
+    """The log was emptied once, or not at all if somebody was reading then."""
+    engine = SqliteEngine(tmp_path / "s.db")
+    store, secret = SiloStore(engine), b"a secret row of features"
+    store.begin_term("plan-1", "{}", 100.0)
+    with engine.read() as sql:
+        sql.all("PRAGMA busy_timeout = 100")
+    store.count(1, [reward(1)._replace(features=secret)], cap=1, syncs=SYNCS)
+    reader = sqlite3.connect(tmp_path / "s.db", isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT * FROM terms").fetchall()
+    close_next(store)
+    store.draw(1, 0, b"drawn", b"encoder", None)
+    assert not engine.forget()
+    reader.close()
+    assert engine.forget()
+    assert secret not in (tmp_path / "s.db").read_bytes() + (tmp_path / "s.db-wal").read_bytes()
     engine.close()

@@ -20,7 +20,7 @@ from tests.federation.harness import federation
 from tests.federation.small import small_plan
 
 PAPER: dict[str, Any] = {"mechanism": "tree", "calibration": "paper"}
-SHUFFLE = Plan(12, 4, 2, Privacy(0.01, 0.1), trust="shuffle", schedule=every(2), **PAPER)
+SHUFFLE = Plan(12, 4, 2, Privacy(0.01, 0.1), trust="shuffle", schedule=every(2), visits="public", **PAPER)
 PLANS = {
     "none": small_plan(trust="none", privacy=None),
     "central": small_plan(trust="central"),

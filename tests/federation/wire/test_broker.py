@@ -4,12 +4,14 @@ import asyncio
 import json
 
 import pytest
+from nats.js.errors import APIError
 
 from fedbandit.federation.setup import founding
 from fedbandit.federation.timing import Timing
 from fedbandit.federation.wire.keys import ROLES, PartyKeys
 from fedbandit.federation.wire.link import BrokerAddress, Link
 from fedbandit.federation.wire.subjects import OPERATOR, Subjects
+from fedbandit.privacy.budget import Privacy
 from tests.federation.harness import federation
 from tests.federation.small import small_plan
 
@@ -44,7 +46,7 @@ def test_each_role_can_do_its_own_and_nothing_else(tmp_path, trust):
     if trust == "secure-sum":
         said["silo-00"].add("mixer.silo-00")
         said["analyzer"].add("mixer.analyzer")
-        said["mixer"] = {"analyzer.mixer"}
+        said["mixer"] = {"analyzer.mixer", "silo.silo-00", "silo.silo-01"}
     roles = ("analyzer", "mixer", "silo")
     everything = [f"{role}.{party}" for role in roles for party in ("silo-00", "silo-01", "analyzer", "mixer")]
 
@@ -68,6 +70,80 @@ def test_each_role_can_do_its_own_and_nothing_else(tmp_path, trust):
                 await link.close()
 
     asyncio.run(main())
+
+
+async def operator_link(path):
+    keys = PartyKeys.load(path / founding.OPERATOR_KEYS)
+    url = json.loads((path / "federation.json").read_text())["broker"]
+    return await Link.connect(BrokerAddress(url), OPERATOR, keys.broker)
+
+
+def test_the_server_does_nothing_for_a_party_by_way_of_a_reply_subject(tmp_path):
+    """A request that a party may make asked for its answer on $JS.API.STREAM.DELETE..., and the server published it
+    there itself: the stream was gone."""
+
+    async def main():
+        async with federation(tmp_path, small_plan(), absent=EVERYBODY) as running:
+            operator = await operator_link(tmp_path)
+            for name in ("silo-00", "analyzer", "mixer"):
+                link = await connect(running, name)
+                role = running.homes[name].settings.role
+                take = f"$JS.API.CONSUMER.MSG.NEXT.{STREAMS[role]}.{name}"
+                said = f"fb.demo.{'silo.silo-00' if role == 'analyzer' else f'analyzer.{name}'}"
+                for stream in STREAMS.values():
+                    for call in (
+                        f"$JS.API.STREAM.DELETE.{stream}",
+                        f"$JS.API.STREAM.PURGE.{stream}",
+                        f"$JS.API.CONSUMER.DELETE.{stream}.analyzer",
+                        f"$JS.API.STREAM.MSG.DELETE.{stream}",
+                        "fb.demo.analyzer.silo-01",
+                    ):
+                        for request, body in ((take, b'{"batch":1,"no_wait":true,"expires":1}'), (said, b"{}")):
+                            await link.client.publish(request, body, reply=call)
+                await link.client.flush()
+                await asyncio.sleep(0.3)
+                await link.close()
+            for role, stream in STREAMS.items():
+                info = await operator.js.stream_info(stream)
+                assert info.config.max_msg_size > 0
+                assert info.config.max_age == 30 * 86400
+                assert info.state.consumer_count == (3 if role == "silo" else 1)
+            taken = await operator.js.stream_info(STREAMS["analyzer"])
+            assert taken.state.messages == 30  # what silo-00 and mixer said under their own names, and nothing else
+            await operator.close()
+
+    asyncio.run(main())
+
+
+def test_a_message_that_the_plan_has_no_place_for_is_not_taken(tmp_path):
+    async def main():
+        async with federation(tmp_path, small_plan(), absent=EVERYBODY) as running:
+            silo = await connect(running, "silo-00")
+            with pytest.raises(APIError, match="size exceeds"):
+                await silo.js.publish("fb.demo.analyzer.silo-00", bytes(100_000))
+            await asyncio.wait_for(silo.publish("fb.demo.analyzer.silo-00", bytes(100_000), "too large"), 5)
+            for number in range(1100):
+                await silo.client.publish("fb.demo.analyzer.silo-00", number.to_bytes(4, "big"))
+            await silo.js.publish("fb.demo.mixer.silo-00", b"of another sender")
+            operator = await operator_link(tmp_path)
+            for _ in range(600):
+                info = await operator.js.stream_info(STREAMS["analyzer"])
+                if info.state.last_seq == 1100:
+                    break
+                await asyncio.sleep(0.1)
+            assert info.state.messages == 1008  # a silo's share, however much it sends
+            await operator.close()
+            await silo.close()
+
+    asyncio.run(main())
+
+
+def test_a_plan_whose_messages_are_too_large_is_not_founded(tmp_path):
+    plan = small_plan(
+        silos=1000, dim=80, trust="shuffle", privacy=Privacy(0.0003, 0.1), mechanism="tree", calibration="paper"
+    )
+    with pytest.raises(ValueError, match="messages of at most 32 MB"):
+        founding.found(tmp_path, "trial", plan, "nats://127.0.0.1:4222", Timing(5.0, start=0.0))
 
 
 def test_nobody_hears_what_is_said_to_others(tmp_path):
@@ -110,9 +186,7 @@ def test_a_repeated_message_is_stored_once_and_streams_are_on_disk(tmp_path):
             running.server.kill()
             await asyncio.to_thread(running.server.start)
             await founding.provision(tmp_path)  # again: changes nothing
-            keys = PartyKeys.load(tmp_path / founding.OPERATOR_KEYS)
-            url = json.loads((tmp_path / "federation.json").read_text())["broker"]
-            operator = await Link.connect(BrokerAddress(url), OPERATOR, keys.broker)
+            operator = await operator_link(tmp_path)
             info = await operator.js.stream_info(STREAMS["analyzer"])
             assert info.state.messages == 1
             await operator.close()

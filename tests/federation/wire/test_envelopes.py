@@ -4,8 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fedbandit.federation.wire.envelopes import (
+    OVERHEAD,
     Context,
     EnvelopeError,
     claimed,
@@ -72,7 +75,8 @@ def test_an_envelope_opens_in_its_own_context_only(field, value):
 
 
 def test_a_header_that_was_rewritten_breaks_the_signature():
-    forged = envelope().replace(b'"sync":7', b'"sync":8')
+    whole = envelope()
+    forged = whole[:5] + b"\x08" + whole[6:]
     with pytest.raises(EnvelopeError, match="signature"):
         unseal(forged, CONTEXT._replace(sync=8), FROM_SILO, MIXER.opener)
 
@@ -97,21 +101,36 @@ def test_every_altered_byte_is_noticed():
             unseal(bytes(altered), CONTEXT, FROM_SILO, MIXER.opener)
 
 
-@pytest.mark.parametrize("length", [0, 3, 5, 6, 60, 200, 500])
+@pytest.mark.parametrize("length", [0, 3, 5, 6, 60, 200, 500, 1300])
 def test_a_truncated_envelope_is_refused(length):
     with pytest.raises(EnvelopeError):
         unseal(envelope()[:length], CONTEXT, FROM_SILO, MIXER.opener)
 
 
-def test_a_header_with_other_types_is_refused_even_if_it_is_signed():
-    odd = seal(PLAIN, CONTEXT._replace(sync="7"), TO_MIXER, SILO.signer)  # type: ignore[arg-type]
-    with pytest.raises(EnvelopeError, match="another type"):
+@pytest.mark.parametrize("name", ["", "two words", "*", "a" * 41, "\0ab", "a\0b", "\u00e9"])
+def test_a_header_with_a_name_that_is_none_is_refused_even_if_it_is_signed(name):
+    odd = seal(PLAIN, CONTEXT._replace(federation=name), TO_MIXER, SILO.signer)
+    if len(name) > 40:  # the field has no room for more: it is another name, and no name is that of a federation
+        assert claimed(odd).federation == name[:40]
+        return
+    with pytest.raises(EnvelopeError, match="no name"):
         claimed(odd)
 
 
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=3000), st.booleans())
+def test_whatever_the_bytes_they_are_refused(data, marked):
+    with pytest.raises(EnvelopeError):
+        unseal(b"FBE2" + data if marked else data, CONTEXT, FROM_SILO, MIXER.opener)
+
+
+def test_the_overhead_is_what_it_is_said_to_be():
+    assert len(envelope()) == len(PLAIN) + OVERHEAD
+
+
 def test_another_version_is_refused():
-    with pytest.raises(EnvelopeError, match="version"):
-        unseal(b"FBE2" + envelope()[4:], CONTEXT, FROM_SILO, MIXER.opener)
+    with pytest.raises(EnvelopeError, match="format"):
+        unseal(b"FBE3" + envelope()[4:], CONTEXT, FROM_SILO, MIXER.opener)
 
 
 def test_anonymous_messages_say_nothing_of_the_sender():

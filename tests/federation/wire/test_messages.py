@@ -1,5 +1,8 @@
 """The bytes of messages: canonical, complete, and refused when they are anything else."""
 
+import struct
+import time
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,6 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from fedbandit.federation.wire.messages import MessageError, decode, encode, pack, unpack
+from fedbandit.federation.wire.parcels import Holds, Mixed, Model, Outcome, Parcel
+from tests.federation.small import small_plan
 
 ARRAYS = st.sampled_from([np.int64, np.uint64, np.float64]).flatmap(
     lambda dtype: npst.arrays(dtype, npst.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4))
@@ -44,6 +49,35 @@ def test_the_length_depends_on_the_shape_only():
 def test_what_is_not_a_message_is_refused(data):
     with pytest.raises(MessageError):
         decode(data)
+
+
+def test_a_parse_bomb_is_refused_before_anything_is_made_of_it():
+    """Two million empty arrays in 11 MB took half a minute and a gigabyte."""
+    bomb = b"FBM1" + struct.pack("<I", 2_000_000) + b"\x00\x01\x00\x00\x00\x00" * 2_000_000
+    packed = b"FBM1" + struct.pack("<I", 2_000_000) + bytes(8 * 2_000_000)
+    plan = small_plan()
+    protocol = plan.protocol
+    started = time.process_time()
+    for attempt in (
+        lambda: decode(bomb, [(3,)]),
+        lambda: decode(bomb, most=2),
+        lambda: unpack(packed, most=3),
+        lambda: Parcel.decode(packed, protocol, "mixer"),
+        lambda: Parcel.decode(pack([bytes(208), bomb]), protocol, "mixer"),
+        lambda: Mixed.decode(packed, plan),
+        lambda: Holds.decode(packed, plan),
+        lambda: Model.decode(packed, plan),
+        lambda: Outcome.decode(bomb, plan),
+    ):
+        with pytest.raises(MessageError):
+            attempt()
+    assert time.process_time() - started < 0.5
+
+
+def test_an_empty_array_of_an_absurd_shape_is_refused():
+    shape = struct.pack("<BB8I", 0, 8, 0, *([2**32 - 1] * 7))
+    with pytest.raises(MessageError, match="empty array"):
+        decode(b"FBM1" + struct.pack("<I", 1) + shape)
 
 
 def test_other_types_and_shapes_are_refused():

@@ -16,7 +16,7 @@ from fedbandit.cli import options, output
 from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy
 from fedbandit.protocol.trust import trust as trusting
-from fedbandit.schedule import every, growing
+from fedbandit.schedule import clock, every
 
 if TYPE_CHECKING:
     from fedbandit.demo.live import Live
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["demo"]
 
 DIM, ARMS = 5, 20
+PERIOD = 0.075  # seconds of the public clock: one visitor comes to every silo in each
 DRAWS = 20  # of the noise, over which simulated curves are averaged; a live federation has one
 Curve = tuple[Any, Any]  # rounds, and cumulative regret of the group after each of them
 
@@ -59,17 +60,16 @@ def demo(
 
 
 def demo_plan(silos: int, rounds: int, trust: str, privacy: Privacy) -> Plan:
-    """The plan of the demo: the defaults, with the paper's constants where a trust model has no exact ones."""
-    plan = Plan(silos, rounds, DIM, privacy, trust="none", schedule=growing(1.25), confidence="practical")
+    """The plan of the demo: the defaults on a quick public clock, with the paper's constants where a trust model has no
+    exact ones. Batches of a fixed size need a calendar that counts, and visits that are public."""
+    schedule, size = clock(PERIOD, ratio=1.25), every(max(1, rounds // 16))
+    plan = Plan(silos, rounds, DIM, privacy, trust="none", schedule=schedule, confidence="practical")
     if "exact" in trusting(trust).calibrations:
         return plan.changed(trust=trust)
-    return plan.changed(
-        trust=trust,
-        mechanism="tree",
-        calibration="paper",
-        schedule=every(max(1, rounds // 16)),
-        confidence="theory",
-    )
+    paper = plan.changed(trust=trust, mechanism="tree", calibration="paper", schedule=size, confidence="theory")
+    if paper.protocol.needs_points:
+        return paper.changed(visits="public")
+    return paper.changed(schedule=schedule)
 
 
 def _play(folder: Path, plan: Plan, users: Visitors) -> Live:

@@ -5,21 +5,28 @@ from __future__ import annotations
 import asyncio
 import json as jsonlib
 import time
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
+from fedbandit import _validate
 from fedbandit import schedule as schedules
 from fedbandit._validate import ArgumentError
 from fedbandit.cli import options
 from fedbandit.cli.plan_file import read_plan
 from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy
+from fedbandit.protocol.guarantee import Visits
+
+if TYPE_CHECKING:
+    from fedbandit.federation.setup.agreement import Agreement
 
 __all__ = ["federation"]
 
-SCHEDULES = "every:N, growing:RATIO or clock:SECONDS"
+SCHEDULES = "clock:SECONDS, clock:SECONDS:RATIO, or, with public visits, every:N or growing:RATIO"
+LEAD = 86_400.0  # seconds from the founding, or from the last party's joining, until the clock begins to count
 federation = typer.Typer(help="Found a federation, join one.", no_args_is_help=True, rich_markup_mode=None)
 
 
@@ -29,21 +36,28 @@ def init(
     name: Annotated[str, typer.Option(help="Name of the federation: letters, digits, - and _.")],
     plan: Annotated[Path | None, typer.Option(help="The plan as JSON; otherwise the options below.")] = None,
     silos: options.Silos = 3,
-    rounds: options.Rounds = 10_000,
+    rounds: Annotated[int, typer.Option(help="Periods of the clock, or decisions of every silo, T.")] = 365,
     dim: options.Dim = 10,
     epsilon: options.Epsilon = 1.0,
     delta: options.Delta = 1e-5,
     participations: options.Participations = 1,
     trust: Annotated[str, typer.Option(help="Who must not see what: silo, secure-sum, ...")] = "secure-sum",
     mechanism: Annotated[str, typer.Option(help="toeplitz, blt, tree, batches, ...")] = "toeplitz",
-    schedule: Annotated[str, typer.Option(help="every:N rounds, growing:RATIO, or clock:SECONDS.")] = "growing:1.1",
+    schedule: Annotated[str, typer.Option(help=f"When silos synchronise: {SCHEDULES}.")] = "clock:86400:1.1",
+    visits: Annotated[
+        str, typer.Option(help="public: that, when and how often somebody asks is not hidden.")
+    ] = "private",
     cohort: Annotated[int | None, typer.Option(help="Fewest silos in a sync; all by default.")] = None,
     broker: Annotated[str, typer.Option(help="URL of the NATS server or cluster.")] = "nats://127.0.0.1:4222",
     deadline: Annotated[float, typer.Option(help="Seconds a sync stays open after its first release.")] = 3600.0,
     settle: Annotated[float, typer.Option(help="Seconds a batch stays open after its tick.")] = 0.0,
     settle_last: Annotated[float, typer.Option(help="The same for the last batch of the term.")] = 0.0,
-    start: Annotated[float | None, typer.Option(help="Unix time from which a clock counts; now.")] = None,
+    start: Annotated[
+        float | None, typer.Option(help="Unix time from which a clock counts; a day after everybody is there.")
+    ] = None,
+    reward_window: Annotated[float, typer.Option(help="Seconds that a decision waits for its reward.")] = 7_776_000.0,
     host: Annotated[list[str] | None, typer.Option(help="Roles to be run here: analyzer, mixer.")] = None,
+    broker_ca: options.BrokerCa = "",
 ) -> None:
     """Write the federation's file with its plan, keys of the roles run here, and the broker's configuration."""
     from fedbandit.federation.setup import founding
@@ -64,12 +78,15 @@ def init(
             mechanism=mechanism,
             schedule=_schedule(schedule),
             cohort=cohort,
+            visits=_validate.one_of("visits", visits, get_args(Visits)),
         )
     )
-    timing = Timing(deadline, settle, settle_last, start=time.time() if start is None else start)
+    directory = directory.resolve()  # the broker's configuration is read from anywhere
+    begins = time.time() + LEAD if start is None else start
+    timing = Timing(deadline, settle, settle_last, begins, reward_window)
     founding.found(directory, name, agreed, broker, timing)
-    roles = host if host is not None else ["analyzer"]
-    cards = [Party.create(directory / role, name=role, role=as_role(role)).public for role in roles]
+    roles, ca = host if host is not None else ["analyzer"], options.absolute(broker_ca)
+    cards = [Party.create(directory / role, name=role, role=as_role(role), broker_ca=ca).public for role in roles]
     founded = founding.admit(directory, cards)
     for role in roles:
         founded.save(directory / role / FEDERATION)
@@ -93,7 +110,7 @@ def join(
     store: Annotated[str, typer.Option(help="postgresql:// URL; SQLite in the directory by default.")] = "",
     tls_certificate: Annotated[str, typer.Option(help="PEM file, with --tls-key.")] = "",
     tls_key: Annotated[str, typer.Option(help="PEM file, with --tls-certificate.")] = "",
-    broker_ca: Annotated[str, typer.Option(help="PEM file of the broker's certificate authority.")] = "",
+    broker_ca: options.BrokerCa = "",
 ) -> None:
     """Make this party's directory and keys; prints what to send to whoever founded the federation."""
     from fedbandit.federation.setup.agreement import Agreement
@@ -109,9 +126,9 @@ def join(
         store=store,
         host=host,
         port=port,
-        tls_certificate=tls_certificate,
-        tls_key=tls_key,
-        broker_ca=broker_ca,
+        tls_certificate=options.absolute(tls_certificate),
+        tls_key=options.absolute(tls_key),
+        broker_ca=options.absolute(broker_ca),
     )
     joined.save(home / FEDERATION)
     card = home / f"{name}.card.json"
@@ -131,22 +148,49 @@ def admit(
     from fedbandit.federation.wire.keys import PublicKeys
 
     public = [PublicKeys.from_dict(jsonlib.loads(card.read_text())) for card in cards]
+    directory = directory.resolve()
     agreed = founding.admit(directory, public)
-    for role in ("analyzer", "mixer"):
-        if (directory / role / FEDERATION).exists():
-            agreed.save(directory / role / FEDERATION)
-    typer.echo(f"fingerprint {agreed.fingerprint}: {len(agreed.silos)} of {agreed.plan.silos} silos")
     try:
         agreed.complete()
-        typer.echo(f"complete; send {directory}/{FEDERATION} to every party, and compare the fingerprint")
+        agreed = _not_yet_begun(agreed)
+        news = f"complete; send {directory}/{FEDERATION} to every party, and compare the fingerprint"
     except ValueError as error:
-        typer.echo(f"not yet: {error}")
+        news = f"not yet: {error}"
+    _publish(directory, agreed)
+    typer.echo(f"fingerprint {agreed.fingerprint}: {len(agreed.silos)} of {agreed.plan.silos} silos")
+    typer.echo(news)
+
+
+@federation.command()
+def renew(
+    directory: Annotated[Path, typer.Argument(help="The founder's directory.")],
+    plan: Annotated[Path, typer.Option(help="The plan of the new term as JSON; it must differ from the last one.")],
+    start: Annotated[float | None, typer.Option(help="Unix time from which its clock counts; in a day.")] = None,
+) -> None:
+    """Begin a new term with the same members and keys: writes the federation's file anew, for everybody to accept."""
+    from fedbandit.federation.setup.agreement import Agreement
+    from fedbandit.federation.setup.home import FEDERATION
+
+    directory, offered = directory.resolve(), read_plan(plan)
+    last = Agreement.load(directory / FEDERATION)
+    if offered.hash == last.plan.hash:
+        raise ArgumentError("plan", "must differ from the last term's, by its rounds for example: a term is run once")
+    begins = time.time() + LEAD if start is None else start
+    agreed = replace(last, plan=offered, timing=replace(last.timing, start=begins))
+    agreed.complete()
+    _publish(directory, agreed)
+    typer.echo(f"{offered.guarantee}\n")
+    typer.echo(
+        f"fingerprint {agreed.fingerprint}; every party: `fedbandit federation accept HOME {FEDERATION} --new-term`, "
+        "and a silo, when the last term is over, `fedbandit silo serve HOME --new-term`"
+    )
 
 
 @federation.command()
 def accept(
     home: options.Home,
     file: Annotated[Path, typer.Argument(help="The complete file of the federation.")],
+    new_term: Annotated[bool, typer.Option(help="The plan of a new term, instead of the one that was joined.")] = False,
 ) -> None:
     """Take the complete file into this party's directory, if its plan is the one that was joined."""
     from fedbandit.federation.setup.agreement import Agreement
@@ -154,7 +198,7 @@ def accept(
     from fedbandit.federation.setup.home import Home as Party
 
     party, offered = Party.load(home), Agreement.load(file)
-    if offered.plan.hash != party.agreement().plan.hash:
+    if offered.plan.hash != party.agreement().plan.hash and not new_term:
         raise ArgumentError(
             "plan", f"must be the one that was joined, {party.agreement().plan.hash[:16]}, got {offered.plan.hash[:16]}"
         )
@@ -162,6 +206,8 @@ def accept(
     if offered.party(party.settings.name) != party.public:
         raise ArgumentError("federation", f"must know {party.settings.name!r} by its own keys; it has others")
     offered.save(home / FEDERATION)
+    if new_term:
+        typer.echo(f"{offered.plan.guarantee}\n")
     typer.echo(f"fingerprint {offered.fingerprint}: compare it with the others'")
 
 
@@ -169,13 +215,33 @@ def accept(
 def provision(
     directory: Annotated[Path, typer.Argument(help="The founder's directory.")],
     replicas: Annotated[int, typer.Option(help="Copies of every stream; 3 on a cluster.")] = 1,
-    ca: Annotated[str | None, typer.Option(help="PEM file of the broker's certificate authority.")] = None,
+    broker_ca: options.BrokerCa = "",
 ) -> None:
     """Make the streams on the running broker; doing it again changes nothing."""
     from fedbandit.federation.setup import founding
 
-    asyncio.run(founding.provision(directory, ca, replicas))
+    asyncio.run(founding.provision(directory, broker_ca or None, replicas))
     typer.echo("streams and consumers are there")
+
+
+def _not_yet_begun(agreed: Agreement) -> Agreement:
+    """The agreement, its clock set to begin later if it has begun before everybody was there: the releases of a silo
+    that is not there yet would be drawn empty."""
+    begins = agreed.timing.start
+    if begins is not None and begins > time.time():
+        return agreed
+    return replace(agreed, timing=replace(agreed.timing, start=time.time() + LEAD))
+
+
+def _publish(directory: Path, agreed: Agreement) -> None:
+    """Write the agreement for the founder, and for the roles that are run here."""
+    from fedbandit.federation.setup import founding
+    from fedbandit.federation.setup.home import FEDERATION
+
+    founding.save(directory, agreed)
+    for role in ("analyzer", "mixer"):
+        if (directory / role / FEDERATION).exists():
+            agreed.save(directory / role / FEDERATION)
 
 
 def _schedule(text: str) -> schedules.Schedule:
@@ -186,7 +252,7 @@ def _schedule(text: str) -> schedules.Schedule:
         if kind == "growing":
             return schedules.growing(float(value))
         if kind == "clock":
-            return schedules.clock(float(value))
+            return schedules.clock(*map(float, value.split(":", 1)))
     except ValueError as error:
         raise ArgumentError("schedule", f"must be {SCHEDULES}, got {text!r} ({error})") from None
     raise ArgumentError("schedule", f"must be {SCHEDULES}, got {text!r}")

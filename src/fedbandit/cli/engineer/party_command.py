@@ -31,33 +31,36 @@ def serve(
     home: options.Home,
     workers: Annotated[int, typer.Option(help="Processes; more than one needs PostgreSQL.")] = 1,
     new_term: Annotated[bool, typer.Option(help="Begin a new term under a new plan.")] = False,
+    catch_up: Annotated[bool, typer.Option(help="The clock is right: draw all releases that are overdue.")] = False,
+    broker_ca: options.BrokerCa = "",
 ) -> None:
     """Serve this silo's applications over HTTP and take part in the federation."""
+    from fedbandit.federation.process import Orders
     from fedbandit.federation.workers import serve as run_workers
 
-    _exit(run_workers(home, workers, new_term))
+    _exit(run_workers(home, workers, Orders(new_term, catch_up, broker_ca)))
 
 
 @mixer.command("run")
-def run_mixer(home: options.Home) -> None:
+def run_mixer(home: options.Home, broker_ca: options.BrokerCa = "") -> None:
     """Run the mixer."""
-    _run(home, "mixer")
+    _run(home, "mixer", broker_ca)
 
 
 @analyzer.command("run")
-def run_analyzer(home: options.Home) -> None:
+def run_analyzer(home: options.Home, broker_ca: options.BrokerCa = "") -> None:
     """Run the analyzer."""
-    _run(home, "analyzer")
+    _run(home, "analyzer", broker_ca)
 
 
-def _run(path: Path, role: str) -> None:
-    from fedbandit.federation.process import run
+def _run(path: Path, role: str, broker_ca: str) -> None:
+    from fedbandit.federation.process import Orders, run
     from fedbandit.federation.setup.home import Home
 
     found = Home.load(path).settings.role
     if found != role:
         raise ArgumentError("home", f"must be the directory of a {role}, got that of a {found}")
-    _exit(run(path))
+    _exit(run(path, Orders(broker_ca=broker_ca)))
 
 
 def _exit(code: int) -> None:

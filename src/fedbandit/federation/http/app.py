@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
@@ -22,6 +23,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 MAX_BODY = 16 * 2**20
+BODY_TIMEOUT = 30.0  # seconds
 CLOSE = (b"connection", b"close")  # what is left of the request is not read
 _encode = msgspec.json.Encoder().encode
 
@@ -99,16 +101,20 @@ async def _read(declared: bytes, receive: Receive) -> bytes | bytearray:
     """The body. It is limited while it arrives too: a chunked body does not say its length beforehand."""
     if not declared.isdigit() or len(declared) > 20 or int(declared) > MAX_BODY:
         raise _too_large()
-    body, more = bytearray(), True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise _Gone
-        body += message.get("body", b"")
-        if len(body) > MAX_BODY:
-            raise _too_large()
-        more = message.get("more_body", False)
-    return body
+    body, message = bytearray(), await receive()
+    try:
+        async with asyncio.timeout(BODY_TIMEOUT if message.get("more_body") else None):
+            while True:
+                if message["type"] == "http.disconnect":
+                    raise _Gone
+                body += message.get("body", b"")
+                if len(body) > MAX_BODY:
+                    raise _too_large()
+                if not message.get("more_body", False):
+                    return body
+                message = await receive()
+    except TimeoutError:
+        raise Refusal(408, "body", f"must arrive within {BODY_TIMEOUT:g} s", [CLOSE]) from None
 
 
 def _too_large() -> Refusal:

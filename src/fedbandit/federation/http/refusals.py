@@ -11,7 +11,7 @@ from fedbandit._validate import ArgumentError
 from fedbandit.federation.http.group import StoreUnavailable
 from fedbandit.federation.http.schemas import Problem
 from fedbandit.federation.silo.serving import RewardConflict, TermEnded
-from fedbandit.federation.silo.tickets import UnknownDecision
+from fedbandit.federation.silo.tickets import DecisionExpired, UnknownDecision
 
 __all__ = ["REFUSED", "Headers", "Refusal", "bad_argument", "refusal"]
 
@@ -32,6 +32,7 @@ _KINDS: tuple[tuple[type[Exception], int, str], ...] = (
     (UnknownDecision, 404, "decision"),
     (RewardConflict, 409, "reward"),
     (TermEnded, 410, "decision"),
+    (DecisionExpired, 410, "decision"),
     (StoreUnavailable, 503, "store"),
 )
 REFUSED: tuple[type[Exception], ...] = (Refusal, ArgumentError, *(kind for kind, _, _ in _KINDS))

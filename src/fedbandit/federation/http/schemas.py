@@ -117,7 +117,10 @@ class RewardBatch(Body, frozen=True):
 class RewardAnswer(Answer, frozen=True):
     """A reward that is on disk."""
 
-    counted: Annotated[bool, Meta(description="False if the person has reached the participation cap.")]
+    counted: Annotated[
+        bool,
+        Meta(description="False if the person has reached the participation cap, or the decision's batch is closed."),
+    ]
     batch: Annotated[int, Meta(description="The batch that the reward counts in, from 0.")]
     repeated: Annotated[bool, Meta(description="True if this very reward was acknowledged before.")]
 
@@ -205,6 +208,12 @@ class SiloStatus(Answer, frozen=True):
     silo: str
     term: Annotated[int, Meta(description="The number of the term, from 1.")]
     plan: Annotated[str, Meta(description="The hash of the plan.")]
+    schedule: Annotated[str, Meta(description="The calendar of the syncs.")]
+    visits: Annotated[
+        Literal["private", "public"],
+        Meta(description="Public: that, when and how often somebody asks is not hidden by the guarantee."),
+    ]
+    held: Annotated[str | None, Meta(description="Why nothing ticks, if the time is in doubt.")]
     decisions: Annotated[int, Meta(description="Decisions of this term.")]
     without_user_key: Annotated[int, Meta(description="Decisions that came without a `user`.")]
     syncs: Annotated[int, Meta(description="Syncs of the whole term.")]

@@ -18,7 +18,7 @@ from fedbandit.federation.http.group import GroupCommit, StoreUnavailable
 from fedbandit.federation.http.metrics import Metrics
 from fedbandit.federation.http.refusals import refusal
 from fedbandit.federation.silo.serving import Decision, RewardConflict, Silo, TermEnded, UnknownActionSet, acknowledged
-from fedbandit.federation.silo.tickets import UnknownDecision
+from fedbandit.federation.silo.tickets import DecisionExpired, UnknownDecision
 from fedbandit.federation.store import Reward, Verdict
 
 __all__ = ["UNCONNECTED", "Connection", "Service"]
@@ -138,11 +138,12 @@ class Service:
 
     async def _decide(self, asked: schemas.DecisionRequest) -> Decision:
         if asked.actions is not None:
-            return self._silo.decide(asked.actions, user=asked.user, allowed=asked.allowed)
+            chosen = partial(self._silo.decide, asked.actions, user=asked.user, allowed=asked.allowed)
+            return await _in_thread(chosen) if self._silo.deciding_writes else chosen()
         name = asked.action_set
         assert name is not None  # one of the two is given
         decide = partial(self._silo.decide, name, user=asked.user, allowed=asked.allowed)
-        if name in self._in_memory:
+        if name in self._in_memory and not self._silo.deciding_writes:
             return decide()
         try:
             decision = await _in_thread(decide)
@@ -154,7 +155,7 @@ class Service:
     def _open(self, one: schemas.NamedReward) -> Reward | schemas.RewardResult:
         try:
             return self._silo.read(one.decision, one.reward)
-        except UnknownDecision as error:
+        except (UnknownDecision, DecisionExpired) as error:
             return _refused(error)
 
 
@@ -165,7 +166,7 @@ def _result(verdict: Verdict) -> schemas.RewardResult:
         return _refused(error)
 
 
-def _refused(error: UnknownDecision | RewardConflict | TermEnded) -> schemas.RewardResult:
+def _refused(error: UnknownDecision | DecisionExpired | RewardConflict | TermEnded) -> schemas.RewardResult:
     found = refusal(error)
     return schemas.RewardResult(found.status, error=found.problem)
 

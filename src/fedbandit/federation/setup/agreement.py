@@ -15,6 +15,7 @@ from fedbandit.federation.timing import Timing
 from fedbandit.federation.wire.keys import PublicKeys, Role, party_name
 from fedbandit.federation.wire.subjects import OPERATOR, Subjects
 from fedbandit.plan import Plan
+from fedbandit.schedule import Clock
 
 __all__ = ["Agreement", "check_live"]
 
@@ -143,3 +144,28 @@ def check_live(plan: Plan) -> None:
         raise ArgumentError("acting", f"must be 'lazy' in a live federation, got {plan.acting!r}")
     if plan.privacy is not None and not plan.guarantee.promised:
         raise ArgumentError("plan", f"must have a guarantee to run live: {plan.guarantee.statement}")
+    _check_calendar(plan)
+
+
+def _check_calendar(plan: Plan) -> None:
+    """A calendar that counts requests moves with whoever asks: one request more shifts every later batch."""
+    if isinstance(plan.schedule, Clock):
+        if plan.protocol.needs_points:
+            raise ArgumentError(
+                "schedule",
+                f"must count decisions for trust {plan.trust!r}, whose batches have a fixed size, got {plan.schedule}",
+            )
+        return
+    if plan.privacy is None:
+        return
+    if plan.privacy.adjacency == "add-remove":
+        raise ArgumentError(
+            "schedule",
+            f"must be a clock in a live federation under add-remove, got {plan.schedule}: it counts people",
+        )
+    if plan.visits != "public":
+        raise ArgumentError(
+            "schedule",
+            f"must be a clock in a live federation, got {plan.schedule}: who asks would move every later batch. "
+            'Use clock(seconds), or set visits="public": that, when and how often somebody asks is then public',
+        )

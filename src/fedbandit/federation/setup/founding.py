@@ -11,7 +11,7 @@ from fedbandit._validate import ArgumentError
 from fedbandit.federation.setup.agreement import Agreement
 from fedbandit.federation.setup.home import FEDERATION, Home
 from fedbandit.federation.timing import Timing
-from fedbandit.federation.wire import broker
+from fedbandit.federation.wire import broker, parcels
 from fedbandit.federation.wire.keys import PartyKeys, PublicKeys
 from fedbandit.federation.wire.link import BrokerAddress, Link
 from fedbandit.federation.wire.subjects import OPERATOR
@@ -20,6 +20,7 @@ from fedbandit.plan import Plan
 __all__ = ["BROKER_CONFIG", "OPERATOR_KEYS", "admit", "found", "local", "provision"]
 
 OPERATOR_KEYS, BROKER_CONFIG = "operator.key", "nats.conf"
+GREETINGS = 1000  # messages, besides those of the syncs, that are kept for each sender
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -29,6 +30,7 @@ def found(path: Path, name: str, plan: Plan, broker_url: str, timing: Timing) ->
     path.chmod(0o700)
     if (path / FEDERATION).exists():
         raise ArgumentError("directory", f"must be new: {path / FEDERATION} exists already")
+    _check_size(plan)
     operator = PartyKeys.generate()
     agreement = Agreement(name, plan, broker_url, timing, operator.broker.public_key().public_bytes_raw())
     operator.save(path / OPERATOR_KEYS)
@@ -55,7 +57,7 @@ def save(path: Path, agreement: Agreement) -> None:
     settings = _broker_settings(path, agreement)
     file = path / BROKER_CONFIG
     if file.exists():
-        settings = {**json.loads(file.read_text()), "authorization": settings["authorization"]}
+        settings = {**json.loads(file.read_text()), "accounts": settings["accounts"]}
     file.write_text(json.dumps(settings, indent=1) + "\n")
 
 
@@ -73,6 +75,24 @@ def _broker_settings(path: Path, agreement: Agreement) -> dict[str, Any]:
     )
 
 
+def _check_size(plan: Plan) -> None:
+    """Refuse a plan whose messages the broker would not take."""
+    size = parcels.largest(plan)
+    if size > broker.MAX_PAYLOAD:
+        raise ArgumentError(
+            "plan",
+            f"must have messages of at most {broker.MAX_PAYLOAD >> 20} MB, which is what the broker takes; "
+            f"with {plan.silos} silos and {plan.dim} features one is {size / 2**20:.0f} MB",
+        )
+
+
+def _limits(agreement: Agreement) -> broker.StreamLimits:
+    """For each sender a message per sync, twice over, and greetings."""
+    plan = agreement.plan
+    messages = 2 * len(plan.times) + GREETINGS
+    return broker.StreamLimits(parcels.largest(plan), messages, len(agreement.parties))
+
+
 async def provision(path: Path, ca: str | None = None, replicas: int = 1) -> None:
     """Make streams and consumers on the running broker."""
     agreement = Agreement.load(path / FEDERATION)
@@ -80,7 +100,7 @@ async def provision(path: Path, ca: str | None = None, replicas: int = 1) -> Non
     keys = PartyKeys.load(path / OPERATOR_KEYS)
     link = await Link.connect(BrokerAddress(agreement.broker, ca), OPERATOR, keys.broker)
     try:
-        await broker.provision(link.js, agreement.subjects, agreement.parties, replicas)
+        await broker.provision(link.js, agreement.subjects, agreement.parties, _limits(agreement), replicas)
     finally:
         await link.close()
 

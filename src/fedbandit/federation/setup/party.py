@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 from fedbandit._validate import ArgumentError
 from fedbandit.federation.setup.agreement import Agreement
-from fedbandit.federation.wire import envelopes
+from fedbandit.federation.wire import envelopes, heads
 from fedbandit.federation.wire.envelopes import NOBODY, Context, EnvelopeError, Kind
+from fedbandit.federation.wire.heads import Head
 from fedbandit.federation.wire.keys import PartyKeys, PublicKeys, Role
+from fedbandit.federation.wire.messages import MessageError
 from fedbandit.federation.wire.subjects import Consumer
 
 __all__ = ["Party", "PlanMismatch"]
@@ -47,18 +49,35 @@ class Party:
         return envelopes.seal(plain, context, receiver.sealing, self.keys.signer)
 
     def open(self, envelope: bytes) -> tuple[Context, bytes]:
-        """Verify and open an envelope for this party, from a member of the federation under the same plan."""
+        """Verify and open an envelope for this party, from a member of the federation.
+
+        One of another plan is stale, and refused, unless it is a greeting: plans differ when the analyzer says so in
+        answer to this party's own question, and not because something of an earlier term was left in a queue.
+        """
         claim = envelopes.claimed(envelope)
         try:
             sender = self.agreement.party(claim.sender)
         except LookupError as error:
             raise EnvelopeError(str(error)) from None
-        if claim.plan != self.agreement.plan.hash and claim.federation == self.agreement.id:
-            # The header is under the signature: open it as what it claims to be, and believe the mismatch only then.
-            envelopes.unseal(envelope, claim, sender.verifier, self.keys.opener)
-            raise PlanMismatch(claim.sender, claim.plan, self.agreement.plan.hash)
-        expected = self._context(claim.kind, claim.sender, self.name, claim.sync)
+        if claim.plan != self.agreement.plan.hash and claim.kind != "greeting":
+            raise EnvelopeError(f"stale: of plan {claim.plan[:16]}, not {self.agreement.plan.hash[:16]}")
+        expected = self._context(claim.kind, claim.sender, self.name, claim.sync)._replace(plan=claim.plan)
         return claim, envelopes.unseal(envelope, expected, sender.verifier, self.keys.opener)
+
+    def differs(self, context: Context) -> PlanMismatch | None:
+        """The mismatch, if the sender of a verified message works under another plan."""
+        ours = self.agreement.plan.hash
+        return None if context.plan == ours else PlanMismatch(context.sender, context.plan, ours)
+
+    def signed(self, count: int, hash_: bytes) -> Head:
+        """A head of this party's own chain."""
+        return heads.signed(self.name, count, hash_, self.keys.signer)
+
+    def checked(self, name: str, head: Head) -> Head:
+        """The head, if that party has signed it."""
+        if not head.is_of(name, self.agreement.party(name).verifier):
+            raise MessageError(f"head is not signed by {name}")
+        return head
 
     def seal_anonymously(self, kind: Kind, receiver: PublicKeys, sync: int, plain: bytes) -> bytes:
         return envelopes.seal_anonymously(plain, self._context(kind, NOBODY, receiver.name, sync), receiver.sealing)

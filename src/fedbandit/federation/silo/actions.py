@@ -14,7 +14,7 @@ from fedbandit._validate import ArgumentError
 from fedbandit.bandit import linucb
 from fedbandit.bandit.linucb import Model
 
-__all__ = ["MAX_ARMS", "ActionSet", "checked", "checked_many", "choose", "subset_of"]
+__all__ = ["MAX_ARMS", "ActionSet", "checked", "checked_many", "choose", "into_ball", "subset_of"]
 
 MAX_ARMS = 100_000
 
@@ -49,13 +49,15 @@ def choose(features: Floats, model: Model, allowed: Sequence[int] | None) -> int
 
 
 def checked(actions: ArrayLike, dim: int) -> Floats:
-    """Features from outside: shape, number of arms, finiteness and norms are checked."""
+    """Features from outside: shape, number of arms, finiteness and norms are checked; rows come back inside the unit
+    ball."""
     features = _as_array(actions, dim)
-    if features is None or features.ndim != 2 or features.shape[1] != dim or not _bounded(features):
-        features = _validate.features("actions", actions, dim)  # says what is wrong
-    if not 0 < len(features) <= MAX_ARMS:
-        raise ArgumentError("actions", f"must be between 1 and {MAX_ARMS}, got {len(features)}")
-    return features
+    inside = None if features is None or features.ndim != 2 or features.shape[1] != dim else into_ball(features)
+    if inside is None:
+        inside = _validate.features("actions", actions, dim)  # says what is wrong
+    if not 0 < len(inside) <= MAX_ARMS:
+        raise ArgumentError("actions", f"must be between 1 and {MAX_ARMS}, got {len(inside)}")
+    return inside
 
 
 def checked_many(contexts: ArrayLike, dim: int) -> Floats:
@@ -63,10 +65,8 @@ def checked_many(contexts: ArrayLike, dim: int) -> Floats:
     array = np.asarray(contexts, dtype=np.float64)
     if array.ndim != 3 or array.shape[-1] != dim or not 0 < array.shape[1] <= MAX_ARMS:
         raise ArgumentError("contexts", f"must have shape (people, arms, {dim}), got {array.shape}")
-    if not _bounded(array):
-        for features in array:
-            _validate.features("contexts", features, dim)
-    return array
+    inside = into_ball(array)
+    return np.stack([_validate.features("contexts", one, dim) for one in array]) if inside is None else inside
 
 
 def subset_of(allowed: Sequence[int], arms: int) -> Indices:
@@ -89,7 +89,14 @@ def _as_array(actions: ArrayLike, dim: int) -> Floats | None:
         return None
 
 
-def _bounded(features: Floats) -> bool:
-    """Whether all rows are finite and of norm at most 1, in one pass: NaN and infinity fail the comparison."""
+def into_ball(features: Floats) -> Floats | None:
+    """The rows, those longer than 1 by rounding alone shortened to norm 1; None if any is longer than that, or not
+    finite.
+
+    What a silo stores of a person is computed from such a row: see `releasing` for the bound that follows.
+    """
     squares = np.einsum("...d,...d->...", features, features)
-    return bool((squares <= (1 + _validate.NORM_SLACK) ** 2).all())
+    largest = squares.max(initial=0.0)
+    if not largest <= (1 + _validate.NORM_SLACK) ** 2:  # NaN and infinity fail the comparison
+        return None
+    return features if largest <= 1 else np.asarray(features / np.sqrt(np.maximum(squares, 1.0))[..., None])

@@ -3,44 +3,80 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
+import secrets
 import time
+from typing import NamedTuple
 
 from fedbandit.federation.setup.party import Party
+from fedbandit.federation.silo import book
 from fedbandit.federation.silo.outgoing import Sealer
 from fedbandit.federation.silo.serving import OutcomeConflict, Silo
-from fedbandit.federation.states import ReleaseState
-from fedbandit.federation.timing import ClockJumped
-from fedbandit.federation.wire import messages
-from fedbandit.federation.wire.envelopes import Context, EnvelopeError
+from fedbandit.federation.states import IllegalEvent, ReleaseState
+from fedbandit.federation.store.seen import SeenStore
+from fedbandit.federation.timing import TicksHeld
+from fedbandit.federation.wire import heads, messages
+from fedbandit.federation.wire.envelopes import FORMAT, Context
+from fedbandit.federation.wire.heads import NO_QUESTION, Greeting
+from fedbandit.federation.wire.keys import PublicKeys
 from fedbandit.federation.wire.link import Link
 from fedbandit.federation.wire.messages import MessageError
-from fedbandit.federation.wire.parcels import Outcome
+from fedbandit.federation.wire.parcels import Model
+from fedbandit.federation.wire.refused import Refused
 
 __all__ = ["Agent"]
 
 log = logging.getLogger(__name__)
 LOOK = 0.05  # seconds between looks at the calendar
 LEAD = 1.0  # seconds between looks at which worker leads
+ASK_AGAIN = 10.0  # seconds until a question that not all have answered is asked again
+RETRY = 0.5  # seconds until the store is tried again
 TIDY = 5.0  # seconds after a release until raw rows leave the files and the next noise is drawn
 TIDY_AFTER_SYNC = 0.5  # the same once the sync is over: the model comes first
-GREETED = "greeted"
+
+
+class _Taken(NamedTuple):
+    """What is in a verified message."""
+
+    context: Context
+    content: Greeting | Model
 
 
 class Agent:
-    """Runs beside the service of a silo. Nothing is sent before the analyzer has shown the same plan."""
+    """Runs beside the service of a silo.
+
+    Nothing is drawn or sent before those whom releases are for have shown the same plan, read the same format, and said
+    how far they have seen this silo come: no further than its own store.
+    """
 
     def __init__(self, silo: Silo, party: Party, sealer: Sealer) -> None:
         self.silo, self.party = silo, party
         self.plan = silo.plan
-        self.problem: str | None = None  # why it is not ticking, if it is not
         self.link: Link | None = None  # none before the broker has answered
+        self.seen = SeenStore(silo.store.engine, self.plan.hash[:16])
         self._sealer = sealer
-        self._greeted = self._leads = False
-        self._tidy_at = math.inf
-        self._news = asyncio.Event()
+        self._analyzer = party.agreement.holder("analyzer")
+        self._clock_problem: str | None = None
+        self._behind: str | None = None
+        self._question, self._ask_at = NO_QUESTION, -math.inf
+        self._leads = False
+        self._tidy_at = 0.0  # a process that was killed may have left raw rows in the files
+        self._refused = Refused()
+        self._news, self._answers = asyncio.Event(), asyncio.Event()
         self._news.set()
+        sealer.watch(lambda: self.seen.of(self._analyzer.name).head)
+
+    @property
+    def problem(self) -> str | None:
+        """Why it is not ticking or not drawing, if it is not."""
+        return self._behind or self._clock_problem
+
+    @property
+    def refused(self) -> int:
+        """Messages that were refused."""
+        return self._refused.count
 
     @property
     def connected(self) -> bool:
@@ -52,34 +88,36 @@ class Agent:
         self.link = link
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._ticks())
+            tasks.create_task(self._asks())
             tasks.create_task(self._sends(link))
             tasks.create_task(link.read(self.party.consumer, self.handle))
 
     async def handle(self, envelopes: list[bytes]) -> None:
-        """Take in outcomes of syncs; a mismatch of plans with the analyzer is fatal."""
+        """Take in outcomes of syncs and greetings; it returns when all of them are done with."""
         for envelope in envelopes:
-            try:
-                await self._take(*self.party.open(envelope))
-            except (EnvelopeError, MessageError) as error:
-                log.warning("refused a message: %s", error)
-            except OutcomeConflict as error:
-                log.error("refused a model: %s", error)
+            taken = self._opened(envelope)
+            if taken is None:
+                continue
+            if isinstance(taken.content, Greeting):
+                await self._greeted(taken.context, taken.content)
+            else:
+                await self._learn(taken.context.sync, taken.content)
         self._news.set()
 
     async def tick(self) -> None:
         """Do what the calendar says is due; while the clock cannot be believed, nothing is."""
         try:
             released = await asyncio.to_thread(self.silo.ticker.release) if self.silo.ticker.due() else []
-            self.problem = None
-        except ClockJumped as error:
-            self.problem = str(error)
+            self._clock_problem = None
+        except TicksHeld as error:
+            self._clock_problem = str(error)
             return
         if released:
             self._news.set()
             self._tidy_at = time.monotonic() + TIDY
         elif time.monotonic() > self._tidy_at:
-            self._tidy_at = math.inf
-            await asyncio.to_thread(self.silo.ticker.tidy)
+            done = await asyncio.to_thread(self.silo.ticker.tidy)
+            self._tidy_at = math.inf if done else time.monotonic() + TIDY
 
     async def send(self, link: Link) -> None:
         """Seal what can be sealed now, publish what is sealed, in order."""
@@ -87,25 +125,172 @@ class Agent:
         if await asyncio.to_thread(store.in_state, term, ReleaseState.DRAWN):
             await asyncio.to_thread(self._seal_drawn)
         for sync in await asyncio.to_thread(store.in_state, term, ReleaseState.SEALED):
+            await asyncio.sleep(self.silo.ticker.wait_to_send(sync))
             await self._publish(link, sync)
 
-    async def _take(self, context: Context, payload: bytes) -> None:
-        if context.sender != self.party.agreement.holder("analyzer").name:
-            raise MessageError(f"models come from the analyzer, not from {context.sender}")
-        if context.kind == "hello":
-            self.silo.store.remember(self._greeting, b"1")
-        elif context.kind == "model" and 0 <= context.sync < self.silo.syncs:
-            outcome = Outcome.decode(payload, self.plan)
-            included = bool(outcome.cohort[self.party.agreement.silos.index(self.party.name)])
-            await asyncio.to_thread(self.silo.learn, context.sync, outcome, included)
+    # -- messages ---------------------------------------------------------------------------------------------------
+
+    def _opened(self, envelope: bytes) -> _Taken | None:
+        """What is in a message. Whatever its bytes do to the code that reads them, this is where it ends."""
+        try:
+            context, payload = self.party.open(envelope)
+            if context.kind == "greeting":
+                return _Taken(context, Greeting.decode(payload))
+            return _Taken(context, self._model(context, payload))
+        except Exception as error:  # deliberately broad, RecursionError and MemoryError included
+            self._refused.note(error)
+            return None
+
+    def _model(self, context: Context, payload: bytes) -> Model:
+        """A model of the analyzer that fits those before it, at its time, and can be used."""
+        sync, known = context.sync, self.seen.of(self._analyzer.name).head
+        if context.kind != "model" or context.sender != self._analyzer.name or sync >= self.silo.syncs:
+            raise MessageError(f"a silo takes models from the analyzer, not {context.kind!r} of {context.sender}")
+        model = Model.decode(payload, self.plan)
+        self.party.checked(self._analyzer.name, model.head)
+        if model.head.length != sync + 1:
+            raise MessageError(f"the head of model {sync} is that of {model.head.length}")
+        ticked = self.silo.store.term(self.silo.term.number).open_sync
+        if sync > known.length and sync >= ticked:
+            raise MessageError(f"model {sync} is early: model {known.length} is next")
+        first = heads.link(bytes(32), f"{self.party.agreement.id} {self.plan.hash}".encode())
+        if known.length == sync and model.previous != (known.hash if sync else first):
+            self._halt(f"the analyzer's model {sync} does not follow the models it has sent: it has told two stories")
+            raise MessageError("the model does not follow the ones before it")
+        self.plan.fit(model.outcome.prefix, self.plan.times[sync])
+        return model
+
+    async def _learn(self, sync: int, model: Model) -> None:
+        """Store a model and decide by it. Only the store can fail here, and is tried again until it does not."""
+        included = bool(model.outcome.cohort[self.party.agreement.silos.index(self.party.name)])
+        if included and await asyncio.to_thread(self.silo.store.release, self.silo.term.number, sync) is None:
+            self._halt(f"model {sync} counts a release that this store never made: it was put back to an old copy")
+        while True:
+            try:
+                await asyncio.to_thread(self.silo.learn, sync, model.outcome, included)
+                sighting = (self._analyzer.name, sync + 1, model.head)
+                await asyncio.to_thread(self.seen.note, [sighting])
+            except OutcomeConflict as error:
+                self._refused.note(error)
+                self._halt(f"the analyzer has sent two models of sync {sync}")
+            except IllegalEvent as error:
+                self._refused.note(error)
+                self._halt(
+                    f"model {sync} counts a release that this store has not sent: it was put back to an old copy"
+                )
+            except Exception as error:
+                log.error("storing model %d: %s: %s; trying again", sync, type(error).__name__, error)
+                await asyncio.sleep(RETRY)
+                continue
             self._tidy_at = min(self._tidy_at, time.monotonic() + TIDY_AFTER_SYNC)
-        else:
-            raise MessageError(f"a silo takes models of its syncs, not {context.kind!r} of {context.sync}")
+            return
+
+    # -- greetings --------------------------------------------------------------------------------------------------
+
+    async def _asks(self) -> None:
+        """Ask those whom releases are for how far they have seen this silo come, until all have answered."""
+        while True:
+            self._answers.clear()
+            if self._leads and self._sealer.held is not None and self._behind is None:
+                await self._ask()
+                await self._judge()
+            with contextlib.suppress(TimeoutError):
+                # Where workers share a store, another one may have taken the answer in. (`wait_for` would lose a
+                # cancellation that comes together with the answer.)
+                async with asyncio.timeout(LEAD if self._leads else LOOK):
+                    await self._answers.wait()
+
+    async def _ask(self) -> None:
+        if self._question == NO_QUESTION:
+            self._question = secrets.token_bytes(len(NO_QUESTION))
+            await asyncio.to_thread(self.seen.ask, self._question)
+        elif time.monotonic() < self._ask_at:
+            return
+        self._ask_at = time.monotonic() + ASK_AGAIN
+        answers = await asyncio.to_thread(self.seen.answers, self._question)
+        for receiver in self._sealer.receivers:
+            if receiver.name not in answers:
+                await self._greet(receiver, question=self._question)
+
+    async def _greet(self, receiver: PublicKeys, *, question: bytes = NO_QUESTION, answer: bytes = NO_QUESTION) -> None:
+        if self.link is None:
+            return
+        seen = await asyncio.to_thread(self.seen.of, receiver.name)
+        own = book.head(await asyncio.to_thread(self.silo.store.last_entry))
+        greeting = Greeting(FORMAT, FORMAT, question, answer, seen.syncs, seen.head, own)
+        message_id = f"greeting.{self.party.name}.{receiver.name}.{question.hex()}.{answer.hex()}"
+        sealed = self.party.seal("greeting", receiver, 0, greeting.encode())
+        await self.link.publish(self.party.subject_to(receiver), sealed, message_id)
+
+    async def _greeted(self, context: Context, greeting: Greeting) -> None:
+        """Note an answer to one's own question; answer the analyzer's; ask again if somebody works otherwise now."""
+        mismatch, sender = self.party.differs(context), self.party.agreement.party(context.sender)
+        if sender.role == "silo":
+            return
+        if greeting.answer != NO_QUESTION:
+            asked = await asyncio.to_thread(self.seen.asked, greeting.answer)
+            if asked and mismatch is not None and sender == self._analyzer:
+                raise mismatch
+            if asked and mismatch is None:
+                await asyncio.to_thread(self.seen.answered, greeting.answer, sender.name, greeting.encode())
+        elif mismatch is not None or not greeting.reads(FORMAT):
+            self._sealer.hold(f"{sender.name} may work under another plan or format now; it was asked")
+            self._question = NO_QUESTION
+        elif sender in self._sealer.receivers:
+            await self._greet(sender, answer=greeting.question)
+        self._answers.set()
+
+    async def _judge(self) -> None:
+        """Draw from now on if all have answered and none has seen more of this silo than it knows itself."""
+        answers = await asyncio.to_thread(self.seen.answers, self._question)
+        if any(receiver.name not in answers for receiver in self._sealer.receivers):
+            return
+        greetings = {name: Greeting.decode(answer) for name, answer in answers.items()}
+        for name, greeting in greetings.items():
+            if not greeting.reads(FORMAT):
+                self._sealer.hold(f"{name} does not read messages of format {FORMAT}")
+                return
+        worst = await asyncio.to_thread(self._further, greetings)
+        if worst is not None:
+            self._halt(worst)
+            return
+        log.info("the others have seen this silo come as far as it has: it draws releases")
+        self._sealer.clear()
+        self._news.set()
+
+    def _further(self, greetings: dict[str, Greeting]) -> str | None:
+        """Why this store cannot be the one that others know, if it cannot."""
+        ledger = self.silo.store.ledger()
+        releases = self.silo.store.releases(self.silo.term.number)
+        drawn = sum(release.state is not ReleaseState.CLOSED for release in releases)
+        for name, greeting in greetings.items():
+            seen, syncs = greeting.seen, greeting.syncs
+            if not seen.is_of(self.party.name, self.party.public.verifier):
+                continue  # not this silo's word
+            known = seen.length <= len(ledger) and (not seen.length or ledger[seen.length - 1].hash == seen.hash.hex())
+            if not known or syncs > drawn:
+                return (
+                    f"this store is an old copy, or empty: {name} has seen {syncs} releases of this term and a ledger"
+                    f" of {seen.length} entries, it holds {drawn} and {len(ledger)}. Nothing is drawn from it, since a"
+                    " release drawn twice tells what each draw hides. Put the newest copy in its place, or bring this"
+                    " one forward: those syncs then count as missed, and as spent"
+                )
+        return None
+
+    def _halt(self, problem: str) -> None:
+        """Draw and send nothing more until somebody has looked into it."""
+        if self._behind is None:
+            log.error("refusing to draw: %s", problem)
+        self._behind = problem
+        self._sealer.hold(problem)
+
+    # -- releases ---------------------------------------------------------------------------------------------------
 
     def _seal_drawn(self) -> None:
         """Seal the releases whose message had to wait for the outcome of earlier syncs."""
         store, term = self.silo.store, self.silo.term.number
-        for sync, wire in self._sealer.settled(store.releases(term)):
+        ledger = book.head(store.last_entry())
+        for sync, wire in self._sealer.settled(store.releases(term), ledger):
             store.seal(term, sync, wire)
 
     async def _publish(self, link: Link, sync: int) -> None:
@@ -121,11 +306,17 @@ class Agent:
         await asyncio.to_thread(self.silo.ticker.prepare)
         looked = -math.inf
         while True:
-            if time.monotonic() - looked > LEAD:
-                looked = time.monotonic()
-                await self._look_around()
-            if self._leads:
-                await self.tick()
+            try:
+                if time.monotonic() - looked > LEAD:
+                    looked = time.monotonic()
+                    await self._look_around()
+                if self._leads:
+                    await self.tick()
+            except Exception as error:  # a full disk, a database that is away: decisions go on, ticks wait
+                if self._clock_problem is None:
+                    log.error("nothing ticks: %s: %s", type(error).__name__, error)
+                self._clock_problem = f"the store does not work, so nothing ticks: {type(error).__name__}: {error}"
+                await asyncio.sleep(RETRY)
             await asyncio.sleep(LOOK)
 
     async def _look_around(self) -> None:
@@ -140,15 +331,5 @@ class Agent:
         while True:
             await self._news.wait()
             self._news.clear()
-            if self._leads and await self._is_greeted():
+            if self._leads and self._sealer.held is None:
                 await self.send(link)
-
-    async def _is_greeted(self) -> bool:
-        """Whether the analyzer has shown the same plan, to this worker or another one."""
-        if not self._greeted:
-            self._greeted = await asyncio.to_thread(self.silo.store.recall, self._greeting) is not None
-        return self._greeted
-
-    @property
-    def _greeting(self) -> str:
-        return f"{GREETED} {self.plan.hash}"

@@ -1,28 +1,45 @@
-"""The silo's ledger on disk: one typed event per release, chained by hashes, so that nobody can edit it unnoticed."""
+"""The silo's ledger on disk: one typed event per release, chained by hashes and signed, so that nobody can edit it
+unnoticed; its head is what the others hold against the silo."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
 from fedbandit.federation.store.silo_store import LedgerRow
+from fedbandit.federation.wire import heads
+from fedbandit.federation.wire.heads import Head
 from fedbandit.privacy import ledger
 from fedbandit.privacy.ledger import Entry, Release
 from fedbandit.privacy.spending import Spent, spent
 from fedbandit.protocol import mechanisms
 
-__all__ = ["entries", "entry", "spending"]
+__all__ = ["entries", "entry", "head", "own_signer", "spending"]
 
 
-def entry(last: LedgerRow | None, event: Release) -> LedgerRow:
-    """The ledger row of an event, after the last one."""
-    chained = ledger.append(ledger.GENESIS if last is None else last.hash, event)
+def entry(last: LedgerRow | None, event: Release, signer: Ed25519PrivateKey) -> LedgerRow:
+    """The ledger row of an event, after the last one, signed by the silo."""
     number = 0 if last is None else last.number + 1
-    return LedgerRow(number, chained.hash, chained.previous, ledger.event_to_json(event))
+
+    def sign(count: int, hash_: bytes) -> bytes:
+        return heads.signed(event.silo, count, hash_, signer).signature
+
+    chained = ledger.append(ledger.GENESIS if last is None else last.hash, event, number + 1, sign)
+    return LedgerRow(number, chained.hash, chained.previous, ledger.event_to_json(event), chained.signature)
+
+
+def head(row: LedgerRow | None) -> Head:
+    """The head of a ledger whose last row this is: how many entries, the last hash, the silo's signature."""
+    if row is None:
+        return heads.NONE
+    return Head(row.number + 1, bytes.fromhex(row.hash), bytes.fromhex(row.signature))
 
 
 def entries(rows: Sequence[LedgerRow]) -> list[Entry]:
     """The chain as it is on disk, verified."""
-    chain = [Entry(row.previous, ledger.event_from_json(row.event), row.hash) for row in rows]
+    chain = [Entry(row.previous, ledger.event_from_json(row.event), row.hash, row.signature) for row in rows]
     ledger.verify(chain)
     return chain
 
@@ -30,3 +47,10 @@ def entries(rows: Sequence[LedgerRow]) -> list[Entry]:
 def spending(rows: Sequence[LedgerRow]) -> Spent:
     """What the ledger says was spent, composed over its terms."""
     return spent(entries(rows), mechanisms.encoder)
+
+
+def own_signer(secret: bytes) -> Ed25519PrivateKey:
+    """The key of a silo on its own, which has no keys of a federation: made from its secret."""
+    return Ed25519PrivateKey.from_private_bytes(
+        hashlib.sha256(b"fedbandit ledger of a silo on its own" + secret).digest()
+    )

@@ -1,8 +1,8 @@
 """How many decisions were answered, counted without a transaction each and yet not lost when the process is killed.
 
 The count lives in a memory-mapped file: what is written there outlives the process (kill -9 included), and goes into
-the database with the next transaction. A power failure loses at most what came since then; ticks depend on the count
-alone, so the next ones come that many decisions later.
+the database with the next transaction. A power failure loses at most what came since then. Nothing depends on the
+count: it is there to be shown.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ class DecisionCounter:
         self._map = None if path is None else _mapped(path)
         self._answered, self._unkeyed = decisions, unkeyed  # as far as this process knows
         self._taken = Pending(decisions, unkeyed)
-        self._elsewhere = 0  # answered by other workers
         if self._map is not None:
             known, total, without = _LAYOUT.unpack_from(self._map)
             if known == term:
@@ -49,11 +48,6 @@ class DecisionCounter:
             self._unkeyed += 0 if keyed else decisions
             if self._map is not None:
                 _LAYOUT.pack_into(self._map, 0, self._term, self._answered, self._unkeyed)
-
-    @property
-    def total(self) -> int:
-        """All decisions of the term, as far as is known here."""
-        return self._answered + self._elsewhere
 
     @property
     def waiting(self) -> Pending:
@@ -75,11 +69,6 @@ class DecisionCounter:
                 self._taken = Pending(self._taken.decisions - pending.decisions, self._taken.unkeyed - pending.unkeyed)
             raise
 
-    def observe(self, decisions: int) -> None:
-        """The database's own count, just after a transaction: what others have added shows in it."""
-        with self._lock:
-            self._elsewhere = max(0, decisions - self._taken.decisions)
-
     def close(self) -> None:
         if self._map is not None:
             self._map.close()
@@ -88,5 +77,6 @@ class DecisionCounter:
 def _mapped(path: Path) -> mmap.mmap:
     with path.open("a+b") as file:
         if path.stat().st_size < _LAYOUT.size:
-            file.truncate(_LAYOUT.size)
+            file.write(bytes(_LAYOUT.size))  # not a hole: filling one would end the process when the disk is full
+            file.flush()
         return mmap.mmap(file.fileno(), _LAYOUT.size)

@@ -2,46 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fedbandit.federation.setup.party import Party
 from fedbandit.federation.states import ReleaseState
 from fedbandit.federation.store.silo_store import StoredRelease, Wire
-from fedbandit.federation.wire import messages
+from fedbandit.federation.wire import heads, messages
+from fedbandit.federation.wire.heads import Head
 from fedbandit.federation.wire.keys import PublicKeys
 from fedbandit.federation.wire.parcels import Parcel
 from fedbandit.protocol.base import Message
 
 __all__ = ["Sealer"]
 
+UNASKED = "the others have not yet said how far they have seen this silo come"
+
 
 class Sealer:
-    """Turns drawn releases into the bytes on the wire, as the plan's protocol routes its messages."""
+    """Turns drawn releases into the bytes on the wire, as the plan's protocol routes its messages.
+
+    It also keeps the silo from drawing (`held`) until the others have said how far they have seen it come: a store that
+    was put back to an older state would draw releases a second time, and the two together tell what each one hides.
+    """
 
     def __init__(self, party: Party) -> None:
         self._party, self._agreement = party, party.agreement
         self._protocol = party.agreement.plan.protocol
+        self._models: Callable[[], Head] = lambda: heads.NONE
+        self.held: str | None = UNASKED  # why nothing may be drawn now
+
+    @property
+    def signer(self) -> Ed25519PrivateKey:
+        """What the silo signs its ledger with."""
+        return self._party.keys.signer
+
+    def hold(self, reason: str) -> None:
+        """Nothing is drawn from now on."""
+        self.held = reason
+
+    def clear(self) -> None:
+        """The others have seen no more of this silo than it knows itself: it may draw."""
+        self.held = None
+
+    def watch(self, models: Callable[[], Head]) -> None:
+        """Where to look up the head of the models that have come: it travels with each release."""
+        self._models = models
 
     @property
     def receivers(self) -> list[PublicKeys]:
         """Whom a release is sent to, in this order."""
         return [self._agreement.holder(role) for role in self._agreement.subjects.receivers]
 
-    def at_once(self, sync: int, drawn: Message) -> Wire | None:
+    def at_once(self, sync: int, drawn: Message, ledger: Head) -> Wire | None:
         """The wire of a release that was just drawn; None if it depends on what became of earlier ones."""
-        return None if self._protocol.waits else self._wire(sync, drawn)
+        return None if self._protocol.waits else self._wire(sync, drawn, ledger)
 
-    def settled(self, releases: Sequence[StoredRelease]) -> Iterator[tuple[int, Wire]]:
+    def settled(self, releases: Sequence[StoredRelease], ledger: Head) -> Iterator[tuple[int, Wire]]:
         """The wire of every release, drawn but not sealed, that waits for nothing any more."""
         for release in releases:
             earlier = [other for other in releases if other.sync < release.sync]
             if release.state is ReleaseState.DRAWN and all(other.state.settled for other in earlier):
                 drawn = [_arrays(other.drawn) for other in (*earlier, release)]
                 arrived = {other.sync: _arrays(other.sent) for other in earlier if other.state is ReleaseState.INCLUDED}
-                yield release.sync, self._wire(release.sync, self._protocol.outgoing(drawn, arrived))
+                yield release.sync, self._wire(release.sync, self._protocol.outgoing(drawn, arrived), ledger)
 
-    def _wire(self, sync: int, message: Message) -> Wire:
-        parcels = [(receiver, self._parcel(receiver, sync, message)) for receiver in self.receivers]
+    def _wire(self, sync: int, message: Message, ledger: Head) -> Wire:
+        models = self._models()
+        parcels = [
+            (receiver, self._parcel(receiver, sync, message)._replace(ledger=ledger, models=models))
+            for receiver in self.receivers
+        ]
         sealed = [self._party.seal("release", receiver, sync, parcel.encode()) for receiver, parcel in parcels]
         return Wire(messages.encode(message), messages.pack(sealed))
 

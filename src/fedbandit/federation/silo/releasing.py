@@ -1,4 +1,11 @@
-"""The release of a batch, by the protocol of the plan and nothing else: collect, encode, add exact noise."""
+"""The release of a batch, by the protocol of the plan and nothing else: collect, encode, add exact noise.
+
+No person's contribution is longer than the sensitivity counts on. Features enter with norm at most 1 and rewards within
+h of the plan's centre, so the integers of a contribution, bias b and matrix W, obey
+    ratio |b|^2 + |W|^2 <= (2^bits sqrt(ratio h^2 + 1) + sqrt(ratio dim + dim^2) / 2)^2
+with ratio and h as the plan has them. Floating-point errors, 2^-50 of a number, are within the last term: for two
+features or more it cannot be reached, and for one feature the largest numbers are on the grid.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +16,7 @@ import numpy as np
 from fedbandit._arrays import Integers
 from fedbandit.bandit.statistics import contributions
 from fedbandit.federation.exact.exact_noise import ExactNoise
+from fedbandit.federation.silo.actions import into_ball
 from fedbandit.plan import Plan
 from fedbandit.protocol.base import Message, Protocol
 from fedbandit.protocol.encoder import Stream
@@ -50,4 +58,7 @@ def _points(plan: Plan, sync: int, rows: Sequence[tuple[bytes, float]]) -> Integ
 def _contributions(plan: Plan, rows: Sequence[tuple[bytes, float]]) -> Integers:
     x = np.frombuffer(b"".join(features for features, _ in rows)).reshape(len(rows), plan.dim)
     y = np.array([reward for _, reward in rows])
-    return contributions(x, y, plan.bits, plan.centre)
+    inside = into_ball(x)
+    if inside is None or not ((y >= 0) & (y <= 1)).all():
+        raise ValueError("the store holds features or rewards beyond their bounds: nothing is released")
+    return contributions(inside, y, plan.bits, plan.centre)

@@ -8,8 +8,8 @@ Rules that hold at every instant, whatever is killed:
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -18,21 +18,24 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedbandit import _validate
+from fedbandit._arrays import Floats
 from fedbandit._validate import ArgumentError
 from fedbandit.bandit import linucb
 from fedbandit.federation.setup.agreement import check_live
 from fedbandit.federation.silo import actions as choosing
+from fedbandit.federation.silo import book
 from fedbandit.federation.silo.actions import ActionSet
 from fedbandit.federation.silo.counter import DecisionCounter
 from fedbandit.federation.silo.outgoing import Sealer
+from fedbandit.federation.silo.seats import Seats
 from fedbandit.federation.silo.silo_status import silo_status
 from fedbandit.federation.silo.terms import check_secret, open_term, own_secret
-from fedbandit.federation.silo.ticker import Ticker
-from fedbandit.federation.silo.tickets import DecisionIds, UnknownDecision
+from fedbandit.federation.silo.ticker import CLOCK, Ticker
+from fedbandit.federation.silo.tickets import DecisionExpired, DecisionIds, UnknownDecision
 from fedbandit.federation.states import DecisionState
 from fedbandit.federation.store import Reward, SiloStore, Verdict, open_engine
 from fedbandit.federation.store.rewards import UNLIMITED
-from fedbandit.federation.timing import Timing
+from fedbandit.federation.timing import DAY, Clocks, MachineClocks, Reading, SteadyClock, TicksHeld, Timing
 from fedbandit.federation.wire import messages
 from fedbandit.federation.wire.keys import party_name
 from fedbandit.federation.wire.parcels import Outcome
@@ -41,6 +44,7 @@ from fedbandit.plan import Plan
 __all__ = [
     "Acknowledgement",
     "Decision",
+    "DecisionExpired",
     "OutcomeConflict",
     "RewardConflict",
     "Silo",
@@ -98,21 +102,38 @@ class Silo:
         name: str,
         secret: bytes,
         timing: Timing,
+        clock: Clocks,
         sealer: Sealer | None,
         new_term: bool,
         keep_raw: bool,
+        catch_up: bool,
         counts: Path | None,
     ) -> None:
         self.store, self.plan, self.name = store, plan, party_name(name)
         check_live(plan)
         check_secret(store, secret)
-        self.term = open_term(store, plan, time.time() if timing.start is None else timing.start, new_term)
+        began = clock.read().wall if timing.start is None else timing.start
+        self.term = open_term(store, plan, began, new_term)
         self.ids = DecisionIds(secret, f"{plan.hash}/{self.term.number}", plan.dim)
         self.syncs = len(plan.times)
         self._cap = plan.privacy.participations if plan.privacy else UNLIMITED
+        self._window = timing.reward_window
         self._counter = DecisionCounter(counts, self.term.number, self.term.decisions, self.term.unkeyed)
+        self._seats = Seats(store, plan, self.term, self._cap)
+        self._clock = _steady(store, self.term.number, clock, catch_up)
         self.ticker = Ticker(
-            store, plan, self.term, self._counter, silo=name, timing=timing, keep_raw=keep_raw, sealer=sealer
+            store,
+            plan,
+            self.term,
+            self._counter,
+            self._seats,
+            silo=name,
+            timing=timing,
+            clock=self._clock,
+            keep_raw=keep_raw,
+            sealer=sealer,
+            catch_up=catch_up,
+            signer=book.own_signer(secret) if sealer is None else sealer.signer,
         )
         self._sets = _action_sets(store)
         self._current = (0, plan.fit(np.zeros(plan.protocol.width), 0).model)  # version and model, swapped together
@@ -127,17 +148,20 @@ class Silo:
         name: str = "silo",
         secret: bytes | None = None,
         timing: Timing | None = None,
+        clock: Clocks | None = None,
         sealer: Sealer | None = None,
         new_term: bool = False,
         keep_raw: bool = False,
+        catch_up: bool = False,
     ) -> Self:
         """Open a silo's store (a path, or a postgresql:// URL) under a plan, or begin one.
 
         A store that began under another plan is refused; with `new_term`, and once the old term's ticks are over, the
         new plan begins a new term on the same ledger. `secret` seals decision ids and salts user keys; by default it
         is kept in a file beside the store. `timing` is what the federation agreed on, `sealer` what turns releases
-        into sealed messages; a silo on its own needs neither. Raw rows are deleted when their batch is released
-        unless `keep_raw`.
+        into sealed messages; a silo on its own needs neither. `clock` tells the time, by default the machine's. Raw
+        rows are deleted when their batch is released unless `keep_raw`. With `catch_up` somebody vouches for the
+        clock: all ticks that are overdue are done, however many there are.
         """
         engine = open_engine(store)
         try:
@@ -147,9 +171,11 @@ class Silo:
                 name=name,
                 secret=own_secret(store) if secret is None else secret,
                 timing=timing or Timing(),
+                clock=clock or MachineClocks(),
                 sealer=sealer,
                 new_term=new_term,
                 keep_raw=keep_raw,
+                catch_up=catch_up,
                 counts=None if "://" in str(store) else Path(f"{store}.count"),
             )
         except BaseException:
@@ -173,7 +199,7 @@ class Silo:
         else:
             features = choosing.checked(actions, self.plan.dim)
             action = choosing.choose(features, model, allowed)
-        (decision,) = self.ids.issue(features[action], [user])
+        (decision,) = self._issue(features[action], [user])
         self._counter.add(1, keyed=user is not None)
         return Decision(decision, action, version)
 
@@ -186,9 +212,18 @@ class Silo:
         bounds = linucb.upper_bounds(features.reshape(-1, self.plan.dim), model)  # one large product
         chosen = np.argmax(bounds.reshape(features.shape[:2]), axis=-1)
         keys: Sequence[str | None] = [None] * len(features) if users is None else users
-        ids = self.ids.issue(features[np.arange(len(features)), chosen], keys)
+        ids = self._issue(features[np.arange(len(features)), chosen], keys)
         self._counter.add(len(ids), keyed=users is not None)
         return [Decision(made, action, version) for made, action in zip(ids, chosen.tolist(), strict=True)]
+
+    @property
+    def deciding_writes(self) -> bool:
+        """Whether a decision takes a place in the store, and so may wait for it."""
+        return self._seats.counted
+
+    def _issue(self, features: Floats, users: Sequence[str | None]) -> list[str]:
+        people = [None if user is None else self.ids.person(user) for user in users]
+        return self.ids.issue(features, people, self._seats.take(people), self._clock.expected)
 
     def register(self, name: str, actions: ArrayLike) -> None:
         """Keep an action set under a name; a name means one set for good."""
@@ -215,14 +250,17 @@ class Silo:
         """Check a reward and open its decision id, without storing anything."""
         value = _validate.reward("reward", reward)
         ticket = self.ids.read(decision)
-        return Reward(ticket.nonce, ticket.person, ticket.features, value, self.ids.digest(ticket.nonce, value))
+        if self._clock.expected - ticket.issued > self._window:
+            raise DecisionExpired(f"decision has expired: its reward was waited for {self._window / DAY:g} days")
+        digest = self.ids.digest(ticket.nonce, value)
+        return Reward(ticket.nonce, ticket.person, ticket.features, value, digest, ticket.place)
 
     def reward_many(self, rewards: Sequence[Reward], durable: bool = True) -> list[Verdict]:
         """Store rewards that `read` has checked, all in one transaction. Unless `durable`, `store.engine.harden` must
         follow before anybody is told."""
         with self._counter.take() as pending:
             return self.store.count(
-                self.term.number, rewards, *pending, cap=self._cap, capacities=self._capacities, durable=durable
+                self.term.number, rewards, *pending, cap=self._cap, syncs=self.syncs, durable=durable
             )
 
     def flush(self) -> None:
@@ -273,10 +311,18 @@ class Silo:
     def status(self) -> dict[str, Any]:
         """Where the term stands, in public numbers."""
         known = silo_status(self.store, self.plan, self.store.term(self.term.number))
+        known["held"] = self._held()
         waiting = self._counter.waiting
         known["decisions"] += waiting.decisions
         known["without_user_key"] += waiting.unkeyed
         return {"silo": self.name, **known}
+
+    def _held(self) -> str | None:
+        try:
+            self.ticker.check()
+        except TicksHeld as error:
+            return str(error)
+        return None
 
     @property
     def ended(self) -> bool:
@@ -304,16 +350,25 @@ class Silo:
         except KeyError:
             raise UnknownActionSet(name) from None
 
-    @property
-    def _capacities(self) -> Sequence[int]:
-        """Users that each batch can hold."""
-        if self.plan.protocol.needs_points:
-            return [int(n) for n in np.diff((0, *self.plan.times))]
-        return [UNLIMITED] * self.syncs
+
+def _steady(store: SiloStore, term: int, clocks: Clocks, believe: bool) -> SteadyClock:
+    """The clock of a silo, compared with what the silo last knew of it."""
+    stored = store.state(term, CLOCK)
+    clock = SteadyClock(clocks, None if stored is None else Reading.decode(stored))
+    if believe:
+        clock.believe()
+    with suppress(TicksHeld):  # a clock that has jumped is not written down
+        store.set_state(term, CLOCK, clock.reading().encode())
+    return clock
 
 
 def _action_sets(store: SiloStore) -> dict[str, ActionSet]:
-    return {name: ActionSet(messages.decode(value)[0]) for name, value in store.action_sets().items()}
+    return {name: ActionSet(_stored_set(value)) for name, value in store.action_sets().items()}
+
+
+def _stored_set(value: bytes) -> Floats:
+    features = np.asarray(messages.decode(value)[0], dtype=np.float64)
+    return choosing.checked(features, features.shape[-1])
 
 
 def acknowledged(verdict: Verdict) -> Acknowledgement:

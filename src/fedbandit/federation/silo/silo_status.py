@@ -23,6 +23,8 @@ def silo_status(store: SiloStore, plan: Plan, term: Term) -> dict[str, Any]:
     return {
         "term": term.number,
         "plan": term.plan_hash,
+        "schedule": str(plan.schedule),
+        "visits": plan.visits,
         "decisions": term.decisions,
         "without_user_key": term.unkeyed,
         "syncs": len(plan.times),

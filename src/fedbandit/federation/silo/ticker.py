@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-import math
 import threading
-import time
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fedbandit.federation.exact.exact_noise import ExactNoise
 from fedbandit.federation.silo import book, releasing
 from fedbandit.federation.silo.counter import DecisionCounter
 from fedbandit.federation.silo.outgoing import Sealer
+from fedbandit.federation.silo.seats import Seats
 from fedbandit.federation.states import IllegalEvent, ReleaseState
 from fedbandit.federation.store.silo_store import SiloStore, Term
-from fedbandit.federation.timing import SteadyClock, Timing, calendar
+from fedbandit.federation.timing import SteadyClock, TicksOverdue, Timing, calendar
 from fedbandit.federation.wire import messages
 from fedbandit.plan import Plan
 
-__all__ = ["Ticker"]
+__all__ = ["CLOCK", "Ticker"]
 
 LOOK_AGAIN = 0.5  # seconds after which other workers' decisions are looked up
+PACE = 0.5  # releases leave at whole multiples of this many seconds after their tick, however long drawing them took
+CLOCK = "clock"  # the last reading of the clocks, kept in the store
 
 
 class Ticker:
@@ -26,6 +29,10 @@ class Ticker:
 
     A batch that is due stays open for `timing.settle` seconds more, whatever comes in; the last one for
     `timing.settle_last`, since a reward that comes after it is lost. Without a `sealer` nothing is ever sent.
+
+    More than one overdue tick is drawn only if the stop of this silo explains it and their syncs can still be open:
+    a clock that is ahead would otherwise spend the term in one go. With `catch_up` somebody says that the clock is
+    right, and whatever is overdue is drawn.
     """
 
     def __init__(
@@ -34,88 +41,111 @@ class Ticker:
         plan: Plan,
         term: Term,
         counter: DecisionCounter,
+        seats: Seats,
         *,
         silo: str,
         timing: Timing,
+        clock: SteadyClock,
         keep_raw: bool,
         sealer: Sealer | None,
+        catch_up: bool,
+        signer: Ed25519PrivateKey,
     ) -> None:
         self.open_sync = term.open_sync
-        self._store, self._plan, self._term, self._counter = store, plan, term.number, counter
-        self._silo, self._keep_raw, self._sealer = silo, keep_raw, sealer
-        self._settle, self._settle_last = timing.settle, max(timing.settle, timing.settle_last)
-        self._calendar, self._clock, self._noise = calendar(plan, term.started), SteadyClock(), ExactNoise()
+        self._store, self._plan, self._term, self._counter, self._seats = store, plan, term.number, counter, seats
+        self._silo, self._keep_raw, self._sealer, self._signer = silo, keep_raw, sealer, signer
+        self._timing = timing
+        self._calendar, self._clock, self._noise = calendar(plan, term.started, timing), clock, ExactNoise()
         self._one_at_a_time = threading.Lock()
-        self._due_since = math.inf
-        self._looked = time.monotonic()
+        self._looked = clock.steady
+        self._ticked_at: dict[int, float] = {}
         self._unfinished = True  # a crash may have left a batch closed, not drawn
+        self._catch_up = catch_up
 
     def due(self) -> bool:
-        """Whether a look at the calendar is worth a transaction: by the decisions known here, or, if other workers
-        count decisions too, now and then."""
-        if self._unfinished:
+        """Whether a look at the calendar is worth a transaction: by what is known here, or, if other workers count
+        decisions too, now and then."""
+        if self._unfinished and (self._sealer is None or self._sealer.held is None):
             return True
-        if self._store.engine.shared and time.monotonic() - self._looked > LOOK_AGAIN:
+        if self._store.engine.shared and self._clock.steady - self._looked > LOOK_AGAIN:
             return True
-        return self._ticks(self._counter.total) > self.open_sync
+        return self._calendar.due(self._seats.taken, self._clock) > self.open_sync
+
+    def check(self) -> None:
+        """TicksHeld if nothing would be drawn now because the time is in doubt."""
+        self._hold_back(self._calendar.due(self._seats.taken, self._clock) - self.open_sync)
 
     def release(self) -> list[int]:
-        """Close the batches that are due and draw their releases; returns their syncs."""
+        """Close the batches that are due and draw their releases; returns their syncs. TicksHeld if the time is in
+        doubt: then nothing is done."""
         with self._one_at_a_time:
-            self._unfinished, self._looked = True, time.monotonic()
+            self._unfinished, self._looked = True, self._clock.steady
+            reading = self._clock.reading()
             with self._counter.take() as pending:
-                self.open_sync = self._store.tick(self._term, *pending, self._settled)
+                self.open_sync = self._store.tick(self._term, *pending, self._ticks, at=reading.wall)
+            self._store.set_state(self._term, CLOCK, reading.encode())
             undrawn = self._store.in_state(self._term, ReleaseState.CLOSED)
             drawn = [sync for sync in undrawn if self._draw(sync)]
-            self._unfinished = False
+            self._unfinished = len(drawn) < len(undrawn)
             return drawn
 
-    def tidy(self) -> None:
-        """After a release, at leisure: deleted rows leave the files, the next release's noise is drawn ahead."""
-        if not self._keep_raw:
-            self._store.engine.forget()
+    def wait_to_send(self, sync: int) -> float:
+        """Seconds until a release may leave: a whole multiple of `PACE` after its tick. How long it took to draw it
+        depends on how many people came; when it leaves does not, unless that took longer than one pace."""
+        moment = self._calendar.moment(sync)
+        if moment is not None:
+            return -(self._clock.expected - moment) % PACE
+        return -(self._clock.steady - self._ticked_at[sync]) % PACE if sync in self._ticked_at else 0.0
+
+    def tidy(self) -> bool:
+        """After a release, at leisure: deleted rows leave the files, expired ids are forgotten, the next release's
+        noise is drawn ahead. False if the files could not be cleared yet: it is then to be called again."""
+        self._store.expire(self._term, self._clock.expected - self._timing.reward_window)
+        done = self._keep_raw or self._store.engine.forget()
         self.prepare()
+        return done
 
     def prepare(self) -> None:
         """Draw the next release's noise ahead, in memory: it does not depend on the data."""
         releasing.prepare(self._plan.protocol, self._noise)
 
-    def _ticks(self, decisions: int) -> int:
-        return self._calendar.due(decisions, self._clock.now)
-
-    def _settled(self, decisions: int) -> int:
+    def _ticks(self, seated: int) -> int:
         """Ticks to do now."""
-        self._counter.observe(decisions)
-        due = self._ticks(decisions)
-        if due <= self.open_sync:
-            self._due_since = math.inf
-            return due
-        self._due_since = min(self._due_since, time.monotonic())
-        waited = time.monotonic() - self._due_since
-        last = len(self._plan.times)
-        if waited < self._settle:
-            return self.open_sync
-        if due == last and waited < self._settle_last:
-            return max(self.open_sync, last - 1)
-        self._due_since = math.inf
+        self._seats.observe(seated)
+        due = self._calendar.due(seated, self._clock)
+        self._hold_back(due - self.open_sync)
+        for sync in range(self.open_sync, due):
+            self._ticked_at.setdefault(sync, self._clock.steady)
         return due
 
+    def _hold_back(self, overdue: int) -> None:
+        if overdue > 1 and not self._catch_up and not self._seats.counted:
+            stale = self._calendar.stale(self.open_sync + 1, self._timing.deadline, self._clock)
+            if stale or not self._clock.vouched:
+                raise TicksOverdue(overdue)
+        if overdue <= 1:
+            self._clock.vouched, self._catch_up = True, False  # this process has seen the time pass
+
     def _draw(self, sync: int) -> bool:
-        """Draw a release; False if another worker has drawn it first, because it took itself for the leader too."""
+        """Draw a release; False if it must wait for the others' word (`Sealer.hold`), or if another worker has drawn it
+        first, because it took itself for the leader too."""
+        if self._sealer is not None and self._sealer.held is not None:
+            return False
         stored = self._store.encoder(self._term)
         state = self._plan.protocol.init() if stored is None else messages.decode_stream(stored)
         if state.done != sync:
             return False
         state, message = releasing.draw(self._plan, state, self._store.batch(self._term, sync), self._noise)
-        event = self._plan.release(self._silo, self._term, sync)
+        event, last = self._plan.release(self._silo, self._term, sync), self._store.last_entry()
+        entry = None if event is None else book.entry(last, event, self._signer)
         try:
             self._store.draw(
                 self._term,
                 sync,
                 messages.encode(message),
                 messages.encode_stream(state),
-                None if event is None else book.entry(self._store.last_entry(), event),
-                wire=None if self._sealer is None else self._sealer.at_once(sync, message),
+                entry,
+                wire=None if self._sealer is None else self._sealer.at_once(sync, message, book.head(entry or last)),
                 keep_raw=self._keep_raw,
             )
         except IllegalEvent:  # this draw was never on disk, so nobody has seen it

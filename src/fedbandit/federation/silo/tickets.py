@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from fedbandit._arrays import Floats
 
-__all__ = ["DecisionIds", "Ticket", "UnknownDecision"]
+__all__ = ["DecisionExpired", "DecisionIds", "Ticket", "UnknownDecision"]
 
 PREFIX_BYTES, COUNT_BYTES = 6, 6
 NONCE_BYTES = PREFIX_BYTES + COUNT_BYTES
@@ -31,12 +31,16 @@ DIGEST_BYTES = 16
 _TO_URL = bytes.maketrans(b"+/", b"-_")
 _FROM_URL = bytes.maketrans(b"-_+/", b"+/??")  # only the URL alphabet is an id
 _REWARD = struct.Struct("<d")
-_HEAD = struct.Struct(f"<B{PERSON_BYTES}s")  # whether there is a user key, and its hash
-_NO_ONE = _HEAD.pack(False, b"")
+_HEAD = struct.Struct(f"<Bii{PERSON_BYTES}s")  # whether there is a user key, place, minutes, hash of the user
+MINUTE = 60.0
 
 
 class UnknownDecision(LookupError):
     """An id that this silo has not given out in this term."""
+
+
+class DecisionExpired(ValueError):
+    """An id whose reward was waited for long enough."""
 
 
 class Ticket(NamedTuple):
@@ -45,6 +49,8 @@ class Ticket(NamedTuple):
     nonce: bytes
     person: bytes | None
     features: bytes  # float64, (dim,)
+    place: int  # the batch that the decision belongs to
+    issued: float  # unix time, to the minute
 
 
 class DecisionIds:
@@ -63,14 +69,19 @@ class DecisionIds:
         self._context = plan_hash.encode()
         self._features_bytes = 8 * dim
 
-    def issue(self, features: Floats, users: Sequence[str | None]) -> list[str]:
-        """New ids for decisions that chose these rows of `features`, (people, dim), for these users."""
-        chosen, size = features.tobytes(), self._features_bytes
-        return [self._sealed(user, chosen[size * i : size * (i + 1)]) for i, user in enumerate(users)]
+    def issue(
+        self, features: Floats, people: Sequence[bytes | None], places: Sequence[int], now: float = 0.0
+    ) -> list[str]:
+        """New ids for decisions that chose these rows of `features`, (people, dim), for these hashes of users."""
+        chosen, size, minutes = features.tobytes(), self._features_bytes, int(now // MINUTE)
+        heads = (
+            _HEAD.pack(person is not None, place, minutes, person or b"")
+            for person, place in zip(people, places, strict=True)
+        )
+        return [self._sealed(head, chosen[size * i : size * (i + 1)]) for i, head in enumerate(heads)]
 
-    def _sealed(self, user: str | None, features: bytes) -> str:
+    def _sealed(self, head: bytes, features: bytes) -> str:
         nonce = self._prefix + next(self._count).to_bytes(COUNT_BYTES, "big")
-        head = _NO_ONE if user is None else _HEAD.pack(True, self.person(user))
         raw = nonce + self._cipher.encrypt(nonce, head + features, self._context)
         return binascii.b2a_base64(raw, newline=False).translate(_TO_URL).decode()
 
@@ -81,11 +92,11 @@ class DecisionIds:
             plain = self._cipher.decrypt(raw[:NONCE_BYTES], raw[NONCE_BYTES:], self._context)
         except (binascii.Error, InvalidTag, ValueError):
             raise UnknownDecision("decision is unknown to this silo, or from an earlier term") from None
-        keyed, person = _HEAD.unpack_from(plain)
+        keyed, place, minutes, person = _HEAD.unpack_from(plain)
         features = plain[_HEAD.size :]
         if len(features) != self._features_bytes:
             raise UnknownDecision("decision is of another dimension")
-        return Ticket(raw[:NONCE_BYTES], person if keyed else None, features)
+        return Ticket(raw[:NONCE_BYTES], person if keyed else None, features, place, minutes * MINUTE)
 
     def person(self, user: str) -> bytes:
         """The salted hash under which a user is counted."""

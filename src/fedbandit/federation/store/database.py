@@ -6,15 +6,15 @@ import fcntl
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import IO, Any, Protocol
 
 from fedbandit._validate import ArgumentError
-from fedbandit.federation.store.schema import tables
+from fedbandit.federation.store.schema import TABLES, tables
 
-__all__ = ["Engine", "Row", "Sql", "SqliteEngine", "SqliteReader", "recall", "remember"]
+__all__ = ["Engine", "Row", "Sql", "SqliteEngine", "SqliteReader", "create", "recall", "remember"]
 
 Row = tuple[Any, ...]
 
@@ -52,8 +52,8 @@ class Engine(Protocol):
         """Whether this process is the one that does what only one may do (ticks, releases, the network)."""
         ...
 
-    def forget(self) -> None:
-        """Deleted rows leave the files too, as far as the database can see to it."""
+    def forget(self) -> bool:
+        """Deleted rows leave the files too, as far as the database can see to it; False if a reader is in the way."""
         ...
 
     def close(self) -> None: ...
@@ -74,19 +74,40 @@ def recall(engine: Engine, key: str) -> bytes | None:
         return bytes(rows[0][0]) if rows else None
 
 
+def create(sql: Sql, statements: Sequence[str], found: Iterable[str]) -> None:
+    """Make the tables of a new store. In one that exists a missing table is a loss that nobody may paper over."""
+    missing = sorted(set(TABLES) - set(found))
+    if missing and len(missing) < len(TABLES):
+        raise ArgumentError("store", f"has lost {', '.join(missing)}: bring the store back, it is not begun anew")
+    for statement in statements if missing else ():
+        sql.all(statement)
+
+
 class SqliteEngine:
-    """One file, one process: write-ahead log, synchronous FULL, deleted pages overwritten."""
+    """One file, one process: write-ahead log, synchronous FULL, deleted pages overwritten.
+
+    `sync` forces a file to the disk; when it has failed once, what the log holds may be lost although a later call
+    succeeds (the kernel reports an error once). From then on nothing counts as durable until all of it was written
+    anew, into the database itself.
+    """
 
     shared = False
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, sync: Callable[[int], None] = os.fdatasync) -> None:
         self._lock = threading.RLock()
         self._file = _claim(path)
+        self._sync, self._suspect = sync, False
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=10)
         for pragma in ("journal_mode = WAL", "secure_delete = ON", "foreign_keys = ON"):
             self._connection.execute(f"PRAGMA {pragma}")
-        for statement in tables("BLOB", "REAL", "INTEGER", "WITHOUT ROWID"):
-            self._connection.execute(statement)
+        try:
+            with self.transaction() as sql:
+                found = [name for (name,) in sql.all("SELECT name FROM sqlite_master WHERE type = 'table'")]
+                create(sql, tables("BLOB", "REAL", "INTEGER", "WITHOUT ROWID"), found)
+        except BaseException:
+            self._connection.close()
+            self._file.close()
+            raise
         path.chmod(0o600)
         self._log = os.open(f"{path}-wal", os.O_RDONLY)
 
@@ -98,9 +119,16 @@ class SqliteEngine:
             try:
                 yield _SqliteSql(self._connection)
             except BaseException:
-                self._connection.execute("ROLLBACK")
+                self._roll_back()
                 raise
-            self._connection.execute("COMMIT")
+            try:
+                self._connection.execute("COMMIT")
+            except BaseException:
+                self._suspect = True
+                self._roll_back()
+                raise
+            if durable and self._suspect:
+                self._write_anew()
 
     @contextmanager
     def read(self) -> Iterator[Sql]:
@@ -110,20 +138,43 @@ class SqliteEngine:
     def harden(self) -> None:
         """What a FULL commit does at its end: the write-ahead log is forced to the disk. (A checkpoint, which may have
         moved what was in it into the database, forces both itself.)"""
-        os.fdatasync(self._log)
+        if self._suspect:
+            with self._lock:
+                self._write_anew()
+            return
+        try:
+            self._sync(self._log)
+        except BaseException:
+            self._suspect = True
+            raise
 
     def lead(self) -> bool:
         return True
 
-    def forget(self) -> None:
+    def forget(self) -> bool:
         with self._lock:
-            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            return self._checkpoint()
 
     def close(self) -> None:
         with self._lock:
             self._connection.close()
             os.close(self._log)
             self._file.close()
+
+    def _roll_back(self) -> None:
+        if self._connection.in_transaction:  # after some errors SQLite has rolled back itself
+            self._connection.execute("ROLLBACK")
+
+    def _write_anew(self) -> None:
+        """Copy the whole log into the database, force that to the disk, and begin the log again."""
+        self._connection.execute("PRAGMA synchronous = FULL")
+        if not self._checkpoint():
+            raise OSError("the log could not be written anew after a failed sync: somebody is reading the store")
+        self._suspect = False
+
+    def _checkpoint(self) -> bool:
+        ((busy, _, _),) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        return not busy
 
 
 class SqliteReader:
@@ -148,7 +199,7 @@ class SqliteReader:
     def lead(self) -> bool:
         return False
 
-    def forget(self) -> None:
+    def forget(self) -> bool:
         raise ArgumentError("store", "is open for reading only")
 
     def close(self) -> None:

@@ -3,35 +3,43 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import psycopg
 
-from fedbandit.federation.store.database import Row, Sql
+from fedbandit.federation.store.database import Row, Sql, create
 from fedbandit.federation.store.schema import tables
 
 __all__ = ["PostgresEngine"]
 
 LEADER = 0x66656462616E6469  # the advisory lock of the leading worker
 SCHEMA_LOCK = LEADER + 1
+CONNECT_TIMEOUT = 5  # seconds
+FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0  # seconds between attempts to connect
 
 
 class PostgresEngine:
-    """One connection for statements, one that holds the leader's lock; both come back after the server went away."""
+    """One connection for statements, one that holds the leader's lock; both come back after the server went away.
+
+    While the server is away every call fails at once, but for one attempt to connect per back-off time: callers are
+    told, nobody waits in a queue, and decisions, which need no database, go on.
+    """
 
     shared = True
 
     def __init__(self, url: str) -> None:
         self._url = url
         self._lock = threading.RLock()
+        self._away = Backoff()
         self._connection = self._connect()
         self._leading: psycopg.Connection[Row] | None = None
         with self.transaction() as sql:
             sql.all("SELECT pg_advisory_xact_lock(?)", (SCHEMA_LOCK,))  # CREATE IF NOT EXISTS races with itself
-            for statement in tables("BYTEA", "DOUBLE PRECISION", "BIGINT", ""):
-                sql.all(statement)
+            found = [name for (name,) in sql.all("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")]
+            create(sql, tables("BYTEA", "DOUBLE PRECISION", "BIGINT", ""), found)
 
     @contextmanager
     def transaction(self, durable: bool = True) -> Iterator[Sql]:
@@ -52,6 +60,7 @@ class PostgresEngine:
             sql.all("SELECT pg_current_wal_flush_lsn(), txid_current()")
 
     def lead(self) -> bool:
+        """Whether this worker holds the lock; while the server is away nobody does."""
         with self._lock:
             if self._leading is not None:
                 try:
@@ -59,7 +68,10 @@ class PostgresEngine:
                     return True
                 except psycopg.OperationalError:
                     self._leading = None
-            connection = self._connect()
+            try:
+                connection = self._connect()
+            except psycopg.OperationalError:
+                return False
             row = connection.execute("SELECT pg_try_advisory_lock(%s)", (LEADER,)).fetchone()
             if row is not None and row[0]:
                 self._leading = connection
@@ -67,9 +79,14 @@ class PostgresEngine:
             connection.close()
             return False
 
-    def forget(self) -> None:
+    def forget(self) -> bool:
+        """The table's file is cleared. What the server's own log holds of deleted rows goes when the server recycles
+        it: that is the server's to configure."""
         with self._lock:
+            if self._connection.closed or self._connection.broken:
+                self._connection = self._connect()
             self._connection.execute("VACUUM raw_rows")
+            return True
 
     def close(self) -> None:
         with self._lock:
@@ -78,9 +95,34 @@ class PostgresEngine:
                 self._leading.close()
 
     def _connect(self) -> psycopg.Connection[Row]:
-        connection = psycopg.connect(self._url, autocommit=True, connect_timeout=10)
-        connection.execute("SET synchronous_commit = on")
+        self._away.check()
+        try:
+            connection = psycopg.connect(self._url, autocommit=True, connect_timeout=CONNECT_TIMEOUT)
+            connection.execute("SET synchronous_commit = on")
+        except psycopg.OperationalError:
+            self._away.failed()
+            raise
+        self._away.worked()
         return connection
+
+
+class Backoff:
+    """How long to leave a server alone that did not answer: twice as long each time, up to a limit."""
+
+    def __init__(self) -> None:
+        self._wait, self._again = 0.0, 0.0
+
+    def check(self) -> None:
+        """Refuse to try again too early."""
+        if time.monotonic() < self._again:
+            raise psycopg.OperationalError(f"the database did not answer; next try in {self._wait:g} s at most")
+
+    def failed(self) -> None:
+        self._wait = min(LONGEST_WAIT, max(FIRST_WAIT, 2 * self._wait))
+        self._again = time.monotonic() + self._wait
+
+    def worked(self) -> None:
+        self._wait = self._again = 0.0
 
 
 class _PostgresSql:

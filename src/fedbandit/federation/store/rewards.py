@@ -11,31 +11,36 @@ from fedbandit.federation.states import DECISION, DecisionEvent, DecisionState, 
 from fedbandit.federation.store.database import Sql
 
 __all__ = [
+    "NOWHERE",
+    "OPEN_BATCH",
     "UNLIMITED",
     "Judge",
     "Reward",
     "Verdict",
     "insert",
     "known_among",
-    "room_in",
     "rows_of",
     "times_counted",
+    "times_seated",
     "users_in",
 ]
 
 UNLIMITED = 2**62
+OPEN_BATCH, NOWHERE = -1, -2  # places of a decision other than a batch of its own
 _REWARD = struct.Struct("<d")
 Known = tuple[DecisionState, int, bytes]
 
 
 class Reward(NamedTuple):
-    """A reward as it is stored. `digest` tells a repeated reward from another one after the raw row is gone."""
+    """A reward as it is stored. `digest` tells a repeated reward from another one after the raw row is gone, `place` is
+    the batch that its decision belongs to."""
 
     nonce: bytes
     person: bytes | None
     features: bytes
     reward: float
     digest: bytes
+    place: int = OPEN_BATCH
 
 
 class Verdict(NamedTuple):
@@ -59,60 +64,68 @@ def known_among(sql: Sql, rewards: Sequence[Reward]) -> dict[bytes, Known]:
 
 def times_counted(sql: Sql, term: int, rewards: Sequence[Reward]) -> dict[bytes, int]:
     """How often the users behind these rewards have been counted."""
-    people = sorted({r.person for r in rewards if r.person is not None})
-    if not people:
+    return _times(sql, "participants", term, [reward.person for reward in rewards])
+
+
+def times_seated(sql: Sql, term: int, people: Sequence[bytes | None]) -> dict[bytes, int]:
+    """How many places these people have taken."""
+    return _times(sql, "seats", term, people)
+
+
+def _times(sql: Sql, table: str, term: int, people: Sequence[bytes | None]) -> dict[bytes, int]:
+    keyed = sorted({person for person in people if person is not None})
+    if not keyed:
         return {}
-    marks = ", ".join("?" * len(people))
-    query = f"SELECT person, times FROM participants WHERE term = ? AND person IN ({marks})"
-    return {bytes(person): times for person, times in sql.all(query, [term, *people])}
+    marks = ", ".join("?" * len(keyed))
+    query = f"SELECT person, times FROM {table} WHERE term = ? AND person IN ({marks})"
+    return {bytes(person): times for person, times in sql.all(query, [term, *keyed])}
 
 
 @dataclass
 class Judge:
     """Decides what becomes of each reward of one transaction, and remembers what it decided."""
 
-    sync: int | None  # the open batch; None after the last
+    open_sync: int  # the open batch
+    syncs: int  # batches of the term: after the last none is open
     cap: int
-    room: int
     known: dict[bytes, Known]
     times: dict[bytes, int]
     fresh: list[tuple[Reward, Verdict]] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        self._admitted, self._left_out = map(self._first, (DecisionEvent.REWARD, DecisionEvent.REWARD_OVER_CAP))
-
     def judge(self, reward: Reward) -> Verdict:
         if reward.nonce in self.known:
-            state, sync, digest = self.known[reward.nonce]
-            if digest != reward.digest:
-                return Verdict(state, sync, repeated=False, conflict=True)
-            return Verdict(advance(DECISION, state, DecisionEvent.SAME_REWARD), sync, repeated=True, conflict=False)
-        if self.sync is None:
-            return self._first(DecisionEvent.EXPIRE)
-        verdict = self._admitted if self._admit(reward.person) else self._left_out
+            return self._known(*self.known[reward.nonce], reward.digest)
+        if self.open_sync >= self.syncs:
+            return _first(DecisionEvent.EXPIRE, 0)
+        sync = self.open_sync if reward.place == OPEN_BATCH else reward.place
+        if self.open_sync <= sync < self.syncs and self._admit(reward.person):
+            verdict = _first(DecisionEvent.REWARD, sync)
+        else:
+            verdict = _first(DecisionEvent.REWARD_OVER_CAP, self.open_sync)
         self.known[reward.nonce] = (verdict.state, verdict.sync, reward.digest)
         self.fresh.append((reward, verdict))
         return verdict
 
-    def _first(self, event: DecisionEvent) -> Verdict:
-        """The verdict on the first reward of a decision."""
-        return Verdict(advance(DECISION, DecisionState.ISSUED, event), self.sync or 0, repeated=False, conflict=False)
+    def _known(self, state: DecisionState, sync: int, stored: bytes, digest: bytes) -> Verdict:
+        if state is DecisionState.COUNTED and sync < self.open_sync:  # no row is rewritten when its batch is released
+            state = advance(DECISION, state, DecisionEvent.RELEASE)
+        if stored != digest:
+            return Verdict(state, sync, repeated=False, conflict=True)
+        return Verdict(advance(DECISION, state, DecisionEvent.SAME_REWARD), sync, repeated=True, conflict=False)
 
     def _admit(self, person: bytes | None) -> bool:
-        """Whether the batch has room and the person may count once more; if so, both are used up by one."""
-        if self.room <= 0 or (person is not None and self.times.get(person, 0) >= self.cap):
+        """Whether the person may count once more; if so, that is used up."""
+        if person is None:
+            return True
+        if self.times.get(person, 0) >= self.cap:
             return False
-        self.room -= 1
-        if person is not None:
-            self.times[person] = self.times.get(person, 0) + 1
+        self.times[person] = self.times.get(person, 0) + 1
         return True
 
 
-def room_in(sql: Sql, term: int, sync: int, capacities: Sequence[int]) -> int:
-    """How many more users the open batch can hold."""
-    if sync >= len(capacities):
-        return 0
-    return UNLIMITED if capacities[sync] >= UNLIMITED else capacities[sync] - users_in(sql, term, sync)
+def _first(event: DecisionEvent, sync: int) -> Verdict:
+    """The verdict on the first reward of a decision."""
+    return Verdict(advance(DECISION, DecisionState.ISSUED, event), sync, repeated=False, conflict=False)
 
 
 def users_in(sql: Sql, term: int, sync: int) -> int:
@@ -137,12 +150,13 @@ def insert(sql: Sql, term: int, judge: Judge) -> None:
         sorted((r.nonce, term, v.sync, v.state.value, r.digest) for r, v in judge.fresh),  # in the order of the key
     )
     counted = [r for r, v in judge.fresh if v.state is DecisionState.COUNTED]
-    if counted:
-        features = b"".join([r.features for r in counted])
-        rewards = b"".join([_REWARD.pack(r.reward) for r in counted])
+    for sync in sorted({v.sync for _, v in judge.fresh if v.state is DecisionState.COUNTED}):
+        rows = [r for r, v in judge.fresh if v.sync == sync and v.state is DecisionState.COUNTED]
+        features = b"".join([r.features for r in rows])
+        rewards = b"".join([_REWARD.pack(r.reward) for r in rows])
         sql.all(
             "INSERT INTO raw_rows (term, sync, users, features, rewards) VALUES (?, ?, ?, ?, ?)",
-            (term, judge.sync, len(counted), features, rewards),
+            (term, sync, len(rows), features, rewards),
         )
     people = {r.person for r in counted if r.person is not None}
     sql.many(

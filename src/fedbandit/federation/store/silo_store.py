@@ -7,10 +7,7 @@ from typing import NamedTuple
 
 from fedbandit._validate import ArgumentError
 from fedbandit.federation.states import (
-    DECISION,
     RELEASE,
-    DecisionEvent,
-    DecisionState,
     ReleaseEvent,
     ReleaseState,
     advance,
@@ -22,9 +19,9 @@ from fedbandit.federation.store.rewards import (
     Verdict,
     insert,
     known_among,
-    room_in,
     rows_of,
     times_counted,
+    times_seated,
     users_in,
 )
 
@@ -41,6 +38,7 @@ class Term(NamedTuple):
     open_sync: int
     decisions: int
     unkeyed: int
+    seated: int
 
 
 class Wire(NamedTuple):
@@ -66,6 +64,7 @@ class LedgerRow(NamedTuple):
     hash: str
     previous: str
     event: str
+    signature: str  # in hex
 
 
 class SiloStore:
@@ -73,6 +72,7 @@ class SiloStore:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
+        self._expired: dict[int, int] = {}  # by term: the last batch whose decisions were forgotten
 
     # -- terms ------------------------------------------------------------------------------------------------------
 
@@ -81,7 +81,7 @@ class SiloStore:
             return [Term(*row) for row in sql.all(f"SELECT {_TERM} FROM terms ORDER BY term")]
 
     def begin_term(self, plan_hash: str, plan: str, started: float) -> Term:
-        """Start the next term; what an earlier one left unreleased is deleted, its ledger stays."""
+        """Start the next term; what an earlier one knew of its users is deleted, its ledger stays."""
         with self.engine.transaction() as sql:
             sql.lock("terms")
             rows = [Term(*row) for row in sql.all(f"SELECT {_TERM} FROM terms ORDER BY term")]
@@ -90,18 +90,40 @@ class SiloStore:
             last = len(rows)
             values = (last + 1, plan_hash, plan, started)
             sql.all(
-                "INSERT INTO terms (term, plan_hash, plan, started, open_sync, decisions, unkeyed)"
-                " VALUES (?, ?, ?, ?, 0, 0, 0)",
+                "INSERT INTO terms (term, plan_hash, plan, started, open_sync, decisions, unkeyed, seated)"
+                " VALUES (?, ?, ?, ?, 0, 0, 0, 0)",
                 values,
             )
-            sql.all("DELETE FROM raw_rows WHERE term <= ?", (last,))
-            return Term(*values, 0, 0, 0)
+            for table in ("raw_rows", "rewarded", "participants", "seats"):  # ids of an earlier term are unknown now
+                sql.all(f"DELETE FROM {table} WHERE term <= ?", (last,))
+            return Term(*values, 0, 0, 0, 0)
 
     def term(self, number: int) -> Term:
         with self.engine.read() as sql:
             return _term(sql, number)
 
     # -- rewards ----------------------------------------------------------------------------------------------------
+
+    def seat(self, term: int, people: Sequence[bytes | None], cap: int, durable: bool) -> list[int | None]:
+        """Number the next decisions of the term, from 1; None for a person who has `cap` numbers already."""
+        with self.engine.transaction(durable) as sql:
+            taken, times = _term(sql, term).seated, times_seated(sql, term, people)
+            numbers: list[int | None] = []
+            for person in people:
+                if person is not None and times.get(person, 0) >= cap:
+                    numbers.append(None)
+                    continue
+                taken += 1
+                numbers.append(taken)
+                if person is not None:
+                    times[person] = times.get(person, 0) + 1
+            sql.all("UPDATE terms SET seated = ? WHERE term = ?", (taken, term))
+            sql.many(
+                "INSERT INTO seats (term, person, times) VALUES (?, ?, ?)"
+                " ON CONFLICT (term, person) DO UPDATE SET times = excluded.times",
+                [(term, person, times[person]) for person in {*people} if person is not None],
+            )
+            return numbers
 
     def count(
         self,
@@ -111,21 +133,20 @@ class SiloStore:
         unkeyed: int = 0,
         *,
         cap: int,
-        capacities: Sequence[int],
+        syncs: int,
         durable: bool = True,
     ) -> list[Verdict]:
-        """Count decisions made since the last call and put rewards into the open batch, each once.
+        """Count decisions made since the last call and put rewards into their batches, each once.
 
-        `cap` is how often one person may count, `capacities` how many users each batch of the term can hold; beyond
-        either a reward is `LEFT_OUT`. After the last sync no batch is open: a first reward is then `EXPIRED`.
+        `cap` is how often one person may count; beyond it, or when the batch of its place is closed, a reward is
+        `LEFT_OUT`. After the last of the `syncs` no batch is open: a first reward is then `EXPIRED`.
         Unless `durable`, nothing may be acknowledged before the engine's `harden`.
         """
         with self.engine.transaction(durable) as sql:
-            sync = _term(sql, term).open_sync
             judge = Judge(
-                sync=sync if sync < len(capacities) else None,
+                open_sync=_term(sql, term).open_sync,
+                syncs=syncs,
                 cap=cap,
-                room=room_in(sql, term, sync, capacities) if rewards else 0,
                 known=known_among(sql, rewards),
                 times=times_counted(sql, term, rewards),
             )
@@ -141,21 +162,22 @@ class SiloStore:
 
     # -- releases ---------------------------------------------------------------------------------------------------
 
-    def tick(self, term: int, decisions: int, unkeyed: int, due: Callable[[int], int]) -> int:
-        """Count decisions and close the batches that are due by the calendar (`due` maps decisions to ticks).
+    def tick(self, term: int, decisions: int, unkeyed: int, due: Callable[[int], int], at: float = 0.0) -> int:
+        """Count decisions and close the batches that are due by the calendar (`due` maps places taken to ticks).
 
-        Nothing enters a closed batch any more. Returns the sync that is open now.
+        Nothing enters a closed batch any more. `at` is the time now, kept with the batches that are closed. Returns
+        the sync that is open now.
         """
         with self.engine.transaction() as sql:
             _count_decisions(sql, term, decisions, unkeyed)
             now = _term(sql, term)
-            open_sync = max(now.open_sync, due(now.decisions))
+            open_sync = max(now.open_sync, due(now.seated))
             for sync in range(now.open_sync, open_sync):
                 state = advance(RELEASE, ReleaseState.OPEN, ReleaseEvent.TICK)
                 users = users_in(sql, term, sync)
                 sql.all(
-                    "INSERT INTO releases (term, sync, state, users) VALUES (?, ?, ?, ?)",
-                    (term, sync, state.value, users),
+                    "INSERT INTO releases (term, sync, state, users, closed) VALUES (?, ?, ?, ?, ?)",
+                    (term, sync, state.value, users, at),
                 )
             if open_sync > now.open_sync:
                 sql.all("UPDATE terms SET open_sync = ? WHERE term = ?", (open_sync, term))
@@ -179,24 +201,34 @@ class SiloStore:
         with self.engine.transaction() as sql:
             _advance(sql, term, sync, ReleaseEvent.DRAW)
             sql.all("UPDATE releases SET drawn = ? WHERE term = ? AND sync = ?", (drawn, term, sync))
-            sql.all(
-                "INSERT INTO states (term, name, value) VALUES (?, 'encoder', ?)"
-                " ON CONFLICT (term, name) DO UPDATE SET value = excluded.value",
-                (term, encoder),
-            )
-            released = advance(DECISION, DecisionState.COUNTED, DecisionEvent.RELEASE)
+            _set_state(sql, term, ENCODER, encoder)
             if entry is not None:
-                sql.all("INSERT INTO ledger (number, hash, previous, event) VALUES (?, ?, ?, ?)", entry)
-            sql.all(
-                "UPDATE rewarded SET state = ? WHERE term = ? AND sync = ? AND state = ?",
-                (released.value, term, sync, DecisionState.COUNTED.value),
-            )
+                sql.all(f"INSERT INTO ledger ({_LEDGER}) VALUES (?, ?, ?, ?, ?)", entry)
             if not keep_raw:
                 sql.all("DELETE FROM raw_rows WHERE term = ? AND sync = ?", (term, sync))
             if sql.all("SELECT 1 FROM models WHERE term = ? AND sync = ?", (term, sync)):
                 _advance(sql, term, sync, ReleaseEvent.OUTCOME_WITHOUT)  # the sync went by before the tick
             elif wire is not None:
                 _seal(sql, term, sync, wire)
+
+    def expire(self, term: int, before: float) -> None:
+        """Forget which decisions were rewarded in batches closed before a time: their ids are no longer taken."""
+        with self.engine.transaction(durable=False) as sql:
+            query = "SELECT coalesce(max(sync), -1) FROM releases WHERE term = ? AND closed < ?"
+            ((last,),) = sql.all(query, (term, before))
+            if int(last) > int(self._expired.get(term, -1)):
+                sql.all("DELETE FROM rewarded WHERE term = ? AND sync <= ?", (term, last))
+        self._expired[term] = int(last)
+
+    def set_state(self, term: int, name: str, value: bytes) -> None:
+        """Keep a value of the term, in place of the last one."""
+        with self.engine.transaction(durable=False) as sql:
+            _set_state(sql, term, name, value)
+
+    def state(self, term: int, name: str) -> bytes | None:
+        with self.engine.read() as sql:
+            rows = sql.all("SELECT value FROM states WHERE term = ? AND name = ?", (term, name))
+            return bytes(rows[0][0]) if rows else None
 
     def seal(self, term: int, sync: int, wire: Wire) -> None:
         """Fix the bytes that go on the wire."""
@@ -226,9 +258,7 @@ class SiloStore:
             return _release(rows[0]) if rows else None
 
     def encoder(self, term: int) -> bytes | None:
-        with self.engine.read() as sql:
-            rows = sql.all("SELECT value FROM states WHERE term = ? AND name = 'encoder'", (term,))
-            return bytes(rows[0][0]) if rows else None
+        return self.state(term, ENCODER)
 
     def ledger(self) -> list[LedgerRow]:
         with self.engine.read() as sql:
@@ -244,6 +274,7 @@ class SiloStore:
     def outcome(self, term: int, sync: int, included: bool, model: bytes) -> bool:
         """Store what came of a sync; False if another outcome of the same sync is here already."""
         with self.engine.transaction() as sql:
+            _term(sql, term)  # two workers may take in the same outcome at the same time
             found = sql.all("SELECT value FROM models WHERE term = ? AND sync = ?", (term, sync))
             if found:
                 return bytes(found[0][0]) == model
@@ -283,8 +314,9 @@ class SiloStore:
         return recall(self.engine, key)
 
 
-_TERM = "term, plan_hash, plan, started, open_sync, decisions, unkeyed"
-_LEDGER = "number, hash, previous, event"
+ENCODER = "encoder"
+_TERM = "term, plan_hash, plan, started, open_sync, decisions, unkeyed, seated"
+_LEDGER = "number, hash, previous, event, signature"
 
 
 def _term(sql: Sql, number: int) -> Term:
@@ -293,6 +325,14 @@ def _term(sql: Sql, number: int) -> Term:
     if not rows:
         raise ArgumentError("term", f"must be one that was begun, got {number}")
     return Term(*rows[0])
+
+
+def _set_state(sql: Sql, term: int, name: str, value: bytes) -> None:
+    sql.all(
+        "INSERT INTO states (term, name, value) VALUES (?, ?, ?)"
+        " ON CONFLICT (term, name) DO UPDATE SET value = excluded.value",
+        (term, name, value),
+    )
 
 
 def _count_decisions(sql: Sql, term: int, decisions: int, unkeyed: int) -> None:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from fedbandit._validate import ArgumentError
 from fedbandit.federation.states import SYNC, SyncEvent, SyncState, advance
 from fedbandit.federation.store.database import Engine, Row, Sql, recall, remember
+from fedbandit.federation.wire.heads import NONE, Head
 
 __all__ = ["StoredSync", "SyncStore"]
 
@@ -48,11 +49,16 @@ class SyncStore:
                     )
                     _set(sql, sync, state)
 
-    def last_begun(self) -> int:
-        """The latest sync for which something has come, -1 if there is none."""
+    def head(self, sync: int) -> Head:
+        """This party's own head after a sync that is closed; before the first there is none."""
         with self.engine.read() as sql:
-            ((sync,),) = sql.all("SELECT coalesce(max(sync), -1) FROM syncs")
-            return int(sync)
+            rows = sql.all("SELECT value FROM states WHERE term = 0 AND name = ?", (_head(sync),))
+            return Head.decode(bytes(rows[0][0])) if rows else NONE
+
+    def senders_after(self, sync: int) -> set[str]:
+        """Who has sent something for a later sync."""
+        with self.engine.read() as sql:
+            return {sender for (sender,) in sql.all("SELECT DISTINCT sender FROM inbox WHERE sync > ?", (sync,))}
 
     def senders(self, sync: int) -> set[str]:
         """Who has sent something for a sync."""
@@ -65,18 +71,16 @@ class SyncStore:
             return {sender: bytes(value) for sender, value in rows}
 
     def close(
-        self, sync: int, event: SyncEvent, cohort: Sequence[str], value: bytes, state: bytes | None = None
+        self, sync: int, event: SyncEvent, cohort: Sequence[str], value: bytes, head: Head, state: bytes | None = None
     ) -> None:
-        """Fix the result of a sync, with the decoder's state after it; what came in for it is deleted."""
+        """Fix the result of a sync, with the head of the chain and the decoder's state after it; what came in for it
+        is deleted."""
         with self.engine.transaction() as sql:
             _set(sql, sync, advance(SYNC, _state(sql, sync), event), json.dumps(list(cohort)), value)
             sql.all("DELETE FROM inbox WHERE sync <= ?", (sync,))
+            _put(sql, _head(sync), head.encode())
             if state is not None:
-                sql.all(
-                    "INSERT INTO states (term, name, value) VALUES (0, 'decoder', ?)"
-                    " ON CONFLICT (term, name) DO UPDATE SET value = excluded.value",
-                    (state,),
-                )
+                _put(sql, "decoder", state)
 
     def published(self, sync: int) -> None:
         with self.engine.transaction(durable=False) as sql:
@@ -108,6 +112,17 @@ class SyncStore:
         """Keep a value for good; the one kept first is returned."""
         return remember(self.engine, key, value)
 
+    def complain(self, problem: str) -> None:
+        """Keep why this party refuses to go on (empty: it goes on), for whoever asks how it is doing."""
+        with self.engine.transaction() as sql:
+            _put(sql, "problem", problem.encode())
+
+    def problem(self) -> str | None:
+        """Why this party refuses to go on, if it does."""
+        with self.engine.read() as sql:
+            rows = sql.all("SELECT value FROM states WHERE term = 0 AND name = 'problem'")
+            return bytes(rows[0][0]).decode() or None if rows else None
+
     def recall(self, key: str) -> bytes | None:
         return recall(self.engine, key)
 
@@ -115,6 +130,18 @@ class SyncStore:
         with self.engine.read() as sql:
             rows = sql.all("SELECT value FROM states WHERE term = 0 AND name = 'decoder'")
             return bytes(rows[0][0]) if rows else None
+
+
+def _head(sync: int) -> str:
+    return f"head {sync}"
+
+
+def _put(sql: Sql, name: str, value: bytes) -> None:
+    sql.all(
+        "INSERT INTO states (term, name, value) VALUES (0, ?, ?)"
+        " ON CONFLICT (term, name) DO UPDATE SET value = excluded.value",
+        (name, value),
+    )
 
 
 def _stored(row: Row) -> StoredSync:

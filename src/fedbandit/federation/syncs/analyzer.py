@@ -3,86 +3,124 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from fedbandit._arrays import Numbers
 from fedbandit.federation.states import SyncEvent
 from fedbandit.federation.store.sync_store import StoredSync
-from fedbandit.federation.syncs.keeper import Arrived, SyncKeeper, closing
+from fedbandit.federation.syncs.keeper import Arrived, Sighting, SyncKeeper, Taken, closing
 from fedbandit.federation.wire import messages, parcels
-from fedbandit.federation.wire.envelopes import Context, EnvelopeError
+from fedbandit.federation.wire.envelopes import Context
+from fedbandit.federation.wire.keys import PublicKeys
 from fedbandit.federation.wire.messages import MessageError
-from fedbandit.federation.wire.parcels import Mixed, Outcome, Parcel
+from fedbandit.federation.wire.parcels import Holds, Mixed, Model, Outcome, Parcel
 from fedbandit.protocol.base import Message
 from fedbandit.protocol.encoder import Stream
 
 __all__ = ["Analyzer"]
 
+log = logging.getLogger(__name__)
+
 
 class Analyzer(SyncKeeper):
     """Keeps what silos and the mixer send it until the sync closes; outcome and decoder state are one transaction."""
 
-    async def greet(self) -> None:
-        """Show the plan to everybody: those who have another one stop."""
-        receivers = [self.agreement.party(name) for name in self.agreement.silos]
-        if self.plan.protocol.has_mixer:
-            receivers.append(self.agreement.holder("mixer"))
-        for receiver in receivers:
-            hello = self.party.seal("hello", receiver, 0, b"")
-            await self.link.publish(self.party.subject_to(receiver), hello, f"hello.{receiver.name}.{self.plan.hash}")
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._told: set[int] = set()  # syncs of which the mixer was told what is held, by this process
 
-    def accept(self, context: Context, payload: bytes) -> Arrived | None:
-        if context.kind == "mixed" and context.sender == self._mixer:
-            Mixed.decode(payload, self.plan)
-        elif context.kind == "release" and context.sender in self.agreement.silos and self._hears_silos:
-            Parcel.decode(payload, self.plan.protocol, "analyzer")
+    def accept(self, context: Context, payload: bytes) -> Taken:
+        sender, sync = context.sender, context.sync
+        if context.kind == "mixed" and sender == self._mixer:
+            totals = self.party.checked(sender, Mixed.decode(payload, self.plan).totals)
+            sightings: tuple[Sighting, ...] = (Sighting(sender, totals.length, totals),)
+        elif context.kind == "release" and sender in self.agreement.silos and self._hears_silos:
+            parcel = Parcel.decode(payload, self.plan.protocol, "analyzer")
+            ledger, models = (
+                self.party.checked(sender, parcel.ledger),
+                self.party.checked(self.party.name, parcel.models),
+            )
+            sightings = (Sighting(sender, sync + 1, ledger), Sighting(self.party.name, models.length, models))
         else:
-            raise MessageError(f"{context.sender} has no {context.kind!r} to send here")
-        return Arrived(context.sync, context.sender, payload)
+            raise MessageError(f"{sender} has no {context.kind!r} to send here")
+        return Taken(context, Arrived(sync, sender, payload), sightings)
+
+    @property
+    def asks(self) -> tuple[tuple[PublicKeys, ...], int]:
+        """The mixer, which hears from every silo which models it has; where there is none, the silos."""
+        if self._mixer is not None:
+            return (self.agreement.holder("mixer"),), 1
+        return tuple(self.agreement.party(name) for name in self.agreement.silos), self.plan.smallest_cohort
+
+    async def prepare(self, sync: int, late: bool) -> None:
+        """Tell the mixer, once and for good, whose parcels are here: when all are, or at the deadline."""
+        if self._mixer is None or not self._hears_silos or sync in self._told:
+            return
+        key, senders = f"holds {sync}", self.store.senders(sync) - {self._mixer}
+        if self.store.recall(key) is None and not late and len(senders) < len(self.agreement.silos):
+            return
+        holds = Holds(parcels.membership(senders, self.agreement.silos), self.own())
+        value = self.store.remember(key, holds.encode())
+        mixer = self.agreement.holder("mixer")
+        sealed = self.party.seal("holds", mixer, sync, value)
+        await self.link.publish(self.party.subject_to(mixer), sealed, f"holds.{sync}")
+        self._told.add(sync)
 
     def close(self, sync: int, late: bool) -> SyncEvent | None:
         senders = self.store.senders(sync)
         if self._mixer is not None:
-            return self._close_mixed(sync, self.store.inbox(sync), late) if self._mixer in senders else None
+            return self._close_mixed(sync, self.store.inbox(sync)) if self._mixer in senders else None
         event = closing(senders, self.agreement.silos, self.plan.smallest_cohort, late)
         if event is SyncEvent.DEADLINE_SHORT:
-            self._skip(sync)
-        elif event is not None:
-            inbox = self.store.inbox(sync)
-            held = parcels.held_by_analyzer(self.plan.protocol, (), (), self._parcels(inbox, list(inbox)))
-            self._decode(sync, event, list(inbox), self.plan.protocol.mix(held, self.noise))
-        return event
+            return self._skip(sync)
+        if event is None:
+            return None
+        inbox = self.store.inbox(sync)
+        return self._decode(sync, event, list(inbox), lambda: self._mixed_here(inbox))
 
     async def publish(self, closed: StoredSync) -> None:
         """Model k to every silo; the bytes inside are the stored ones."""
-        assert closed.value is not None
-        value = closed.value
+        if not closed.value:
+            return  # a sync that this analyzer was brought forward over
+        outcome, sync = Outcome.decode(closed.value, self.plan), closed.sync
+        model = Model(outcome, self.previous(sync), self.store.head(sync)).encode()
 
         async def send(name: str) -> None:
             receiver = self.agreement.party(name)
-            sealed = self.party.seal("model", receiver, closed.sync, value)
-            await self.link.publish(self.party.subject_to(receiver), sealed, f"model.{closed.sync}.{name}")
+            sealed = self.party.seal("model", receiver, sync, model)
+            await self.link.publish(self.party.subject_to(receiver), sealed, f"model.{sync}.{name}")
 
         await asyncio.gather(*(send(name) for name in self.agreement.silos))
 
-    def _close_mixed(self, sync: int, inbox: dict[str, bytes], late: bool) -> SyncEvent | None:
-        """The mixer has fixed the cohort; A needs its own parcels of exactly those silos."""
+    def _greets(self) -> tuple[PublicKeys, ...]:
+        """Everybody: those who have another plan or another format must see it."""
+        return tuple(party for party in self.agreement.parties if party.name != self.party.name)
+
+    def _close_mixed(self, sync: int, inbox: dict[str, bytes]) -> SyncEvent:
+        """The mixer has fixed the cohort, from those whose parcels A has said that it holds."""
         assert self._mixer is not None
         mixed = Mixed.decode(inbox.pop(self._mixer), self.plan)
         cohort = [name for name, there in zip(self.agreement.silos, mixed.cohort, strict=True) if there]
         if len(cohort) < self.plan.smallest_cohort:  # skipped by the mixer, or a mixer that breaks the rules
             return self._skip(sync)
         if self._hears_silos and not set(cohort) <= set(inbox):
-            return self._skip(sync) if late else None
-        try:
-            opened = [self._unsealed(sync, sealed) for sealed in mixed.carried]
-        except (EnvelopeError, MessageError):
-            return self._skip(sync)  # a sender or the mixer is faulty; the sync cannot be decoded, ever
+            log.error("sync %d: the mixer counts silos in that this analyzer does not hold", sync)
+            return self._skip(sync)
+        return self._decode(sync, SyncEvent.COMPLETE, cohort, lambda: self._held(sync, mixed, inbox, cohort))
+
+    def _mixed_here(self, inbox: dict[str, bytes]) -> Message:
+        """Without a mixer, A does what it does."""
+        held = parcels.held_by_analyzer(self.plan.protocol, (), (), self._parcels(inbox, list(inbox)))
+        return self.plan.protocol.mix(held, self.noise)
+
+    def _held(self, sync: int, mixed: Mixed, inbox: dict[str, bytes], cohort: list[str]) -> Message:
+        opened = [self._unsealed(sync, sealed) for sealed in mixed.carried]
         own = self._parcels(inbox, cohort) if self._hears_silos else []
-        held = parcels.held_by_analyzer(self.plan.protocol, mixed.arrays, opened, own)
-        self._decode(sync, SyncEvent.COMPLETE, cohort, held)
-        return SyncEvent.COMPLETE
+        return parcels.held_by_analyzer(self.plan.protocol, mixed.arrays, opened, own)
 
     def _parcels(self, inbox: dict[str, bytes], cohort: list[str]) -> list[Parcel]:
         return [Parcel.decode(inbox[name], self.plan.protocol, "analyzer") for name in cohort]
@@ -95,21 +133,32 @@ class Analyzer(SyncKeeper):
             raise MessageError(f"message holds {array.dtype}, which is not the plan's form")
         return array
 
-    def _decode(self, sync: int, event: SyncEvent, cohort: list[str], held: Message) -> None:
-        state, prefix = self.plan.protocol.decode(self._state(), held)
-        membership = parcels.membership(cohort, self.agreement.silos)
-        self._close(sync, event, cohort, state, Outcome(np.asarray(prefix, dtype=np.float64), membership))
+    def _decode(self, sync: int, event: SyncEvent, cohort: list[str], collect: Callable[[], Message]) -> SyncEvent:
+        """The prefix sum of a sync. One that cannot be decoded, ever, since a sender or the mixer is faulty, is
+        skipped: what is in a message must not stop the federation."""
+        try:
+            state, decoded = self.plan.protocol.decode(self._state(), collect())
+            prefix = np.asarray(decoded, dtype=np.float64)
+            self.plan.fit(prefix, self.plan.times[sync])
+            outcome = Outcome(prefix, parcels.membership(cohort, self.agreement.silos))
+            Outcome.decode(outcome.encode(), self.plan)
+        except Exception:
+            log.exception("sync %d cannot be decoded", sync)
+            return self._skip(sync)
+        self._close(sync, event, cohort, state, outcome)
+        return event
 
     def _skip(self, sync: int) -> SyncEvent:
         """Nobody is in this sync: the decoder moves on, the last prefix sum stays, and with it the model."""
         last = self.store.at(sync - 1).value if sync else None
-        prefix = np.zeros(self.plan.protocol.width) if last is None else Outcome.decode(last, self.plan).prefix
+        prefix = Outcome.decode(last, self.plan).prefix if last else np.zeros(self.plan.protocol.width)
         event, nobody = SyncEvent.DEADLINE_SHORT, np.zeros(self.plan.silos, dtype=np.int64)
         self._close(sync, event, [], self.plan.protocol.skip(self._state()), Outcome(prefix, nobody))
         return event
 
     def _close(self, sync: int, event: SyncEvent, cohort: list[str], state: Stream, outcome: Outcome) -> None:
-        self.store.close(sync, event, cohort, outcome.encode(), messages.encode_stream(state))
+        value = outcome.encode()
+        self.store.close(sync, event, cohort, value, self.next_head(sync, value), messages.encode_stream(state))
 
     def _state(self) -> Stream:
         data = self.store.decoder()

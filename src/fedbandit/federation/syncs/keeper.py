@@ -4,23 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 from fedbandit.federation.exact.exact_noise import ExactNoise
-from fedbandit.federation.setup.party import Party, PlanMismatch
+from fedbandit.federation.setup.party import Party
 from fedbandit.federation.states import SyncEvent, SyncState
+from fedbandit.federation.store.seen import SeenStore
 from fedbandit.federation.store.sync_store import StoredSync, SyncStore
-from fedbandit.federation.wire.envelopes import Context, EnvelopeError
-from fedbandit.federation.wire.link import Link
+from fedbandit.federation.timing import JUMP, ClockJumped, SteadyClock
+from fedbandit.federation.wire import heads
+from fedbandit.federation.wire.envelopes import FORMAT, Context, EnvelopeError
+from fedbandit.federation.wire.heads import NO_QUESTION, Greeting, Head
+from fedbandit.federation.wire.keys import PublicKeys
+from fedbandit.federation.wire.link import Carrier
 from fedbandit.federation.wire.messages import MessageError
+from fedbandit.federation.wire.refused import Refused
+from fedbandit.schedule import Clock as ClockSchedule
 
-__all__ = ["Arrived", "SyncKeeper", "closing"]
+__all__ = ["Arrived", "Sighting", "SyncKeeper", "Taken", "closing"]
 
 log = logging.getLogger(__name__)
 LOOK = 0.1  # seconds between looks at the deadline
+ASK_AGAIN = 10.0  # seconds until a question that nobody has answered is asked again
+RETRY = 0.5  # seconds until the store is tried again
 
 
 class Arrived(NamedTuple):
@@ -31,21 +41,60 @@ class Arrived(NamedTuple):
     value: bytes
 
 
-class SyncKeeper(ABC):
-    """Syncs are closed in order, each once: what is on disk decides, whatever is killed in between."""
+class Sighting(NamedTuple):
+    """A party's head, in its own signed word, and how many syncs of this plan it had done then."""
 
-    def __init__(self, party: Party, store: SyncStore, link: Link) -> None:
+    party: str
+    syncs: int
+    head: Head
+
+
+class Taken(NamedTuple):
+    """What is in a verified message: something to keep, heads of parties, a greeting."""
+
+    context: Context
+    arrived: Arrived | None = None
+    sightings: tuple[Sighting, ...] = ()
+    greeting: Greeting | None = None
+
+
+class SyncKeeper(ABC):
+    """Syncs are closed in order, each once: what is on disk decides, whatever is killed in between.
+
+    Before it closes any, it asks others how far they have seen it come. One who has been further than its own store
+    says was put back to an older state, and closes nothing: a second total or model of a sync would tell what the
+    first one hid. No message ends the process or comes twice: what cannot be used is refused, counted and done with.
+    """
+
+    def __init__(
+        self,
+        party: Party,
+        store: SyncStore,
+        link: Carrier,
+        *,
+        clock: Callable[[], float] | None = None,
+        steady: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`clock` is the public time, `steady` a clock that is never set."""
         self.party, self.store, self.link = party, store, link
         self.agreement, self.plan = party.agreement, party.agreement.plan
         self.noise = ExactNoise()
-        self.refused = 0
+        self.problem: str | None = None  # why it refuses to go on, if it does
+        self._clock, self._steady = clock or SteadyClock().now, steady
+        self._refused = Refused()
+        self._question = secrets.token_bytes(len(NO_QUESTION))
+        self._answered: set[str] = set()
         self._begun: dict[int, float] = {}
         self._advancing = asyncio.Lock()
         store.bind(self.plan.hash)
+        store.complain("")
+        self.seen = SeenStore(store.engine, "")
+
+    # -- what a mixer and an analyzer do differently ---------------------------------------------------------------
 
     @abstractmethod
-    def accept(self, context: Context, payload: bytes) -> Arrived | None:
-        """What to keep of a verified message, if anything."""
+    def accept(self, context: Context, payload: bytes) -> Taken:
+        """What is in a verified message of this plan; whatever is wrong with it raises. Nothing is stored here."""
 
     @abstractmethod
     def close(self, sync: int, late: bool) -> SyncEvent | None:
@@ -55,66 +104,220 @@ class SyncKeeper(ABC):
     async def publish(self, closed: StoredSync) -> None:
         """Send a sync's stored result to those it is for."""
 
-    async def greet(self) -> None:  # noqa: B027 (a mixer has nothing to say)
-        """Say what must be said before the first sync."""
+    @property
+    @abstractmethod
+    def asks(self) -> tuple[tuple[PublicKeys, ...], int]:
+        """Who is asked how far this party has come, and how many of them must have answered."""
+
+    async def prepare(self, sync: int, late: bool) -> None:  # noqa: B027 (a mixer has nothing to say before)
+        """Say what must be said before a sync can be closed."""
+
+    # -- work -------------------------------------------------------------------------------------------------------
+
+    @property
+    def refused(self) -> int:
+        """Messages that were refused."""
+        return self._refused.count
+
+    @property
+    def ready(self) -> bool:
+        """Whether enough others have said how far they have seen this party come, and it is no further than that."""
+        return self.problem is None and len(self._answered) >= self.asks[1]
 
     async def run(self) -> None:
         """Work until cancelled."""
-        await self.greet()
-        for closed in self.store.unpublished():
-            await self._publish(closed)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.link.read(self.party.consumer, self.handle))
             tasks.create_task(self._watch())
+            tasks.create_task(self._ask())
 
     async def handle(self, envelopes: list[bytes]) -> None:
-        """Take in a bundle of messages, then close what can be closed."""
-        kept = [message for envelope in envelopes if (message := self._opened(envelope)) is not None]
-        self.store.receive(kept)
+        """Take in a bundle of messages, then close what can be closed. It returns when all of them are done with."""
+        taken = [message for envelope in envelopes if (message := self._opened(envelope)) is not None]
+        await self._patiently(lambda: self._keep(taken))
+        for message in taken:
+            if message.greeting is not None:
+                await self._greeted(message.context, message.greeting)
         await self.advance()
 
     async def advance(self) -> None:
         """Close syncs in order for as long as the next one can be closed."""
         async with self._advancing:
+            if not self.ready:
+                return
+            for closed in self.store.unpublished():
+                await self._publish(closed)
             while (sync := self.store.next_sync()) < len(self.plan.times):
-                if self.close(sync, self._late(sync)) is None:
+                late = self._late(sync)
+                await self.prepare(sync, late)
+                if self.close(sync, late) is None:
                     return
                 await self._publish(self.store.at(sync))
 
-    def _opened(self, envelope: bytes) -> Arrived | None:
+    def own(self) -> Head:
+        """This party's own head: the syncs it has closed."""
+        return self.store.head(self.store.next_sync() - 1)
+
+    def next_head(self, sync: int, content: bytes) -> Head:
+        """The head after a sync with this result."""
+        return self.party.signed(sync + 1, heads.link(self.previous(sync), content))
+
+    def previous(self, sync: int) -> bytes:
+        """The hash that the result of a sync follows; the first one follows the federation and its plan."""
+        if sync:
+            return self.store.head(sync - 1).hash
+        return heads.link(bytes(32), f"{self.agreement.id} {self.plan.hash}".encode())
+
+    def _opened(self, envelope: bytes) -> Taken | None:
+        """What is in a message. Whatever its bytes do to the code that reads them, this is where it ends."""
         try:
             context, payload = self.party.open(envelope)
-            if context.kind != "hello" and not 0 <= context.sync < len(self.plan.times):
+            if context.kind == "greeting":
+                return Taken(context, greeting=Greeting.decode(payload))
+            if context.sync >= len(self.plan.times):
                 raise MessageError(f"the plan has no sync {context.sync}")
+            self._check_time(context.sync)
             return self.accept(context, payload)
-        except PlanMismatch as error:
-            self.mismatch(error)
-        except (EnvelopeError, MessageError) as error:
-            log.warning("refused a message: %s", error)
-        self.refused += 1
-        return None
+        except Exception as error:  # deliberately broad, RecursionError and MemoryError included
+            self._refused.note(error)
+            return None
 
-    def mismatch(self, error: PlanMismatch) -> None:
-        """Somebody works under another plan: their messages are refused."""
-        log.error("%s", error)
+    def _keep(self, taken: Sequence[Taken]) -> None:
+        """Put what came in on disk."""
+        self.store.receive([message.arrived for message in taken if message.arrived is not None])
+        sightings = [sighting for message in taken for sighting in message.sightings]
+        others = [sighting for sighting in sightings if sighting.party != self.party.name]
+        for party in self.seen.note(others, every=[self.agreement.holder("analyzer").name]):
+            self._contradicted(party)
+        for sighting in sightings:
+            if sighting.party == self.party.name:
+                self._compare(sighting.head)
+
+    def _contradicted(self, party: str) -> None:
+        """A party has signed two different heads of the same place."""
+        if self.agreement.party(party).role == "silo":
+            log.error("%s has drawn a release twice: it has signed two ledgers of the same length", party)
+            return
+        self._refuse(f"{party} has told different parties different things: it has signed two heads of one place")
+
+    # -- greetings --------------------------------------------------------------------------------------------------
+
+    async def greet(self) -> None:
+        """Greet everybody who has not answered yet, so that those under another plan or format see it, and ask how far
+        they have seen this party come."""
+        for receiver in self._greets():
+            if receiver.name not in self._answered:
+                await self._greet(receiver, question=self._question)
+
+    async def _ask(self) -> None:
+        """Ask until enough have answered."""
+        while True:
+            if not self.ready:
+                await self.greet()
+            await asyncio.sleep(ASK_AGAIN)
+
+    def _greets(self) -> tuple[PublicKeys, ...]:
+        """Who is greeted at the start."""
+        return self.asks[0]
+
+    async def _greet(self, receiver: PublicKeys, *, question: bytes = NO_QUESTION, answer: bytes = NO_QUESTION) -> None:
+        seen = self.seen.of(receiver.name)
+        greeting = Greeting(FORMAT, FORMAT, question, answer, seen.syncs, seen.head, self.own())
+        sealed = self.party.seal("greeting", receiver, 0, greeting.encode())
+        message_id = f"greeting.{self.party.name}.{receiver.name}.{question.hex()}.{answer.hex()}"
+        await self.link.publish(self.party.subject_to(receiver), sealed, message_id)
+
+    async def _greeted(self, context: Context, greeting: Greeting) -> None:
+        """Answer a question; note an answer to one's own."""
+        mismatch, sender = self.party.differs(context), self.agreement.party(context.sender)
+        if greeting.answer == self._question:
+            if mismatch is not None and sender.role == "analyzer":
+                raise mismatch
+            if mismatch is None and greeting.reads(FORMAT) and sender in self.asks[0]:
+                self._take_answer(sender, greeting)
+        if greeting.question != NO_QUESTION and self._can_tell(sender):
+            await self._greet(sender, answer=greeting.question)
+
+    def _take_answer(self, sender: PublicKeys, greeting: Greeting) -> None:
+        try:
+            self._compare(self.party.checked(self.party.name, greeting.seen))
+            self._answered.add(sender.name)
+        except MessageError as error:
+            self._refused.note(error)
+
+    def _can_tell(self, receiver: PublicKeys) -> bool:
+        """Whether this party may send to that one."""
+        return receiver.role != self.party.public.role
+
+    def _compare(self, seen: Head) -> None:
+        """Hold what others have seen of this party against its own store."""
+        own = self.own()
+        if seen.length > own.length:
+            self._refuse(
+                f"this store is behind: it has closed {own.length} syncs, others have seen {seen.length}. It is an old"
+                " copy, or empty. Nothing is closed from it, since a second result of a sync would undo what the first"
+                " one hides; put the newest copy in its place, or bring this one forward, which gives those syncs up"
+            )
+            self.store.remember("ahead", seen.encode())
+        elif seen.length and self.store.head(seen.length - 1).hash != seen.hash:
+            self._refuse(f"others have seen another result of sync {seen.length - 1} than the one in this store")
+
+    def _refuse(self, problem: str) -> None:
+        if self.problem is None:
+            log.error("refusing to go on: %s", problem)
+            self.store.complain(problem)
+        self.problem = problem
+
+    # -- time -------------------------------------------------------------------------------------------------------
+
+    def _check_time(self, sync: int) -> None:
+        """Refuse a message for a sync whose public time is still to come: its sender's clock is wrong, or it lies."""
+        schedule, start = self.plan.schedule, self.agreement.timing.start
+        if not isinstance(schedule, ClockSchedule) or start is None:
+            return
+        try:
+            early = start + self.plan.times[sync] * schedule.period - self._clock()
+        except ClockJumped:
+            return  # this party's own clock cannot be believed: nobody else's is held against it
+        if early > min(JUMP, schedule.period):
+            raise EnvelopeError(f"sync {sync} is {early:.0f} s early")
 
     def _late(self, sync: int) -> bool:
-        """Whether the deadline of a sync has passed; it runs from the first message for this sync or a later one."""
-        if self.store.last_begun() < sync:
-            return False
-        began = self._begun.setdefault(sync, time.monotonic())
-        return time.monotonic() - began > self.agreement.timing.deadline
+        """Whether the deadline of a sync has passed. It runs from the first message for this very sync, or, if there
+        is none, from when as many silos as make a cohort are further; never because one of them is."""
+        if sync not in self._begun:
+            further = self.store.senders_after(sync)
+            enough = len(further & set(self.agreement.silos)) >= self.plan.smallest_cohort or further - {
+                *self.agreement.silos
+            }
+            if not enough and not self.store.senders(sync):
+                return False
+            self._begun[sync] = self._steady()
+        return self._steady() - self._begun[sync] > self.agreement.timing.deadline
+
+    # -- the rest ---------------------------------------------------------------------------------------------------
 
     async def _publish(self, closed: StoredSync) -> None:
         await self.publish(closed)
         self.store.published(closed.sync)
         if closed.state is SyncState.SKIPPED:
             log.warning("sync %d skipped: too few silos in time", closed.sync)
+        else:
+            log.info("sync %d done: %d silos", closed.sync, len(closed.cohort))
 
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(LOOK)
             await self.advance()
+
+    async def _patiently(self, work: Callable[[], None]) -> None:
+        """Do what only the store can make fail, until it does not: a full disk loses no message."""
+        while True:
+            try:
+                return work()
+            except Exception as error:
+                log.error("storing messages: %s: %s; trying again", type(error).__name__, error)
+                await asyncio.sleep(RETRY)
 
 
 def closing(present: Collection[str], silos: Collection[str], cohort: int, late: bool) -> SyncEvent | None:

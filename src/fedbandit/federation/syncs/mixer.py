@@ -2,59 +2,88 @@
 
 from __future__ import annotations
 
-from fedbandit.federation.setup.party import PlanMismatch
+import logging
+
 from fedbandit.federation.states import SyncEvent
 from fedbandit.federation.store.sync_store import StoredSync
-from fedbandit.federation.syncs.keeper import Arrived, SyncKeeper, closing
+from fedbandit.federation.syncs.keeper import Arrived, Sighting, SyncKeeper, Taken, closing
 from fedbandit.federation.wire import parcels
 from fedbandit.federation.wire.envelopes import Context
 from fedbandit.federation.wire.keys import PublicKeys
 from fedbandit.federation.wire.messages import MessageError
-from fedbandit.federation.wire.parcels import Mixed, Parcel
+from fedbandit.federation.wire.parcels import Holds, Mixed, Parcel
 
 __all__ = ["Mixer"]
 
-GREETED = "greeted"
+log = logging.getLogger(__name__)
 
 
 class Mixer(SyncKeeper):
-    """Keeps what silos send it until the sync closes, stores the sealed result, publishes that."""
+    """Keeps what silos send it until the sync closes, stores the sealed result, publishes that.
 
-    def accept(self, context: Context, payload: bytes) -> Arrived | None:
-        if context.kind == "hello" and context.sender == self._analyzer.name:
-            self.store.remember(GREETED, b"1")
-            return None
-        if context.kind != "release" or context.sender not in self.agreement.silos:
-            raise MessageError(f"a mixer takes releases of silos, not {context.kind!r}")
-        Parcel.decode(payload, self.plan.protocol, "mixer")
-        return Arrived(context.sync, context.sender, payload)
+    Where silos send to the analyzer too, a total is made over silos that both hold: the analyzer says once which ones
+    it has. The mixer also hears from every silo which model it has last; if the analyzer has signed two, it sends the
+    analyzer nothing more.
+    """
+
+    def accept(self, context: Context, payload: bytes) -> Taken:
+        sender, sync = context.sender, context.sync
+        if context.kind == "holds" and sender == self._analyzer.name and self._waits_for_holds:
+            models = self.party.checked(sender, Holds.decode(payload, self.plan).models)
+            return Taken(context, Arrived(sync, sender, payload), (Sighting(sender, models.length, models),))
+        if context.kind != "release" or sender not in self.agreement.silos:
+            raise MessageError(f"a mixer takes releases of silos, not {context.kind!r} of {sender}")
+        parcel = Parcel.decode(payload, self.plan.protocol, "mixer")
+        ledger = self.party.checked(sender, parcel.ledger)
+        models = self.party.checked(self._analyzer.name, parcel.models)
+        sightings = (Sighting(sender, sync + 1, ledger), Sighting(self._analyzer.name, models.length, models))
+        return Taken(context, Arrived(sync, sender, payload), sightings)
 
     def close(self, sync: int, late: bool) -> SyncEvent | None:
-        if self.store.recall(GREETED) is None:  # no total leaves before the analyzer has shown the same plan
-            return None
-        silos, protocol = self.agreement.silos, self.plan.protocol
-        event = closing(self.store.senders(sync), silos, self.plan.smallest_cohort, late)
+        silos, senders = self.agreement.silos, self.store.senders(sync)
+        wanted: tuple[str, ...] = silos
+        if self._waits_for_holds:
+            if self._analyzer.name not in senders:
+                return None  # without the analyzer's word no total could be used
+            holds = Holds.decode(self.store.inbox(sync)[self._analyzer.name], self.plan)
+            wanted = tuple(name for name, there in zip(silos, holds.cohort, strict=True) if there)
+        present = senders.intersection(wanted)
+        event = closing(present, silos, self.plan.smallest_cohort, late or present == set(wanted))
         if event is None:
             return None
-        inbox = {} if event is SyncEvent.DEADLINE_SHORT else self.store.inbox(sync)
-        cohort = parcels.membership(inbox, silos)
-        if inbox:
-            received = [Parcel.decode(payload, protocol, "mixer") for payload in inbox.values()]
-            result = parcels.mixed(protocol, cohort, received, self.noise)
-        else:
-            result = Mixed(cohort)
+        cohort = [] if event is SyncEvent.DEADLINE_SHORT else sorted(present)
+        result = self._mixed(sync, cohort)
+        event = event if result.cohort.any() else SyncEvent.DEADLINE_SHORT
+        result = result._replace(totals=self.next_head(sync, result.encode()))
         sealed = self.party.seal("mixed", self._analyzer, sync, result.encode())
-        self.store.close(sync, event, list(inbox), sealed)
+        self.store.close(sync, event, cohort if result.cohort.any() else [], sealed, result.totals)
         return event
 
     async def publish(self, closed: StoredSync) -> None:
-        assert closed.value is not None
-        await self.link.publish(self.party.subject_to(self._analyzer), closed.value, f"mixed.{closed.sync}")
+        if closed.value:  # a sync that this mixer was brought forward over has none
+            await self.link.publish(self.party.subject_to(self._analyzer), closed.value, f"mixed.{closed.sync}")
 
-    def mismatch(self, error: PlanMismatch) -> None:
-        if error.sender == self._analyzer.name:
-            raise error
-        super().mismatch(error)
+    @property
+    def asks(self) -> tuple[tuple[PublicKeys, ...], int]:
+        return (self._analyzer,), 1
+
+    def _mixed(self, sync: int, cohort: list[str]) -> Mixed:
+        """S on the cohort's parcels; nobody's if they cannot be mixed, ever."""
+        nobody = Mixed(parcels.membership((), self.agreement.silos))
+        if not cohort:
+            return nobody
+        inbox, protocol = self.store.inbox(sync), self.plan.protocol
+        try:
+            received = [Parcel.decode(inbox[name], protocol, "mixer") for name in cohort]
+            return parcels.mixed(protocol, parcels.membership(cohort, self.agreement.silos), received, self.noise)
+        except Exception:  # what a parcel does to the code that adds it up must not stop the federation
+            log.exception("sync %d cannot be mixed", sync)
+            return nobody
+
+    @property
+    def _waits_for_holds(self) -> bool:
+        """Whether silos send to the analyzer too."""
+        return "analyzer" in self.agreement.subjects.receivers
 
     @property
     def _analyzer(self) -> PublicKeys:

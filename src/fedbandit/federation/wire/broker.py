@@ -1,7 +1,8 @@
 """The broker: NATS JetStream. Its configuration, its streams, and a server of one's own for demo and tests.
 
 The broker stores and forwards sealed envelopes and is trusted with nothing: its configuration holds public keys only.
-Streams are kept in files, every write is synced, and a repeated message id is recognised.
+Streams are kept in files, every write is synced, and a repeated message id is recognised. What a party can fill is
+bounded: the size of a message by the plan, how many are kept of each sender or for each silo, and for how long.
 """
 
 from __future__ import annotations
@@ -11,22 +12,34 @@ import socket
 import subprocess
 import sysconfig
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
-from nats.js.api import AckPolicy, ConsumerConfig, RetentionPolicy, StorageType, StreamConfig
+from nats.js.api import AckPolicy, ConsumerConfig, DiscardPolicy, RetentionPolicy, StorageType, StreamConfig
 from nats.js.client import JetStreamContext
 from nats.js.errors import BadRequestError
 
 from fedbandit.federation.wire.keys import PublicKeys, public_nkey
 from fedbandit.federation.wire.subjects import Subjects
 
-__all__ = ["BrokerProcess", "configuration", "free_port", "listens", "provision", "server_binary"]
+__all__ = [
+    "MAX_PAYLOAD",
+    "BrokerProcess",
+    "StreamLimits",
+    "accounts",
+    "configuration",
+    "free_port",
+    "listens",
+    "provision",
+    "server_binary",
+]
 
 DUPLICATE_WINDOW = 600.0  # seconds in which the broker itself recognises a repeated id; receivers always do
 MAX_PAYLOAD = 32 * 2**20
+STREAMS = "streams"  # the account that the streams are in
+RETENTION = 30 * 86400.0  # seconds that a message is kept
 ACK_WAIT = 3.0  # seconds until what a killed reader had taken is given out again; taking it twice changes nothing
 
 
@@ -41,19 +54,72 @@ def configuration(
     tls: dict[str, str] | None = None,
 ) -> dict[str, Any]:
     """The server's configuration as plain data (NATS reads JSON): who may log in, and the subjects of each."""
-    users = [{"nkey": public_nkey(party.broker), "permissions": subjects.permissions(party)} for party in parties]
-    users.append({"nkey": public_nkey(operator), "permissions": subjects.operator_permissions()})
     settings: dict[str, Any] = {
         "host": host,
         "port": port,
         "max_payload": MAX_PAYLOAD,
         "jetstream": {"store_dir": store, "sync_interval": "always"},
-        "authorization": {"users": users},
+        "accounts": accounts(subjects, tuple(parties), operator),
     }
     return settings if tls is None else {**settings, "tls": tls}
 
 
-async def provision(js: JetStreamContext, subjects: Subjects, parties: Iterable[PublicKeys], replicas: int = 1) -> None:
+def accounts(subjects: Subjects, parties: Sequence[PublicKeys], operator: bytes) -> dict[str, Any]:
+    """The streams in an account of their own, which only the operator logs in to; an account for each party, with the
+    few calls that it needs and nothing else.
+
+    Permissions alone do not do: the server publishes its answer wherever a request asks for it, with the server's own
+    rights. Asked from another account, it can answer only there, where the streams and their interface are not.
+    """
+    operators = [{"nkey": public_nkey(operator), "permissions": subjects.operator_permissions()}]
+    exports: list[dict[str, Any]] = []
+    separate: dict[str, Any] = {}
+    for party in parties:
+        if party.role == "mixer" and not subjects.has_mixer:
+            continue
+        name = f"party-{party.name}"
+        calls = subjects.services(party)
+        exports += [
+            {"service": call, "accounts": [name], **({"response_type": "stream"} if many else {})}
+            for call, many in calls.items()
+        ]
+        separate[name] = {
+            "users": [{"nkey": public_nkey(party.broker), "permissions": subjects.permissions(party)}],
+            "imports": [{"service": {"account": STREAMS, "subject": call}} for call in calls],
+        }
+    return {STREAMS: {"jetstream": "enabled", "users": operators, "exports": _merged(exports)}, **separate}
+
+
+def _merged(exports: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One export per subject, for all accounts that import it."""
+    by_subject: dict[str, dict[str, Any]] = {}
+    for export in exports:
+        known = by_subject.setdefault(export["service"], {**export, "accounts": []})
+        known["accounts"] = [*known["accounts"], *export["accounts"]]
+    return list(by_subject.values())
+
+
+class StreamLimits(NamedTuple):
+    """What a stream keeps, and what it does not take."""
+
+    message: int  # bytes of one message
+    messages: int  # of one sender, or for one silo; the oldest go first
+    parties: int  # senders, or silos
+    age: float = RETENTION  # seconds
+
+    @property
+    def total(self) -> int:
+        """Bytes: room for what everybody may have in it, so that nobody pushes out another's messages."""
+        return (self.message + 512) * self.messages * self.parties
+
+
+async def provision(
+    js: JetStreamContext,
+    subjects: Subjects,
+    parties: Iterable[PublicKeys],
+    limits: StreamLimits,
+    replicas: int = 1,
+) -> None:
     """Make the streams and one consumer per party; doing it again changes nothing."""
     for name, kept in subjects.streams().items():
         await _stream(
@@ -65,6 +131,11 @@ async def provision(js: JetStreamContext, subjects: Subjects, parties: Iterable[
                 retention=RetentionPolicy.LIMITS,
                 duplicate_window=DUPLICATE_WINDOW,
                 num_replicas=replicas,
+                max_age=limits.age,
+                max_msg_size=limits.message,
+                max_msgs_per_subject=limits.messages,
+                max_bytes=limits.total,
+                discard=DiscardPolicy.OLD,
                 deny_delete=True,
                 deny_purge=True,
             ),

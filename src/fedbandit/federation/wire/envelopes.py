@@ -1,9 +1,9 @@
 """Sealed and signed: what crosses the broker can be read by one party only and comes from the party it names.
 
-An envelope is ``magic | header length | header | signature | ciphertext``. The header says which federation, plan,
-sender, receiver and sync it is for; it is the `info` of the HPKE encryption and stands under the Ed25519 signature,
-so an envelope moved to another context opens nowhere. The key encapsulation is the hybrid of ML-KEM-768 and X25519:
-what is recorded today stays sealed if either of the two holds.
+An envelope is ``header | signature | ciphertext``. The header has one fixed length: format, kind, sync, plan,
+federation, sender and receiver, so nothing has to be parsed before the signature is checked. It is the `info` of the
+HPKE encryption and stands under the Ed25519 signature, so an envelope moved to another context opens nowhere. The key
+encapsulation is the hybrid of ML-KEM-768 and X25519: what is recorded today stays sealed if either of the two holds.
 
 A message that a shuffler must strip of its sender is sealed without a name or a signature (`seal_anonymously`) inside
 an envelope for the shuffler.
@@ -11,9 +11,8 @@ an envelope for the shuffler.
 
 from __future__ import annotations
 
-import json
 import struct
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from cryptography.exceptions import InvalidSignature, InvalidTag
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -26,10 +25,16 @@ from cryptography.hazmat.primitives.hpke import (
     Suite,
 )
 
+from fedbandit._validate import ArgumentError
+from fedbandit.federation.wire.keys import NAME_BYTES, party_name
+
 __all__ = [
+    "FORMAT",
     "NOBODY",
+    "OVERHEAD",
     "Context",
     "EnvelopeError",
+    "Kind",
     "claimed",
     "seal",
     "seal_anonymously",
@@ -37,11 +42,16 @@ __all__ = [
     "unseal_anonymously",
 ]
 
-MAGIC = b"FBE1"
+FORMAT = 2  # of envelopes and of what is in them; parties tell each other which ones they read when they greet
+MAGIC = b"FBE" + str(FORMAT).encode()
 SIGNATURE_BYTES = 64
-Kind = Literal["hello", "release", "mixed", "model"]
-NOBODY = "*"  # the sender of an anonymous message, the receiver of a public one
+Kind = Literal["greeting", "release", "mixed", "model", "holds"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+NOBODY = "*"  # the sender of an anonymous message
+_HEADER = struct.Struct(f"<4sBI32s{NAME_BYTES}s{NAME_BYTES}s{NAME_BYTES}s")
 _SUITE = Suite(KEM.MLKEM768_X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
+_ENCAPSULATED = 1120 + 16  # bytes that HPKE adds: the encapsulated key and the tag
+OVERHEAD = _HEADER.size + SIGNATURE_BYTES + _ENCAPSULATED
 
 
 class EnvelopeError(Exception):
@@ -52,31 +62,32 @@ class Context(NamedTuple):
     """What an envelope is bound to."""
 
     federation: str
-    plan: str  # hash
+    plan: str  # hash, in hex
     kind: Kind
     sender: str
     receiver: str
     sync: int
 
     def header(self) -> bytes:
-        return json.dumps(self._asdict(), sort_keys=True, separators=(",", ":")).encode()
+        names = (self.federation.encode(), self.sender.encode(), self.receiver.encode())
+        return _HEADER.pack(MAGIC, KINDS.index(self.kind), self.sync, bytes.fromhex(self.plan), *names)
 
 
 def seal(plain: bytes, context: Context, receiver: MLKEM768X25519PublicKey, sender: Ed25519PrivateKey) -> bytes:
     """Encrypt for the receiver and sign. Two seals of the same message differ: keep the bytes to send them again."""
     header = context.header()
-    ciphertext = _SUITE.encrypt(plain, receiver, info=MAGIC + header)
-    signature = sender.sign(_signed(header, ciphertext))
-    return MAGIC + struct.pack("<H", len(header)) + header + signature + ciphertext
+    ciphertext = _SUITE.encrypt(plain, receiver, info=header)
+    return header + sender.sign(header + ciphertext) + ciphertext
 
 
 def unseal(envelope: bytes, expected: Context, sender: Ed25519PublicKey, receiver: MLKEM768X25519PrivateKey) -> bytes:
     """The message, if the envelope is for `expected` and from `sender`; EnvelopeError otherwise."""
-    header, signature, ciphertext = _split(envelope)
-    _compare(header, expected)
+    _compare(claimed(envelope), expected)
+    header, rest = envelope[: _HEADER.size], envelope[_HEADER.size :]
+    signature, ciphertext = rest[:SIGNATURE_BYTES], rest[SIGNATURE_BYTES:]
     try:
-        sender.verify(signature, _signed(header, ciphertext))
-        return bytes(_SUITE.decrypt(ciphertext, receiver, info=MAGIC + header))
+        sender.verify(signature, header + ciphertext)
+        return bytes(_SUITE.decrypt(ciphertext, receiver, info=header))
     except InvalidSignature:
         raise EnvelopeError(f"signature is not {expected.sender}'s") from None
     except (InvalidTag, ValueError):
@@ -86,57 +97,40 @@ def unseal(envelope: bytes, expected: Context, sender: Ed25519PublicKey, receive
 def seal_anonymously(plain: bytes, context: Context, receiver: MLKEM768X25519PublicKey) -> bytes:
     """Encrypt without saying who: the context must name nobody as the sender."""
     if context.sender != NOBODY:
-        raise ValueError(f"sender must be {NOBODY!r} in an anonymous message, got {context.sender!r}")
-    return bytes(_SUITE.encrypt(plain, receiver, info=MAGIC + context.header()))
+        raise ArgumentError("sender", f"must be {NOBODY!r} in an anonymous message, got {context.sender!r}")
+    return bytes(_SUITE.encrypt(plain, receiver, info=context.header()))
 
 
 def unseal_anonymously(ciphertext: bytes, expected: Context, receiver: MLKEM768X25519PrivateKey) -> bytes:
     """The message of an anonymous ciphertext; that it came through the shuffler is all that is known of it."""
     try:
-        return bytes(_SUITE.decrypt(ciphertext, receiver, info=MAGIC + expected.header()))
+        return bytes(_SUITE.decrypt(ciphertext, receiver, info=expected.header()))
     except (InvalidTag, ValueError):
         raise EnvelopeError("anonymous ciphertext does not open in this context") from None
 
 
 def claimed(envelope: bytes) -> Context:
     """What the header claims, unverified: enough to look up which key to verify it with."""
-    header, _, _ = _split(envelope)
-    try:
-        fields = json.loads(header)
-        context = Context(**fields)
-    except (ValueError, TypeError):
-        raise EnvelopeError("header is not that of an envelope") from None
-    texts = context[:5]
-    if type(context.sync) is not int or not all(isinstance(text, str) for text in texts):
-        raise EnvelopeError("header has a field of another type")
-    if context.header() != header:
-        raise EnvelopeError("header is not in its canonical form")
-    return context
-
-
-def _signed(header: bytes, ciphertext: bytes) -> bytes:
-    return MAGIC + struct.pack("<H", len(header)) + header + ciphertext
-
-
-def _split(envelope: bytes) -> tuple[bytes, bytes, bytes]:
-    if len(envelope) < 6 or envelope[:4] != MAGIC:
-        raise EnvelopeError(f"not an envelope of version {MAGIC.decode()}")
-    (length,) = struct.unpack("<H", envelope[4:6])
-    start = 6 + length
-    if len(envelope) < start + SIGNATURE_BYTES:
+    if envelope[: len(MAGIC)] != MAGIC:
+        raise EnvelopeError(f"not an envelope of format {FORMAT}")
+    if len(envelope) < OVERHEAD:
         raise EnvelopeError("envelope is truncated")
-    return envelope[6:start], envelope[start : start + SIGNATURE_BYTES], envelope[start + SIGNATURE_BYTES :]
+    _, kind, sync, plan, *names = _HEADER.unpack(envelope[: _HEADER.size])
+    if kind >= len(KINDS):
+        raise EnvelopeError(f"header has an unknown kind, {kind}")
+    federation, sender, receiver = (_name(field) for field in names)
+    return Context(federation, plan.hex(), KINDS[kind], sender, receiver, sync)
 
 
-def _compare(header: bytes, expected: Context) -> None:
-    if header == expected.header():
-        return
+def _name(field: bytes) -> str:
+    """A name in a field that is filled up with zeros; nothing else may stand in it."""
     try:
-        fields = json.loads(header)
+        return party_name(field.rstrip(b"\0").decode("ascii"))
     except ValueError:
-        raise EnvelopeError("header is not that of an envelope") from None
-    for name, value in expected._asdict().items():
-        theirs = fields.get(name) if isinstance(fields, dict) else None
-        if theirs != value:
-            raise EnvelopeError(f"{name} differs: the envelope says {theirs!r}, expected {value!r}")
-    raise EnvelopeError("header is not in its canonical form")
+        raise EnvelopeError("header has a field that is no name") from None
+
+
+def _compare(claim: Context, expected: Context) -> None:
+    for name, theirs, ours in zip(Context._fields, claim, expected, strict=True):
+        if theirs != ours:
+            raise EnvelopeError(f"{name} differs: the envelope says {theirs!r}, expected {ours!r}")

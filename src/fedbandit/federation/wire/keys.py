@@ -27,6 +27,7 @@ from fedbandit import _validate
 from fedbandit._validate import ArgumentError
 
 __all__ = [
+    "NAME_BYTES",
     "ROLES",
     "PartyKeys",
     "PublicKeys",
@@ -39,6 +40,7 @@ __all__ = [
 ]
 
 SEED_BYTES = {"identity": 32, "mlkem": 64, "x25519": 32, "broker": 32, "salt": 32}
+NAME_BYTES = 40  # the longest name of a party or a federation
 Role = Literal["silo", "mixer", "analyzer"]
 ROLES: tuple[Role, ...] = get_args(Role)
 _NKEY_USER = 20 << 3  # the kind byte of a user key: it makes the text begin with U
@@ -152,8 +154,8 @@ def public_nkey(key: bytes) -> str:
 def party_name(name: str) -> str:
     """A name that is safe in a broker subject, a file name and a table: letters, digits, - and _, at most 40."""
     allowed = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
-    if not isinstance(name, str) or not 0 < len(name) <= 40 or set(name) - allowed:
-        raise ArgumentError("name", f"must be 1 to 40 letters, digits, '-' or '_', got {name!r}")
+    if not isinstance(name, str) or not 0 < len(name) <= NAME_BYTES or set(name) - allowed:
+        raise ArgumentError("name", f"must be 1 to {NAME_BYTES} letters, digits, '-' or '_', got {name!r}")
     return name
 
 

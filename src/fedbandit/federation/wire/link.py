@@ -8,24 +8,26 @@ import logging
 import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Self
+from typing import Protocol, Self
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from nats.aio.client import Client
-from nats.errors import AuthorizationError
+from nats.errors import AuthorizationError, MaxPayloadError
 from nats.errors import Error as NatsError
 from nats.errors import TimeoutError as NatsTimeout
 from nats.js.client import JetStreamContext
+from nats.js.errors import APIError
 from nats.protocol.parser import AUTHORIZATION_VIOLATION
 
 from fedbandit.federation.wire.keys import public_nkey
 from fedbandit.federation.wire.subjects import Consumer, inbox
 
-__all__ = ["BrokerAddress", "Link"]
+__all__ = ["BrokerAddress", "Carrier", "Link"]
 
 log = logging.getLogger(__name__)
 RETRY = 0.5  # seconds until what failed is tried again
 WAIT = 5.0  # seconds for an answer of the broker
+TOO_LARGE = 10054  # the broker's number for a message over the limit of a stream
 CHUNK = 64  # messages taken at a time
 
 
@@ -38,6 +40,14 @@ class BrokerAddress:
 
     def context(self) -> ssl.SSLContext | None:
         return ssl.create_default_context(cafile=self.ca) if self.url.startswith("tls://") else None
+
+
+class Carrier(Protocol):
+    """What a mixer or an analyzer needs of a connection."""
+
+    async def publish(self, subject: str, data: bytes, message_id: str) -> None: ...
+
+    async def read(self, consumer: Consumer, handle: Callable[[list[bytes]], Awaitable[None]]) -> None: ...
 
 
 class Link:
@@ -86,10 +96,15 @@ class Link:
         while True:
             try:
                 await self.js.publish(subject, data, headers={"Nats-Msg-Id": message_id})
+                _go_on()
                 return
             except (TimeoutError, NatsError) as error:
                 if self.client.is_closed:
                     raise
+                _go_on()
+                if _too_large(error):  # it would be tried for ever; plans with such messages are not founded
+                    log.error("publishing %s: %d bytes are more than the broker takes; given up", subject, len(data))
+                    return
                 log.warning("publishing %s: %s; trying again", subject, type(error).__name__)
                 await asyncio.sleep(RETRY)
 
@@ -97,6 +112,7 @@ class Link:
         """Hand messages to `handle`, in order, for ever; they are done when `handle` has returned."""
         pull = await self.js.pull_subscribe_bind(durable=consumer.name, stream=consumer.stream)
         while True:
+            _go_on()
             try:
                 messages = await pull.fetch(CHUNK, timeout=WAIT)
             except (TimeoutError, NatsTimeout):
@@ -117,6 +133,18 @@ class Link:
     async def close(self) -> None:
         if not self.client.is_closed:
             await self.client.close()
+
+
+def _go_on() -> None:
+    """Notice that this task was cancelled: the client waits with `wait_for`, which loses a cancellation that comes
+    together with the answer."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+
+
+def _too_large(error: Exception) -> bool:
+    return isinstance(error, MaxPayloadError) or (isinstance(error, APIError) and error.err_code == TOO_LARGE)
 
 
 def _denied(error: Exception) -> bool:

@@ -20,6 +20,7 @@ __all__ = ["MessageError", "decode", "decode_stream", "encode", "encode_stream",
 
 MAGIC = b"FBM1"
 MAX_DIMENSIONS = 8
+MAX_EMPTY = 2**20  # an empty array costs no bytes: what the other sides of its shape may be
 _TYPES: tuple[np.dtype[Any], ...] = (np.dtype("<i8"), np.dtype("<u8"), np.dtype("<f8"))
 
 
@@ -37,17 +38,23 @@ def encode(arrays: Sequence[Numbers]) -> bytes:
     return b"".join(parts)
 
 
-def decode(data: bytes, shapes: Sequence[tuple[int, ...]] | None = None) -> tuple[Numbers, ...]:
-    """The arrays again, bit for bit; with `shapes`, refuse arrays of any other shape."""
+def decode(
+    data: bytes, shapes: Sequence[tuple[int, ...]] | None = None, *, most: int | None = None
+) -> tuple[Numbers, ...]:
+    """The arrays again, bit for bit; with `shapes`, refuse arrays of any other shape, with `most`, more arrays.
+
+    What comes from another party is read with one of the two, so that nothing is made of it that the plan does not
+    have a place for.
+    """
     reader = _Reader(data)
     if reader.take(4) != MAGIC:
         raise MessageError(f"not a message of version {MAGIC.decode()}")
-    heads = [_head(reader) for _ in range(_count(reader))]
+    heads = [_head(reader) for _ in range(_count(reader, most if shapes is None else len(shapes)))]
+    if shapes is not None and [shape for _, shape in heads] != [tuple(s) for s in shapes]:
+        raise MessageError(f"message must have shapes {list(shapes)}, got {[shape for _, shape in heads]}")
     arrays = tuple(_array(reader, dtype, shape) for dtype, shape in heads)
     if reader.rest:
         raise MessageError(f"message is {reader.rest} bytes too long")
-    if shapes is not None and [a.shape for a in arrays] != [tuple(s) for s in shapes]:
-        raise MessageError(f"message must have shapes {list(shapes)}, got {[a.shape for a in arrays]}")
     return arrays
 
 
@@ -57,12 +64,12 @@ def pack(parts: Sequence[bytes]) -> bytes:
     return b"".join([MAGIC, lengths, *parts])
 
 
-def unpack(data: bytes) -> list[bytes]:
-    """The byte strings that `pack` was given."""
+def unpack(data: bytes, most: int | None = None) -> list[bytes]:
+    """The byte strings that `pack` was given; with `most`, refuse to look at more."""
     reader = _Reader(data)
     if reader.take(4) != MAGIC:
         raise MessageError(f"not a message of version {MAGIC.decode()}")
-    count = _count(reader)
+    count = _count(reader, most)
     lengths = [reader.number("<Q") for _ in range(count)]
     parts = [reader.take(length) for length in lengths]
     if reader.rest:
@@ -106,8 +113,10 @@ def _code(array: Numbers) -> int:
     raise MessageError(f"a message holds int64, uint64 and float64 arrays, got {array.dtype}")
 
 
-def _count(reader: _Reader) -> int:
+def _count(reader: _Reader, most: int | None) -> int:
     count = reader.number("<I")
+    if most is not None and count > most:
+        raise MessageError(f"message must hold at most {most} parts, got {count}")
     if 2 * count > reader.rest:  # every array has a head of two bytes or more
         raise MessageError("message is truncated")
     return count
@@ -122,4 +131,6 @@ def _head(reader: _Reader) -> tuple[np.dtype[Any], tuple[int, ...]]:
 
 def _array(reader: _Reader, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Numbers:
     size = math.prod(shape) * dtype.itemsize  # Python integers: no overflow, and `take` bounds it by what is there
+    if not size and max(shape, default=0) > MAX_EMPTY:
+        raise MessageError(f"message holds an empty array of shape {shape}")
     return np.frombuffer(reader.take(size), dtype=dtype).reshape(shape).astype(dtype.newbyteorder("="))

@@ -1,47 +1,73 @@
 """What the parties tell each other about one sync, as values and as bytes, and S and A on them.
 
-A silo hands a `Parcel` to each party that gets something; the mixer passes `Mixed` on; the analyzer answers with the
-`Outcome`. How many arrays there are, who reads which, and what is only carried, is declared by the plan's protocol
-(`Protocol.parts`). Nothing here touches a network or a disk.
+A silo hands a `Parcel` to each party that gets something; the analyzer says whose parcels it `Holds`; the mixer passes
+`Mixed` on; the analyzer answers with the `Outcome`, signed as a `Model`. How many arrays there are, who reads which,
+and what is only carried, is declared by the plan's protocol (`Protocol.parts`). Nothing here touches a network.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from fedbandit._arrays import Floats, Integers, Numbers
-from fedbandit.federation.wire import messages
+from fedbandit.federation.wire import heads, messages
+from fedbandit.federation.wire.envelopes import OVERHEAD
+from fedbandit.federation.wire.heads import HEAD_BYTES, Head
 from fedbandit.federation.wire.keys import Role
 from fedbandit.federation.wire.messages import MessageError
 from fedbandit.plan import Plan
 from fedbandit.privacy.noise import NoiseSource
 from fedbandit.protocol.base import Message, Part, Protocol
 
-__all__ = ["Mixed", "Outcome", "Parcel", "held_by_analyzer", "membership", "mixed"]
+__all__ = ["Holds", "Mixed", "Model", "Outcome", "Parcel", "held_by_analyzer", "largest", "membership", "mixed"]
 
 
 class Parcel(NamedTuple):
-    """What one silo hands to one party for a sync: arrays that it reads, and ciphertexts that it only carries."""
+    """What one silo hands to one party for a sync: arrays that it reads, and ciphertexts that it only carries.
+
+    With it travel the head of the silo's ledger after this release, and that of the models it has from the analyzer.
+    """
 
     arrays: Message  # (width,) each
     carried: tuple[bytes, ...] = ()
+    ledger: Head = heads.NONE
+    models: Head = heads.NONE
 
     def encode(self) -> bytes:
-        return messages.pack([messages.encode(self.arrays), *self.carried])
+        return messages.pack([self.ledger.encode() + self.models.encode(), messages.encode(self.arrays), *self.carried])
 
     @classmethod
     def decode(cls, data: bytes, protocol: Protocol, reader: Role) -> Parcel:
         """The parcel, if it has the form that the protocol gives to parcels for this reader."""
-        arrays, carried = _unpacked(data)
         wanted = [part for part in protocol.parts if part.reader == reader and not part.blind]
-        _check_arrays(arrays, wanted, lambda shape: shape == (protocol.width,))
         blind = sum(part.blind for part in protocol.parts) if reader == "mixer" else 0
-        if len(carried) != blind:
-            raise MessageError(f"a parcel for the {reader} must carry {blind} ciphertexts, got {len(carried)}")
-        return cls(arrays, carried)
+        parts = messages.unpack(data, most=2 + blind)
+        if len(parts) != 2 + blind:
+            raise MessageError(f"a parcel for the {reader} must carry {blind} ciphertexts, got {len(parts) - 2}")
+        arrays = messages.decode(parts[1], [(protocol.width,)] * len(wanted))
+        _check_arrays(arrays, wanted)
+        return cls(arrays, tuple(parts[2:]), *_two_heads(parts[0]))
+
+
+class Holds(NamedTuple):
+    """Whose parcels of a sync the analyzer holds; given once and for good, so that the mixer leaves the others out."""
+
+    cohort: Integers  # (silos,), 0 or 1, in the order of the silos' names
+    models: Head = heads.NONE  # of the analyzer itself
+
+    def encode(self) -> bytes:
+        return messages.pack([self.models.encode(), messages.encode([self.cohort])])
+
+    @classmethod
+    def decode(cls, data: bytes, plan: Plan) -> Holds:
+        parts = messages.unpack(data, most=2)
+        if len(parts) != 2:
+            raise MessageError("a list of what is held must have a head and a cohort")
+        (cohort,) = messages.decode(parts[1], [(plan.silos,)])
+        return cls(_checked_cohort(cohort), Head.decode(parts[0]))
 
 
 class Mixed(NamedTuple):
@@ -50,25 +76,30 @@ class Mixed(NamedTuple):
     cohort: Integers  # (silos,), 0 or 1, in the order of the silos' names
     arrays: Message = ()  # (rows, width) each; none for a sync that was skipped
     carried: tuple[bytes, ...] = ()  # by blind part, then by silo
+    totals: Head = heads.NONE  # of the mixer, after this sync
 
     def encode(self) -> bytes:
-        return messages.pack([messages.encode([self.cohort]), messages.encode(self.arrays), *self.carried])
+        parts = [messages.encode([self.cohort]), messages.encode(self.arrays), *self.carried]
+        return messages.pack([self.totals.encode(), *parts])
 
     @classmethod
     def decode(cls, data: bytes, plan: Plan) -> Mixed:
         """What a mixer sent, if it has the form that the plan gives it."""
-        parts = messages.unpack(data)
-        if len(parts) < 2:
-            raise MessageError(f"a sync must have a cohort and arrays, got {len(parts)} parts")
-        cohort = _checked_cohort(messages.decode(parts[0], [(plan.silos,)])[0])
-        arrays, carried, present = messages.decode(parts[1]), tuple(parts[2:]), int(cohort.sum())
         protocol = plan.protocol
+        blind = sum(part.blind for part in protocol.parts)
+        parts = messages.unpack(data, most=3 + plan.silos * blind)
+        if len(parts) < 3:
+            raise MessageError(f"a sync must have a head, a cohort and arrays, got {len(parts)} parts")
+        cohort = _checked_cohort(messages.decode(parts[1], [(plan.silos,)])[0])
+        present = int(cohort.sum())
         read = [part for part in protocol.parts if part.reader == "mixer"] if present else []
-        _check_arrays(arrays, read, lambda shape: shape in ((1, protocol.width), (present, protocol.width)))
-        blind = present * sum(part.blind for part in protocol.parts)
-        if len(carried) != blind:
-            raise MessageError(f"a sync of {present} silos must carry {blind} ciphertexts, got {len(carried)}")
-        return cls(cohort, arrays, carried)
+        arrays = messages.decode(parts[2], most=len(read))
+        _check_arrays(arrays, read)
+        if any(array.shape not in ((1, protocol.width), (present, protocol.width)) for array in arrays):
+            raise MessageError("message holds an array whose shape is not the plan's")
+        if len(parts) - 3 != present * blind:
+            raise MessageError(f"a sync of {present} silos must carry {present * blind} ciphertexts")
+        return cls(cohort, arrays, tuple(parts[3:]), Head.decode(parts[0]))
 
 
 class Outcome(NamedTuple):
@@ -93,6 +124,38 @@ class Outcome(NamedTuple):
     @property
     def skipped(self) -> bool:
         return not self.cohort.any()
+
+
+class Model(NamedTuple):
+    """An outcome on its way to the silos: with the analyzer's head after it, and the hash that this one follows."""
+
+    outcome: Outcome
+    previous: bytes
+    head: Head
+
+    def encode(self) -> bytes:
+        return messages.pack([self.previous, self.head.encode(), self.outcome.encode()])
+
+    @classmethod
+    def decode(cls, data: bytes, plan: Plan) -> Model:
+        """The model, if the head is that of a chain with this outcome at its end; who signed it is not looked at."""
+        parts = messages.unpack(data, most=3)
+        if len(parts) != 3:
+            raise MessageError("a model must have the hash before it, a head and an outcome")
+        previous, head, outcome = parts[0], Head.decode(parts[1]), Outcome.decode(parts[2], plan)
+        if heads.link(previous, outcome.encode()) != head.hash:
+            raise MessageError("the analyzer's head is not that of this model")
+        return cls(outcome, previous, head)
+
+
+def largest(plan: Plan) -> int:
+    """Bytes of the largest message that anybody sends under a plan, sealed."""
+    protocol, silos = plan.protocol, plan.silos
+    array, ciphertext = 64 + 8 * protocol.width, 64 + 8 * protocol.width + OVERHEAD
+    blind = sum(part.blind for part in protocol.parts)
+    parcel = len(protocol.parts) * array + blind * ciphertext
+    mixed = silos * (len(protocol.parts) * array + blind * ciphertext)
+    return OVERHEAD + 1024 + 16 * silos + max(parcel, mixed if protocol.has_mixer else 0)
 
 
 def membership(present: Collection[str], silos: Sequence[str]) -> Integers:
@@ -132,18 +195,17 @@ def _stacked(rows: Sequence[Message]) -> Message:
     return tuple(np.stack(arrays) for arrays in zip(*rows, strict=True))
 
 
-def _unpacked(data: bytes) -> tuple[Message, tuple[bytes, ...]]:
-    first, *rest = messages.unpack(data) or [b""]
-    return messages.decode(first), tuple(rest)
+def _two_heads(data: bytes) -> tuple[Head, Head]:
+    return Head.decode(data[:HEAD_BYTES]), Head.decode(data[HEAD_BYTES:])
 
 
-def _check_arrays(arrays: Message, parts: Sequence[Part], fits: Callable[[tuple[int, ...]], bool]) -> None:
-    """Refuse arrays of another number, shape or type than the plan's, before they are counted in."""
+def _check_arrays(arrays: Message, parts: Sequence[Part]) -> None:
+    """Refuse arrays of another number or type than the plan's, before they are counted in."""
     if len(arrays) != len(parts):
         raise MessageError(f"message must hold {len(parts)} arrays, got {len(arrays)}")
     for array, part in zip(arrays, parts, strict=True):
-        if array.dtype != part.dtype or not fits(array.shape):
-            raise MessageError(f"message holds {array.dtype} of shape {array.shape}, which is not the plan's form")
+        if array.dtype != part.dtype:
+            raise MessageError(f"message holds {array.dtype}, which is not the plan's form")
 
 
 def _checked_cohort(cohort: Numbers) -> Integers:

@@ -1,8 +1,10 @@
 """Who may say what to whom: subjects of the broker, and what each role may publish and read.
 
     fb.<federation>.analyzer.<sender>    releases, and what the mixer passes on
-    fb.<federation>.mixer.<sender>       releases for the mixer
+    fb.<federation>.mixer.<sender>       releases for the mixer, and which of them the analyzer holds
     fb.<federation>.silo.<receiver>      models
+
+and greetings on each of them.
 
 Each of the three is one durable stream, and each party has one reader. A party can publish under its own name only and
 can take messages from its own consumer only; the operator makes the consumers, so no party can point one elsewhere.
@@ -57,12 +59,18 @@ class Subjects:
         what = party.name if party.role == "silo" else "*"
         return Consumer(self.stream(party.role), party.name, self.subject(party.role, what))
 
+    def services(self, party: PublicKeys) -> dict[str, bool]:
+        """What a party calls: the subjects it says something on, to take its messages, to acknowledge them; and which
+        of them answer more than once."""
+        reads = self.consumer(party)
+        said = dict.fromkeys(self._said_by(party), False)
+        take, done = f"$JS.API.CONSUMER.MSG.NEXT.{reads.stream}.{reads.name}", f"$JS.ACK.{reads.stream}.{reads.name}.>"
+        return {**said, take: True, done: False}
+
     def permissions(self, party: PublicKeys) -> dict[str, Any]:
         """What the broker lets a party do, and nothing else."""
-        reads = self.consumer(party)
-        calls = [f"$JS.API.CONSUMER.MSG.NEXT.{reads.stream}.{reads.name}", f"$JS.ACK.{reads.stream}.{reads.name}.>"]
         return {
-            "publish": {"allow": [*self._said_by(party), *calls]},
+            "publish": {"allow": list(self.services(party))},
             "subscribe": {"allow": [f"{inbox(party.name)}.>"]},
         }
 
@@ -87,7 +95,7 @@ class Subjects:
         if party.role == "silo":
             return [self.subject(role, party.name) for role in self.receivers]
         if party.role == "mixer":
-            return [self.subject("analyzer", party.name)]
+            return [self.subject("analyzer", party.name), self.subject("silo", "*")]
         greeted = [self.subject("mixer", party.name)] if self.has_mixer else []
         return [self.subject("silo", "*"), *greeted]
 

@@ -1,0 +1,51 @@
+"""Places of decisions in the batches of a calendar that counts them.
+
+A decision takes its place when it is answered, before anybody knows its reward: so no reward can take the place of
+another person's. A person beyond the participation cap takes none, and so moves nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_left
+from collections.abc import Sequence
+
+from fedbandit.federation.store.rewards import NOWHERE, OPEN_BATCH
+from fedbandit.federation.store.silo_store import SiloStore, Term
+from fedbandit.plan import Plan
+from fedbandit.schedule import Clock
+
+__all__ = ["Seats"]
+
+log = logging.getLogger(__name__)
+
+
+class Seats:
+    """Gives decisions their places; on a clock everybody belongs to whichever batch is open, and nothing is counted."""
+
+    def __init__(self, store: SiloStore, plan: Plan, term: Term, cap: int) -> None:
+        self.counted = not isinstance(plan.schedule, Clock)
+        self.taken = term.seated  # as far as is known here
+        self._store, self._term, self._times, self._cap = store, term.number, plan.times, cap
+        self._fixed = plan.protocol.needs_points  # batches of a planned size: a reward counts in its place or nowhere
+
+    def take(self, people: Sequence[bytes | None]) -> list[int]:
+        """Where each decision's reward may count. Without a store decisions go on, and have no place."""
+        if not self.counted:
+            return [OPEN_BATCH] * len(people)
+        try:
+            numbers = self._store.seat(self._term, people, self._cap, durable=self._fixed)
+        except Exception as error:
+            log.error("decisions without a place: the store does not work: %s", error)
+            return [NOWHERE] * len(people)
+        self.observe(max((number for number in numbers if number is not None), default=0))
+        return [self._place(number) for number in numbers]
+
+    def observe(self, taken: int) -> None:
+        """So many places are taken by now, by this worker and others."""
+        self.taken = max(self.taken, taken)
+
+    def _place(self, number: int | None) -> int:
+        if number is None:
+            return NOWHERE
+        return bisect_left(self._times, number) if self._fixed else OPEN_BATCH

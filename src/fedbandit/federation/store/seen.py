@@ -1,0 +1,116 @@
+"""What a party has seen of the others, the newest head of each; and its question to them, what they have seen of it."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from fedbandit.federation.store.database import Engine, Sql
+from fedbandit.federation.wire.heads import NONE, Head
+
+__all__ = ["Seen", "SeenStore"]
+
+_SYNCS = struct.Struct("<I")
+_QUESTION, _ANSWER, _SEEN = "question", "answer ", "seen "
+
+
+class Seen(NamedTuple):
+    """How far a party was seen to have come: syncs of this plan, and its head."""
+
+    syncs: int = 0
+    head: Head = NONE
+
+
+class SeenStore:
+    """Every method is one transaction, on disk when it returns. A new plan begins with a new `scope`."""
+
+    def __init__(self, engine: Engine, scope: str) -> None:
+        self._engine, self._scope = engine, scope
+
+    def of(self, party: str) -> Seen:
+        """The furthest that the party was seen to be."""
+        with self._engine.read() as sql:
+            return self._of(sql, party)
+
+    def at(self, party: str, count: int) -> Head | None:
+        """The party's head at this place, if it was kept."""
+        with self._engine.read() as sql:
+            found = _get(sql, self._place(party, count))
+            return None if found is None else Head.decode(found)
+
+    def note(self, sightings: Sequence[tuple[str, int, Head]], *, every: Collection[str] = ()) -> list[str]:
+        """Keep the newest head of each party (party, syncs, head); of those in `every` one for each place.
+
+        Returns the parties of which a head of the same place with another hash was known: they have told two stories.
+        """
+        if not sightings:
+            return []
+        with self._engine.transaction() as sql:
+            return [
+                party for party, syncs, head in sightings if self._told_two(sql, party, syncs, head, party in every)
+            ]
+
+    def _told_two(self, sql: Sql, party: str, syncs: int, head: Head, every: bool) -> bool:
+        known = self._of(sql, party)
+        other = known.head if known.head.length == head.length else None
+        if every and head.length:
+            found = _get(sql, self._place(party, head.length))
+            other = None if found is None else Head.decode(found)
+            if found is None:
+                _put(sql, self._place(party, head.length), head.encode())
+        if other is not None and other.hash != head.hash:
+            return True
+        newer = head if head.length > known.head.length else known.head
+        if syncs > known.syncs or newer is head:
+            _put(sql, f"{_SEEN}{self._scope} {party}", _SYNCS.pack(max(syncs, known.syncs)) + newer.encode())
+        return False
+
+    def ask(self, question: bytes) -> None:
+        """Begin to wait for answers to a new question; those to earlier ones are forgotten."""
+        with self._engine.transaction() as sql:
+            _put(sql, _QUESTION, question)
+            sql.all("DELETE FROM states WHERE term = 0 AND name LIKE ?", (f"{_ANSWER}%",))
+
+    def asked(self, question: bytes) -> bool:
+        """Whether this is the question that was asked last."""
+        with self._engine.read() as sql:
+            return _get(sql, _QUESTION) == question
+
+    def answered(self, question: bytes, party: str, answer: bytes) -> bool:
+        """Keep an answer; False if it is not one to the question that was asked last."""
+        with self._engine.transaction() as sql:
+            if _get(sql, _QUESTION) != question:
+                return False
+            _put(sql, _ANSWER + party, answer)
+            return True
+
+    def answers(self, question: bytes) -> dict[str, bytes]:
+        """Answers to this question, by party."""
+        with self._engine.read() as sql:
+            if _get(sql, _QUESTION) != question:
+                return {}
+            rows = sql.all("SELECT name, value FROM states WHERE term = 0 AND name LIKE ?", (f"{_ANSWER}%",))
+            return {name.removeprefix(_ANSWER): bytes(value) for name, value in rows}
+
+    def _of(self, sql: Sql, party: str) -> Seen:
+        found = _get(sql, f"{_SEEN}{self._scope} {party}")
+        if found is None:
+            return Seen()
+        return Seen(_SYNCS.unpack(found[: _SYNCS.size])[0], Head.decode(found[_SYNCS.size :]))
+
+    def _place(self, party: str, count: int) -> str:
+        return f"{_SEEN}{self._scope} {party} {count}"
+
+
+def _get(sql: Sql, name: str) -> bytes | None:
+    rows = sql.all("SELECT value FROM states WHERE term = 0 AND name = ?", (name,))
+    return bytes(rows[0][0]) if rows else None
+
+
+def _put(sql: Sql, name: str, value: bytes) -> None:
+    sql.all(
+        "INSERT INTO states (term, name, value) VALUES (0, ?, ?)"
+        " ON CONFLICT (term, name) DO UPDATE SET value = excluded.value",
+        (name, value),
+    )

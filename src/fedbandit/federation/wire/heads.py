@@ -1,0 +1,98 @@
+"""How far a party has come, in its own signed words: the last link of its chain, for others to hold against it.
+
+A silo's chain is its ledger; the mixer's the totals it made, the analyzer's the models. Each party keeps the newest
+head it has seen of each other one and tells it when they greet. So a party that was put back to an older state (a
+restored backup, an empty store) learns that it has been further, and two heads of one party that do not fit are a
+proof, signed by that party, that it told different parties different things.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from typing import NamedTuple
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from fedbandit.federation.wire.messages import MessageError
+
+__all__ = ["HEAD_BYTES", "NONE", "NO_QUESTION", "Greeting", "Head", "link", "signed"]
+
+_HEAD = struct.Struct("<Q32s64s")
+_GREETING = struct.Struct("<4sBB16s16sI")
+HEAD_BYTES = _HEAD.size
+MAGIC = b"FBG1"  # a greeting is read by every version: it is how versions learn of each other
+NO_QUESTION = bytes(16)
+
+
+class Head(NamedTuple):
+    """After `length` links the chain's last hash is this, says `signature`."""
+
+    length: int
+    hash: bytes  # 32
+    signature: bytes  # 64
+
+    def encode(self) -> bytes:
+        return _HEAD.pack(*self)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Head:
+        if len(data) != HEAD_BYTES:
+            raise MessageError(f"a head must be {HEAD_BYTES} bytes, got {len(data)}")
+        return cls(*_HEAD.unpack(data))
+
+    def is_of(self, name: str, verifier: Ed25519PublicKey) -> bool:
+        """Whether the party signed it. That nothing was done yet needs no signature."""
+        if self == NONE:
+            return True
+        try:
+            verifier.verify(self.signature, _statement(name, self.length, self.hash))
+        except InvalidSignature:
+            return False
+        return self.length > 0
+
+
+NONE = Head(0, bytes(32), bytes(64))
+
+
+def signed(name: str, count: int, hash_: bytes, signer: Ed25519PrivateKey) -> Head:
+    """The head in the party's own word."""
+    return Head(count, hash_, signer.sign(_statement(name, count, hash_)))
+
+
+def link(previous: bytes, content: bytes) -> bytes:
+    """The hash of the next link."""
+    return hashlib.sha256(previous + hashlib.sha256(content).digest()).digest()
+
+
+def _statement(name: str, count: int, hash_: bytes) -> bytes:
+    return b"fedbandit head\0" + struct.pack("<B", len(name)) + name.encode() + struct.pack("<Q", count) + hash_
+
+
+class Greeting(NamedTuple):
+    """Which formats the sender reads, what it asks or answers, what it has seen of the receiver, where it is itself."""
+
+    oldest: int
+    newest: int
+    question: bytes = NO_QUESTION  # to be sent back in the answer
+    answer: bytes = NO_QUESTION  # the question that this answers
+    syncs: int = 0  # of the receiver under this plan, as far as the sender has seen
+    seen: Head = NONE  # of the receiver
+    own: Head = NONE
+
+    def encode(self) -> bytes:
+        start = _GREETING.pack(MAGIC, self.oldest, self.newest, self.question, self.answer, self.syncs)
+        return start + self.seen.encode() + self.own.encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Greeting:
+        """A later version may add to the end."""
+        if len(data) < _GREETING.size + 2 * HEAD_BYTES or data[:4] != MAGIC:
+            raise MessageError("not a greeting")
+        _, *fields = _GREETING.unpack(data[: _GREETING.size])
+        heads = (data[_GREETING.size + n * HEAD_BYTES :][:HEAD_BYTES] for n in range(2))
+        return cls(*fields, *map(Head.decode, heads))
+
+    def reads(self, format_: int) -> bool:
+        return self.oldest <= format_ <= self.newest

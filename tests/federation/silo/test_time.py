@@ -1,0 +1,283 @@
+"""Ticks by the public clock, clocks that are wrong, and calendars that count."""
+
+import time
+
+import numpy as np
+import pytest
+
+from fedbandit.federation.setup.agreement import check_live
+from fedbandit.federation.silo.serving import DecisionExpired, Silo
+from fedbandit.federation.timing import ClockJumped, Counted, MachineClocks, SteadyClock, TicksOverdue, Timed, Timing
+from fedbandit.plan import Plan
+from fedbandit.privacy.budget import Privacy
+from fedbandit.protocol.guarantee import PUBLIC_VISITS
+from fedbandit.schedule import clock as by_clock
+from fedbandit.schedule import every, growing
+from tests.federation.clocks import HandClock
+from tests.federation.small import small_plan
+
+ACTIONS = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
+PLAN = small_plan(schedule=by_clock(60.0), rounds=48, visits="private")
+
+
+def opened(tmp_path, clock, plan=PLAN, **options):
+    return Silo.open(tmp_path / "s.db", plan, timing=Timing(start=1000.0), clock=clock, **options)
+
+
+# -- ticks -----------------------------------------------------------------------------------------------------
+
+
+def test_by_the_clock_and_only_once(tmp_path):
+    clock = HandClock()
+    with opened(tmp_path, clock) as silo:
+        assert silo.tick() == []
+        clock.pass_time(60.0)
+        assert silo.tick() == [0]
+        assert silo.tick() == []
+        clock.pass_time(240.0)
+        assert silo.tick() == [1, 2, 3, 4]  # a process that was stopped for a while; their syncs can still be open
+
+
+def test_a_growing_clock_ticks_ever_more_rarely(tmp_path):
+    clock = HandClock()
+    plan = small_plan(schedule=by_clock(60.0, ratio=2), rounds=10, visits="private")
+    assert plan.times == (1, 2, 4, 8, 10)
+    ticks = {}
+    with opened(tmp_path, clock, plan) as silo:
+        for minute in range(1, 12):
+            clock.pass_time(60.0)
+            ticks[minute] = silo.tick()
+        assert silo.ended
+    assert {minute: done for minute, done in ticks.items() if done} == {1: [0], 2: [1], 4: [2], 8: [3], 10: [4]}
+
+
+def test_who_asks_moves_nothing_on_a_clock(tmp_path):
+    """A calendar that counts requests shifted every later batch by one person's extra request."""
+    batches = []
+    for extra in (0, 3):
+        clock = HandClock()
+        (tmp_path / str(extra)).mkdir()
+        with opened(tmp_path / str(extra), clock) as silo:
+            for _ in range(extra):
+                silo.decide(ACTIONS, user="alice")
+            for number in range(12):
+                clock.pass_time(20.0)
+                silo.tick()
+                silo.reward(silo.decide(ACTIONS, user=f"user {number}").id, 0.5)
+            clock.pass_time(60.0)
+            silo.tick()
+            batches.append([release.users for release in silo.store.releases(1)])
+    assert batches[0] == batches[1]
+
+
+def test_settling_is_counted_from_the_public_time(tmp_path):
+    clock = HandClock()
+    timing = Timing(start=1000.0, settle=5.0)
+    with Silo.open(tmp_path / "s.db", PLAN, timing=timing, clock=clock) as silo:
+        clock.pass_time(64.0)
+        assert silo.tick() == []
+        clock.pass_time(1.0)
+        assert silo.tick() == [0]
+
+
+@pytest.mark.parametrize("people", [0, 5])
+def test_releases_leave_at_fixed_moments_however_many_people_came(tmp_path, people):
+    clock = HandClock()
+    with opened(tmp_path, clock) as silo:
+        for number in range(people):
+            silo.reward(silo.decide(ACTIONS, user=str(number)).id, 0.5)
+        clock.pass_time(60.0)
+        silo.tick()
+        clock.pass_time(0.01 + 0.03 * people)  # drawing takes longer when many came
+        assert clock.wall + silo.ticker.wait_to_send(0) == pytest.approx(1060.5)
+
+
+def test_every_batch_ends_where_the_calendar_says():
+    hand = HandClock(0.0)
+    steady = SteadyClock(hand)
+    counted = Counted(every(5).times(12), Timing())
+    assert [counted.due(n, steady) for n in (0, 4, 5, 9, 10, 11, 12, 99)] == [0, 0, 1, 1, 2, 2, 3, 3]
+    timed, found = Timed(100.0, 10.0, (1, 2, 4), Timing(settle_last=1.0)), []
+    for now in (0.0, 100.0, 109.9, 110.0, 120.0, 130.0, 140.0, 141.0):
+        hand.pass_time(now - hand.wall)
+        found.append(timed.due(0, steady))
+    assert found == [0, 0, 0, 1, 2, 2, 2, 3]
+
+
+# -- clocks that are wrong -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("jump", [-3600.0, 3600.0])
+def test_a_clock_that_jumps_is_not_believed(tmp_path, jump):
+    clock = HandClock()
+    with opened(tmp_path, clock) as silo:
+        clock.pass_time(61.0)
+        clock.set_to(1061.0 + jump)
+        with pytest.raises(ClockJumped, match="jumped"):
+            silo.tick()
+        assert silo.store.releases(1) == []
+        assert silo.decide(ACTIONS).action in range(3)
+        assert "jumped" in silo.status()["held"]
+        clock.set_to(1061.0)
+        assert silo.tick() == [0]
+        assert silo.status()["held"] is None
+
+
+def test_starting_again_does_not_make_a_wrong_clock_right(tmp_path):
+    """A restart with the clock a day ahead drew all 48 releases of the term."""
+    clock = HandClock()
+    with opened(tmp_path, clock) as silo:
+        clock.pass_time(60.0)
+        assert silo.tick() == [0]
+    clock.set_to(clock.wall + 86_400.0)
+    with opened(tmp_path, clock) as silo:
+        with pytest.raises(ClockJumped):
+            silo.tick()
+        assert len(silo.store.ledger()) == 1
+    clock.set_to(clock.wall - 86_400.0)
+    clock.pass_time(60.0)
+    with opened(tmp_path, clock) as silo:
+        assert silo.tick() == [1]
+
+
+def test_after_a_reboot_many_overdue_ticks_are_not_drawn_without_a_word(tmp_path):
+    clock = HandClock()
+    with opened(tmp_path, clock) as silo:
+        clock.pass_time(60.0)
+        assert silo.tick() == [0]
+    clock.reboot()
+    clock.set_to(clock.wall + 86_400.0)
+    with opened(tmp_path, clock) as silo:
+        for _ in range(2):
+            with pytest.raises(TicksOverdue, match="47 ticks are overdue") as held:
+                silo.tick()
+        assert "restart" not in str(held.value)
+        assert "overdue" in silo.status()["held"]
+        assert len(silo.store.ledger()) == 1
+    with opened(tmp_path, clock, catch_up=True) as silo:
+        assert silo.tick() == list(range(1, 48))
+
+
+def test_a_silo_that_was_away_too_long_asks_before_it_spends(tmp_path):
+    clock = HandClock()
+    opened(tmp_path, clock).close()
+    clock.pass_time(180.0)  # away for three ticks, whose syncs can still be open
+    with opened(tmp_path, clock) as silo:
+        assert silo.tick() == [0, 1, 2]
+    clock.pass_time(3600.0 + 180.0)  # beyond the deadline of the oldest
+    with opened(tmp_path, clock) as silo, pytest.raises(TicksOverdue):
+        silo.tick()
+
+
+def test_one_overdue_tick_after_a_reboot_is_drawn(tmp_path):
+    clock = HandClock()
+    opened(tmp_path, clock).close()
+    clock.reboot()
+    clock.pass_time(61.0)
+    with opened(tmp_path, clock) as silo:
+        assert silo.tick() == [0]
+
+
+def test_the_machines_own_clocks():
+    before, after = MachineClocks().read(), MachineClocks().read()
+    assert before.boot == after.boot
+    assert before.steady <= after.steady
+    assert abs(after.wall - time.time()) < 5
+
+
+# -- calendars that count --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("schedule", [every(5), growing()], ids=str)
+def test_a_counted_calendar_needs_an_explicit_word(schedule):
+    counted = Plan(3, 20, 2, Privacy(1.0, 0.1), schedule=schedule)
+    with pytest.raises(ValueError, match=r"schedule must be a clock.*visits"):
+        check_live(counted)
+    check_live(counted.changed(visits="public"))
+    check_live(counted.changed(schedule=by_clock(60.0, ratio=1.1)))
+    add_remove = counted.changed(privacy=Privacy(1.0, 0.1, adjacency="add-remove"), visits="public")
+    with pytest.raises(ValueError, match=r"schedule must be a clock.*add-remove"):
+        check_live(add_remove)
+    with pytest.raises(ValueError, match="visits must be one of"):
+        counted.changed(visits="whatever")
+
+
+def test_public_visits_stand_in_the_guarantee_and_the_status(tmp_path):
+    assert PUBLIC_VISITS in small_plan().guarantee.assumes
+    assert "that, when and how often somebody asks is public" in str(small_plan().guarantee)
+    assert PUBLIC_VISITS not in PLAN.guarantee.assumes
+    with Silo.open(tmp_path / "s.db", small_plan()) as silo:
+        assert silo.status()["visits"] == "public"
+
+
+def test_requests_over_the_cap_and_refused_ones_move_no_calendar(tmp_path):
+    with Silo.open(tmp_path / "s.db", small_plan()) as silo:
+        for _ in range(20):
+            silo.decide(ACTIONS, user="alice")
+            with pytest.raises(ValueError, match="norm"):
+                silo.decide(ACTIONS * 2)
+        assert silo.tick() == []
+        for number in range(4):
+            silo.decide(ACTIONS, user=f"user {number}")
+        assert silo.tick() == [0]
+        assert silo.status()["decisions"] == 24
+    with Silo.open(tmp_path / "s.db", small_plan()) as silo:
+        silo.decide(ACTIONS, user="alice")  # a restart forgets nobody
+        assert silo.store.term(1).seated == 5
+
+
+def test_no_reward_takes_the_place_of_another(tmp_path):
+    """Where batches have a planned size, rewards took the places in the order in which they came: a late reward of one
+    person displaced another one at the limit."""
+    plan = small_plan(trust="vector-sum", mechanism="tree", calibration="paper")
+
+    def batches(late):
+        clock = HandClock()
+        folder = tmp_path / late
+        folder.mkdir()
+        found = {}
+        with Silo.open(folder / "s.db", plan, clock=clock) as silo:
+            ids = [silo.decide(ACTIONS, user=str(number)).id for number in range(5)]
+            if late == "in time":
+                found[0] = silo.reward(ids[0], 0.5)
+            silo.tick()
+            ids += [silo.decide(ACTIONS, user=str(number)).id for number in range(5, 10)]
+            if late == "late":
+                found[0] = silo.reward(ids[0], 0.5)
+            for number in range(5, 10):
+                found[number] = silo.reward(ids[number], 0.5)
+            assert silo.tick() == [1]
+        return found
+
+    in_time, late, never = (batches(when) for when in ("in time", "late", "never"))
+    assert in_time[0][:2] == (True, 0)
+    assert not late[0].counted
+    assert [in_time[n] for n in range(5, 10)] == [late[n] for n in range(5, 10)] == [never[n] for n in range(5, 10)]
+    assert all(never[n][:2] == (True, 1) for n in range(5, 10))
+
+
+def test_batches_of_a_planned_size_need_a_calendar_that_counts():
+    with pytest.raises(ValueError, match="must count decisions"):
+        check_live(small_plan(trust="vector-sum", mechanism="tree", calibration="paper", schedule=by_clock(60.0)))
+
+
+# -- ids -------------------------------------------------------------------------------------------------------
+
+
+def test_an_id_is_good_for_the_reward_window_and_then_forgotten(tmp_path):
+    clock = HandClock()
+    timing = Timing(start=1000.0, reward_window=600.0)
+    with Silo.open(tmp_path / "s.db", PLAN, timing=timing, clock=clock) as silo:
+        decision = silo.decide(ACTIONS)
+        assert silo.reward(decision.id, 0.5).counted
+        clock.pass_time(60.0)
+        silo.tick()
+        clock.pass_time(500.0)
+        silo.tick()
+        assert silo.reward(decision.id, 0.5).repeated
+        clock.pass_time(200.0)
+        with pytest.raises(DecisionExpired, match="has expired"):
+            silo.reward(decision.id, 0.5)
+        silo.ticker.tidy()
+        with silo.store.engine.read() as sql:
+            assert sql.all("SELECT count(*) FROM rewarded") == [(0,)]

@@ -1,0 +1,89 @@
+"""A mixer and an analyzer without a broker: messages are handed over by the test, which also moves the clock."""
+
+import numpy as np
+
+from fedbandit.federation.setup import founding
+from fedbandit.federation.store import SyncStore, open_engine
+from fedbandit.federation.syncs.analyzer import Analyzer
+from fedbandit.federation.syncs.mixer import Mixer
+from fedbandit.federation.timing import Timing
+from fedbandit.federation.wire import heads
+from fedbandit.federation.wire.parcels import Model, Outcome, Parcel
+
+
+class Post:
+    """Queues of sealed messages, one per receiver; `deliver` hands them over until there are none for the keepers."""
+
+    def __init__(self, path, plan, deadline=10.0, start=0.0):
+        self.plan, self.now = plan, 0.0
+        homes = founding.local(path, plan, [f"silo-{n:02}" for n in range(plan.silos)], Timing(deadline, start=start))
+        self.homes = {home.settings.name: home for home in homes}
+        self.parties = {name: home.party() for name, home in self.homes.items()}
+        self.silos = [name for name, home in self.homes.items() if home.settings.role == "silo"]
+        self.queues: dict[str, list[bytes]] = {name: [] for name in self.homes}
+        self.keepers: dict[str, Mixer | Analyzer] = {}
+        for name in ("mixer", "analyzer"):
+            if name in self.homes:
+                self.begin(name)
+
+    def begin(self, name):
+        """Start a mixer or an analyzer on what is in its directory."""
+        if name in self.keepers:
+            self.keepers[name].store.engine.close()
+        store = SyncStore(open_engine(self.homes[name].store(self.plan.hash)))
+        kind = Mixer if name == "mixer" else Analyzer
+        clocks = {"clock": lambda: self.now, "steady": lambda: self.now}
+        self.keepers[name] = kind(self.parties[name], store, _Link(self), **clocks)
+
+    async def greet(self):
+        """The keepers ask each other, and the silos if there is no mixer, who have seen nothing."""
+        for keeper in self.keepers.values():
+            await keeper.greet()
+        await self.deliver()
+
+    async def deliver(self):
+        while waiting := [name for name in self.keepers if self.queues[name]]:
+            for name in waiting:
+                bundle, self.queues[name] = self.queues[name], []
+                await self.keepers[name].handle(bundle)
+
+    async def pass_time(self, seconds):
+        self.now += seconds
+        for keeper in self.keepers.values():
+            await keeper.advance()
+        await self.deliver()
+
+    def release(self, silo, sync, receivers=("analyzer", "mixer"), **words):
+        """A silo's parcels for a sync, empty sums, put into the queues."""
+        for name in receivers:
+            if name in self.keepers:
+                zeros = np.zeros(self.plan.protocol.width, dtype=np.uint64)
+                parcel = Parcel((zeros,), **words).encode()
+                sealed = self.parties[silo].seal("release", self.parties[name].public, sync, parcel)
+                self.queues[name].append(sealed)
+
+    def outcomes(self):
+        return [
+            Outcome.decode(stored.value or b"", self.plan).cohort.tolist()
+            for stored in self.keepers["analyzer"].store.all()
+            if stored.state.final
+        ]
+
+    def model_head(self, sync, outcome, previous=None):
+        """A model that the analyzer has signed, whatever is in it."""
+        analyzer = self.parties["analyzer"]
+        first = heads.link(bytes(32), f"{analyzer.agreement.id} {self.plan.hash}".encode())
+        previous = previous or first
+        return Model(outcome, previous, analyzer.signed(sync + 1, heads.link(previous, outcome.encode())))
+
+
+class _Link:
+    def __init__(self, post):
+        self._post = post
+
+    async def read(self, consumer, handle):
+        """Nothing to read: the test hands messages over."""
+
+    async def publish(self, subject, data, message_id):
+        _, _, role, party = subject.split(".")
+        self._post.queues[party if role == "silo" else role].append(data)

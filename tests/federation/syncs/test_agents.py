@@ -1,0 +1,214 @@
+"""Silos over a real broker: put back to an older state, told nonsense, told two stories."""
+
+import asyncio
+import shutil
+import sqlite3
+
+import numpy as np
+import pytest
+
+from fedbandit.federation.states import ReleaseState
+from fedbandit.federation.wire import heads
+from fedbandit.federation.wire.heads import Greeting
+from fedbandit.federation.wire.parcels import Model, Outcome
+from fedbandit.schedule import every
+from tests.federation.harness import federation
+from tests.federation.small import small_plan
+from tests.federation.syncs.test_keepers import NONSENSE as WHOLE
+
+NONSENSE = [data[:2000] for data in WHOLE]  # more the broker does not take
+PLAN = small_plan(rounds=8, schedule=every(1), cohort=2)
+
+
+def run(path, plan, scenario, deadline=60.0, absent=()):
+    async def main():
+        async with federation(path, plan, deadline, absent) as running:
+            await scenario(running)
+
+    asyncio.run(main())
+
+
+def forged(running, sync, outcome, previous=None):
+    """A model that the analyzer has signed, whatever is in it."""
+    analyzer = running.homes["analyzer"].party()
+    previous = previous or heads.link(bytes(32), f"{analyzer.agreement.id} {running.plan.hash}".encode())
+    model = Model(outcome, previous, analyzer.signed(sync + 1, heads.link(previous, outcome.encode())))
+    return analyzer.seal("model", running.homes["silo-00"].party().public, sync, model.encode())
+
+
+@pytest.mark.parametrize("copy", ["old", "none"])
+def test_a_silo_put_back_to_an_older_state_draws_nothing_again(tmp_path, copy):
+    """It drew the same releases with new noise, and its ledger said "intact"."""
+
+    async def scenario(running):
+        folder = running.homes["silo-00"].path
+        await running.sync(0)
+        await running.stop("silo-00")
+        shutil.copy(folder / "silo.db", tmp_path / "saved.db")
+        await running.start("silo-00")
+        await running.sync(1)
+        await running.stop("silo-00")
+        for left in folder.glob("silo.db*"):
+            left.unlink()
+        if copy == "old":
+            shutil.copy(tmp_path / "saved.db", folder / "silo.db")
+        await running.start("silo-00")
+        silo = running.running["silo-00"]
+        await running.until(lambda: silo.problem is not None)
+        assert "old copy" in silo.problem
+        known = len(silo.silo.store.ledger())
+        await running.batch(2)
+        await running.wait(3, ["silo-01", "silo-02"])
+        assert running.outcome(2).cohort.tolist() == [0, 1, 1]
+        assert len(silo.silo.store.ledger()) == known == (1 if copy == "old" else 0)
+        silo.silo.decide([[1.0, 0.0]])  # decisions go on
+
+    run(tmp_path, PLAN, scenario, deadline=0.5)
+
+
+def test_a_silo_draws_nothing_before_the_others_have_answered(tmp_path):
+    async def scenario(running):
+        await running.batch(0)
+        await asyncio.sleep(0.5)
+        silo = running.running["silo-00"].silo
+        assert silo.store.in_state(1, ReleaseState.CLOSED) == [0]
+        assert silo.store.ledger() == []
+        await running.start("mixer")
+        await running.wait(1)
+
+    run(tmp_path, PLAN, scenario, absent=["mixer"])
+
+
+def test_nobody_draws_for_a_receiver_of_another_format(tmp_path):
+    async def scenario(running):
+        mixer, silo = running.homes["mixer"].party(), running.running["silo-00"]
+        await running.until(lambda: silo._question != bytes(16))
+        other = Greeting(3, 4, answer=silo._question).encode()
+        await silo.handle([mixer.seal("greeting", silo.party.public, 0, other)])
+        await running.until(lambda: "format" in (silo._sealer.held or ""))
+        await running.batch(0)
+        await asyncio.sleep(0.3)
+        assert silo.silo.store.ledger() == []
+
+    run(tmp_path, PLAN, scenario, absent=["mixer"])
+
+
+def test_no_message_stops_a_silo(tmp_path):
+    async def scenario(running):
+        await running.sync(0)
+        link, silo = running.links["analyzer"], running.running["silo-00"]
+        for number, data in enumerate(NONSENSE):
+            await link.publish("fb.demo.silo.silo-00", data, f"nonsense {number}")
+            await running.links["silo-01"].publish("fb.demo.mixer.silo-01", data, f"nonsense {number}")
+            await running.links["silo-01"].publish("fb.demo.analyzer.silo-01", data, f"nonsense {number}")
+        await running.sync(1)
+        for name in ("silo-00", "mixer", "analyzer"):
+            await running.until(lambda name=name: running.running[name].refused == len(NONSENSE))
+        await running.stop("silo-00")
+        await running.start("silo-00")
+        await running.sync(2)
+        assert running.running["silo-00"].refused == 0  # they were acknowledged, and do not come again
+        assert silo is not running.running["silo-00"]
+
+    run(tmp_path, PLAN, scenario)
+
+
+def test_a_model_of_the_last_sync_sent_first_does_not_freeze_the_version(tmp_path):
+    async def scenario(running):
+        await running.sync(0)
+        silo = running.running["silo-00"]
+        outcome = Outcome(running.outcome(0).prefix, running.outcome(0).cohort)
+        await silo.handle([forged(running, 7, outcome, previous=bytes(32))])
+        assert (silo.silo.version, silo.refused, silo.problem) == (1, 1, None)
+        await running.sync(1)
+        assert silo.silo.version == 2
+
+    run(tmp_path, PLAN, scenario)
+
+
+@pytest.mark.parametrize("number", [-1e300, 1e308, 5e-324, float("nan"), float("inf")])
+def test_a_model_of_absurd_numbers_does_not_stop_decisions(tmp_path, number):
+    async def scenario(running):
+        silo, nobody = running.running["silo-00"], np.zeros(3, dtype=np.int64)
+        await silo.handle([forged(running, 0, Outcome(np.full(PLAN.protocol.width, number), nobody))])
+        assert silo.silo.version == int(np.isfinite(number))
+        silo.silo.decide([[1.0, 0.0]])
+        await running.stop("silo-00")
+        await running.start("silo-00")
+        running.running["silo-00"].silo.decide([[1.0, 0.0]])
+
+    run(tmp_path, PLAN, scenario)
+
+
+def test_models_that_do_not_follow_each_other_are_noticed(tmp_path):
+    """The analyzer has told somebody else another model 0, and goes on from that."""
+
+    async def scenario(running):
+        await running.sync(0)
+        silo = running.running["silo-00"]
+        await silo.handle([forged(running, 1, running.outcome(0), previous=bytes(32))])
+        assert "two stories" in silo.problem
+        await running.batch(1)
+        await asyncio.sleep(0.3)
+        assert len(silo.silo.store.ledger()) == 1
+
+    run(tmp_path, PLAN, scenario)
+
+
+def test_a_model_that_comes_before_the_release_is_drawn_is_taken(tmp_path):
+    """The batch is closed and not yet drawn: it ended the process."""
+
+    async def scenario(running):
+        await running.cut_off("silo-00")
+        silo = running.running["silo-00"].silo
+        await running.batch(0)
+        silo.store.tick(1, 0, 0, lambda decisions: 1)
+        assert silo.store.in_state(1, ReleaseState.CLOSED) == [0]
+        await running.wait(1, ["silo-01", "silo-02"])
+        await running.start("silo-00")
+        await running.wait(1)
+        await running.until(lambda: silo.store.in_state(1, ReleaseState.MISSED) == [0])
+        await running.sync(1)
+        assert running.outcome(1).cohort.tolist() == [1, 1, 1]
+
+    run(tmp_path, PLAN, scenario, deadline=0.5)
+
+
+def test_what_an_earlier_term_left_in_the_queue_stops_nobody(tmp_path):
+    async def scenario(running):
+        analyzer, silo = running.homes["analyzer"].party(), running.homes["silo-00"].party()
+        earlier = type(analyzer)(
+            type(analyzer.agreement)(**{**vars_of(analyzer.agreement), "plan": small_plan(rounds=25)}),
+            analyzer.keys,
+            analyzer.public,
+        )
+        old_greeting = Greeting(2, 2, question=b"q" * 16).encode()
+        for kind, plain in (("greeting", old_greeting), ("model", b"")):
+            sealed = earlier.seal(kind, silo.public, 0, plain)
+            await running.links["analyzer"].publish("fb.demo.silo.silo-00", sealed, f"left {kind}")
+        await running.start("silo-00")
+        await running.sync(0)
+
+    run(tmp_path, PLAN, scenario, absent=["silo-00"])
+
+
+def vars_of(agreement):
+    return {name: getattr(agreement, name) for name in agreement.__dataclass_fields__}
+
+
+def test_heads_of_every_silo_are_on_disk_with_those_it_sends_to(tmp_path):
+    async def scenario(running):
+        for sync in range(3):
+            await running.sync(sync)
+        for name in running.silos:
+            row = running.running[name].silo.store.last_entry()
+            for keeper in ("mixer", "analyzer"):
+                seen = running.running[keeper].seen.of(name)
+                assert (seen.syncs, seen.head.length, seen.head.hash.hex()) == (3, 3, row.hash)
+        assert (
+            sqlite3.connect(running.homes["mixer"].store(PLAN.hash))
+            .execute("SELECT count(*) FROM states WHERE name LIKE 'seen %analyzer%'")
+            .fetchone()[0]
+        )
+
+    run(tmp_path, PLAN, scenario)

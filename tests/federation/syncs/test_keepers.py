@@ -1,0 +1,281 @@
+"""What a mixer and an analyzer do with messages that are early, one-sided, stale, contradictory or nonsense."""
+
+import asyncio
+
+import numpy as np
+import pytest
+
+from fedbandit.federation.wire import heads
+from fedbandit.federation.wire.heads import Greeting
+from fedbandit.federation.wire.parcels import Mixed, Outcome, Parcel
+from fedbandit.schedule import clock, every
+from tests.federation.small import small_plan
+from tests.federation.syncs.post import Post
+
+DEADLINE = 10.0
+NONSENSE = [
+    b"",
+    b"[" * 60_000,
+    b"FBE1" + b"[" * 60_000,
+    b"FBE2" + b"[" * 60_000,
+    b"FBE2" + bytes(5_000),
+    b"FBE2" + b"\xff" * 100_000,
+]
+
+
+def run(path, plan, scenario, start=0.0):
+    async def main():
+        post = Post(path, plan, DEADLINE, start)
+        await post.greet()
+        await scenario(post)
+
+    asyncio.run(main())
+
+
+def test_no_message_stops_a_keeper_and_none_spoils_its_bundle(tmp_path):
+    async def scenario(post):
+        analyzer = post.parties["analyzer"].public
+        bomb = b"FBM1" + (2_000_000).to_bytes(4, "little") + bytes(6 * 2_000_000)
+        for plain in (b"", bomb, bytes(1000), b"[" * 60_000):
+            for kind in ("release", "greeting", "holds", "mixed", "model"):
+                post.queues["analyzer"].append(post.parties["silo-00"].seal(kind, analyzer, 0, plain))
+        for name in ("analyzer", "mixer"):
+            post.queues[name][:0] = NONSENSE
+        for silo in post.silos:
+            post.release(silo, 0)
+        await post.deliver()
+        assert post.outcomes() == [[1, 1, 1]]
+        assert post.keepers["analyzer"].refused == len(NONSENSE) + 20
+        assert post.keepers["mixer"].refused == len(NONSENSE)
+
+    run(tmp_path, small_plan(), scenario)
+
+
+def test_what_reading_a_message_raises_is_a_refusal(tmp_path, monkeypatch):
+    """Whatever it is: the next parser bug must not end the process either."""
+
+    def fails(*arguments):
+        raise next(errors)
+
+    errors = iter([RecursionError(), MemoryError(), KeyError("x"), ZeroDivisionError()])
+
+    async def scenario(post):
+        monkeypatch.setattr(Parcel, "decode", fails)
+        for sync in range(4):
+            post.release("silo-00", sync, ["mixer"])
+        await post.deliver()
+        assert post.keepers["mixer"].refused == 4
+
+    run(tmp_path, small_plan(), scenario)
+
+
+def test_a_silo_ahead_of_time_moves_nobody(tmp_path):
+    """With a clock a day ahead one silo sent all its releases at once, and every sync was skipped for everybody."""
+    plan = small_plan(schedule=clock(3600), rounds=8)
+
+    async def scenario(post):
+        for sync in range(8):
+            post.release("silo-00", sync)
+        await post.deliver()
+        await post.pass_time(100 * DEADLINE)
+        assert post.outcomes() == []
+        assert post.keepers["mixer"].refused == post.keepers["analyzer"].refused == 8
+        for sync in range(8):
+            post.now = 3600.0 * (sync + 1) + 1
+            for silo in post.silos:
+                post.release(silo, sync)
+            await post.deliver()
+        assert post.outcomes() == [[1, 1, 1]] * 8
+
+    run(tmp_path, plan, scenario)
+
+
+def test_a_sync_may_come_a_little_early(tmp_path):
+    async def scenario(post):
+        post.now = 3600.0 - 4
+        post.release("silo-00", 0)
+        post.release("silo-00", 1)
+        await post.deliver()
+        assert post.keepers["mixer"].refused == 1
+        assert post.keepers["mixer"].store.senders(0) == {"silo-00"}
+
+    run(tmp_path, small_plan(schedule=clock(3600), rounds=8), scenario)
+
+
+def test_a_deadline_does_not_start_because_one_silo_is_further(tmp_path):
+    plan = small_plan(rounds=8, schedule=every(1), cohort=2)
+
+    async def scenario(post):
+        post.release("silo-00", 5)
+        await post.deliver()
+        await post.pass_time(100 * DEADLINE)
+        assert post.outcomes() == []
+        post.release("silo-01", 5)  # as many as make a cohort are further: what nobody came to is over
+        await post.deliver()
+        await post.pass_time(1)
+        assert post.outcomes() == []
+        for _ in range(12):
+            await post.pass_time(DEADLINE + 1)
+        assert post.outcomes()[:6] == [[0, 0, 0]] * 5 + [[1, 1, 0]]
+
+    run(tmp_path, plan, scenario)
+
+
+@pytest.mark.parametrize("only", ["analyzer", "mixer"])
+def test_a_silo_that_sends_to_one_side_only_is_left_out(tmp_path, only):
+    """It made the analyzer skip the whole sync."""
+    plan = small_plan(rounds=4, schedule=every(1), cohort=2)
+
+    async def scenario(post):
+        post.release("silo-00", 0)
+        post.release("silo-01", 0)
+        post.release("silo-02", 0, [only])
+        await post.deliver()
+        await post.pass_time(1)
+        assert post.outcomes() == []
+        await post.pass_time(DEADLINE)
+        assert post.outcomes() == [[1, 1, 0]]
+        post.release("silo-02", 0)  # too late: there is one total
+        await post.deliver()
+        assert post.outcomes() == [[1, 1, 0]]
+        for silo in post.silos:
+            post.release(silo, 1)
+        await post.deliver()
+        assert post.outcomes() == [[1, 1, 0], [1, 1, 1]]
+
+    run(tmp_path, plan, scenario)
+
+
+def test_a_mixer_that_counts_in_whom_the_analyzer_does_not_hold_makes_no_model(tmp_path):
+    plan = small_plan(rounds=4, schedule=every(1), cohort=2)
+
+    async def scenario(post):
+        for silo in ("silo-00", "silo-01"):
+            post.release(silo, 0, ["analyzer"])
+        await post.deliver()
+        everybody, total = np.ones(3, dtype=np.int64), np.zeros((1, plan.protocol.width), dtype=np.uint64)
+        sealed = post.parties["mixer"].seal(
+            "mixed", post.parties["analyzer"].public, 0, Mixed(everybody, (total,)).encode()
+        )
+        post.queues["analyzer"].append(sealed)
+        await post.deliver()
+        assert post.outcomes() == [[0, 0, 0]]
+
+    run(tmp_path, plan, scenario)
+
+
+def test_an_analyzer_that_tells_silos_different_models_gets_nothing_more(tmp_path):
+    plan = small_plan(rounds=4, schedule=every(1))
+
+    async def scenario(post):
+        everybody = np.ones(3, dtype=np.int64)
+        outcomes = [Outcome(np.full(plan.protocol.width, value), everybody) for value in (1.0, 2.0)]
+        one, other = (post.model_head(0, outcome).head for outcome in outcomes)
+        mixer = post.keepers["mixer"]
+        forged = other._replace(signature=bytes(64))
+        post.release("silo-00", 1, ["mixer"], models=one)
+        post.release("silo-01", 1, ["mixer"], models=forged)  # a silo cannot accuse the analyzer without its signature
+        await post.deliver()
+        assert (mixer.problem, mixer.refused) == (None, 1)
+        post.release("silo-02", 1, ["mixer"], models=other)
+        await post.deliver()
+        assert "analyzer has told different parties different things" in mixer.problem
+        assert mixer.store.problem() == mixer.problem
+        for silo in post.silos:
+            post.release(silo, 0)
+        await post.deliver()
+        await post.pass_time(100 * DEADLINE)
+        assert post.outcomes() == []
+
+    run(tmp_path, plan, scenario)
+
+
+def test_messages_of_an_earlier_plan_are_stale(tmp_path):
+    async def scenario(post):
+        earlier = Post(tmp_path / "earlier", small_plan(rounds=25))
+        for silo in post.silos:  # the same parties, who have not changed their keys
+            party = earlier.parties[silo]
+            old = type(party)(party.agreement, post.parties[silo].keys, post.parties[silo].public)
+            plain = Parcel((np.zeros(post.plan.protocol.width, dtype=np.uint64),)).encode()
+            post.queues["mixer"].append(old.seal("release", post.parties["mixer"].public, 0, plain))
+            post.release(silo, 0)
+        analyzer = post.parties["analyzer"]
+        old = type(analyzer)(earlier.parties["analyzer"].agreement, analyzer.keys, analyzer.public)
+        left_over = Greeting(2, 2, answer=b"a question asked").encode()
+        post.queues["mixer"].append(old.seal("greeting", post.parties["mixer"].public, 0, left_over))
+        await post.deliver()
+        assert post.keepers["mixer"].refused == 3
+        assert post.outcomes() == [[1, 1, 1]]
+
+    run(tmp_path, small_plan(), scenario)
+
+
+def test_nothing_is_closed_before_the_others_have_said_what_they_have_seen(tmp_path):
+    async def main():
+        post = Post(tmp_path, small_plan())
+        for silo in post.silos:
+            post.release(silo, 0)
+        await post.deliver()
+        await post.pass_time(100 * DEADLINE)
+        assert post.outcomes() == []
+        await post.greet()
+        assert post.outcomes() == [[1, 1, 1]]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("name", ["mixer", "analyzer"])
+@pytest.mark.parametrize("copy", ["old", "none"])
+def test_a_keeper_put_back_to_an_older_state_closes_nothing(tmp_path, name, copy):
+    """A restored mixer published a second total of a sync; the difference of the two is a silo's share."""
+    plan = small_plan(rounds=8, schedule=every(1), cohort=2)
+
+    async def scenario(post):
+        file = post.homes[name].path / f"{name}-{plan.hash[:12]}.db"
+        for sync in range(3):
+            if sync == 1:
+                post.begin(name)  # closes the file
+                saved = file.read_bytes()
+                await post.greet()
+            head = post.keepers["analyzer"].own()
+            for silo in post.silos:
+                post.release(silo, sync, models=head)
+            await post.deliver()
+        assert len(post.outcomes()) == 3
+        post.keepers[name].store.engine.close()
+        for left in file.parent.glob(f"{file.name}*"):
+            left.unlink()
+        if copy == "old":
+            file.write_bytes(saved)
+        del post.keepers[name]
+        post.begin(name)
+        await post.greet()
+        assert "behind" in post.keepers[name].problem
+        for sync in (0, 1, 2):
+            for silo in ("silo-00", "silo-01"):
+                post.release(silo, sync, [name])
+        await post.deliver()
+        sent = {silo: len(post.queues[silo]) for silo in post.silos}
+        for _ in range(5):
+            await post.pass_time(DEADLINE + 1)
+        assert {silo: len(post.queues[silo]) for silo in post.silos} == sent
+        assert post.keepers[name].store.next_sync() == (1 if copy == "old" else 0)
+
+    run(tmp_path, plan, scenario)
+
+
+def test_a_head_is_its_partys_word(tmp_path):
+    async def scenario(post):
+        silo, other = post.parties["silo-00"], post.parties["silo-01"]
+        head = silo.signed(3, bytes(range(32)))
+        assert silo.checked("silo-00", head) == head
+        assert heads.Head.decode(head.encode()) == head
+        for wrong in (head._replace(length=4), head._replace(hash=bytes(32)), other.signed(3, bytes(range(32)))):
+            with pytest.raises(ValueError, match="not signed by silo-00"):
+                other.checked("silo-00", wrong)
+        greeting = Greeting(1, 2, b"q" * 16, b"a" * 16, 7, head, heads.NONE)
+        assert Greeting.decode(greeting.encode() + b"what a later version adds") == greeting
+        assert greeting.reads(2)
+        assert not greeting.reads(3)
+
+    run(tmp_path, small_plan(), scenario)
