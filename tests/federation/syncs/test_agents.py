@@ -7,10 +7,15 @@ import sqlite3
 import numpy as np
 import pytest
 
+from fedbandit.federation.silo import book
+from fedbandit.federation.silo.forwarding import bring_forward
 from fedbandit.federation.states import ReleaseState
+from fedbandit.federation.store import SiloStore, open_engine
+from fedbandit.federation.store.seen import SeenStore
 from fedbandit.federation.wire import heads
 from fedbandit.federation.wire.heads import Greeting
 from fedbandit.federation.wire.parcels import Model, Outcome
+from fedbandit.privacy.ledger import verify
 from fedbandit.schedule import every
 from tests.federation.harness import federation
 from tests.federation.small import small_plan
@@ -64,6 +69,48 @@ def test_a_silo_put_back_to_an_older_state_draws_nothing_again(tmp_path, copy):
         silo.silo.decide([[1.0, 0.0]])  # decisions go on
 
     run(tmp_path, PLAN, scenario, deadline=0.5)
+
+
+def test_an_old_copy_of_a_silo_is_brought_forward_without_drawing_again(tmp_path):
+    """What others have seen of it is missed and spent, once; it takes part again from then on."""
+
+    async def scenario(running):
+        home = running.homes["silo-00"]
+        await running.sync(0)
+        await running.stop("silo-00")
+        shutil.copy(home.path / "silo.db", tmp_path / "saved.db")
+        await running.start("silo-00")
+        await running.sync(1)
+        await running.sync(2)
+        seen = running.running["silo-00"].silo.store.last_entry()
+        await running.stop("silo-00")
+        for left in home.path.glob("silo.db*"):
+            left.unlink()
+        shutil.copy(tmp_path / "saved.db", home.path / "silo.db")
+        await running.start("silo-00")
+        await running.until(lambda: running.running["silo-00"].problem is not None)
+        await running.stop("silo-00")
+        engine = open_engine(home.path / "silo.db")
+        store = SiloStore(engine)
+        answers = [Greeting.decode(answer) for answer in SeenStore(engine, "").answers().values()]
+        assert bring_forward(store, PLAN, "silo-00", home.keys.signer, answers) == [1, 2]
+        assert bring_forward(store, PLAN, "silo-00", home.keys.signer, answers) == []
+        assert [release.state for release in store.releases(1)][1:] == [ReleaseState.MISSED] * 2
+        verify(book.entries(store.ledger()), witnessed=[(seen.number + 1, seen.hash)])
+        engine.close()
+        await running.start("silo-00")
+        await running.sync(3)
+        assert running.outcome(3).cohort.tolist() == [1, 1, 1]
+        silo = running.running["silo-00"]
+        assert silo.problem is None
+        spent = book.spending(silo.silo.store.ledger())
+        assert (spent.terms[0].released, spent.terms[0].redrawn) == (4, ())
+        await running.stop("silo-00")  # and others know it by what it is now
+        await running.start("silo-00")
+        await running.sync(4)
+        assert running.outcome(4).cohort.tolist() == [1, 1, 1]
+
+    run(tmp_path, PLAN, scenario)
 
 
 def test_a_silo_draws_nothing_before_the_others_have_answered(tmp_path):

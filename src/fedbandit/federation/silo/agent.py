@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from fedbandit.federation.setup.party import Party
 from fedbandit.federation.silo import book
+from fedbandit.federation.silo.forwarding import is_known
 from fedbandit.federation.silo.outgoing import Sealer
 from fedbandit.federation.silo.serving import OutcomeConflict, Silo
 from fedbandit.federation.states import IllegalEvent, ReleaseState
@@ -267,8 +268,7 @@ class Agent:
             seen, syncs = greeting.seen, greeting.syncs
             if not seen.is_of(self.party.name, self.party.public.verifier):
                 continue  # not this silo's word
-            known = seen.length <= len(ledger) and (not seen.length or ledger[seen.length - 1].hash == seen.hash.hex())
-            if not known or syncs > drawn:
+            if syncs > drawn or not is_known(ledger, seen):
                 return (
                     f"this store is an old copy, or empty: {name} has seen {syncs} releases of this term and a ledger"
                     f" of {seen.length} entries, it holds {drawn} and {len(ledger)}. Nothing is drawn from it, since a"

@@ -85,10 +85,10 @@ class SeenStore:
             _put(sql, _ANSWER + party, answer)
             return True
 
-    def answers(self, question: bytes) -> dict[str, bytes]:
-        """Answers to this question, by party."""
+    def answers(self, question: bytes | None = None) -> dict[str, bytes]:
+        """Answers to this question, or to the last one, by party."""
         with self._engine.read() as sql:
-            if _get(sql, _QUESTION) != question:
+            if question is not None and _get(sql, _QUESTION) != question:
                 return {}
             rows = sql.all("SELECT name, value FROM states WHERE term = 0 AND name LIKE ?", (f"{_ANSWER}%",))
             return {name.removeprefix(_ANSWER): bytes(value) for name, value in rows}
