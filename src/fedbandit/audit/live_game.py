@@ -1,8 +1,8 @@
 """The audited run on the live path: real stores, silos, sealed messages, mixer, analyzer and live noise.
 
-The parties' own code runs, unmodified, in this process. In place of the broker a `Carrier` takes bytes from one party,
-hands them to the next and remembers all of them. What is scored and tested is what crossed: messages opened with the
-keys of those they were for. Users have one action each, so what every silo adds is known.
+The parties' own code runs, unmodified, in this process. In place of the broker a `RecordingCarrier` takes bytes from one
+party, hands them to the next and remembers all of them. What is scored and tested is what crossed: messages opened with
+the keys of those they were for. Users have one action each, so what every silo adds is known.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import tempfile
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +43,8 @@ from fedbandit.federation.syncs.mixer import Mixer
 from fedbandit.federation.timing import Timing
 from fedbandit.federation.wire import messages, parcels
 from fedbandit.federation.wire.link import Link
-from fedbandit.federation.wire.parcels import Mixed, Outcome, Parcel
+from fedbandit.federation.wire.parcels import Mixed, Parcel, SignedOutcome
+from fedbandit.federation.wire.subjects import Consumer
 from fedbandit.plan import Plan
 from fedbandit.presets import NAMES, plan_for
 from fedbandit.privacy.budget import Privacy
@@ -52,7 +53,7 @@ from fedbandit.protocol.adversaries import Adversary, Bound, Moment
 from fedbandit.protocol.base import Message
 from fedbandit.schedule import Every
 
-__all__ = ["LIVE", "Carrier", "LiveGame", "live_case", "live_game", "live_reduced"]
+__all__ = ["LIVE", "LiveGame", "RecordingCarrier", "live_case", "live_game", "live_reduced"]
 
 LIVE = ("silo", "secure-sum", "central", "sdp-vector-sum")  # one for each live trust model that few silos can have
 SILOS, ROUNDS, BATCH, DIM = 3, 16, 2, 3  # eight releases
@@ -62,7 +63,7 @@ MEMORY = Path("/dev/shm")  # where stores are quick, if there is such a place
 Batches = tuple[tuple[tuple[User, ...], ...], ...]  # by sync, by silo: its users
 
 
-class Carrier:
+class RecordingCarrier:
     """In place of a link to the broker: every party publishes here, and what is published can be taken and read."""
 
     def __init__(self) -> None:
@@ -73,6 +74,9 @@ class Carrier:
         """Take a message."""
         self.crossed.append((subject, data))
         self._waiting.append((subject, data))
+
+    async def read(self, consumer: Consumer, handle: Callable[[list[bytes]], Awaitable[None]]) -> None:
+        """Nothing to read: messages are handed on one by one."""
 
     def take(self) -> tuple[str, bytes] | None:
         """The oldest message that was not handed on yet."""
@@ -119,9 +123,7 @@ class LiveGame:
             names = [f"silo-{number}" for number in range(self.plan.silos)]
             homes = founding.local(Path(folder) / "homes", self.plan, names, Timing(start=time.time()))
             federation = _Federation(self.plan, {home.settings.name: home for home in homes})
-            runs = [
-                asyncio.run(federation.run(Path(folder) / str(trial), self.worlds[world])) for trial in range(trials)
-            ]
+            runs = asyncio.run(federation.runs(Path(folder), self.worlds[world], trials))
         envelopes = tuple(federation.envelope(run) for run in runs)
         return self._scored(world, [federation.seen(run) for run in runs], envelopes)
 
@@ -188,7 +190,7 @@ def live_reduced(plan: Plan) -> Case:
 
 def _case_of(name: str, plan: Plan, privacy: Privacy) -> Case:
     """A silo of a secure sum counts on the others, of which one may collude."""
-    plan = plan.changed(colluding=1) if plan.trusting.shares_noise else plan
+    plan = plan.changed(visits="public", colluding=1 if plan.trusting.shares_noise else None)  # batches of fixed size
     check_live(plan)
     budget = (privacy.epsilon, privacy.delta)
     return Case(name, plan, (live_game(plan),), claim_of(name, plan, budget), budget, TRIALS, live=True)
@@ -202,17 +204,25 @@ class _Federation:
         self._parties: dict[str, Party] = {name: home.party() for name, home in homes.items()}
         self._agreement = self._parties["analyzer"].agreement
 
+    async def runs(self, folder: Path, batches: Batches, trials: int) -> list[list[tuple[str, bytes]]]:
+        """Several runs side by side: most of the time a run waits for the moment at which a release may leave."""
+        return await asyncio.gather(*(self.run(folder / str(trial), batches) for trial in range(trials)))
+
     async def run(self, folder: Path, batches: Batches) -> list[tuple[str, bytes]]:
         """One run on stores of its own; all that crossed, in order."""
         folder.mkdir()
-        carrier = Carrier()
+        carrier = RecordingCarrier()
         link = cast(Link, carrier)  # the parties use no more of a link than a carrier has
         with ExitStack() as stack:
             agents = {name: self._agent(folder, name, stack) for name in self._agreement.silos}
             keepers = {name: self._keeper(folder, name, link, stack) for name in self._parties if name not in agents}
             for keeper in keepers.values():
                 await keeper.greet()
+            for agent in agents.values():
+                await agent.introduce(link)
             await self._deliver(carrier, agents, keepers)
+            for agent in agents.values():
+                await agent.judge()
             for batch in batches:
                 for agent, users in zip(agents.values(), batch, strict=True):
                     _serve(agent.silo, users)
@@ -233,7 +243,9 @@ class _Federation:
         kind: type[SyncKeeper] = Mixer if name == "mixer" else Analyzer
         return kind(self._parties[name], SyncStore(engine), link)
 
-    async def _deliver(self, carrier: Carrier, agents: dict[str, Agent], keepers: dict[str, SyncKeeper]) -> None:
+    async def _deliver(
+        self, carrier: RecordingCarrier, agents: dict[str, Agent], keepers: dict[str, SyncKeeper]
+    ) -> None:
         """Hand on what waits, until nothing does."""
         while (message := carrier.take()) is not None:
             receiver, data = self._receiver(message[0]), message[1]
@@ -257,7 +269,7 @@ class _Federation:
             receiver = self._receiver(subject)
             context, payload = self._parties[receiver].open(data)
             key = (context.kind, context.sync, context.sender, receiver)
-            if key in opened and context.kind != "hello":
+            if key in opened and context.kind in ("release", "mixed", "model"):
                 raise ValueError(f"{context.sender} sent its {context.kind} of sync {context.sync} twice")
             opened[key] = payload
         syncs: list[_Sync] = []
@@ -297,7 +309,7 @@ class _Federation:
     def _published(self, sync: int, opened: dict[tuple[str, int, str, str], bytes], totals: list[Floats]) -> Integers:
         """The noisy total behind the model that the server sent to the first silo: the decoder, backwards."""
         first = self._agreement.silos[0]
-        outcome = Outcome.decode(opened["model", sync, "analyzer", first], self._plan)
+        outcome = SignedOutcome.decode(opened["model", sync, "analyzer", first], self._plan).outcome
         protocol = self._plan.protocol
         row = protocol.encoder.decoder_row(sync)
         known = sum(

@@ -22,7 +22,7 @@ from scipy.special import chdtr, chdtrc, ndtri, pdtrc, stdtr
 from fedbandit._arrays import Floats, Words
 from fedbandit.protocol.adversaries import Residual
 
-__all__ = ["FALSE_ALARMS", "Recorder", "Tallies", "Tally", "failures", "merged", "tallied"]
+__all__ = ["FALSE_ALARMS", "Recorder", "ResidualTally", "Tallies", "failures", "merged", "tallied"]
 
 FALSE_ALARMS = 0.001  # of all tests of one audit together
 _TAIL = (1e-4, 1e-3, 5e-3, 0.02)
@@ -34,11 +34,11 @@ KEPT = 100_000  # numbers that a chunk's tests look at, about
 FEWEST_RUNS = 20
 
 Sums = dict[str, Floats]
-Tallies = dict[str, "Tally"]
+Tallies = dict[str, "ResidualTally"]
 
 
 @dataclass(frozen=True)
-class Tally:
+class ResidualTally:
     """Sums that the tests of one stream of noise are computed from; those of several chunks add up."""
 
     squares: Sums  # (..., 2): sum of z^2, and how many
@@ -49,8 +49,8 @@ class Tally:
     pairs: float  # of vectors that were compared
     coincidence: float  # chance that two vectors agree
 
-    def __add__(self, other: Tally) -> Tally:
-        return Tally(
+    def __add__(self, other: ResidualTally) -> ResidualTally:
+        return ResidualTally(
             _added(self.squares, other.squares),
             _added(self.products, other.products),
             self.bins + other.bins,
@@ -102,7 +102,7 @@ def merged(several: Iterable[Tallies]) -> Tallies:
 # -- the sums ----------------------------------------------------------------------------------------------------------
 
 
-def _tally(z: Floats, coincidence: float) -> Tally:
+def _tally(z: Floats, coincidence: float) -> ResidualTally:
     """Of residuals (syncs, runs, silos, width)."""
     syncs, runs, silos, width = z.shape
     squares = {
@@ -126,7 +126,7 @@ def _tally(z: Floats, coincidence: float) -> Tally:
         products["first silo"] = _products(z[:, :, 1:], np.broadcast_to(z[:, :, :1], z[:, :, 1:].shape), (0, 1, 3))
     prints = _fingerprints(z)
     vectors = len(prints)
-    return Tally(
+    return ResidualTally(
         squares,
         products,
         _binned(z),
@@ -239,7 +239,7 @@ def _worst(tests: Sequence[_Test], level: float) -> Iterator[str]:
         yield _MEANS[family.split(":")[0]].format(worst.where, worst.size) + more
 
 
-def _tests(tally: Tally) -> Iterator[_Test]:
+def _tests(tally: ResidualTally) -> Iterator[_Test]:
     for family, sums in tally.squares.items():
         shares, p = sums[..., 0] / sums[..., 1], chdtr(sums[..., 1], sums[..., 0])
         yield from (_Test(family, at, float(shares[at]), float(p[at])) for at in np.ndindex(p.shape))
@@ -277,7 +277,7 @@ def _law(family: str, where: tuple[int, ...], counts: Floats) -> Iterator[_Test]
     yield _Test(family, where, statistic, float(chdtrc(len(counts) - 1, statistic)))
 
 
-def _repeats(tally: Tally) -> _Test:
+def _repeats(tally: ResidualTally) -> _Test:
     """Vectors that came back, inside a chunk or from one to another; by chance their number is Poisson."""
     sizes = np.array([len(prints) for prints in tally.prints], dtype=float)
     across = (sizes.sum() ** 2 - np.sum(sizes**2)) / 2

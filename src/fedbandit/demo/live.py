@@ -14,7 +14,7 @@ import numpy as np
 from fedbandit._arrays import Integers
 from fedbandit.demo.clients import SiloClient, Visits
 from fedbandit.demo.processes import Processes, seconds_to_start, url
-from fedbandit.demo.verify import Check, check
+from fedbandit.demo.verify import Verification, check
 from fedbandit.demo.visitors import Visitors
 from fedbandit.federation.setup import founding
 from fedbandit.federation.timing import Timing
@@ -33,7 +33,7 @@ class Live(NamedTuple):
     actions: Integers  # (silos, rounds)
     visits: list[Visits]
     statuses: list[dict[str, Any]]
-    check: Check
+    check: Verification
     restarts: int
     seconds: float
 

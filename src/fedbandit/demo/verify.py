@@ -20,10 +20,10 @@ from fedbandit.plan import Plan
 from fedbandit.protocol.base import Message
 from fedbandit.protocol.encoder import Stream
 
-__all__ = ["Check", "check"]
+__all__ = ["Verification", "check"]
 
 
-class Check(NamedTuple):
+class Verification(NamedTuple):
     """Every reward that an application had acknowledged is in the sums once; the model is the library's."""
 
     acknowledged: int  # rewards, by the applications
@@ -38,11 +38,11 @@ class Check(NamedTuple):
         return self.acknowledged == self.counted and self.sums_equal and equal and self.models == 1
 
 
-def check(plan: Plan, users: Visitors, actions: Integers, visits: list[Visits], homes: list[Home]) -> Check:
+def check(plan: Plan, users: Visitors, actions: Integers, visits: list[Visits], homes: list[Home]) -> Verification:
     """Compare; every party has stopped and its store can be read."""
     silos = [_read(home, plan) for home in homes if home.settings.role == "silo"]
     outcomes = _outcomes(next(home for home in homes if home.settings.role == "analyzer"), plan)
-    return Check(
+    return Verification(
         acknowledged=sum(batch >= 0 for one in visits for batch in one.batches),
         counted=sum(silo.users for silo in silos),
         # A protocol that rounds every user at random has a state that is not a function of the applications' notes.

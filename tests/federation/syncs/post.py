@@ -8,7 +8,7 @@ from fedbandit.federation.syncs.analyzer import Analyzer
 from fedbandit.federation.syncs.mixer import Mixer
 from fedbandit.federation.timing import Timing
 from fedbandit.federation.wire import heads
-from fedbandit.federation.wire.parcels import Model, Outcome, Parcel
+from fedbandit.federation.wire.parcels import Outcome, Parcel, SignedOutcome
 
 
 class Post:
@@ -74,7 +74,7 @@ class Post:
         analyzer = self.parties["analyzer"]
         first = heads.link(bytes(32), f"{analyzer.agreement.id} {self.plan.hash}".encode())
         previous = previous or first
-        return Model(outcome, previous, analyzer.signed(sync + 1, heads.link(previous, outcome.encode())))
+        return SignedOutcome(outcome, previous, analyzer.signed(sync + 1, heads.link(previous, outcome.encode())))
 
 
 class _Link:

@@ -14,7 +14,7 @@ from fedbandit.federation.store import SiloStore, open_engine
 from fedbandit.federation.store.seen import SeenStore
 from fedbandit.federation.wire import heads
 from fedbandit.federation.wire.heads import Greeting
-from fedbandit.federation.wire.parcels import Model, Outcome
+from fedbandit.federation.wire.parcels import Outcome, SignedOutcome
 from fedbandit.privacy.ledger import verify
 from fedbandit.schedule import every
 from tests.federation.harness import federation
@@ -37,7 +37,7 @@ def forged(running, sync, outcome, previous=None):
     """A model that the analyzer has signed, whatever is in it."""
     analyzer = running.homes["analyzer"].party()
     previous = previous or heads.link(bytes(32), f"{analyzer.agreement.id} {running.plan.hash}".encode())
-    model = Model(outcome, previous, analyzer.signed(sync + 1, heads.link(previous, outcome.encode())))
+    model = SignedOutcome(outcome, previous, analyzer.signed(sync + 1, heads.link(previous, outcome.encode())))
     return analyzer.seal("model", running.homes["silo-00"].party().public, sync, model.encode())
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from fedbandit.federation.wire.messages import MessageError, decode, encode, pack, unpack
-from fedbandit.federation.wire.parcels import Holds, Mixed, Model, Outcome, Parcel
+from fedbandit.federation.wire.parcels import Holds, Mixed, Outcome, Parcel, SignedOutcome
 from tests.federation.small import small_plan
 
 ARRAYS = st.sampled_from([np.int64, np.uint64, np.float64]).flatmap(
@@ -66,7 +66,7 @@ def test_a_parse_bomb_is_refused_before_anything_is_made_of_it():
         lambda: Parcel.decode(pack([bytes(208), bomb]), protocol, "mixer"),
         lambda: Mixed.decode(packed, plan),
         lambda: Holds.decode(packed, plan),
-        lambda: Model.decode(packed, plan),
+        lambda: SignedOutcome.decode(packed, plan),
         lambda: Outcome.decode(bomb, plan),
     ):
         with pytest.raises(MessageError):

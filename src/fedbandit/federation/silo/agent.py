@@ -24,7 +24,7 @@ from fedbandit.federation.wire.heads import NO_QUESTION, Greeting
 from fedbandit.federation.wire.keys import PublicKeys
 from fedbandit.federation.wire.link import Link
 from fedbandit.federation.wire.messages import MessageError
-from fedbandit.federation.wire.parcels import Model
+from fedbandit.federation.wire.parcels import SignedOutcome
 from fedbandit.federation.wire.refused import Refused
 
 __all__ = ["Agent"]
@@ -42,7 +42,7 @@ class _Taken(NamedTuple):
     """What is in a verified message."""
 
     context: Context
-    content: Greeting | Model
+    content: Greeting | SignedOutcome
 
 
 class Agent:
@@ -93,6 +93,11 @@ class Agent:
             tasks.create_task(self._sends(link))
             tasks.create_task(link.read(self.party.consumer, self.handle))
 
+    async def introduce(self, link: Link) -> None:
+        """Ask over this connection how far the others have seen this silo come; `judge` looks at the answers."""
+        self.link = link
+        await self._ask()
+
     async def handle(self, envelopes: list[bytes]) -> None:
         """Take in outcomes of syncs and greetings; it returns when all of them are done with."""
         for envelope in envelopes:
@@ -142,12 +147,12 @@ class Agent:
             self._refused.note(error)
             return None
 
-    def _model(self, context: Context, payload: bytes) -> Model:
+    def _model(self, context: Context, payload: bytes) -> SignedOutcome:
         """A model of the analyzer that fits those before it, at its time, and can be used."""
         sync, known = context.sync, self.seen.of(self._analyzer.name).head
         if context.kind != "model" or context.sender != self._analyzer.name or sync >= self.silo.syncs:
             raise MessageError(f"a silo takes models from the analyzer, not {context.kind!r} of {context.sender}")
-        model = Model.decode(payload, self.plan)
+        model = SignedOutcome.decode(payload, self.plan)
         self.party.checked(self._analyzer.name, model.head)
         if model.head.length != sync + 1:
             raise MessageError(f"the head of model {sync} is that of {model.head.length}")
@@ -161,7 +166,7 @@ class Agent:
         self.plan.fit(model.outcome.prefix, self.plan.times[sync])
         return model
 
-    async def _learn(self, sync: int, model: Model) -> None:
+    async def _learn(self, sync: int, model: SignedOutcome) -> None:
         """Store a model and decide by it. Only the store can fail here, and is tried again until it does not."""
         included = bool(model.outcome.cohort[self.party.agreement.silos.index(self.party.name)])
         if included and await asyncio.to_thread(self.silo.store.release, self.silo.term.number, sync) is None:
@@ -194,7 +199,7 @@ class Agent:
             self._answers.clear()
             if self._leads and self._sealer.held is not None and self._behind is None:
                 await self._ask()
-                await self._judge()
+                await self.judge()
             with contextlib.suppress(TimeoutError):
                 # Where workers share a store, another one may have taken the answer in. (`wait_for` would lose a
                 # cancellation that comes together with the answer.)
@@ -241,7 +246,7 @@ class Agent:
             await self._greet(sender, answer=greeting.question)
         self._answers.set()
 
-    async def _judge(self) -> None:
+    async def judge(self) -> None:
         """Draw from now on if all have answered and none has seen more of this silo than it knows itself."""
         answers = await asyncio.to_thread(self.seen.answers, self._question)
         if any(receiver.name not in answers for receiver in self._sealer.receivers):

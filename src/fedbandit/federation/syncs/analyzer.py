@@ -17,7 +17,7 @@ from fedbandit.federation.wire import messages, parcels
 from fedbandit.federation.wire.envelopes import Context
 from fedbandit.federation.wire.keys import PublicKeys
 from fedbandit.federation.wire.messages import MessageError
-from fedbandit.federation.wire.parcels import Holds, Mixed, Model, Outcome, Parcel
+from fedbandit.federation.wire.parcels import Holds, Mixed, Outcome, Parcel, SignedOutcome
 from fedbandit.protocol.base import Message
 from fedbandit.protocol.encoder import Stream
 
@@ -87,7 +87,7 @@ class Analyzer(SyncKeeper):
         if not closed.value:
             return  # a sync that this analyzer was brought forward over
         outcome, sync = Outcome.decode(closed.value, self.plan), closed.sync
-        model = Model(outcome, self.previous(sync), self.store.head(sync)).encode()
+        model = SignedOutcome(outcome, self.previous(sync), self.store.head(sync)).encode()
 
         async def send(name: str) -> None:
             receiver = self.agreement.party(name)

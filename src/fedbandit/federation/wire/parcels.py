@@ -1,8 +1,8 @@
 """What the parties tell each other about one sync, as values and as bytes, and S and A on them.
 
 A silo hands a `Parcel` to each party that gets something; the analyzer says whose parcels it `Holds`; the mixer passes
-`Mixed` on; the analyzer answers with the `Outcome`, signed as a `Model`. How many arrays there are, who reads which,
-and what is only carried, is declared by the plan's protocol (`Protocol.parts`). Nothing here touches a network.
+`Mixed` on; the analyzer answers with a `SignedOutcome`. How many arrays there are, who reads which, and what is only
+carried, is declared by the plan's protocol (`Protocol.parts`). Nothing here touches a network.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fedbandit.plan import Plan
 from fedbandit.privacy.noise import NoiseSource
 from fedbandit.protocol.base import Message, Part, Protocol
 
-__all__ = ["Holds", "Mixed", "Model", "Outcome", "Parcel", "held_by_analyzer", "largest", "membership", "mixed"]
+__all__ = ["Holds", "Mixed", "Outcome", "Parcel", "SignedOutcome", "held_by_analyzer", "largest", "membership", "mixed"]
 
 
 class Parcel(NamedTuple):
@@ -126,7 +126,7 @@ class Outcome(NamedTuple):
         return not self.cohort.any()
 
 
-class Model(NamedTuple):
+class SignedOutcome(NamedTuple):
     """An outcome on its way to the silos: with the analyzer's head after it, and the hash that this one follows."""
 
     outcome: Outcome
@@ -137,7 +137,7 @@ class Model(NamedTuple):
         return messages.pack([self.previous, self.head.encode(), self.outcome.encode()])
 
     @classmethod
-    def decode(cls, data: bytes, plan: Plan) -> Model:
+    def decode(cls, data: bytes, plan: Plan) -> SignedOutcome:
         """The model, if the head is that of a chain with this outcome at its end; who signed it is not looked at."""
         parts = messages.unpack(data, most=3)
         if len(parts) != 3:
