@@ -9,6 +9,6 @@ from fedbandit.simulator.result import Result
 from tests.simulator.small import PLANS, RUNS, TASK
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def result() -> Result:
     return fb.simulate(TASK, PLANS, RUNS, seed=3)

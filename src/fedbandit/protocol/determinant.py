@@ -53,7 +53,7 @@ class DeterminantRule:
         """Standard deviation of the noise in each packed matrix entry, on the grid."""
         return np.asarray(self.scales.packed(self.dim)[self.dim :] * 2.0**self.bits)
 
-    @property
+    @cached_property
     def private(self) -> bool:
         """Whether the rule looks at noisy sums."""
         return bool(self.node_scales.any())

@@ -56,12 +56,16 @@ def test_silos_may_share_sets() -> None:
     assert_same(play("lazy", shared, 2), expected(shared, 2, eager=False), eager=False)
 
 
-@pytest.mark.parametrize(("way", "case"), [("lazy", FRESH["bernoulli"]), ("lazy", TABLES["ragged"]), ("fixed", FIXED)])
+@pytest.mark.parametrize(
+    ("way", "case"),
+    [("lazy", FRESH["bernoulli"]), ("eager", FRESH["bernoulli"]), ("lazy", TABLES["ragged"]), ("fixed", FIXED)],
+)
 def test_results_do_not_depend_on_the_number_of_threads(way: Way, case: Case) -> None:
     threads = numba.get_num_threads()
-    many = play(way, case, 3)
-    numba.set_num_threads(1)
     try:
+        numba.set_num_threads(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
+        many = play(way, case, 3)
+        numba.set_num_threads(1)
         one = play(way, case, 3)
     finally:
         numba.set_num_threads(threads)
