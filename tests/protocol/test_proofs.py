@@ -13,7 +13,7 @@ from fedbandit.privacy.accounting import gaussian_epsilon, gaussian_sigma
 from fedbandit.privacy.amplification import theorem_sdp
 from fedbandit.privacy.budget import Privacy
 from fedbandit.protocol.trusts.vector_sum import VectorSumProtocol
-from fedbandit.schedule import adaptive, every, growing
+from fedbandit.schedule import Schedule, adaptive, every, growing
 
 NUMBER = r"(-?\d[\d,]*\.?\d*(?:e[-+]?\d+)?)"
 
@@ -87,9 +87,10 @@ def test_several_rounds_of_a_user() -> None:
 
 
 @pytest.mark.parametrize("participations", [1, 3])
-def test_a_whole_batch_that_acts_eagerly(participations: int) -> None:
-    made = plan(acting="eager", privacy=Privacy(1.0, 1e-5, "add-remove", participations), schedule=growing(1.5))
-    largest = max(np.diff((0, *made.times)))
+@pytest.mark.parametrize(("schedule", "largest"), [(growing(1.5), 19), (every(25), 25), (every(60), 60)], ids=str)
+def test_a_whole_batch_that_acts_eagerly(schedule: Schedule, largest: int, participations: int) -> None:
+    made = plan(acting="eager", privacy=Privacy(1.0, 1e-5, "add-remove", participations), schedule=schedule)
+    assert largest == max(np.diff((0, *made.times)))
     users, most, times, one, total = numbers(
         str(made.guarantee), "the actions of all # users of each batch they are in, at most #: # x # = #."
     )
