@@ -13,7 +13,7 @@ from fedbandit.privacy.accounting import gaussian_epsilon, gaussian_sigma
 from fedbandit.privacy.amplification import theorem_sdp
 from fedbandit.privacy.budget import Privacy
 from fedbandit.protocol.trusts.vector_sum import VectorSumProtocol
-from fedbandit.schedule import adaptive, every, growing
+from fedbandit.schedule import Schedule, adaptive, every, growing
 
 NUMBER = r"(-?\d[\d,]*\.?\d*(?:e[-+]?\d+)?)"
 
@@ -87,9 +87,10 @@ def test_several_rounds_of_a_user() -> None:
 
 
 @pytest.mark.parametrize("participations", [1, 3])
-def test_a_whole_batch_that_acts_eagerly(participations: int) -> None:
-    made = plan(acting="eager", privacy=Privacy(1.0, 1e-5, "add-remove", participations), schedule=growing(1.5))
-    largest = max(np.diff((0, *made.times)))
+@pytest.mark.parametrize(("schedule", "largest"), [(growing(1.5), 19), (every(25), 25), (every(60), 60)], ids=str)
+def test_a_whole_batch_that_acts_eagerly(schedule: Schedule, largest: int, participations: int) -> None:
+    made = plan(acting="eager", privacy=Privacy(1.0, 1e-5, "add-remove", participations), schedule=schedule)
+    assert largest == max(np.diff((0, *made.times)))
     users, most, times, one, total = numbers(
         str(made.guarantee), "the actions of all # users of each batch they are in, at most #: # x # = #."
     )
@@ -172,3 +173,16 @@ def test_a_theorem_that_does_not_reach_says_by_how_much() -> None:
     sigma = math.sqrt(8 * (1 + math.log2(12)) * (math.log(2e5) + 1))
     assert exact == pytest.approx(gaussian_epsilon(4 * math.sqrt(4 * 4.5) / sigma, 1e-5), rel=1e-3)
     assert exact > 1
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("ratio", [1.0, 4.0])
+def test_a_release_that_is_rounded_itself_counts_that_in_every_release_a_batch_enters(
+    adjacency: str, ratio: float
+) -> None:
+    """Half a unit of 2^-30 in each number, in either world, in each of 12 releases: these are orthogonal."""
+    blt, toeplitz = (
+        plan(mechanism=name, ratio=ratio, privacy=Privacy(1.0, 1e-5, adjacency)).request.shift.rounding  # type: ignore[arg-type]
+        for name in ("blt", "toeplitz")
+    )
+    assert blt - toeplitz == pytest.approx(math.sqrt(ratio * 3 + 9) * 2.0**-30 * math.sqrt(12), rel=1e-6, abs=0.0)
