@@ -1,8 +1,8 @@
 """The audited run on the live path: real stores, silos, sealed messages, mixer, analyzer and live noise.
 
-The parties' own code runs, unmodified, in this process. In place of the broker a `RecordingCarrier` takes bytes from one
-party, hands them to the next and remembers all of them. What is scored and tested is what crossed: messages opened with
-the keys of those they were for. Users have one action each, so what every silo adds is known.
+The parties' own code runs, unmodified, in this process. In place of the broker a `RecordingCarrier` takes bytes from
+one party, hands them to the next and remembers all of them. What is scored and tested is what crossed: messages opened
+with the keys of those they were for. Users have one action each, so what every silo adds is known.
 """
 
 from __future__ import annotations
