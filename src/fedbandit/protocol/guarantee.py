@@ -176,8 +176,8 @@ class Request:
 
     @property
     def _reward_bound(self) -> float:
-        """The largest |y - centre|."""
-        return max(abs(1 - self.centre), abs(self.centre))
+        """The largest |y - centre|: both lie in [0, 1]."""
+        return max(1 - self.centre, self.centre)
 
     @property
     def _release_rounding(self) -> float:
