@@ -53,7 +53,9 @@ def encoder(plugged_in: None) -> Encoder:
 
 @pytest.fixture
 def plan(plugged_in: None) -> Plan:
-    return Plan(3, 20, 2, Privacy(1.0, 1e-5), trust="summing-mixer", mechanism="banded", schedule=every(5))
+    return Plan(
+        3, 20, 2, Privacy(1.0, 1e-5), trust="summing-mixer", mechanism="banded", schedule=every(5), visits="public"
+    )
 
 
 def test_decoder_undoes_the_encoder(encoder: Encoder) -> None:

@@ -206,6 +206,7 @@ OTHER_VALUES: dict[str, object] = {
     "colluding": 1,
     "decode_at": "silo",
     "bits": 21,
+    "visits": "public",
 }
 
 

@@ -36,7 +36,7 @@ class Gap(NamedTuple):
 
 def measured(silos: int, runs: int, progress: Progress = lambda share: None) -> Gap:
     """Both protocols with the same mechanism, schedule and budget on the same users; only the trust differs."""
-    asked = Plan(silos, ROUNDS, DIM, privacy=BUDGET)
+    asked = Plan(silos, ROUNDS, DIM, privacy=BUDGET, trust="silo")
     plans = {name: plan_for(name, asked) for name in ("silo", "central")}
     result = simulate(tasks.synthetic(DIM, ARMS), plans, runs, seed=0, progress=progress)
     logs = np.log(result.final("silo") / result.final("central"))
