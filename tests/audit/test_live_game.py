@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from scipy.special import chdtr, chdtri
 
 pytest.importorskip("opendp")
 pytest.importorskip("nats")
@@ -15,6 +16,7 @@ from fedbandit._arrays import Floats, Integers, Words
 from fedbandit._validate import ArgumentError
 from fedbandit.audit.live_game import LIVE, LiveGame, live_case, live_reduced
 from fedbandit.audit.report import Report, audit
+from fedbandit.audit.residuals import FALSE_ALARMS
 from fedbandit.federation.exact import exact_noise
 from fedbandit.federation.exact.exact_noise import ExactNoise
 from fedbandit.privacy.noise import SimulatedNoise
@@ -32,8 +34,12 @@ def audited(name: str, trials: int = 15) -> Report:
 
 @pytest.mark.parametrize("name", LIVE)
 def test_a_sound_federation_holds(name: str) -> None:
-    report = audited(name, 4)
-    assert report.verdict == "holds", report.failed
+    """Live noise has no seed: a sound audit fails once in 1,000 times, two of them once in a million."""
+    reports = [audited(name, 4)]
+    if reports[0].verdict != "holds":
+        reports.append(audited(name, 4))
+    report = reports[-1]
+    assert report.verdict == "holds", [one.failed for one in reports]
     assert report.live
     assert report.as_dict()["live"] is True
     assert "on the live path" in report.described
@@ -139,6 +145,18 @@ LIVE_FAULTS: dict[str, tuple[str, Callable[[Patch], None], str]] = {
         "shares of the mixer: ",
     ),
 }
+
+
+def test_the_weakest_of_these_faults_is_hardly_ever_missed() -> None:
+    """Live noise has no seed, so the power is computed: entries with 2/3 of their variance, as in 15 trials.
+
+    One entry of all silos is a chi-square over 8 syncs, 2 worlds, 15 trials and 3 silos; three entries are too small,
+    and all three must be missed.
+    """
+    numbers = 8 * 2 * 15 * 3
+    level = FALSE_ALARMS / 2_000  # an audit has fewer tests than that
+    missed = 1 - chdtr(numbers, chdtri(numbers, 1 - level) / (2 / 3))
+    assert missed**3 < 1e-5
 
 
 @pytest.mark.parametrize("fault", LIVE_FAULTS)

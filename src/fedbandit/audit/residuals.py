@@ -107,6 +107,7 @@ def _tally(z: Floats, coincidence: float) -> ResidualTally:
     syncs, runs, silos, width = z.shape
     squares = {
         "entry": _counted((z**2).sum(axis=(0, 1)), syncs * runs),
+        "entry of all silos": _counted((z**2).sum(axis=(0, 1, 2)), syncs * runs * silos),  # sees more in few runs
         "sync": _counted((z**2).sum(axis=(1, 2, 3)), runs * silos * width),
     }
     products = {
@@ -207,6 +208,7 @@ class _Test(NamedTuple):
 
 _MEANS = {
     "entry": "noise of entry {0[1]} of silo {0[0]} has {1:.3f} of the claimed variance",
+    "entry of all silos": "noise of entry {0[0]} of all silos has {1:.3f} of the claimed variance",
     "sync": "noise of sync {0[0]} has {1:.3f} of the claimed variance",
     "centre": "noise of entry {0[1]} of silo {0[0]} is not centred ({1:+.3f} deviations)",
     "entries": "noises of entries {0[0]} and {0[1]} of one release are correlated ({1:+.3f})",
