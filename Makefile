@@ -18,7 +18,7 @@ lint: .venv/dev-installed
 	$(BIN)/lint-imports
 
 torture: .venv/dev-installed
-	$(BIN)/python -m pytest -m torture
+	$(BIN)/python -m pytest tests -m 'torture or fire' --full
 
 # Branch coverage of the parts that guarantees and rewards rest on; fails below 95 %.
 coverage: .venv/dev-installed

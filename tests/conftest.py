@@ -27,6 +27,37 @@ class NoNoise(SimulatedNoise):
         return np.zeros((*lead, len(scales)), dtype=np.int64)
 
 
+LEAST = {  # what `make torture` must have done
+    "crash points": 500,
+    "simulated histories": 20_000,
+    "storage faults": 20,
+    "attacks": 60,
+    "fuzzed inputs": 1_000_000,
+    "planted bugs caught": 25,
+    "soaked ticks": 10_000,
+}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`make torture` runs tests/torture in full, `make test` in part."""
+    parser.addoption("--full", action="store_true", help="run tests/torture in full, and end with its table")
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """The table that `make torture` ends with."""
+    if not config.getoption("--full"):
+        return
+    done = dict.fromkeys(LEAST, 0)
+    for report in terminalreporter.stats.get("passed", []):
+        for name, value in getattr(report, "user_properties", ()):
+            if name == "torture":
+                done[value[0]] += value[1]
+    terminalreporter.section("torture")
+    for kind, least in LEAST.items():
+        word = "" if done[kind] >= least else "  TOO FEW"
+        terminalreporter.line(f"{kind:<22}{done[kind]:>12,}   at least {least:,}{word}")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _one_core() -> None:
     """Tests run in as many processes as there are cores: compiled loops that share these would only wait."""

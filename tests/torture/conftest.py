@@ -1,0 +1,29 @@
+"""Sizes of the torture suite, and the table that it ends with.
+
+The same tests run twice: in part with `make test`, in full with `make torture`. A test asks `size(part, full)` how much
+to do and tells `tally(kind, count)` how much it did.
+"""
+
+from collections.abc import Callable
+
+import pytest
+
+Size = Callable[[int, int], int]
+Tally = Callable[[str, int], None]
+
+
+@pytest.fixture
+def size(request: pytest.FixtureRequest) -> Size:
+    """How much to do: the first number in part, the second in full."""
+    full = request.config.getoption("--full")
+    return lambda part, whole: whole if full else part
+
+
+@pytest.fixture
+def tally(record_property: Callable[[str, object], None]) -> Tally:
+    """Says how much was done, under one of the names of `LEAST`."""
+
+    def done(kind: str, count: int) -> None:
+        record_property("torture", (kind, count))
+
+    return done
