@@ -136,14 +136,18 @@ def audit_all(
     workers: int = 1,
     progress: Callable[[float], None] = lambda share: None,
 ) -> list[Report]:
-    """The audits of many cases, as many at a time as there are workers, in the order of the cases."""
+    """The audits of many cases, as many at a time as there are workers, in the order of the cases.
+
+    Live ones wait more than they work, so a few more processes are started for them.
+    """
     if workers == 1:
         reports = []
         for case in cases:
             reports.append(audit(case, trials, seed))
             progress(len(reports) / len(cases))
         return reports
-    with ProcessPoolExecutor(workers, get_context("spawn"), ignore_interrupts) as pool:
+    processes = workers + min(workers, sum(case.live for case in cases))
+    with ProcessPoolExecutor(processes, get_context("spawn"), ignore_interrupts) as pool:
         futures = [pool.submit(audit, case, trials, seed) for case in reversed(cases)]  # live ones are slow: first
         try:
             for done, _ in enumerate(as_completed(futures), 1):
