@@ -28,7 +28,7 @@ Patch = pytest.MonkeyPatch
 gaussian, words = exact_noise._gaussian, ExactNoise.words
 
 
-def audited(name: str, trials: int = 15) -> Report:
+def audited(name: str, trials: int) -> Report:
     return audit(live_case(name, 1.0, 1e-5), trials=trials)
 
 
@@ -163,7 +163,7 @@ def test_the_weakest_of_these_faults_is_hardly_ever_missed() -> None:
 def test_a_fault_in_the_live_noise_is_caught(fault: str, monkeypatch: Patch) -> None:
     name, plant, says = LIVE_FAULTS[fault]
     plant(monkeypatch)
-    report = audited(name)
+    report = audited(name, 6 if name == "secure-sum" else 15)  # what is planted there needs no statistics
     assert report.verdict == "broken"
     assert says in " | ".join(report.failed)
 

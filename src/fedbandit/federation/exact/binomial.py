@@ -2,7 +2,7 @@
 
 Bin(n, 1/2) with a large n is drawn by rejection (Bringmann et al., "Internal DLA: efficient simulation of a physical
 growth model", 2014): blocks of about sqrt(2n) values, a geometric number of blocks away from the middle. The
-acceptance probability is computed to 40 digits and compared with a uniform number; in the rare case that they agree so
+acceptance probability is computed to 20 digits and compared with a uniform number; in the rare case that they agree so
 far, with more digits. Bin(n, 1/4) is Bin(Bin(n, 1/2), 1/2), and so on.
 """
 
@@ -82,7 +82,7 @@ def _geometric() -> int:
 
 def _accepts(trials: int, value: int, block: int, distance: int) -> bool:
     """True with probability p(value) * block * 2^distance / ENVELOPE, p the probability of `value`."""
-    bits, uniform, digits = 128, secrets.randbits(128), 40
+    bits, uniform, digits = 128, secrets.randbits(128), 20
     while True:
         chance = _probability(trials, value, digits) * block * 2**distance / ENVELOPE
         error = Fraction(1, 10 ** (digits - 5))
@@ -102,7 +102,7 @@ def _probability(trials: int, value: int, digits: int) -> Fraction:
             _log_factorial(trials, digits)
             - _log_factorial(half + value, digits)
             - _log_factorial(half - value, digits)
-            - trials * Decimal(2).ln()
+            - trials * _log_two(context.prec)
         )
         return Fraction(log.exp())
 
@@ -112,18 +112,29 @@ def _log_factorial(number: int, digits: int) -> Decimal:
     """ln(number!), to an absolute error below 10^-(digits + 3): Stirling's series at a number that is large enough."""
     with localcontext() as context:
         context.prec = digits + len(str(number)) + 15
-        shift, raised = 0, number + 1
+        raised = number + 1
         while Decimal(raised) ** (1 - 2 * len(STIRLING)) > Decimal(10) ** -(digits + 3):
             raised += max(1, raised)
         product = Decimal(1)
         for shift in range(number + 1, raised):
             product *= shift
         z = Decimal(raised)
-        two_pi = 2 * _pi(digits + 10)
-        log = (z - Decimal("0.5")) * z.ln() - z + two_pi.ln() / 2
+        log = (z - Decimal("0.5")) * z.ln() - z + _half_log_two_pi(context.prec)
         for k, term in enumerate(STIRLING):
             log += Decimal(term.numerator) / Decimal(term.denominator) / z ** (2 * k + 1)
-        return log - product.ln()
+        return log - product.ln() if raised > number + 1 else log
+
+
+@lru_cache(maxsize=64)
+def _log_two(digits: int) -> Decimal:
+    with localcontext(prec=digits):
+        return Decimal(2).ln()
+
+
+@lru_cache(maxsize=64)
+def _half_log_two_pi(digits: int) -> Decimal:
+    with localcontext(prec=digits):
+        return (2 * _pi(digits)).ln() / 2
 
 
 @lru_cache(maxsize=8)
