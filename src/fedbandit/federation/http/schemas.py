@@ -219,6 +219,7 @@ class SiloStatus(Answer, frozen=True):
     syncs: Annotated[int, Meta(description="Syncs of the whole term.")]
     released: Annotated[int, Meta(description="Releases drawn so far.")]
     missed: Annotated[list[int], Meta(description="The syncs, from 0, that went by without this silo's release.")]
+    given_up: Annotated[list[int], Meta(description="The syncs of which a lost store had drawn the release.")]
     weight: Annotated[float, Meta(description="The share of this silo's batches that the last model holds.")]
     model: Annotated[int, Meta(description="How many syncs the last model has learnt from.")]
     ended: Annotated[bool, Meta(description="Whether the last batch was released.")]

@@ -246,12 +246,18 @@ class Agent:
             await self._greet(sender, answer=greeting.question)
         self._answers.set()
 
-    async def judge(self) -> None:
-        """Draw from now on if all have answered and none has seen more of this silo than it knows itself."""
+    async def answers(self) -> dict[str, Greeting]:
+        """What all those whom releases are for have answered; empty until all of them have."""
         answers = await asyncio.to_thread(self.seen.answers, self._question)
         if any(receiver.name not in answers for receiver in self._sealer.receivers):
+            return {}
+        return {name: Greeting.decode(answer) for name, answer in answers.items()}
+
+    async def judge(self) -> None:
+        """Draw from now on if all have answered and none has seen more of this silo than it knows itself."""
+        greetings = await self.answers()
+        if not greetings:
             return
-        greetings = {name: Greeting.decode(answer) for name, answer in answers.items()}
         for name, greeting in greetings.items():
             if not greeting.reads(FORMAT):
                 self._sealer.hold(f"{name} does not read messages of format {FORMAT}")
@@ -278,7 +284,8 @@ class Agent:
                     f"this store is an old copy, or empty: {name} has seen {syncs} releases of this term and a ledger"
                     f" of {seen.length} entries, it holds {drawn} and {len(ledger)}. Nothing is drawn from it, since a"
                     " release drawn twice tells what each draw hides. Put the newest copy in its place, or bring this"
-                    " one forward: those syncs then count as missed, and as spent"
+                    " one forward: stop the silo and run `fedbandit silo forward`; those syncs then count as missed"
+                    " and as spent"
                 )
         return None
 

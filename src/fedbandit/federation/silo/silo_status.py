@@ -18,7 +18,10 @@ __all__ = ["silo_status"]
 def silo_status(store: SiloStore, plan: Plan, term: Term) -> dict[str, Any]:
     """A silo's term: decisions, releases, what was missed and what it cost, budget."""
     releases = store.releases(term.number)
-    missed = [release.sync for release in releases if release.state is ReleaseState.MISSED]
+    missed, given_up = (
+        [release.sync for release in releases if release.state is state]
+        for state in (ReleaseState.MISSED, ReleaseState.GIVEN_UP)
+    )
     models = store.models(term.number)
     return {
         "term": term.number,
@@ -30,7 +33,8 @@ def silo_status(store: SiloStore, plan: Plan, term: Term) -> dict[str, Any]:
         "syncs": len(plan.times),
         "released": sum(release.state is not ReleaseState.CLOSED for release in releases),
         "missed": missed,
-        "weight": _weight(plan, missed, models[-1][0] if models else -1),
+        "given_up": given_up,
+        "weight": _weight(plan, sorted([*missed, *given_up]), models[-1][0] if models else -1),
         "model": models[-1][0] + 1 if models else 0,
         "ended": term.open_sync >= len(plan.times),
         **_budget(store, plan, term.number),
