@@ -46,10 +46,12 @@ def _sync_status(store: SyncStore, plan: Plan, silos: tuple[str, ...]) -> dict[s
     begun = store.all()
     done = [sync for sync in begun if sync.state.final]
     return {
+        "problem": store.problem(),
         "plan": plan.hash,
         "syncs": len(plan.times),
         "closed": len(done),
-        "skipped": [sync.sync for sync in done if not sync.cohort],
+        "skipped": [sync.sync for sync in done if not sync.cohort and sync.state is not SyncState.GIVEN_UP],
+        "given_up": [sync.sync for sync in done if sync.state is SyncState.GIVEN_UP],
         "waiting_for": sorted(_absent(store, begun[-1].sync, silos)) if _collecting(store) else [],
         "syncs_of_silo": {name: sum(name in sync.cohort for sync in done) for name in silos},
     }

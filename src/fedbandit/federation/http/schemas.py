@@ -214,6 +214,7 @@ class SiloStatus(Answer, frozen=True):
         Meta(description="Public: that, when and how often somebody asks is not hidden by the guarantee."),
     ]
     held: Annotated[str | None, Meta(description="Why nothing ticks, if the time is in doubt.")]
+    problem: Annotated[str | None, Meta(description="Why nothing is drawn, as far as this silo has found out.")]
     decisions: Annotated[int, Meta(description="Decisions of this term.")]
     without_user_key: Annotated[int, Meta(description="Decisions that came without a `user`.")]
     syncs: Annotated[int, Meta(description="Syncs of the whole term.")]

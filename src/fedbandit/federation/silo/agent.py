@@ -15,6 +15,7 @@ from fedbandit.federation.silo import book
 from fedbandit.federation.silo.forwarding import is_known
 from fedbandit.federation.silo.outgoing import Sealer
 from fedbandit.federation.silo.serving import OutcomeConflict, Silo
+from fedbandit.federation.silo.silo_status import PROBLEM
 from fedbandit.federation.states import IllegalEvent, ReleaseState
 from fedbandit.federation.store.seen import SeenStore
 from fedbandit.federation.timing import TicksHeld
@@ -63,6 +64,7 @@ class Agent:
         self._behind: str | None = None
         self._question, self._ask_at = NO_QUESTION, -math.inf
         self._leads = False
+        self._told: str | None = None  # what the store says about why nothing is drawn
         self._tidy_at = 0.0  # a process that was killed may have left raw rows in the files
         self._refused = Refused()
         self._news, self._answers = asyncio.Event(), asyncio.Event()
@@ -334,10 +336,20 @@ class Agent:
     async def _look_around(self) -> None:
         """Where several workers serve one silo: who leads, what the others have taken in."""
         self._leads = await asyncio.to_thread(self.silo.store.engine.lead)
+        if self._leads:
+            await self._tell()
         await asyncio.to_thread(self.silo.flush)
         if self.silo.store.engine.shared:
             await asyncio.to_thread(self.silo.refresh)
             self._news.set()
+
+    async def _tell(self) -> None:
+        """Write down why nothing ticks or is drawn, for whoever asks for the status of this silo."""
+        reason = self.problem or self._sealer.held or ""
+        if reason != self._told:
+            value = reason.encode()
+            await asyncio.to_thread(self.silo.store.set_state, self.silo.term.number, PROBLEM, value)
+            self._told = reason
 
     async def _sends(self, link: Link) -> None:
         while True:

@@ -12,7 +12,9 @@ from fedbandit.federation.states import ReleaseState
 from fedbandit.federation.store.silo_store import SiloStore, Term
 from fedbandit.plan import Plan
 
-__all__ = ["silo_status"]
+__all__ = ["PROBLEM", "silo_status"]
+
+PROBLEM = "problem"  # why nothing ticks or is drawn, kept in the store by the process that found out
 
 
 def silo_status(store: SiloStore, plan: Plan, term: Term) -> dict[str, Any]:
@@ -22,8 +24,9 @@ def silo_status(store: SiloStore, plan: Plan, term: Term) -> dict[str, Any]:
         [release.sync for release in releases if release.state is state]
         for state in (ReleaseState.MISSED, ReleaseState.GIVEN_UP)
     )
-    models = store.models(term.number)
+    models, problem = store.models(term.number), store.state(term.number, PROBLEM)
     return {
+        "problem": (problem or b"").decode() or None,
         "term": term.number,
         "plan": term.plan_hash,
         "schedule": str(plan.schedule),

@@ -89,6 +89,7 @@ class SyncKeeper(ABC):
         self._answered: set[str] = set()
         self._begun: dict[int, float] = {}
         self._advancing = asyncio.Lock()
+        self._complained = ""  # what the store says about why nothing is closed
         store.bind(self.plan.hash)
         store.complain("")
         self.seen = SeenStore(store.engine, "")
@@ -142,7 +143,7 @@ class SyncKeeper(ABC):
     async def handle(self, envelopes: list[bytes]) -> None:
         """Take in a bundle of messages, then close what can be closed. It returns when all of them are done with."""
         await self.take(envelopes)
-        await self.advance()
+        await self._go_on()
 
     async def take(self, envelopes: list[bytes]) -> None:
         """Take in a bundle of messages and close nothing."""
@@ -344,7 +345,24 @@ class SyncKeeper(ABC):
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(LOOK)
+            await self._go_on()
+
+    async def _go_on(self) -> None:
+        """Close what can be closed. A store that does not work ends nothing: the next look tries again."""
+        try:
+            self._tell()
             await self.advance()
+        except Exception as error:
+            log.error("closing syncs: %s: %s; trying again", type(error).__name__, error)
+            await asyncio.sleep(RETRY)
+
+    def _tell(self) -> None:
+        """Write down why nothing is closed, for whoever asks for the status of this party."""
+        names = ", ".join(sorted(party.name for party in self.asks[0] if party.name not in self._answered))
+        waiting = "" if self.answered else f"nothing is closed before these say how far they have seen it come: {names}"
+        if (reason := self.problem or waiting) != self._complained:
+            self.store.complain(reason)
+            self._complained = reason
 
     async def _patiently(self, work: Callable[[], None]) -> None:
         """Do what only the store can make fail, until it does not: a full disk loses no message."""
