@@ -53,7 +53,12 @@ def test_a_store_that_does_not_answer_is_not_ready(tmp_path, monkeypatch):
     async def scenario():
         with Silo.open(tmp_path / "s.db", PLAN) as silo:
             harden, hangs = silo.store.engine.harden, [True]
-            monkeypatch.setattr(silo.store.engine, "harden", lambda: time.sleep(1.0 if hangs else 0) or harden())
+
+            def slow():
+                time.sleep(1.0 if hangs else 0.0)
+                harden()
+
+            monkeypatch.setattr(silo.store.engine, "harden", slow)
             service = Service(silo)
             answer = await service.readiness()
             assert (answer.ready, answer.problem) == (False, "the store has not answered for 0.2 s")

@@ -14,6 +14,7 @@ from fedbandit.federation.recovery import recover
 from fedbandit.federation.silo import book
 from fedbandit.federation.silo.forwarding import loss
 from fedbandit.federation.states import ReleaseState, SyncState
+from fedbandit.federation.status import status
 from fedbandit.federation.store import SiloStore
 from fedbandit.federation.wire.heads import Greeting
 from fedbandit.privacy.ledger import verify
@@ -70,6 +71,7 @@ async def put_back(running, name, copy, syncs):
     await running.start(name)
     await running.until(lambda: running.running[name].problem is not None)
     assert f"fedbandit {running.homes[name].settings.role} forward" in running.running[name].problem
+    await running.until(lambda: status(folder)["problem"] == running.running[name].problem)
     await running.stop(name)
 
 
