@@ -51,3 +51,21 @@ def test_what_a_silo_found_out_is_there_when_it_does_not_run(tmp_path):
             assert "the analyzer has sent two models of sync 0" in table(path)
 
     asyncio.run(main())
+
+
+def test_people_can_compare_which_models_their_silos_have(tmp_path):
+    """Without a mixer nobody else does it for them."""
+
+    async def main():
+        async with federation(tmp_path, small_plan(trust="silo", rounds=10)) as running:
+            paths = [running.homes[name].path for name in running.silos]
+            assert {status(path)["models_fingerprint"] for path in paths} == {None}
+            seen = []
+            for sync in range(2):
+                await running.sync(sync)
+                same = lambda: len({status(path)["models_fingerprint"] for path in paths}) == 1  # noqa: E731
+                await running.until(same)
+                seen.append(status(paths[0])["models_fingerprint"])
+            assert [text.split()[0] for text in seen] == ["1", "2"]
+
+    asyncio.run(main())
