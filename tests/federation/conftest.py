@@ -1,9 +1,11 @@
 """Stores for the contract."""
 
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -31,31 +33,50 @@ def _as_postgres(command, folder):
     return command
 
 
-@pytest.fixture(scope="session")
-def postgres_url():
-    """A PostgreSQL server of the tests' own; skipped where there is none to start."""
+class PostgresServer:
+    """A server of the tests' own, which can be stopped and started again."""
+
+    def __init__(self, folder, initdb, server):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        data = folder / "data"
+        initialise = [initdb, "-D", str(data), "-U", "fedbandit", "--auth=trust", "--no-sync"]
+        subprocess.run(_as_postgres(initialise, folder), check=True, capture_output=True, cwd="/")
+        settings = ["-c", f"port={port}", "-c", f"unix_socket_directories={folder}", "-c", "fsync=off"]
+        self._command = _as_postgres([server, "-D", str(data), *settings], folder)
+        self.url = f"postgresql://fedbandit@127.0.0.1:{port}/postgres"
+
+    def start(self):
+        self._process = subprocess.Popen(self._command, stderr=subprocess.DEVNULL, cwd="/")
+        _wait_for_postgres(self.url)
+
+    def stop(self):
+        self._process.send_signal(signal.SIGINT)  # without waiting for those who are connected
+        self._process.wait(20)
+
+
+@contextmanager
+def postgres_server():
+    """A running PostgreSQL server; the test is skipped where there is none to start."""
     initdb, server = _binary("initdb"), _binary("postgres")
     if initdb is None or server is None:
         pytest.skip("PostgreSQL is not installed")
     folder = Path(tempfile.mkdtemp(prefix="fedbandit-pg-"))
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    data = folder / "data"
-    initialise = [initdb, "-D", str(data), "-U", "fedbandit", "--auth=trust", "--no-sync"]
-    subprocess.run(_as_postgres(initialise, folder), check=True, capture_output=True, cwd="/")
-    settings = ["-c", f"port={port}", "-c", f"unix_socket_directories={folder}", "-c", "fsync=off"]
-    process = subprocess.Popen(
-        _as_postgres([server, "-D", str(data), *settings], folder), stderr=subprocess.DEVNULL, cwd="/"
-    )
-    url = f"postgresql://fedbandit@127.0.0.1:{port}/postgres"
+    running = PostgresServer(folder, initdb, server)
+    running.start()
     try:
-        _wait_for_postgres(url)
-        yield url
+        yield running
     finally:
-        process.terminate()
-        process.wait(20)
+        running.stop()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def postgres_url():
+    """A PostgreSQL server that all tests share."""
+    with postgres_server() as running:
+        yield running.url
 
 
 def _wait_for_postgres(url):

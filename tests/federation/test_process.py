@@ -15,7 +15,8 @@ import pytest
 import uvicorn
 
 from fedbandit.demo.processes import url
-from fedbandit.federation.http import patience
+from fedbandit.federation.http import app, patience
+from fedbandit.federation.http.service import Service
 from fedbandit.federation.process import SERVER, bind
 from fedbandit.federation.setup import founding
 from fedbandit.federation.setup.home import FEDERATION, Home
@@ -24,6 +25,7 @@ from fedbandit.federation.store import open_engine
 from fedbandit.federation.timing import Timing
 from fedbandit.federation.wire import broker
 from fedbandit.schedule import clock
+from tests.federation.http.client import TOKEN
 from tests.federation.small import small_plan
 
 PLAN = small_plan(silos=1, rounds=1000, trust="silo", schedule=clock(3600.0), visits="private")
@@ -163,5 +165,35 @@ def test_a_connection_that_says_nothing_more_is_closed(monkeypatch, said):
         writer.close()
         server.should_exit = True
         await serving
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("said", [b"", b'{"actions": '])
+def test_a_body_that_does_not_arrive_is_given_up(tmp_path, monkeypatch, said):
+    """A caller that announced a body and sent none of it kept its connection for ever."""
+    monkeypatch.setattr(app, "BODY_TIMEOUT", 0.3)
+    port = broker.free_port()
+    head = f"POST /v1/decisions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: 1000\r\n\r\n"
+
+    async def scenario():
+        with Silo.open(tmp_path / "s.db", PLAN) as silo:
+            service = Service(silo)
+            config = uvicorn.Config(
+                app.create_app(service, TOKEN), port=port, lifespan="off", log_level="error", **SERVER
+            )
+            server = uvicorn.Server(config)
+            serving = asyncio.create_task(server.serve())
+            while not server.started:
+                await asyncio.sleep(0.02)
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(head.encode() + said)
+            answer = await asyncio.wait_for(reader.read(), 5)  # until the server closes
+            assert answer.startswith(b"HTTP/1.1 408")
+            assert b"must arrive within" in answer
+            writer.close()
+            server.should_exit = True
+            await serving
+            service.close()
 
     asyncio.run(scenario())

@@ -49,11 +49,12 @@ class ReleaseState(StrEnum):
     SENT = "sent"  # the broker has them
     INCLUDED = "included"  # the outcome of the sync counts this silo in
     MISSED = "missed"  # the outcome of the sync does not; the release stays unsent or unused for good
+    GIVEN_UP = "given up"  # drawn by a store that is lost, and seen by others: spent, and not drawn again
 
     @property
     def settled(self) -> bool:
-        """Whether it is known if the release counts."""
-        return self in (ReleaseState.INCLUDED, ReleaseState.MISSED)
+        """Whether nothing more can come of the release."""
+        return self in (ReleaseState.INCLUDED, ReleaseState.MISSED, ReleaseState.GIVEN_UP)
 
 
 class ReleaseEvent(StrEnum):
@@ -63,6 +64,7 @@ class ReleaseEvent(StrEnum):
     ACKNOWLEDGED = "acknowledged by the broker"
     OUTCOME_WITH = "outcome with this silo"
     OUTCOME_WITHOUT = "outcome without this silo"
+    SEEN_ELSEWHERE = "others have seen a release that is not in this store"
 
 
 class SyncState(StrEnum):
@@ -71,6 +73,7 @@ class SyncState(StrEnum):
     CLOSED = "closed"  # the cohort is fixed and its result is on disk
     SKIPPED = "skipped"  # deadline with less than the smallest cohort: nothing was computed, nothing will be
     PUBLISHED = "published"
+    GIVEN_UP = "given up"  # its result is not in this store, but others have seen one: there will be no second
 
     @property
     def final(self) -> bool:
@@ -84,6 +87,7 @@ class SyncEvent(StrEnum):
     DEADLINE_ENOUGH = "deadline, cohort large enough"
     DEADLINE_SHORT = "deadline, cohort too small"
     ACKNOWLEDGED = "acknowledged by the broker"
+    SEEN_ELSEWHERE = "others have seen a result that is not in this store"
 
 
 _D, _DE, _R, _RE, _S, _SE = DecisionState, DecisionEvent, ReleaseState, ReleaseEvent, SyncState, SyncEvent
@@ -130,6 +134,7 @@ RELEASE: Final[dict[ReleaseState, dict[ReleaseEvent, ReleaseState | None]]] = {
         # The others' clocks are ahead. It is held against the release when that is drawn: it comes too late.
         _RE.OUTCOME_WITH: REFUSED,  # a release that was never drawn counts nowhere: this store was put back
         _RE.OUTCOME_WITHOUT: _R.OPEN,
+        _RE.SEEN_ELSEWHERE: REFUSED,
     },
     _R.CLOSED: {
         _RE.TICK: REFUSED,
@@ -138,6 +143,7 @@ RELEASE: Final[dict[ReleaseState, dict[ReleaseEvent, ReleaseState | None]]] = {
         _RE.ACKNOWLEDGED: REFUSED,
         _RE.OUTCOME_WITH: REFUSED,  # as above
         _RE.OUTCOME_WITHOUT: _R.CLOSED,  # a silo that was away and has not drawn yet
+        _RE.SEEN_ELSEWHERE: _R.GIVEN_UP,
     },
     _R.DRAWN: {
         _RE.TICK: REFUSED,
@@ -146,6 +152,7 @@ RELEASE: Final[dict[ReleaseState, dict[ReleaseEvent, ReleaseState | None]]] = {
         _RE.ACKNOWLEDGED: REFUSED,
         _RE.OUTCOME_WITH: REFUSED,  # nothing of it was ever sent
         _RE.OUTCOME_WITHOUT: _R.MISSED,
+        _RE.SEEN_ELSEWHERE: REFUSED,
     },
     _R.SEALED: {
         _RE.TICK: REFUSED,
@@ -155,6 +162,7 @@ RELEASE: Final[dict[ReleaseState, dict[ReleaseEvent, ReleaseState | None]]] = {
         # An acknowledgement can be lost although the broker has the bytes.
         _RE.OUTCOME_WITH: _R.INCLUDED,
         _RE.OUTCOME_WITHOUT: _R.MISSED,
+        _RE.SEEN_ELSEWHERE: REFUSED,
     },
     _R.SENT: {
         _RE.TICK: REFUSED,
@@ -163,6 +171,7 @@ RELEASE: Final[dict[ReleaseState, dict[ReleaseEvent, ReleaseState | None]]] = {
         _RE.ACKNOWLEDGED: _R.SENT,
         _RE.OUTCOME_WITH: _R.INCLUDED,
         _RE.OUTCOME_WITHOUT: _R.MISSED,
+        _RE.SEEN_ELSEWHERE: REFUSED,
     },
     _R.INCLUDED: {
         _RE.TICK: REFUSED,
@@ -171,6 +180,7 @@ RELEASE: Final[dict[ReleaseState, dict[ReleaseEvent, ReleaseState | None]]] = {
         _RE.ACKNOWLEDGED: _R.INCLUDED,
         _RE.OUTCOME_WITH: _R.INCLUDED,
         _RE.OUTCOME_WITHOUT: REFUSED,  # there is one outcome
+        _RE.SEEN_ELSEWHERE: REFUSED,
     },
     _R.MISSED: {
         _RE.TICK: REFUSED,
@@ -179,6 +189,17 @@ RELEASE: Final[dict[ReleaseState, dict[ReleaseEvent, ReleaseState | None]]] = {
         _RE.ACKNOWLEDGED: _R.MISSED,
         _RE.OUTCOME_WITH: REFUSED,
         _RE.OUTCOME_WITHOUT: _R.MISSED,
+        _RE.SEEN_ELSEWHERE: REFUSED,
+    },
+    _R.GIVEN_UP: {
+        _RE.TICK: REFUSED,
+        _RE.DRAW: REFUSED,
+        _RE.SEAL: REFUSED,
+        _RE.ACKNOWLEDGED: REFUSED,
+        # The store that is lost may have sent it in time or not: both change nothing here.
+        _RE.OUTCOME_WITH: _R.GIVEN_UP,
+        _RE.OUTCOME_WITHOUT: _R.GIVEN_UP,
+        _RE.SEEN_ELSEWHERE: REFUSED,
     },
 }
 
@@ -187,6 +208,7 @@ _OVER: Final[dict[SyncEvent, SyncState | None]] = {
     _SE.DEADLINE_ENOUGH: REFUSED,
     _SE.DEADLINE_SHORT: REFUSED,
     _SE.ACKNOWLEDGED: _S.PUBLISHED,
+    _SE.SEEN_ELSEWHERE: REFUSED,
 }
 
 SYNC: Final[dict[SyncState, dict[SyncEvent, SyncState | None]]] = {
@@ -196,6 +218,7 @@ SYNC: Final[dict[SyncState, dict[SyncEvent, SyncState | None]]] = {
         _SE.DEADLINE_ENOUGH: REFUSED,
         _SE.DEADLINE_SHORT: _S.SKIPPED,  # nobody came, and a cohort of silos is further
         _SE.ACKNOWLEDGED: REFUSED,
+        _SE.SEEN_ELSEWHERE: _S.GIVEN_UP,
     },
     _S.COLLECTING: {
         _SE.RELEASE: _S.COLLECTING,
@@ -203,11 +226,14 @@ SYNC: Final[dict[SyncState, dict[SyncEvent, SyncState | None]]] = {
         _SE.DEADLINE_ENOUGH: _S.CLOSED,
         _SE.DEADLINE_SHORT: _S.SKIPPED,
         _SE.ACKNOWLEDGED: REFUSED,
+        _SE.SEEN_ELSEWHERE: _S.GIVEN_UP,
     },
     # A late release changes nothing: no old sync is ever reopened.
     _S.CLOSED: {_SE.RELEASE: _S.CLOSED, **_OVER},
     _S.SKIPPED: {_SE.RELEASE: _S.SKIPPED, **_OVER},
     _S.PUBLISHED: {_SE.RELEASE: _S.PUBLISHED, **_OVER},
+    # There is nothing to publish: the result is where it was seen.
+    _S.GIVEN_UP: {_SE.RELEASE: _S.GIVEN_UP, **_OVER, _SE.ACKNOWLEDGED: REFUSED},
 }
 
 State = TypeVar("State", bound=StrEnum)

@@ -11,6 +11,7 @@ from fedbandit.federation.setup.agreement import Agreement
 from fedbandit.federation.setup.home import Home
 from fedbandit.federation.silo.serving import Silo
 from fedbandit.federation.status import status
+from fedbandit.federation.wire.broker import BrokerProcess
 from tests.federation.small import small_plan
 
 PLAN = ["--silos", "2", "--rounds", "20", "--dim", "2", "--epsilon", "1", "--delta", "0.1", "--schedule", "every:5"]
@@ -222,3 +223,23 @@ def test_a_new_term_with_the_same_members(founded, tmp_path):
     assert "differentially private" in run("federation", "accept", tmp_path / "a", file, "--new-term")
     party = Home.load(tmp_path / "a").party()
     assert (party.agreement.plan.rounds, party.agreement.parties) == (25, last.parties)
+
+
+def test_a_brokers_configuration_of_an_earlier_version_is_not_mixed_with_this_one(founded, tmp_path):
+    """With one account for everybody any party could delete a stream; both blocks together the server refuses."""
+    complete(founded, tmp_path)
+    file, card = founded / "nats.conf", tmp_path / "a" / "a.card.json"
+    config = json.loads(file.read_text())
+    accounts = config.pop("accounts")
+    agreed = (founded / "federation.json").read_text()
+    file.write_text(json.dumps({**config, "authorization": {"users": []}}))
+    for command in (("admit", founded, card), ("provision", founded)):
+        said = run("federation", *command, ok=False)
+        assert "`authorization`" in said
+        assert "federation admit" in said
+    assert (founded / "federation.json").read_text() == agreed
+    with pytest.raises(ValueError, match="earlier version"):
+        BrokerProcess(file, tmp_path / "log").start()
+    file.write_text(json.dumps(config))  # as the text says
+    run("federation", "admit", founded, card)
+    assert json.loads(file.read_text())["accounts"] == accounts

@@ -8,6 +8,8 @@ from fedbandit.federation.syncs.analyzer import Analyzer
 from fedbandit.federation.syncs.mixer import Mixer
 from fedbandit.federation.timing import Timing
 from fedbandit.federation.wire import heads
+from fedbandit.federation.wire.envelopes import FORMAT
+from fedbandit.federation.wire.heads import NO_QUESTION, Greeting
 from fedbandit.federation.wire.parcels import Outcome, Parcel, SignedOutcome
 
 
@@ -21,6 +23,8 @@ class Post:
         self.parties = {name: home.party() for name, home in self.homes.items()}
         self.silos = [name for name, home in self.homes.items() if home.settings.role == "silo"]
         self.queues: dict[str, list[bytes]] = {name: [] for name in self.homes}
+        self.read_by = dict.fromkeys(self.silos, 0)  # how much of its queue a silo has read; it stays there
+        self.models = dict.fromkeys(self.silos, heads.NONE)  # the newest that each silo has
         self.keepers: dict[str, Mixer | Analyzer] = {}
         for name in ("mixer", "analyzer"):
             if name in self.homes:
@@ -36,16 +40,31 @@ class Post:
         self.keepers[name] = kind(self.parties[name], store, _Link(self), **clocks)
 
     async def greet(self):
-        """The keepers ask each other, and the silos if there is no mixer, who have seen nothing."""
+        """The keepers ask each other and the silos."""
         for keeper in self.keepers.values():
             await keeper.greet()
         await self.deliver()
 
     async def deliver(self):
+        for silo in self.silos:
+            self._read(silo)
         while waiting := [name for name in self.keepers if self.queues[name]]:
             for name in waiting:
                 bundle, self.queues[name] = self.queues[name], []
                 await self.keepers[name].handle(bundle)
+            for silo in self.silos:
+                self._read(silo)
+
+    def _read(self, silo):
+        """A silo notes the models that have come, and says so when the analyzer asks."""
+        party, analyzer = self.parties[silo], self.parties["analyzer"].public
+        unread, self.read_by[silo] = self.queues[silo][self.read_by[silo] :], len(self.queues[silo])
+        for context, payload in map(party.open, unread):
+            if context.kind == "model":
+                self.models[silo] = max(self.models[silo], SignedOutcome.decode(payload, self.plan).head)
+            elif context.sender == "analyzer" and (question := Greeting.decode(payload).question) != NO_QUESTION:
+                answer = Greeting(FORMAT, FORMAT, answer=question, seen=self.models[silo]).encode()
+                self.queues["analyzer"].append(party.seal("greeting", analyzer, 0, answer))
 
     async def pass_time(self, seconds):
         self.now += seconds

@@ -95,7 +95,7 @@ def test_an_old_copy_of_a_silo_is_brought_forward_without_drawing_again(tmp_path
         answers = [Greeting.decode(answer) for answer in SeenStore(engine, "").answers().values()]
         assert bring_forward(store, PLAN, "silo-00", home.keys.signer, answers) == [1, 2]
         assert bring_forward(store, PLAN, "silo-00", home.keys.signer, answers) == []
-        assert [release.state for release in store.releases(1)][1:] == [ReleaseState.MISSED] * 2
+        assert [release.state for release in store.releases(1)][1:] == [ReleaseState.GIVEN_UP] * 2
         verify(book.entries(store.ledger()), witnessed=[(seen.number + 1, seen.hash)])
         engine.close()
         await running.start("silo-00")

@@ -279,3 +279,27 @@ def test_a_head_is_its_partys_word(tmp_path):
         assert not greeting.reads(3)
 
     run(tmp_path, small_plan(), scenario)
+
+
+def test_a_message_that_is_given_out_again_while_it_is_handled_is_the_same_message(tmp_path):
+    """What is not acknowledged in three seconds comes again, beside or after the first."""
+    plan = small_plan(rounds=8, schedule=every(1))
+
+    async def scenario(post):
+        for sync in range(3):
+            for silo in post.silos:
+                post.release(silo, sync)
+            while waiting := [name for name in post.keepers if post.queues[name]]:
+                for name in waiting:
+                    bundle, post.queues[name] = post.queues[name], []
+                    handle = post.keepers[name].handle
+                    await asyncio.gather(handle(bundle), handle(bundle), handle(bundle[::-1]))
+                    await handle(bundle)
+        assert post.outcomes() == [[1, 1, 1]] * 3
+        for silo in post.silos:
+            opened = [post.parties[silo].open(envelope) for envelope in post.queues[silo]]
+            models = [(context.sync, payload) for context, payload in opened if context.kind == "model"]
+            assert [sync for sync, _ in models] == [0, 1, 2]
+        assert all(keeper.problem is None for keeper in post.keepers.values())
+
+    run(tmp_path, plan, scenario)

@@ -8,9 +8,10 @@ import pytest
 
 from fedbandit.federation.exact.exact_noise import ExactNoise
 from fedbandit.federation.setup.party import PlanMismatch
+from fedbandit.federation.silo.agent import Agent
 from fedbandit.federation.states import ReleaseState
-from fedbandit.federation.syncs.keeper import closing
-from fedbandit.federation.wire import messages
+from fedbandit.federation.syncs.keeper import SyncKeeper, closing
+from fedbandit.federation.wire import broker, messages
 from fedbandit.federation.wire.parcels import Mixed, Outcome, Parcel
 from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy
@@ -19,6 +20,7 @@ from fedbandit.schedule import every
 from tests.federation.harness import federation
 from tests.federation.small import small_plan
 
+PARTIES = ("analyzer", "mixer", "silo-00", "silo-01", "silo-02")
 PAPER: dict[str, Any] = {"mechanism": "tree", "calibration": "paper"}
 SHUFFLE = Plan(12, 4, 2, Privacy(0.01, 0.1), trust="shuffle", schedule=every(2), visits="public", **PAPER)
 PLANS = {
@@ -329,3 +331,35 @@ def test_closing_waits_for_all_or_the_deadline():
     assert closing(("a", "b"), silos, 2, True) == "deadline, cohort large enough"
     assert closing(("a",), silos, 2, True) == "deadline, cohort too small"
     assert closing((), silos, 2, True) == "deadline, cohort too small"
+
+
+def test_what_is_handled_for_longer_than_the_broker_waits_counts_once(tmp_path, monkeypatch):
+    """The broker gives it out again meanwhile. To a silo, the second insert of a model ended the process."""
+    handled: list[tuple[str, int]] = []
+
+    def slowly(take):
+        async def work(self, envelopes):
+            handled.append((self.party.name, len(envelopes)))
+            if len(handled) < 20:
+                await asyncio.sleep(0.4)
+            await take(self, envelopes)
+
+        return work
+
+    async def scenario(running):
+        for kind, method in ((SyncKeeper, "take"), (Agent, "handle")):
+            monkeypatch.setattr(kind, method, slowly(getattr(kind, method)))
+        for name in running.homes:
+            await running.start(name)
+        for sync in range(3):
+            await running.sync(sync)
+            assert running.outcome(sync).cohort.tolist() == [1, 1, 1]
+        for name in running.silos:
+            assert running.running[name].problem is None
+            store = running.running[name].silo.store
+            assert [release.state for release in store.releases(1)] == [ReleaseState.INCLUDED] * 3
+        envelopes = sum(count for name, count in handled if name == "silo-00")
+        assert envelopes > 3 + 2 * 2  # models and greetings: some came more than once
+
+    monkeypatch.setattr(broker, "ACK_WAIT", 0.2)
+    run(tmp_path, small_plan(rounds=3, schedule=every(1)), scenario, absent=PARTIES)

@@ -1,14 +1,20 @@
-"""`fedbandit silo serve`, `mixer run`, `analyzer run`: one party of a live federation, as a process."""
+"""`fedbandit silo serve`, `mixer run`, `analyzer run`: one party of a live federation, as a process; and `forward`,
+which brings the store of any of them forward."""
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fedbandit._validate import ArgumentError
-from fedbandit.cli import options
+from fedbandit.cli import options, output
+
+if TYPE_CHECKING:
+    from fedbandit.federation.recovery import Recovery
 
 __all__ = ["analyzer", "mixer", "silo"]
 
@@ -17,13 +23,7 @@ mixer = typer.Typer(
     help="The mixer: adds what it may read, shuffles what it may not.", no_args_is_help=True, rich_markup_mode=None
 )
 analyzer = typer.Typer(help="The analyzer: decodes syncs, sends models.", no_args_is_help=True, rich_markup_mode=None)
-
-
-@silo.callback()
-@mixer.callback()
-@analyzer.callback()
-def party() -> None:
-    """Keeps the name of the only command."""
+Agreed = Annotated[bool, typer.Option("--yes", help="Give up what is shown without it. It cannot be undone.")]
 
 
 @silo.command()
@@ -53,14 +53,85 @@ def run_analyzer(home: options.Home, broker_ca: options.BrokerCa = "") -> None:
     _run(home, "analyzer", broker_ca)
 
 
+@silo.command("forward")
+def forward_silo(
+    home: options.Home, yes: Agreed = False, broker_ca: options.BrokerCa = "", json: options.Json = False
+) -> None:
+    """Bring an old copy of a silo's store forward: what others have seen is missed and spent, and not drawn again."""
+    found = _recovered(home, "silo", yes, broker_ca)
+    if json or not found.syncs:
+        _report(home, found, json, "")
+        return
+    spent = (
+        "" if found.epsilon_after is None else f" (epsilon {found.epsilon_after:.4g} instead of {found.epsilon:.4g})"
+    )
+    _report(
+        home,
+        found,
+        json,
+        f"their releases count as missed and as spent{spent}, {found.rewards} rewards that this copy has counted in"
+        " their batches are lost, and people who were counted in the lost batches may count once more",
+    )
+
+
+@mixer.command("forward")
+def forward_mixer(
+    home: options.Home, yes: Agreed = False, broker_ca: options.BrokerCa = "", json: options.Json = False
+) -> None:
+    """Bring an old copy of a mixer's store forward: it makes no second total of the syncs that others have seen."""
+    lost = "their totals stay as the analyzer has them; if releases for the next sync are lost too, it is skipped"
+    _report(home, _recovered(home, "mixer", yes, broker_ca), json, lost)
+
+
+@analyzer.command("forward")
+def forward_analyzer(
+    home: options.Home, yes: Agreed = False, broker_ca: options.BrokerCa = "", json: options.Json = False
+) -> None:
+    """Bring an old copy of an analyzer's store forward: it makes no second model of the syncs that others have seen."""
+    lost = "their models stay as the silos have them; later models leave out what those syncs added"
+    _report(home, _recovered(home, "analyzer", yes, broker_ca), json, lost)
+
+
+def _recovered(path: Path, role: str, yes: bool, broker_ca: str) -> Recovery:
+    from fedbandit.federation.recovery import recover
+    from fedbandit.federation.setup.home import Home
+
+    home = Home.load(path)
+    _check_role(home.settings.role, role)
+    if broker_ca:
+        home = replace(home, settings=replace(home.settings, broker_ca=broker_ca))
+    return asyncio.run(recover(home, agreed=yes))
+
+
+def _report(home: Path, found: Recovery, json: bool, lost: str) -> None:
+    """What was given up, or would be; without an explicit yes the exit code says that nothing was done."""
+    if json:
+        output.print_json(found._asdict())
+    elif not found.syncs:
+        output.say("not behind: others have seen nothing that this store does not hold")
+    else:
+        syncs = ", ".join(map(str, found.syncs))
+        was = "brought forward, given up" if found.done else "behind, to be given up"
+        output.say(f"{home} is {was}: syncs {syncs}. {lost[0].upper()}{lost[1:]}.")
+        if not found.done:
+            output.say(
+                "Nothing was done. Put the newest copy in its place if there is one; if not, run this with --yes."
+            )
+    if found.syncs and not found.done:
+        raise typer.Exit(1)
+
+
 def _run(path: Path, role: str, broker_ca: str) -> None:
     from fedbandit.federation.process import Orders, run
     from fedbandit.federation.setup.home import Home
 
-    found = Home.load(path).settings.role
+    _check_role(Home.load(path).settings.role, role)
+    _exit(run(path, Orders(broker_ca=broker_ca)))
+
+
+def _check_role(found: str, role: str) -> None:
     if found != role:
         raise ArgumentError("home", f"must be the directory of a {role}, got that of a {found}")
-    _exit(run(path, Orders(broker_ca=broker_ca)))
 
 
 def _exit(code: int) -> None:

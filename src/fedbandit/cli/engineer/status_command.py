@@ -23,6 +23,8 @@ def status(home: options.Home, json: options.Json = False) -> None:
 def _text(value: Any) -> str:
     if isinstance(value, float):
         return output.number(value)
+    if value is None:
+        return "none"
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "none"
     return ", ".join(f"{k}: {v}" for k, v in value.items()) if isinstance(value, dict) else str(value)

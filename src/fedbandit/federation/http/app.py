@@ -101,10 +101,11 @@ async def _read(declared: bytes, receive: Receive) -> bytes | bytearray:
     """The body. It is limited while it arrives too: a chunked body does not say its length beforehand."""
     if not declared.isdigit() or len(declared) > 20 or int(declared) > MAX_BODY:
         raise _too_large()
-    body, message = bytearray(), await receive()
+    body = bytearray()
     try:
-        async with asyncio.timeout(BODY_TIMEOUT if message.get("more_body") else None):
+        async with asyncio.timeout(BODY_TIMEOUT):
             while True:
+                message = await receive()
                 if message["type"] == "http.disconnect":
                     raise _Gone
                 body += message.get("body", b"")
@@ -112,7 +113,6 @@ async def _read(declared: bytes, receive: Receive) -> bytes | bytearray:
                     raise _too_large()
                 if not message.get("more_body", False):
                     return body
-                message = await receive()
     except TimeoutError:
         raise Refusal(408, "body", f"must arrive within {BODY_TIMEOUT:g} s", [CLOSE]) from None
 

@@ -214,11 +214,13 @@ class SiloStatus(Answer, frozen=True):
         Meta(description="Public: that, when and how often somebody asks is not hidden by the guarantee."),
     ]
     held: Annotated[str | None, Meta(description="Why nothing ticks, if the time is in doubt.")]
+    problem: Annotated[str | None, Meta(description="Why nothing is drawn, as far as this silo has found out.")]
     decisions: Annotated[int, Meta(description="Decisions of this term.")]
     without_user_key: Annotated[int, Meta(description="Decisions that came without a `user`.")]
     syncs: Annotated[int, Meta(description="Syncs of the whole term.")]
     released: Annotated[int, Meta(description="Releases drawn so far.")]
     missed: Annotated[list[int], Meta(description="The syncs, from 0, that went by without this silo's release.")]
+    given_up: Annotated[list[int], Meta(description="The syncs of which a lost store had drawn the release.")]
     weight: Annotated[float, Meta(description="The share of this silo's batches that the last model holds.")]
     model: Annotated[int, Meta(description="How many syncs the last model has learnt from.")]
     ended: Annotated[bool, Meta(description="Whether the last batch was released.")]

@@ -24,6 +24,7 @@ from fedbandit.federation.store import Reward, Verdict
 __all__ = ["UNCONNECTED", "Connection", "Service"]
 
 T = TypeVar("T")
+PATIENCE = 5.0  # seconds after which a store that does not answer is not ready
 AT_ONCE = 32  # decisions of a batch before other requests get their turn
 
 
@@ -121,9 +122,12 @@ class Service:
         """Tell whether decisions and rewards can be taken now."""
         connected, problem = self._connection.connected, self._connection.problem
         try:
-            await self._group.put([])
+            async with asyncio.timeout(PATIENCE):
+                await self._group.put([])
         except StoreUnavailable as error:
             problem = str(error)
+        except TimeoutError:
+            problem = f"the store has not answered for {PATIENCE:g} s"
         if problem is None:
             return schemas.Readiness(True, connected, None)
         return schemas.NotReady(False, connected, problem)

@@ -53,11 +53,11 @@ def save(path: Path, agreement: Agreement) -> None:
     Of a configuration that is there already only the users are replaced: where it listens and stores, certificates
     and clustering belong to whoever runs the broker.
     """
-    agreement.save(path / FEDERATION)
     settings = _broker_settings(path, agreement)
     file = path / BROKER_CONFIG
     if file.exists():
-        settings = {**json.loads(file.read_text()), "accounts": settings["accounts"]}
+        settings = {**broker.read_configuration(file), "accounts": settings["accounts"]}
+    agreement.save(path / FEDERATION)
     file.write_text(json.dumps(settings, indent=1) + "\n")
 
 
@@ -97,6 +97,8 @@ async def provision(path: Path, ca: str | None = None, replicas: int = 1) -> Non
     """Make streams and consumers on the running broker."""
     agreement = Agreement.load(path / FEDERATION)
     agreement.complete()
+    if (path / BROKER_CONFIG).exists():
+        broker.read_configuration(path / BROKER_CONFIG)
     keys = PartyKeys.load(path / OPERATOR_KEYS)
     link = await Link.connect(BrokerAddress(agreement.broker, ca), OPERATOR, keys.broker)
     try:

@@ -15,6 +15,7 @@ from fedbandit.federation.silo import book
 from fedbandit.federation.silo.forwarding import is_known
 from fedbandit.federation.silo.outgoing import Sealer
 from fedbandit.federation.silo.serving import OutcomeConflict, Silo
+from fedbandit.federation.silo.silo_status import PROBLEM
 from fedbandit.federation.states import IllegalEvent, ReleaseState
 from fedbandit.federation.store.seen import SeenStore
 from fedbandit.federation.timing import TicksHeld
@@ -63,6 +64,7 @@ class Agent:
         self._behind: str | None = None
         self._question, self._ask_at = NO_QUESTION, -math.inf
         self._leads = False
+        self._told: str | None = None  # what the store says about why nothing is drawn
         self._tidy_at = 0.0  # a process that was killed may have left raw rows in the files
         self._refused = Refused()
         self._news, self._answers = asyncio.Event(), asyncio.Event()
@@ -246,12 +248,18 @@ class Agent:
             await self._greet(sender, answer=greeting.question)
         self._answers.set()
 
-    async def judge(self) -> None:
-        """Draw from now on if all have answered and none has seen more of this silo than it knows itself."""
+    async def answers(self) -> dict[str, Greeting]:
+        """What all those whom releases are for have answered; empty until all of them have."""
         answers = await asyncio.to_thread(self.seen.answers, self._question)
         if any(receiver.name not in answers for receiver in self._sealer.receivers):
+            return {}
+        return {name: Greeting.decode(answer) for name, answer in answers.items()}
+
+    async def judge(self) -> None:
+        """Draw from now on if all have answered and none has seen more of this silo than it knows itself."""
+        greetings = await self.answers()
+        if not greetings:
             return
-        greetings = {name: Greeting.decode(answer) for name, answer in answers.items()}
         for name, greeting in greetings.items():
             if not greeting.reads(FORMAT):
                 self._sealer.hold(f"{name} does not read messages of format {FORMAT}")
@@ -278,7 +286,8 @@ class Agent:
                     f"this store is an old copy, or empty: {name} has seen {syncs} releases of this term and a ledger"
                     f" of {seen.length} entries, it holds {drawn} and {len(ledger)}. Nothing is drawn from it, since a"
                     " release drawn twice tells what each draw hides. Put the newest copy in its place, or bring this"
-                    " one forward: those syncs then count as missed, and as spent"
+                    " one forward: stop the silo and run `fedbandit silo forward`; those syncs then count as missed"
+                    " and as spent"
                 )
         return None
 
@@ -327,10 +336,20 @@ class Agent:
     async def _look_around(self) -> None:
         """Where several workers serve one silo: who leads, what the others have taken in."""
         self._leads = await asyncio.to_thread(self.silo.store.engine.lead)
+        if self._leads:
+            await self._tell()
         await asyncio.to_thread(self.silo.flush)
         if self.silo.store.engine.shared:
             await asyncio.to_thread(self.silo.refresh)
             self._news.set()
+
+    async def _tell(self) -> None:
+        """Write down why nothing ticks or is drawn, for whoever asks for the status of this silo."""
+        reason = self.problem or self._sealer.held or ""
+        if reason != self._told:
+            value = reason.encode()
+            await asyncio.to_thread(self.silo.store.set_state, self.silo.term.number, PROBLEM, value)
+            self._told = reason
 
     async def _sends(self, link: Link) -> None:
         while True:

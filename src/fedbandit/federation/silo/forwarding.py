@@ -1,29 +1,35 @@
 """An old copy of a silo's store, brought forward: what others have seen of it since is given up, and not drawn again.
 
 The releases that were drawn after the copy was made exist; their data are lost to this store, and what they spent is
-spent. Each becomes a missed release and an entry of the ledger that says so and names the head that others hold. What
-cannot be brought back is who was counted in the meantime: a person of those batches may count once more than the cap
-says. Where that matters, let the term end and begin a new one.
+spent. Each becomes a release that was given up, and an entry of the ledger that says so and names the head that others
+hold. What cannot be brought back is who was counted in the meantime: a person of those batches may count once more than
+the cap says. Where that matters, let the term end and begin a new one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from fedbandit._validate import ArgumentError
 from fedbandit.federation.silo import book
-from fedbandit.federation.states import RELEASE, ReleaseEvent, ReleaseState, advance
+from fedbandit.federation.states import ReleaseState
 from fedbandit.federation.store.silo_store import LedgerRow, SiloStore, Term
 from fedbandit.federation.wire import messages
-from fedbandit.federation.wire.heads import Greeting, Head
+from fedbandit.federation.wire.heads import NONE, Greeting, Head
 from fedbandit.plan import Plan
 from fedbandit.privacy.ledger import LOST
 from fedbandit.schedule import Clock
 
-__all__ = ["bring_forward", "is_known"]
+__all__ = ["Loss", "bring_forward", "is_known", "loss"]
+
+WAY_OUT = (
+    "Put the newest copy in its place, or end the term: the founder begins a new one with `fedbandit federation renew`"
+)
 
 
 def is_known(ledger: Sequence[LedgerRow], seen: Head) -> bool:
@@ -35,6 +41,69 @@ def is_known(ledger: Sequence[LedgerRow], seen: Head) -> bool:
     return any(LOST + seen.hash.hex() in row.event for row in ledger)
 
 
+class Loss(NamedTuple):
+    """What is given up when a silo's store is brought forward."""
+
+    syncs: tuple[int, ...]
+    rewards: int  # that this store has counted for the batches of those syncs
+    entries: tuple[LedgerRow, ...]  # of the ledger, one per sync, where the plan spends anything
+
+
+def loss(store: SiloStore, plan: Plan, silo: str, signer: Ed25519PrivateKey, answers: Sequence[Greeting]) -> Loss:
+    """What bringing this store forward would give up: the syncs that others have seen releases for (`answers`) and it
+    has not. ArgumentError where it cannot be done."""
+    term, ledger = store.terms()[-1], store.ledger()
+    releases = store.releases(term.number)
+    drawn = sum(release.state is not ReleaseState.CLOSED for release in releases)
+    seen = [answer for answer in answers if answer.seen.is_of(silo, signer.public_key())]
+    earlier = len(ledger) - drawn  # entries of the terms before this one
+    furthest = min(max((_syncs(plan, answer, earlier) for answer in seen), default=0), len(plan.times))
+    head = max((answer.seen for answer in seen), default=NONE)
+    if furthest <= drawn and not is_known(ledger, head):
+        raise ArgumentError(
+            "store",
+            "cannot be brought forward: others hold another ledger of this silo, of the same length or shorter, so two"
+            f" were written. {WAY_OUT}",
+        )
+    syncs = tuple(range(drawn, furthest))
+    rewards = sum(release.users for release in releases if release.sync in syncs)
+    if term.open_sync in syncs:
+        rewards += len(store.batch(term.number, term.open_sync))
+    return Loss(syncs, rewards, _entries(plan, term, silo, signer, syncs, head, store.last_entry()))
+
+
+def _syncs(plan: Plan, answer: Greeting, earlier: int) -> int:
+    """Releases of this term that somebody has seen. Where releases are entered in the ledger, the silo's own signature
+    under its length bounds them; more than that is not this silo's word."""
+    if plan.release("silo", 1, 0) is None:
+        return answer.syncs
+    if answer.seen.length - answer.syncs > earlier:
+        raise ArgumentError(
+            "store",
+            "cannot be brought forward: it has lost the ledger of earlier terms, and what they spent would be"
+            f" forgotten. {WAY_OUT}",
+        )
+    return min(answer.syncs, answer.seen.length - earlier)
+
+
+def _entries(
+    plan: Plan,
+    term: Term,
+    silo: str,
+    signer: Ed25519PrivateKey,
+    syncs: Sequence[int],
+    head: Head,
+    last: LedgerRow | None,
+) -> tuple[LedgerRow, ...]:
+    rows: list[LedgerRow] = []
+    for sync in syncs:
+        event = plan.release(silo, term.number, sync)
+        if event is not None:
+            lost = replace(event, released=LOST + head.hash.hex())
+            rows.append(book.entry(rows[-1] if rows else last, lost, signer))
+    return tuple(rows)
+
+
 def bring_forward(
     store: SiloStore, plan: Plan, silo: str, signer: Ed25519PrivateKey, answers: Sequence[Greeting]
 ) -> list[int]:
@@ -42,36 +111,21 @@ def bring_forward(
 
     The silo must not be running, and the term must be the one that the answers are about.
     """
-    term = store.terms()[-1]
-    drawn = sum(release.state is not ReleaseState.CLOSED for release in store.releases(term.number))
-    furthest = max((answer.syncs for answer in answers), default=0)
-    head = max((answer.seen for answer in answers), default=None)
-    lost = list(range(drawn, furthest))
-    for sync in lost:
-        assert head is not None
-        _give_up(store, plan, term, silo, signer, sync, head)
-    return lost
+    lost, term = loss(store, plan, silo, signer, answers), store.terms()[-1]
+    entries = iter(lost.entries)
+    for sync in lost.syncs:
+        _give_up(store, plan, term, sync, next(entries, None))
+    return list(lost.syncs)
 
 
-def _give_up(
-    store: SiloStore, plan: Plan, term: Term, silo: str, signer: Ed25519PrivateKey, sync: int, head: Head
-) -> None:
-    """One sync: its batch is closed and goes by empty, its release counts as spent and as missed."""
+def _give_up(store: SiloStore, plan: Plan, term: Term, sync: int, entry: LedgerRow | None) -> None:
+    """One sync: its batch is closed and goes by empty, its release counts as spent and is given up."""
     protocol = plan.protocol
+    if not isinstance(plan.schedule, Clock):
+        store.seat_all(term.number, plan.times[sync])  # the places of that batch were taken
     store.tick(term.number, 0, 0, lambda seated: sync + 1)
     stored = store.encoder(term.number)
     state = protocol.init() if stored is None else messages.decode_stream(stored)
     state, _ = protocol.encoder.step(state, np.zeros(protocol.width, dtype=np.int64))
-    event = plan.release(silo, term.number, sync)
-    if event is not None:
-        event = replace(event, released=LOST + head.hash.hex())
-    entry = None if event is None else book.entry(store.last_entry(), event, signer)
     nothing = messages.encode([np.zeros(protocol.width, dtype=part.dtype) for part in protocol.parts])
-    store.draw(term.number, sync, nothing, messages.encode_stream(state), entry)
-    missed = advance(RELEASE, ReleaseState.DRAWN, ReleaseEvent.OUTCOME_WITHOUT)
-    with store.engine.transaction() as sql:
-        if not isinstance(plan.schedule, Clock):  # the places of that batch were taken
-            places = "UPDATE terms SET seated = ? WHERE term = ? AND seated < ?"
-            sql.all(places, (plan.times[sync], term.number, plan.times[sync]))
-        query = "UPDATE releases SET state = ? WHERE term = ? AND sync = ? AND state = ?"
-        sql.all(query, (missed.value, term.number, sync, ReleaseState.DRAWN.value))
+    store.give_up(term.number, sync, nothing, messages.encode_stream(state), entry)

@@ -12,15 +12,21 @@ from fedbandit.federation.states import ReleaseState
 from fedbandit.federation.store.silo_store import SiloStore, Term
 from fedbandit.plan import Plan
 
-__all__ = ["silo_status"]
+__all__ = ["PROBLEM", "silo_status"]
+
+PROBLEM = "problem"  # why nothing ticks or is drawn, kept in the store by the process that found out
 
 
 def silo_status(store: SiloStore, plan: Plan, term: Term) -> dict[str, Any]:
     """A silo's term: decisions, releases, what was missed and what it cost, budget."""
     releases = store.releases(term.number)
-    missed = [release.sync for release in releases if release.state is ReleaseState.MISSED]
-    models = store.models(term.number)
+    missed, given_up = (
+        [release.sync for release in releases if release.state is state]
+        for state in (ReleaseState.MISSED, ReleaseState.GIVEN_UP)
+    )
+    models, problem = store.models(term.number), store.state(term.number, PROBLEM)
     return {
+        "problem": (problem or b"").decode() or None,
         "term": term.number,
         "plan": term.plan_hash,
         "schedule": str(plan.schedule),
@@ -30,7 +36,8 @@ def silo_status(store: SiloStore, plan: Plan, term: Term) -> dict[str, Any]:
         "syncs": len(plan.times),
         "released": sum(release.state is not ReleaseState.CLOSED for release in releases),
         "missed": missed,
-        "weight": _weight(plan, missed, models[-1][0] if models else -1),
+        "given_up": given_up,
+        "weight": _weight(plan, sorted([*missed, *given_up]), models[-1][0] if models else -1),
         "model": models[-1][0] + 1 if models else 0,
         "ended": term.open_sync >= len(plan.times),
         **_budget(store, plan, term.number),

@@ -16,12 +16,21 @@ from fedbandit.federation.store.silo_store import SiloStore, Term
 from fedbandit.federation.timing import SteadyClock, TicksOverdue, Timing, calendar
 from fedbandit.federation.wire import messages
 from fedbandit.plan import Plan
+from fedbandit.schedule import Clock as ClockSchedule
 
-__all__ = ["CLOCK", "Ticker"]
+__all__ = ["CLOCK", "Ticker", "pace"]
 
 LOOK_AGAIN = 0.5  # seconds after which other workers' decisions are looked up
-PACE = 0.5  # releases leave at whole multiples of this many seconds after their tick, however long drawing them took
+PACE, LONGEST_PACE = 0.5, 10.0  # seconds, see `pace`
 CLOCK = "clock"  # the last reading of the clocks, kept in the store
+
+
+def pace(plan: Plan, timing: Timing) -> float:
+    """Releases leave at whole multiples of this many seconds after their tick, however long drawing them took: public,
+    from the plan. Where ticks are far apart there is time to hide the drawing of a very large batch."""
+    if not isinstance(plan.schedule, ClockSchedule):
+        return PACE
+    return max(PACE, min(LONGEST_PACE, plan.schedule.period / 100, timing.deadline / 4))
 
 
 class Ticker:
@@ -54,7 +63,7 @@ class Ticker:
         self.open_sync = term.open_sync
         self._store, self._plan, self._term, self._counter, self._seats = store, plan, term.number, counter, seats
         self._silo, self._keep_raw, self._sealer, self._signer = silo, keep_raw, sealer, signer
-        self._timing = timing
+        self._timing, self._pace = timing, pace(plan, timing)
         self._calendar, self._clock, self._noise = calendar(plan, term.started, timing), clock, ExactNoise()
         self._one_at_a_time = threading.Lock()
         self._looked = clock.steady
@@ -90,12 +99,12 @@ class Ticker:
             return drawn
 
     def wait_to_send(self, sync: int) -> float:
-        """Seconds until a release may leave: a whole multiple of `PACE` after its tick. How long it took to draw it
-        depends on how many people came; when it leaves does not, unless that took longer than one pace."""
+        """Seconds until a release may leave: at a whole multiple of the pace after its tick. How long it took to draw
+        it depends on how many people came; when it leaves does not, unless that took longer than one pace."""
         moment = self._calendar.moment(sync)
         if moment is not None:
-            return -(self._clock.expected - moment) % PACE
-        return -(self._clock.steady - self._ticked_at[sync]) % PACE if sync in self._ticked_at else 0.0
+            return -(self._clock.expected - moment) % self._pace
+        return -(self._clock.steady - self._ticked_at[sync]) % self._pace if sync in self._ticked_at else 0.0
 
     def tidy(self) -> bool:
         """After a release, at leisure: deleted rows leave the files, expired ids are forgotten, the next release's

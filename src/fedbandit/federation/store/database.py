@@ -17,6 +17,7 @@ from fedbandit.federation.store.schema import TABLES, tables
 __all__ = ["Engine", "Row", "Sql", "SqliteEngine", "SqliteReader", "create", "recall", "remember"]
 
 Row = tuple[Any, ...]
+WAIT = 10.0  # seconds for a file that somebody else is using
 
 
 class Sql(Protocol):
@@ -97,7 +98,7 @@ class SqliteEngine:
         self._lock = threading.RLock()
         self._file = _claim(path)
         self._sync, self._suspect = sync, False
-        self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=10)
+        self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=WAIT)
         for pragma in ("journal_mode = WAL", "secure_delete = ON", "foreign_keys = ON"):
             self._connection.execute(f"PRAGMA {pragma}")
         try:
@@ -173,7 +174,10 @@ class SqliteEngine:
         self._suspect = False
 
     def _checkpoint(self) -> bool:
+        """Rewards wait meanwhile, so it does not: with a reader in the way it is tried again later."""
+        self._connection.execute("PRAGMA busy_timeout = 0")
         ((busy, _, _),) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        self._connection.execute(f"PRAGMA busy_timeout = {round(1000 * WAIT)}")
         return not busy
 
 
@@ -184,7 +188,7 @@ class SqliteReader:
 
     def __init__(self, path: Path) -> None:
         uri = f"{path.resolve().as_uri()}?mode=ro"
-        self._connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=10)
+        self._connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=WAIT)
 
     def transaction(self, durable: bool = True) -> AbstractContextManager[Sql]:
         raise ArgumentError("store", "is open for reading only")

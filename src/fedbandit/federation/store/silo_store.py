@@ -125,6 +125,11 @@ class SiloStore:
             )
             return numbers
 
+    def seat_all(self, term: int, places: int) -> None:
+        """Take so many places of the term, whoever had them."""
+        with self.engine.transaction() as sql:
+            sql.all("UPDATE terms SET seated = ? WHERE term = ? AND seated < ?", (places, term, places))
+
     def count(
         self,
         term: int,
@@ -199,17 +204,19 @@ class SiloStore:
         With `wire`, what is sent and its sealed bytes are fixed in the same transaction.
         """
         with self.engine.transaction() as sql:
-            _advance(sql, term, sync, ReleaseEvent.DRAW)
-            sql.all("UPDATE releases SET drawn = ? WHERE term = ? AND sync = ?", (drawn, term, sync))
-            _set_state(sql, term, ENCODER, encoder)
-            if entry is not None:
-                sql.all(f"INSERT INTO ledger ({_LEDGER}) VALUES (?, ?, ?, ?, ?)", entry)
+            _enter(sql, term, sync, ReleaseEvent.DRAW, drawn, encoder, entry)
             if not keep_raw:
                 sql.all("DELETE FROM raw_rows WHERE term = ? AND sync = ?", (term, sync))
             if sql.all("SELECT 1 FROM models WHERE term = ? AND sync = ?", (term, sync)):
                 _advance(sql, term, sync, ReleaseEvent.OUTCOME_WITHOUT)  # the sync went by before the tick
             elif wire is not None:
                 _seal(sql, term, sync, wire)
+
+    def give_up(self, term: int, sync: int, nothing: bytes, encoder: bytes, entry: LedgerRow | None) -> None:
+        """In place of a release that a lost store has drawn: nothing, which is never sent, and what it spent."""
+        with self.engine.transaction() as sql:
+            _enter(sql, term, sync, ReleaseEvent.SEEN_ELSEWHERE, nothing, encoder, entry)
+            sql.all("DELETE FROM raw_rows WHERE term = ? AND sync = ?", (term, sync))
 
     def expire(self, term: int, before: float) -> None:
         """Forget which decisions were rewarded in batches closed before a time: their ids are no longer taken."""
@@ -356,6 +363,17 @@ def _advance(sql: Sql, term: int, sync: int, event: ReleaseEvent) -> None:
         "UPDATE releases SET state = ? WHERE term = ? AND sync = ?",
         (advance(RELEASE, state, event).value, term, sync),
     )
+
+
+def _enter(
+    sql: Sql, term: int, sync: int, event: ReleaseEvent, drawn: bytes, encoder: bytes, entry: LedgerRow | None
+) -> None:
+    """A release, the encoder's state after it, and its entry in the ledger."""
+    _advance(sql, term, sync, event)
+    sql.all("UPDATE releases SET drawn = ? WHERE term = ? AND sync = ?", (drawn, term, sync))
+    _set_state(sql, term, ENCODER, encoder)
+    if entry is not None:
+        sql.all(f"INSERT INTO ledger ({_LEDGER}) VALUES (?, ?, ?, ?, ?)", entry)
 
 
 def _seal(sql: Sql, term: int, sync: int, wire: Wire) -> None:

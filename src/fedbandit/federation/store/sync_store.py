@@ -82,6 +82,19 @@ class SyncStore:
             if state is not None:
                 _put(sql, "decoder", state)
 
+    def give_up(self, head: Head, state: bytes | None = None) -> list[int]:
+        """Go on after the sync with this head, which others have seen: every sync up to it that has no result here will
+        never have one. `state` is the decoder's after them. Returns the syncs that were given up."""
+        given_up = list(range(self.next_sync(), head.length))
+        with self.engine.transaction() as sql:
+            for sync in given_up:
+                _set(sql, sync, advance(SYNC, _state(sql, sync), SyncEvent.SEEN_ELSEWHERE))
+            sql.all("DELETE FROM inbox WHERE sync < ?", (head.length,))
+            _put(sql, _head(head.length - 1), head.encode())
+            if state is not None:
+                _put(sql, "decoder", state)
+        return given_up
+
     def published(self, sync: int) -> None:
         with self.engine.transaction(durable=False) as sql:
             _set(sql, sync, advance(SYNC, _state(sql, sync), SyncEvent.ACKNOWLEDGED))
@@ -106,7 +119,15 @@ class SyncStore:
 
     def unpublished(self) -> list[StoredSync]:
         """Syncs with a result that the broker has not acknowledged, oldest first."""
-        return [s for s in self.all() if s.state.final and s.state is not SyncState.PUBLISHED]
+        with self.engine.read() as sql:
+            query = "SELECT sync, state, cohort, value FROM syncs WHERE state IN (?, ?) ORDER BY sync"
+            return [_stored(row) for row in sql.all(query, (SyncState.CLOSED.value, SyncState.SKIPPED.value))]
+
+    def last_value(self) -> bytes | None:
+        """The newest result in this store."""
+        with self.engine.read() as sql:
+            rows = sql.all("SELECT value FROM syncs WHERE value IS NOT NULL ORDER BY sync DESC LIMIT 1")
+            return bytes(rows[0][0]) if rows else None
 
     def remember(self, key: str, value: bytes) -> bytes:
         """Keep a value for good; the one kept first is returned."""

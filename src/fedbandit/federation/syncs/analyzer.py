@@ -15,6 +15,7 @@ from fedbandit.federation.store.sync_store import StoredSync
 from fedbandit.federation.syncs.keeper import Arrived, Sighting, SyncKeeper, Taken, closing
 from fedbandit.federation.wire import messages, parcels
 from fedbandit.federation.wire.envelopes import Context
+from fedbandit.federation.wire.heads import Greeting
 from fedbandit.federation.wire.keys import PublicKeys
 from fedbandit.federation.wire.messages import MessageError
 from fedbandit.federation.wire.parcels import Holds, Mixed, Outcome, Parcel, SignedOutcome
@@ -32,6 +33,7 @@ class Analyzer(SyncKeeper):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._told: set[int] = set()  # syncs of which the mixer was told what is held, by this process
+        self._asked = ""  # the mixer's last question: it may have lost what it was told before
 
     def accept(self, context: Context, payload: bytes) -> Taken:
         sender, sync = context.sender, context.sync
@@ -51,10 +53,25 @@ class Analyzer(SyncKeeper):
 
     @property
     def asks(self) -> tuple[tuple[PublicKeys, ...], int]:
-        """The mixer, which hears from every silo which models it has; where there is none, the silos."""
-        if self._mixer is not None:
+        """The silos: they have the models. Where they do not speak to the analyzer, the mixer, which hears of each
+        model with the releases after it. (All that is in a model then comes from the mixer, which sends the same bytes
+        again: the last model is made again as it was.)"""
+        if not self._hears_silos:
             return (self.agreement.holder("mixer"),), 1
         return tuple(self.agreement.party(name) for name in self.agreement.silos), self.plan.smallest_cohort
+
+    async def answer(self, sender: PublicKeys, greeting: Greeting) -> None:
+        """A mixer that asks may have lost what it was told: it is told again."""
+        await super().answer(sender, greeting)
+        if sender.name == self._mixer:
+            self._told.clear()
+            self._asked = greeting.question.hex()
+
+    def state_after(self, syncs: int) -> bytes | None:
+        state = self._state()
+        for _ in range(self.store.next_sync(), syncs):
+            state = self.plan.protocol.skip(state)
+        return messages.encode_stream(state)
 
     async def prepare(self, sync: int, late: bool) -> None:
         """Tell the mixer, once and for good, whose parcels are here: when all are, or at the deadline."""
@@ -67,7 +84,7 @@ class Analyzer(SyncKeeper):
         value = self.store.remember(key, holds.encode())
         mixer = self.agreement.holder("mixer")
         sealed = self.party.seal("holds", mixer, sync, value)
-        await self.link.publish(self.party.subject_to(mixer), sealed, f"holds.{sync}")
+        await self.link.publish(self.party.subject_to(mixer), sealed, f"holds.{sync}.{self._asked}")
         self._told.add(sync)
 
     def close(self, sync: int, late: bool) -> SyncEvent | None:
@@ -84,8 +101,7 @@ class Analyzer(SyncKeeper):
 
     async def publish(self, closed: StoredSync) -> None:
         """Model k to every silo; the bytes inside are the stored ones."""
-        if not closed.value:
-            return  # a sync that this analyzer was brought forward over
+        assert closed.value is not None
         outcome, sync = Outcome.decode(closed.value, self.plan), closed.sync
         model = SignedOutcome(outcome, self.previous(sync), self.store.head(sync)).encode()
 
@@ -150,8 +166,8 @@ class Analyzer(SyncKeeper):
 
     def _skip(self, sync: int) -> SyncEvent:
         """Nobody is in this sync: the decoder moves on, the last prefix sum stays, and with it the model."""
-        last = self.store.at(sync - 1).value if sync else None
-        prefix = Outcome.decode(last, self.plan).prefix if last else np.zeros(self.plan.protocol.width)
+        last = self.store.last_value()
+        prefix = np.zeros(self.plan.protocol.width) if last is None else Outcome.decode(last, self.plan).prefix
         event, nobody = SyncEvent.DEADLINE_SHORT, np.zeros(self.plan.silos, dtype=np.int64)
         self._close(sync, event, [], self.plan.protocol.skip(self._state()), Outcome(prefix, nobody))
         return event

@@ -63,7 +63,9 @@ class SyncKeeper(ABC):
 
     Before it closes any, it asks others how far they have seen it come. One who has been further than its own store
     says was put back to an older state, and closes nothing: a second total or model of a sync would tell what the
-    first one hid. No message ends the process or comes twice: what cannot be used is refused, counted and done with.
+    first one hid. Brought forward (`give_up`), it leaves those syncs out and goes on with the next.
+
+    No message ends the process or comes twice: what cannot be used is refused, counted and done with.
     """
 
     def __init__(
@@ -80,12 +82,14 @@ class SyncKeeper(ABC):
         self.agreement, self.plan = party.agreement, party.agreement.plan
         self.noise = ExactNoise()
         self.problem: str | None = None  # why it refuses to go on, if it does
+        self.ahead: Head | None = None  # its own head that others have seen and its store has not, if there is one
         self._clock, self._steady = clock or SteadyClock().now, steady
         self._refused = Refused()
         self._question = secrets.token_bytes(len(NO_QUESTION))
         self._answered: set[str] = set()
         self._begun: dict[int, float] = {}
         self._advancing = asyncio.Lock()
+        self._complained = ""  # what the store says about why nothing is closed
         store.bind(self.plan.hash)
         store.complain("")
         self.seen = SeenStore(store.engine, "")
@@ -120,9 +124,14 @@ class SyncKeeper(ABC):
         return self._refused.count
 
     @property
+    def answered(self) -> bool:
+        """Whether enough others have said how far they have seen this party come."""
+        return len(self._answered) >= self.asks[1]
+
+    @property
     def ready(self) -> bool:
         """Whether enough others have said how far they have seen this party come, and it is no further than that."""
-        return self.problem is None and len(self._answered) >= self.asks[1]
+        return self.problem is None and self.answered
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -133,12 +142,16 @@ class SyncKeeper(ABC):
 
     async def handle(self, envelopes: list[bytes]) -> None:
         """Take in a bundle of messages, then close what can be closed. It returns when all of them are done with."""
+        await self.take(envelopes)
+        await self._go_on()
+
+    async def take(self, envelopes: list[bytes]) -> None:
+        """Take in a bundle of messages and close nothing."""
         taken = [message for envelope in envelopes if (message := self._opened(envelope)) is not None]
         await self._patiently(lambda: self._keep(taken))
         for message in taken:
             if message.greeting is not None:
                 await self._greeted(message.context, message.greeting)
-        await self.advance()
 
     async def advance(self) -> None:
         """Close syncs in order for as long as the next one can be closed."""
@@ -153,6 +166,20 @@ class SyncKeeper(ABC):
                 if self.close(sync, late) is None:
                     return
                 await self._publish(self.store.at(sync))
+
+    def give_up(self) -> list[int]:
+        """Leave out the syncs whose results others have seen and this store has not: they count as over, and the next
+        one follows the result that was seen. Returns them."""
+        if self.ahead is None:
+            return []
+        given_up = self.store.give_up(self.ahead, self.state_after(self.ahead.length))
+        self.ahead = self.problem = None
+        self.store.complain("")
+        return given_up
+
+    def state_after(self, syncs: int) -> bytes | None:
+        """The decoder's state when so many syncs are over and those without a result here are left out."""
+        return None
 
     def own(self) -> Head:
         """This party's own head: the syncs it has closed."""
@@ -233,15 +260,20 @@ class SyncKeeper(ABC):
         if greeting.answer == self._question:
             if mismatch is not None and sender.role == "analyzer":
                 raise mismatch
-            if mismatch is None and greeting.reads(FORMAT) and sender in self.asks[0]:
+            if mismatch is None and greeting.reads(FORMAT):
                 self._take_answer(sender, greeting)
         if greeting.question != NO_QUESTION and self._can_tell(sender):
-            await self._greet(sender, answer=greeting.question)
+            await self.answer(sender, greeting)
+
+    async def answer(self, sender: PublicKeys, greeting: Greeting) -> None:
+        """Say how far the one who asks was seen to have come."""
+        await self._greet(sender, answer=greeting.question)
 
     def _take_answer(self, sender: PublicKeys, greeting: Greeting) -> None:
         try:
             self._compare(self.party.checked(self.party.name, greeting.seen))
-            self._answered.add(sender.name)
+            if sender in self.asks[0]:
+                self._answered.add(sender.name)
         except MessageError as error:
             self._refused.note(error)
 
@@ -251,16 +283,21 @@ class SyncKeeper(ABC):
 
     def _compare(self, seen: Head) -> None:
         """Hold what others have seen of this party against its own store."""
-        own = self.own()
-        if seen.length > own.length:
+        closed, role = self.store.next_sync(), self.party.public.role
+        if seen.length > closed:
             self._refuse(
-                f"this store is behind: it has closed {own.length} syncs, others have seen {seen.length}. It is an old"
+                f"this store is behind: it has closed {closed} syncs, others have seen {seen.length}. It is an old"
                 " copy, or empty. Nothing is closed from it, since a second result of a sync would undo what the first"
-                " one hides; put the newest copy in its place, or bring this one forward, which gives those syncs up"
+                " one hides. Put the newest copy in its place, or bring this one forward, which gives those syncs up:"
+                f" stop it and run `fedbandit {role} forward`"
             )
-            self.store.remember("ahead", seen.encode())
-        elif seen.length and self.store.head(seen.length - 1).hash != seen.hash:
-            self._refuse(f"others have seen another result of sync {seen.length - 1} than the one in this store")
+            self.ahead = seen if self.ahead is None or seen.length > self.ahead.length else self.ahead
+        elif seen.length and self.store.head(seen.length - 1).hash not in (heads.NONE.hash, seen.hash):
+            self._refuse(
+                f"others have seen another result of sync {seen.length - 1} than the one in this store, and two results"
+                " of one sync cannot be reconciled. Put the store that they know in its place, or end the term: the"
+                " founder begins a new one with `fedbandit federation renew`"
+            )
 
     def _refuse(self, problem: str) -> None:
         if self.problem is None:
@@ -308,7 +345,24 @@ class SyncKeeper(ABC):
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(LOOK)
+            await self._go_on()
+
+    async def _go_on(self) -> None:
+        """Close what can be closed. A store that does not work ends nothing: the next look tries again."""
+        try:
+            self._tell()
             await self.advance()
+        except Exception as error:
+            log.error("closing syncs: %s: %s; trying again", type(error).__name__, error)
+            await asyncio.sleep(RETRY)
+
+    def _tell(self) -> None:
+        """Write down why nothing is closed, for whoever asks for the status of this party."""
+        names = ", ".join(sorted(party.name for party in self.asks[0] if party.name not in self._answered))
+        waiting = "" if self.answered else f"nothing is closed before these say how far they have seen it come: {names}"
+        if (reason := self.problem or waiting) != self._complained:
+            self.store.complain(reason)
+            self._complained = reason
 
     async def _patiently(self, work: Callable[[], None]) -> None:
         """Do what only the store can make fail, until it does not: a full disk loses no message."""

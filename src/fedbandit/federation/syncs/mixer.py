@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 
-from fedbandit.federation.states import SyncEvent
+from fedbandit.federation.states import SyncEvent, SyncState
 from fedbandit.federation.store.sync_store import StoredSync
 from fedbandit.federation.syncs.keeper import Arrived, Sighting, SyncKeeper, Taken, closing
 from fedbandit.federation.wire import parcels
 from fedbandit.federation.wire.envelopes import Context
+from fedbandit.federation.wire.heads import Greeting
 from fedbandit.federation.wire.keys import PublicKeys
 from fedbandit.federation.wire.messages import MessageError
 from fedbandit.federation.wire.parcels import Holds, Mixed, Parcel
@@ -60,8 +61,19 @@ class Mixer(SyncKeeper):
         return event
 
     async def publish(self, closed: StoredSync) -> None:
-        if closed.value:  # a sync that this mixer was brought forward over has none
-            await self.link.publish(self.party.subject_to(self._analyzer), closed.value, f"mixed.{closed.sync}")
+        await self._send(closed, f"mixed.{closed.sync}")
+
+    async def answer(self, sender: PublicKeys, greeting: Greeting) -> None:
+        """An analyzer that asks may have lost what it had been sent: the same bytes are sent again."""
+        await super().answer(sender, greeting)
+        if sender == self._analyzer and self.problem is None:
+            for closed in self.store.all():
+                if closed.sync >= greeting.own.length and closed.state is SyncState.PUBLISHED:
+                    await self._send(closed, f"mixed.{closed.sync}.{greeting.question.hex()}")
+
+    async def _send(self, closed: StoredSync, message_id: str) -> None:
+        assert closed.value is not None
+        await self.link.publish(self.party.subject_to(self._analyzer), closed.value, message_id)
 
     @property
     def asks(self) -> tuple[tuple[PublicKeys, ...], int]:

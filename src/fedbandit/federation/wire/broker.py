@@ -21,6 +21,7 @@ from nats.js.api import AckPolicy, ConsumerConfig, DiscardPolicy, RetentionPolic
 from nats.js.client import JetStreamContext
 from nats.js.errors import BadRequestError
 
+from fedbandit._validate import ArgumentError
 from fedbandit.federation.wire.keys import PublicKeys, public_nkey
 from fedbandit.federation.wire.subjects import Subjects
 
@@ -33,6 +34,7 @@ __all__ = [
     "free_port",
     "listens",
     "provision",
+    "read_configuration",
     "server_binary",
 ]
 
@@ -62,6 +64,20 @@ def configuration(
         "accounts": accounts(subjects, tuple(parties), operator),
     }
     return settings if tls is None else {**settings, "tls": tls}
+
+
+def read_configuration(file: Path) -> dict[str, Any]:
+    """A configuration as `configuration` makes it. One of an earlier version, whose users are all in one account, lets
+    every party delete streams: it is refused."""
+    settings: dict[str, Any] = json.loads(file.read_text())
+    if "authorization" in settings:
+        raise ArgumentError(
+            "broker",
+            f"must not run with the `authorization` in {file}: it is of an earlier version and lets every party delete"
+            " streams. Remove that block, or the whole file if nothing in it is yours, run `fedbandit federation admit`"
+            " with any party's card again, which writes `accounts` in its place, and start the broker anew",
+        )
+    return settings
 
 
 def accounts(subjects: Subjects, parties: Sequence[PublicKeys], operator: bytes) -> dict[str, Any]:
@@ -173,7 +189,7 @@ class BrokerProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, timeout: float = 15.0) -> Self:
-        settings = json.loads(self._config.read_text())
+        settings = read_configuration(self._config)
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [server_binary(), "-c", str(self._config)], stdout=log, stderr=log, start_new_session=True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import logging
 import ssl
 from collections.abc import Awaitable, Callable
@@ -55,6 +56,7 @@ class Link:
 
     def __init__(self, client: Client, name: str) -> None:
         self.client, self.name = client, name
+        self._troubles: dict[str, str] = {}  # by what was tried last
         self.js: JetStreamContext = client.jetstream(timeout=WAIT)
 
     @classmethod
@@ -91,20 +93,27 @@ class Link:
         connecting.result()
         return cls(client, name)
 
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing is published or read although there is a connection, if that is so."""
+        return next(iter(self._troubles.values()), None)
+
     async def publish(self, subject: str, data: bytes, message_id: str) -> None:
         """Return when the broker has it on disk; a repeat of the same id is stored once."""
         while True:
             try:
                 await self.js.publish(subject, data, headers={"Nats-Msg-Id": message_id})
+                self._troubles.pop("publishing", None)
                 _go_on()
                 return
-            except (TimeoutError, NatsError) as error:
+            except (OSError, NatsError) as error:  # TimeoutError is an OSError
                 if self.client.is_closed:
                     raise
                 _go_on()
                 if _too_large(error):  # it would be tried for ever; plans with such messages are not founded
                     log.error("publishing %s: %d bytes are more than the broker takes; given up", subject, len(data))
                     return
+                self._troubles["publishing"] = _unavailable(subject, error)
                 log.warning("publishing %s: %s; trying again", subject, type(error).__name__)
                 await asyncio.sleep(RETRY)
 
@@ -116,23 +125,41 @@ class Link:
             try:
                 messages = await pull.fetch(CHUNK, timeout=WAIT)
             except (TimeoutError, NatsTimeout):
+                await self._probe(consumer)
                 continue
-            except NatsError as error:
+            except (OSError, NatsError) as error:
                 if self.client.is_closed:
                     raise
+                self._troubles["reading"] = _unavailable(consumer.stream, error)
                 log.warning("reading %s: %s; trying again", consumer.stream, error)
                 await asyncio.sleep(RETRY)
                 continue
+            self._troubles.pop("reading", None)
             await handle([message.data for message in messages])
             try:
                 for message in messages:
                     await message.ack()
-            except NatsError as error:  # they come again, which changes nothing
+            except (OSError, NatsError) as error:  # they come again, which changes nothing
                 log.warning("acknowledging to %s: %s", consumer.stream, error)
 
+    async def _probe(self, consumer: Consumer) -> None:
+        """No message has come: because there is none, or because nobody is there to give it out? Asked not to wait, a
+        stream that works answers at once."""
+        subject = f"$JS.API.CONSUMER.MSG.NEXT.{consumer.stream}.{consumer.name}"
+        try:
+            answer = await self.client.request(subject, b'{"batch": 1, "no_wait": true}', timeout=WAIT)
+            if not JetStreamContext.is_status_msg(answer):
+                await answer.nak()  # a message after all: it is to be read in its turn
+            self._troubles.pop("reading", None)
+        except (OSError, NatsError) as error:
+            if self.client.is_connected:
+                self._troubles["reading"] = _unavailable(consumer.stream, error)
+
     async def close(self) -> None:
+        """Let go of the connection. That the broker is gone is no error then: whoever closes may be stopping."""
         if not self.client.is_closed:
-            await self.client.close()
+            with contextlib.suppress(OSError, NatsError):
+                await self.client.close()
 
 
 def _go_on() -> None:
@@ -141,6 +168,13 @@ def _go_on() -> None:
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError
+
+
+def _unavailable(what: str, error: Exception) -> str:
+    return (
+        f"the broker answers, but its stream for {what} does not ({type(error).__name__}): JetStream is off or has no"
+        " quorum, or the stream is gone (`fedbandit federation provision` makes it again)"
+    )
 
 
 def _too_large(error: Exception) -> bool:

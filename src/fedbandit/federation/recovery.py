@@ -1,0 +1,127 @@
+"""A party whose store is behind what others have seen of it is brought forward: it asks them, gives up the syncs that
+they have seen and it has not, and goes on with the next one. Nothing is drawn, added up or decoded a second time.
+
+What is given up is gone: a silo's releases count as missed and as spent, a mixer's totals and an analyzer's models stay
+where they were seen. The party must not be running.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+
+from fedbandit._validate import ArgumentError
+from fedbandit.federation.process import bind
+from fedbandit.federation.setup.home import Home
+from fedbandit.federation.setup.party import Party
+from fedbandit.federation.silo import book
+from fedbandit.federation.silo.agent import Agent
+from fedbandit.federation.silo.forwarding import bring_forward, loss
+from fedbandit.federation.silo.outgoing import Sealer
+from fedbandit.federation.silo.serving import Silo
+from fedbandit.federation.store import SyncStore, open_engine
+from fedbandit.federation.store.silo_store import LedgerRow
+from fedbandit.federation.syncs.analyzer import Analyzer
+from fedbandit.federation.syncs.keeper import SyncKeeper
+from fedbandit.federation.syncs.mixer import Mixer
+from fedbandit.federation.wire.link import Link
+
+__all__ = ["Recovery", "recover"]
+
+PATIENCE = 60.0  # seconds that the others have to answer
+LOOK = 0.1  # seconds between looks at what they have answered
+
+
+class Recovery(NamedTuple):
+    """What bringing a party forward gives up, or has given up."""
+
+    syncs: tuple[int, ...]
+    done: bool
+    rewards: int = 0  # of a silo: counted in this store for those batches
+    epsilon: float | None = None  # of a silo: spent in this term by its own ledger
+    epsilon_after: float | None = None  # and with those releases
+
+
+async def recover(home: Home, *, agreed: bool, patience: float = PATIENCE) -> Recovery:
+    """Ask the others how far they have seen this party come, and, if that was `agreed` to, bring its store forward."""
+    party = home.party()
+    work = _silo if home.settings.role == "silo" else _keeper
+    try:
+        async with asyncio.timeout(patience):
+            return await work(home, party, agreed)
+    except TimeoutError:
+        raise TimeoutError(
+            f"no answer within {patience:g} s: the broker at {party.agreement.broker} must run, and so must those whom"
+            " this party sends to, or, if it is the analyzer, its silos"
+        ) from None
+
+
+async def _silo(home: Home, party: Party, agreed: bool) -> Recovery:
+    plan, sealer = party.agreement.plan, Sealer(party)
+    secret, timing = home.keys.seeds["salt"], party.agreement.timing
+    with Silo.open(home.store(plan.hash), plan, name=party.name, secret=secret, timing=timing, sealer=sealer) as silo:
+        bind(silo.store.engine, party.agreement)
+        if not silo.store.engine.lead():
+            raise ArgumentError("home", "must be that of a silo that is not running: stop its workers first")
+        agent = Agent(silo, party, sealer)
+        async with _connected(home, party) as link, _reading(link, party, agent.handle):
+            while not (answers := await agent.answers()):
+                await agent.introduce(link)
+                await asyncio.sleep(LOOK)
+        known = (silo.store, plan, party.name, party.keys.signer, list(answers.values()))
+        lost = loss(*known)
+        before, after = _spent(silo, ()), _spent(silo, lost.entries)
+        if agreed:
+            bring_forward(*known)
+        return Recovery(lost.syncs, agreed, lost.rewards, before, after)
+
+
+def _spent(silo: Silo, more: tuple[LedgerRow, ...]) -> float | None:
+    """Epsilon of this term by the silo's ledger with these entries more; None where no number would be true."""
+    spent = book.spending([*silo.store.ledger(), *more])
+    epsilon = next((term.epsilon for term in spent.terms if term.term == silo.term.number), 0.0)
+    return epsilon if math.isfinite(epsilon) else None
+
+
+async def _keeper(home: Home, party: Party, agreed: bool) -> Recovery:
+    kind: type[SyncKeeper] = Mixer if home.settings.role == "mixer" else Analyzer
+    engine = open_engine(home.store(party.agreement.plan.hash))
+    try:
+        bind(engine, party.agreement)
+        async with _connected(home, party) as link:
+            keeper = kind(party, SyncStore(engine), link)
+            async with _reading(link, party, keeper.take):
+                while not keeper.answered:
+                    await keeper.greet()
+                    await asyncio.sleep(LOOK)
+        if keeper.problem is not None and keeper.ahead is None:
+            raise ArgumentError("store", f"cannot be brought forward: {keeper.problem}")
+        behind = () if keeper.ahead is None else tuple(range(keeper.store.next_sync(), keeper.ahead.length))
+        if agreed:
+            keeper.give_up()
+        return Recovery(behind, agreed)
+    finally:
+        engine.close()
+
+
+@asynccontextmanager
+async def _connected(home: Home, party: Party) -> AsyncIterator[Link]:
+    link = await Link.connect(home.broker(party.agreement), party.name, home.keys.broker)
+    try:
+        yield link
+    finally:
+        await link.close()
+
+
+@asynccontextmanager
+async def _reading(link: Link, party: Party, handle: Callable[[list[bytes]], Awaitable[None]]) -> AsyncIterator[None]:
+    """Messages are handed over while the block runs."""
+    reading = asyncio.create_task(link.read(party.consumer, handle))
+    try:
+        yield
+    finally:
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
