@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import hashlib
 import logging
 import ssl
 from collections.abc import Awaitable, Callable
@@ -92,10 +93,15 @@ class Link:
         return cls(client, name)
 
     async def publish(self, subject: str, data: bytes, message_id: str) -> None:
-        """Return when the broker has it on disk; a repeat of the same id is stored once."""
+        """Return when the broker has it on disk; a repeat of the same id and data is stored once.
+
+        The broker looks at the id alone, whoever has sent it: without the hash of the data, which nobody knows before
+        they are published, one party could use up the id of another's message, which would then be dropped.
+        """
+        unique = f"{message_id}.{hashlib.sha256(data).hexdigest()}"
         while True:
             try:
-                await self.js.publish(subject, data, headers={"Nats-Msg-Id": message_id})
+                await self.js.publish(subject, data, headers={"Nats-Msg-Id": unique})
                 _go_on()
                 return
             except (TimeoutError, NatsError) as error:
