@@ -16,6 +16,7 @@ from tests.torture.attacks.equivocating import EQUIVOCATING
 from tests.torture.attacks.forged import FORGED
 from tests.torture.attacks.huge import HUGE
 from tests.torture.attacks.malformed import MALFORMED
+from tests.torture.attacks.over_http import OVER_HTTP, serving
 from tests.torture.attacks.replayed import REPLAYED
 from tests.torture.attacks.untimely import UNTIMELY
 
@@ -53,4 +54,16 @@ def test_at_the_broker(case, battlefield, tally):
     runner, field = battlefield
     runner.run(case.play(field))
     runner.run(field.go_on())
+    tally("attacks", 1)
+
+
+@pytest.mark.parametrize("case", OVER_HTTP.cases, ids=lambda case: case.name)
+def test_over_http(case, tally):
+    async def main():
+        async with serving(**case.setting) as place:
+            await case.play(place)
+            if not place.silo.ended:
+                await place.go_on()
+
+    asyncio.run(main())
     tally("attacks", 1)
