@@ -68,7 +68,13 @@ def homes(folder: Path) -> list[Home]:
 
 
 def arrays() -> Decoder:
-    examples = [[np.arange(3)], [np.zeros((2, 3)), np.ones(4, dtype=np.uint64)], [np.array(1.5)], [], [np.zeros((0, 2))]]
+    examples = [
+        [np.arange(3)],
+        [np.zeros((2, 3)), np.ones(4, dtype=np.uint64)],
+        [np.array(1.5)],
+        [],
+        [np.zeros((0, 2))],
+    ]
     return Decoder([messages.encode(one) for one in examples], messages.decode, messages.encode)
 
 

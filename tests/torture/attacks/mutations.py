@@ -59,7 +59,8 @@ def _changed(chance: random.Random, data: bytes, examples: Sequence[bytes]) -> b
             return data[:at]
         case 6:
             width = chance.choice((1, 2, 4, 8))
-            return data[:at] + (chance.choice(NUMBERS) % 2 ** (8 * width)).to_bytes(width, "little") + data[at + width :]
+            number = (chance.choice(NUMBERS) % 256**width).to_bytes(width, "little")
+            return data[:at] + number + data[at + width :]
         case 7:
             other = chance.choice(examples)
             return data[:at] + other[chance.randrange(len(other) + 1) :]
@@ -82,7 +83,7 @@ def _changed_tree(chance: random.Random, tree: Any) -> Any:
                 holder[chance.choice(("x", "kind", "name", "", "plan", "silos"))] = chance.choice(VALUES)
             case 2:
                 other, name = chance.choice(places)
-                holder[key] = json.loads(_as_json(other)).get(name) if isinstance(other, dict) else chance.choice(VALUES)
+                holder[key] = json.loads(_as_json(other.get(name))) if isinstance(other, dict) else []
             case 3 if isinstance(holder[key], (int, float)) and not isinstance(holder[key], bool):
                 holder[key] = holder[key] * chance.choice((-1, 0.5, 2, 1e6)) + chance.choice((0, 1, -1))
             case _:

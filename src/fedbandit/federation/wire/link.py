@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 RETRY = 0.5  # seconds until what failed is tried again
 WAIT = 5.0  # seconds for an answer of the broker
 TOO_LARGE = 10054  # the broker's number for a message over the limit of a stream
+PING = 15  # seconds between signs of life: after two without an answer the connection is dead, and made anew
 CHUNK = 64  # messages taken at a time
 
 
@@ -81,6 +82,8 @@ class Link:
                 max_reconnect_attempts=-1,
                 reconnect_time_wait=1,
                 connect_timeout=5,
+                ping_interval=PING,
+                max_outstanding_pings=2,
                 tls=address.context(),
                 error_cb=failed,
             )
