@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from typing import Any
 
 __all__ = ["mutated"]
@@ -74,21 +75,25 @@ def _changed_tree(chance: random.Random, tree: Any) -> Any:
     for _ in range(chance.choice((1, 1, 1, 2, 3))):
         places = list(_places(copy))
         if not places:
-            return chance.choice(VALUES)
+            return _value(chance)
         holder, key = chance.choice(places)
         match chance.randrange(6):
             case 0 if isinstance(holder, dict):
                 del holder[key]
             case 1 if isinstance(holder, dict):
-                holder[chance.choice(("x", "kind", "name", "", "plan", "silos"))] = chance.choice(VALUES)
+                holder[chance.choice(("x", "kind", "name", "", "plan", "silos"))] = _value(chance)
             case 2:
                 other, name = chance.choice(places)
                 holder[key] = json.loads(_as_json(other.get(name))) if isinstance(other, dict) else []
             case 3 if isinstance(holder[key], (int, float)) and not isinstance(holder[key], bool):
                 holder[key] = holder[key] * chance.choice((-1, 0.5, 2, 1e6)) + chance.choice((0, 1, -1))
             case _:
-                holder[key] = chance.choice(VALUES)
+                holder[key] = _value(chance)
     return copy
+
+
+def _value(chance: random.Random) -> Any:
+    return deepcopy(chance.choice(VALUES))  # it may be changed in its turn
 
 
 def _places(tree: Any) -> Iterator[tuple[Any, Any]]:
