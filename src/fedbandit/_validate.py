@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,7 +21,9 @@ __all__ = [
     "known_keys",
     "one_of",
     "positive",
+    "reading",
     "reward",
+    "table",
     "within",
 ]
 
@@ -106,6 +110,26 @@ def known_keys(where: str, given: Iterable[str], allowed: Iterable[str], require
     missing = [name for name in required if name not in given]
     if missing:
         raise ArgumentError(where, f"must give {', '.join(map(repr, missing))}")
+
+
+@contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Whatever reading somebody else's file does to the code inside is an error in the file: ArgumentError."""
+    try:
+        yield
+    except ArgumentError:
+        raise
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
+        raise ArgumentError(what, f"cannot be read: {str(error)[:300] or type(error).__name__}") from None
+
+
+def table(what: str, text: str | bytes) -> dict[str, Any]:
+    """The fields of one JSON object."""
+    with reading(what):
+        data = json.loads(text)
+    if not isinstance(data, dict):
+        raise ArgumentError(what, f"must be one table of fields, got {type(data).__name__}")
+    return data
 
 
 def _is_number(value: Any) -> bool:

@@ -6,6 +6,7 @@ import json
 import tomllib
 from pathlib import Path
 
+from fedbandit import _validate
 from fedbandit._validate import ArgumentError
 from fedbandit.plan import Plan
 
@@ -17,14 +18,12 @@ def read_plan(path: Path) -> Plan:
     text = read_text(path)
     try:
         data = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ArgumentError("plan", f"must be JSON or TOML, {str(path)!r} is not: {error}") from None
     if not isinstance(data, dict):
         raise ArgumentError("plan", f"must be a table of fields, got {type(data).__name__}")
-    try:
+    with _validate.reading("plan"):
         return Plan.from_dict(data)
-    except TypeError as error:
-        raise ArgumentError("plan", f"cannot be read: {error}") from None
 
 
 def read_text(path: Path) -> str:

@@ -7,6 +7,7 @@ have taken their place; who asks then moves the batches, and the plan must say t
 from __future__ import annotations
 
 import json
+import math
 import time
 from bisect import bisect_right
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ __all__ = [
 
 JUMP = 5.0  # seconds by which the wall clock may drift from the steady one before it is not believed
 DAY = 86_400.0
+LAST = 1e11  # seconds: a time beyond the year 5000 is a mistake
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -51,14 +53,20 @@ class Timing:
     def __post_init__(self) -> None:
         _validate.positive("deadline", self.deadline)
         _validate.positive("reward_window", self.reward_window)
+        if self.start is not None and not _is_time(self.start):
+            raise ArgumentError("start", f"must be a unix time, got {self.start!r}")
         for name in ("settle", "settle_last"):
-            if not 0 <= getattr(self, name) < self.deadline:
+            if not _is_time(getattr(self, name)) or not 0 <= getattr(self, name) < self.deadline:
                 raise ArgumentError(name, f"must lie between 0 and the deadline of {self.deadline:g} s")
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Timing:
         _validate.known_keys("timing", data, cls.__dataclass_fields__)
         return cls(**data)
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < LAST
 
 
 # -- clocks -----------------------------------------------------------------------------------------------------------
@@ -76,7 +84,13 @@ class Reading(NamedTuple):
 
     @classmethod
     def decode(cls, data: bytes) -> Reading:
-        return cls(*json.loads(data))
+        """The reading that `encode` wrote; ArgumentError for anything else."""
+        with _validate.reading("clock"):
+            wall, steady, boot = json.loads(data)
+        numbers = all(isinstance(value, float) and math.isfinite(value) for value in (wall, steady))
+        if not numbers or not isinstance(boot, str):
+            raise ArgumentError("clock", "must be two times and a name")
+        return cls(wall, steady, boot)
 
 
 class Clocks(Protocol):

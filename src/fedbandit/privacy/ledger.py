@@ -267,7 +267,7 @@ def _canonical(data: Mapping[str, Any]) -> str:
 def _object(text: str, what: str) -> dict[str, Any]:
     try:
         data = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise LedgerError(f"{what} must be JSON: {error}") from None
     if not isinstance(data, dict):
         raise LedgerError(f"{what} must be a JSON object, got {type(data).__name__}")
@@ -277,18 +277,19 @@ def _object(text: str, what: str) -> dict[str, Any]:
 def _event(data: Mapping[str, Any]) -> Release:
     values = dict(data)
     kind = values.pop("kind", None)
-    if kind not in _COSTS:
+    if not isinstance(kind, str) or kind not in _COSTS:
         raise LedgerError(f"event kind must be one of {', '.join(_COSTS)}; got {kind!r}")
     shared = {field.name: str(field.type) for field in fields(Release) if field.name != "cost"}
     own = {field.name: str(field.type) for field in fields(_COSTS[kind])}
-    wrong = ", ".join(sorted(set(values) ^ {*shared, *own}))
+    wrong = sorted(set(values) ^ {*shared, *own})
     if wrong:
-        raise LedgerError(f"a {kind} event must have the fields {', '.join((*shared, *own))}; it differs in {wrong}")
+        differs = ", ".join(name or "a name of no letters" for name in wrong)
+        raise LedgerError(f"a {kind} event must have the fields {', '.join((*shared, *own))}; it differs in {differs}")
     typed = {name: _typed(name, value, (shared | own)[name]) for name, value in values.items()}
     try:
         cost = _COSTS[kind](**{name: typed.pop(name) for name in own})
         return Release(**typed, cost=cost)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise LedgerError(f"a {kind} event cannot be: {error}") from None
 
 

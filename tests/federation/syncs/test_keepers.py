@@ -7,7 +7,7 @@ import pytest
 
 from fedbandit.federation.wire import heads
 from fedbandit.federation.wire.heads import Greeting
-from fedbandit.federation.wire.parcels import Mixed, Outcome, Parcel
+from fedbandit.federation.wire.parcels import Holds, Mixed, Outcome, Parcel
 from fedbandit.schedule import clock, every
 from tests.federation.small import small_plan
 from tests.federation.syncs.post import Post
@@ -303,3 +303,44 @@ def test_a_message_that_is_given_out_again_while_it_is_handled_is_the_same_messa
         assert all(keeper.problem is None for keeper in post.keepers.values())
 
     run(tmp_path, plan, scenario)
+
+
+def test_a_head_after_more_syncs_than_the_plan_has_is_refused(tmp_path):
+    """It could not be stored; storing was tried again for ever, and nothing else was done."""
+
+    async def scenario(post):
+        models = post.parties["analyzer"].signed(2**40, bytes(32))
+        totals = post.parties["mixer"].signed(2**64 - 1, bytes(32))
+        everybody = np.ones(3, dtype=np.int64)
+        total = np.zeros((1, post.plan.protocol.width), dtype=np.uint64)
+        mixed = Mixed(everybody, (total,), totals=totals).encode()
+        holds = Holds(everybody, models).encode()
+        mixer, analyzer = post.parties["mixer"], post.parties["analyzer"]
+        post.queues["analyzer"].append(mixer.seal("mixed", analyzer.public, 0, mixed))
+        post.queues["mixer"].append(analyzer.seal("holds", mixer.public, 0, holds))
+        post.release("silo-00", 0, models=models)
+        async with asyncio.timeout(5):
+            await post.deliver()
+        assert (post.keepers["mixer"].refused, post.keepers["analyzer"].refused) == (2, 2)
+        for silo in post.silos:
+            post.release(silo, 0)
+        await post.deliver()
+        assert post.outcomes() == [[1, 1, 1]]
+
+    run(tmp_path, small_plan(), scenario)
+
+
+def test_a_second_total_is_noticed_after_the_next_one_too(tmp_path):
+    async def scenario(post):
+        for sync in range(2):
+            for silo in post.silos:
+                post.release(silo, sync)
+            await post.deliver()
+        other = Mixed(np.ones(3, dtype=np.int64), (np.zeros((1, post.plan.protocol.width), dtype=np.uint64),))
+        mixer, analyzer = post.parties["mixer"], post.parties["analyzer"]
+        signed = other._replace(totals=mixer.signed(1, bytes(range(32)))).encode()
+        post.queues["analyzer"].append(mixer.seal("mixed", analyzer.public, 0, signed))
+        await post.deliver()
+        assert "mixer has told different parties different things" in str(post.keepers["analyzer"].problem)
+
+    run(tmp_path, small_plan(), scenario)

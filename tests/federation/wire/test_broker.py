@@ -194,6 +194,23 @@ def test_a_repeated_message_is_stored_once_and_streams_are_on_disk(tmp_path):
     asyncio.run(main())
 
 
+def test_nobody_can_use_up_the_id_of_anothers_message(tmp_path):
+    """The broker compares ids within a stream, whoever has sent them: one silo made it drop the others' releases."""
+
+    async def main():
+        async with federation(tmp_path, small_plan(), absent=EVERYBODY) as running:
+            attacker, silo = await connect(running, "silo-01"), await connect(running, "silo-00")
+            taken = {"Nats-Msg-Id": "release.0.silo-00.analyzer"}
+            await attacker.js.publish("fb.demo.analyzer.silo-01", b"nonsense", headers=taken)
+            await silo.publish("fb.demo.analyzer.silo-00", b"a release", "release.0.silo-00.analyzer")
+            operator = await operator_link(tmp_path)
+            assert (await operator.js.stream_info(STREAMS["analyzer"])).state.messages == 2
+            for link in (attacker, silo, operator):
+                await link.close()
+
+    asyncio.run(main())
+
+
 def test_the_configuration_holds_no_secret(tmp_path):
     homes = founding.local(tmp_path, small_plan(), ["a", "b", "c"], Timing(5.0, start=0.0))
     text = (tmp_path / founding.BROKER_CONFIG).read_text()

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from fedbandit.federation.wire.messages import MessageError, decode, encode, pack, unpack
+from fedbandit.federation.wire import heads
+from fedbandit.federation.wire.messages import MessageError, decode, decode_stream, encode, pack, unpack
 from fedbandit.federation.wire.parcels import Holds, Mixed, Outcome, Parcel, SignedOutcome
 from tests.federation.small import small_plan
 
@@ -75,9 +76,28 @@ def test_a_parse_bomb_is_refused_before_anything_is_made_of_it():
 
 
 def test_an_empty_array_of_an_absurd_shape_is_refused():
-    shape = struct.pack("<BB8I", 0, 8, 0, *([2**32 - 1] * 7))
-    with pytest.raises(MessageError, match="empty array"):
-        decode(b"FBM1" + struct.pack("<I", 1) + shape)
+    for side in (2**32 - 1, 2**20):  # one side alone may be long; all of them together are more than an array can have
+        shape = struct.pack("<BB8I", 0, 8, 0, *([side] * 7))
+        with pytest.raises(MessageError, match="empty array"):
+            decode(b"FBM1" + struct.pack("<I", 1) + shape)
+
+
+@pytest.mark.parametrize("arrays", [
+    [], [np.zeros(0, dtype=np.int64)], [np.zeros(2, dtype=np.int64)], [np.array(3)], [np.array([3.0])],
+    [np.array([-1])],
+])  # fmt: skip
+def test_what_is_not_a_state_is_refused(arrays):
+    with pytest.raises(MessageError, match="how many"):
+        decode_stream(encode(arrays))
+
+
+def test_a_model_follows_a_whole_hash():
+    """One of another length was taken where the silo had not seen the model before it."""
+    outcome = Outcome(np.zeros(small_plan().protocol.width), np.ones(3, dtype=np.int64))
+    for previous in (b"", b"x", bytes(33)):
+        head = heads.NONE._replace(length=1, hash=heads.link(previous, outcome.encode()))
+        with pytest.raises(MessageError, match="head is not that"):
+            SignedOutcome.decode(SignedOutcome(outcome, previous, head).encode(), small_plan())
 
 
 def test_other_types_and_shapes_are_refused():

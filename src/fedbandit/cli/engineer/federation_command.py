@@ -147,7 +147,7 @@ def admit(
     from fedbandit.federation.setup.home import FEDERATION
     from fedbandit.federation.wire.keys import PublicKeys
 
-    public = [PublicKeys.from_dict(jsonlib.loads(card.read_text())) for card in cards]
+    public = [PublicKeys.load(card) for card in cards]
     directory = directory.resolve()
     agreed = founding.admit(directory, public)
     try:

@@ -127,13 +127,8 @@ class Agreement:
 
     @classmethod
     def load(cls, path: Path) -> Agreement:
-        try:
-            data = json.loads(path.read_text())
-        except json.JSONDecodeError as error:
-            raise ArgumentError("federation", f"must be JSON, {path} is not: {error}") from None
-        if not isinstance(data, dict):
-            raise ArgumentError("federation", f"must be one table of fields, {path} is not")
-        return cls.from_dict(data)
+        with _validate.reading("federation"):
+            return cls.from_dict(_validate.table("federation", path.read_bytes()))
 
 
 def check_live(plan: Plan) -> None:

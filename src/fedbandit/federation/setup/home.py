@@ -41,6 +41,13 @@ class Settings:
         if bool(self.tls_certificate) != bool(self.tls_key):
             raise ArgumentError("tls_certificate", "and tls_key must be given together")
 
+    @classmethod
+    def load(cls, path: Path) -> Settings:
+        with _validate.reading(str(path)):
+            data = _validate.table(str(path), path.read_bytes())
+            _validate.known_keys(str(path), data, cls.__dataclass_fields__, required=("name", "role"))
+            return cls(**data)
+
 
 @dataclass(frozen=True)
 class Home:
@@ -67,9 +74,7 @@ class Home:
     def load(cls, path: Path) -> Home:
         if not (path / SETTINGS).exists():
             raise ArgumentError("home", f"must be a party's directory, {path} has no {SETTINGS}")
-        data = json.loads((path / SETTINGS).read_text())
-        _validate.known_keys(str(path / SETTINGS), data, Settings.__dataclass_fields__)
-        return cls(path, Settings(**data), PartyKeys.load(path / KEYS))
+        return cls(path, Settings.load(path / SETTINGS), PartyKeys.load(path / KEYS))
 
     @property
     def public(self) -> PublicKeys:

@@ -281,7 +281,8 @@ class Agent:
             seen, syncs = greeting.seen, greeting.syncs
             if not seen.is_of(self.party.name, self.party.public.verifier):
                 continue  # not this silo's word
-            if syncs > drawn or not is_known(ledger, seen):
+            further = syncs > drawn if self.plan.privacy is None else not is_known(ledger, seen)
+            if further:  # where there is a ledger, its signed head says how far; a bare number is anybody's word
                 return (
                     f"this store is an old copy, or empty: {name} has seen {syncs} releases of this term and a ledger"
                     f" of {seen.length} entries, it holds {drawn} and {len(ledger)}. Nothing is drawn from it, since a"

@@ -38,14 +38,11 @@ class Analyzer(SyncKeeper):
     def accept(self, context: Context, payload: bytes) -> Taken:
         sender, sync = context.sender, context.sync
         if context.kind == "mixed" and sender == self._mixer:
-            totals = self.party.checked(sender, Mixed.decode(payload, self.plan).totals)
+            totals = self._checked(sender, Mixed.decode(payload, self.plan).totals)
             sightings: tuple[Sighting, ...] = (Sighting(sender, totals.length, totals),)
         elif context.kind == "release" and sender in self.agreement.silos and self._hears_silos:
             parcel = Parcel.decode(payload, self.plan.protocol, "analyzer")
-            ledger, models = (
-                self.party.checked(sender, parcel.ledger),
-                self.party.checked(self.party.name, parcel.models),
-            )
+            ledger, models = self.party.checked(sender, parcel.ledger), self._checked(self.party.name, parcel.models)
             sightings = (Sighting(sender, sync + 1, ledger), Sighting(self.party.name, models.length, models))
         else:
             raise MessageError(f"{sender} has no {context.kind!r} to send here")

@@ -214,11 +214,18 @@ class SyncKeeper(ABC):
         self.store.receive([message.arrived for message in taken if message.arrived is not None])
         sightings = [sighting for message in taken for sighting in message.sightings]
         others = [sighting for sighting in sightings if sighting.party != self.party.name]
-        for party in self.seen.note(others, every=[self.agreement.holder("analyzer").name]):
+        keepers = [party.name for party in self.agreement.parties if party.role != "silo"]
+        for party in self.seen.note(others, every=keepers):
             self._contradicted(party)
         for sighting in sightings:
             if sighting.party == self.party.name:
                 self._compare(sighting.head)
+
+    def _checked(self, name: str, head: Head) -> Head:
+        """The head of a mixer's or an analyzer's chain, if that party has signed it and the plan has so many syncs."""
+        if head.length > len(self.plan.times):
+            raise MessageError(f"the head of {name} is after {head.length} syncs; the plan has {len(self.plan.times)}")
+        return self.party.checked(name, head)
 
     def _contradicted(self, party: str) -> None:
         """A party has signed two different heads of the same place."""

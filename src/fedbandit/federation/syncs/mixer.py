@@ -30,13 +30,13 @@ class Mixer(SyncKeeper):
     def accept(self, context: Context, payload: bytes) -> Taken:
         sender, sync = context.sender, context.sync
         if context.kind == "holds" and sender == self._analyzer.name and self._waits_for_holds:
-            models = self.party.checked(sender, Holds.decode(payload, self.plan).models)
+            models = self._checked(sender, Holds.decode(payload, self.plan).models)
             return Taken(context, Arrived(sync, sender, payload), (Sighting(sender, models.length, models),))
         if context.kind != "release" or sender not in self.agreement.silos:
             raise MessageError(f"a mixer takes releases of silos, not {context.kind!r} of {sender}")
         parcel = Parcel.decode(payload, self.plan.protocol, "mixer")
         ledger = self.party.checked(sender, parcel.ledger)
-        models = self.party.checked(self._analyzer.name, parcel.models)
+        models = self._checked(self._analyzer.name, parcel.models)
         sightings = (Sighting(sender, sync + 1, ledger), Sighting(self._analyzer.name, models.length, models))
         return Taken(context, Arrived(sync, sender, payload), sightings)
 

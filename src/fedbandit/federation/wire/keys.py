@@ -83,6 +83,13 @@ class PublicKeys:
         return public
 
 
+    @classmethod
+    def load(cls, path: Path) -> PublicKeys:
+        """The keys on a card that a party has sent."""
+        with _validate.reading("card"):
+            return cls.from_dict(_validate.table("card", path.read_bytes()))
+
+
 @dataclass(frozen=True)
 class PartyKeys:
     """A party's private keys, kept as seeds, and the salt under which a silo hashes its users' keys."""
@@ -100,9 +107,10 @@ class PartyKeys:
 
     @classmethod
     def load(cls, path: Path) -> PartyKeys:
-        data = json.loads(read_secret(path))
-        _validate.known_keys(str(path), data, SEED_BYTES)
-        seeds = {name: bytes.fromhex(data.get(name, "")) for name in SEED_BYTES}
+        with _validate.reading(str(path)):
+            data = _validate.table(str(path), read_secret(path))
+            _validate.known_keys(str(path), data, SEED_BYTES)
+            seeds = {name: bytes.fromhex(data.get(name, "")) for name in SEED_BYTES}
         for name, size in SEED_BYTES.items():
             if len(seeds[name]) != size:
                 raise ValueError(f"{path}: {name} must be {size} bytes in hex, got {len(seeds[name])}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import hashlib
 import logging
 import ssl
 from collections.abc import Awaitable, Callable
@@ -29,6 +30,7 @@ log = logging.getLogger(__name__)
 RETRY = 0.5  # seconds until what failed is tried again
 WAIT = 5.0  # seconds for an answer of the broker
 TOO_LARGE = 10054  # the broker's number for a message over the limit of a stream
+PING = 15  # seconds between signs of life: after two without an answer the connection is dead, and made anew
 CHUNK = 64  # messages taken at a time
 
 
@@ -82,6 +84,8 @@ class Link:
                 max_reconnect_attempts=-1,
                 reconnect_time_wait=1,
                 connect_timeout=5,
+                ping_interval=PING,
+                max_outstanding_pings=2,
                 tls=address.context(),
                 error_cb=failed,
             )
@@ -99,10 +103,15 @@ class Link:
         return next(iter(self._troubles.values()), None)
 
     async def publish(self, subject: str, data: bytes, message_id: str) -> None:
-        """Return when the broker has it on disk; a repeat of the same id is stored once."""
+        """Return when the broker has it on disk; a repeat of the same id and data is stored once.
+
+        The broker looks at the id alone, whoever has sent it: without the hash of the data, which nobody knows before
+        they are published, one party could use up the id of another's message, which would then be dropped.
+        """
+        unique = f"{message_id}.{hashlib.sha256(data).hexdigest()}"
         while True:
             try:
-                await self.js.publish(subject, data, headers={"Nats-Msg-Id": message_id})
+                await self.js.publish(subject, data, headers={"Nats-Msg-Id": unique})
                 self._troubles.pop("publishing", None)
                 _go_on()
                 return

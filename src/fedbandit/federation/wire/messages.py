@@ -84,8 +84,10 @@ def encode_stream(state: Stream) -> bytes:
 
 def decode_stream(data: bytes) -> Stream:
     """The state that `encode_stream` wrote."""
-    done, *memory = decode(data)
-    return Stream(int(done[0]), tuple(memory))
+    arrays = decode(data)
+    if not arrays or arrays[0].shape != (1,) or arrays[0].dtype != np.int64 or arrays[0][0] < 0:
+        raise MessageError("a state must begin with how many steps were done")
+    return Stream(int(arrays[0][0]), arrays[1:])
 
 
 class _Reader:
@@ -131,6 +133,6 @@ def _head(reader: _Reader) -> tuple[np.dtype[Any], tuple[int, ...]]:
 
 def _array(reader: _Reader, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Numbers:
     size = math.prod(shape) * dtype.itemsize  # Python integers: no overflow, and `take` bounds it by what is there
-    if not size and max(shape, default=0) > MAX_EMPTY:
+    if not size and math.prod(max(side, 1) for side in shape) > MAX_EMPTY:
         raise MessageError(f"message holds an empty array of shape {shape}")
     return np.frombuffer(reader.take(size), dtype=dtype).reshape(shape).astype(dtype.newbyteorder("="))

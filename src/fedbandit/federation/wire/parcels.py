@@ -143,7 +143,7 @@ class SignedOutcome(NamedTuple):
         if len(parts) != 3:
             raise MessageError("a model must have the hash before it, a head and an outcome")
         previous, head, outcome = parts[0], Head.decode(parts[1]), Outcome.decode(parts[2], plan)
-        if heads.link(previous, outcome.encode()) != head.hash:
+        if len(previous) != len(head.hash) or heads.link(previous, outcome.encode()) != head.hash:
             raise MessageError("the analyzer's head is not that of this model")
         return cls(outcome, previous, head)
 
