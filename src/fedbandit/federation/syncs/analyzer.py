@@ -18,6 +18,7 @@ from fedbandit.federation.wire.envelopes import Context
 from fedbandit.federation.wire.keys import PublicKeys
 from fedbandit.federation.wire.messages import MessageError
 from fedbandit.federation.wire.parcels import Holds, Mixed, Outcome, Parcel, SignedOutcome
+from fedbandit.federation.wire.repeats import Repeats
 from fedbandit.protocol.base import Message
 from fedbandit.protocol.encoder import Stream
 
@@ -31,7 +32,7 @@ class Analyzer(SyncKeeper):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._told: set[int] = set()  # syncs of which the mixer was told what is held, by this process
+        self._tells: Repeats[int] = Repeats(self.agreement.timing.deadline, self._steady)  # what is held, to the mixer
 
     def accept(self, context: Context, payload: bytes) -> Taken:
         sender, sync = context.sender, context.sync
@@ -58,7 +59,7 @@ class Analyzer(SyncKeeper):
 
     async def prepare(self, sync: int, late: bool) -> None:
         """Tell the mixer, once and for good, whose parcels are here: when all are, or at the deadline."""
-        if self._mixer is None or not self._hears_silos or sync in self._told:
+        if self._mixer is None or not self._hears_silos or (self._tells.said(sync) and not self._tells.due(sync)):
             return
         key, senders = f"holds {sync}", self.store.senders(sync) - {self._mixer}
         if self.store.recall(key) is None and not late and len(senders) < len(self.agreement.silos):
@@ -67,8 +68,8 @@ class Analyzer(SyncKeeper):
         value = self.store.remember(key, holds.encode())
         mixer = self.agreement.holder("mixer")
         sealed = self.party.seal("holds", mixer, sync, value)
-        await self.link.publish(self.party.subject_to(mixer), sealed, f"holds.{sync}")
-        self._told.add(sync)
+        await self.link.publish(self.party.subject_to(mixer), sealed, f"holds.{sync}{self._tells.suffix(sync)}")
+        self._tells.done(sync)
 
     def close(self, sync: int, late: bool) -> SyncEvent | None:
         senders = self.store.senders(sync)
@@ -82,7 +83,7 @@ class Analyzer(SyncKeeper):
         inbox = self.store.inbox(sync)
         return self._decode(sync, event, list(inbox), lambda: self._mixed_here(inbox))
 
-    async def publish(self, closed: StoredSync) -> None:
+    async def publish(self, closed: StoredSync, only: str | None = None) -> None:
         """Model k to every silo; the bytes inside are the stored ones."""
         if not closed.value:
             return  # a sync that this analyzer was brought forward over
@@ -92,9 +93,10 @@ class Analyzer(SyncKeeper):
         async def send(name: str) -> None:
             receiver = self.agreement.party(name)
             sealed = self.party.seal("model", receiver, sync, model)
-            await self.link.publish(self.party.subject_to(receiver), sealed, f"model.{sync}.{name}")
+            message_id = f"model.{sync}.{name}{self._repeats.suffix((sync, name))}"
+            await self.link.publish(self.party.subject_to(receiver), sealed, message_id)
 
-        await asyncio.gather(*(send(name) for name in self.agreement.silos))
+        await asyncio.gather(*(send(name) for name in self.agreement.silos if only in (None, name)))
 
     def _greets(self) -> tuple[PublicKeys, ...]:
         """Everybody: those who have another plan or another format must see it."""

@@ -7,7 +7,7 @@ import logging
 import secrets
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import NamedTuple
 
 from fedbandit.federation.exact.exact_noise import ExactNoise
@@ -23,6 +23,7 @@ from fedbandit.federation.wire.keys import PublicKeys
 from fedbandit.federation.wire.link import Carrier
 from fedbandit.federation.wire.messages import MessageError
 from fedbandit.federation.wire.refused import Refused
+from fedbandit.federation.wire.repeats import Repeats
 from fedbandit.schedule import Clock as ClockSchedule
 
 __all__ = ["Arrived", "Sighting", "SyncKeeper", "Taken", "closing"]
@@ -86,6 +87,8 @@ class SyncKeeper(ABC):
         self._answered: set[str] = set()
         self._begun: dict[int, float] = {}
         self._advancing = asyncio.Lock()
+        self._unanswered: set[tuple[int, str]] = set()  # syncs, and who has sent something for them since
+        self._repeats: Repeats[tuple[int, str]] = Repeats(self.agreement.timing.deadline, steady)
         store.bind(self.plan.hash)
         store.complain("")
         self.seen = SeenStore(store.engine, "")
@@ -101,8 +104,8 @@ class SyncKeeper(ABC):
         """Close the sync and store its result if it is time; the event that closed it, or None."""
 
     @abstractmethod
-    async def publish(self, closed: StoredSync) -> None:
-        """Send a sync's stored result to those it is for."""
+    async def publish(self, closed: StoredSync, only: str | None = None) -> None:
+        """Send a sync's stored result to those it is for, or again to `only` one of them."""
 
     @property
     @abstractmethod
@@ -135,10 +138,11 @@ class SyncKeeper(ABC):
         """Take in a bundle of messages, then close what can be closed. It returns when all of them are done with."""
         taken = [message for envelope in envelopes if (message := self._opened(envelope)) is not None]
         await self._patiently(lambda: self._keep(taken))
+        self._unanswered |= {(m.arrived.sync, m.arrived.sender) for m in taken if m.arrived is not None}
         for message in taken:
             if message.greeting is not None:
                 await self._greeted(message.context, message.greeting)
-        await self.advance()
+        await self._undeterred(self.advance)
 
     async def advance(self) -> None:
         """Close syncs in order for as long as the next one can be closed."""
@@ -147,12 +151,22 @@ class SyncKeeper(ABC):
                 return
             for closed in self.store.unpublished():
                 await self._publish(closed)
+            await self._answer_again()
             while (sync := self.store.next_sync()) < len(self.plan.times):
                 late = self._late(sync)
                 await self.prepare(sync, late)
                 if self.close(sync, late) is None:
                     return
                 await self._publish(self.store.at(sync))
+
+    async def _answer_again(self) -> None:
+        """Whoever still sends something for a sync that is over has not heard what came of it: it is told again."""
+        unanswered, self._unanswered = sorted(self._unanswered), set()
+        for sync, sender in unanswered:
+            closed = self.store.at(sync)
+            if closed.state is SyncState.PUBLISHED and self._repeats.due((sync, sender)):
+                await self.publish(closed, only=sender)
+                self._repeats.done((sync, sender))
 
     def own(self) -> Head:
         """This party's own head: the syncs it has closed."""
@@ -213,7 +227,7 @@ class SyncKeeper(ABC):
         """Ask until enough have answered."""
         while True:
             if not self.ready:
-                await self.greet()
+                await self._undeterred(self.greet)
             await asyncio.sleep(ASK_AGAIN)
 
     def _greets(self) -> tuple[PublicKeys, ...]:
@@ -234,7 +248,7 @@ class SyncKeeper(ABC):
             if mismatch is not None and sender.role == "analyzer":
                 raise mismatch
             if mismatch is None and greeting.reads(FORMAT) and sender in self.asks[0]:
-                self._take_answer(sender, greeting)
+                await self._patiently(lambda: self._take_answer(sender, greeting))
         if greeting.question != NO_QUESTION and self._can_tell(sender):
             await self._greet(sender, answer=greeting.question)
 
@@ -300,6 +314,8 @@ class SyncKeeper(ABC):
     async def _publish(self, closed: StoredSync) -> None:
         await self.publish(closed)
         self.store.published(closed.sync)
+        for party in self.agreement.parties:
+            self._repeats.done((closed.sync, party.name))
         if closed.state is SyncState.SKIPPED:
             log.warning("sync %d skipped: too few silos in time", closed.sync)
         else:
@@ -308,7 +324,15 @@ class SyncKeeper(ABC):
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(LOOK)
-            await self.advance()
+            await self._undeterred(self.advance)
+
+    async def _undeterred(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do what the store can make fail and what is done again at the next look: a full disk ends no process."""
+        try:
+            await work()
+        except Exception as error:
+            log.error("the store does not work: %s: %s; trying again", type(error).__name__, error)
+            await asyncio.sleep(RETRY)
 
     async def _patiently(self, work: Callable[[], None]) -> None:
         """Do what only the store can make fail, until it does not: a full disk loses no message."""

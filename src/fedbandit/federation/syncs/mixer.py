@@ -59,9 +59,11 @@ class Mixer(SyncKeeper):
         self.store.close(sync, event, cohort if result.cohort.any() else [], sealed, result.totals)
         return event
 
-    async def publish(self, closed: StoredSync) -> None:
-        if closed.value:  # a sync that this mixer was brought forward over has none
-            await self.link.publish(self.party.subject_to(self._analyzer), closed.value, f"mixed.{closed.sync}")
+    async def publish(self, closed: StoredSync, only: str | None = None) -> None:
+        name = self._analyzer.name
+        if closed.value and only in (None, name):  # a sync that this mixer was brought forward over has none
+            message_id = f"mixed.{closed.sync}{self._repeats.suffix((closed.sync, name))}"
+            await self.link.publish(self.party.subject_to(self._analyzer), closed.value, message_id)
 
     @property
     def asks(self) -> tuple[tuple[PublicKeys, ...], int]:
