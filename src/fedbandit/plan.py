@@ -137,7 +137,7 @@ class Plan:
         """How many syncs there are; None where the data decide."""
         return None if isinstance(self.schedule, Adaptive) else len(self.times)
 
-    @property
+    @cached_property
     def trusting(self) -> Trust:
         """What the trust model declares about itself."""
         return trust.trust(self.trust)

@@ -8,6 +8,7 @@ import logging
 import math
 import secrets
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 from fedbandit.federation.setup.party import Party
@@ -27,6 +28,7 @@ from fedbandit.federation.wire.link import Link
 from fedbandit.federation.wire.messages import MessageError
 from fedbandit.federation.wire.parcels import SignedOutcome
 from fedbandit.federation.wire.refused import Refused
+from fedbandit.federation.wire.repeats import Repeats
 
 __all__ = ["Agent"]
 
@@ -53,8 +55,12 @@ class Agent:
     how far they have seen this silo come: no further than its own store.
     """
 
-    def __init__(self, silo: Silo, party: Party, sealer: Sealer) -> None:
+    def __init__(
+        self, silo: Silo, party: Party, sealer: Sealer, *, steady: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`steady` is a clock that is never set."""
         self.silo, self.party = silo, party
+        self._steady = steady
         self.plan = silo.plan
         self.link: Link | None = None  # none before the broker has answered
         self.seen = SeenStore(silo.store.engine, self.plan.hash[:16])
@@ -67,6 +73,7 @@ class Agent:
         self._told: str | None = None  # what the store says about why nothing is drawn
         self._tidy_at = 0.0  # a process that was killed may have left raw rows in the files
         self._refused = Refused()
+        self._repeats: Repeats[int] = Repeats(party.agreement.timing.deadline, steady)
         self._news, self._answers = asyncio.Event(), asyncio.Event()
         self._news.set()
         sealer.watch(lambda: self.seen.of(self._analyzer.name).head)
@@ -122,10 +129,10 @@ class Agent:
             return
         if released:
             self._news.set()
-            self._tidy_at = time.monotonic() + TIDY
-        elif time.monotonic() > self._tidy_at:
+            self._tidy_at = self._steady() + TIDY
+        elif self._steady() > self._tidy_at:
             done = await asyncio.to_thread(self.silo.ticker.tidy)
-            self._tidy_at = math.inf if done else time.monotonic() + TIDY
+            self._tidy_at = math.inf if done else self._steady() + TIDY
 
     async def send(self, link: Link) -> None:
         """Seal what can be sealed now, publish what is sealed, in order."""
@@ -135,6 +142,9 @@ class Agent:
         for sync in await asyncio.to_thread(store.in_state, term, ReleaseState.SEALED):
             await asyncio.sleep(self.silo.ticker.wait_to_send(sync))
             await self._publish(link, sync)
+        for sync in await asyncio.to_thread(store.in_state, term, ReleaseState.SENT):
+            if self._repeats.due(sync):
+                await self._publish(link, sync)
 
     # -- messages ---------------------------------------------------------------------------------------------------
 
@@ -190,7 +200,7 @@ class Agent:
                 log.error("storing model %d: %s: %s; trying again", sync, type(error).__name__, error)
                 await asyncio.sleep(RETRY)
                 continue
-            self._tidy_at = min(self._tidy_at, time.monotonic() + TIDY_AFTER_SYNC)
+            self._tidy_at = min(self._tidy_at, self._steady() + TIDY_AFTER_SYNC)
             return
 
     # -- greetings --------------------------------------------------------------------------------------------------
@@ -210,11 +220,12 @@ class Agent:
 
     async def _ask(self) -> None:
         if self._question == NO_QUESTION:
-            self._question = secrets.token_bytes(len(NO_QUESTION))
-            await asyncio.to_thread(self.seen.ask, self._question)
-        elif time.monotonic() < self._ask_at:
+            question = secrets.token_bytes(len(NO_QUESTION))
+            await asyncio.to_thread(self.seen.ask, question)
+            self._question = question  # not before it is on disk: answers to it would not be recognised
+        elif self._steady() < self._ask_at:
             return
-        self._ask_at = time.monotonic() + ASK_AGAIN
+        self._ask_at = self._steady() + ASK_AGAIN
         answers = await asyncio.to_thread(self.seen.answers, self._question)
         for receiver in self._sealer.receivers:
             if receiver.name not in answers:
@@ -313,8 +324,9 @@ class Agent:
         assert release is not None
         assert release.sealed is not None
         for receiver, envelope in zip(self._sealer.receivers, messages.unpack(release.sealed), strict=True):
-            message_id = f"release.{sync}.{self.party.name}.{receiver.role}"
+            message_id = f"release.{sync}.{self.party.name}.{receiver.role}{self._repeats.suffix(sync)}"
             await link.publish(self.party.subject_to(receiver), envelope, message_id)
+        self._repeats.done(sync)
         await asyncio.to_thread(self.silo.store.acknowledged, self.silo.term.number, sync)
 
     async def _ticks(self) -> None:
@@ -322,8 +334,8 @@ class Agent:
         looked = -math.inf
         while True:
             try:
-                if time.monotonic() - looked > LEAD:
-                    looked = time.monotonic()
+                if self._steady() - looked > LEAD:
+                    looked = self._steady()
                     await self._look_around()
                 if self._leads:
                     await self.tick()
@@ -340,9 +352,9 @@ class Agent:
         if self._leads:
             await self._tell()
         await asyncio.to_thread(self.silo.flush)
+        self._news.set()  # a release that was sent and came to nothing may be due again
         if self.silo.store.engine.shared:
             await asyncio.to_thread(self.silo.refresh)
-            self._news.set()
 
     async def _tell(self) -> None:
         """Write down why nothing ticks or is drawn, for whoever asks for the status of this silo."""

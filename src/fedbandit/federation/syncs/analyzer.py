@@ -19,6 +19,7 @@ from fedbandit.federation.wire.heads import Greeting
 from fedbandit.federation.wire.keys import PublicKeys
 from fedbandit.federation.wire.messages import MessageError
 from fedbandit.federation.wire.parcels import Holds, Mixed, Outcome, Parcel, SignedOutcome
+from fedbandit.federation.wire.repeats import Repeats
 from fedbandit.protocol.base import Message
 from fedbandit.protocol.encoder import Stream
 
@@ -32,8 +33,7 @@ class Analyzer(SyncKeeper):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._told: set[int] = set()  # syncs of which the mixer was told what is held, by this process
-        self._asked = ""  # the mixer's last question: it may have lost what it was told before
+        self._tells: Repeats[int] = Repeats(self.agreement.timing.deadline, self._steady)  # what is held, to the mixer
 
     def accept(self, context: Context, payload: bytes) -> Taken:
         sender, sync = context.sender, context.sync
@@ -61,8 +61,7 @@ class Analyzer(SyncKeeper):
         """A mixer that asks may have lost what it was told: it is told again."""
         await super().answer(sender, greeting)
         if sender.name == self._mixer:
-            self._told.clear()
-            self._asked = greeting.question.hex()
+            self._tells.forget()
 
     def state_after(self, syncs: int) -> bytes | None:
         state = self._state()
@@ -72,7 +71,7 @@ class Analyzer(SyncKeeper):
 
     async def prepare(self, sync: int, late: bool) -> None:
         """Tell the mixer, once and for good, whose parcels are here: when all are, or at the deadline."""
-        if self._mixer is None or not self._hears_silos or sync in self._told:
+        if self._mixer is None or not self._hears_silos or (self._tells.said(sync) and not self._tells.due(sync)):
             return
         key, senders = f"holds {sync}", self.store.senders(sync) - {self._mixer}
         if self.store.recall(key) is None and not late and len(senders) < len(self.agreement.silos):
@@ -81,8 +80,8 @@ class Analyzer(SyncKeeper):
         value = self.store.remember(key, holds.encode())
         mixer = self.agreement.holder("mixer")
         sealed = self.party.seal("holds", mixer, sync, value)
-        await self.link.publish(self.party.subject_to(mixer), sealed, f"holds.{sync}.{self._asked}")
-        self._told.add(sync)
+        await self.link.publish(self.party.subject_to(mixer), sealed, f"holds.{sync}{self._tells.suffix(sync)}")
+        self._tells.done(sync)
 
     def close(self, sync: int, late: bool) -> SyncEvent | None:
         senders = self.store.senders(sync)
@@ -96,7 +95,7 @@ class Analyzer(SyncKeeper):
         inbox = self.store.inbox(sync)
         return self._decode(sync, event, list(inbox), lambda: self._mixed_here(inbox))
 
-    async def publish(self, closed: StoredSync) -> None:
+    async def publish(self, closed: StoredSync, only: str | None = None) -> None:
         """Model k to every silo; the bytes inside are the stored ones."""
         assert closed.value is not None
         outcome, sync = Outcome.decode(closed.value, self.plan), closed.sync
@@ -105,9 +104,10 @@ class Analyzer(SyncKeeper):
         async def send(name: str) -> None:
             receiver = self.agreement.party(name)
             sealed = self.party.seal("model", receiver, sync, model)
-            await self.link.publish(self.party.subject_to(receiver), sealed, f"model.{sync}.{name}")
+            message_id = f"model.{sync}.{name}{self._repeats.suffix((sync, name))}"
+            await self.link.publish(self.party.subject_to(receiver), sealed, message_id)
 
-        await asyncio.gather(*(send(name) for name in self.agreement.silos))
+        await asyncio.gather(*(send(name) for name in self.agreement.silos if only in (None, name)))
 
     def _greets(self) -> tuple[PublicKeys, ...]:
         """Everybody: those who have another plan or another format must see it."""

@@ -7,7 +7,7 @@ import logging
 import secrets
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import NamedTuple
 
 from fedbandit.federation.exact.exact_noise import ExactNoise
@@ -23,6 +23,7 @@ from fedbandit.federation.wire.keys import PublicKeys
 from fedbandit.federation.wire.link import Carrier
 from fedbandit.federation.wire.messages import MessageError
 from fedbandit.federation.wire.refused import Refused
+from fedbandit.federation.wire.repeats import Repeats
 from fedbandit.schedule import Clock as ClockSchedule
 
 __all__ = ["Arrived", "Sighting", "SyncKeeper", "Taken", "closing"]
@@ -90,6 +91,8 @@ class SyncKeeper(ABC):
         self._begun: dict[int, float] = {}
         self._advancing = asyncio.Lock()
         self._complained = ""  # what the store says about why nothing is closed
+        self._unanswered: set[tuple[int, str]] = set()  # syncs, and who has sent something for them since
+        self._repeats: Repeats[tuple[int, str]] = Repeats(self.agreement.timing.deadline, steady)
         store.bind(self.plan.hash)
         store.complain("")
         self.seen = SeenStore(store.engine, "")
@@ -105,8 +108,8 @@ class SyncKeeper(ABC):
         """Close the sync and store its result if it is time; the event that closed it, or None."""
 
     @abstractmethod
-    async def publish(self, closed: StoredSync) -> None:
-        """Send a sync's stored result to those it is for."""
+    async def publish(self, closed: StoredSync, only: str | None = None) -> None:
+        """Send a sync's stored result to those it is for, or again to `only` one of them."""
 
     @property
     @abstractmethod
@@ -143,12 +146,13 @@ class SyncKeeper(ABC):
     async def handle(self, envelopes: list[bytes]) -> None:
         """Take in a bundle of messages, then close what can be closed. It returns when all of them are done with."""
         await self.take(envelopes)
-        await self._go_on()
+        await self._undeterred(self.advance)
 
     async def take(self, envelopes: list[bytes]) -> None:
         """Take in a bundle of messages and close nothing."""
         taken = [message for envelope in envelopes if (message := self._opened(envelope)) is not None]
         await self._patiently(lambda: self._keep(taken))
+        self._unanswered |= {(m.arrived.sync, m.arrived.sender) for m in taken if m.arrived is not None}
         for message in taken:
             if message.greeting is not None:
                 await self._greeted(message.context, message.greeting)
@@ -156,10 +160,12 @@ class SyncKeeper(ABC):
     async def advance(self) -> None:
         """Close syncs in order for as long as the next one can be closed."""
         async with self._advancing:
+            self._tell()
             if not self.ready:
                 return
             for closed in self.store.unpublished():
                 await self._publish(closed)
+            await self._answer_again()
             while (sync := self.store.next_sync()) < len(self.plan.times):
                 late = self._late(sync)
                 await self.prepare(sync, late)
@@ -180,6 +186,15 @@ class SyncKeeper(ABC):
     def state_after(self, syncs: int) -> bytes | None:
         """The decoder's state when so many syncs are over and those without a result here are left out."""
         return None
+
+    async def _answer_again(self) -> None:
+        """Whoever still sends something for a sync that is over has not heard what came of it: it is told again."""
+        unanswered, self._unanswered = sorted(self._unanswered), set()
+        for sync, sender in unanswered:
+            closed = self.store.at(sync)
+            if closed.state is SyncState.PUBLISHED and self._repeats.due((sync, sender)):
+                await self.publish(closed, only=sender)
+                self._repeats.done((sync, sender))
 
     def own(self) -> Head:
         """This party's own head: the syncs it has closed."""
@@ -247,7 +262,7 @@ class SyncKeeper(ABC):
         """Ask until enough have answered."""
         while True:
             if not self.ready:
-                await self.greet()
+                await self._undeterred(self.greet)
             await asyncio.sleep(ASK_AGAIN)
 
     def _greets(self) -> tuple[PublicKeys, ...]:
@@ -268,7 +283,7 @@ class SyncKeeper(ABC):
             if mismatch is not None and sender.role == "analyzer":
                 raise mismatch
             if mismatch is None and greeting.reads(FORMAT):
-                self._take_answer(sender, greeting)
+                await self._patiently(lambda: self._take_answer(sender, greeting))
         if greeting.question != NO_QUESTION and self._can_tell(sender):
             await self.answer(sender, greeting)
 
@@ -344,6 +359,8 @@ class SyncKeeper(ABC):
     async def _publish(self, closed: StoredSync) -> None:
         await self.publish(closed)
         self.store.published(closed.sync)
+        for party in self.agreement.parties:
+            self._repeats.done((closed.sync, party.name))
         if closed.state is SyncState.SKIPPED:
             log.warning("sync %d skipped: too few silos in time", closed.sync)
         else:
@@ -352,16 +369,7 @@ class SyncKeeper(ABC):
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(LOOK)
-            await self._go_on()
-
-    async def _go_on(self) -> None:
-        """Close what can be closed. A store that does not work ends nothing: the next look tries again."""
-        try:
-            self._tell()
-            await self.advance()
-        except Exception as error:
-            log.error("closing syncs: %s: %s; trying again", type(error).__name__, error)
-            await asyncio.sleep(RETRY)
+            await self._undeterred(self.advance)
 
     def _tell(self) -> None:
         """Write down why nothing is closed, for whoever asks for the status of this party."""
@@ -370,6 +378,14 @@ class SyncKeeper(ABC):
         if (reason := self.problem or waiting) != self._complained:
             self.store.complain(reason)
             self._complained = reason
+
+    async def _undeterred(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do what the store can make fail and what is done again at the next look: a full disk ends no process."""
+        try:
+            await work()
+        except Exception as error:
+            log.error("the store does not work: %s: %s; trying again", type(error).__name__, error)
+            await asyncio.sleep(RETRY)
 
     async def _patiently(self, work: Callable[[], None]) -> None:
         """Do what only the store can make fail, until it does not: a full disk loses no message."""

@@ -60,8 +60,10 @@ class Mixer(SyncKeeper):
         self.store.close(sync, event, cohort if result.cohort.any() else [], sealed, result.totals)
         return event
 
-    async def publish(self, closed: StoredSync) -> None:
-        await self._send(closed, f"mixed.{closed.sync}")
+    async def publish(self, closed: StoredSync, only: str | None = None) -> None:
+        name = self._analyzer.name
+        if only in (None, name):
+            await self._send(closed, f"mixed.{closed.sync}{self._repeats.suffix((closed.sync, name))}")
 
     async def answer(self, sender: PublicKeys, greeting: Greeting) -> None:
         """An analyzer that asks may have lost what it had been sent: the same bytes are sent again."""

@@ -1,0 +1,113 @@
+"""Applications of a silo: they ask, reward, lose answers, ask again."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sqlite3
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from fedbandit.federation.http.group import StoreUnavailable
+from fedbandit.federation.silo.serving import RewardConflict, TermEnded, acknowledged
+from tests.torture.simulation.machine import Crash
+from tests.torture.simulation.node import Node
+from tests.torture.simulation.oracle import Oracle
+
+__all__ = ["Client"]
+
+ACTIONS = [np.array([[1.0, 0.0]]), np.array([[0.0, 1.0]]), np.array([[0.6, 0.8]]), np.array([[-0.5, 0.25]])]
+PATIENCE = 6.0  # seconds after which an application gives a request up
+PEOPLE = 5
+GRAIN = 2.0**-20  # rewards are different multiples of it, so that each can be told from all others
+
+
+class _Asked(NamedTuple):
+    decision: str
+    reward: float
+    keyed: bool
+
+
+@dataclass
+class Client:
+    """One application: unhurried, forgetful, and sometimes wrong."""
+
+    node: Node
+    oracle: Oracle
+    chance: random.Random
+    number: int
+    count: int = 0
+
+    async def run(self) -> None:
+        waiting: list[_Asked] = []
+        answered: list[_Asked] = []
+        while True:
+            await asyncio.sleep(self.chance.randint(1, 5))
+            if self.node.silo is None or not self.node.up:
+                continue
+            if self.chance.random() < 0.8:
+                asked = self._decide()
+                waiting += [asked] if asked is not None else []
+            if waiting and self.chance.random() < 0.8:
+                asked = self.chance.choice(waiting)
+                if await self._reward(asked):
+                    waiting.remove(asked)
+                    answered.append(asked)
+            if answered and self.chance.random() < 0.2:
+                await self._reward(self.chance.choice(answered))
+            if answered and self.chance.random() < 0.1:
+                await self._contradict(self.chance.choice(answered))
+
+    def _decide(self) -> _Asked | None:
+        person = self.chance.randrange(2 * PEOPLE)
+        user = f"person {person}" if person < PEOPLE else None
+        silo = self.node.silo
+        assert silo is not None
+        try:
+            decision = silo.decide(self.chance.choice(ACTIONS), user=user)
+        except Crash:
+            return None
+        except Exception as error:
+            self.oracle.fail(f"{self.node.name} does not decide: {error!r}")
+            return None
+        self.count += 1
+        return _Asked(decision.id, (1000 * self.number + self.count) * GRAIN, user is not None)
+
+    async def _reward(self, asked: _Asked) -> bool:
+        """True if there is no more to be done about it."""
+        silo, group = self.node.silo, self.node.group
+        if silo is None or group is None or not self.node.up:
+            return False
+        try:
+            async with asyncio.timeout(PATIENCE):
+                reward = silo.read(asked.decision, asked.reward)
+                if self.chance.random() < 0.5:
+                    answer = silo.reward(asked.decision, asked.reward)
+                else:
+                    (verdict,) = await group.put([reward])
+                    answer = acknowledged(verdict)
+        except TermEnded:
+            if silo.store.term(silo.term.number).open_sync < silo.syncs:
+                self.oracle.fail(f"{self.node.name} says that the term is over, and it is not")
+            return True
+        except (Crash, StoreUnavailable, sqlite3.OperationalError, OSError):  # a time-out is an OSError
+            return False
+        self.oracle.answered(self.node.name, reward.nonce, asked.reward, answer, asked.keyed)
+        return True
+
+    async def _contradict(self, asked: _Asked) -> None:
+        """Another reward for a decision that has one."""
+        silo = self.node.silo
+        if (
+            silo is None
+            or not self.node.up
+            or not self.oracle.knows(self.node.name, silo.ids.read(asked.decision).nonce)
+        ):
+            return
+        try:
+            silo.reward(asked.decision, asked.reward / 2)
+        except (RewardConflict, Crash, sqlite3.OperationalError, OSError):
+            return
+        self.oracle.fail(f"{self.node.name} takes a second reward for a decision")

@@ -1,0 +1,156 @@
+"""One seed, one history: a federation at work, what happens to it, and what must hold all the time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from typing import NamedTuple, cast
+
+from fedbandit.federation.silo.serving import Silo
+from fedbandit.federation.store.rewards import UNLIMITED
+from fedbandit.federation.wire.link import Link
+from tests.torture.simulation.broker import Broker, SimulatedLink
+from tests.torture.simulation.clients import Client
+from tests.torture.simulation.faults import Faults, weather
+from tests.torture.simulation.loop import SimulatedLoop
+from tests.torture.simulation.machine import Clock, Disk, Process
+from tests.torture.simulation.node import Node
+from tests.torture.simulation.oracle import ObservedParty, Oracle
+from tests.torture.simulation.settings import NAMES, PERIOD, setting
+
+__all__ = ["History", "play"]
+
+BEAT = 2.0  # seconds: all sleepers wake at whole beats
+PATIENCE = 240.0  # seconds after which a federation that is well again must have come to its end
+ACCIDENTS = ("kill", "kill", "kill", "cut_power", "fill_disk", "break_sync", "cut_off", "set_clock", "reboot")
+ATTACKS = ("replay", "talk_nonsense", "alter", "forge", "send_early", "send_garbage")
+
+
+class History(NamedTuple):
+    """What happened."""
+
+    seed: int
+    lines: list[str]
+    violations: list[str]
+
+
+def play(seed: int) -> History:
+    """The history of this seed, always the same."""
+    chance = random.Random(seed)
+    loop = SimulatedLoop(chance, BEAT)
+    logging.disable(logging.CRITICAL)
+    try:
+        world = _World(loop, chance, seed)
+        loop.run_until_complete(world.run())
+        return History(seed, world.lines, world.oracle.violations)
+    finally:
+        logging.disable(logging.NOTSET)
+        loop.close()
+
+
+class _World:
+    def __init__(self, loop: SimulatedLoop, chance: random.Random, seed: int) -> None:
+        self.lines: list[str] = []
+        self._loop, self._chance = loop, chance
+        name = chance.choice(NAMES)
+        self._setting = setting(name)
+        self.say(f"seed {seed}: {name}")
+        plan = self._setting.plan
+        cap = plan.privacy.participations if plan.privacy else UNLIMITED
+        self.oracle = Oracle(plan, self._setting.agreement.silos, lambda name: self._nodes[name].disk, cap, self.say)
+        self._broker = Broker(loop, chance, weather(chance), list(self._setting.parties), self.oracle.crossed)
+        self._nodes = {name: self._node(name) for name in self._setting.parties}
+        evil = chance.choice(self._setting.agreement.silos) if chance.random() < 0.15 else None
+        self._faults = Faults(self._setting, self._nodes, self._broker, self.oracle, chance, self.say, evil)
+        if evil is not None:
+            self.oracle.lying.add(evil)
+
+    def say(self, text: str) -> None:
+        self.lines.append(f"{self._loop.time():7.0f}  {text}")
+
+    def _node(self, name: str) -> Node:
+        party = self._setting.parties[name]
+        observed = ObservedParty(party.agreement, party.keys, party.public, self.oracle.said)
+        disk = Disk(lambda disk, statements: self.oracle.wrote(name, disk, statements))
+
+        def connect(process: Process) -> Link:
+            return cast(Link, SimulatedLink(self._broker, name, process))
+
+        return Node(observed, Clock(self._loop.time), disk, connect, self.say, self.oracle.fail)
+
+    async def run(self) -> None:
+        for node in self._nodes.values():
+            node.start()
+        clients = [
+            Client(self._nodes[name], self.oracle, self._chance, number)
+            for number, name in enumerate(self._setting.agreement.silos)
+        ]
+        kinds, end = self._choose()
+        tasks = [self._loop.create_task(client.run()) for client in clients]
+        tasks.append(self._loop.create_task(self._faults.run(kinds, end)))
+        await self._until(lambda: self._loop.time() >= end)
+        self._faults.heal()
+        await self._until(self._over)
+        for node in self._nodes.values():
+            node.kill()
+        for task in tasks:
+            task.cancel()
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+    def _choose(self) -> tuple[tuple[str, ...], float]:
+        """The kinds of faults of this history, and when it is healed."""
+        chance = self._chance
+        kinds = chance.sample(ACCIDENTS, chance.randint(0, 3))
+        if chance.random() < 0.3:
+            kinds += chance.sample(ATTACKS, chance.randint(1, 3))
+        if chance.random() < 0.15:
+            kinds.append("restore")
+        end = chance.uniform(0.5, 1.3) * PERIOD * len(self._setting.plan.times) if kinds else PERIOD
+        self.say(f"faults until {end:.0f}: {', '.join(kinds) or 'none'}; {self._broker.weather}")
+        return tuple(kinds), end
+
+    async def _until(self, reached: Callable[[], bool]) -> None:
+        while not self.oracle.violations and not reached():
+            await asyncio.sleep(BEAT)
+
+    def _over(self) -> bool:
+        """Whether everybody has come to the end; too late is a violation."""
+        for node in self._nodes.values():
+            self._operate(node)
+        if any(node.restored and node.keeper is not None and node.problem for node in self._nodes.values()):
+            return True  # it refuses and says why; without it nobody comes further
+        unfinished = [node.name for node in self._nodes.values() if not self._finished(node)]
+        if not unfinished:
+            self.oracle.ledgers()
+            return True
+        if self._loop.time() > PATIENCE:
+            self.oracle.fail("no progress: " + "; ".join(self._nodes[name].describe() for name in unfinished))
+        return False
+
+    def _operate(self, node: Node) -> None:
+        """What people do whose clock is right: they say so."""
+        if node.up and node.held:
+            self.say(f"{node.name} is told that its clock is right")
+            node.kill()
+            node.start(catch_up=True)
+
+    def _finished(self, node: Node) -> bool:
+        syncs = len(self._setting.plan.times)
+        if node.name == self._faults.evil or (node.restored and node.problem):
+            return True
+        if not node.up:
+            return False
+        if node.keeper is not None:
+            return node.keeper.store.next_sync() == syncs
+        assert node.silo is not None
+        return self._settled(node.silo)
+
+    def _settled(self, silo: Silo) -> bool:
+        """Whether the silo has every model, and knows of every release what became of it."""
+        term, syncs = silo.term.number, len(self._setting.plan.times)
+        releases = silo.store.releases(term)
+        settled = len(releases) == syncs and all(release.state.settled for release in releases)
+        return settled and len(silo.store.models(term)) == silo.version == syncs

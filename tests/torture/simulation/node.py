@@ -1,0 +1,167 @@
+"""A party on its machine: the real objects, started, killed, put back and started again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from fedbandit.federation.http.group import GroupCommit
+from fedbandit.federation.process import FIRST_WAIT, LONGEST_WAIT
+from fedbandit.federation.setup.party import Party, PlanMismatch
+from fedbandit.federation.silo.agent import Agent
+from fedbandit.federation.silo.outgoing import Sealer
+from fedbandit.federation.silo.serving import Silo
+from fedbandit.federation.store import SiloStore, SyncStore
+from fedbandit.federation.syncs.analyzer import Analyzer
+from fedbandit.federation.syncs.keeper import SyncKeeper
+from fedbandit.federation.syncs.mixer import Mixer
+from fedbandit.federation.timing import SteadyClock, TicksHeld
+from fedbandit.federation.wire.link import Link
+from tests.torture.simulation.machine import Clock, Disk, Process, SimulatedEngine
+
+__all__ = ["Node"]
+
+AGAIN = 2.0  # seconds until a process that could not start is started again
+
+
+class Node:
+    """One party: what is on its disk outlives its processes."""
+
+    def __init__(
+        self,
+        party: Party,
+        clock: Clock,
+        disk: Disk,
+        connect: Callable[[Process], Link],
+        say: Callable[[str], None],
+        fail: Callable[[str], None],
+    ) -> None:
+        self.party, self.clock, self.disk = party, clock, disk
+        self.process: Process | None = None
+        self.silo: Silo | None = None
+        self.group: GroupCommit | None = None
+        self.agent: Agent | None = None
+        self.keeper: SyncKeeper | None = None
+        self.restored = False
+        self._connect, self._say, self._fail = connect, say, fail
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def name(self) -> str:
+        return self.party.name
+
+    @property
+    def up(self) -> bool:
+        return self.process is not None and self.process.alive
+
+    @property
+    def problem(self) -> str | None:
+        """Why it refuses to go on, if it says so."""
+        at_work = self.agent or self.keeper
+        return None if at_work is None else at_work.problem
+
+    @property
+    def held(self) -> bool:
+        """Whether the time is in doubt, so that somebody must say that the clock is right."""
+        try:
+            if self.silo is not None:
+                self.silo.ticker.check()
+        except TicksHeld:
+            return True
+        return False
+
+    def describe(self) -> str:
+        """Where it stands, for whoever has to find out why it does not go on."""
+        if self.silo is None:
+            syncs = [] if self.keeper is None else [(one.sync, one.state.value) for one in self.keeper.store.all()]
+            return f"{self.name} up: {self.up}, {self.problem}, {syncs}"
+        states = [release.state.value for release in self.silo.store.releases(self.silo.term.number)]
+        models = [sync for sync, _ in self.silo.store.models(self.silo.term.number)]
+        return f"{self.name} up: {self.up}, {self.problem}, releases {states}, models {models}"
+
+    def start(self, catch_up: bool = False) -> None:
+        """Begin a life on what is on disk; a start that fails is tried again."""
+        if self.up:
+            return
+        process = self.process = Process()
+        engine = SimulatedEngine(self.disk, process)
+        try:
+            work = (
+                self._silo(engine, process, catch_up)
+                if self.party.public.role == "silo"
+                else self._keeper(engine, process)
+            )
+        except Exception as error:
+            self._say(f"{self.name} does not start: {type(error).__name__}: {error}")
+            process.alive = False
+            asyncio.get_running_loop().call_later(AGAIN, self.start, catch_up)
+            return
+        self._task = asyncio.get_running_loop().create_task(work)
+
+    def kill(self) -> None:
+        """kill -9."""
+        if self.process is not None:
+            self.process.alive = False
+        if self._task is not None:
+            self._task.cancel()
+        self.silo = self.group = self.agent = self.keeper = self._task = None
+
+    # -- lives ------------------------------------------------------------------------------------------------------
+
+    def _silo(self, engine: SimulatedEngine, process: Process, catch_up: bool) -> Coroutine[Any, Any, None]:
+        sealer, agreement = Sealer(self.party), self.party.agreement
+        silo = Silo(
+            SiloStore(engine),
+            agreement.plan,
+            name=self.name,
+            secret=self.party.keys.seeds["salt"],
+            timing=agreement.timing,
+            clock=self.clock,
+            sealer=sealer,
+            new_term=False,
+            keep_raw=False,
+            catch_up=catch_up,
+            counts=None,
+        )
+        self.silo, self.group = silo, GroupCommit(silo)
+        self.agent = Agent(silo, self.party, sealer, steady=self.clock.steady)
+        return self._take_part(self.agent, process)
+
+    def _keeper(self, engine: SimulatedEngine, process: Process) -> Coroutine[Any, Any, None]:
+        kind: type[SyncKeeper] = Mixer if self.party.public.role == "mixer" else Analyzer
+        clocks = {"clock": SteadyClock(self.clock).now, "steady": self.clock.steady}
+        self.keeper = kind(self.party, SyncStore(engine), self._connect(process), **clocks)
+        return self._keep(self.keeper, process)
+
+    async def _take_part(self, agent: Agent, process: Process) -> None:
+        """As a silo does: whatever went wrong, it joins again."""
+        wait = FIRST_WAIT
+        while True:
+            try:
+                await agent.run(self._connect(process))
+            except Exception as error:
+                if isinstance(error, ExceptionGroup) and error.subgroup(PlanMismatch):
+                    self._fail(f"{self.name} ended: {_reason(error)}")
+                self._say(f"{self.name} joins again: {_reason(error)}")
+            except BaseException:
+                if process.alive:
+                    raise
+                return
+            await asyncio.sleep(wait)
+            wait = min(LONGEST_WAIT, 2 * wait)
+
+    async def _keep(self, keeper: SyncKeeper, process: Process) -> None:
+        try:
+            await keeper.run()
+        except Exception as error:
+            self._fail(f"{self.name} ended: {_reason(error)}")
+        except BaseException:
+            if process.alive:
+                raise
+
+
+def _reason(error: BaseException) -> str:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,318 @@
+"""What must hold in every history, checked at every change of a disk, at every message and at every answer.
+
+The oracle sees what each party writes, what it says before that is sealed, and what the applications are told. It knows
+nothing of how the parties work.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from fedbandit.bandit.statistics import contributions
+from fedbandit.federation.setup.party import Party
+from fedbandit.federation.silo import book
+from fedbandit.federation.silo.serving import Acknowledgement
+from fedbandit.federation.states import DecisionState
+from fedbandit.federation.store.silo_store import SiloStore
+from fedbandit.federation.wire.envelopes import Kind
+from fedbandit.federation.wire.keys import PublicKeys
+from fedbandit.federation.wire.parcels import Mixed, Outcome, SignedOutcome
+from fedbandit.plan import Plan
+from fedbandit.schedule import Clock
+from tests.torture.simulation.machine import Disk, Process, SimulatedEngine, Statement, Written
+
+__all__ = ["ObservedParty", "Oracle", "Violation"]
+
+_REWARD = struct.Struct("<d")
+NOT_YET = 10**9  # a place in the log of a disk that nothing has
+
+
+class Violation(AssertionError):
+    """A rule that did not hold."""
+
+
+class _Said(NamedTuple):
+    sender: str
+    kind: Kind
+    receiver: str
+    sync: int
+    plain: bytes
+
+
+Said = Callable[[bytes, _Said], None]
+
+
+@dataclass(frozen=True)
+class ObservedParty(Party):
+    """A party whose words are overheard before they are sealed."""
+
+    said: Said = lambda envelope, said: None
+
+    def seal(self, kind: Kind, receiver: PublicKeys, sync: int, plain: bytes) -> bytes:
+        envelope = super().seal(kind, receiver, sync, plain)
+        self.said(envelope, _Said(self.name, kind, receiver.name, sync, plain))
+        return envelope
+
+
+class _Row(NamedTuple):
+    """A reward in a batch, and the place of its transaction."""
+
+    sync: int
+    features: bytes
+    at: int
+
+
+@dataclass
+class _Memory:
+    """What a party has on disk, as far as rules are about it; everything with the place of its transaction."""
+
+    rows: dict[float, _Row] = field(default_factory=dict)
+    rewarded: dict[bytes, tuple[str, int, int]] = field(default_factory=dict)  # state, sync, place
+    times: dict[int, int] = field(default_factory=dict)
+    closed: dict[int, int] = field(default_factory=dict)
+    drawn: dict[int, tuple[bytes, int]] = field(default_factory=dict)
+    sealed: dict[int, tuple[bytes, int]] = field(default_factory=dict)
+    results: dict[int, tuple[bytes, int]] = field(default_factory=dict)  # of a mixer or an analyzer
+    models: dict[int, tuple[bytes, int]] = field(default_factory=dict)
+    acknowledged: dict[bytes, tuple[bool, int]] = field(default_factory=dict)
+
+    def forget(self, kept: int) -> None:
+        """Only so many transactions are left."""
+        self.rows = {reward: row for reward, row in self.rows.items() if row.at < kept}
+        self.rewarded = {nonce: known for nonce, known in self.rewarded.items() if known[-1] < kept}
+        self.closed = {sync: at for sync, at in self.closed.items() if at < kept}
+        for name in ("drawn", "sealed", "results", "models"):
+            setattr(self, name, {sync: one for sync, one in getattr(self, name).items() if one[1] < kept})
+
+
+class Oracle:
+    """Raises nothing: what it finds is in `violations`, and the history ends."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        silos: tuple[str, ...],
+        disk_of: Callable[[str], Disk],
+        cap: int,
+        say: Callable[[str], None],
+    ) -> None:
+        self.plan, self.silos, self.cap = plan, silos, cap
+        self.violations: list[str] = []
+        self.lying: set[str] = set()  # parties whose words are no longer held to the rules
+        self.restored = False
+        self.forged: set[tuple[str, int, bytes]] = set()  # what nobody may ever take in
+        self.cohorts: dict[int, int] = {}
+        self._disk_of, self._say = disk_of, say
+        self._memories: dict[str, _Memory] = {}
+        self._said: dict[bytes, _Said] = {}
+        self._crossed: dict[tuple[str, str, int, str], bytes] = {}
+
+    def memory(self, name: str) -> _Memory:
+        return self._memories.setdefault(name, _Memory())
+
+    def fail(self, text: str) -> None:
+        self.violations.append(text)
+
+    # -- disks ------------------------------------------------------------------------------------------------------
+
+    def wrote(self, name: str, disk: Disk, statements: Written) -> None:
+        """A transaction was committed."""
+        memory, at = self.memory(name), len(disk.written) - 1
+        for statement in statements:
+            look = _LOOKS.get(statement.query[:24])
+            if look is not None:
+                look(self, name, memory, statement, at)
+
+    def lost(self, name: str, kept: int, on_purpose: bool) -> None:
+        """The disk was set back to its first transactions: by a power cut, or by somebody who restores a copy."""
+        memory = self.memory(name)
+        memory.forget(kept)
+        if on_purpose:
+            memory.acknowledged.clear()
+        self._still_there(name, memory)
+
+    def found(self, name: str, disk: Disk) -> None:
+        """A transaction that had failed is there after a power cut."""
+        self.wrote(name, disk, disk.written[-1])
+
+    def _still_there(self, name: str, memory: _Memory) -> None:
+        for nonce in memory.acknowledged:
+            if nonce not in memory.rewarded:
+                self.fail(f"{name} has lost a reward that it acknowledged")
+
+    def _reward(self, name: str, memory: _Memory, statement: Statement, at: int) -> None:
+        _, sync, users, features, rewards = statement.values
+        size = len(features) // users
+        for place, (reward,) in enumerate(_REWARD.iter_unpack(rewards)):
+            if reward in memory.rows:
+                self.fail(f"{name} counts the reward {reward} twice: in batches {memory.rows[reward].sync} and {sync}")
+            memory.rows[reward] = _Row(sync, features[size * place : size * (place + 1)], at)
+        if sync in memory.closed:
+            self.fail(f"{name} counts a reward in batch {sync}, which is closed")
+
+    def _rewarded(self, name: str, memory: _Memory, statement: Statement, at: int) -> None:
+        for nonce, _, sync, state, _ in statement.values:
+            memory.rewarded[nonce] = (state, sync, at)
+
+    def _participants(self, name: str, memory: _Memory, statement: Statement, at: int) -> None:
+        for _, _, times in statement.values:
+            if times > self.cap:
+                self.fail(f"{name} counts a person {times} times, more than {self.cap}")
+
+    def _close(self, name: str, memory: _Memory, statement: Statement, at: int) -> None:
+        _, sync, _, users, _ = statement.values
+        there = sum(row.sync == sync for row in memory.rows.values())
+        if users != there:
+            self.fail(f"{name} closes batch {sync} with {users} users, {there} were counted")
+        if sync in memory.closed:
+            self.fail(f"{name} closes batch {sync} twice")
+        memory.closed[sync] = at
+        self._say(f"{name} closes batch {sync} with {users} users")
+
+    def _draw(self, name: str, memory: _Memory, statement: Statement, at: int) -> None:
+        drawn, _, sync = statement.values
+        if sync in memory.drawn:
+            self.fail(f"{name} draws release {sync} twice")
+        memory.drawn[sync] = (drawn, at)
+        self._say(f"{name} draws release {sync}")
+        connection = self._disk_of(name).connection
+        ((left,),) = connection.execute("SELECT count(*) FROM raw_rows WHERE sync = ?", (sync,)).fetchall()
+        if left:
+            self.fail(f"{name} keeps raw rows of batch {sync} after its release")
+        ((entries,),) = connection.execute("SELECT count(*) FROM ledger").fetchall()
+        if self.plan.privacy is not None and entries != len(memory.drawn):
+            self.fail(f"{name} has {entries} entries in its ledger for {len(memory.drawn)} releases")
+
+    def _seal(self, name: str, memory: _Memory, statement: Statement, at: int) -> None:
+        sealed, sync = statement.values[1], statement.values[3]
+        if sync in memory.sealed and memory.sealed[sync][0] != sealed:
+            self.fail(f"{name} seals release {sync} twice")
+        memory.sealed[sync] = (sealed, at)
+
+    def _model(self, name: str, memory: _Memory, statement: Statement, at: int) -> None:
+        _, sync, value = statement.values
+        for other in self.silos:
+            known = self.memory(other).models.get(sync)
+            if known is not None and known[0] != value and "analyzer" not in self.lying:
+                self.fail(f"{name} and {other} have different models {sync}")
+        memory.models[sync] = (value, at)
+        self._say(f"{name} has model {sync}")
+
+    def _inbox(self, name: str, memory: _Memory, statement: Statement, at: int) -> None:
+        sync, sender, value = statement.values
+        if (sender, sync, value) in self.forged:
+            self.fail(f"{name} takes in a message that {sender} has not signed")
+
+    def _result(self, name: str, memory: _Memory, statement: Statement, at: int) -> None:
+        if len(statement.values) < 4:
+            return
+        sync, state, cohort, value = statement.values
+        self._say(f"{name}: sync {sync} is {state}, {cohort}")
+        if sync in memory.results:
+            self.fail(f"{name} closes sync {sync} twice")
+        memory.results[sync] = (value, at)
+
+    def ledgers(self) -> None:
+        """Every chain holds."""
+        for name in self.silos:
+            rows = SiloStore(SimulatedEngine(self._disk_of(name), Process())).ledger()
+            try:
+                book.entries(rows)
+            except ValueError as error:
+                self.fail(f"{name}: the ledger does not hold: {error}")
+
+    # -- messages ---------------------------------------------------------------------------------------------------
+
+    def said(self, envelope: bytes, said: _Said) -> None:
+        self._said[envelope] = said
+
+    def crossed(self, envelope: bytes) -> None:
+        """The broker has a message; those that no honest party has sealed are not looked at."""
+        said = self._said.get(envelope)
+        if said is None or said.sender in self.lying or said.kind == "greeting":
+            return
+        sender, kind, receiver, sync, plain = said
+        self._say(f"{sender} sends {receiver} {kind!r} of sync {sync}")
+        known = self._crossed.setdefault((sender, kind, sync, "everybody" if kind == "model" else receiver), plain)
+        if known != plain:
+            self.fail(f"{sender} has sent two different messages {kind!r} of sync {sync}")
+        disk, memory = self._disk_of(sender), self.memory(sender)
+        if kind == "release":
+            sealed, at = memory.sealed.get(sync, (b"", NOT_YET))
+            if at >= disk.durable or envelope not in sealed:
+                self.fail(f"{sender} sends release {sync}, which is not on its disk")
+        elif kind in ("mixed", "model"):
+            if memory.results.get(sync, (b"", NOT_YET))[1] >= disk.durable:
+                self.fail(f"{sender} sends the result of sync {sync}, which is not on its disk")
+            self._check_cohort(kind, sender, sync, plain)
+
+    def _check_cohort(self, kind: str, sender: str, sync: int, plain: bytes) -> None:
+        if kind == "mixed":
+            cohort = Mixed.decode(plain, self.plan).cohort
+        else:
+            outcome = SignedOutcome.decode(plain, self.plan).outcome
+            cohort = outcome.cohort
+            self._check_sum(sync, outcome)
+        size = int(cohort.sum())
+        if 0 < size < self.plan.smallest_cohort:
+            self.fail(f"{sender} closes sync {sync} with {size} silos")
+
+    def _check_sum(self, sync: int, outcome: Outcome) -> None:
+        """In the clear, model k holds each counted reward once, if no silo missed a sync."""
+        self.cohorts[sync] = int(outcome.cohort.sum())
+        full = all(self.cohorts.get(earlier) == len(self.silos) for earlier in range(sync + 1))
+        if self.plan.privacy is not None or not full or self.lying or self.restored:
+            return
+        rows = [
+            (row.features, reward)
+            for name in self.silos
+            for reward, row in self.memory(name).rows.items()
+            if row.sync <= sync
+        ]
+        x = np.frombuffer(b"".join(features for features, _ in rows)).reshape(len(rows), self.plan.dim)
+        y = np.array([reward for _, reward in rows])
+        total = contributions(x, y, self.plan.bits, self.plan.centre).sum(axis=0)
+        if not np.array_equal(outcome.prefix * 2.0**self.plan.bits, total):
+            self.fail(f"model {sync} is not the sum of the {len(rows)} rewards that were counted")
+
+    def knows(self, name: str, nonce: bytes) -> bool:
+        """Whether a reward of this decision was acknowledged, and not lost with a store that was put back."""
+        return nonce in self.memory(name).acknowledged
+
+    # -- answers ----------------------------------------------------------------------------------------------------
+
+    def answered(self, name: str, nonce: bytes, reward: float, answer: Acknowledgement, keyed: bool) -> None:
+        """An application was told that its reward is on disk."""
+        memory, disk = self.memory(name), self._disk_of(name)
+        state, sync, at = memory.rewarded.get(nonce, ("nowhere", -1, NOT_YET))
+        if at >= disk.durable:
+            self.fail(f"{name} acknowledges a reward that is {state} and not on its disk")
+            return
+        told = (answer.counted, answer.batch)
+        if memory.acknowledged.setdefault(nonce, told) != told:
+            self.fail(f"{name} acknowledges a reward as {told}, and did as {memory.acknowledged[nonce]}")
+        if answer.counted != (state == DecisionState.COUNTED) or answer.batch != sync:
+            self.fail(f"{name} acknowledges a reward as {told}, on disk it is {state} in batch {sync}")
+        if answer.counted and (reward not in memory.rows or memory.rows[reward].sync != sync):
+            self.fail(f"{name} acknowledges the reward {reward}, which is in no batch")
+        placed = isinstance(self.plan.schedule, Clock) or not disk.refused  # without a store a decision has no place
+        if not answer.counted and not keyed and placed and not self.plan.protocol.needs_points:
+            self.fail(f"{name} leaves out a person who came once")
+
+
+_LOOKS = {
+    "INSERT INTO raw_rows (te": Oracle._reward,
+    "INSERT INTO rewarded (no": Oracle._rewarded,
+    "INSERT INTO participants": Oracle._participants,
+    "INSERT INTO releases (te": Oracle._close,
+    "UPDATE releases SET draw": Oracle._draw,
+    "UPDATE releases SET sent": Oracle._seal,
+    "INSERT INTO models (term": Oracle._model,
+    "INSERT INTO syncs (sync,": Oracle._result,
+    "INSERT INTO inbox (sync,": Oracle._inbox,
+}

@@ -1,0 +1,70 @@
+"""Small federations, founded once: what differs from history to history is what happens to them."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from fedbandit.federation.setup import founding
+from fedbandit.federation.setup.agreement import Agreement
+from fedbandit.federation.setup.party import Party
+from fedbandit.federation.timing import Timing
+from fedbandit.plan import Plan
+from fedbandit.presets import plan_for
+from fedbandit.privacy.budget import Privacy
+from fedbandit.schedule import clock, every
+from tests.torture.simulation.machine import START
+
+__all__ = ["DEADLINE", "NAMES", "PERIOD", "SETTINGS", "Setting", "setting"]
+
+PERIOD, DEADLINE, SETTLE = 12.0, 8.0, 2.0  # seconds
+BUDGET = Privacy(1.0, 0.1)
+TWICE = Privacy(1.0, 0.1, participations=2)
+SHM = Path("/dev/shm")
+
+
+class Setting(NamedTuple):
+    """A plan and the parties with their keys."""
+
+    plan: Plan
+    parties: dict[str, Party]
+
+    @property
+    def agreement(self) -> Agreement:
+        return self.parties["analyzer"].agreement
+
+
+def _plan(trust: str, silos: int, privacy: Privacy | None = BUDGET, cohort: int | None = None) -> Plan:
+    return Plan(silos=silos, rounds=3, dim=2, privacy=privacy, trust=trust, schedule=clock(PERIOD), cohort=cohort)
+
+
+_COUNTED = {"schedule": every(2), "rounds": 6, "visits": "public"}
+SETTINGS: dict[str, Plan] = {
+    "secure sum": _plan("secure-sum", 3, cohort=2),
+    "secure sum of two": _plan("secure-sum", 2),
+    "secure sum of four, visits twice": _plan("secure-sum", 4, TWICE, cohort=3),
+    "secure sum, counted": _plan("secure-sum", 3, cohort=2).changed(**_COUNTED),
+    "silo": _plan("silo", 2, cohort=1),
+    "silo, visits twice": _plan("silo", 3, TWICE, cohort=2),
+    "in the clear": _plan("none", 2, None, cohort=1),
+    "in the clear, three": _plan("none", 3, None, cohort=2),
+    "central": _plan("central", 2),
+    "vector sum": plan_for("sdp-vector-sum", Plan(3, 6, 2, BUDGET, trust="none"), every(2)).changed(visits="public"),
+}
+OFTEN = ("secure sum", "secure sum of two", "secure sum", "silo", "in the clear")  # drawn as often as all others
+NAMES = (*SETTINGS, *OFTEN, *OFTEN)
+
+
+@cache
+def setting(name: str) -> Setting:
+    """A federation of this plan, with keys on disk like any other."""
+    plan = SETTINGS[name]
+    timing = Timing(DEADLINE, start=START, settle=SETTLE if "twice" in name else 0.0)
+    with tempfile.TemporaryDirectory(dir=SHM if SHM.is_dir() else None) as folder:
+        homes = founding.local(Path(folder), plan, [f"silo-{n}" for n in range(plan.silos)], timing)
+        parties = {home.settings.name: home.party() for home in homes}
+    agreement = parties["analyzer"].agreement  # the same file everywhere: one copy keeps what is computed from it
+    return Setting(agreement.plan, {name: replace(party, agreement=agreement) for name, party in parties.items()})
