@@ -76,7 +76,7 @@ class _Actor:
     def __init__(self, planted: str) -> None:
         self.planted = planted
         self.connection, theirs = _server.Pipe()
-        self.opened = False
+        self.reads = False
         self._process = _server.Process(target=actor.act, args=(theirs, planted), daemon=True)
         self._process.start()
         theirs.close()
@@ -90,7 +90,7 @@ class _Actor:
 
     def done(self) -> None:
         """Its part is over."""
-        self.opened = False
+        self.reads = False
         self.idle[self.planted].append(self)
 
     @classmethod
@@ -157,7 +157,7 @@ class Conductor:
         for name in self.homes:
             self._open(name)
         for name in self.homes:
-            self._ask(name, "introduce")
+            self._introduce(name)
         self._deliver()
         for name in self.silos:
             self._ask(name, "judge")
@@ -207,13 +207,13 @@ class Conductor:
                 self._ask(self._receiver(message), "handle", message.data)
                 self._waiting = [other for other in self._waiting if other is not message]
             for name in self.keepers:
-                if name in self._running and self._running[name].opened:
+                if name in self._running and self._running[name].reads:
                     self._ask(name, "advance")
             if self._next() is None:
                 return
 
     def _next(self) -> Message | None:
-        ready = (m for m in self._waiting if (r := self._running.get(self._receiver(m))) is not None and r.opened)
+        ready = (m for m in self._waiting if (r := self._running.get(self._receiver(m))) is not None and r.reads)
         return next(ready, None)
 
     def _receiver(self, message: Message) -> str:
@@ -228,7 +228,11 @@ class Conductor:
         stop = stops.pop(0) if stops else Stop(0, how)
         self._running[name] = _Actor.free(self._planted)
         self._ask(name, "open", actor.Role(self.homes[name].path, self.store(name), stop))
-        self._running[name].opened = True
+
+    def _introduce(self, name: str) -> None:
+        """The party reads messages from now on."""
+        self._ask(name, "introduce")
+        self._running[name].reads = True
 
     def _ask(self, name: str, command: str, *arguments: Any) -> Any:
         """The answer; from a party that dies over it, once it is back."""
@@ -274,7 +278,7 @@ class Conductor:
     def _recover(self, fallen: Sequence[str]) -> None:
         """What a party does by itself after its start."""
         for name in fallen:
-            self._ask(name, "introduce")
+            self._introduce(name)
         self._deliver()
         for command in ("judge", "tick", "send", "tidy"):
             for name in fallen:
