@@ -8,7 +8,7 @@ import asyncio
 import gc
 import os
 import tempfile
-from collections import deque
+from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -58,7 +58,7 @@ class Queue:
     """A link for everybody: what is published waits, and is gone when it was handed on."""
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[str, bytes]] = deque()
+        self._waiting: list[tuple[str, bytes]] = []
 
     async def publish(self, subject: str, data: bytes, message_id: str) -> None:
         self._waiting.append((subject, data))
@@ -66,13 +66,14 @@ class Queue:
     async def read(self, consumer: Consumer, handle: Callable[[list[bytes]], Awaitable[None]]) -> None:
         """Nothing to read: messages are handed on."""
 
-    def take(self) -> tuple[str, bytes] | None:
-        """Whom the oldest message is for, and its bytes."""
-        if not self._waiting:
-            return None
-        subject, data = self._waiting.popleft()
-        role, name = subject.split(".")[-2:]
-        return (name if role == "silo" else role), data
+    def take(self) -> dict[str, list[bytes]]:
+        """What waits, by receiver, each with all of its messages, as a broker gives them out."""
+        bundles: dict[str, list[bytes]] = defaultdict(list)
+        for subject, data in self._waiting:
+            role, name = subject.split(".")[-2:]
+            bundles[name if role == "silo" else role].append(data)
+        self._waiting.clear()
+        return bundles
 
 
 class Soak:
@@ -135,9 +136,9 @@ class Soak:
         assert self.acknowledged == count * self.plan.silos
 
     async def _deliver(self) -> None:
-        while (message := self._queue.take()) is not None:
-            receiver, data = message
-            await (self.agents[receiver] if receiver in self.agents else self.keepers[receiver]).handle([data])
+        while bundles := self._queue.take():
+            for receiver, bundle in bundles.items():
+                await (self.agents[receiver] if receiver in self.agents else self.keepers[receiver]).handle(bundle)
 
     def _agent(self, home: Home, timing: Timing, stack: ExitStack) -> Agent:
         party = home.party()
@@ -171,15 +172,15 @@ def measured(folder: Path) -> Measured:
 
 
 def test_ten_silos_at_full_speed(tmp_path: Path, size: Size, tally: Tally) -> None:
-    """Memory may not grow in the second half by more than 24 MB and a tenth: what is kept in it (a moment per tick, caches
-    that are bounded) is far below that, and one leaked message of 500 bytes per silo and tick would be above it.
+    """Memory may not grow in the second half by more than 24 MB: what is kept there on purpose (the moment of each
+    tick, bounded caches) is a tenth of that, and one leaked message of 1 kB per silo and tick would be twice as much.
 
     Files grow by what is kept for good, a release, a model and a ledger entry per tick, and by nothing else: as much
     in the second half as in the first. Logs are emptied all the time.
     """
-    ticks = size(150, 10_000)
+    ticks = size(100, 10_000)
     plan = Plan(
-        SILOS, ticks, 2, Privacy(1.0, 0.1), trust="secure-sum", mechanism="blt", schedule=clock(HOUR), visits="private"
+        SILOS, ticks, 2, Privacy(1.0, 0.1), trust="secure-sum", mechanism="tree", schedule=clock(HOUR), visits="private"
     )
     quick = QUICK if QUICK.is_dir() and os.access(QUICK, os.W_OK) else tmp_path
     with tempfile.TemporaryDirectory(dir=quick) as folder, ExitStack() as stack:
@@ -187,7 +188,7 @@ def test_ten_silos_at_full_speed(tmp_path: Path, size: Size, tally: Tally) -> No
         marks = asyncio.run(_soaked(soak, ticks))
         soak.check()
     early, middle, late = marks
-    assert late.memory - middle.memory < 24 * 2**20 + middle.memory // 10, marks
+    assert late.memory - middle.memory < 24 * 2**20, marks
     for name in late.files:
         first, second = middle.files[name] - early.files[name], late.files[name] - middle.files[name]
         assert second < 1.6 * first + 2**17, f"{name} grows faster and faster: {marks}"

@@ -89,9 +89,7 @@ class SyncStore:
     def next_sync(self) -> int:
         """The first sync without a result."""
         with self.engine.read() as sql:
-            marks = ", ".join("?" * len(_FINAL))
-            ((last,),) = sql.all(f"SELECT coalesce(max(sync), -1) FROM syncs WHERE state IN ({marks})", _FINAL)
-            return int(last) + 1
+            return _last(sql, _FINAL) + 1
 
     def all(self) -> list[StoredSync]:
         """Every sync that has begun, in order."""
@@ -105,8 +103,11 @@ class SyncStore:
             return _stored(rows[0]) if rows else StoredSync(sync, SyncState.WAITING, (), None)
 
     def unpublished(self) -> list[StoredSync]:
-        """Syncs with a result that the broker has not acknowledged, oldest first."""
-        return [s for s in self.all() if s.state.final and s.state is not SyncState.PUBLISHED]
+        """Syncs with a result that the broker has not acknowledged, oldest first. (They are published in order.)"""
+        with self.engine.read() as sql:
+            query = "SELECT sync, state, cohort, value FROM syncs WHERE sync > ? ORDER BY sync"
+            later = [_stored(row) for row in sql.all(query, (_last(sql, [SyncState.PUBLISHED.value]),))]
+            return [sync for sync in later if sync.state.final]
 
     def remember(self, key: str, value: bytes) -> bytes:
         """Keep a value for good; the one kept first is returned."""
@@ -130,6 +131,13 @@ class SyncStore:
         with self.engine.read() as sql:
             rows = sql.all("SELECT value FROM states WHERE term = 0 AND name = 'decoder'")
             return bytes(rows[0][0]) if rows else None
+
+
+def _last(sql: Sql, states: Sequence[str]) -> int:
+    """The last sync in one of these states, or -1. Looked for from the end, so that a long term costs no more."""
+    marks = ", ".join("?" * len(states))
+    rows = sql.all(f"SELECT sync FROM syncs WHERE state IN ({marks}) ORDER BY sync DESC LIMIT 1", states)
+    return int(rows[0][0]) if rows else -1
 
 
 def _head(sync: int) -> str:
