@@ -40,6 +40,7 @@ from fedbandit.federation.wire import messages
 from fedbandit.federation.wire.keys import party_name
 from fedbandit.federation.wire.parcels import Outcome
 from fedbandit.plan import Plan
+from fedbandit.privacy.ledger import LedgerError
 
 __all__ = [
     "Acknowledgement",
@@ -112,6 +113,7 @@ class Silo:
         self.store, self.plan, self.name = store, plan, party_name(name)
         check_live(plan)
         check_secret(store, secret)
+        _check_ledger(store)
         began = clock.read().wall if timing.start is None else timing.start
         self.term = open_term(store, plan, began, new_term)
         self.ids = DecisionIds(secret, f"{plan.hash}/{self.term.number}", plan.dim)
@@ -360,6 +362,16 @@ def _steady(store: SiloStore, term: int, clocks: Clocks, believe: bool) -> Stead
     with suppress(TicksHeld):  # a clock that has jumped is not written down
         store.set_state(term, CLOCK, clock.reading().encode())
     return clock
+
+
+def _check_ledger(store: SiloStore) -> None:
+    """A ledger that was changed is not added to."""
+    try:
+        book.entries(store.ledger())
+    except LedgerError as error:
+        raise ArgumentError(
+            "store", f"holds a ledger that cannot be believed ({error}): put the newest whole copy in its place"
+        ) from error
 
 
 def _action_sets(store: SiloStore) -> dict[str, ActionSet]:

@@ -18,6 +18,9 @@ __all__ = ["Engine", "Row", "Sql", "SqliteEngine", "SqliteReader", "create", "re
 
 Row = tuple[Any, ...]
 WAIT = 10.0  # seconds for a file that somebody else is using
+# Tables that are looked through when a store is opened: what was spent, sent and said. They have a few rows per sync;
+# the others have one per person, and say that they are damaged when they are read.
+CHECKED = {"meta", "terms", "releases", "ledger", "states", "models", "syncs"}
 
 
 class Sql(Protocol):
@@ -99,18 +102,27 @@ class SqliteEngine:
         self._file = _claim(path)
         self._sync, self._suspect = sync, False
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=WAIT)
-        for pragma in ("journal_mode = WAL", "secure_delete = ON", "foreign_keys = ON"):
-            self._connection.execute(f"PRAGMA {pragma}")
         try:
-            with self.transaction() as sql:
-                found = [name for (name,) in sql.all("SELECT name FROM sqlite_master WHERE type = 'table'")]
-                create(sql, tables("BLOB", "REAL", "INTEGER", "WITHOUT ROWID"), found)
-        except BaseException:
+            self._begin()
+        except BaseException as error:
             self._connection.close()
             self._file.close()
+            if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError):
+                raise _damaged(path, error) from error
             raise
         path.chmod(0o600)
         self._log = os.open(f"{path}-wal", os.O_RDONLY)
+
+    def _begin(self) -> None:
+        for pragma in ("journal_mode = WAL", "secure_delete = ON", "foreign_keys = ON"):
+            self._connection.execute(f"PRAGMA {pragma}")
+        with self.transaction() as sql:
+            found = [name for (name,) in sql.all("SELECT name FROM sqlite_master WHERE type = 'table'")]
+            for table in CHECKED & set(found):
+                (word, *_) = sql.all(f"PRAGMA quick_check('{table}')")
+                if word != ("ok",):
+                    raise sqlite3.DatabaseError(f"{table}: {word[0]}")
+            create(sql, tables("BLOB", "REAL", "INTEGER", "WITHOUT ROWID"), found)
 
     @contextmanager
     def transaction(self, durable: bool = True) -> Iterator[Sql]:
@@ -222,6 +234,12 @@ class _SqliteSql:
 
     def lock(self, table: str) -> None:
         """Nothing to do: SQLite has one writer at a time."""
+
+
+def _damaged(path: Path, error: sqlite3.DatabaseError) -> ArgumentError:
+    return ArgumentError(
+        "store", f"{path} is damaged ({error}): nothing is done with it; put the newest whole copy in its place"
+    )
 
 
 def _claim(path: Path) -> IO[bytes]:

@@ -27,6 +27,7 @@ CREATE TABLE IF NOT EXISTS seats (term {int} NOT NULL, person {blob} NOT NULL, t
     PRIMARY KEY (term, person));
 CREATE TABLE IF NOT EXISTS releases (term {int} NOT NULL, sync {int} NOT NULL, state TEXT NOT NULL,
     users {int} NOT NULL, closed {float} NOT NULL, drawn {blob}, sent {blob}, sealed {blob}, PRIMARY KEY (term, sync));
+CREATE INDEX IF NOT EXISTS releases_by_state ON releases (term, state, sync);
 CREATE TABLE IF NOT EXISTS ledger (number {int} PRIMARY KEY, hash TEXT NOT NULL, previous TEXT NOT NULL,
     event TEXT NOT NULL, signature TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS states (term {int} NOT NULL, name TEXT NOT NULL, value {blob} NOT NULL,

@@ -221,11 +221,12 @@ class SiloStore:
     def expire(self, term: int, before: float) -> None:
         """Forget which decisions were rewarded in batches closed before a time: their ids are no longer taken."""
         with self.engine.transaction(durable=False) as sql:
-            query = "SELECT coalesce(max(sync), -1) FROM releases WHERE term = ? AND closed < ?"
-            ((last,),) = sql.all(query, (term, before))
-            if int(last) > int(self._expired.get(term, -1)):
+            query = "SELECT sync FROM releases WHERE term = ? AND closed < ? ORDER BY sync DESC LIMIT 1"
+            rows = sql.all(query, (term, before))
+            last = int(rows[0][0]) if rows else -1
+            if last > self._expired.get(term, -1):
                 sql.all("DELETE FROM rewarded WHERE term = ? AND sync <= ?", (term, last))
-        self._expired[term] = int(last)
+        self._expired[term] = last
 
     def set_state(self, term: int, name: str, value: bytes) -> None:
         """Keep a value of the term, in place of the last one."""

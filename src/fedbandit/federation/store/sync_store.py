@@ -102,9 +102,7 @@ class SyncStore:
     def next_sync(self) -> int:
         """The first sync without a result."""
         with self.engine.read() as sql:
-            marks = ", ".join("?" * len(_FINAL))
-            ((last,),) = sql.all(f"SELECT coalesce(max(sync), -1) FROM syncs WHERE state IN ({marks})", _FINAL)
-            return int(last) + 1
+            return _last(sql, _FINAL) + 1
 
     def all(self) -> list[StoredSync]:
         """Every sync that has begun, in order."""
@@ -118,10 +116,11 @@ class SyncStore:
             return _stored(rows[0]) if rows else StoredSync(sync, SyncState.WAITING, (), None)
 
     def unpublished(self) -> list[StoredSync]:
-        """Syncs with a result that the broker has not acknowledged, oldest first."""
+        """Syncs with a result that the broker has not acknowledged, oldest first. (They are published in order.)"""
         with self.engine.read() as sql:
-            query = "SELECT sync, state, cohort, value FROM syncs WHERE state IN (?, ?) ORDER BY sync"
-            return [_stored(row) for row in sql.all(query, (SyncState.CLOSED.value, SyncState.SKIPPED.value))]
+            query = "SELECT sync, state, cohort, value FROM syncs WHERE sync > ? ORDER BY sync"
+            later = [_stored(row) for row in sql.all(query, (_last(sql, [SyncState.PUBLISHED.value]),))]
+            return [sync for sync in later if sync.state in (SyncState.CLOSED, SyncState.SKIPPED)]
 
     def last_value(self) -> bytes | None:
         """The newest result in this store."""
@@ -151,6 +150,13 @@ class SyncStore:
         with self.engine.read() as sql:
             rows = sql.all("SELECT value FROM states WHERE term = 0 AND name = 'decoder'")
             return bytes(rows[0][0]) if rows else None
+
+
+def _last(sql: Sql, states: Sequence[str]) -> int:
+    """The last sync in one of these states, or -1. Looked for from the end, so that a long term costs no more."""
+    marks = ", ".join("?" * len(states))
+    rows = sql.all(f"SELECT sync FROM syncs WHERE state IN ({marks}) ORDER BY sync DESC LIMIT 1", states)
+    return int(rows[0][0]) if rows else -1
 
 
 def _head(sync: int) -> str:
