@@ -183,6 +183,7 @@ class Plan:
             decode_at=self.decode_at,
             public_schedule=not isinstance(self.schedule, Adaptive) or self.schedule.private,
             share=1 - self._rule_share,
+            counted=not isinstance(self.schedule, Clock),
             visits=self.visits,
         )
 

@@ -2,7 +2,8 @@
 
 A fault is caught by one kind of evidence, which the table names: a score ("epsilon"), arithmetic ("claimed noise"), a
 test of the noise ("residuals") with a word of what it says, or "times and sizes". A catch by anything else is an
-accident and does not count.
+accident and does not count. Faults of what happens between syncs, which the audit does not play, are caught by the test
+of just that property (`TESTED`); faults of the live noise source have a table of their own in `test_live_game`.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from dataclasses import replace
 from typing import Literal, NamedTuple
 
 import numpy as np
+import pytest
 
 from fedbandit.audit.adaptive_game import AdaptiveGame
 from fedbandit.audit.cases import Case, case
 from fedbandit.bandit.statistics import Scales
 from fedbandit.protocol.base import Protocol
 from fedbandit.protocol.trusts.secure_sum import SecureSumProtocol
+from fedbandit.protocol.trusts.silo import SiloProtocol
 from tests.audit import faults
 from tests.audit.faults import (
     BUDGET,
@@ -30,6 +33,7 @@ from tests.audit.faults import (
     small_plan,
     with_protocol,
 )
+from tests.protocol import test_secure_sum
 
 Evidence = Literal["epsilon", "claimed noise", "residuals", "times and sizes"]
 
@@ -226,6 +230,9 @@ SENSITIVITY: dict[str, Fault] = {
         lambda: _other_plan({"privacy": replace(BUDGET, adjacency="add-remove")}), "epsilon"
     ),
     "column norm of another mechanism": Fault(lambda: _other_plan({"mechanism": "batches"}), "epsilon"),
+    "late reward under a mechanism with negative entries": Fault(
+        lambda: faults.late_reward(counted=False), "claimed noise", "epsilon of 4."
+    ),
     "rewards centred in the plan alone": Fault(lambda: _other_plan({"centre": 0.5}), "epsilon"),
 }
 
@@ -246,6 +253,25 @@ CALENDAR: dict[str, Fault] = {
     ),
     "padding that depends on data": Fault(
         lambda: faults.first_entry_large(faults.PaddingByData), "times and sizes", "depends on the user"
+    ),
+}
+
+
+class Tested(NamedTuple):
+    """What is planted in the source, and the test that then fails."""
+
+    plant: Callable[[pytest.MonkeyPatch], None]
+    caught_by: Callable[[], None]
+
+
+def _catch_up(patch: pytest.MonkeyPatch) -> None:
+    """A silo of a secure sum folds what it missed into its next message, as it may under trust `silo`."""
+    patch.setattr(SecureSumProtocol, "outgoing", SiloProtocol.outgoing)
+
+
+TESTED: dict[str, Tested] = {
+    "catch-up under secure-sum": Tested(
+        _catch_up, test_secure_sum.test_no_absence_lets_anybody_move_the_sums_further_than_counted
     ),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,7 +17,7 @@ from fedbandit.audit.worlds import Batch, User, World, neighbours, telling_pair
 from fedbandit.bandit.statistics import Scales, contributions
 from fedbandit.privacy.noise import NoiseSource
 from fedbandit.protocol.base import Message, Protocol
-from fedbandit.protocol.encoder import Stream
+from fedbandit.protocol.encoder import Encoder, Stream
 from fedbandit.protocol.trusts.central import CentralProtocol
 from fedbandit.protocol.trusts.local import LocalProtocol
 from fedbandit.protocol.trusts.secure_sum import SecureSumProtocol
@@ -434,6 +435,36 @@ def rounded_up(bits: int) -> tuple[User, User]:
     gaps = np.linalg.norm(points[:, None] - points[None], axis=-1)
     one, other = np.unravel_index(np.argmax(gaps), gaps.shape)
     return users[one], users[other]
+
+
+@dataclass(frozen=True)
+class Apart(Encoder):
+    """C = [[1, 0], [-1, 1]]: columns that point apart."""
+
+    def row(self, k: int) -> Floats:
+        return np.array([[1.0], [-1.0, 1.0]][k])
+
+    def decoder_row(self, k: int) -> Floats:
+        return np.array([[1.0], [2.0, 1.0]][k])
+
+
+def late_reward(counted: bool) -> Case:
+    """A person's reward that comes in the second batch instead of the first, under columns that point apart.
+
+    The noise is that of the largest move within one batch, of squared length 9, or, `counted`, of the late one, 10.
+    """
+    case = small_case(small_plan(rounds=8, mechanism="batches"))
+    encoder, game = Apart(2), the_game(case)
+    norm = encoder.column_norm * (math.sqrt(10 / 9) if counted else 1.0)
+    protocol = replace(case.plan.protocol, encoder=encoder, scales=case.plan.protocol.scales.times(norm))
+    person = contributions(telling_pair(case.plan)[0].x, 1.0, case.plan.bits)
+    batches = [without_choice(batch) for batch in game.worlds[0]]
+    worlds = []
+    for comes in (0, 1):
+        fixed = [np.zeros_like(batch.fixed) for batch in batches]
+        fixed[comes][0, 0] = person
+        worlds.append(tuple(replace(batch, fixed=own) for batch, own in zip(batches, fixed, strict=True)))
+    return with_protocol(with_worlds(case, (worlds[0], worlds[1])), protocol)
 
 
 def without_choice(batch: Batch) -> Batch:

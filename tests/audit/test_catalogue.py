@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fedbandit.audit.report import Report, audit
-from tests.audit.catalogue import CATALOGUE, Fault
+from tests.audit import faults
+from tests.audit.catalogue import CATALOGUE, TESTED, Fault
 
 SEED = 5
 
@@ -24,3 +25,16 @@ def test_a_planted_fault_is_caught_by_what_the_catalogue_says(name: str) -> None
     assert report.verdict == "broken"
     assert fault.caught_by in evidence(report)
     assert fault.says in " | ".join(report.failed)
+
+
+@pytest.mark.parametrize("name", TESTED)
+def test_a_fault_that_is_not_played_fails_the_test_of_its_property(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fault = TESTED[name]
+    fault.caught_by()
+    fault.plant(monkeypatch)
+    with pytest.raises(AssertionError):
+        fault.caught_by()
+
+
+def test_a_late_reward_that_is_counted_holds() -> None:
+    assert audit(faults.late_reward(counted=True), trials=4_000, seed=SEED).verdict == "holds"

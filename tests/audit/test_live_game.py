@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,8 @@ from fedbandit.audit.report import Report, audit
 from fedbandit.audit.residuals import FALSE_ALARMS
 from fedbandit.federation.exact import exact_noise
 from fedbandit.federation.exact.exact_noise import ExactNoise
+from fedbandit.federation.silo.ticker import Ticker
+from fedbandit.federation.store.silo_store import SiloStore
 from fedbandit.privacy.noise import SimulatedNoise
 from fedbandit.protocol.adversaries import Moment, Residual
 from fedbandit.protocol.base import Protocol
@@ -119,6 +122,24 @@ def mask_of_32_bits(self: ExactNoise, shape: tuple[int, ...]) -> Words:
     return words(self, shape) >> np.uint64(32)
 
 
+def same_after_restart(patch: Patch) -> None:
+    """A silo that is opened again draws from the beginning what it drew before."""
+    streams: dict[int, SimulatedNoise] = {}
+    kept: list[ExactNoise] = []  # so that no other one gets its id
+    make = Ticker.__init__
+
+    def opened(self: Ticker, store: SiloStore, *arguments: Any, **fields: Any) -> None:
+        make(self, store, *arguments, **fields)
+        with store.engine.read() as sql:
+            (_, _, path), *_ = sql.all("PRAGMA database_list")
+        kept.append(self._noise)
+        streams[id(self._noise)] = SimulatedNoise(np.random.default_rng(list(str(path).encode())))
+
+    patch.setattr(Ticker, "__init__", opened)
+    patch.setattr(ExactNoise, "gaussian", lambda self, scales, lead=(): streams[id(self)].gaussian(scales, lead))
+    patch.setattr(ExactNoise, "prepare", lambda self, scales, lead=(): None)
+
+
 def plant_gaussian(fault: Callable[[Floats, tuple[int, ...]], Integers]) -> Callable[[Patch], None]:
     return lambda patch: patch.setattr(exact_noise, "_gaussian", fault)
 
@@ -134,6 +155,7 @@ LIVE_FAULTS: dict[str, tuple[str, Callable[[Patch], None], str]] = {
         "more than once",
     ),
     "uniform noise": ("silo", plant_gaussian(uniform), "not Gaussian"),
+    "noise reused after a restart": ("silo", same_after_restart, "more than once"),
     "one mask per process": (
         "secure-sum",
         lambda patch: patch.setattr(ExactNoise, "words", one_mask_per_process),

@@ -13,7 +13,7 @@ from fedbandit.privacy.accounting import gaussian_epsilon, gaussian_sigma
 from fedbandit.privacy.amplification import theorem_sdp
 from fedbandit.privacy.budget import Privacy
 from fedbandit.protocol.trusts.vector_sum import VectorSumProtocol
-from fedbandit.schedule import Schedule, adaptive, every, growing
+from fedbandit.schedule import Schedule, adaptive, clock, every, growing
 
 NUMBER = r"(-?\d[\d,]*\.?\d*(?:e[-+]?\d+)?)"
 
@@ -148,6 +148,18 @@ def test_theorem_sdp_in_its_own_words() -> None:
     assert at == 1e-4
     assert alone == pytest.approx(gaussian_epsilon(math.sqrt(3 * 4.5) / sigma, 1e-4), rel=0.01)
     assert "Live noise is drawn on the grid 2^-20" in text
+
+
+def test_on_a_clock_the_lemma_is_not_what_the_promise_rests_on() -> None:
+    """How many people a period brings is unknown: the lemma's number of points would be made up."""
+    rounds, periods = (
+        Plan(2000, 20, 2, Privacy(1e-3, 1e-4), "shuffle", "tree", schedule, calibration="paper").guarantee
+        for schedule in (every(1), clock(60.0))
+    )
+    assert rounds.promised
+    assert periods.promised
+    assert "the lemma proves nothing here" in str(periods)
+    assert "the lemma proves nothing here" not in str(rounds)
 
 
 def test_theorem_sdp_vec_in_its_own_words() -> None:

@@ -107,6 +107,26 @@ def test_a_silo_that_drops_out_is_left_out(no_noise: SimulatedNoise) -> None:
     np.testing.assert_array_equal(made.total(made.passed_on(here, no_noise)), batch[[0, 2, 4]].sum(axis=0))
 
 
+def test_no_absence_lets_anybody_move_the_sums_further_than_counted() -> None:
+    """Every number goes the same way, so the entries of one message carry one unit of each batch, then of each draw.
+
+    The noise of a sum is that of the silos in it; the worst mu^2 is compared with that of a silo that is always there.
+    """
+    syncs, silos = 16, 100
+    made = Plan(silos, syncs, 2, Privacy(1.0, 1e-3), "secure-sum", schedule=every(1), colluding=0)
+    matrix = made.encoder.coefficients
+    drawn = [(np.rint(row * 2.0**30).astype(np.int64),) for row in np.hstack([matrix, np.eye(syncs)])]
+    always = np.sum(matrix**2, axis=0).max() / silos
+    drawn_patterns = (np.flatnonzero(coins).tolist() for coins in np.random.default_rng(4).random((20, syncs)) < 0.5)
+    for present in (range(0, syncs, 2), range(0, syncs, 3), *drawn_patterns):
+        arrived: dict[int, tuple[np.ndarray, ...]] = {}
+        for sync in present:
+            arrived[sync] = made.protocol.outgoing(drawn[: sync + 1], dict(arrived))
+        data, own = np.split(np.array([message[0] for message in arrived.values()]) * 2.0**-30, 2, axis=1)
+        covariance = (silos - 1) * np.eye(len(arrived)) + own @ own.T
+        assert np.sum(data * np.linalg.solve(covariance, data), axis=0).max() <= always * (1 + 1e-9)
+
+
 def test_noise_is_divided_over_the_fewest_honest_silos() -> None:
     everybody, few, colluding = protocol(), protocol(cohort=3), protocol(cohort=4, colluding=2)
     scales = [np.array(made.scales) for made in (everybody, few, colluding)]

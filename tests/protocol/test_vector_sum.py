@@ -17,7 +17,7 @@ from fedbandit.privacy.noise import SimulatedNoise
 from fedbandit.protocol import composition
 from fedbandit.protocol.guarantee import Calibration
 from fedbandit.protocol.trusts.vector_sum import VectorSumProtocol
-from fedbandit.schedule import adaptive, every
+from fedbandit.schedule import adaptive, clock, every
 from tests.statistical import assert_std, covariance_verdict, mean_verdict, same_counts_verdict
 
 SILOS, DIM, BITS = 2, 2, 20
@@ -220,6 +220,8 @@ def test_a_theorem_sized_run_decodes_and_fits(noise: SimulatedNoise) -> None:
         ({"privacy": Privacy(1e-6, 0.1)}, "epsilon must be larger for trust 'vector-sum'"),
         ({"schedule": adaptive(2.0)}, "schedule must be public for trust 'vector-sum'"),
         ({"schedule": adaptive(2.0, private=True)}, "schedule must be public for trust 'vector-sum'"),
+        ({"schedule": clock(60.0)}, "schedule must count rounds, not time, for trust 'vector-sum'"),
+        ({"schedule": clock(60.0, 1.5)}, "schedule must count rounds, not time, for trust 'vector-sum'"),
     ],
 )
 def test_bad_input(fields: dict[str, object], message: str) -> None:

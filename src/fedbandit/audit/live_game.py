@@ -219,15 +219,27 @@ class _Federation:
         return [await self.run(folder / str(trial), batches) for trial in range(trials)]
 
     async def run(self, folder: Path, batches: Batches) -> list[tuple[str, bytes]]:
-        """One run on stores of its own; all that crossed, in order."""
+        """One run on stores of its own; all that crossed, in order. Half way every silo is closed and opened again:
+        noise must not begin anew with it."""
         folder.mkdir()
-        carrier = RecordingCarrier()
+        carrier, half = RecordingCarrier(), len(batches) // 2
         link = cast(Link, carrier)  # the parties use no more of a link than a carrier has
         with ExitStack() as stack:
-            agents = {name: self._agent(folder, name, stack) for name in self._agreement.silos}
-            keepers = {name: self._keeper(folder, name, link, stack) for name in self._parties if name not in agents}
+            others = [name for name in self._parties if name not in self._agreement.silos]
+            keepers = {name: self._keeper(folder, name, link, stack) for name in others}
             for keeper in keepers.values():
                 await keeper.greet()
+            for part in (batches[:half], batches[half:]):
+                await self._part(folder, part, carrier, keepers)
+        return carrier.crossed
+
+    async def _part(
+        self, folder: Path, batches: Batches, carrier: RecordingCarrier, keepers: dict[str, SyncKeeper]
+    ) -> None:
+        """Silos are opened, serve these batches and are closed again."""
+        link = cast(Link, carrier)
+        with ExitStack() as stack:
+            agents = {name: self._agent(folder, name, stack) for name in self._agreement.silos}
             for agent in agents.values():
                 await agent.introduce(link)
             await self._deliver(carrier, agents, keepers)
@@ -239,7 +251,6 @@ class _Federation:
                 for agent in agents.values():
                     await agent.send(link)
                 await self._deliver(carrier, agents, keepers)
-        return carrier.crossed
 
     def _agent(self, folder: Path, name: str, stack: ExitStack) -> Agent:
         party, sealer = self._parties[name], Sealer(self._parties[name])

@@ -108,6 +108,7 @@ class Request:
     decode_at: DecodeAt
     public_schedule: bool  # False: raw data decide when to synchronise
     share: float  # of mu^2: what the releases may spend; the schedule spends the rest
+    counted: bool = True  # False: `times` are periods of a clock, and nobody knows how many people come in one
     visits: Visits = "private"
 
     def promise(

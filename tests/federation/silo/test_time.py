@@ -257,8 +257,8 @@ def test_no_reward_takes_the_place_of_another(tmp_path):
 
 
 def test_batches_of_a_planned_size_need_a_calendar_that_counts():
-    with pytest.raises(ValueError, match="must count decisions"):
-        check_live(small_plan(trust="vector-sum", mechanism="tree", calibration="paper", schedule=by_clock(60.0)))
+    with pytest.raises(ValueError, match="schedule must count rounds, not time, for trust 'vector-sum'"):
+        small_plan(trust="vector-sum", mechanism="tree", calibration="paper", schedule=by_clock(60.0))
 
 
 # -- ids -------------------------------------------------------------------------------------------------------

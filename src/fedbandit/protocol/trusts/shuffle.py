@@ -118,6 +118,7 @@ def _guarantee(request: Request, local: Amplified) -> Guarantee:
             f"composition: each shuffled release must be ({local.epsilon:.3g}, {local.delta:.3g})-DP.",
             f"The amplification lemma with {request.silos} silos of {request.rounds} points allows a local epsilon of "
             f"{local.local_epsilon:.3g} at delta_0 = {local.local_delta:.3g}: sigma_0 = {local.sigma:.5g}.",
+            *_unknown_points(request),
             "The lemma takes the sensitivity of a stream to be 1; what each silo's transcript promises on its own, "
             f"computed exactly, is ({unshuffled:.3g}, {privacy.delta:g})-DP, so the statement holds either way.",
             request.grid_step(request.on_grid(Scales.flat(local.sigma))),
@@ -125,6 +126,16 @@ def _guarantee(request: Request, local: Amplified) -> Guarantee:
         assumes=(*COMMON_ASSUMPTIONS, "the shuffler does not collude with the server (for the amplified statement)"),
         collusion="the noise alone still gives the promise, for the lemma asks for so much of it",
         missing="the sync is skipped for all: the lemma counts on every silo",
+    )
+
+
+def _unknown_points(request: Request) -> tuple[str, ...]:
+    """On a clock the lemma sets the noise, and does not prove anything about it."""
+    if request.counted:
+        return ()
+    return (
+        "On a clock nobody knows how many points a silo will have, so the lemma proves nothing here: its noise is that "
+        "of one point per period, and the promise rests on the next step alone.",
     )
 
 

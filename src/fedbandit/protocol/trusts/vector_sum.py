@@ -200,9 +200,10 @@ def _check_reach(request: Request) -> None:
         raise ArgumentError("mechanism", "must be 'tree' for trust 'vector-sum': it encodes p-sums of data points")
     if privacy.participations > 1 or privacy.silos_per_user > 1:
         raise ArgumentError("participations", "must be 1 for trust 'vector-sum': P_vec has one data point per user")
-    if request.adaptive:
+    if request.adaptive or not request.counted:
+        how = "be public" if request.adaptive else "count rounds, not time,"
         raise ArgumentError(
-            "schedule", "must be public for trust 'vector-sum': P_vec is told beforehand how many points it adds"
+            "schedule", f"must {how} for trust 'vector-sum': P_vec is told beforehand how many points it adds"
         )
     if request.calibration == "exact":
         raise ArgumentError(
