@@ -105,7 +105,7 @@ def test_theorem_sdp_is_linear_in_t_throughout_its_own_range():
         assert local.privacy / math.sqrt(rounds) == pytest.approx(
             (silos * dim) ** 0.75 * math.log(1e6) ** 0.25 * math.log(plan.encoder.size / 0.01) ** 0.25
         )
-    assert max(rates) < 1.1 * min(rates)  # T grows ten-thousandfold
+    assert max(rates) < 1.2 * min(rates)  # while T grows ten-thousandfold
     speaks = regret_bounds.silos_where_theorem_sdp_speaks(10_000, 400, dim)
     assert speaks == pytest.approx(1.93e7, rel=0.01)
 
