@@ -86,25 +86,55 @@ def test_as_simulated_acts_eagerly_and_promises_nothing(name: str) -> None:
     assert not made.guarantee.promised
 
 
-def test_published_noise() -> None:
+def test_published_noise_of_silo_level_ldp() -> None:
     epsilon, delta = 0.2, 0.1
-    ldp = paper.ldp(BASE, "as_simulated")
-    assert ldp.protocol.scales.bias**2 == pytest.approx(KAPPA * (math.log(1 / delta) + epsilon) / epsilon**2)
-    proven = paper.ldp(BASE).protocol.scales.bias ** 2
-    assert 8.6 <= proven / ldp.protocol.scales.bias**2 <= 10.25
+    scales = paper.ldp(BASE, "as_simulated").protocol.scales
+    assert scales.bias**2 == pytest.approx(9 * (math.log(1 / delta) + epsilon) / epsilon**2)
+    assert scales.bias == scales.diagonal
+    assert scales.off_diagonal == pytest.approx(scales.diagonal / math.sqrt(2))  # of (Z + Z') / 2
+
+
+def test_the_theorem_has_about_nine_times_the_published_variance() -> None:
+    budgets = [(1e-3, 1e-4), (1e-4, 1e-4), (0.2, 0.1), (1.0, 0.1), (5.0, 0.1), (5.0, 0.01), (5.0, 0.001)]
+    plans = [TINY.changed(privacy=Privacy(*budget)) for budget in budgets]
+    sigmas = [[paper.ldp(plan, how).protocol.scales.bias for how in ("as_proven", "as_simulated")] for plan in plans]
+    ratios = [(proven / simulated) ** 2 * 9 / KAPPA for proven, simulated in sigmas]  # at the same kappa
+    assert min(ratios[:5]) == pytest.approx(8.6, abs=0.02)  # Figure 1
+    assert min(ratios) == pytest.approx(8.47, abs=0.01)  # the appendix's delta of 0.001 too
+    assert max(ratios) == pytest.approx(10.2, abs=0.02)
+
+
+def test_published_noise_of_amplification() -> None:
     amplified = paper.sdp_amplified(TINY, "as_simulated")
-    assert amplified.protocol.scales.bias == pytest.approx(8_044, rel=0.001)
+    scales = amplified.protocol.scales
+    assert scales.bias == pytest.approx(5_528, abs=0.5)
+    assert scales.off_diagonal == pytest.approx(scales.diagonal / math.sqrt(2))
     assert not amplified.guarantee.promised
-    vectors = paper.sdp_vector_sum(BASE, "as_simulated").protocol
+    assert amplified.regulariser == pytest.approx(
+        math.sqrt(100 * 9) * scales.bias * (math.sqrt(9 + math.log(100)) + math.sqrt(10))
+    )
+
+
+def test_published_noise_of_vector_sum() -> None:
+    plan = paper.sdp_vector_sum(BASE, "as_simulated")
+    vectors, epsilon, delta, dim = plan.protocol, 0.2, 0.1, 10
     assert isinstance(vectors, VectorSumProtocol)
-    node = vectors.node(1)  # b with constant 1, nothing shared over levels or streams
-    assert node.noise_bits == math.ceil((node.grid * math.log(4 * 101 / delta) / epsilon) ** 2 / node.users)
+    for k, users in ((1, 2_500), (2, 5_000), (256, 640_000)):
+        node = vectors.node(k)
+        assert (node.users, node.grid) == (users, 2 * math.sqrt(users))
+        assert node.subtracted == pytest.approx(node.grid**2 * math.log(dim**2 / delta) ** 2 / (epsilon**2 * users))
+        assert node.noise_bits == int(node.subtracted)
+        assert node.unit == 1 / node.grid  # [0, 2L] encoded as if it were [0, L]
+        assert node.std == pytest.approx(14.96, abs=0.01)
+    s = math.sqrt(9 * math.log(1 / delta)) * math.log(9 * dim**2 / delta) / epsilon
+    assert plan.regulariser == pytest.approx(3 * s * (math.sqrt(9 + math.log(100)) + math.sqrt(dim)))
+    assert plan.regulariser == pytest.approx(4_259, abs=0.5)
 
 
 def test_published_regulariser_and_radius() -> None:
     made = paper.ldp(BASE, "as_simulated")
     sigma, alpha, dim = made.protocol.scales.bias, 0.01, 10
-    regulariser = math.sqrt(100 * KAPPA) * sigma * (math.sqrt(KAPPA + math.log(1 / alpha)) + math.sqrt(dim))
+    regulariser = math.sqrt(100 * 9) * sigma * (math.sqrt(9 + math.log(1 / alpha)) + math.sqrt(dim))  # kappa is 9
     assert made.regulariser == pytest.approx(regulariser)
     growth = dim * math.log(1 + 100 * 500 / (dim * regulariser)) + math.log(1 / alpha)
     assert made.radius(500) == pytest.approx(0.7 * (math.sqrt(regulariser * dim) + 0.5 * math.sqrt(growth)))

@@ -25,7 +25,7 @@ from fedbandit.bandit import linucb
 from fedbandit.bandit.confidence import Confidence, NoiseLaw, Radii
 from fedbandit.bandit.linucb import Fit
 from fedbandit.bandit.statistics import Scales
-from fedbandit.privacy.accounting import gaussian_sigma, tree_levels
+from fedbandit.privacy.accounting import gaussian_sigma, published_levels
 from fedbandit.privacy.budget import Privacy
 from fedbandit.privacy.ledger import Release
 from fedbandit.privacy.sensitivity import covariance_shift, rounding_shift
@@ -224,8 +224,9 @@ class Plan:
         rule = RADII[self.confidence]
         if rule is not None:
             return rule(self.noise_law, self.dim, self.alpha)
-        sigma, levels = self.protocol.scales.bias, tree_levels(self.encoder.size)
-        regulariser = confidences.published_regulariser(sigma, self.silos, levels, self.dim, self.alpha)
+        assumed, drawn = self._built.assumed_std, math.sqrt(self.silos) * self.protocol.scales.bias
+        std, levels = drawn if assumed is None else assumed, published_levels(self.encoder.size)
+        regulariser = confidences.published_regulariser(std, self.silos, levels, self.dim, self.alpha)
         return confidences.published(regulariser, self.dim, self.alpha, self.exploration, self.reward_noise)
 
     @property

@@ -81,9 +81,9 @@ def test_the_practical_rule_is_one_rule(law: NoiseLaw) -> None:
 
 
 def test_the_published_simulation_has_its_own_regulariser_and_radii() -> None:
-    sigma, silos, levels, alpha = 4.0, 100, 9.6, 0.01
-    noisy = confidence.published_regulariser(sigma, silos, levels, DIM, alpha)
-    assert noisy == pytest.approx(math.sqrt(960) * 4 * (math.sqrt(9.6 + math.log(100)) + math.sqrt(6)))
+    std, silos, levels, alpha = 40.0, 100, 9, 0.01  # 4 in each of 100 silos
+    noisy = confidence.published_regulariser(std, silos, levels, DIM, alpha)
+    assert noisy == pytest.approx(math.sqrt(900) * 4 * (math.sqrt(9 + math.log(100)) + math.sqrt(6)))
     assert confidence.published_regulariser(0.0, silos, levels, DIM, alpha) == 10.0  # sqrt(M) without privacy
     rule = confidence.published(noisy, DIM, alpha, scale=0.5, reward_noise=0.3)
     growth = DIM * math.log(1 + 700 / (DIM * noisy)) + math.log(100)

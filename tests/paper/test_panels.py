@@ -14,6 +14,7 @@ from fedbandit.paper.figures import panel_plot as drawing
 from fedbandit.paper.figures.panel import Sources
 from fedbandit.paper.figures.summary import summarise
 from fedbandit.schedule import every
+from fedbandit.simulator import tasks
 
 SYNTHETIC = ("fig1a", "fig1b", "figA-a", "figA-b")
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
@@ -30,8 +31,8 @@ def judged(path: Path, features: int, queries: int = 12) -> Path:
     rows = []
     for query in range(queries):
         for _ in range(6):
-            values = rng.uniform(0, 1, features)
-            label = int(np.clip(round(2 * values[:2].sum() + rng.normal(0, 0.3)), 0, 4))
+            values = rng.uniform(0, 10, features)  # large enough for the published lasso with penalty 1
+            label = int(np.clip(round(values[:2].sum() / 5 + rng.normal(0, 0.3)), 0, 4))
             rows.append(f"{label} qid:{query} " + " ".join(f"{i}:{v:.5f}" for i, v in enumerate(values, 1)))
     path.write_text("\n".join(rows) + "\n")
     return path
@@ -63,6 +64,14 @@ def test_every_curve_of_the_paper_is_a_plan_with_its_settings(panel):
             assert plan.guarantee.promised == (setting.name == "as_proven" and curve.private)
             if curve.private:
                 assert (plan.privacy.epsilon, plan.privacy.delta) == (curve.epsilon, curve.delta)
+
+
+def test_the_published_simulations_users_are_one_fixed_instance_whose_regret_counts_rewards():
+    for name in SYNTHETIC:
+        task = PANELS[name].settings[1].task(Sources())
+        assert isinstance(task, tasks.Synthetic)
+        assert (task.contexts, task.basis) == ("fixed", True)
+        assert (task.responses.kind, task.responses.std, task.responses.realised) == ("gaussian", 0.5, True)
 
 
 def test_observations_speak_of_curves_that_are_drawn():

@@ -268,7 +268,7 @@ def test_counts_are_scored_by_mean_and_variance_of_their_binomials() -> None:
     logs = []
     for expected in moment.expected:  # numbers shifted by L = 1 count on the grid, plus a quarter of the noise bits
         values = expected.sum(axis=1, keepdims=True) * 2.0**-BITS + node.users
-        logs.append(log_density(moment.held[0], values * node.grid / 2 + trials / 4, np.full(5, deviation)))
+        logs.append(log_density(moment.held[0], values / node.unit + trials / 4, np.full(5, deviation)))
     wanted = logs[1] - logs[0]
     np.testing.assert_allclose(SeesCounts().score(protocol, moment), wanted, rtol=1e-6, atol=1e-9)
 

@@ -12,7 +12,7 @@ from fedbandit.plan import Plan
 from fedbandit.privacy.accounting import gaussian_epsilon, gaussian_sigma
 from fedbandit.privacy.amplification import theorem_sdp
 from fedbandit.privacy.budget import Privacy
-from fedbandit.protocol.trusts.vector_sum import VectorSumProtocol
+from fedbandit.protocol.trusts.vector_sum import TheoremCoding, VectorSumProtocol
 from fedbandit.schedule import Schedule, adaptive, clock, every, growing
 
 NUMBER = r"(-?\d[\d,]*\.?\d*(?:e[-+]?\d+)?)"
@@ -166,13 +166,14 @@ def test_theorem_sdp_vec_in_its_own_words() -> None:
     made = Plan(10, 20, 2, Privacy(1.0, 1e-5), "vector-sum", "tree", every(5), calibration="paper")
     text, protocol = str(made.guarantee), made.protocol
     assert isinstance(protocol, VectorSumProtocol)
+    assert isinstance(protocol.coding, TheoremCoding)
     over, epsilon, delta = numbers(text, "over # p-sums by advanced composition: each run of P_vec must be (#, #)-SDP.")
     assert over == 3
     assert epsilon == pytest.approx(0.5 / (2 * math.sqrt(2 * 3 * math.log(2 / 5e-6))), rel=1e-3)
     assert delta == pytest.approx(5e-6 / (2 * 3), rel=1e-3)
     users, grid, bits = numbers(text, "for n = # users, g = # and b = #.")
     assert (users, grid) == (50, math.ceil(2 * math.sqrt(50)))
-    wanted = 24e4 * (grid * math.log(4 * 5 / protocol.delta) / protocol.epsilon) ** 2 / users
+    wanted = 24e4 * (grid * math.log(4 * 5 / protocol.coding.delta) / protocol.coding.epsilon) ** 2 / users
     assert bits == math.ceil(wanted)
     (std,) = numbers(text, "standard deviation # in each coordinate")
     assert std == pytest.approx(2 / grid * math.sqrt(users * bits * 3 / 16), rel=1e-4)

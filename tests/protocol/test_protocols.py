@@ -100,10 +100,10 @@ def promised_total(name: str) -> np.ndarray:
     one_user = math.sqrt(4.5) + 2 * math.sqrt(DIM + DIM**2) * 2.0 ** -(BITS + 1)
     sigma = gaussian_sigma(EPSILON, DELTA) * one_user
     column = float(np.linalg.norm(GAUSSIAN[name].encoder.coefficients, axis=0).max())
-    levels = 1 + math.log2(SYNCS)
+    levels, whole = 1 + math.log2(SYNCS), 1 + math.floor(math.log2(SYNCS))
     exact = np.where(is_diagonal(DIM), sigma, sigma / math.sqrt(2))
     exact[:DIM] = sigma
-    flat = np.ones(width(DIM))
+    flat, symmetric = np.ones(width(DIM)), exact / sigma  # the latter is (Z + Z') / 2 off the diagonal
     if name == "silo, the bias with less noise":  # sqrt(2 + 2 s + s^2/2) for s <= 2, else sqrt(4 s), s = 4
         shift = math.sqrt(16) + 2 * math.sqrt(4 * DIM + DIM**2) * 2.0 ** -(BITS + 1)
         exact = np.where(is_diagonal(DIM), 1.0, math.sqrt(0.5)) * gaussian_sigma(EPSILON, DELTA) * shift
@@ -111,8 +111,8 @@ def promised_total(name: str) -> np.ndarray:
     special: dict[str, np.ndarray] = {
         "local": math.sqrt(SILOS * BATCH) * exact,
         "silo, theorem": math.sqrt(SILOS * 8 * levels * (math.log(2 / DELTA) + EPSILON)) / EPSILON * flat,
-        "silo, published": math.sqrt(SILOS * levels * (math.log(1 / DELTA) + EPSILON)) / EPSILON * flat,
-        "shuffle": published_shuffle(levels) * math.sqrt(SILOS) * flat,
+        "silo, published": math.sqrt(SILOS * whole * (math.log(1 / DELTA) + EPSILON)) / EPSILON * symmetric,
+        "shuffle": published_shuffle(whole) * math.sqrt(SILOS) * symmetric,
         "secure-sum": column * exact * math.sqrt(3 / 2),  # one of three knows its own: each adds half of the variance
         "secure-sum, small cohort": column * exact * math.sqrt(3),  # one of two: each adds all of it
         "secure-sum, nobody colluding": column * exact,
@@ -121,11 +121,10 @@ def promised_total(name: str) -> np.ndarray:
     return special.get(name, math.sqrt(SILOS) * column * exact)
 
 
-def published_shuffle(levels: float) -> float:
-    """sigma_0 of Theorem SDP with its O() read as 1."""
-    rounds = BATCH * SYNCS
-    logs = math.log(1 / DELTA) * abs(math.log(levels / (DELTA * rounds))) * math.log(SILOS * levels / DELTA)
-    return math.sqrt(2 * levels * logs / SILOS) / EPSILON
+def published_shuffle(levels: int) -> float:
+    """sigma_0 of the published simulation of amplification."""
+    logs = math.log(1 / DELTA) * math.log(1 + levels / (DELTA * BATCH * SYNCS)) * math.log(SILOS * levels / DELTA)
+    return math.sqrt(levels * logs / SILOS) / EPSILON
 
 
 def promised_correlation(name: str) -> np.ndarray:

@@ -15,8 +15,7 @@ from fedbandit.privacy.accounting import advanced_composition_share
 from fedbandit.privacy.budget import Privacy
 from fedbandit.privacy.noise import SimulatedNoise
 from fedbandit.protocol import composition
-from fedbandit.protocol.guarantee import Calibration
-from fedbandit.protocol.trusts.vector_sum import VectorSumProtocol
+from fedbandit.protocol.trusts.vector_sum import Coding, PublishedCoding, TheoremCoding, VectorSumProtocol
 from fedbandit.schedule import adaptive, clock, every
 from tests.statistical import assert_std, covariance_verdict, mean_verdict, same_counts_verdict
 
@@ -26,12 +25,16 @@ SYNCS = len(BATCHES)
 SAMPLES = 4000
 
 
-def protocol(calibration: Calibration = "published", epsilon: float = 12.0) -> VectorSumProtocol:
-    """Tiny parameters: g of 4 to 6 bits and b of 2, so that bits can be drawn literally."""
-    made = Plan(SILOS, 8, DIM, Privacy(epsilon, 0.5), "vector-sum", "tree", every(2), calibration=calibration).protocol
+TINY = TheoremCoding(12.0, 0.5, constant=1.0)  # g of 4 or 5 and b of 1, so that bits can be drawn literally
+PRINTED = PublishedCoding(1.206, 0.5)  # b of 11.89, which is cut to 11 where it is sampled
+
+
+def protocol(coding: Coding | None = TINY) -> VectorSumProtocol:
+    """These parameters, or those of the theorem."""
+    made = Plan(SILOS, 8, DIM, Privacy(4.0, 0.5), "vector-sum", "tree", every(2), calibration="paper").protocol
     assert isinstance(made, VectorSumProtocol)
     short = replace(made.encoder, size=SYNCS)
-    return replace(made, batch_users=BATCHES, encoder=short)
+    return replace(made, batch_users=BATCHES, encoder=short, coding=coding or made.coding)
 
 
 def users() -> list[np.ndarray]:
@@ -77,7 +80,8 @@ def literal(made: VectorSumProtocol, samples: int, seed: int, noise_bits: int = 
     by_users = {made.node(k).users: made.node(k) for k in range(1, SYNCS + 1)}
 
     def parameters(n: int) -> Parameters:
-        return Parameters(by_users[n].grid, by_users[n].noise_bits + noise_bits, 0.25)
+        node = by_users[n]
+        return Parameters(node.grid, node.noise_bits + noise_bits, 0.25, node.subtracted, node.span)
 
     counts, prefixes = np.zeros((samples, SYNCS, width(DIM)), dtype=np.int64), np.zeros((samples, SYNCS, width(DIM)))
     for sample in range(samples):
@@ -95,19 +99,22 @@ def literal(made: VectorSumProtocol, samples: int, seed: int, noise_bits: int = 
     return counts, prefixes
 
 
-@pytest.fixture(scope="module")
-def by_bits() -> tuple[np.ndarray, np.ndarray]:
-    return literal(protocol(), 600, seed=3)
+@pytest.fixture(scope="module", params=[TINY, PRINTED], ids=["repaired", "published"])
+def by_bits(request: pytest.FixtureRequest) -> tuple[Coding, np.ndarray, np.ndarray]:
+    return request.param, *literal(protocol(request.param), 600, seed=3)
 
 
 @pytest.mark.parametrize("pooled", [False, True], ids=["silo by silo", "pooled"])
-def test_counts_have_the_law_of_literal_shuffled_bits(by_bits: tuple[np.ndarray, np.ndarray], pooled: bool) -> None:
-    counts, prefixes = sampled(protocol(), SAMPLES, 4, pooled)
+def test_counts_have_the_law_of_literal_shuffled_bits(
+    by_bits: tuple[Coding, np.ndarray, np.ndarray], pooled: bool
+) -> None:
+    coding, *drawn = by_bits
+    counts, prefixes = sampled(protocol(coding), SAMPLES, 4, pooled)
     for k in range(SYNCS):
         for entry in range(width(DIM)):
-            verdict = same_counts_verdict(by_bits[0][:, k, entry], counts[:, k, entry])
+            verdict = same_counts_verdict(drawn[0][:, k, entry], counts[:, k, entry])
             assert verdict.accepted, verdict.detail
-    difference = prefixes[: len(by_bits[1])] - by_bits[1]
+    difference = prefixes[: len(drawn[1])] - drawn[1]
     assert mean_verdict(difference, 0.0).accepted
 
 
@@ -126,16 +133,16 @@ def law(made: VectorSumProtocol) -> np.ndarray:
     for k, (first, last) in enumerate(spans, 1):
         node = made.node(k)
         points = np.concatenate([packed(batch, 1, True)[0, 0] for batch in batches[first:last]]) * 2.0**-BITS
-        scaled = (points + 1) * node.grid / 2
+        scaled = (points + 1) / node.unit
         rounding = ((scaled - np.floor(scaled)) * (1 - (scaled - np.floor(scaled)))).sum(axis=0)
-        variances.append((2 / node.grid) ** 2 * (len(points) * node.noise_bits * 3 / 16 + rounding))
+        variances.append(node.unit**2 * (len(points) * node.noise_bits * 3 / 16 + rounding))
     return np.asarray(np.einsum("kn,nw,ln->wkl", decoder, np.array(variances), decoder))
 
 
 @pytest.mark.parametrize("pooled", [False, True], ids=["silo by silo", "pooled"])
-@pytest.mark.parametrize("calibration", ["published", "paper"])
-def test_decoded_sums_are_unbiased_with_the_promised_noise(calibration: Calibration, pooled: bool) -> None:
-    made = protocol(calibration, 12.0 if calibration == "published" else 4.0)
+@pytest.mark.parametrize("coding", [TINY, None], ids=["tiny", "theorem"])
+def test_decoded_sums_are_unbiased_with_the_promised_noise(coding: Coding | None, pooled: bool) -> None:
+    made = protocol(coding)
     _, prefixes = sampled(made, SAMPLES, 6, pooled)
     errors, promised = prefixes - true_prefixes(), law(made)
     deviations = np.sqrt(np.einsum("wkk->kw", promised))
@@ -145,7 +152,7 @@ def test_decoded_sums_are_unbiased_with_the_promised_noise(calibration: Calibrat
         assert covariance_verdict(errors[:, :, entry], promised[entry]).accepted
         assert not covariance_verdict(errors[:, :, entry], promised[entry] * 1.3**2).accepted
         assert not covariance_verdict(errors[:, :, entry], promised[entry] / 1.3**2).accepted
-    if calibration == "paper":  # the noise bits are all that counts, and the plan's noise law is theirs
+    if coding is None:  # the noise bits are all that counts, and the plan's noise law is theirs
         flat = made.scales.bias * math.sqrt(SILOS) * np.sqrt([1, 1, 2])
         np.testing.assert_allclose(deviations, np.broadcast_to(flat[:, None], deviations.shape), rtol=1e-3)
 
@@ -178,12 +185,26 @@ def test_parameters_are_the_papers() -> None:
         node = made.node(k)
         assert node.users == 3 * 5 * batches
         as_printed = paper_parameters(node.users, 4, epsilon, delta)
-        assert node.grid == as_printed.g
+        assert (node.grid, node.span) == (as_printed.g, 2.0)
         factor = 24e4 * math.log(4 * 17 / delta) ** 2 / (epsilon**2 * node.users)
         assert node.noise_bits == math.ceil(factor * node.grid**2)  # for the g that is used, rounded up
         assert node.noise_bits >= as_printed.b
     entered = {batch: sorted(made.nodes_of(batch)) for batch in (1, 8, 9, 12)}
     assert entered == {1: [0, 1, 2, 3], 8: [3], 9: [0, 1, 2], 12: [2]}
+
+
+def test_the_published_simulation_samples_a_cut_b_and_subtracts_it_whole() -> None:
+    made = protocol(PRINTED)
+    _, prefixes = sampled(made, SAMPLES, 6)
+    nodes, errors = [made.node(k) for k in (1, 2, 3)], prefixes - true_prefixes()
+    assert [node.unit for node in nodes] == [1 / node.grid for node in nodes]  # as if the range were L
+    assert [node.noise_bits for node in nodes] == [int(node.subtracted) for node in nodes]
+    short = np.array([(node.subtracted - node.noise_bits) * node.users * node.unit / 4 for node in nodes])
+    shifts = -short @ np.array([[1, 0, 0], [0, 1, 1], [0, 0, 1]])  # sync 3 adds the p-sum of sync 2 to its own
+    deviations = np.sqrt(np.einsum("wkk->kw", law(made)))
+    assert mean_verdict(errors, np.broadcast_to(shifts[:, None], deviations.shape), deviations).accepted
+    assert not mean_verdict(errors, 0.0, deviations).accepted
+    assert_std(errors - shifts[:, None], deviations)
 
 
 @pytest.mark.parametrize(("epsilon", "std"), [(0.2, 411_000), (1.0, 82_200), (5.0, 16_400)])

@@ -67,7 +67,9 @@ def own_bits(made: Plan, run: int, factor: float) -> tuple[VectorSum, VectorSum]
     nodes = {protocol.node(k).users: protocol.node(k) for k in range(1, made.encoder.size + 1)}
 
     def parameters(n: int) -> Parameters:
-        return Parameters(nodes[n].grid, math.ceil(nodes[n].noise_bits * factor**2), 0.25)
+        node = nodes[n]
+        bits = math.ceil(node.noise_bits * factor**2)
+        return Parameters(node.grid, bits, 0.25, node.subtracted + bits - node.noise_bits, node.span)
 
     streams = [
         VectorSum(SILOS, protocol.batch_users, shape, 1.0, parameters, generator) for shape in ((DIM,), (DIM, DIM))

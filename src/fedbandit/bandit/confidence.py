@@ -116,11 +116,11 @@ def published(regulariser: float, dim: int, alpha: float, scale: float, reward_n
     return Confidence(regulariser, regulariser / 2, radius)
 
 
-def published_regulariser(sigma: float, silos: int, levels: float, dim: int, alpha: float) -> float:
-    """lambda of the published simulation; sqrt(M) without privacy."""
-    if sigma == 0:
+def published_regulariser(std: float, silos: int, levels: int, dim: int, alpha: float) -> float:
+    """lambda of the published simulation, `std` its noise of one p-sum over all silos; sqrt(M) without privacy."""
+    if std == 0:
         return math.sqrt(silos)
-    return math.sqrt(silos * levels) * sigma * (math.sqrt(levels + math.log(1 / alpha)) + math.sqrt(dim))
+    return math.sqrt(levels) * std * (math.sqrt(levels + math.log(1 / alpha)) + math.sqrt(dim))
 
 
 def _self_normalised(users: float, dim: int, regulariser: float, alpha: float) -> float:

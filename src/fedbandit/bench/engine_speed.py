@@ -121,7 +121,9 @@ def _slow_vector_sum() -> Play:
     protocol = plan.protocol
     assert isinstance(protocol, VectorSumProtocol)
     nodes = [protocol.node(k) for k in range(1, plan.encoder.size + 1)]
-    by_users = {node.users: reference.Parameters(node.grid, node.noise_bits, 0.25) for node in nodes}
+    by_users = {
+        node.users: reference.Parameters(node.grid, node.noise_bits, 0.25, node.subtracted, node.span) for node in nodes
+    }
 
     def streams(generator: np.random.Generator) -> Streams:
         def summed(*shape: int) -> reference.VectorSum:

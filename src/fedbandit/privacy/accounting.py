@@ -23,6 +23,7 @@ __all__ = [
     "gaussian_epsilon",
     "gaussian_sigma",
     "published_ldp_sigma",
+    "published_levels",
     "theorem_ldp_sigma",
     "tree_levels",
     "zcdp_epsilon",
@@ -74,6 +75,11 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
 def tree_levels(releases: int) -> float:
     """kappa = 1 + log2 K of the paper: the p-sums that a datum enters in a tree over K releases."""
     return 1 + math.log2(releases)
+
+
+def published_levels(releases: int) -> int:
+    """kappa of the published simulation, a whole number: 1 + floor(log2 K), which is the exact count."""
+    return releases.bit_length()
 
 
 def theorem_ldp_sigma(epsilon: float, delta: float, levels: float) -> float:

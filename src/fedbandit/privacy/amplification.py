@@ -19,6 +19,7 @@ __all__ = [
     "Amplified",
     "largest_epsilon",
     "local_budget",
+    "published_sdp_sigma",
     "shuffled_epsilon",
     "theorem_sdp",
     "theorem_sdp_constants_one",
@@ -109,6 +110,12 @@ def largest_epsilon(delta: float, silos: int, points: int, levels: int) -> float
 
 
 def theorem_sdp_constants_one(epsilon: float, delta: float, silos: int, rounds: int, levels: float) -> float:
-    """sigma_0 of Theorem SDP with its O() read as 1, as in the published simulation. No proof stands behind it."""
+    """sigma_0 of Theorem SDP with its O() read as 1. No proof stands behind it."""
     log = math.log(1 / delta) * abs(math.log(levels / (delta * rounds))) * math.log(silos * levels / delta)
     return math.sqrt(2 * levels * log / silos) / epsilon
+
+
+def published_sdp_sigma(epsilon: float, delta: float, silos: int, rounds: int, levels: int) -> float:
+    """sigma_0 of the published simulation of it: another logarithm, and no 2. No proof stands behind it."""
+    log = math.log(1 / delta) * math.log1p(levels / (delta * rounds)) * math.log(silos * levels / delta)
+    return math.sqrt(levels * log / silos) / epsilon

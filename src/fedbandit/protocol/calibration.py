@@ -6,11 +6,17 @@ import math
 from typing import NamedTuple
 
 from fedbandit.bandit.statistics import Scales
-from fedbandit.privacy.accounting import published_ldp_sigma, theorem_ldp_sigma, tree_levels, zcdp_epsilon
+from fedbandit.privacy.accounting import (
+    published_ldp_sigma,
+    published_levels,
+    theorem_ldp_sigma,
+    tree_levels,
+    zcdp_epsilon,
+)
 from fedbandit.privacy.ledger import Gaussian
 from fedbandit.protocol.guarantee import Request
 
-__all__ = ["FLIP", "LEAK", "PUBLISHED", "GaussianNoise", "gaussian_noise"]
+__all__ = ["FLIP", "LEAK", "PUBLISHED", "GaussianNoise", "gaussian_noise", "published_scales"]
 
 LEAK = "whether a synchronisation happens depends on users' raw data, and noise on what is sent does not hide that"
 FLIP = (
@@ -98,8 +104,13 @@ def _theorem_step(request: Request, sigma: float) -> str:
 def _published(request: Request, joint_silos: bool, comes: str) -> GaussianNoise:
     """The noise of the published simulation, which promises nothing."""
     privacy = request.asked
-    sigma = published_ldp_sigma(privacy.epsilon, privacy.delta, tree_levels(request.encoder.size))
-    return GaussianNoise(sigma, request.user_shift(joint_silos), Scales.flat(sigma), problem=PUBLISHED)
+    sigma = published_ldp_sigma(privacy.epsilon, privacy.delta, published_levels(request.encoder.size))
+    return GaussianNoise(sigma, request.user_shift(joint_silos), published_scales(sigma), problem=PUBLISHED)
+
+
+def published_scales(sigma: float) -> Scales:
+    """The published simulation adds (Z + Z') / 2 to a covariance: sigma on the diagonal, sigma / sqrt 2 off it."""
+    return Scales(sigma, sigma, sigma / math.sqrt(2))
 
 
 def _sensitivity_steps(request: Request, joint_silos: bool, comes: str) -> tuple[str, ...]:

@@ -86,6 +86,7 @@ class Built(NamedTuple):
     protocol: Protocol
     guarantee: Guarantee
     spends: Callable[[int], Cost]  # what the release of a sync costs
+    assumed_std: float | None = None  # noise of a p-sum over all silos that the published lambda takes, if not as drawn
 
 
 @dataclass(frozen=True)

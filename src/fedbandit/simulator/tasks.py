@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import ClassVar, Literal, get_args
 
 import numpy as np
+from scipy.special import betainc
 
 from fedbandit import _validate
 from fedbandit._arrays import Floats
@@ -42,6 +43,7 @@ __all__ = [
     "Synthetic",
     "Tabled",
     "Task",
+    "chance",
     "letor",
     "synthetic",
     "warfarin",
@@ -62,6 +64,7 @@ class Responses:
 
     kind: RewardKind = "bernoulli"
     std: float = 0.5
+    realised: bool = False  # regret counts the reward itself instead of its mean, as in the published simulation
 
     def __post_init__(self) -> None:
         _validate.one_of("rewards", self.kind, get_args(RewardKind))
@@ -75,8 +78,9 @@ class Responses:
     def for_kernel(self) -> Rewards:
         """The same law as kernels take it."""
         if self.kind == "exact":
-            return Rewards(GAUSSIAN, 0.0)
-        return Rewards({"bernoulli": BERNOULLI, "gaussian": GAUSSIAN, "clipped": CLIPPED}[self.kind], self.std)
+            return Rewards(GAUSSIAN, 0.0, self.realised)
+        kind = {"bernoulli": BERNOULLI, "gaussian": GAUSSIAN, "clipped": CLIPPED}[self.kind]
+        return Rewards(kind, self.std, self.realised)
 
 
 @dataclass(frozen=True)
@@ -84,8 +88,11 @@ class Synthetic:
     """The paper's instance: theta* and features are random directions of norm 1/sqrt 2 with 1/sqrt 2 appended.
 
     `contexts`: "fresh" for every silo and round, or "fixed", one set per silo for the whole run (and one theta* for
-    all runs). `basis` and `same_in_all_runs` are the published simulation's: the first arms are a fixed basis, and all
-    runs share their contexts.
+    all runs). With `same_in_all_runs` all runs share their fresh contexts.
+
+    `basis` is the published simulation's, for fixed contexts: of the rows (v, 1) that features are made of, a silo's
+    first are e_j + e_d, and the last of these is e_d. Means are the rows times theta* / sqrt 2, features the rows
+    divided by their norms: sqrt 2, but 1 for e_d, whose mean is therefore not linear in its feature.
     """
 
     dim: int
@@ -99,6 +106,8 @@ class Synthetic:
         _validate.count("dim", self.dim, least=2)
         _validate.count("arms", self.arms)
         _validate.one_of("contexts", self.contexts, get_args(Contexts))
+        if self.basis and (self.contexts != "fixed" or self.arms < self.dim):
+            raise ArgumentError("basis", f"must be False unless contexts are 'fixed' and there are {self.dim} arms")
 
     @property
     def one_set_per_silo(self) -> bool:
@@ -114,15 +123,26 @@ class Synthetic:
         """Where kernels take the action sets of these runs from."""
         if self.one_set_per_silo:
             return self._fixed(seed, silos)
-        return Fresh(np.stack([self.theta(seed, run) for run in runs]), self.arms, self.basis)
+        return Fresh(np.stack([self.theta(seed, run) for run in runs]), self.arms)
 
     def _fixed(self, seed: int, silos: int) -> Table:
         """One action set per silo: the contexts that its users of round 0 would have met."""
-        sets = [contexts_of(seed, 0, silo, 0, self.arms, self.dim, self.basis) for silo in range(silos)]
-        features = np.concatenate(sets)
-        bounds = np.arange(silos + 1)
+        features = np.stack([contexts_of(seed, 0, silo, 0, self.arms, self.dim) for silo in range(silos)])
+        if self.basis:
+            features[:, : self.dim] = _basis(self.dim)
         means = features.astype(float) @ self.theta(seed, 0)
-        return make_table(features, bounds * self.arms, means, np.stack([bounds[:-1], bounds[1:]], axis=1))
+        if self.basis:
+            means[:, self.dim - 1] = 0.5
+        bounds = np.arange(silos + 1)
+        ranges = np.stack([bounds[:-1], bounds[1:]], axis=1)
+        return make_table(features.reshape(-1, self.dim), bounds * self.arms, means.ravel(), ranges)
+
+
+def _basis(dim: int) -> Floats:
+    """The first features of the published simulation: (e_j + e_d) / sqrt 2, and e_d itself."""
+    rows = (np.eye(dim) + np.eye(dim)[-1]) / np.sqrt(2)
+    rows[-1] = np.eye(dim)[-1]
+    return np.asarray(rows)
 
 
 @dataclass(frozen=True)
@@ -161,6 +181,23 @@ class Tabled:
 Task = Synthetic | Tabled
 
 
+def chance(task: Task, silos: int, seed: int) -> float:
+    """The expected regret of one round in which every silo takes an action at random."""
+    source = task.source(seed, (0,), silos)
+    if isinstance(source, Fresh):
+        return silos * (_best_of(source.arms, source.theta.shape[1]) - 0.5)
+    lost = source.best - np.add.reduceat(source.means, source.offsets[:-1]) / np.diff(source.offsets)
+    return float(sum(lost[first:last].mean() for first, last in source.ranges))
+
+
+def _best_of(arms: int, dim: int) -> float:
+    """The expected best mean of fresh actions: a mean (1 + cosine) / 2 in d - 1 dimensions has the law Beta(a, a)."""
+    if dim == 2:  # directions on a line: a mean is 0 or 1
+        return float(1 - 0.5**arms)
+    means = np.linspace(0, 1, 20_001)
+    return float(1 - np.trapezoid(betainc(dim / 2 - 1, dim / 2 - 1, means) ** arms, means))
+
+
 def synthetic(
     dim: int,
     arms: int,
@@ -169,6 +206,7 @@ def synthetic(
     contexts: Contexts = "fresh",
     basis: bool = False,
     same_in_all_runs: bool = False,
+    realised: bool = False,
 ) -> Synthetic:
     """The paper's synthetic instance, with rewards that respect its assumptions by default.
 
@@ -178,14 +216,18 @@ def synthetic(
     >>> bool(np.isclose(np.linalg.norm(theta), 1.0)), round(float(theta[-1]), 4)
     (True, 0.7071)
     """
-    return Synthetic(dim, arms, Responses(rewards, reward_std), contexts, basis, same_in_all_runs)
+    return Synthetic(dim, arms, Responses(rewards, reward_std, realised), contexts, basis, same_in_all_runs)
 
 
 def letor(
     path: str | Path, group: Group = "title", scaling: Scaling = "row", rewards: RewardKind = "bernoulli"
 ) -> Tabled:
-    """Queries of a LETOR file or folder as action sets, with a lasso model as theta*."""
-    return Tabled(letor_table(load_letor(path), group, scaling), Responses(rewards))
+    """Queries of a LETOR file or folder as action sets, with a lasso model as theta*.
+
+    Scaling "published" is the published simulation's: rewards must be "exact", the lasso's predictions themselves.
+    """
+    table = letor_table(load_letor(path), group, scaling)
+    return Tabled(table, Responses(rewards), outcomes=table.outcomes is not None)
 
 
 def warfarin(path: str | Path, rewards: RewardKind = "bernoulli", outcomes: bool = False) -> Tabled:

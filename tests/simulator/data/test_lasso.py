@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from fedbandit.simulator.data import Group, Letor, Scaling, letor_table, load_letor
-from fedbandit.simulator.data.lasso import GROUPS, PENALTIES
+from fedbandit.simulator.data.lasso import GROUPS
 from tests.simulator.data.texts import MSLR, judged, line, needs_mslr, write
 
 
@@ -37,20 +38,32 @@ def test_a_bounded_table_is_linear_and_keeps_the_lassos_order(tmp_path: Path, sc
 
 
 def test_the_published_table_meets_the_optimality_conditions_of_the_lasso(tmp_path: Path) -> None:
-    """For min |y - X w|^2 / 2n + a |w|_1: X'(y - X w)/n is a sign(w) where w is not 0, else within +-a."""
+    """For min |y - X w|^2 / 2n + a |w|_1: X'(y - X w)/n is a sign(w) where w is not 0, else within +-a. Here a = 1."""
     data = instance(tmp_path, queries=300)
     table = letor_table(data, scaling="published")
     rows = table.features.astype(np.float64)
     raw = np.column_stack([np.full(len(rows), 0.01), data.features.astype(np.float64)])
     np.testing.assert_allclose(rows, raw / np.linalg.norm(raw, axis=1, keepdims=True), rtol=1e-6, atol=1e-9)
-    pull = rows.T @ (data.labels - rows @ table.theta) / len(rows)
-    active = table.theta != 0
-    penalty = float(np.abs(pull[active]).mean())
-    assert np.abs(PENALTIES / penalty - 1).min() < 0.02
-    np.testing.assert_allclose(pull[active], penalty * np.sign(table.theta[active]), rtol=0.05)
-    assert np.abs(pull).max() <= penalty * 1.05
+    assert table.outcomes is not None
+    weights = np.linalg.lstsq(raw, table.outcomes, rcond=None)[0]  # of the raw features
+    np.testing.assert_allclose(raw @ weights, table.outcomes, atol=1e-8)
+    pull = raw.T @ (data.labels - table.outcomes) / len(rows)
+    active = np.abs(weights) > 1e-8
+    assert active.any()
+    np.testing.assert_allclose(pull[active], np.sign(weights[active]), rtol=0.05)
+    assert np.abs(pull).max() <= 1.05
     assert not table.bounded
     np.testing.assert_allclose(table.means, rows @ table.theta)
+    residual = table.outcomes - table.means  # the best linear fit leaves nothing that is linear in what is seen
+    assert np.abs(rows.T @ residual).max() < 1e-6 * len(rows)
+    assert np.abs(residual).max() > 1e-3
+
+
+def test_published_rewards_need_features_large_enough_for_the_penalty(tmp_path: Path) -> None:
+    data = instance(tmp_path)
+    small = replace(data, features=data.features / np.float32(1000))
+    with pytest.raises(ValueError, match="predicts the same for every action"):
+        letor_table(small, scaling="published")
 
 
 def test_another_number_of_features_uses_all_of_them(tmp_path: Path) -> None:
@@ -96,3 +109,21 @@ def test_the_real_sample_makes_the_papers_instances(group: Group, dim: int) -> N
         assert (table.dim, table.sets, table.largest_set) == (dim, 182, 337)
         assert np.ptp(table.means) > 0.2  # there is something to learn
         assert len(table.divided(10)) == 11
+
+
+@pytest.mark.shared
+@needs_mslr
+@pytest.mark.parametrize("group, explained", [("title", 0.28), ("body", 0.68)])
+def test_published_rewards_are_not_linear_in_what_the_learner_sees(group: Group, explained: float) -> None:
+    table = letor_table(load_letor(MSLR), group, "published")
+    assert table.outcomes is not None
+    left = np.mean((table.outcomes - table.means) ** 2) / np.var(table.outcomes)
+    assert 1 - left == pytest.approx(explained, abs=0.005)
+
+
+def test_the_published_groups_hold_no_title_feature() -> None:
+    # Up to 125, MSLR repeats each measure for body, anchor, title, URL and whole document.
+    assert GROUPS["title"] == (*(5 * i + k for i in range(25) for k in (2, 4)), *range(126, 132))
+    assert GROUPS["body"] == (*(i for i in range(1, 126) if i % 5 in (0, 1, 3)), 132, 133)
+    assert not any(i % 5 == 3 for i in GROUPS["title"] if i <= 125)
+    assert (len(GROUPS["title"]) + 1, len(GROUPS["body"]) + 1) == (57, 78)  # and the constant

@@ -35,15 +35,15 @@ def fresh_case(
     silos: int = 5,
     rounds: int = 40,
     kind: int = k.BERNOULLI,
-    basis: bool = False,
     same_contexts: bool = False,
+    realised: bool = False,
 ) -> Case:
     rng = np.random.default_rng(dim)
     theta = rng.normal(size=(3, dim))
     theta[:, :-1] *= 0.5 / np.linalg.norm(theta[:, :-1], axis=1, keepdims=True)
     theta[:, -1] = 0.7
     users = k.make_users(SEED, [4, 7, 8], silos, 30, rounds, same_contexts)
-    return Case(users, k.Fresh(theta, arms, basis), k.Rewards(kind, 0.3), *models(rng, theta, rounds))
+    return Case(users, k.Fresh(theta, arms), k.Rewards(kind, 0.3, realised), *models(rng, theta, rounds))
 
 
 def table_case(
@@ -52,6 +52,7 @@ def table_case(
     bounds: tuple[int, ...] = (0, 2, 3, 7),
     rounds: int = 40,
     kind: int = k.GAUSSIAN,
+    realised: bool = False,
 ) -> Case:
     rng = np.random.default_rng(dim)
     rows = sum(sizes)
@@ -61,7 +62,7 @@ def table_case(
     table = k.make_table(features, np.concatenate([[0], np.cumsum(sizes)]), rng.random(rows), ranges)
     users = k.make_users(SEED, [4, 7, 8], len(ranges), 30, rounds)
     theta = np.broadcast_to(rng.normal(size=dim), (3, dim))
-    return Case(users, table, k.Rewards(kind, 0.3), *models(rng, theta, rounds))
+    return Case(users, table, k.Rewards(kind, 0.3, realised), *models(rng, theta, rounds))
 
 
 def models(
@@ -110,7 +111,7 @@ def actions_of(case: Case, run: int, silo: int, now: int) -> tuple[np.ndarray, n
     number = int(case.users.context_runs[run])
     if isinstance(case.source, k.Fresh):
         source = case.source
-        x = k.contexts_of(SEED, number, silo, now, source.arms, case.theta.shape[-1], source.basis).astype(float)
+        x = k.contexts_of(SEED, number, silo, now, source.arms, case.theta.shape[-1]).astype(float)
         return x, x @ source.theta[run]
     table = case.source
     index = k.set_of(SEED, number, silo, now, table)
@@ -142,7 +143,7 @@ def expected(case: Case, shards: int, eager: bool) -> tuple[k.Tally, k.Local]:
             arm = int(np.argmax(x @ inverse @ bias + radius * np.sqrt(np.einsum("aj,jk,ak->a", x, inverse, x))))
             reward = reward_of(case, run, silo, users.first_round + i, means[arm])
             tally.sums[q, run, shard] += contributions(x[arm], reward, BITS, float(case.centre[q]))
-            tally.regret[q, run, shard] += means.max() - means[arm]
+            tally.regret[q, run, shard] += means.max() - (reward if case.rewards.realised else means[arm])
             if q == 1:
                 tally.points[0, run, silo, i] = [*x[arm], reward]
             if eager:
@@ -171,15 +172,16 @@ def table_of(case: Case) -> k.Table:
 FRESH = {
     "bernoulli": fresh_case(),
     "gaussian, wide": fresh_case(dim=57, arms=23, silos=2, rounds=5, kind=k.GAUSSIAN),
-    "clipped, basis": fresh_case(dim=5, arms=9, silos=3, kind=k.CLIPPED, basis=True),
-    "basis cut short": fresh_case(dim=7, arms=3, silos=2, basis=True),
+    "clipped": fresh_case(dim=5, arms=9, silos=3, kind=k.CLIPPED),
+    "fewer arms than dimensions": fresh_case(dim=7, arms=3, silos=2),
+    "regret by rewards": fresh_case(dim=5, arms=9, silos=3, kind=k.GAUSSIAN, realised=True),
     "contexts shared by runs": fresh_case(same_contexts=True),
 }
 
 TABLES = {
     "ragged": table_case(),
-    "one silo": table_case(bounds=(0, 7)),
+    "one silo": table_case(bounds=(0, 7), realised=True),
     "bernoulli, wide": table_case(dim=57, sizes=(40, 9, 11), bounds=(0, 1, 3), rounds=6, kind=k.BERNOULLI),
 }
 
-FIXED = table_case(sizes=(30, 4, 21), bounds=(0, 1, 2, 3), rounds=300)
+FIXED = table_case(sizes=(30, 4, 21), bounds=(0, 1, 2, 3), rounds=300, realised=True)

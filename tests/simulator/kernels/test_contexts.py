@@ -27,12 +27,6 @@ def distance_from_uniform(points: np.ndarray) -> float:
     return float(np.concatenate([mean, squares, products]).max())
 
 
-def test_the_first_actions_are_a_basis_if_asked() -> None:
-    x = k.contexts_of(SEED, 0, 3, 9, 12, 5, basis=True)
-    np.testing.assert_array_equal(x[:5], np.eye(5))
-    np.testing.assert_array_equal(x[5:], k.contexts_of(SEED, 0, 3, 9, 12, 5)[5:])
-
-
 def test_users_differ_by_run_silo_round_and_seed() -> None:
     base = k.contexts_of(SEED, 0, 0, 1, 4, 6)
     for other in [(SEED, 1, 0, 1), (SEED, 0, 1, 1), (SEED, 0, 0, 2), (SEED + 1, 0, 0, 1)]:

@@ -23,6 +23,11 @@ Each panel is drawn in two versions. **as_proven**: the constants of the theorem
 do not hold) and rewards that respect the paper's assumptions. **as_simulated**: the constants, rewards and eager acting
 of the published simulation, which come with no privacy guarantee.
 
+The last column is the regret bound of the curve's theorem at T, by the constants of its proof (Lemmas general and
+subG, for the noise that the plan adds) and so for its wider radii; “vacuous here” where it lies above what anybody can
+lose, one per silo and round (the line “MT”), or above what acting at random loses (the line “chance”). A picture shows
+the part of a bound that lies below MT.
+
 The paper has 25 runs of each panel. Where a picture shows fewer, `--runs 25` asks for as many.
 """
 
@@ -47,22 +52,23 @@ def _section(summary: dict[str, Any]) -> str:
     parts = [
         f"\n## {summary['title']}\n{quick}\n![{summary['name']}]({summary['picture']})\n",
         f"{summary['observed']}. **{summary['conclusion']}**\n",
-        *(_version(name, version) for name, version in summary["versions"].items()),
+        *(_version(name, version, summary["silos"]) for name, version in summary["versions"].items()),
     ]
     return "\n".join(parts)
 
 
-def _version(name: str, version: dict[str, Any]) -> str:
+def _version(name: str, version: dict[str, Any], silos: int) -> str:
     falling = [label for label, curve in version["curves"].items() if curve["falls"]]
     still = [label for label in version["curves"] if label not in falling]
     lines = [
         f"**{name}** ({version['runs']} runs of {version['rounds']:,} rounds, d = {version['dim']}, seed "
         f"{version['seed']}): the observation {HOLDS[version['holds']]}.\n",
-        "| curve | regret / T | noise of the worst prefix sum | λ |",
-        "|---|---|---|---|",
+        "| curve | regret / T | noise of the worst prefix sum | λ | bound / T |",
+        "|---|---|---|---|---|",
         *(_row(label, curve) for label, curve in version["curves"].items()),
         "",
         *(f"- {finding['text']}" for finding in version["findings"]),
+        f"- Acting at random loses {version['chance']:.4g} per round; nobody can lose more than {silos:,}.",
         *(f"- Left out: {label}: {why}" for label, why in version["left_out"].items()),
         f"- Falling over the last nine tenths of the rounds: {'; '.join(falling) or 'none'}."
         + (f" Not, or cannot be told: {'; '.join(still)}." if still else ""),
@@ -74,4 +80,6 @@ def _version(name: str, version: dict[str, Any]) -> str:
 
 def _row(label: str, curve: dict[str, Any]) -> str:
     mean, stderr = curve["regret"]["mean"], curve["regret"]["stderr"]
-    return f"| {label} | {mean:.4g} ± {stderr:.2g} | {curve['noise_std']:.4g} | {curve['regulariser']:.4g} |"
+    says = "no theorem" if curve["bound"] is None else curve["bound"]["says"]
+    numbers = f"{mean:.4g} ± {stderr:.2g} | {curve['noise_std']:.4g} | {curve['regulariser']:.4g}"
+    return f"| {label} | {numbers} | {says} |"

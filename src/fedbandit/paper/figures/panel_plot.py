@@ -29,6 +29,7 @@ def draw(panel: Panel, drawn: list[Drawn], summary: dict[str, Any], path: Path) 
         for index, curve in enumerate(panel.curves):
             if curve.label in one.result.plans:
                 _draw_curve(axis, one, curve.label, index)
+        _draw_limits(axis, one)
         axis.set_title(textwrap.fill(one.setting.heading, 62), fontsize=9)
         axis.set_xlabel(f"round t\n\n{text}", fontsize=7, ma="left")
         axis.set_ylabel("time-averaged group regret", fontsize=8)
@@ -49,10 +50,38 @@ def _draw_curve(axis: Axes, one: Drawn, label: str, index: int) -> None:
     axis.plot(rounds, mean, label=label, color=colour, linestyle=style, linewidth=1.6)
     axis.fill_between(rounds, mean - band, mean + band, color=colour, alpha=0.18, linewidth=0)
 
+    _draw_bound(axis, one, label, colour)
+
+
+def _draw_bound(axis: Axes, one: Drawn, label: str, colour: str) -> None:
+    """The curve's regret bound, where it lies below MT."""
+    below = {round_: found for round_, found in one.bounds(label).items() if found.per_round < found.silos}
+    if below:
+        heights = [found.per_round for found in below.values()]
+        axis.plot(list(below), heights, label=f"bound of {label}", color=colour, linestyle=":", linewidth=2.2)
+
+
+def _draw_limits(axis: Axes, one: Drawn) -> None:
+    """What acting at random loses, and the most that can be lost: one per silo and round."""
+    silos = next(iter(one.result.plans.values())).silos
+    axis.axhline(one.chance, label="chance", color="0.45", linestyle=(0, (4, 2)), linewidth=1.0)
+    if one.setting.constants == "as_proven":
+        axis.axhline(silos, label="MT, the most that can be lost", color="0.2", linestyle="-", linewidth=1.0)
+
+
+def _bounds(curves: dict[str, dict[str, Any]]) -> list[str]:
+    """Where the theorems' bounds say nothing."""
+    bounded = {label: curve["bound"]["says"] for label, curve in curves.items() if curve["bound"] is not None}
+    vacuous = [label for label, says in bounded.items() if says.startswith("vacuous")]
+    if not vacuous:
+        return []
+    return ["Regret bound vacuous here: " + ("all curves." if len(vacuous) == len(bounded) else "; ".join(vacuous))]
+
 
 def _small_print(version: dict[str, Any]) -> str:
     size = f"{version['runs']} runs, {version['rounds']:,} rounds"
     lines = [f"{size}. The observation {HOLDS[version['holds']]}."]
     lines += [finding["text"] for finding in version["findings"]]
+    lines += _bounds(version["curves"])
     lines += [f"Left out: {label}: {why}" for label, why in version["left_out"].items()]
     return "\n".join(textwrap.fill(line, WRAP, subsequent_indent="    ") for line in lines)

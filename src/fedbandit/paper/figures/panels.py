@@ -27,9 +27,9 @@ SYNTHETIC = (
     Setting(
         "as_simulated",
         "synthetic",
-        f"{SIMULATED}, unclipped Gaussian rewards",
+        f"{SIMULATED}, unclipped Gaussian rewards, one fixed instance",
         "as_simulated",
-        lambda _: tasks.synthetic(DIM, ARMS, rewards="gaussian", basis=True, same_in_all_runs=True),
+        lambda _: tasks.synthetic(DIM, ARMS, rewards="gaussian", contexts="fixed", basis=True, realised=True),
         exploration=1.0,
         reward_noise=0.5,
     ),
@@ -48,7 +48,7 @@ def _judged(group: Literal["title", "body"]) -> tuple[Setting, ...]:
         Setting(
             "as_simulated",
             f"real-{group}",
-            f"{SIMULATED}, noiseless rewards",
+            f"{SIMULATED}, noiseless rewards that are not linear in the features",
             "as_simulated",
             lambda sources: tasks.letor(path(sources), group, scaling="published", rewards="exact"),
             exploration=0.1,

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from fedbandit.paper.figures.panel import Panel, Setting, Sources
+from fedbandit.paper.regret_bounds import RegretBound, bound
 from fedbandit.plan import Plan
 from fedbandit.simulator.engine import Progress
 from fedbandit.simulator.result import Result
 from fedbandit.simulator.runner import simulate
-from fedbandit.simulator.tasks import Synthetic, Task
+from fedbandit.simulator.tasks import Synthetic, Task, chance
 
 __all__ = ["Drawn", "PanelSize", "run"]
 
@@ -71,6 +72,18 @@ class Drawn:
     task: Task
     result: Result
     left_out: dict[str, str]
+
+    @property
+    def chance(self) -> float:
+        """What acting at random loses per round, all silos together."""
+        return chance(self.task, next(iter(self.result.plans.values())).silos, self.result.seed)
+
+    def bounds(self, label: str) -> dict[int, RegretBound]:
+        """The regret bound of a curve by recorded round; none where no theorem stands behind its constants."""
+        plan = self.result.plans[label]
+        if self.setting.constants != "as_proven":
+            return {}
+        return {round_: bound(plan, round_) for round_ in self.result.curve(label)["round"]}
 
 
 def run(

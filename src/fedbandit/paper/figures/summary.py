@@ -61,6 +61,7 @@ def _version(panel: Panel, drawn: Drawn) -> dict[str, Any]:
         "runs_asked": result.runs,
         "seed": result.seed,
         "data": drawn.task.table.description if isinstance(drawn.task, Tabled) else None,
+        "chance": drawn.chance,
         "curves": {label: _curve(drawn, label) for label in labels},
         "left_out": drawn.left_out,
         "findings": [_plain(finding) for finding in findings],
@@ -77,7 +78,17 @@ def _curve(drawn: Drawn, label: str) -> dict[str, Any]:
         "regulariser": plan.regulariser,
         "guarantee": plan.guarantee.statement,
         "repaired": result.repaired[label],
+        "bound": _bound(drawn, label),
     }
+
+
+def _bound(drawn: Drawn, label: str) -> dict[str, Any] | None:
+    """The regret bound at T per round, and what it says; None where no theorem stands behind the curve."""
+    bounds = drawn.bounds(label)
+    if not bounds:
+        return None
+    last = bounds[max(bounds)]
+    return {"per_round": last.per_round, "says": last.says(drawn.chance)}
 
 
 def _plain(finding: Observed) -> dict[str, Any]:

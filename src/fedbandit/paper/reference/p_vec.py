@@ -1,8 +1,8 @@
 """P_1D and P_vec with literal bits, and so only for tiny g and b.
 
 As printed, P_vec shifts a coordinate from [-L, L] into [0, 2L] and hands it to P_1D, which encodes numbers in [0, L]:
-a shifted value above L would ask for more than g ones. Here the range of P_1D is [0, upper], and P_vec calls it with
-upper = 2L; nothing else differs from what is printed.
+a shifted value above L asks for more than g ones. Here the range of P_1D is [0, upper], and P_vec calls it with
+upper = 2L unless it is told otherwise (`Parameters.span`); nothing else differs from what is printed.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ Bits = NDArray[np.int64]
 
 
 class Parameters(NamedTuple):
-    """g, b natural, p in (0, 1/2)."""
+    """g, b natural, p in (0, 1/2). The published simulation's g is not whole, and it subtracts another b."""
 
-    g: int
+    g: float
     b: int
     p: float
+    subtracted: float | None = None  # b in the analyzer's estimator; None: b
+    span: float = 2.0  # P_1D's range in units of L; 1 as printed
 
 
 def paper_parameters(n: int, dim: int, epsilon: float, delta: float) -> Parameters:
@@ -37,9 +39,9 @@ def paper_parameters(n: int, dim: int, epsilon: float, delta: float) -> Paramete
 
 def r_1d(x: float, upper: float, parameters: Parameters, generator: np.random.Generator) -> Bits:
     """P_1D, local randomizer: x in [0, upper] as g + b bits."""
-    g, b, p = parameters
-    if not 0 <= x <= upper:
-        raise ValueError(f"x must lie in [0, {upper}], got {x}")
+    g, b, p = parameters.g, parameters.b, parameters.p
+    if not 0 <= x <= upper * 2 / parameters.span:
+        raise ValueError(f"x must lie in [0, {upper * 2 / parameters.span}], got {x}")
     # 3: bar-x = floor(x g / L)
     x_bar = math.floor(x * g / upper)
     # 4: Sample rounding value eta_1 ~ Ber(x g / L - bar-x)
@@ -49,12 +51,13 @@ def r_1d(x: float, upper: float, parameters: Parameters, generator: np.random.Ge
     # 6: Sample privacy noise value eta_2 ~ Bin(b, p)
     eta_2 = int(generator.binomial(b, p))
     # 7: Report y in {0,1}^{g+b} with hat-x + eta_2 copies of 1 and g + b - (hat-x + eta_2) copies of 0
-    return np.array([1] * (x_hat + eta_2) + [0] * (g + b - (x_hat + eta_2)), dtype=np.int64)
+    return np.array([1] * (x_hat + eta_2) + [0] * (math.ceil(g) + b - (x_hat + eta_2)), dtype=np.int64)
 
 
 def a_1d(bits: Bits, n: int, upper: float, parameters: Parameters) -> float:
     """P_1D, analyzer: `bits` are the n (g + b) shuffled bits of n users."""
-    g, b, p = parameters
+    g, p = parameters.g, parameters.p
+    b = parameters.b if parameters.subtracted is None else parameters.subtracted
     # 10: Output L/g ((sum_i sum_j (y_i)_j) - p b n)
     return upper / g * (int(bits.sum()) - p * b * n)
 
@@ -67,7 +70,7 @@ def r_vec(x: Array, L: float, parameters: Parameters, generator: np.random.Gener
         # 4: Shift component to enforce non-negativity: w_j = x_j + L
         w = float(x[j]) + L
         # 5: m_j = R_1D(w_j)
-        m_j = r_1d(w, 2 * L, parameters, generator)
+        m_j = r_1d(w, parameters.span * L, parameters, generator)
         messages += [(j, bit) for bit in m_j]
     # 7: Output labeled messages {(j, m_j)}
     return np.array(messages, dtype=np.int64)
@@ -79,7 +82,7 @@ def a_vec(messages: Bits, n: int, dim: int, L: float, parameters: Parameters) ->
     # 10: for j in [d] do
     for j in range(dim):
         # 11: Run analyzer on coordinate j's messages z_j = A_1D(y_j)
-        z_j = a_1d(messages[messages[:, 0] == j, 1], n, 2 * L, parameters)
+        z_j = a_1d(messages[messages[:, 0] == j, 1], n, parameters.span * L, parameters)
         # 12: Re-center: o_j = z_j - n L
         o[j] = z_j - n * L
     # 14: Output the vector of estimates o

@@ -10,13 +10,13 @@ from scipy.special import logsumexp
 from fedbandit._arrays import Floats
 from fedbandit._validate import ArgumentError
 from fedbandit.bandit.statistics import Scales
-from fedbandit.privacy.accounting import tree_levels
-from fedbandit.privacy.amplification import Amplified, largest_epsilon, theorem_sdp, theorem_sdp_constants_one
+from fedbandit.privacy.accounting import published_levels
+from fedbandit.privacy.amplification import Amplified, largest_epsilon, published_sdp_sigma, theorem_sdp
 from fedbandit.privacy.ledger import Gaussian
 from fedbandit.privacy.noise import NoiseSource
 from fedbandit.protocol.adversaries import Adversary, Bound, Moment, Residual, SeesMessages
 from fedbandit.protocol.base import SILOS, Message, Part, Protocol
-from fedbandit.protocol.calibration import FLIP, LEAK, PUBLISHED
+from fedbandit.protocol.calibration import FLIP, LEAK, PUBLISHED, published_scales
 from fedbandit.protocol.guarantee import COMMON_ASSUMPTIONS, Built, Guarantee, Request, nothing
 from fedbandit.protocol.trust import AuditSize, Faith, Trust
 
@@ -68,21 +68,22 @@ class SeesShuffled:
 
 
 def _build(request: Request) -> Built:
-    """The lemma's noise (calibration "paper"), or the theorem's with every hidden constant 1 ("published")."""
-    privacy, kappa = request.asked, tree_levels(request.encoder.size)
+    """The lemma's noise (calibration "paper"), or the published simulation's ("published")."""
+    privacy = request.asked
     if privacy.participations > 1 or privacy.silos_per_user > 1:
         raise ArgumentError(
             "participations", "must be 1 for trust 'shuffle': the amplification lemma has one datum per user"
         )
     if request.calibration == "published":
-        sigma = theorem_sdp_constants_one(privacy.epsilon, privacy.delta, request.silos, request.rounds, kappa)
-        return _built(request, sigma, nothing(PUBLISHED))
+        levels = published_levels(request.encoder.size)
+        sigma = published_sdp_sigma(privacy.epsilon, privacy.delta, request.silos, request.rounds, levels)
+        return _built(request, published_scales(sigma), nothing(PUBLISHED))
     if request.calibration != "paper":
         raise ArgumentError(
             "calibration", "must be 'paper' or 'published' for trust 'shuffle', whose theorem sets the noise"
         )
     local = _local_budget(request)
-    return _built(request, local.sigma, _guarantee(request, local))
+    return _built(request, Scales.flat(local.sigma), _guarantee(request, local))
 
 
 def _local_budget(request: Request) -> Amplified:
@@ -139,11 +140,11 @@ def _unknown_points(request: Request) -> tuple[str, ...]:
     )
 
 
-def _built(request: Request, sigma: float, guarantee: Guarantee) -> Built:
+def _built(request: Request, scales: Scales, guarantee: Guarantee) -> Built:
     """The protocol with this noise. A release costs what it would without a shuffler: that is what can be composed."""
-    scales = request.on_grid(Scales.flat(sigma))
-    protocol = ShuffleProtocol(request.encoder, scales, request.dim, request.bits, request.silos)
-    cost = Gaussian(sigma, sigma, request.user_shift(joint_silos=False))
+    drawn = request.on_grid(scales)
+    protocol = ShuffleProtocol(request.encoder, drawn, request.dim, request.bits, request.silos)
+    cost = Gaussian(scales.diagonal, scales.diagonal, request.user_shift(joint_silos=False))
     return Built(protocol, guarantee, lambda sync: cost)
 
 

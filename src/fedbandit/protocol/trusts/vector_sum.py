@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Protocol as Abstract
 from typing import Self
 
 import numpy as np
@@ -20,7 +21,7 @@ import numpy as np
 from fedbandit._arrays import Floats, Integers
 from fedbandit._validate import ArgumentError
 from fedbandit.bandit.statistics import Scales
-from fedbandit.privacy.accounting import advanced_composition_share
+from fedbandit.privacy.accounting import advanced_composition_share, published_levels
 from fedbandit.privacy.ledger import Binomial
 from fedbandit.privacy.noise import NoiseSource
 from fedbandit.protocol.adversaries import (
@@ -39,7 +40,7 @@ from fedbandit.protocol.guarantee import COMMON_ASSUMPTIONS, Built, Guarantee, R
 from fedbandit.protocol.mechanisms.tree import Tree, lowest_set_bit
 from fedbandit.protocol.trust import AuditSize, Faith, Trust
 
-__all__ = ["ONES", "TRUST", "Node", "SeesCounts", "VectorSumProtocol"]
+__all__ = ["ONES", "TRUST", "Coding", "Node", "PublishedCoding", "SeesCounts", "TheoremCoding", "VectorSumProtocol"]
 
 BOUND = 1.0  # L: every coordinate of a bias vector or a covariance matrix lies in [-L, L]
 ONES = 0.25  # p of the privacy bits
@@ -52,13 +53,15 @@ class Node:
 
     level: int
     users: int  # n, over all silos
-    grid: int  # g
+    grid: float  # g
     noise_bits: int  # b, per data point and coordinate
+    subtracted: float  # what the analyzer takes b to be
+    span: float  # length of the interval that g steps cover
 
     @property
     def unit(self) -> float:
-        """What one counted bit stands for: 2L / g."""
-        return 2 * BOUND / self.grid
+        """What one counted bit stands for."""
+        return self.span / self.grid
 
     @property
     def std(self) -> float:
@@ -67,7 +70,56 @@ class Node:
 
     def decoded(self, counts: Integers) -> Floats:
         """A_1D and the re-centring of A_vec."""
-        return np.asarray((counts - ONES * self.noise_bits * self.users) * self.unit - self.users * BOUND)
+        return np.asarray((counts - ONES * self.subtracted * self.users) * self.unit - self.users * BOUND)
+
+
+class Coding(Abstract):
+    """Gives every p-sum P_1D's parameters."""
+
+    def node(self, level: int, users: int, dim: int) -> Node:
+        """The parameters for a p-sum of `users` users over all silos."""
+        ...
+
+
+@dataclass(frozen=True)
+class TheoremCoding:
+    """The appendix's g and b, rounded up, on the range 2L."""
+
+    epsilon: float  # of one run of P_vec on one stream
+    delta: float
+    constant: float = THEOREM_CONSTANT  # in b, the number of noise bits
+
+    def node(self, level: int, users: int, dim: int) -> Node:
+        grid = math.ceil(_grid(users, dim))
+        log = math.log(4 * (dim**2 + 1) / self.delta)
+        bits = math.ceil(self.constant * (grid * log / self.epsilon) ** 2 / users)
+        return Node(level, users, grid, bits, subtracted=bits, span=2 * BOUND)
+
+
+@dataclass(frozen=True)
+class PublishedCoding:
+    """The published simulation's: b has constant 1, another logarithm, and the whole budget in every p-sum.
+
+    It samples b cut to a whole number and subtracts b uncut, which shifts every decoded number a little, and encodes
+    [0, 2L] as if it were [0, L], at half the noise.
+    """
+
+    epsilon: float  # of the whole run
+    delta: float
+
+    def node(self, level: int, users: int, dim: int) -> Node:
+        grid = _grid(users, dim)
+        bits = (grid * math.log(dim**2 / self.delta) / self.epsilon) ** 2 / users
+        return Node(level, users, grid, int(bits), subtracted=bits, span=BOUND)
+
+    def assumed_std(self, levels: int, dim: int) -> float:
+        """The noise of a p-sum that its lambda is made for, which is not the noise that it has."""
+        return math.sqrt(levels * math.log(1 / self.delta)) * math.log(levels * dim**2 / self.delta) / self.epsilon
+
+
+def _grid(users: int, dim: int) -> float:
+    """g of the appendix."""
+    return max(2 * math.sqrt(users), dim, 4)
 
 
 @dataclass(frozen=True)
@@ -79,9 +131,7 @@ class VectorSumProtocol(Protocol):
     """
 
     batch_users: tuple[int, ...]  # users of one silo in each batch
-    epsilon: float  # of one run of P_vec on one stream
-    delta: float
-    constant: float  # in b, the number of noise bits
+    coding: Coding
 
     parts = (Part("mixer"),)
     sends = "counts of ones of one p-sum, through the mixer"
@@ -97,10 +147,7 @@ class VectorSumProtocol(Protocol):
         """The p-sum that the k-th sync completes, k from 1 as in Algorithm 2."""
         level = lowest_set_bit(k)
         users = self.silos * sum(self.batch_users[k - (1 << level) : k])
-        grid = math.ceil(max(2 * math.sqrt(users), self.dim, 4))
-        log = math.log(4 * (self.dim**2 + 1) / self.delta)
-        bits = math.ceil(self.constant * (grid * log / self.epsilon) ** 2 / users)
-        return Node(level, users, grid, bits)
+        return self.coding.node(level, users, self.dim)
 
     def nodes_of(self, batch: int) -> dict[int, Node]:
         """Level and parameters of each p-sum that the batch-th batch (from 1) enters, within the horizon."""
@@ -182,15 +229,18 @@ class SeesCounts:
 
 
 def _build(request: Request) -> Built:
-    """P_vec's parameters for every p-sum (calibration "paper"), or with constant 1 and no composition ("published")."""
+    """P_vec's parameters for every p-sum (calibration "paper"), or the published simulation's ("published")."""
     privacy = request.asked
     _check_reach(request)
     if request.calibration == "published":
-        protocol = _protocol(request, privacy.epsilon, privacy.delta, 1.0)
-        return Built(protocol, nothing(PUBLISHED), protocol.cost)
-    epsilon, delta = advanced_composition_share(privacy.epsilon / 2, privacy.delta / 2, request.encoder.touches)
-    protocol = _protocol(request, epsilon, delta, THEOREM_CONSTANT)
-    return Built(protocol, _guarantee(request, protocol), protocol.cost)
+        published = PublishedCoding(privacy.epsilon, privacy.delta)
+        protocol = _protocol(request, published)
+        assumed = published.assumed_std(published_levels(request.encoder.size), request.dim)
+        return Built(protocol, nothing(PUBLISHED), protocol.cost, assumed)
+    share = advanced_composition_share(privacy.epsilon / 2, privacy.delta / 2, request.encoder.touches)
+    coding = TheoremCoding(*share)
+    protocol = _protocol(request, coding)
+    return Built(protocol, _guarantee(request, protocol, coding), protocol.cost)
 
 
 def _check_reach(request: Request) -> None:
@@ -216,8 +266,8 @@ def _check_reach(request: Request) -> None:
         )
 
 
-def _protocol(request: Request, epsilon: float, delta: float, constant: float) -> VectorSumProtocol:
-    """P_vec with this budget for each run on one stream; its noise has the same deviation in every p-sum, nearly."""
+def _protocol(request: Request, coding: Coding) -> VectorSumProtocol:
+    """P_vec with these parameters; its noise has the same deviation in every p-sum, nearly."""
     bare = VectorSumProtocol(
         request.encoder,
         Scales.flat(0.0),
@@ -225,9 +275,7 @@ def _protocol(request: Request, epsilon: float, delta: float, constant: float) -
         request.bits,
         request.silos,
         batch_users=tuple(int(users) for users in np.diff((0, *request.times))),
-        epsilon=epsilon,
-        delta=delta,
-        constant=constant,
+        coding=coding,
     )
     largest = max((bare.node(k) for k in range(1, request.encoder.size + 1)), key=lambda node: node.users)
     if largest.users * largest.noise_bits > 2**62:
@@ -240,7 +288,7 @@ def _protocol(request: Request, epsilon: float, delta: float, constant: float) -
     return replace(bare, scales=Scales.flat(per_silo))
 
 
-def _guarantee(request: Request, protocol: VectorSumProtocol) -> Guarantee:
+def _guarantee(request: Request, protocol: VectorSumProtocol, coding: TheoremCoding) -> Guarantee:
     if request.acting == "eager":
         return nothing(FLIP)
     privacy, first = request.asked, protocol.node(1)
@@ -250,7 +298,7 @@ def _guarantee(request: Request, protocol: VectorSumProtocol) -> Guarantee:
         against="the server",
         steps=(
             f"Half of the budget for each stream, shared over {protocol.tree.levels} p-sums by advanced composition: "
-            f"each run of P_vec must be ({protocol.epsilon:.4g}, {protocol.delta:.4g})-SDP.",
+            f"each run of P_vec must be ({coding.epsilon:.4g}, {coding.delta:.4g})-SDP.",
             f"P_vec is so with g = max(2 sqrt n, d, 4), p = 1/4 and b = 24e4 g^2 log(4 (d^2 + 1) / delta)^2 / "
             f"(epsilon^2 n): for n = {first.users} users, g = {first.grid} and b = {first.noise_bits}.",
             f"The noise of a p-sum then has standard deviation {first.std:.5g} in each coordinate, whatever n.",

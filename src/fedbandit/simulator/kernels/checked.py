@@ -102,13 +102,13 @@ def _checked_source(users: Users, source: Fresh | Table, dim: int) -> Fresh | Ta
         raise ArgumentError(
             "fresh contexts", f"must have arms >= 1 and dimension >= 2, got {source.arms} arms and dimension {dim}"
         )
-    return Fresh(source.theta, int(source.arms), bool(source.basis))
+    return Fresh(source.theta, int(source.arms))
 
 
 def _checked_rewards(rewards: Rewards) -> Rewards:
     if rewards.kind not in (BERNOULLI, GAUSSIAN, CLIPPED):
         raise ArgumentError("kind", f"must be BERNOULLI, GAUSSIAN or CLIPPED, got {rewards.kind!r}")
-    return Rewards(int(rewards.kind), float(rewards.std))
+    return Rewards(int(rewards.kind), float(rewards.std), bool(rewards.realised))
 
 
 def _precision(array: Any) -> Any:

@@ -46,11 +46,11 @@ def open_contexts(arms: int, theta: Floats) -> tuple[Singles, Singles, Singles]:
 
 
 @njit(cache=True, error_model="numpy")
-def draw(key: np.uint64, arms: int, dim: int, basis: bool, out: Singles) -> None:
-    """Write one user's fresh actions to ``out`` from :func:`open_contexts`; columns from ``arms`` on are filler.
+def draw(key: np.uint64, dim: int, out: Singles) -> None:
+    """Write one user's fresh actions to ``out`` from :func:`open_contexts`; columns beyond the arms are filler.
 
     Coordinates 0 .. dim - 2 are a uniformly random direction of norm 1/sqrt 2 (normals, scaled), the last is
-    1/sqrt 2, so the norm is 1. With ``basis`` the first min(dim, arms) actions are the standard basis vectors.
+    1/sqrt 2, so the norm is 1.
     """
     free = dim - 1
     fill_normals(key, out[:free].reshape(-1))
@@ -62,10 +62,6 @@ def draw(key: np.uint64, arms: int, dim: int, basis: bool, out: Singles) -> None
         for j in range(free):
             store(out, j, a, times(load(out, j, a, _ZERO), scale))
         store(out, free, a, broadcast(_ROOT_HALF))
-    if basis:
-        for j in range(dim):
-            for a in range(min(dim, arms)):
-                out[j, a] = np.float32(a == j)
 
 
 @njit(cache=True)
@@ -123,10 +119,10 @@ def set_block(table: Table, index: np.int64) -> Singles:
     return table.blocks[start : start + size].reshape(table.height, -1)
 
 
-def contexts_of(seed: int, run: int, silo: int, round_: int, arms: int, dim: int, basis: bool = False) -> Singles:
+def contexts_of(seed: int, run: int, silo: int, round_: int, arms: int, dim: int) -> Singles:
     """The fresh actions (arms, dim) that kernels give to one user; run 0 if all runs share their contexts."""
     out = np.zeros((padded(dim, DEPTH), padded(arms, LANES)), dtype=np.float32)
-    draw(_context_key(seed, run, silo, round_), arms, dim, basis, out)
+    draw(_context_key(seed, run, silo, round_), dim, out)
     return np.ascontiguousarray(out[:dim, :arms].T)
 
 

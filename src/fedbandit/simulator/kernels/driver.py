@@ -54,6 +54,7 @@ def _play_task(
     protocols, dim = tally.regret.shape[0], tally.points.shape[4] - 1
     shard, first_run, last_run, first_silo, last_silo = task_bounds(task, groups, tally.regret.shape[2], users.silos)
     runs = last_run - first_run
+    centre = tally.centre
     chosen, regret = open_book(protocols * runs, dim)
     if fresh is not None:
         arms, theta = fresh.arms, fresh.theta
@@ -81,7 +82,7 @@ def _play_task(
                 now = users.first_round + start + u
                 key = user_key(users.seed, users.context_runs[first_run], silo, now, CONTEXT)
                 if fresh is not None:
-                    draw(key, arms, dim, fresh.basis, x)
+                    draw(key, dim, x)
                 elif table is not None:
                     index = pick_set(key, ranges[silo, 0], ranges[silo, 1])
                     x, arms = set_block(table, index), offsets[index + 1] - offsets[index]
@@ -112,8 +113,8 @@ def _play_task(
                             mean = mean_of(x, arm, theta, run)
                         elif table is not None:
                             mean = means[offsets[index] + arm]
-                        regret[model] += best - mean
                         reward = respond(x, arm, mean, noise, rewards, who, u, chosen[model], tally)
+                        regret[model] += best - (reward + centre[q] if rewards.realised else mean)
                         if local is not None:
                             learn(x, arm, reward, inverse, biases[q, run, silo], estimate, feature, direction)
             add_chunk(chosen, count, first_run, shard, tally)

@@ -61,7 +61,6 @@ class Fresh(NamedTuple):
 
     theta: Floats  # (R, d) the true parameter of each run
     arms: int
-    basis: bool  # the first min(d, arms) actions are the standard basis vectors
 
 
 class Table(NamedTuple):
@@ -82,6 +81,7 @@ class Rewards(NamedTuple):
 
     kind: int  # BERNOULLI, GAUSSIAN or CLIPPED
     std: float
+    realised: bool = False  # regret counts rewards, not their means
 
 
 class Beliefs(NamedTuple):
@@ -104,7 +104,7 @@ class Tally(NamedTuple):
     """Where results are added."""
 
     sums: Integers  # (Q, R, S, p) packed contributions in units of 2^-bits
-    regret: Floats  # (Q, R, S) best mean minus the chosen one's
+    regret: Floats  # (Q, R, S) best mean minus the chosen action's mean or reward
     centre: Floats  # (Q,) rewards enter the sums (and eager models) as y - centre
     bits: int
     slot: Integers  # (Q,) the row of `points` in which a protocol's users are recorded, or -1

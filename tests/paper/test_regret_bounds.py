@@ -1,0 +1,127 @@
+"""The regret bounds: above every curve that their proofs cover, by the formulas on paper, and how they grow."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from fedbandit import presets
+from fedbandit.paper import regret_bounds
+from fedbandit.plan import Plan
+from fedbandit.privacy.budget import Privacy
+from fedbandit.schedule import adaptive, every, growing
+from fedbandit.simulator import tasks
+from fedbandit.simulator.runner import simulate
+
+SILOS, ROUNDS, DIM, BATCH = 20, 2_000, 3, 25
+ASKED = Plan(SILOS, ROUNDS, DIM, privacy=Privacy(20.0, 0.1), confidence="proof")
+COVERED = {
+    "FedLinUCB": presets.fed_lin_ucb(ASKED),
+    "Theorem LDP": presets.ldp(ASKED),
+    "Theorem LDP, P_alt": presets.ldp_alt(ASKED),
+    "Corollary LDP": presets.ldp(ASKED, schedule=every(math.isqrt(ROUNDS // SILOS))),
+    "Theorem SDP-vec": presets.sdp_vector_sum(ASKED),
+    "secure-sum": presets.secure_sum(ASKED),
+    "silo, growing": presets.silo(ASKED, growing(1.2)),
+}
+
+
+@pytest.fixture(scope="module")
+def result():
+    return simulate(tasks.synthetic(DIM, 10), COVERED, runs=3, seed=0)
+
+
+@pytest.mark.parametrize("name", COVERED)
+def test_regret_stays_below_the_bound_wherever_its_proof_holds(result, name):
+    plan = COVERED[name]
+    assert regret_bounds.bound_holds(plan)
+    curve = result.frame.filter(result.frame["name"] == name)
+    bounds = np.array([regret_bounds.bound(plan, round_).total for round_ in curve["round"]])
+    assert (curve["regret"].to_numpy() < bounds).all()
+    assert (result.final(name) > 0).all()
+
+
+def test_amplification_where_its_theorem_reaches():
+    plan = presets.sdp_amplified(Plan(200, 50, DIM, privacy=Privacy(1e-4, 1e-3), confidence="proof", bits=12))
+    assert regret_bounds.bound_holds(plan)
+    regret = simulate(tasks.synthetic(DIM, 10), {"it": plan}, runs=2, seed=0).final("it")
+    found = regret_bounds.bound(plan)
+    assert (regret < found.per_round).all()
+    assert found.says(100.0).startswith("vacuous here")
+
+
+def test_the_bound_by_the_formulas_of_the_proof():
+    plan = COVERED["Theorem LDP"]
+    smallest = plan.learner.floor  # Sigma_N, for lambda = 2 Sigma_N
+    users = SILOS * ROUNDS
+    growth = DIM * math.log(1 + users / (DIM * smallest))
+    found = regret_bounds.bound(plan)
+    assert found.radius == pytest.approx(plan.radius(ROUNDS))
+    assert found.good == pytest.approx(2 * math.sqrt(2) * found.radius * math.sqrt(2 * users * growth))
+    assert found.bad == pytest.approx(SILOS * BATCH * growth / math.log(2))
+    assert found.total == found.good + found.bad
+    eager = regret_bounds.bound(plan.changed(acting="eager"))
+    union = math.sqrt(2 * math.log(2 * SILOS / 0.01) + growth) - math.sqrt(2 * math.log(2 / 0.01) + growth)
+    assert eager.radius - found.radius == pytest.approx(union)
+
+
+def test_the_proof_does_not_cover_other_ways_of_acting():
+    plan = COVERED["Theorem LDP"]
+    for other in (
+        plan.changed(acting="eager"),
+        plan.changed(confidence="theory"),
+        plan.changed(schedule=adaptive(4.0)),
+    ):
+        assert not regret_bounds.bound_holds(other)
+    with pytest.raises(ValueError, match="schedule must be public to have a regret bound"):
+        regret_bounds.bound(plan.changed(schedule=adaptive(4.0)))
+
+
+def test_vacuous_is_said_against_the_largest_loss_and_against_chance():
+    free = presets.fed_lin_ucb(Plan(100, 10_000, 10, trust="none", confidence="proof"))
+    found = regret_bounds.bound(free)
+    assert 37 < found.per_round < 100
+    assert "acting at random loses 37.15" in found.says(37.15)
+    noisy = regret_bounds.bound(presets.ldp(Plan(100, 10_000, 10, privacy=Privacy(0.2, 0.1))))
+    assert "nobody can lose more than 100" in noisy.says(37.15)
+    long = regret_bounds.bound(presets.fed_lin_ucb(Plan(SILOS, 100 * ROUNDS, DIM, trust="none")))
+    assert long.per_round < 0.25 * SILOS
+    assert "vacuous" not in long.says(0.3 * SILOS)
+
+
+def test_theorem_sdp_is_linear_in_t_throughout_its_own_range():
+    silos, dim, rates = 100, 10, []
+    for rounds in (100, 1_000, 10_000, 100_000, 1_000_000):
+        plan = presets.ldp(Plan(silos, rounds, dim, privacy=Privacy(1.0, 1e-6), bits=8))
+        cap = regret_bounds.cap_of_theorem_sdp(silos, rounds, plan.encoder.size)
+        for share in (1.0, 0.1):
+            within = plan.changed(privacy=Privacy(share * cap, 1e-6))
+            order = regret_bounds.order_sdp(within)
+            assert order.privacy > silos * rounds  # more than can be lost
+        rates.append(regret_bounds.order_sdp(plan.changed(privacy=Privacy(cap, 1e-6))).privacy / rounds)
+        local = regret_bounds.order_ldp(plan.changed(privacy=Privacy(1.0, 1e-6)))  # without a cap: sqrt T
+        assert local.privacy / math.sqrt(rounds) == pytest.approx(
+            (silos * dim) ** 0.75 * math.log(1e6) ** 0.25 * math.log(plan.encoder.size / 0.01) ** 0.25
+        )
+    assert max(rates) < 1.2 * min(rates)  # while T grows ten-thousandfold
+    speaks = regret_bounds.silos_where_theorem_sdp_speaks(10_000, 400, dim)
+    assert speaks == pytest.approx(1.93e7, rel=0.01)
+
+
+def test_the_epsilons_of_figure_1a_lie_above_the_cap_of_theorem_sdp():
+    cap = regret_bounds.cap_of_theorem_sdp(100, 10_000, 400)
+    assert [1e-3 / cap, 1e-4 / cap] == pytest.approx([32, 3.2], rel=0.01)
+
+
+def test_the_orders_of_the_shuffle_theorems():
+    plan = presets.ldp(Plan(100, 10_000, 10, privacy=Privacy(0.2, 0.1)))
+    kappa, last = 1 + math.log2(400), math.log(400 / 0.01) ** 0.25
+    factor = 10**0.75 * 1000 / math.sqrt(0.2) * last
+    assert regret_bounds.order_sdp(plan).privacy == pytest.approx(factor * math.log(100 * kappa / 0.1) ** 0.75)
+    assert regret_bounds.order_sdp_vec(plan).privacy == pytest.approx(factor * math.log(kappa * 100 / 0.1) ** 0.75)
+    order = regret_bounds.order_ldp(plan)
+    assert order.batches == pytest.approx(10 * 100 * 25 * math.log(10_000))
+    assert order.learning == pytest.approx(10 * 1000 * math.log(1e6 / 0.01))
+    assert order.total == pytest.approx(sum(order))
