@@ -159,12 +159,6 @@ class _SiloActor:
     async def tidy(self) -> bool:
         return self._silo.ticker.tidy()
 
-    async def problem(self) -> str | None:
-        return self._agent.problem
-
-    async def status(self) -> dict[str, Any]:
-        return self._silo.status()
-
     async def close(self) -> None:
         self._silo.close()
 
@@ -186,9 +180,6 @@ class _KeeperActor:
 
     async def advance(self) -> None:
         await self._keeper.advance()
-
-    async def problem(self) -> str | None:
-        return self._keeper.problem
 
     async def close(self) -> None:
         self._engine.close()

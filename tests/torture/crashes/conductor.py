@@ -119,7 +119,6 @@ class Conductor:
         self.crossed: list[Message] = []
         self.served: list[Served] = []
         self.noises: dict[str, list[Integers]] = defaultdict(list)
-        self.statuses: dict[str, dict[str, Any]] = {}
         self.operations: dict[str, list[str]] = {}  # by name, of the process that runs a party now
         self.remains: list[str] = []  # files that held raw data when they should not
         self.deaths = 0
@@ -140,8 +139,6 @@ class Conductor:
             self._begin()
             for sync in range(len(self.plan.times)):
                 self._sync(sync)
-            for name in self.silos:
-                self.statuses[name] = self._ask(name, "status")
             for name in self.homes:
                 self._ask(name, "close")
         except BaseException:
