@@ -32,6 +32,9 @@ PATIENCE = 60.0  # seconds until something that must happen has happened
 WATCH = 0.05
 SETTLE, SETTLE_LAST = 0.3, 1.5  # seconds for rewards under way
 GONE = 410  # the answer to a reward that comes after the last release
+SEATED = "SELECT coalesce(max(seated), 0) FROM terms"
+MODELS = "SELECT count(*) FROM models"
+PUBLISHED = "SELECT count(*) FROM syncs WHERE state = 'published'"
 ACTIONS = [[1.0, 0.0], [0.6, 0.8]]
 _server = multiprocessing.get_context("forkserver")
 
@@ -116,21 +119,15 @@ class LiveFederation:
         """The whole term; `disturb` is called when the users of a batch have come."""
         for sync, places in enumerate(self.plan.times):
             for name in self.silos:
-                while self._seated(name) < places:
+                while self._read(name, SEATED) < places:
                     self.serve(name, len(self.served) / 100)
             disturb(sync)
-            self.until(lambda at=sync: self.published("analyzer") > at, f"model {sync}")
+            self.until("analyzer", PUBLISHED, sync + 1)
         for name in self.silos:
-            self.until(lambda at=name: self._models(at) == len(self.plan.times), f"the last model at {name}")
-
-    def _seated(self, name: str) -> int:
-        return self._read(name, "SELECT coalesce(max(seated), 0) FROM terms")
-
-    def _models(self, name: str) -> int:
-        return self._read(name, "SELECT count(*) FROM models")
+            self.until(name, MODELS, len(self.plan.times))
 
     def _read(self, name: str, query: str) -> int:
-        """A number from a silo's store; 0 if there is none yet."""
+        """A number from a party's store; 0 if there is none yet."""
         try:
             engine = read_engine(self.store(name))
             with engine.read() as sql:
@@ -140,16 +137,12 @@ class LiveFederation:
             return 0
         return int(value)
 
-    def until(self, holds: Callable[[], bool], what: str) -> None:
+    def until(self, name: str, query: str, number: int) -> None:
+        """Until a number in a party's store has grown to this."""
         end = time.monotonic() + PATIENCE
-        while not holds():
-            logs = {name: self._log(name) for name in self.homes}
-            assert time.monotonic() < end, f"{what} did not come: {logs}"
+        while (found := self._read(name, query)) < number:
+            assert time.monotonic() < end, f"{found} of {number}: {query}; {[self._log(other) for other in self.homes]}"
             time.sleep(0.05)
-
-    def published(self, name: str) -> int:
-        """Syncs whose result a mixer or an analyzer has published."""
-        return self._read(name, "SELECT count(*) FROM syncs WHERE state = 'published'")
 
     def _start(self, name: str) -> None:
         home = self.homes[name]
