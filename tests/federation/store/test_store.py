@@ -138,7 +138,7 @@ def test_a_file_that_is_no_store_is_refused_in_words(tmp_path):
 
 def test_what_is_looked_for_at_every_message_is_found_from_the_end(tmp_path):
     """Every message cost a look at all syncs of the term, every tick one at all of its releases."""
-    opened = open_engine(tmp_path / "store.db")
+    opened = SqliteEngine(tmp_path / "store.db")
     queries: list[str] = []
     opened._connection.set_trace_callback(queries.append)
     SyncStore(opened).next_sync()
