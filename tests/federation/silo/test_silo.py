@@ -232,6 +232,17 @@ def test_decisions_are_not_lost_when_the_process_is_killed(tmp_path, plan):
         assert again.tick() == [0]
 
 
+def test_a_ledger_that_was_changed_is_not_added_to(tmp_path, plan):
+    """The store was opened, and the next release was written behind the altered entry."""
+    with Silo.open(tmp_path / "s.db", plan) as silo:
+        serve(silo, 5)
+        silo.tick()
+        with silo.store.engine.transaction() as sql:
+            sql.all("UPDATE ledger SET previous = hash")
+    with pytest.raises(ValueError, match="holds a ledger that cannot be believed"):
+        Silo.open(tmp_path / "s.db", plan)
+
+
 def test_raw_rows_are_gone_after_the_release(silo):
     serve(silo, 5)
     silo.tick()
