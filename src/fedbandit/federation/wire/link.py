@@ -63,17 +63,19 @@ class Link:
 
     @classmethod
     async def connect(cls, address: BrokerAddress, name: str, key: Ed25519PrivateKey) -> Self:
-        """Log in; waits for a broker that is not up yet, gives up on one that does not know the key."""
+        """Log in; waits for a broker that is not up yet, gives up on one that does not know the key or shows a certificate
+        that cannot be verified."""
         client = Client()
         # nats-py signs with a callback, but learns the public nkey from an optional package only.
         client._public_nkey = public_nkey(key.public_key().public_bytes_raw())
         client._auth_configured = True
-        refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        refused: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
         async def failed(error: Exception) -> None:
             log.warning("broker: %s", error or type(error).__name__)
-            if _denied(error) and not refused.done():
-                refused.set_result(None)
+            reason = _hopeless(error, name)
+            if reason and not refused.done():
+                refused.set_result(reason)
 
         connecting = asyncio.create_task(
             client.connect(
@@ -93,7 +95,7 @@ class Link:
         await asyncio.wait({connecting, refused}, return_when=asyncio.FIRST_COMPLETED)
         if not connecting.done():
             connecting.cancel()
-            raise PermissionError(f"the broker at {address.url} does not know {name}'s key")
+            raise PermissionError(f"the broker at {address.url} {refused.result()}")
         connecting.result()
         return cls(client, name)
 
@@ -188,6 +190,13 @@ def _unavailable(what: str, error: Exception) -> str:
 
 def _too_large(error: Exception) -> bool:
     return isinstance(error, MaxPayloadError) or (isinstance(error, APIError) and error.err_code == TOO_LARGE)
+
+
+def _hopeless(error: Exception, name: str) -> str | None:
+    """Why it is of no use to try again, if it is not."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"shows a certificate that cannot be verified ({error.verify_message}); give its authority: --broker-ca"
+    return f"does not know {name}'s key" if _denied(error) else None
 
 
 def _denied(error: Exception) -> bool:
