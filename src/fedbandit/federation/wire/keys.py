@@ -82,7 +82,6 @@ class PublicKeys:
             raise ArgumentError("public keys", f"are incomplete: {error}") from None
         return public
 
-
     @classmethod
     def load(cls, path: Path) -> PublicKeys:
         """The keys on a card that a party has sent."""
