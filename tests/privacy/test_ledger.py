@@ -131,7 +131,10 @@ def test_an_altered_entry_is_noticed(number: int, field: str) -> None:
     ("change", "message"),
     [
         ({"kind": "teapot"}, "event kind must be one of"),
+        ({"kind": ["gaussian"]}, "event kind must be one of"),
         ({"comment": "hello"}, "differs in comment"),
+        ({"": "hello"}, "differs in a name of no letters"),
+        ({"sigma": 10**400}, "cannot be"),
         ({"sigma": None}, "sigma must be of type float"),
         ({"sigma": -1.0}, "sigma must be"),
         ({"sync": 99}, "sync must lie below"),
@@ -223,3 +226,10 @@ def test_a_plan_s_own_releases_spend_exactly_its_budget() -> None:
     assert spent(chained(events), mechanisms.encoder).epsilon == pytest.approx(1.0, abs=1e-6)
     written = [plan.release("north", 1, k) for k in range(plan.encoder.size)]
     assert [event.cost for event in written if event is not None] == [cost] * plan.encoder.size
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 50_000, '{"a": ' + "1" * 5000 + "}", "", "[]", "\ud800"])
+def test_what_is_no_entry_is_refused_however_it_is_written(text: str) -> None:
+    for read in (from_json, event_from_json):
+        with pytest.raises(LedgerError):
+            read(text)

@@ -99,7 +99,8 @@ class ShiftedClock:
 def drawn_in(path, people):
     """Seconds that a tick with so many people takes, and seconds from the tick until its release leaves."""
     plan = small_plan(silos=1, rounds=2, schedule=clock(3600), trust="silo", visits="private")
-    timing, hands = Timing(60.0, start=time.time()), ShiftedClock()
+    start, hands = time.time(), ShiftedClock()
+    timing = Timing(60.0, start=start)
     home = founding.local(path, plan, ["silo-00"], timing)[-1]
     sealer = Sealer(home.party())
     sealer.clear()
@@ -107,7 +108,7 @@ def drawn_in(path, people):
         silo.ticker.prepare()
         for at in range(0, people, 20_000):
             visits(silo, [(1.0,)] * min(20_000, people - at))
-        moment = timing.start + 3600.0
+        moment = start + 3600.0
         hands.ahead = moment - time.time()
         began = time.perf_counter()
         assert silo.ticker.release() == [0]
