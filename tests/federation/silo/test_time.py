@@ -281,3 +281,13 @@ def test_an_id_is_good_for_the_reward_window_and_then_forgotten(tmp_path):
         silo.ticker.tidy()
         with silo.store.engine.read() as sql:
             assert sql.all("SELECT count(*) FROM rewarded") == [(0,)]
+
+
+def test_a_clock_that_jumped_is_reported_by_a_calendar_that_counts_too(tmp_path):
+    """Nothing ticked, and the status did not say so."""
+    clock = HandClock()
+    with opened(tmp_path, clock, small_plan()) as silo:
+        clock.set_to(1000.0 + 3600.0)
+        assert "jumped" in silo.status()["held"]
+        with pytest.raises(ClockJumped, match="jumped"):
+            silo.tick()

@@ -144,6 +144,7 @@ class Faults:
     def set_clock(self) -> None:
         node = self._anyone()
         node.clock.wrong = self.chance.choice((0.0, 0.0, 3.0, -3.0, PERIOD, -PERIOD, 4 * PERIOD, -100.0, 86_400.0))
+        self.oracle.clocks_right &= not node.clock.wrong
         self.say(f"the clock of {node.name} is off by {node.clock.wrong:g} s")
 
     def reboot(self) -> None:
@@ -151,6 +152,7 @@ class Faults:
         node = self._anyone()
         if self.chance.random() < 0.5:
             node.clock.wrong = self.chance.choice((0.0, DEADLINE, PERIOD, 4 * PERIOD, -100.0))
+        self.oracle.clocks_right &= not node.clock.wrong
         self.say(f"{node.name} is rebooted, its clock is off by {node.clock.wrong:g} s")
         node.kill()
         self._lose(node)
