@@ -123,7 +123,8 @@ class Faults:
         """An old copy of a store is put in the place of the newest: once per history."""
         if self.oracle.restored:
             return
-        node = self._anyone()
+        keepers = [node for node in self.nodes.values() if node.party.public.role != "silo"]
+        node = self.chance.choice(keepers) if self.chance.random() < 0.3 else self._anyone()
         kept = self.chance.choice((0, self.chance.randint(0, len(node.disk.written)), len(node.disk.written)))
         self.say(f"{node.name} is put back to {kept} of {len(node.disk.written)} transactions")
         node.kill()

@@ -130,7 +130,7 @@ class _World:
         kinds = chance.sample(ACCIDENTS, chance.randint(0, 3))
         if chance.random() < 0.3 or self._faults.evil is not None:
             kinds += chance.sample(ATTACKS, chance.randint(1, 4))
-        if chance.random() < 0.15:
+        if chance.random() < 0.25:
             kinds.append("restore")
         end = chance.uniform(0.5, 1.3) * PERIOD * len(self._setting.plan.times) if kinds else PERIOD
         self.say(f"faults until {end:.0f}: {', '.join(kinds) or 'none'}; {self._broker.weather}")

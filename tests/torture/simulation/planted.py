@@ -276,8 +276,6 @@ def messages_for_later_syncs_are_taken(patch: Patch) -> None:
 
 @planted
 def the_deadline_runs_from_a_message_for_a_later_sync(patch: Patch) -> None:
-    patch.setattr(SyncKeeper, "_check_time", lambda self, sync: None)
-
     def late(self: SyncKeeper, sync: int) -> bool:
         if sync not in self._begun:
             if not self.store.senders(sync) and not self.store.senders_after(sync):
