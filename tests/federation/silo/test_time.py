@@ -305,3 +305,13 @@ def test_a_start_is_a_time(start):
 def test_what_is_no_reading_of_the_clocks_is_refused(data):
     with pytest.raises(ValueError, match="clock"):
         Reading.decode(data)
+
+
+def test_a_clock_that_jumped_is_reported_by_a_calendar_that_counts_too(tmp_path):
+    """Nothing ticked, and the status did not say so."""
+    clock = HandClock()
+    with opened(tmp_path, clock, small_plan()) as silo:
+        clock.set_to(1000.0 + 3600.0)
+        assert "jumped" in silo.status()["held"]
+        with pytest.raises(ClockJumped, match="jumped"):
+            silo.tick()

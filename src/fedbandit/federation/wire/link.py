@@ -63,8 +63,8 @@ class Link:
 
     @classmethod
     async def connect(cls, address: BrokerAddress, name: str, key: Ed25519PrivateKey) -> Self:
-        """Log in; waits for a broker that is not up yet, gives up on one that does not know the key or shows a certificate
-        that cannot be verified."""
+        """Log in; waits for a broker that is not up yet, gives up on one that does not know the key, and on one whose
+        certificate cannot be verified."""
         client = Client()
         # nats-py signs with a callback, but learns the public nkey from an optional package only.
         client._public_nkey = public_nkey(key.public_key().public_bytes_raw())
