@@ -20,7 +20,12 @@ from tests.statistical import ALPHA, assert_std, mean_verdict
 def test_rounding_looks_beyond_53_bits_where_they_decide_nothing(monkeypatch):
     """A number whose first 53 bits come up is rounded up with the chance of what lies behind them, and no other."""
     probability, asked = 2.0**-10 + 2.0**-54, []
-    monkeypatch.setattr(exact_noise, "bernoulli", lambda chance: asked.append(chance) or 1)
+
+    def up(chance):
+        asked.append(chance)
+        return 1
+
+    monkeypatch.setattr(exact_noise, "bernoulli", up)
     first = 2**43
     for bits, drawn in ((first - 1, 1), (first, 1), (first + 1, 0)):
         monkeypatch.setattr(ExactNoise, "words", lambda self, shape, bits=bits: np.full(shape, bits << 11, np.uint64))
