@@ -465,3 +465,43 @@ def test_theorem_noise_is_theorem_noise() -> None:
     kappa = 1 + math.log2(10_000)
     assert one_agent.protocol.scales.bias == pytest.approx(math.sqrt(8 * kappa * (math.log(2e5) + 1)))
     assert one_agent.noise_std == pytest.approx(one_agent.protocol.scales.bias * math.sqrt(13))  # 8191 has 13 ones
+
+
+# -- numbers that nobody writes down -----------------------------------------------------------------------------------
+
+
+def test_what_a_plan_is_where_nothing_is_said() -> None:
+    plan = Plan(4, 100, 2, Privacy(1.0, 1e-5))
+    said = (plan.exploration, plan.reward_noise, plan.centre, plan.ratio, plan.alpha, plan.bits)
+    assert said == (1.0, 1.0, 0.0, 1.0, 0.01, 20)
+    assert "rewards entering as y - 0," in str(plan.guarantee)
+
+
+def test_all_silos_may_be_needed_and_all_may_be_visited() -> None:
+    plan = Plan(4, 100, 2, Privacy(1.0, 1e-5, silos_per_user=4), cohort=4)
+    assert plan.smallest_cohort == 4
+    assert "each of 4 silos" in str(plan.guarantee)
+
+
+@pytest.mark.parametrize("silos", [3, 1000])
+def test_the_finest_grid_leaves_a_total_two_bits_of_room(silos: int) -> None:
+    """Sums of everybody, and noise of twelve deviations, times what the encoder makes of them: below 2^62."""
+
+    def needed(plan: Plan) -> float:
+        largest = silos * 100 + 12 * max(plan.protocol.scales) * math.sqrt(silos)
+        return math.log2(largest * plan.encoder.column_norm) + plan.bits + plan.encoder.fraction_bits
+
+    plan = Plan(silos, 100, 2, Privacy(1.0, 1e-5), "silo")
+    with pytest.raises(ValueError, match="bits must be at most") as error:
+        plan.changed(bits=60)
+    finest = plan.changed(bits=int(str(error.value).split("at most ")[1].split(" ")[0]))
+    assert 61 < needed(finest) <= 62
+    with pytest.raises(ValueError, match="bits must be at most"):
+        plan.changed(bits=finest.bits + 1)
+
+
+def test_two_features_have_an_entry_off_the_diagonal() -> None:
+    law = Plan(4, 100, 2, Privacy(1.0, 1e-5), "silo").noise_law
+    assert law.off_diagonal == pytest.approx(law.diagonal / math.sqrt(2), rel=1e-9)
+    one = Plan(4, 100, 1, Privacy(1.0, 1e-5), "silo").noise_law
+    assert one.off_diagonal == pytest.approx(one.diagonal)

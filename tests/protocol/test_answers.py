@@ -104,6 +104,8 @@ def test_how_often_at_the_defaults_too(trust: str, participations: int, silos: i
     assert said.startswith(words)
     assert "a silo counts by the user key it is given" in said
     assert "takes whoever comes without a key for a new person" in said
+    assert made.privacy is not None
+    assert f"that nobody visits more than {made.privacy.silos_per_user} is assumed, not checked" in said
 
 
 # -- secure-sum: who is the adversary? --------------------------------------------------------------------------------

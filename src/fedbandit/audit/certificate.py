@@ -14,6 +14,7 @@ from fedbandit.audit.report import REFUTES, Report
 from fedbandit.plan import Plan
 from fedbandit.privacy.sensitivity import Adjacency
 from fedbandit.protocol.trust import Faith
+from fedbandit.schedule import Clock
 
 __all__ = ["Certificate", "Section", "certificate"]
 
@@ -101,7 +102,7 @@ def _plan(plan: Plan) -> Section:
     )
     rows = [
         ("Plan", plan.hash),
-        ("Federation", f"{plan.silos:,} silos, {plan.rounds:,} rounds each, {plan.dim} features"),
+        ("Federation", f"{plan.silos:,} silos, {plan.rounds:,} {_unit(plan)} each, {plan.dim} features"),
         ("Budget", f"{asked}, for the whole run"),
         ("Release", f"trust {plan.trust}, mechanism {plan.mechanism}, calibration {plan.calibration}"),
         ("Acting", plan.acting),
@@ -109,6 +110,11 @@ def _plan(plan: Plan) -> Section:
         ("Noise", f"standard deviation {noise}"),
     ]
     return Section("The plan", table=(("", ""), *rows))
+
+
+def _unit(plan: Plan) -> str:
+    """What a plan's rounds are: on a clock, periods in which anybody may come."""
+    return "periods of the clock" if isinstance(plan.schedule, Clock) else "rounds"
 
 
 def _sent(plan: Plan) -> str:

@@ -140,7 +140,8 @@ class Request:
         silos = "1 silo" if privacy.silos_per_user == 1 else f"each of {privacy.silos_per_user:,} silos"
         return (
             f"in at most {rounds} of {silos}, over the whole run; a silo counts by the user key it is given, leaves "
-            "out whoever comes more often, and takes whoever comes without a key for a new person"
+            "out whoever comes more often, and takes whoever comes without a key for a new person; no silo sees who "
+            f"visits another, so that nobody visits more than {privacy.silos_per_user:,} is assumed, not checked"
         )
 
     @property
