@@ -10,7 +10,7 @@ import logging
 import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from nats.aio.client import Client
@@ -92,7 +92,8 @@ class Link:
                 error_cb=failed,
             )
         )
-        await asyncio.wait({connecting, refused}, return_when=asyncio.FIRST_COMPLETED)
+        either: set[asyncio.Future[Any]] = {connecting, refused}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not connecting.done():
             connecting.cancel()
             raise PermissionError(f"the broker at {address.url} {refused.result()}")
