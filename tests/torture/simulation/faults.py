@@ -120,8 +120,8 @@ class Faults:
         node.disk.failing = not node.disk.failing
 
     def restore(self) -> None:
-        """An old copy of a store is put in the place of the newest: once per history."""
-        if self.oracle.restored:
+        """An old copy of a store takes the place of the newest: once per history, when there is something to lose."""
+        if self.oracle.restored or asyncio.get_running_loop().time() < 1.2 * PERIOD:
             return
         keepers = [node for node in self.nodes.values() if node.party.public.role != "silo"]
         node = self.chance.choice(keepers) if self.chance.random() < 0.3 else self._anyone()
