@@ -63,19 +63,21 @@ class Link:
 
     @classmethod
     async def connect(cls, address: BrokerAddress, name: str, key: Ed25519PrivateKey) -> Self:
-        """Log in; waits for a broker that is not up yet, gives up on one that does not know the key, and on one whose
+        """Log in. It waits for a broker that is not up yet, and gives up on one that does not know the key or whose
         certificate cannot be verified."""
         client = Client()
         # nats-py signs with a callback, but learns the public nkey from an optional package only.
         client._public_nkey = public_nkey(key.public_key().public_bytes_raw())
         client._auth_configured = True
-        refused: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        reasons: list[str] = []
 
         async def failed(error: Exception) -> None:
             log.warning("broker: %s", error or type(error).__name__)
             reason = _hopeless(error, name)
-            if reason and not refused.done():
-                refused.set_result(reason)
+            if reason is not None and not refused.done():
+                reasons.append(reason)
+                refused.set_result(None)
 
         connecting = asyncio.create_task(
             client.connect(
@@ -96,7 +98,7 @@ class Link:
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not connecting.done():
             connecting.cancel()
-            raise PermissionError(f"the broker at {address.url} {refused.result()}")
+            raise PermissionError(f"the broker at {address.url} {reasons[0]}")
         connecting.result()
         return cls(client, name)
 
