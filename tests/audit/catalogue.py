@@ -9,7 +9,7 @@ of just that property (`TESTED`); faults of the live noise source have a table o
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -110,7 +110,8 @@ def _rule_off_diagonal() -> Case:
 
 def _half_the_bits() -> Case:
     whole = case("sdp-vector-sum", 1.0, 1e-5)
-    return with_protocol(whole, HalfTheBits(**vars(whole.plan.protocol)))
+    protocol = whole.plan.protocol
+    return with_protocol(whole, HalfTheBits(**{f.name: getattr(protocol, f.name) for f in fields(protocol)}))
 
 
 def _shuffled_too_quietly() -> Case:
