@@ -25,7 +25,7 @@ from fedbandit.presets import NAMES, plan_for
 from fedbandit.privacy.budget import Privacy
 from fedbandit.schedule import Adaptive, Every
 
-__all__ = ["AUDITED", "Case", "Claim", "case", "case_of", "claim_of", "fewer_silos", "of_plan", "reduced"]
+__all__ = ["AUDITED", "Case", "Claim", "case", "case_of", "claim_of", "counted", "fewer_silos", "of_plan", "reduced"]
 
 AUTHORS_CLAIM = {
     "ldp-eager": "Theorem LDP states it of Algorithm 1, which acts on raw sums",
@@ -66,7 +66,7 @@ class Case:
         plan = self.plan
         syncs = "times by data" if plan.syncs is None else f"{plan.syncs} synchronisations"
         return (
-            f"{_counted(plan.silos, 'silo')}{self._played}, {_counted(plan.rounds, 'round')}, d = {plan.dim}, trust "
+            f"{counted(plan.silos, 'silo')}{self._played}, {counted(plan.rounds, 'round')}, d = {plan.dim}, trust "
             f"{plan.trust}, {plan.mechanism}, {plan.schedule} ({syncs}), {plan.acting}, {plan.calibration} calibration"
             f"{', on the live path' if self.live else ''}"
         )
@@ -107,7 +107,8 @@ def _sizes(plan: Plan) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _counted(number: int, noun: str) -> str:
+def counted(number: int, noun: str) -> str:
+    """So many of them, in words: "1 silo", "2 silos"."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
