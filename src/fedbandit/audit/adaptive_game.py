@@ -122,6 +122,11 @@ def adaptive_games(plan: Plan) -> tuple[AdaptiveGame, ...]:
         raise ArgumentError(
             "trust", f"must protect each silo on its own for an adaptive schedule to be audited, got {plan.trust!r}"
         )
+    if plan.privacy.silos_per_user > 1:
+        raise ArgumentError(
+            "silos_per_user",
+            f"must be 1 for an adaptive schedule to be audited, got {plan.privacy.silos_per_user}: one silo is played",
+        )
     someone, nobody = User(np.eye(plan.dim)[0], 1.0), User(np.zeros(plan.dim), 1.0)
     size, decided = decisive_background(plan)
     by_norm = _game(plan, (nobody, someone), size, decided + 0.5, {TIMES: "dp"})
