@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -27,6 +27,8 @@ from fedbandit.protocol.base import Message, Protocol
 from fedbandit.protocol.encoder import Encoder
 
 __all__ = ["CalendarGame", "Retraced", "Scored", "adversaries_of", "calendar_game", "decided", "remembered"]
+
+Entries = TypeVar("Entries", Floats, Integers)
 
 
 class Scored(NamedTuple):
@@ -218,8 +220,14 @@ class Retraced:
             self._agreed[sync] = sums[0]
         else:
             self._own[sync] = sums
-        row = np.rint(self._encoder.row(sync) * 2.0**self._encoder.fraction_bits).astype(np.int64)
-        total: Integers = np.tensordot(row, self._agreed[: sync + 1], axes=1)[None]
+        row = self._encoder.row(sync) * 2.0**self._encoder.fraction_bits
+        if self._encoder.rounding_units:  # the release is rounded as a whole, not the coefficients
+            return np.asarray(np.rint(self._weighted(row, sync)).astype(np.int64))
+        return self._weighted(np.rint(row).astype(np.int64), sync)
+
+    def _weighted(self, row: Entries, sync: int) -> Entries:
+        """The batches so far, times a row of numbers of either kind."""
+        total: Entries = np.tensordot(row, self._agreed[: sync + 1], axes=1)[None]
         for j, own in self._own.items():
             if row[j]:
                 total = total + row[j] * own
