@@ -322,6 +322,33 @@ def test_two_terms_on_one_ledger(tmp_path, plan):
         Silo.open(tmp_path / "s.db", plan, new_term=True)
 
 
+@pytest.mark.parametrize(
+    ("trust", "against"),
+    [
+        ("silo", "everybody outside the silo"),
+        ("secure-sum", "everybody who sees no more than sums over silos"),
+        ("central", "everybody but the analyzer, which is trusted with the sums and adds the noise"),
+    ],
+)
+def test_status_says_what_was_spent_and_against_whom(tmp_path, trust, against):
+    """Where a trusted server adds the noise, no number was given beside a sound guarantee."""
+    plan = small_plan(trust=trust)
+    with Silo.open(tmp_path / "s.db", plan) as silo:
+        assert (silo.status()["epsilon_spent"], silo.status()["spent_against"]) == (0.0, None)
+        serve(silo, 5)
+        silo.tick()
+        begun = silo.status()
+        assert 0 < begun["epsilon_spent"] < plan.privacy.epsilon
+        for _ in range(3):
+            serve(silo, 5)
+            silo.tick()
+        known = silo.status()
+    assert known["epsilon_spent"] == pytest.approx(plan.privacy.epsilon, rel=1e-6)
+    assert (known["epsilon_left"], known["spent_against"], known["adjacency"]) == (0.0, against, "replace-one")
+    assert known["epsilon_all_terms"] == known["epsilon_spent"]
+    assert (known["delta_all_terms"], known["adjacency_all_terms"]) == (plan.privacy.delta, "replace-one")
+
+
 @pytest.mark.parametrize("plan, complaint", [
     ({"acting": "eager", "trust": "silo"}, "acting must be 'lazy'"),
     ({"trust": "local", "mechanism": "batches"}, "trust must be one that runs live"),
