@@ -17,6 +17,7 @@ from fedbandit.privacy.accounting import gaussian_epsilon, gaussian_sigma
 from fedbandit.privacy.ledger import (
     GENESIS,
     LOST,
+    ONLY_SUMS,
     Binomial,
     Clear,
     Entry,
@@ -275,7 +276,7 @@ def test_a_ledger_says_against_whom() -> None:
     alone, shared = (Plan(5, 60, 2, Privacy(1.0, 0.1), trust=trust) for trust in ("silo", "secure-sum"))
     for plan, who in (
         (alone, "everybody outside the silo"),
-        (shared, "everybody who sees no more than sums over silos"),
+        (shared, ONLY_SUMS),
     ):
         assert spent(chained(of_plan(plan)), mechanisms.encoder).terms[0].against == (who,)
 

@@ -22,6 +22,7 @@ from fedbandit.privacy.sensitivity import ADJACENCIES
 __all__ = [
     "GENESIS",
     "LOST",
+    "ONLY_SUMS",
     "Binomial",
     "Checks",
     "Clear",
@@ -136,7 +137,7 @@ class Clear:
         return "nobody: the sums left the silo in the clear"
 
 
-ONLY_SUMS = "everybody who sees no more than sums over silos"
+ONLY_SUMS = "everybody who sees sums over silos only, and knows no more of their noise than the plan allows"
 Cost = Gaussian | Binomial | Entrusted | Clear
 _COSTS: dict[str, type[Gaussian] | type[Binomial] | type[Entrusted] | type[Clear]] = {
     known.kind: known for known in (Gaussian, Binomial, Entrusted, Clear)
