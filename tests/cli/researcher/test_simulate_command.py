@@ -101,7 +101,7 @@ SIMULATE_ERRORS = [
     (["--delta", "2"], "delta must lie strictly between 0 and 1, got 2.0"),
     (["--protocols", "ldp,magic"], "protocols must be one of fed-lin-ucb"),
     (["--protocols", ""], "protocols must be one of fed-lin-ucb"),
-    (["--protocols", "sdp-amplified"], "silos must be more: no epsilon is in reach for trust 'shuffle'"),
+    (["--protocols", "sdp-amplified"], "silos must be more than 3 for trust 'shuffle': no epsilon is in reach"),
     (["--batch", "21"], "batch must be at most the horizon of 20 rounds, got 21"),
     (["--dim", "1"], "dim must be a whole number >= 2, got 1"),
     (["--arms", "0"], "arms must be a whole number >= 1, got 0"),
