@@ -133,7 +133,7 @@ def test_bad_input_to_simulate_leaves_nothing_behind(
         ('silos = "three"', "silos must be of type int, got 'three'"),
         ("silos = 3.5", "silos must be of type int, got 3.5"),
         ("epsilon = true", "epsilon must be of type float, got True"),
-        ('protocols = "ldp"', "protocols must be of type"),
+        ('protocols = "ldp"', "protocols must be a list of names, got 'ldp'"),
         ('protocols = ["magic"]', "protocols must be one of fed-lin-ucb"),
         ("protocols = [1]", "protocols must be one of fed-lin-ucb"),
         ("protocols = []", "at least one"),

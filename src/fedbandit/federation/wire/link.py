@@ -90,9 +90,12 @@ class Link:
                 error_cb=failed,
             )
         )
-        await asyncio.wait({connecting, refused}, return_when=asyncio.FIRST_COMPLETED)
-        if not connecting.done():
-            connecting.cancel()
+        try:
+            await asyncio.wait({connecting, refused}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            given_up = not connecting.done()
+            await _end(connecting)
+        if given_up:
             raise PermissionError(f"the broker at {address.url} does not know {name}'s key")
         connecting.result()
         return cls(client, name)
@@ -188,6 +191,13 @@ def _unavailable(what: str, error: Exception) -> str:
 
 def _too_large(error: Exception) -> bool:
     return isinstance(error, MaxPayloadError) or (isinstance(error, APIError) and error.err_code == TOO_LARGE)
+
+
+async def _end(connecting: asyncio.Task[None]) -> None:
+    """Cancel until it has ended: an attempt that fails at that very moment hides the cancellation, and is repeated."""
+    while not connecting.done():
+        connecting.cancel()
+        await asyncio.wait({connecting}, timeout=RETRY)
 
 
 def _denied(error: Exception) -> bool:
