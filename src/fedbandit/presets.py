@@ -16,6 +16,7 @@ from fedbandit.plan import Plan
 from fedbandit.schedule import Adaptive, Every, Schedule
 
 __all__ = [
+    "ALONE",
     "BATCH",
     "NAMES",
     "OURS",
@@ -169,6 +170,7 @@ OURS: dict[str, Callable[[Plan, Schedule | None], Plan]] = {
     "isolated": isolated,
 }
 NAMES = (*PAPER, *OURS)
+ALONE = ("isolated",)  # whose silos send nothing: the one sync of their plan is the horizon, when all is decided
 TRUST_OF = {  # known without building a plan, which fails where a protocol's theorem does not reach
     "fed-lin-ucb": "none",
     "ldp": "silo",

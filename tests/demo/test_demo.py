@@ -2,8 +2,11 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -97,3 +100,32 @@ def test_kill_minus_nine_of_a_silo_the_mixer_and_the_broker_changes_no_count(tmp
 def test_kill_minus_nine_at_any_moment(tmp_path, victim, delay):
     live = play_live(tmp_path / "f", PLAN, USERS, lambda done: None, killer([victim], delay))
     check(live, restarts=1)
+
+
+def running_under(path):
+    """Processes whose command line names this path."""
+    found = []
+    for process in Path("/proc").iterdir():
+        try:
+            command = (process / "cmdline").read_bytes().decode(errors="replace") if process.name.isdigit() else ""
+        except OSError:  # it has ended meanwhile
+            continue
+        if str(path) in command:
+            found.append(int(process.name))
+    return found
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_told_to_end_the_demo_ends_what_it_has_started(tmp_path, number):
+    """Broker and parties went on, without anybody to stop them."""
+    out = tmp_path / "demo"
+    program = [sys.executable, "-c", "from fedbandit.cli.main import main; main()"]
+    demo = subprocess.Popen([*program, "demo", "--silos", "2", "--out", str(out)], stderr=subprocess.DEVNULL)
+    federation, end = out / "federation", time.monotonic() + 120
+    while len(running_under(federation)) < 5:  # broker, analyzer, mixer, two silos
+        assert demo.poll() is None
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    demo.send_signal(number)
+    assert demo.wait(60) == 128 + number
+    assert running_under(federation) == []

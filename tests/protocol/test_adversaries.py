@@ -127,8 +127,8 @@ def test_every_protocol_names_whom_its_guarantee_is_against(name: str) -> None:
         "local": ["everybody, the silo included"],
         "silo": ["everybody outside the silo"],
         "P_alt": ["everybody outside the silo"],
-        "shuffle": ["the server behind the shuffler", "the server together with the shuffler"],
-        "vector-sum": ["the server behind the shuffler"],
+        "shuffle": ["the analyzer behind the mixer", "the analyzer together with the mixer"],
+        "vector-sum": ["the analyzer behind the mixer"],
         "secure-sum": [
             "the analyzer",
             "the analyzer with 1 colluding silo",
@@ -142,7 +142,7 @@ def test_every_protocol_names_whom_its_guarantee_is_against(name: str) -> None:
             "the analyzer, by its shares alone",
         ],
         "secure-sum, nobody colluding": ["the analyzer", "the mixer", "the analyzer, by its shares alone"],
-        "central": ["everybody but the server"],
+        "central": ["everybody but the analyzer"],
     }
     assert names == known[name]
     assert [a.remembers for a in adversaries] == [name == "P_alt"] * len(adversaries)

@@ -232,9 +232,9 @@ def test_numbers_in_the_proof_follow_from_each_other() -> None:
     assert "2 x 2.12" in text
 
 
-def test_amplification_says_that_the_shuffler_is_not_what_protects() -> None:
+def test_amplification_says_that_the_mixer_is_not_what_protects() -> None:
     made = plan_for("sdp-amplified", Plan(100, 10_000, 10, Privacy(1e-3, 1e-4), bits=16))
-    assert "At this noise it is so without the shuffler too." in made.guarantee.statement
+    assert "At this noise it is so without the mixer too." in made.guarantee.statement
     unshuffled = gaussian_epsilon(3 * math.sqrt(4.5) / made.protocol.scales.bias, 1e-4)
     assert unshuffled <= 1e-3
 

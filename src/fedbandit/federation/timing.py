@@ -32,6 +32,7 @@ __all__ = [
     "TicksOverdue",
     "Timing",
     "calendar",
+    "is_time",
 ]
 
 JUMP = 5.0  # seconds by which the wall clock may drift from the steady one before it is not believed
@@ -51,12 +52,12 @@ class Timing:
     reward_window: float = 90 * DAY  # how long a decision waits for its reward; after it, its id is unknown
 
     def __post_init__(self) -> None:
-        _validate.positive("deadline", self.deadline)
-        _validate.positive("reward_window", self.reward_window)
-        if self.start is not None and not _is_time(self.start):
+        for name in ("deadline", "reward_window"):
+            _validate.within(name, getattr(self, name), 0, LAST)
+        if self.start is not None and not is_time(self.start):
             raise ArgumentError("start", f"must be a unix time, got {self.start!r}")
         for name in ("settle", "settle_last"):
-            if not _is_time(getattr(self, name)) or not 0 <= getattr(self, name) < self.deadline:
+            if not is_time(getattr(self, name)) or not 0 <= getattr(self, name) < self.deadline:
                 raise ArgumentError(name, f"must lie between 0 and the deadline of {self.deadline:g} s")
 
     @classmethod
@@ -65,7 +66,8 @@ class Timing:
         return cls(**data)
 
 
-def _is_time(value: object) -> bool:
+def is_time(value: object) -> bool:
+    """Whether it is a number of seconds that somebody can mean."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < LAST
 
 

@@ -18,7 +18,7 @@ from fedbandit.protocol.guarantee import Request
 
 __all__ = ["FLIP", "LEAK", "PUBLISHED", "GaussianNoise", "gaussian_noise", "published_scales"]
 
-LEAK = "whether a synchronisation happens depends on users' raw data, and noise on what is sent does not hide that"
+LEAK = "whether a sync happens depends on users' raw data, and noise on what is sent does not hide that"
 FLIP = (
     "acting on raw sums, one user changes the actions of the others in the batch, the batch sum moves by far more "
     "than 1, and the theorem's proof does not apply; act lazily"

@@ -39,13 +39,22 @@ DecodeAt = Literal["analyzer", "silo"]
 Visits = Literal["private", "public"]
 
 BOUNDED = "features have norm at most 1 and rewards lie in [0, 1]; a silo refuses others"
-COMMON_ASSUMPTIONS = (BOUNDED, "times and sizes of messages are fixed by the plan, not by data")
+FIXED_TIMES = "times and sizes of messages are fixed by the plan, not by data"
+DECIDED_TIMES = (
+    "sizes of messages are fixed by the plan; when silos synchronise is decided by a noisy rule, whose cost is counted"
+)
+COMMON_ASSUMPTIONS = (BOUNDED, FIXED_TIMES)
 NEIGHBOURS = {
     "replace-one": "each person: nobody can tell their data from anybody else's in their place (replace-one)",
     "add-remove": "each person: nobody can tell whether they took part or stayed away (add-remove)",
 }
-PUBLIC = "which silos take part, when they synchronise, how long messages are, and every model"
+PUBLIC = "which silos take part, when they synchronise, how long messages are"
 PUBLIC_VISITS = "that, when and how often somebody asks is public: a silo may tick by counting requests"
+SAME_KEY = "a person who comes to a silo again is given the same user key there"
+EMPTY_ROUND = (
+    "whoever stays away leaves their round empty, so that nobody else's batch moves; live, where rounds are counted by "
+    "who comes, that is not so: a live federation runs this only by a clock"
+)
 
 
 @dataclass(frozen=True)
@@ -113,35 +122,76 @@ class Request:
     visits: Visits = "private"
 
     def promise(
-        self, statement: str, against: str, steps: Iterable[str], assumes: Iterable[str], collusion: str, missing: str
+        self,
+        statement: str,
+        against: str,
+        steps: Iterable[str],
+        assumes: Iterable[str],
+        collusion: str,
+        missing: str,
+        silos_count: bool = True,
     ) -> Guarantee:
         """The budget asked for, promised; `collusion` and `missing` say what happens if parties collude, or a silo is
-        missing."""
+        missing. `silos_count`: silos are trusted to leave out whoever comes too often; otherwise users see to it."""
         privacy = self.asked
+        if privacy.adjacency == "add-remove" and self.visits == "public":
+            raise _validate.ArgumentError(
+                "visits", "must be 'private' under add-remove, which hides whether somebody asks at all; got 'public'"
+            )
+        public = f"{PUBLIC}, and every model"
         if self.visits == "public":
-            assumes = (*assumes, PUBLIC_VISITS)
+            public = f"{PUBLIC}, every model, and that, when and how often somebody asks"
         answers = (
             ("Against whom", against),
             ("For whom", NEIGHBOURS[privacy.adjacency]),
-            ("How often one may come", self._visits),
-            ("What is public", PUBLIC if self.visits == "private" else f"{PUBLIC}; and {PUBLIC_VISITS}"),
+            ("How often one may come", self._visits(silos_count)),
+            ("What is public", public),
             ("If parties collude", collusion),
             ("If a silo is missing", missing),
         )
         return Guarantee(
-            statement, privacy.epsilon, privacy.delta, privacy.adjacency, against, tuple(steps), tuple(assumes), answers
+            statement,
+            privacy.epsilon,
+            privacy.delta,
+            privacy.adjacency,
+            against,
+            tuple(steps),
+            self._assumed(assumes, silos_count),
+            answers,
         )
 
+    def _assumed(self, assumes: Iterable[str], silos_count: bool) -> tuple[str, ...]:
+        """What a trust model assumes, and what every promise assumes under these visits and this schedule."""
+        said = [DECIDED_TIMES if self.adaptive and one == FIXED_TIMES else one for one in assumes]
+        if silos_count:
+            said += [SAME_KEY, *self._few_silos]
+        if self.asked.adjacency == "add-remove" and self.counted:
+            said.append(EMPTY_ROUND)
+        if self.visits == "public":
+            said.append(PUBLIC_VISITS)
+        return tuple(said)
+
     @property
-    def _visits(self) -> str:
+    def _few_silos(self) -> tuple[str, ...]:
+        """That people visit few silos is assumed wherever they could visit more."""
+        visits = self.asked.silos_per_user
+        if visits >= self.silos:
+            return ()
+        silos = "1 silo" if visits == 1 else f"{visits:,} silos"
+        return (f"nobody visits more than {silos}: no silo sees who visits another, so none of them can enforce it",)
+
+    def _visits(self, silos_count: bool) -> str:
         """How often one person is covered, and how that is seen to."""
         privacy = self.asked
         rounds = "1 round" if privacy.participations == 1 else f"{privacy.participations:,} rounds"
         silos = "1 silo" if privacy.silos_per_user == 1 else f"each of {privacy.silos_per_user:,} silos"
+        covered = f"in at most {rounds} of {silos}, over the whole run"
+        if not silos_count:
+            return f"{covered}; users see to it themselves, for nobody else is trusted to"
+        across = "; nobody enforces the number of silos, for no silo sees who visits another" if self._few_silos else ""
         return (
-            f"in at most {rounds} of {silos}, over the whole run; a silo counts by the user key it is given, leaves "
-            "out whoever comes more often, and takes whoever comes without a key for a new person; no silo sees who "
-            f"visits another, so that nobody visits more than {privacy.silos_per_user:,} is assumed, not checked"
+            f"{covered}; a silo counts by the user key it is given, leaves out whoever comes to it more often, and "
+            f"takes whoever comes without a key for a new person{across}"
         )
 
     @property
@@ -270,11 +320,11 @@ class Request:
                 break
         return bits
 
-    def grid_step(self, scales: Scales) -> str:
-        """The step of the proof about the grid, for one silo's noise."""
+    def grid_step(self, scales: Scales, whose: str = "Live noise") -> str:
+        """The step of the proof about the grid, for the noise of one silo, or of whoever else draws it."""
         numbers = max(self.encoder.size, self.asked.participations) * width(self.dim)
         return (
-            f"Live noise is drawn on the grid 2^-{self.bits + self.encoder.fraction_bits}, where it is at least "
+            f"{whose} is drawn on the grid 2^-{self.bits + self.encoder.fraction_bits}, where it is at least "
             f"{min(scales) / self._grid_step:.3g} steps wide ({LEAST:g} are needed): with {SPARE:g} squared steps of "
             f"variance on top, that adds no more than {slack(numbers, self.silos):.0e} to epsilon and, relatively, to "
             "delta."

@@ -32,7 +32,7 @@ def test_certificate_is_one_page_of_computed_figures(tmp_path: Path, ending: str
         assert text in page
     for question, answer in plan.guarantee.answers:
         assert f"| {question} | {answer} |" in page
-    assert "the analyzer and any 3 other silos" in page
+    assert "the analyzer together with any 3 other silos" in page
     assert plan.trusting.who in page
     assert "Of the silos, 3 may collude" in page
     web = (tmp_path / "ours.certificate.html").read_text()

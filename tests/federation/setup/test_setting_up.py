@@ -1,18 +1,25 @@
 """Three organisations set a federation up with the command line, and what is refused on the way."""
 
 import json
+import logging
 import time
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 from typer.testing import CliRunner
 
 from fedbandit._validate import ArgumentError
 from fedbandit.cli.main import app
+from fedbandit.federation.setup import founding
 from fedbandit.federation.setup.agreement import Agreement
 from fedbandit.federation.setup.home import Home, Settings
 from fedbandit.federation.silo.serving import Silo
 from fedbandit.federation.status import status
-from fedbandit.federation.wire.broker import BrokerProcess
+from fedbandit.federation.wire.broker import BrokerProcess, free_port
 from fedbandit.federation.wire.keys import PartyKeys, PublicKeys
 from tests.federation.small import small_plan
 
@@ -24,6 +31,18 @@ def run(*arguments, ok=True):
     result = CliRunner().invoke(app, [str(argument) for argument in arguments])
     assert (result.exit_code == 0) is ok, (result.output, result.exception)
     return result.output if ok else str(result.exception)
+
+
+def certify(path):
+    """A certificate that signs itself; its key lies beside it."""
+    key = Ed25519PrivateKey.generate()
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "broker.example.org")])
+    now = datetime.now(UTC)
+    built = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now, now + timedelta(1))
+    path.write_bytes(built.sign(key, None).public_bytes(Encoding.PEM))
+    secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    path.with_suffix(".key").write_bytes(secret)
+    return path
 
 
 @pytest.fixture
@@ -122,10 +141,135 @@ def test_foreign_keys_under_ones_own_name_are_noticed(founded, tmp_path):
 
 @pytest.mark.parametrize("change, complaint", [
     (["--schedule", "sometimes"], "schedule must be"), (["--trust", "blind"], "trust must be"),
-    (["--deadline", "0"], "deadline must be"), (["--name", "a b"], "name must be"), (["--settle", "-1"], "settle must"),
+    (["--deadline", "0"], "deadline must"), (["--name", "a b"], "name must be"), (["--settle", "-1"], "settle must"),
 ])  # fmt: skip
 def test_bad_options_are_refused_in_one_line(tmp_path, change, complaint):
     assert complaint in run("federation", "init", tmp_path / "f", "--name", "trial", *PLAN, *change, ok=False)
+
+
+CLOCK = ["--schedule", "clock:60", "--visits", "private"]
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ([*CLOCK, "--start", "nan"], "start must be a unix time, got nan"),
+        ([*CLOCK, "--start", "5"], "start must be a unix time, not more than a day ago"),
+        ([*CLOCK, "--start", "1e300"], "start must be a unix time, got 1e+300"),
+        (["--start", "2e9"], "--start has no effect with every(5), which counts decisions"),
+        (["--broker", "foo"], "broker must be nats://HOST:PORT or tls://HOST:PORT, got 'foo'"),
+        (["--broker", "nats://"], "broker must be nats://HOST:PORT or tls://HOST:PORT, got 'nats://'"),
+        (["--broker", "nats://here:99999"], "broker must be nats://HOST:PORT or tls://HOST:PORT"),
+        (["--broker", "http://here:4222"], "broker must be nats://HOST:PORT or tls://HOST:PORT"),
+        (["--broker-ca", "nosuch.pem"], "--broker-ca has no effect: the broker at nats://127.0.0.1:4222 shows no"),
+        (["--broker", "tls://here", "--broker-ca", "nosuch.pem"], "broker_ca must be a file that can be read"),
+        (["--broker", "tls://here", "--broker-ca", __file__], "broker_ca must be a PEM file of certificates"),
+        (["--deadline", "1e300"], "deadline must lie strictly between 0 and 1e+11, got 1e+300"),
+        (["--reward-window", "inf"], "reward_window must lie strictly between 0 and 1e+11, got inf"),
+        (["--schedule", "clock:1e-9", "--visits", "private"], "schedule must have periods of at least 0.001 s to run"),
+        (["--schedule", "clock:1e300", "--visits", "private"], "schedule must end before the year 5000"),
+        (["--schedule", "clock:60"], "--visits has no effect with a clock, which does not count who asks"),
+        (["--trust", "local"], "trust must be one that runs live (central, none, secure-sum, shuffle, silo, vector-"),
+        (["--trust", "silo", "--host", "mixer"], "host must not be 'mixer': trust 'silo' has none"),
+        (["--host", "silo"], "host must be one of analyzer, mixer; got 'silo'"),
+        (["--host", "analyzer", "--host", "analyzer"], "host must name each role once, got 'analyzer' twice"),
+        (["--calibration", "rough"], "calibration must be one of exact, paper, published; got 'rough'"),
+    ],
+)  # fmt: skip
+def test_what_could_not_run_is_refused_at_once_and_leaves_nothing(tmp_path, change, complaint):
+    """Each of these was accepted, and failed later or did nothing."""
+    assert complaint in run("federation", "init", tmp_path / "f", "--name", "trial", *PLAN, *change, ok=False)
+    assert not (tmp_path / "f").exists()
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        ("--epsilon", "5"), ("--silos", "9"), ("--trust", "silo"), ("--cohort", "2"), ("--schedule", "clock:5"),
+        ("--rounds", "20"), ("--dim", "2"), ("--delta", "0.1"), ("--participations", "1"), ("--mechanism", "tree"),
+        ("--visits", "public"), ("--calibration", "exact"),
+    ],
+)  # fmt: skip
+def test_what_a_plans_file_says_is_not_said_again(tmp_path, option):
+    """A budget of 5 beside a file that says 1 was ignored."""
+    file = tmp_path / "plan.json"
+    file.write_text(json.dumps(small_plan(silos=2).as_dict()))
+    said = run("federation", "init", tmp_path / "f", "--name", "trial", "--plan", file, *option, ok=False)
+    assert said == f"{option[0]} has no effect with --plan, whose file says it"
+    run("federation", "init", tmp_path / "f", "--name", "trial", "--plan", file, "--deadline", "60")
+
+
+def test_a_vector_sum_is_made_by_options(tmp_path):
+    paper = ["--trust", "vector-sum", "--mechanism", "tree", "--calibration", "paper"]
+    assert "against the analyzer alone" in run("federation", "init", tmp_path / "f", "--name", "trial", *PLAN, *paper)
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (["--port", "99999"], "port must lie between 1 and 65535, got 99999"),
+        (["--port", "0"], "port must be a whole number >= 1, got 0"),
+        (["--store", "mysql://x"], "store must be a path or a postgresql:// URL, got 'mysql://x'"),
+        (["--role", "mixer", "--port", "8080"], "--port has no effect for the role 'mixer': only a silo serves"),
+        (["--role", "analyzer", "--tls-key", "k"], "--tls-key has no effect for the role 'analyzer'"),
+        (["--broker-ca", "ca.pem"], "--broker-ca has no effect: the broker at nats://127.0.0.1:4222 shows no"),
+        (["--tls-certificate", "a", "--tls-key", "b"], "tls_certificate must be a file that can be read, got 'a' (No"),
+        (["--tls-certificate", __file__, "--tls-key", __file__], "tls_certificate and tls_key must be PEM files that"),
+        (["--tls-certificate", __file__], "tls_certificate and tls_key must be given together"),
+    ],
+)
+def test_settings_that_could_not_serve_are_refused_at_once(founded, tmp_path, options, complaint):
+    file = ["--federation", founded / "federation.json"]
+    assert complaint in run("federation", "join", tmp_path / "a", *file, "--name", "a", *options, ok=False)
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_silo_joins_with_a_certificate_and_a_store_of_its_own(founded, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pair = certify(tmp_path / "silo.pem")
+    own = ["--tls-certificate", pair, "--tls-key", pair.with_suffix(".key"), "--store", "rows.db"]
+    run("federation", "join", "a", "--federation", founded / "federation.json", "--name", "a", *own)
+    settings = Home.load(tmp_path / "a").settings
+    assert (settings.store, settings.tls_certificate) == (str(tmp_path / "rows.db"), str(pair))
+
+
+def test_no_mixer_joins_where_there_is_none(tmp_path):
+    run("federation", "init", tmp_path / "f", "--name", "trial", *PLAN, "--trust", "silo")
+    file = ["--federation", tmp_path / "f" / "federation.json"]
+    said = run("federation", "join", tmp_path / "m", *file, "--name", "m", "--role", "mixer", ok=False)
+    assert said == "role must not be 'mixer': trust 'silo' has none"
+
+
+def test_a_path_that_is_wrong_is_named_with_its_field(founded, tmp_path):
+    nowhere = tmp_path / "nowhere"
+    cases = [
+        ("cards", ["admit", founded, nowhere]),
+        ("directory", ["admit", nowhere, join(founded, tmp_path, "a")]),
+        ("directory", ["provision", nowhere]),
+        ("file", ["accept", tmp_path / "a", nowhere]),
+        ("federation", ["join", tmp_path / "b", "--federation", nowhere, "--name", "b"]),
+    ]
+    for field, arguments in cases:
+        said = run("federation", *arguments, ok=False)
+        assert said.startswith(f"{field} must be a file that can be read, got '{nowhere}")
+        assert said.endswith("(No such file or directory)")
+    (tmp_path / "file").write_text("")
+    for home in (tmp_path / "file", tmp_path / "file" / "under"):
+        said = run("federation", "init", home, "--name", "trial", *PLAN, ok=False)
+        assert said.startswith(f"directory must be a directory that can be written, got '{home}' (")
+
+
+def test_a_dead_broker_is_given_up_after_a_stated_time(founded, tmp_path, monkeypatch):
+    complete(founded, tmp_path)
+    data = json.loads((founded / "federation.json").read_text())
+    data["broker"] = f"nats://127.0.0.1:{free_port()}"
+    (founded / "federation.json").write_text(json.dumps(data))
+    monkeypatch.setattr(founding, "PATIENCE", 1.0)
+    began = time.monotonic()
+    said = run("federation", "provision", founded, ok=False)
+    assert said == f"the broker at {data['broker']} has not answered for 1 s"
+    assert time.monotonic() - began < 10
+    assert logging.getLogger("fedbandit").handlers  # otherwise each attempt would be one more line
 
 
 def test_a_federation_is_founded_once(founded):
@@ -206,6 +350,7 @@ def test_the_clock_begins_when_everybody_is_there(tmp_path):
 
 def test_the_brokers_configuration_has_absolute_paths(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    certify(tmp_path / "ca.pem")
     run(
         "federation",
         "init",
@@ -237,6 +382,8 @@ def test_a_new_term_with_the_same_members(founded, tmp_path):
     file = founded / "federation.json"
     assert "must be the one" in run("federation", "accept", tmp_path / "a", file, ok=False)
     assert "differentially private" in run("federation", "accept", tmp_path / "a", file, "--new-term")
+    again = run("federation", "accept", tmp_path / "a", file, "--new-term", ok=False)
+    assert again.startswith("--new-term has no effect: the file has the plan that was joined")
     party = Home.load(tmp_path / "a").party()
     assert (party.agreement.plan.rounds, party.agreement.parties) == (25, last.parties)
 

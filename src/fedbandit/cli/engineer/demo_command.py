@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
-from fedbandit import presets
+from fedbandit import _validate, presets
 from fedbandit.cli import options, output
 from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy, exactly
@@ -27,13 +28,16 @@ __all__ = ["demo", "demo_plan", "spent_in_words"]
 DIM, ARMS = 5, 20
 PERIOD = 0.075  # seconds of the public clock: one visitor comes to every silo in each
 DRAWS = 20  # of the noise, over which simulated curves are averaged; a live federation has one
+ENDING = (signal.SIGTERM, signal.SIGHUP)
 Curve = tuple[Any, Any]  # rounds, and cumulative regret of the group after each of them
 
 
 def demo(
     silos: Annotated[int, typer.Option(help="Number of silos, each a process of its own.")] = 3,
     rounds: Annotated[int, typer.Option(help="Visitors of every silo.")] = 600,
-    trust: Annotated[str, typer.Option(help="silo, secure-sum, shuffle, vector-sum, central, ...")] = "secure-sum",
+    trust: Annotated[
+        str, typer.Option(help="silo, secure-sum, central, vector-sum, or, for thousands of silos, shuffle.")
+    ] = "secure-sum",
     epsilon: options.Epsilon = 1.0,
     delta: options.Delta = 0.1,
     seed: Annotated[int, typer.Option(help="The same seed draws the same users.")] = 0,
@@ -42,10 +46,14 @@ def demo(
 ) -> None:
     """Run broker, analyzer, mixer and silos as processes, let users come over HTTP, compare what was learnt."""
     from fedbandit.demo.visitors import Visitors
+    from fedbandit.federation.setup.agreement import check_live, check_trust
 
+    _validate.count("seed", seed, least=0)
+    check_trust(trust)
     plan = demo_plan(silos, rounds, trust, Privacy(epsilon, delta))
+    check_live(plan)
     users = Visitors(silos, rounds, DIM, ARMS, seed)
-    with _folder(out) as folder:
+    with _stopped_in_order(), _folder(out) as folder:
         live = _play(folder, plan, users)
         everything = np.arange(1, rounds + 1)
         curves: dict[str, Curve] = {"live": (everything, users.regret(live.actions)), **_others(plan, users)}
@@ -186,6 +194,23 @@ def _plot(curves: dict[str, Curve], path: Path) -> None:
     axes.legend(frameon=False)
     figure.savefig(path)
     plt.close(figure)
+
+
+@contextmanager
+def _stopped_in_order() -> Iterator[None]:
+    """Told to end, the demo ends what it has started: the processes are stopped wherever it was."""
+
+    def end(number: int, frame: object) -> None:
+        for one in ENDING:
+            signal.signal(one, signal.SIG_IGN)  # once is enough: stopping takes a moment
+        raise SystemExit(128 + number)
+
+    before = {one: signal.signal(one, end) for one in ENDING}
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
 
 
 @contextmanager

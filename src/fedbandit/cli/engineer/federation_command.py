@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json as jsonlib
+import logging
+import ssl
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -14,11 +16,11 @@ import typer
 from fedbandit import _validate
 from fedbandit import schedule as schedules
 from fedbandit._validate import ArgumentError
-from fedbandit.cli import options
+from fedbandit.cli import checks, options
 from fedbandit.cli.plan_file import read_plan
 from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy
-from fedbandit.protocol.guarantee import Visits
+from fedbandit.protocol.guarantee import Calibration, Visits
 
 if TYPE_CHECKING:
     from fedbandit.federation.setup.agreement import Agreement
@@ -26,12 +28,19 @@ if TYPE_CHECKING:
 __all__ = ["federation"]
 
 SCHEDULES = "clock:SECONDS, clock:SECONDS:RATIO, or, with public visits, every:N or growing:RATIO"
+# What a plan's file says as well.
+PLANNED = (
+    *("silos", "rounds", "dim", "epsilon", "delta", "participations", "trust", "mechanism", "calibration"),
+    *("schedule", "visits", "cohort"),
+)
+SERVING = ("host", "port", "tls_certificate", "tls_key")
 LEAD = 86_400.0  # seconds from the founding, or from the last party's joining, until the clock begins to count
 federation = typer.Typer(help="Found a federation, join one.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @federation.command()
 def init(
+    context: typer.Context,
     directory: Annotated[Path, typer.Argument(help="A new directory for the federation's file and the broker's.")],
     name: Annotated[str, typer.Option(help="Name of the federation: letters, digits, - and _.")],
     plan: Annotated[Path | None, typer.Option(help="The plan as JSON; otherwise the options below.")] = None,
@@ -43,6 +52,9 @@ def init(
     participations: options.Participations = 1,
     trust: Annotated[str, typer.Option(help="Who must not see what: silo, secure-sum, ...")] = "secure-sum",
     mechanism: Annotated[str, typer.Option(help="toeplitz, blt, tree, batches, ...")] = "toeplitz",
+    calibration: Annotated[
+        str, typer.Option(help="exact, or paper: the theorem's noise, which shuffle and vector-sum need.")
+    ] = "exact",
     schedule: Annotated[str, typer.Option(help=f"When silos synchronise: {SCHEDULES}.")] = "clock:86400:1.1",
     visits: Annotated[
         str, typer.Option(help="public: that, when and how often somebody asks is not hidden.")
@@ -61,15 +73,18 @@ def init(
 ) -> None:
     """Write the federation's file with its plan, keys of the roles run here, and the broker's configuration."""
     from fedbandit.federation.setup import founding
+    from fedbandit.federation.setup.agreement import check_broker, check_trust
     from fedbandit.federation.setup.home import FEDERATION
     from fedbandit.federation.setup.home import Home as Party
     from fedbandit.federation.timing import Timing
     from fedbandit.federation.wire.keys import as_role
 
-    agreed = (
-        read_plan(plan)
-        if plan is not None
-        else Plan(
+    if plan is not None:
+        checks.no_effect(context, PLANNED, "with --plan, whose file says it")
+        agreed = read_plan(plan)
+    else:
+        check_trust(trust)
+        agreed = Plan(
             silos,
             rounds,
             dim,
@@ -77,15 +92,18 @@ def init(
             trust=trust,
             mechanism=mechanism,
             schedule=_schedule(schedule),
+            calibration=_validate.one_of("calibration", calibration, get_args(Calibration)),
             cohort=cohort,
             visits=_validate.one_of("visits", visits, get_args(Visits)),
         )
-    )
+        if visits == "public" and isinstance(agreed.schedule, schedules.Clock):
+            raise ArgumentError("--visits", "has no effect with a clock, which does not count who asks")
     directory = directory.resolve()  # the broker's configuration is read from anywhere
-    begins = time.time() + LEAD if start is None else start
-    timing = Timing(deadline, settle, settle_last, begins, reward_window)
-    founding.found(directory, name, agreed, broker, timing)
-    roles, ca = host if host is not None else ["analyzer"], options.absolute(broker_ca)
+    check_broker(broker)
+    roles, ca = _hosted(host, agreed), checks.broker_ca(broker_ca, broker)
+    timing = Timing(deadline, settle, settle_last, _begins(start, agreed), reward_window)
+    with checks.writing("directory", directory):
+        founding.found(directory, name, agreed, broker, timing)
     cards = [Party.create(directory / role, name=role, role=as_role(role), broker_ca=ca).public for role in roles]
     founded = founding.admit(directory, cards)
     for role in roles:
@@ -101,6 +119,7 @@ def init(
 
 @federation.command()
 def join(
+    context: typer.Context,
     home: options.Home,
     file: Annotated[Path, typer.Option("--federation", help="The federation's file.")],
     name: Annotated[str, typer.Option(help="This party's name: letters, digits, - and _.")],
@@ -118,18 +137,26 @@ def join(
     from fedbandit.federation.setup.home import Home as Party
     from fedbandit.federation.wire.keys import as_role
 
-    joined = Agreement.load(file)
-    party = Party.create(
-        home,
-        name=name,
-        role=as_role(role),
-        store=store,
-        host=host,
-        port=port,
-        tls_certificate=options.absolute(tls_certificate),
-        tls_key=options.absolute(tls_key),
-        broker_ca=options.absolute(broker_ca),
-    )
+    if as_role(role) != "silo":
+        checks.no_effect(context, SERVING, f"for the role {role!r}: only a silo serves applications")
+    joined = Agreement.load(checks.readable("federation", file))
+    if role == "mixer":
+        _check_mixer("role", joined.plan)
+    if tls_certificate and tls_key:
+        _check_pair(tls_certificate, tls_key)
+    ca = checks.broker_ca(broker_ca, joined.broker)
+    with checks.writing("home", home):
+        party = Party.create(
+            home,
+            name=name,
+            role=as_role(role),
+            store=store if "://" in store else options.absolute(store),
+            host=host,
+            port=port,
+            tls_certificate=options.absolute(tls_certificate),
+            tls_key=options.absolute(tls_key),
+            broker_ca=ca,
+        )
     joined.save(home / FEDERATION)
     card = home / f"{name}.card.json"
     card.write_text(jsonlib.dumps(party.public.as_dict(), indent=1) + "\n")
@@ -147,8 +174,8 @@ def admit(
     from fedbandit.federation.setup.home import FEDERATION
     from fedbandit.federation.wire.keys import PublicKeys
 
-    public = [PublicKeys.load(card) for card in cards]
-    directory = directory.resolve()
+    public = [PublicKeys.load(checks.readable("cards", card)) for card in cards]
+    directory = _founders(directory)
     agreed = founding.admit(directory, public)
     try:
         agreed.complete()
@@ -171,12 +198,11 @@ def renew(
     from fedbandit.federation.setup.agreement import Agreement
     from fedbandit.federation.setup.home import FEDERATION
 
-    directory, offered = directory.resolve(), read_plan(plan)
+    directory, offered = _founders(directory), read_plan(plan)
     last = Agreement.load(directory / FEDERATION)
     if offered.hash == last.plan.hash:
         raise ArgumentError("plan", "must differ from the last term's, by its rounds for example: a term is run once")
-    begins = time.time() + LEAD if start is None else start
-    agreed = replace(last, plan=offered, timing=replace(last.timing, start=begins))
+    agreed = replace(last, plan=offered, timing=replace(last.timing, start=_begins(start, offered)))
     agreed.complete()
     _publish(directory, agreed)
     typer.echo(f"{offered.guarantee}\n")
@@ -197,11 +223,12 @@ def accept(
     from fedbandit.federation.setup.home import FEDERATION
     from fedbandit.federation.setup.home import Home as Party
 
-    party, offered = Party.load(home), Agreement.load(file)
-    if offered.plan.hash != party.agreement().plan.hash and not new_term:
-        raise ArgumentError(
-            "plan", f"must be the one that was joined, {party.agreement().plan.hash[:16]}, got {offered.plan.hash[:16]}"
-        )
+    party, offered = Party.load(home), Agreement.load(checks.readable("file", file))
+    joined = party.agreement().plan.hash
+    if offered.plan.hash != joined and not new_term:
+        raise ArgumentError("plan", f"must be the one that was joined, {joined[:16]}, got {offered.plan.hash[:16]}")
+    if offered.plan.hash == joined and new_term:
+        raise ArgumentError("--new-term", f"has no effect: the file has the plan that was joined, {joined[:16]}")
     offered.complete()
     if offered.party(party.settings.name) != party.public:
         raise ArgumentError("federation", f"must know {party.settings.name!r} by its own keys; it has others")
@@ -219,9 +246,64 @@ def provision(
 ) -> None:
     """Make the streams on the running broker; doing it again changes nothing."""
     from fedbandit.federation.setup import founding
+    from fedbandit.federation.setup.agreement import Agreement
+    from fedbandit.federation.setup.home import FEDERATION
 
-    asyncio.run(founding.provision(directory, broker_ca or None, replicas))
+    directory = _founders(directory)
+    _validate.count("replicas", replicas)
+    ca = checks.broker_ca(broker_ca, Agreement.load(directory / FEDERATION).broker)
+    logging.getLogger("fedbandit").addHandler(
+        logging.NullHandler()
+    )  # every attempt to connect is logged: one line is said
+    asyncio.run(founding.provision(directory, ca or None, replicas))
     typer.echo("streams and consumers are there")
+
+
+def _founders(directory: Path) -> Path:
+    """The directory of whoever founded a federation."""
+    from fedbandit.federation.setup.home import FEDERATION
+
+    checks.readable("directory", directory / FEDERATION)
+    return directory.resolve()
+
+
+def _hosted(host: list[str] | None, plan: Plan) -> list[str]:
+    """The roles that are run here, each once, and none that the plan has not."""
+    roles = host if host is not None else ["analyzer"]
+    for role in roles:
+        _validate.one_of("host", role, ("analyzer", "mixer"))
+        if roles.count(role) > 1:
+            raise ArgumentError("host", f"must name each role once, got {role!r} twice")
+    if "mixer" in roles:
+        _check_mixer("host", plan)
+    return roles
+
+
+def _check_mixer(field: str, plan: Plan) -> None:
+    if not plan.protocol.has_mixer:
+        raise ArgumentError(field, f"must not be 'mixer': trust {plan.trust!r} has none")
+
+
+def _check_pair(certificate: str, key: str) -> None:
+    """Refuse files that applications could not be served with."""
+    for field, path in (("tls_certificate", certificate), ("tls_key", key)):
+        checks.readable(field, Path(path))
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
+    except ssl.SSLError as error:
+        raise ArgumentError("tls_certificate", f"and tls_key must be PEM files that match ({error.reason})") from None
+
+
+def _begins(start: float | None, plan: Plan) -> float:
+    """From when the clock counts: as said, or in a day. Nobody means a time that is long over."""
+    now = time.time()
+    if start is None:
+        return now + LEAD
+    if not isinstance(plan.schedule, schedules.Clock):
+        raise ArgumentError("--start", f"has no effect with {plan.schedule}, which counts decisions")
+    if start < now - LEAD:
+        raise ArgumentError("start", f"must be a unix time, not more than a day ago (now is {now:.0f}), got {start:g}")
+    return start
 
 
 def _not_yet_begun(agreed: Agreement) -> Agreement:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedbandit._validate import ArgumentError
-from fedbandit.cli import options, output
+from fedbandit.cli import checks, options, output
 
 if TYPE_CHECKING:
     from fedbandit.federation.recovery import Recovery
@@ -38,7 +38,7 @@ def serve(
     from fedbandit.federation.process import Orders
     from fedbandit.federation.workers import serve as run_workers
 
-    _exit(run_workers(home, workers, Orders(new_term, catch_up, broker_ca)))
+    _exit(run_workers(home, workers, Orders(new_term, catch_up, _checked_ca(home, broker_ca))))
 
 
 @mixer.command("run")
@@ -99,7 +99,7 @@ def _recovered(path: Path, role: str, yes: bool, broker_ca: str) -> Recovery:
     home = Home.load(path)
     _check_role(home.settings.role, role)
     if broker_ca:
-        home = replace(home, settings=replace(home.settings, broker_ca=broker_ca))
+        home = replace(home, settings=replace(home.settings, broker_ca=_checked_ca(path, broker_ca)))
     return asyncio.run(recover(home, agreed=yes))
 
 
@@ -126,7 +126,13 @@ def _run(path: Path, role: str, broker_ca: str) -> None:
     from fedbandit.federation.setup.home import Home
 
     _check_role(Home.load(path).settings.role, role)
-    _exit(run(path, Orders(broker_ca=broker_ca)))
+    _exit(run(path, Orders(broker_ca=_checked_ca(path, broker_ca))))
+
+
+def _checked_ca(path: Path, broker_ca: str) -> str:
+    from fedbandit.federation.setup.home import Home
+
+    return checks.broker_ca(broker_ca, Home.load(path).agreement().broker) if broker_ca else ""
 
 
 def _check_role(found: str, role: str) -> None:

@@ -36,5 +36,6 @@ def _text(value: Any) -> str:
     if value is None:
         return "none"
     if isinstance(value, list):
-        return ", ".join(map(str, value)) or "none"
+        texts = [str(one) for one in value]
+        return ("\n" if any("," in text for text in texts) else ", ").join(texts) or "none"
     return ", ".join(f"{k}: {v}" for k, v in value.items()) if isinstance(value, dict) else str(value)

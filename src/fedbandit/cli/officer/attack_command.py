@@ -9,12 +9,13 @@ import typer
 
 from fedbandit import _validate
 from fedbandit.audit import attacks
-from fedbandit.cli import options, output
+from fedbandit.cli import checks, options, output
 
 __all__ = ["attack"]
 
 
 def attack(
+    context: typer.Context,
     name: Annotated[str | None, typer.Argument(help="The attack to run; without one, all are listed.")] = None,
     trials: options.Trials = None,
     seed: options.Seed = 0,
@@ -22,6 +23,7 @@ def attack(
 ) -> None:
     """Attacks as worked examples: what each finds out without its defence, and with it."""
     if name is None:
+        checks.no_effect(context, ("trials", "seed"), "without the name of an attack")
         _list(json)
         return
     chosen = attacks.attack(name)

@@ -75,10 +75,13 @@ class Experiment:
         schedule = None if self.batch is None else Every(self.batch)
         for name in self.protocols:
             _validate.one_of("protocols", name, NAMES)
+            if self.protocols.count(name) > 1:
+                raise ArgumentError("protocols", f"must be different, got {name!r} twice")
         return {name: plan_for(name, base, schedule) for name in self.protocols}
 
     def _check_type(self, name: str, value: Any) -> None:
         expected = type(getattr(self, name)) if name != "batch" else int
         allowed = (int, float) if expected is float else expected
         if not isinstance(value, allowed) or isinstance(value, bool):
-            raise ArgumentError(name, f"must be of type {expected.__name__}, got {value!r}")
+            kind = "a list of names" if expected is tuple else f"of type {expected.__name__}"
+            raise ArgumentError(name, f"must be {kind}, got {value!r}")

@@ -10,7 +10,7 @@ import typer
 
 from fedbandit._validate import ArgumentError
 from fedbandit.bandit.confidence import Radii
-from fedbandit.cli import options, output
+from fedbandit.cli import checks, options, output
 from fedbandit.plan import Plan
 from fedbandit.planner.ablation import Ablated, ablation, unsymmetric_noise_factor
 from fedbandit.planner.frontier import BUDGETS, CURVES, QUICK_CURVES, Frontier, Point
@@ -35,10 +35,12 @@ class FrontierSize:
 
 
 FULL = FrontierSize(100, 10_000, 10, BUDGETS, CURVES)
+SHUFFLE_READS = ("shuffle", "silos", "rounds", "dim", "data", "warfarin", "budgets", "quick", "json")
 QUICK = FrontierSize(20, 1_000, 2, ((1.0, 0.1),), QUICK_CURVES)
 
 
 def frontier(
+    context: typer.Context,
     silos: Annotated[int | None, typer.Option(help="Number of silos, M [100].")] = None,
     rounds: Annotated[int | None, typer.Option(help="Rounds of every silo, T [10000].")] = None,
     dim: options.Dim = 10,
@@ -53,7 +55,7 @@ def frontier(
         bool | None, typer.Option(help="Centre rewards in practical curves [yes for synthetic users].")
     ] = None,
     ablated: Annotated[
-        bool, typer.Option("--ablation", help="Instead, take back one improvement at a time, at the first budget.")
+        bool, typer.Option("--ablation", help="Instead, take back one improvement at a time, at one budget.")
     ] = False,
     confidence: Annotated[str, typer.Option(help="Radii to start the ablation from.")] = "practical",
     shuffle: Annotated[
@@ -64,13 +66,18 @@ def frontier(
     json: options.Json = False,
 ) -> None:
     """Regret against epsilon for all protocols, on the same users."""
+    _check_effects(context, shuffle, ablated, data is not None or warfarin is not None)
     size = QUICK if quick else FULL
     task = _task(dim, arms, data, warfarin)
     centre = data is None and warfarin is None if centred is None else centred
     chosen = size.budgets if budgets is None else _parsed_budgets(budgets)
+    if budgets is not None and len(chosen) > 1 and (shuffle or ablated):
+        raise ArgumentError("budgets", f"must be one with --{'shuffle' if shuffle else 'ablation'}, got {budgets!r}")
+    if plot is not None:
+        checks.picture("plot", plot)
     first = Privacy(*(chosen[0] if budgets is not None else (1.0, 0.1)))
-    base = Plan(silos or size.silos, rounds or size.rounds, task.dim, first, trust="none")
-    runs = runs or size.runs
+    base = Plan(_or(silos, size.silos), _or(rounds, size.rounds), task.dim, first, trust="none")
+    runs = _or(runs, size.runs)
     if shuffle:
         _show_payoffs(payoffs(base), json)
         return
@@ -93,6 +100,22 @@ def frontier(
         output.print_json({"points": [point.as_dict() for point in found.points], "left_out": dict(found.left_out)})
     else:
         _show_frontier(found, title)
+
+
+def _check_effects(context: typer.Context, shuffle: bool, ablated: bool, real: bool) -> None:
+    """Refuse options that what is asked for does not read."""
+    if shuffle:
+        checks.no_other_effect(context, SHUFFLE_READS, "with --shuffle, which computes and simulates nothing")
+    elif ablated:
+        checks.no_effect(context, ("curves", "plot"), "with --ablation, which has rows of its own")
+    else:
+        checks.no_effect(context, ("confidence",), "without --ablation")
+    if real:
+        checks.no_effect(context, ("dim", "arms"), "with --data or --warfarin, which bring their own")
+
+
+def _or(asked: int | None, usual: int) -> int:
+    return usual if asked is None else asked
 
 
 def _parsed_budgets(text: str) -> tuple[tuple[float, float], ...]:

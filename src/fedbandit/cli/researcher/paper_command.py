@@ -103,6 +103,9 @@ def _chosen(name: str, sources: Sources) -> list[Panel]:
     """The panels to run: of `all`, those whose data are given, with a remark about each of the others."""
     if name != "all":
         panel = PANELS[name]
+        for kind, path in (("letor", sources.letor), ("warfarin", sources.warfarin)):
+            if path is not None and panel.needs != kind:
+                raise ArgumentError(NEEDED[kind].split()[0], f"has no effect on panel {name}, which does not need it")
         if not panel.can_run(sources):
             raise ArgumentError("panel", f"{name} needs {NEEDED[panel.needs or '']}")
         return [panel]

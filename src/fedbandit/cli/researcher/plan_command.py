@@ -6,20 +6,24 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from fedbandit.cli import options, output
+from fedbandit.cli import checks, options, output
 from fedbandit.plan import Plan
 from fedbandit.planner.best import Choice, Option, best_plan
-from fedbandit.presets import NAMES, plan_for
+from fedbandit.presets import ALONE, NAMES, plan_for
 from fedbandit.privacy.budget import Privacy
 from fedbandit.privacy.sensitivity import Adjacency
+from fedbandit.protocol.guarantee import nothing
 from fedbandit.schedule import Every, Schedule
 
 __all__ = ["plan"]
 
 UNKNOWN = ("trust", "mechanism", "schedule", "acting", "calibration", "noise", "lambda", "syncs", "bytes")
 
+STAYS_ALONE = "each silo stays alone and sends nothing; what its own decisions show of its users is not hidden"
+
 
 def plan(
+    context: typer.Context,
     silos: options.Silos = 100,
     rounds: options.Rounds = 10_000,
     dim: options.Dim = 10,
@@ -40,29 +44,36 @@ def plan(
     """
     privacy = Privacy(epsilon, delta, cast(Adjacency, adjacency), participations, silos_per_user)
     if best:
+        checks.no_effect(context, ("explain", "batch"), "with --best, which compares every schedule")
         choice = best_plan(silos, rounds, dim, privacy, trust)
         output.print_json(_choice_as_dict(choice)) if json else _show_choice(choice)
         return
+    checks.no_effect(context, ("trust",), "without --best")
     base = Plan(silos, rounds, dim, privacy, trust="none")
     schedule = None if batch is None else Every(batch)
     if schedule is not None:
         schedule.times(rounds)  # a batch beyond the horizon is wrong for all of them: say so once
     if explain is not None:
-        typer.echo(str(plan_for(explain, base, schedule).guarantee))
+        described = _described(explain, plan_for(explain, base, schedule))
+        output.print_json(described) if json else typer.echo(described["guarantee"] or described["reason"])
         return
-    rows = [_described(name, base, privacy, schedule) for name in NAMES]
+    rows = [_row_of(name, base, privacy, schedule) for name in NAMES]
     output.print_json({"plans": rows}) if json else _show(rows, base, privacy)
 
 
-def _described(name: str, base: Plan, privacy: Privacy, schedule: Schedule | None) -> dict[str, Any]:
+def _row_of(name: str, base: Plan, privacy: Privacy, schedule: Schedule | None) -> dict[str, Any]:
     """One protocol's row; where its theorem does not reach, the reason instead of numbers."""
     try:
-        planned = plan_for(name, base, schedule)
+        return _described(name, plan_for(name, base, schedule))
     except ValueError as error:
         budget = {"adjacency": privacy.adjacency, "epsilon": privacy.epsilon, "delta": privacy.delta}
         refused = {"guarantee": None, "applicable": False, "reason": str(error)}
         return {"name": name, **dict.fromkeys(UNKNOWN), **budget, **refused}
-    guarantee = planned.guarantee
+
+
+def _described(name: str, planned: Plan) -> dict[str, Any]:
+    """A protocol's promise and costs. What stays alone sends nothing, and its plan's only sync is the horizon."""
+    guarantee, alone = planned.guarantee, name in ALONE
     return {
         "name": name,
         "trust": planned.trust,
@@ -75,11 +86,11 @@ def _described(name: str, base: Plan, privacy: Privacy, schedule: Schedule | Non
         "delta": guarantee.delta,
         "noise": planned.noise_std,
         "lambda": planned.regulariser,
-        "syncs": planned.syncs,
-        "bytes": planned.bytes_per_silo,
+        "syncs": 0 if alone else planned.syncs,
+        "bytes": 0 if alone else planned.bytes_per_silo,
         "guarantee": str(guarantee) if guarantee.promised else None,
         "applicable": True,
-        "reason": None if guarantee.promised else guarantee.statement,
+        "reason": None if guarantee.promised else str(nothing(STAYS_ALONE)) if alone else guarantee.statement,
     }
 
 
@@ -104,7 +115,8 @@ def _row(row: dict[str, Any]) -> list[str]:
 
 
 def _size(planned: Plan) -> str:
-    return f"{planned.silos} silos, {planned.rounds:,} rounds, d = {planned.dim}"
+    silos = "1 silo" if planned.silos == 1 else f"{planned.silos} silos"
+    return f"{silos}, {planned.rounds:,} rounds, d = {planned.dim}"
 
 
 # -- plan --best ------------------------------------------------------------------------------------------------------

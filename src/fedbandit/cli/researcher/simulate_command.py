@@ -85,20 +85,22 @@ def simulate(
     if json:
         output.print_json({"curves": [_curve(result, name) for name in result.names]})
     else:
-        _show(result, experiment)
+        _show(result, experiment, task.responses.bounded)
 
 
-def _show(result: Result, experiment: Experiment) -> None:
-    """The table of a comparison."""
+def _show(result: Result, experiment: Experiment, bounded: bool) -> None:
+    """The table of a comparison; rewards that are not bounded are covered by no promise."""
     rows = []
     for name in result.names:
         regret, guarantee = result.regret(name), result.plans[name].guarantee
-        promise = f"({guarantee.epsilon:g}, {guarantee.delta:g})" if guarantee.promised else "none"
+        covered = guarantee.promised and bounded
+        promise = f"({guarantee.epsilon:g}, {guarantee.delta:g})" if covered else "none"
         syncs = f"{result.syncs(name):g}"
         rows.append([name, promise, f"{regret.mean:.4f}", output.number(regret.stderr, 2), syncs])
     finished = min(len(result.final(name)) for name in result.names)
     runs = f"{finished} of {result.runs} runs, seed {result.seed}"
-    title = f"{experiment.silos} silos, {experiment.rounds:,} rounds, {runs}"
+    silos = "1 silo" if experiment.silos == 1 else f"{experiment.silos} silos"
+    title = f"{silos}, {experiment.rounds:,} rounds, {runs}"
     output.print_table(title, ["protocol", "promise", "regret / T", "std. error", "syncs"], rows)
     for name, count in result.repaired.items():
         if count:

@@ -8,18 +8,23 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlparse
 
 from fedbandit import _validate
 from fedbandit._validate import ArgumentError
-from fedbandit.federation.timing import Timing
+from fedbandit.federation.timing import Timing, is_time
 from fedbandit.federation.wire.keys import PublicKeys, Role, party_name
 from fedbandit.federation.wire.subjects import OPERATOR, Subjects
 from fedbandit.plan import Plan
+from fedbandit.protocol.trust import names as trust_names
+from fedbandit.protocol.trust import trust as declared
 from fedbandit.schedule import Clock
 
-__all__ = ["Agreement", "check_live"]
+__all__ = ["Agreement", "check_broker", "check_live", "check_trust"]
 
 FIELDS = ("id", "plan", "broker", "timing", "operator", "parties")
+SCHEMES = ("nats", "tls")
+SHORTEST_PERIOD = 0.001  # seconds of a live clock: nothing can keep up with a faster one
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,7 @@ class Agreement:
         check_live(self.plan)
         if self.timing.start is None:
             raise ArgumentError("start", "must be agreed on: every silo's clock counts from it")
+        _check_end(self.plan, self.timing.start)
         names = [party.name for party in self.parties]
         if len(set(names)) != len(names) or OPERATOR in names:
             raise ArgumentError(
@@ -113,6 +119,7 @@ class Agreement:
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Agreement:
         _validate.known_keys("federation", data, FIELDS, required=FIELDS)
+        check_broker(data["broker"])
         return cls(
             data["id"],
             Plan.from_dict(data["plan"]),
@@ -131,10 +138,27 @@ class Agreement:
             return cls.from_dict(_validate.table("federation", path.read_bytes()))
 
 
+def check_broker(url: str) -> None:
+    """Refuse what is not the URL of a NATS server."""
+    try:
+        parts = urlparse(url)
+        fine = parts.scheme in SCHEMES and bool(parts.hostname) and parts.port != 0
+    except (ValueError, AttributeError, TypeError):  # a port that is no number, or none that there is; not a text
+        fine = False
+    if not fine:
+        raise ArgumentError("broker", f"must be nats://HOST:PORT or tls://HOST:PORT, got {url!r}")
+
+
+def check_trust(name: str) -> None:
+    """Refuse trust models that no live federation can run."""
+    if not declared(name).live:
+        live = ", ".join(one for one in trust_names() if declared(one).live)
+        raise ArgumentError("trust", f"must be one that runs live ({live}), got {name!r}, which is only simulated")
+
+
 def check_live(plan: Plan) -> None:
     """Refuse plans that cannot run live with the guarantee they print."""
-    if not plan.trusting.live:
-        raise ArgumentError("trust", f"must be one that runs live, got {plan.trust!r}")
+    check_trust(plan.trust)
     if plan.acting != "lazy":
         raise ArgumentError("acting", f"must be 'lazy' in a live federation, got {plan.acting!r}")
     if plan.privacy is not None and not plan.guarantee.promised:
@@ -142,9 +166,19 @@ def check_live(plan: Plan) -> None:
     _check_calendar(plan)
 
 
+def _check_end(plan: Plan, start: float) -> None:
+    """Refuse a clock whose last tick is not a time."""
+    if isinstance(plan.schedule, Clock) and not is_time(start + plan.rounds * plan.schedule.period):
+        raise ArgumentError("schedule", f"must end before the year 5000, got {plan.rounds} periods of {plan.schedule}")
+
+
 def _check_calendar(plan: Plan) -> None:
     """A calendar that counts requests moves with whoever asks: one request more shifts every later batch."""
     if isinstance(plan.schedule, Clock):
+        if plan.schedule.period < SHORTEST_PERIOD:
+            raise ArgumentError(
+                "schedule", f"must have periods of at least {SHORTEST_PERIOD:g} s to run live, got {plan.schedule}"
+            )
         return
     if plan.privacy is None:
         return

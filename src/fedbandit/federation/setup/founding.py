@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
 
 from fedbandit._validate import ArgumentError
-from fedbandit.federation.setup.agreement import Agreement
+from fedbandit.federation.setup.agreement import Agreement, check_broker
 from fedbandit.federation.setup.home import FEDERATION, Home
 from fedbandit.federation.timing import Timing
 from fedbandit.federation.wire import broker, parcels
@@ -22,17 +23,19 @@ __all__ = ["BROKER_CONFIG", "OPERATOR_KEYS", "admit", "found", "local", "provisi
 OPERATOR_KEYS, BROKER_CONFIG = "operator.key", "nats.conf"
 GREETINGS = 1000  # messages, besides those of the syncs, that are kept for each sender
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
+PATIENCE = 30.0  # seconds until a broker that does not answer is taken to be down
 
 
 def found(path: Path, name: str, plan: Plan, broker_url: str, timing: Timing) -> Agreement:
     """Begin a federation: the agreed file without parties, and the key of whoever runs the broker."""
-    path.mkdir(parents=True, exist_ok=True)
-    path.chmod(0o700)
     if (path / FEDERATION).exists():
         raise ArgumentError("directory", f"must be new: {path / FEDERATION} exists already")
+    check_broker(broker_url)
     _check_size(plan)
     operator = PartyKeys.generate()
     agreement = Agreement(name, plan, broker_url, timing, operator.broker.public_key().public_bytes_raw())
+    path.mkdir(parents=True, exist_ok=True)
+    path.chmod(0o700)
     operator.save(path / OPERATOR_KEYS)
     save(path, agreement)
     return agreement
@@ -94,13 +97,18 @@ def _limits(agreement: Agreement) -> broker.StreamLimits:
 
 
 async def provision(path: Path, ca: str | None = None, replicas: int = 1) -> None:
-    """Make streams and consumers on the running broker."""
+    """Make streams and consumers on the running broker; TimeoutError if it does not answer."""
     agreement = Agreement.load(path / FEDERATION)
     agreement.complete()
     if (path / BROKER_CONFIG).exists():
         broker.read_configuration(path / BROKER_CONFIG)
     keys = PartyKeys.load(path / OPERATOR_KEYS)
-    link = await Link.connect(BrokerAddress(agreement.broker, ca), OPERATOR, keys.broker)
+    try:
+        link = await asyncio.wait_for(
+            Link.connect(BrokerAddress(agreement.broker, ca), OPERATOR, keys.broker), PATIENCE
+        )
+    except TimeoutError:
+        raise TimeoutError(f"the broker at {agreement.broker} has not answered for {PATIENCE:g} s") from None
     try:
         await broker.provision(link.js, agreement.subjects, agreement.parties, _limits(agreement), replicas)
     finally:

@@ -19,6 +19,8 @@ __all__ = ["FEDERATION", "Home", "Settings"]
 
 KEYS, TOKEN, SETTINGS, FEDERATION = "party.key", "token", "party.json", "federation.json"
 TOKEN_BYTES = 32
+LAST_PORT = 65_535
+POSTGRES = ("postgresql://", "postgres://")
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,10 @@ class Settings:
         as_role(self.role)
         if bool(self.tls_certificate) != bool(self.tls_key):
             raise ArgumentError("tls_certificate", "and tls_key must be given together")
+        if _validate.count("port", self.port) > LAST_PORT:
+            raise ArgumentError("port", f"must lie between 1 and {LAST_PORT}, got {self.port}")
+        if "://" in self.store and not self.store.startswith(POSTGRES):
+            raise ArgumentError("store", f"must be a path or a postgresql:// URL, got {self.store!r}")
 
     @classmethod
     def load(cls, path: Path) -> Settings:
@@ -60,9 +66,9 @@ class Home:
     @classmethod
     def create(cls, path: Path, **settings: Any) -> Home:
         """Make the directory, new keys, and for a silo the token its applications show."""
+        chosen = Settings(**settings)
         path.mkdir(parents=True, exist_ok=True)
         path.chmod(0o700)
-        chosen = Settings(**settings)
         keys = PartyKeys.generate()
         keys.save(path / KEYS)
         (path / SETTINGS).write_text(json.dumps(asdict(chosen), indent=1) + "\n")

@@ -95,9 +95,12 @@ class Link:
             )
         )
         either: set[asyncio.Future[Any]] = {connecting, refused}
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        if not connecting.done():
-            connecting.cancel()
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            given_up = not connecting.done()
+            await _end(connecting)
+        if given_up:
             raise PermissionError(f"the broker at {address.url} {reasons[0]}")
         connecting.result()
         return cls(client, name)
@@ -200,6 +203,13 @@ def _hopeless(error: Exception, name: str) -> str | None:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"shows a certificate that cannot be verified ({error.verify_message}); give its authority: --broker-ca"
     return f"does not know {name}'s key" if _denied(error) else None
+
+
+async def _end(connecting: asyncio.Task[None]) -> None:
+    """Cancel until it has ended: an attempt that fails at that very moment hides the cancellation, and is repeated."""
+    while not connecting.done():
+        connecting.cancel()
+        await asyncio.wait({connecting}, timeout=RETRY)
 
 
 def _denied(error: Exception) -> bool:

@@ -1,4 +1,4 @@
-"""A trusted server: silos send sums in the clear, the server adds the noise once. The super single agent's trust."""
+"""A trusted analyzer: silos send sums in the clear, it adds the noise once. The super single agent's trust."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ __all__ = ["TRUST", "CentralProtocol", "SeesPublished"]
 
 @dataclass(frozen=True)
 class CentralProtocol(Protocol):
-    """R encodes without noise; the trusted server (S and A in one) adds the silos up and draws the noise.
+    """R encodes without noise; the trusted analyzer (S and A in one) adds the silos up and draws the noise.
 
     Formal guarantee: everything computed from the noisy totals is (column_norm * shift / sigma)-GDP for each user of
-    any silo, against everybody but the server, which sees every silo's sums.
+    any silo, against everybody but the analyzer, which sees every silo's sums.
     """
 
-    sends = "sums of one batch, to the trusted server, which adds the noise"
+    sends = "sums of one batch, to the trusted analyzer, which adds the noise"
     mixer_draws = True
 
     def release(self, state: Stream, batch: Integers, noise: NoiseSource) -> tuple[Stream, Message]:
@@ -43,7 +43,7 @@ class CentralProtocol(Protocol):
         return state, (encoded,)
 
     def mix(self, held: Message, noise: NoiseSource) -> Message:
-        """The server: one total, and the noise of one."""
+        """The analyzer: one total, and the noise of one."""
         (sums,) = held
         total = sums.sum(axis=SILOS, keepdims=True)
         return (total + self.draw(noise, total.shape[:-1]),)
@@ -62,9 +62,9 @@ class CentralProtocol(Protocol):
 
 @dataclass(frozen=True)
 class SeesPublished:
-    """Sees what a trusted server makes public: the noisy total."""
+    """Sees what a trusted analyzer makes public: the noisy total."""
 
-    name: str = "everybody but the server"
+    name: str = "everybody but the analyzer"
     bound: Bound = "gdp"
     remembers: bool = False
 
@@ -73,11 +73,11 @@ class SeesPublished:
 
     def residuals(self, claimed: Protocol, moment: Moment, world: int) -> tuple[Residual, ...]:
         expected, scales = summed(moment.expected)[world], claimed.release_scales(moment.users)
-        return gaussian_residuals("noise of the server", moment.held[0], expected, scales)
+        return gaussian_residuals("noise of the analyzer", moment.held[0], expected, scales)
 
 
 def _build(request: Request) -> Built:
-    """Noise enough for the sum over all silos, drawn once by the server."""
+    """Noise enough for the sum over all silos, drawn once by the analyzer."""
     noise = gaussian_noise(request, joint_silos=True)
     scales = request.on_grid(noise.scales)
     cost = Entrusted("analyzer", noise.sigma, noise.shift)
@@ -90,13 +90,13 @@ def _guarantee(request: Request, noise: GaussianNoise, scales: Scales) -> Guaran
         return nothing(noise.problem)
     privacy = request.asked
     return request.promise(
-        f"All that leaves the server is ({privacy.epsilon:g}, {privacy.delta:g})-differentially private for each user "
-        f"of any silo ({privacy.adjacency}), against everybody but the server.",
-        against="everybody but the server",
+        f"All that leaves the analyzer is ({privacy.epsilon:g}, {privacy.delta:g})-differentially private for each "
+        f"user of any silo ({privacy.adjacency}), against everybody but the analyzer.",
+        against="everybody but the analyzer",
         steps=(*noise.steps, request.grid_step(scales)),
-        assumes=(*COMMON_ASSUMPTIONS, "the server is trusted with every silo's sums"),
-        collusion="whoever colludes with the server sees what it sees, every silo's sums; without it they gain nothing",
-        missing="nothing changes: the server draws the whole noise of every sync",
+        assumes=(*COMMON_ASSUMPTIONS, "the analyzer is trusted with every silo's sums"),
+        collusion="whoever colludes with the analyzer sees what it sees, every silo's sums; others gain nothing",
+        missing="nothing changes: the analyzer draws the whole noise of every sync",
     )
 
 
@@ -104,6 +104,6 @@ TRUST = Trust(
     name="central",
     build=_build,
     faith=Faith.SERVER,
-    who="Users trust their own silo and the server, which sees every silo's sums.",
+    who="Users trust their own silo and the analyzer, which sees every silo's sums.",
     audit=AuditSize(honest=2),
 )

@@ -74,10 +74,11 @@ def _build(request: Request) -> Built:
         f"Each user's own data is ({privacy.epsilon:g}, {privacy.delta:g})-differentially private against everybody, "
         f"the user's silo included ({privacy.adjacency}).",
         against="everybody",
-        steps=(*noise.steps, request.grid_step(scales)),
-        assumes=(BOUNDED, "each user draws their own noise"),
+        steps=(*noise.steps, request.grid_step(scales, "Each user's noise")),
+        assumes=(BOUNDED, "each user draws their own noise, and comes no more often than is said above"),
         collusion="the promise is against all of them together",
         missing="nothing changes: users protect themselves",
+        silos_count=False,
     )
     return Built(protocol, guarantee, lambda sync: noise.cost())
 

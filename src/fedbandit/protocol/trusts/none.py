@@ -1,4 +1,4 @@
-"""No privacy: silos send their sums, the server adds them. FedLinUCB, the yardstick."""
+"""No privacy: silos send their sums, the analyzer adds them. FedLinUCB, the yardstick."""
 
 from __future__ import annotations
 

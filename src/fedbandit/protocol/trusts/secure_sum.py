@@ -1,4 +1,4 @@
-"""The noise of a trusted server without one: each silo adds a share of the noise and splits its release in two.
+"""The noise of a trusted analyzer without one: each silo adds a share of the noise and splits its release in two.
 
 A silo's integer release is cut into two uniformly random shares modulo 2^64, one for the mixer S and one sealed for
 the analyzer A. S adds its shares and passes the sealed ones on; A adds those to S's total. Either alone sees uniform
@@ -160,20 +160,19 @@ def _guarantee(request: Request, noise: GaussianNoise, honest: int, scales: Scal
         return nothing(noise.problem)
     privacy, own_sigma, against = request.asked, noise.sigma / math.sqrt(honest), _against(request.colluding)
     alone = request.exact_epsilon(own_sigma, joint_silos=False)
-    larger = request.mu(own_sigma, joint_silos=False) / request.mu(noise.sigma, joint_silos=True)
+    mu_alone, mu = request.mu(own_sigma, joint_silos=False), request.mu(noise.sigma, joint_silos=True)
     return request.promise(
         f"The noisy sums are ({privacy.epsilon:g}, {privacy.delta:g})-differentially private for each user of any silo "
         f"({privacy.adjacency}), against {against}; the mixer alone sees uniform words. If mixer and analyzer collude, "
         f"each silo's own noise still gives ({alone:.4g}, {privacy.delta:g}).",
-        against=f"{against}, or the mixer",
+        against=f"the mixer alone or {against}",
         steps=(
             *noise.steps,
-            f"At least {request.cohort} silos take part in a sync. {_left_out(request.colluding)} Each of the other "
-            f"{honest} adds noise of variance 1/{honest} of that, and independent Gaussians add up.",
+            f"At least {_silos(request.cohort)} in a sync. {_left_out(request.colluding)} {_shares(request, honest)}",
             "A share is uniform modulo 2^64 whatever the release, so the mixer's view tells nothing, and the "
             "analyzer's view is a function of the noisy sum and of uniform words.",
-            f"Mixer and analyzer together see each silo's release with its own noise alone: mu is {larger:.4g} times "
-            f"as large, an exact epsilon of {alone:.4g}.",
+            f"Mixer and analyzer together see each silo's release with its own noise alone: mu is then {mu_alone:.5f} "
+            f"instead of {mu:.5f}, an exact epsilon of {alone:.4g}.",
             request.grid_step(scales),
         ),
         assumes=(
@@ -188,9 +187,7 @@ def _guarantee(request: Request, noise: GaussianNoise, honest: int, scales: Scal
 
 def _against(colluding: int) -> str:
     """Whom the sums are private against."""
-    if colluding == 0:
-        return "the analyzer, as long as no silo tells it its own noise"
-    return f"the analyzer and {_others(colluding)}"
+    return f"the analyzer together with {_others(colluding)}" if colluding else "the analyzer alone"
 
 
 def _others(silos: int) -> str:
@@ -199,9 +196,21 @@ def _others(silos: int) -> str:
 
 def _left_out(colluding: int) -> str:
     if colluding == 0:
-        return "No silo subtracts its own noise from the sum."
+        return "The analyzer knows none of their noise. (Another silo does know its own, and sees the sum.)"
     who = "One of them knows its" if colluding == 1 else f"{colluding} of them know their"
     return f"{who} own noise and may subtract it from the sum, which every silo sees."
+
+
+def _silos(number: int) -> str:
+    return "1 silo takes part" if number == 1 else f"{number} silos take part"
+
+
+def _shares(request: Request, honest: int) -> str:
+    """How the noise of the sum is divided."""
+    if honest == 1:
+        return f"{'The other one' if request.colluding else 'It'} adds all of that noise."
+    others = "of the other" if request.colluding else "of the"
+    return f"Each {others} {honest} adds noise of variance 1/{honest} of that, and independent Gaussians add up."
 
 
 def _beyond(request: Request, noise: GaussianNoise, honest: int) -> str:
@@ -209,7 +218,7 @@ def _beyond(request: Request, noise: GaussianNoise, honest: int) -> str:
     if honest == 1:
         return "more silos together gain nothing, for each silo's own noise is enough"
     epsilon = request.exact_epsilon(noise.sigma * math.sqrt(1 - 1 / honest), joint_silos=True)
-    return f"the analyzer and {_others(request.colluding + 1)}: {epsilon:.4g}"
+    return f"{_others(request.colluding + 1)}, with the analyzer or without it: {epsilon:.4g}"
 
 
 def _missing(request: Request) -> str:

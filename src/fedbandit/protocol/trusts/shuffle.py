@@ -1,4 +1,4 @@
-"""SDP by amplification (Theorem SDP): silos send as under silo-level LDP, a shuffler hides who sent what."""
+"""SDP by amplification (Theorem SDP): silos send as under silo-level LDP, a mixer hides who sent what."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ShuffleProtocol(Protocol):
     """
 
     parts = (Part(blind=True),)
-    sends = "noisy sums of one batch, through the shuffler"
+    sends = "noisy sums of one batch, through the mixer"
 
     def mix(self, held: Message, noise: NoiseSource) -> Message:
         """S: the messages in a random order."""
@@ -40,14 +40,14 @@ class ShuffleProtocol(Protocol):
         return (np.take(messages, noise.permutation(messages.shape[SILOS]), axis=SILOS),)
 
     def adversaries(self) -> tuple[Adversary, ...]:
-        return SeesShuffled(), SeesMessages("the server together with the shuffler")
+        return SeesShuffled(), SeesMessages("the analyzer together with the mixer")
 
 
 @dataclass(frozen=True)
 class SeesShuffled:
     """Sees unlabelled releases: any of them may be the user's silo's; all other silos are alike in both worlds."""
 
-    name: str = "the server behind the shuffler"
+    name: str = "the analyzer behind the mixer"
     bound: Bound = "dp"
     remembers: bool = False
 
@@ -93,11 +93,15 @@ def _local_budget(request: Request) -> Amplified:
         return theorem_sdp(privacy.epsilon, privacy.delta, request.silos, request.rounds, releases)
     except ArgumentError:
         limit = largest_epsilon(privacy.delta, request.silos, request.rounds, releases)
-        field, reach = ("epsilon", f"at most about {limit:.2g}") if limit else ("silos", "more: no epsilon is in reach")
+        size = "1 silo" if request.silos == 1 else f"{request.silos} silos"
+        theorem = f"{request.rounds} rounds and delta = {privacy.delta:g} (Theorem SDP needs a local epsilon <= 1/T)"
+        if not limit:
+            raise ArgumentError(
+                "silos", f"must be more than {request.silos} for trust 'shuffle': no epsilon is in reach with {theorem}"
+            ) from None
         raise ArgumentError(
-            field,
-            f"must be {reach} for trust 'shuffle' with {request.silos} silos, {request.rounds} rounds and delta = "
-            f"{privacy.delta:g} (Theorem SDP needs a local epsilon <= 1/T), got epsilon = {privacy.epsilon:g}",
+            "epsilon",
+            f"must be at most about {limit:.2g} for trust 'shuffle' with {size}, {theorem}, got {privacy.epsilon:g}",
         ) from None
 
 
@@ -109,13 +113,13 @@ def _guarantee(request: Request, local: Amplified) -> Guarantee:
     privacy = request.asked
     unshuffled = request.exact_epsilon(local.sigma, joint_silos=False)
     if unshuffled > privacy.epsilon:
-        return nothing(f"the lemma's sensitivity is too small here: {unshuffled:.3g} without a shuffler")
+        return nothing(f"the lemma's sensitivity is too small here: {unshuffled:.3g} without a mixer")
     return request.promise(
-        f"What the shuffler passes on is ({privacy.epsilon:g}, {privacy.delta:g})-differentially private for each user "
-        f"of any silo ({privacy.adjacency}), against the server. At this noise it is so without the shuffler too.",
-        against="the server",
+        f"What the mixer passes on is ({privacy.epsilon:g}, {privacy.delta:g})-differentially private for each user "
+        f"of any silo ({privacy.adjacency}), against the analyzer. At this noise it is so without the mixer too.",
+        against="the analyzer",
         steps=(
-            f"Half of the budget for each stream, shared over {request.encoder.touches} releases by advanced "
+            f"Half of the budget for each stream, shared over {_counted(request.encoder.touches)} by advanced "
             f"composition: each shuffled release must be ({local.epsilon:.3g}, {local.delta:.3g})-DP.",
             f"The amplification lemma with {request.silos} silos of {request.rounds} points allows a local epsilon of "
             f"{local.local_epsilon:.3g} at delta_0 = {local.local_delta:.3g}: sigma_0 = {local.sigma:.5g}.",
@@ -124,10 +128,15 @@ def _guarantee(request: Request, local: Amplified) -> Guarantee:
             f"computed exactly, is ({unshuffled:.3g}, {privacy.delta:g})-DP, so the statement holds either way.",
             request.grid_step(request.on_grid(Scales.flat(local.sigma))),
         ),
-        assumes=(*COMMON_ASSUMPTIONS, "the shuffler does not collude with the server (for the amplified statement)"),
-        collusion="the noise alone still gives the promise, for the lemma asks for so much of it",
+        assumes=(*COMMON_ASSUMPTIONS, "the mixer does not collude with the analyzer (for the amplified statement)"),
+        collusion="the noise alone still gives the promise, against all of them together, for the lemma asks for so "
+        "much of it",
         missing="the sync is skipped for all: the lemma counts on every silo",
     )
+
+
+def _counted(releases: int) -> str:
+    return "1 release" if releases == 1 else f"{releases} releases"
 
 
 def _unknown_points(request: Request) -> tuple[str, ...]:
@@ -141,7 +150,7 @@ def _unknown_points(request: Request) -> tuple[str, ...]:
 
 
 def _built(request: Request, scales: Scales, guarantee: Guarantee) -> Built:
-    """The protocol with this noise. A release costs what it would without a shuffler: that is what can be composed."""
+    """The protocol with this noise. A release costs what it would without a mixer: that is what can be composed."""
     drawn = request.on_grid(scales)
     protocol = ShuffleProtocol(request.encoder, drawn, request.dim, request.bits, request.silos)
     cost = Gaussian(scales.diagonal, scales.diagonal, request.user_shift(joint_silos=False))
@@ -152,7 +161,7 @@ TRUST = Trust(
     name="shuffle",
     build=_build,
     faith=Faith.TWO_WHO_DO_NOT_COLLUDE,
-    who="Users trust their own silo. The shuffler must not collude with the server.",
+    who="Users trust their own silo. The mixer must not collude with the analyzer.",
     whole=True,
     calibrations=("paper", "published"),
     audit=AuditSize(trials=2_000),

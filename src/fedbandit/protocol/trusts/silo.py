@@ -1,6 +1,6 @@
 """Silo-level LDP: each silo adds Gaussian noise to what it sends, and trusts nobody else (Algorithm 2, Theorem LDP).
 
-`DecodedSilo` is P_alt: the silo decodes its own prefix sum before it sends, the server only adds.
+`DecodedSilo` is P_alt: the silo decodes its own prefix sum before it sends, the analyzer only adds.
 
 A silo that could not send keeps drawing and storing its releases; `outgoing` folds those it missed into the next one
 it delivers. That is post-processing of releases already accounted for, so it costs nothing.
@@ -46,7 +46,7 @@ class SiloProtocol(Protocol):
     waits = True
 
     def outgoing(self, drawn: Sequence[Message], arrived: Mapping[int, Message]) -> Message:
-        """The server's prefix sum comes out as if the silo had never been away.
+        """The analyzer's prefix sum comes out as if the silo had never been away.
 
         Solves B[k,k] y'_k + sum over arrived j of B[k,j] y'_j = sum_j B[k,j] y_j, the silo's own noisy prefix sum, for
         what to send now; y are the releases drawn, y' those sent.
@@ -62,7 +62,7 @@ class SiloProtocol(Protocol):
     def kept_weights(self, missed: Collection[int], sync: int) -> Floats:
         """All of every batch, at a sync that the silo is in: it makes up for what it missed.
 
-        At a sync that it misses, its earlier messages y'_m still count: the server adds sum_m B[sync, m] y'_m, which is
+        At a sync that it misses, its earlier messages y'_m still count: A adds sum_m B[sync, m] y'_m, which is
         sum_m v_m s_m of the silo's own prefix sums, each with every batch up to m in full. v solves v B = B[sync] on
         the syncs m that it was in, from the last of them to the first.
         """
@@ -82,7 +82,7 @@ class SiloProtocol(Protocol):
 
 @dataclass(frozen=True)
 class DecodedSilo(Protocol):
-    """P_alt: the silo sends its noisy prefix sum and the server only adds.
+    """P_alt: the silo sends its noisy prefix sum and the analyzer only adds.
 
     Formal guarantee: that of `SiloProtocol`, whose releases these messages are computed from.
     """
@@ -162,7 +162,7 @@ def _guarantee(request: Request, noise: GaussianNoise, scales: Scales) -> Guaran
     privacy = request.asked
     return request.promise(
         f"Each silo's whole transcript is ({privacy.epsilon:g}, {privacy.delta:g})-differentially private for each of "
-        f"its users ({privacy.adjacency}), against the server and all other silos together.",
+        f"its users ({privacy.adjacency}), against the analyzer and all other silos together.",
         against="everybody outside the user's silo",
         steps=(*noise.steps, request.grid_step(scales)),
         assumes=(*COMMON_ASSUMPTIONS, "the user's own silo is trusted with the user's data"),
@@ -175,7 +175,7 @@ TRUST = Trust(
     name="silo",
     build=_build,
     faith=Faith.OWN_SILO,
-    who="Users trust their own silo. All other silos, the server and anybody they talk to may collude.",
+    who="Users trust their own silo. All other silos, the analyzer and anybody they talk to may collude.",
     separate=True,
     decodes_at=("analyzer", "silo"),
 )

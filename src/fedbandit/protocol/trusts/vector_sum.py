@@ -1,12 +1,17 @@
 """SDP by vector sum (Theorem SDP-vec): P_vec inside the tree; every data point carries binomial noise.
 
 P_1D turns a number in [0, 2L] into g + b bits, of which x_hat + Bin(b, 1/4) are ones, x_hat the number times g / (2L),
-rounded at random; the server counts ones. (The pseudo-code shifts a coordinate into [0, 2L] and then encodes it as if
+rounded at random; A counts ones. (The pseudo-code shifts a coordinate into [0, 2L] and then encodes it as if
 it lay in [0, L]; a value above L would not fit into g bits, so the range here is 2L.)
 
 Bits of one coordinate that were shuffled together tell their sum and nothing else, so counts are sent instead of bits
 and S adds them: exactly the same law. (Permuting the counts of silos would tell more than shuffled bits do.) A silo
 rounds each of its users once for every p-sum they will enter, as they arrive: it need not remember the users.
+
+Another silo sees every model, knows the noise that it drew for its own users, and can subtract it. The theorem asks for
+the noise bits of all users together, b n of them, and is met as soon as b n >= C (g log)^2 / epsilon^2; the bits of
+M - 1 silos of M are (1 - 1/M) b n, which is what it asks for at epsilon sqrt(M / (M - 1)), at the same delta. The noise
+is the theorem's own, made for A behind S, so that is what is printed against any one other silo.
 """
 
 from __future__ import annotations
@@ -201,9 +206,9 @@ class VectorSumProtocol(Protocol):
 
 @dataclass(frozen=True)
 class SeesCounts:
-    """Sees the counts of ones that a shuffler of bits leaves: binomial, scored by their mean and variance."""
+    """Sees the counts of ones that are left of shuffled bits: binomial, scored by their mean and variance."""
 
-    name: str = "the server behind the shuffler"
+    name: str = "the analyzer behind the mixer"
     bound: Bound = "dp"
     remembers: bool = False
 
@@ -259,11 +264,17 @@ def _check_reach(request: Request) -> None:
         raise ArgumentError(
             "calibration", "must be 'paper' or 'published' for trust 'vector-sum', whose theorem sets the noise"
         )
-    limit = 60 * math.sqrt(2 * request.encoder.levels * math.log(2 / privacy.delta))
+    limit = _largest_epsilon(request)
     if request.calibration == "paper" and privacy.epsilon > limit:
         raise ArgumentError(
             "epsilon", f"must be at most {limit:.4g} for trust 'vector-sum' (Theorem SDP-vec), got {privacy.epsilon:g}"
         )
+
+
+def _largest_epsilon(request: Request) -> float:
+    """As far as Theorem SDP-vec reaches."""
+    assert isinstance(request.encoder, Tree)
+    return 60 * math.sqrt(2 * request.encoder.levels * math.log(2 / request.asked.delta))
 
 
 def _protocol(request: Request, coding: Coding) -> VectorSumProtocol:
@@ -293,31 +304,77 @@ def _guarantee(request: Request, protocol: VectorSumProtocol, coding: TheoremCod
         return nothing(FLIP)
     privacy, first = request.asked, protocol.node(1)
     return request.promise(
-        f"What the shuffler passes on is ({privacy.epsilon:g}, {privacy.delta:g})-differentially private for each user "
-        f"of any silo ({privacy.adjacency}), against the server.",
-        against="the server",
+        f"What the mixer passes on is ({privacy.epsilon:g}, {privacy.delta:g})-differentially private for each user of "
+        f"any silo ({privacy.adjacency}), against the analyzer alone.{_against_a_silo(request)}",
+        against="the analyzer alone",
         steps=(
-            f"Half of the budget for each stream, shared over {protocol.tree.levels} p-sums by advanced composition: "
-            f"each run of P_vec must be ({coding.epsilon:.4g}, {coding.delta:.4g})-SDP.",
+            f"Half of the budget for each stream, shared over {_counted(protocol.tree.levels)} by advanced "
+            f"composition: each run of P_vec must be ({coding.epsilon:.4g}, {coding.delta:.4g})-SDP.",
             f"P_vec is so with g = max(2 sqrt n, d, 4), p = 1/4 and b = 24e4 g^2 log(4 (d^2 + 1) / delta)^2 / "
             f"(epsilon^2 n): for n = {first.users} users, g = {first.grid} and b = {first.noise_bits}.",
             f"The noise of a p-sum then has standard deviation {first.std:.5g} in each coordinate, whatever n.",
+            *_subtracting_step(request),
         ),
         assumes=(
             *COMMON_ASSUMPTIONS,
-            "the shuffler does not collude with the server",
+            "the mixer, which sees each silo's noisy counts, shows nobody more than their totals",
+            "no silo tells the analyzer its own noise (for the first statement)",
             "all silos take part in every sync",
         ),
-        collusion="nothing is promised against the shuffler and the server together",
+        collusion=f"{_colluding_silo(request)}; nothing is promised against the mixer, alone or with others",
         missing="the sync is skipped for all: P_vec counts on every silo",
     )
+
+
+def _counted(p_sums: int) -> str:
+    return "1 p-sum" if p_sums == 1 else f"{p_sums} p-sums"
+
+
+def _epsilon_against_a_silo(request: Request) -> float | None:
+    """What is left when one other silo subtracts its own noise; None where the theorem does not reach so far."""
+    privacy = request.asked
+    epsilon = privacy.epsilon * math.sqrt(request.silos / (request.silos - 1))
+    try:
+        advanced_composition_share(epsilon / 2, privacy.delta / 2, request.encoder.touches)
+    except ArgumentError:
+        return None
+    return epsilon if epsilon <= _largest_epsilon(request) else None
+
+
+def _against_a_silo(request: Request) -> str:
+    """The statement about other silos, if there are any."""
+    if request.silos == 1:
+        return ""
+    epsilon = _epsilon_against_a_silo(request)
+    if epsilon is None:
+        return " Nothing is promised against another silo, which knows its own noise."
+    return f" Against any one other silo, which knows its own noise, it is ({epsilon:.4g}, {request.asked.delta:g})."
+
+
+def _subtracting_step(request: Request) -> tuple[str, ...]:
+    if request.silos == 1 or (epsilon := _epsilon_against_a_silo(request)) is None:
+        return ()
+    left, silos = request.silos - 1, request.silos
+    return (
+        "Every silo sees the models and may subtract its own noise bits: then those of "
+        f"{left} of {silos} silos are left, what the theorem asks for at an epsilon sqrt({silos}/{left}) times as "
+        f"large: ({epsilon:.4g}, {request.asked.delta:g}).",
+    )
+
+
+def _colluding_silo(request: Request) -> str:
+    if request.silos == 1:
+        return "there is no other silo"
+    epsilon = _epsilon_against_a_silo(request)
+    said = "nothing is promised" if epsilon is None else f"epsilon = {epsilon:.4g}"
+    return f"any one other silo, with the analyzer or without it: {said}"
 
 
 TRUST = Trust(
     name="vector-sum",
     build=_build,
     faith=Faith.TWO_WHO_DO_NOT_COLLUDE,
-    who="Users trust their own silo. The shuffler must not collude with the server.",
+    who="Users trust their own silo, and the mixer not to collude with the analyzer. Another silo knows its own noise.",
     whole=True,
     calibrations=("paper", "published"),
     mechanism="tree",
