@@ -161,7 +161,7 @@ def _guarantee(request: Request, noise: GaussianNoise, scales: Scales) -> Guaran
         return nothing(noise.problem)
     privacy = request.asked
     return request.promise(
-        f"Each silo's whole transcript is ({privacy.epsilon:g}, {privacy.delta:g})-differentially private for each of "
+        f"Each silo's whole transcript is {privacy.pair}-differentially private for each of "
         f"its users ({privacy.adjacency}), against the server and all other silos together.",
         against="everybody outside the user's silo",
         steps=(*noise.steps, request.grid_step(scales)),
