@@ -90,7 +90,7 @@ def _guarantee(request: Request, noise: GaussianNoise, scales: Scales) -> Guaran
         return nothing(noise.problem)
     privacy = request.asked
     return request.promise(
-        f"All that leaves the analyzer is ({privacy.epsilon:g}, {privacy.delta:g})-differentially private for each "
+        f"All that leaves the analyzer is {privacy.pair}-differentially private for each "
         f"user of any silo ({privacy.adjacency}), against everybody but the analyzer.",
         against="everybody but the analyzer",
         steps=(*noise.steps, request.grid_step(scales)),
