@@ -16,7 +16,17 @@ from rich.table import Table
 
 from fedbandit._validate import ArgumentError
 
-__all__ = ["number", "print_json", "print_table", "progress_bar", "remark", "say", "stdout", "writable_folder"]
+__all__ = [
+    "counted",
+    "number",
+    "print_json",
+    "print_table",
+    "progress_bar",
+    "remark",
+    "say",
+    "stdout",
+    "writable_folder",
+]
 
 stdout = Console(width=None if sys.stdout.isatty() else 120)
 stderr = Console(stderr=True)
@@ -60,6 +70,11 @@ def progress_bar(what: str) -> Iterator[Callable[[float], None]]:
 def number(value: float | None, digits: int = 4) -> str:
     """A number in a table."""
     return "-" if value is None or math.isnan(value) else f"{value:,.{digits}g}" if abs(value) < 1e6 else f"{value:.2e}"
+
+
+def counted(number: int, noun: str) -> str:
+    """So many of them, in the singular where it is one."""
+    return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
 def writable_folder(path: Path) -> Path:

@@ -90,7 +90,9 @@ def frontier(
     names = size.curves if curves is None else tuple(name.strip() for name in curves.split(","))
     with output.progress_bar("measuring the frontier") as progress:
         found = measured(task, base, chosen, names, runs, seed, centred=centre, progress=progress)
-    title = f"{base.silos} silos, {base.rounds:,} rounds, d = {base.dim}, {runs} runs"
+    title = (
+        f"{output.counted(base.silos, 'silo')}, {base.rounds:,} rounds, d = {base.dim}, {output.counted(runs, 'run')}"
+    )
     if plot is not None:
         from fedbandit.planner.frontier_plot import draw
 

@@ -115,8 +115,7 @@ def _row(row: dict[str, Any]) -> list[str]:
 
 
 def _size(planned: Plan) -> str:
-    silos = "1 silo" if planned.silos == 1 else f"{planned.silos} silos"
-    return f"{silos}, {planned.rounds:,} rounds, d = {planned.dim}"
+    return f"{output.counted(planned.silos, 'silo')}, {planned.rounds:,} rounds, d = {planned.dim}"
 
 
 # -- plan --best ------------------------------------------------------------------------------------------------------
