@@ -287,7 +287,11 @@ def test_a_damaged_federation_file_is_refused(founded, change, complaint):
 
 def test_status_before_and_beside_a_running_silo(founded, tmp_path):
     complete(founded, tmp_path)
-    assert status(tmp_path / "a")["started"] is False
+    known = status(tmp_path / "a")
+    assert known["started"] is False
+    shown = " ".join(run("status", tmp_path / "a").replace("│", " ").split())
+    for assumption in known["assumes"]:  # some contain commas: each begins a line of its own
+        assert f"- {assumption}" in shown
     home = Home.load(tmp_path / "a")
     plan = home.agreement().plan
     with Silo.open(home.store(plan.hash), plan, name="a", secret=home.keys.seeds["salt"]) as silo:

@@ -104,7 +104,7 @@ def _show(result: Result, experiment: Experiment, bounded: bool) -> None:
     for name, count in result.repaired.items():
         if count:
             output.remark(
-                f"{name}: noise made {output.counted(count, 'covariance')} too small; eigenvalues were raised to the floor."
+                f"{name}: noise made {output.counted(count, 'covariance')} too small; eigenvalues were raised."
             )
 
 
