@@ -66,6 +66,8 @@ def frontier(
     json: options.Json = False,
 ) -> None:
     """Regret against epsilon for all protocols, on the same users."""
+    if data is not None and warfarin is not None:
+        raise ArgumentError("data", "must not be given together with warfarin: a frontier has one kind of users")
     _check_effects(context, shuffle, ablated, data is not None or warfarin is not None)
     size = QUICK if quick else FULL
     task = _task(dim, arms, data, warfarin)
@@ -132,8 +134,6 @@ def _parsed_budgets(text: str) -> tuple[tuple[float, float], ...]:
 
 
 def _task(dim: int, arms: int, data: Path | None, warfarin: Path | None) -> Task:
-    if data is not None and warfarin is not None:
-        raise ArgumentError("data", "must not be given together with warfarin: a frontier has one kind of users")
     if data is not None:
         return letor(data)
     return synthetic(dim, arms) if warfarin is None else patients(warfarin)
