@@ -93,7 +93,7 @@ def private_adaptive(plan: Plan, constants: Constants = "as_proven", schedule: S
 
 
 def super_agent(plan: Plan, constants: Constants = "as_proven", schedule: Schedule | None = None) -> Plan:
-    """One agent that sees every user: a trusted server, statistics released after every round."""
+    """One agent that sees every user: a trusted analyzer, statistics released after every round."""
     return _paper(plan, constants, schedule or Every(1)).changed(trust="central")
 
 
@@ -126,12 +126,12 @@ def silo(plan: Plan, schedule: Schedule | None = None) -> Plan:
 
 
 def secure_sum(plan: Plan, schedule: Schedule | None = None) -> Plan:
-    """The noise of a trusted server without one."""
+    """The noise of a trusted analyzer without one."""
     return _ours(plan, schedule).changed(trust="secure-sum")
 
 
 def central(plan: Plan, schedule: Schedule | None = None) -> Plan:
-    """A trusted server, the yardstick for secure-sum."""
+    """A trusted analyzer, the yardstick for secure-sum."""
     return _ours(plan, schedule).changed(trust="central", colluding=None)
 
 

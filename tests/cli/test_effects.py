@@ -83,3 +83,7 @@ def test_a_comparison_on_rewards_that_no_guarantee_covers_shows_no_promise(fedba
     gaussian = fedbandit("simulate", "--protocols", "silo", *SMALL, "--rewards", "gaussian")
     assert "(1, 0.1)" not in gaussian.out
     assert "none" in gaussian.out
+
+
+def test_one_is_not_several(fedbandit: Command) -> None:
+    assert fedbandit("plan", "--silos", "1", "--rounds", "50", "--dim", "2").out.startswith("1 silo, 50 rounds")

@@ -66,6 +66,15 @@ def test_a_missing_extra_is_named(fedbandit: Command, monkeypatch: pytest.Monkey
     assert_refused(fedbandit("demo"), "No module named 'nats.js': pip install 'fedbandit[live]'")
 
 
+def test_a_file_that_fails_is_named(fedbandit: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(name: str) -> None:
+        raise FileNotFoundError(2, "No such file or directory", "party.key")
+
+    monkeypatch.setattr(cli, "loaded", broken)
+    said = fedbandit("status", "x")
+    assert_refused(said, "error: party.key: No such file or directory")
+
+
 def test_as_a_program_of_its_own() -> None:
     """One process each: the exit codes and streams that a shell sees."""
     good = subprocess.run(

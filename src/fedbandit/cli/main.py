@@ -105,7 +105,9 @@ def main() -> None:
     except ModuleNotFoundError as error:
         extra = EXTRAS.get((error.name or "").split(".")[0])
         code = _refuse(f"{error}: pip install 'fedbandit[{extra}]'" if extra else str(error))
-    except (ValueError, OSError, ImportError) as error:
+    except OSError as error:
+        code = _refuse(str(error) if error.filename is None else f"{error.filename}: {error.strerror}")
+    except (ValueError, ImportError) as error:
         code = _refuse(str(error))
     except sqlite3.Error as error:
         code = _refuse(f"the store cannot be used: {error}")

@@ -148,10 +148,10 @@ class Protocol(ABC):
         mixed = iter(self.mix(tuple(sent[i] for i in self.mixed_parts), noise))
         return tuple(next(mixed) if i in self.mixed_parts else array for i, array in enumerate(sent))
 
-    # -- A, at the server -------------------------------------------------------------------------------------------
+    # -- A, at the analyzer -----------------------------------------------------------------------------------------
 
     def init_analyzer(self, lead: tuple[int, ...] = ()) -> Stream:
-        """The server's state before the first sync."""
+        """The analyzer's state before the first sync."""
         return self.encoder.init_decoder((*lead, self.width))
 
     def total(self, held: Message) -> Numbers:

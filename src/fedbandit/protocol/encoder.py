@@ -1,8 +1,8 @@
 """A mechanism is a matrix: what a silo releases at sync k is row k of C applied to its batch sums, plus noise.
 
 `Encoder` holds everything that is read off the lower-triangular, invertible C (K x K): its sensitivity, the noise of
-every prefix sum the server decodes with B = A C^-1 (A the prefix sums), how many releases one datum touches; and the
-same matrix as a stream, one batch at a time, for the silo (`step`) and for the server (`decode_step`).
+every prefix sum the analyzer decodes with B = A C^-1 (A the prefix sums), how many releases one datum touches; and the
+same matrix as a stream, one batch at a time, for the silo (`step`) and for the analyzer (`decode_step`).
 
 C is a multiple of 2^-fraction_bits, so integer batch sums give integer releases in units 2^-fraction_bits.
 """

@@ -37,5 +37,7 @@ def _text(value: Any) -> str:
         return "none"
     if isinstance(value, list):
         texts = [str(one) for one in value]
-        return ("\n" if any("," in text for text in texts) else ", ").join(texts) or "none"
+        if any("," in text for text in texts):  # sentences: a line for each
+            return "\n".join(f"- {text}" for text in texts)
+        return ", ".join(texts) or "none"
     return ", ".join(f"{k}: {v}" for k, v in value.items()) if isinstance(value, dict) else str(value)

@@ -9,6 +9,7 @@ from typing import Annotated, cast
 import typer
 
 from fedbandit._validate import ArgumentError
+from fedbandit._words import counted
 from fedbandit.bandit.confidence import Radii
 from fedbandit.cli import checks, options, output
 from fedbandit.plan import Plan
@@ -66,6 +67,8 @@ def frontier(
     json: options.Json = False,
 ) -> None:
     """Regret against epsilon for all protocols, on the same users."""
+    if data is not None and warfarin is not None:
+        raise ArgumentError("data", "must not be given together with warfarin: a frontier has one kind of users")
     _check_effects(context, shuffle, ablated, data is not None or warfarin is not None)
     size = QUICK if quick else FULL
     task = _task(dim, arms, data, warfarin)
@@ -90,7 +93,7 @@ def frontier(
     names = size.curves if curves is None else tuple(name.strip() for name in curves.split(","))
     with output.progress_bar("measuring the frontier") as progress:
         found = measured(task, base, chosen, names, runs, seed, centred=centre, progress=progress)
-    title = f"{base.silos} silos, {base.rounds:,} rounds, d = {base.dim}, {runs} runs"
+    title = f"{counted(base.silos, 'silo')}, {base.rounds:,} rounds, d = {base.dim}, {counted(runs, 'run')}"
     if plot is not None:
         from fedbandit.planner.frontier_plot import draw
 
@@ -130,8 +133,6 @@ def _parsed_budgets(text: str) -> tuple[tuple[float, float], ...]:
 
 
 def _task(dim: int, arms: int, data: Path | None, warfarin: Path | None) -> Task:
-    if data is not None and warfarin is not None:
-        raise ArgumentError("data", "must not be given together with warfarin: a frontier has one kind of users")
     if data is not None:
         return letor(data)
     return synthetic(dim, arms) if warfarin is None else patients(warfarin)

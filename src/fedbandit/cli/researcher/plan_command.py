@@ -6,6 +6,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
+from fedbandit._words import counted
 from fedbandit.cli import checks, options, output
 from fedbandit.plan import Plan
 from fedbandit.planner.best import Choice, Option, best_plan
@@ -115,8 +116,7 @@ def _row(row: dict[str, Any]) -> list[str]:
 
 
 def _size(planned: Plan) -> str:
-    silos = "1 silo" if planned.silos == 1 else f"{planned.silos} silos"
-    return f"{silos}, {planned.rounds:,} rounds, d = {planned.dim}"
+    return f"{counted(planned.silos, 'silo')}, {planned.rounds:,} rounds, d = {planned.dim}"
 
 
 # -- plan --best ------------------------------------------------------------------------------------------------------

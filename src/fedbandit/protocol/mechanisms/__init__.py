@@ -24,7 +24,7 @@ def encoder(name: str, size: int) -> Encoder:
     >>> tree = encoder("tree", 4)
     >>> tree.coefficients.astype(int).tolist()
     [[1, 0, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [1, 1, 1, 1]]
-    >>> (tree.decoder @ tree.coefficients).astype(int).tolist()  # what the server decodes: prefix sums
+    >>> (tree.decoder @ tree.coefficients).astype(int).tolist()  # what the analyzer decodes: prefix sums
     [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]]
     >>> round(encoder("tree", 400).worst_prefix, 2), round(encoder("toeplitz", 400).worst_prefix, 2)
     (8.49, 2.97)

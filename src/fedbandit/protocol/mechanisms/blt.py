@@ -1,6 +1,6 @@
 """Buffered linear Toeplitz: c_k = sum_i w_i l_i^(k-1), a few exponentials fitted to have the least worst-prefix noise.
 
-The same noise as `toeplitz` to about three digits, but a silo and a server remember only `buffers` arrays however
+The same noise as `toeplitz` to about three digits, but a silo and an analyzer remember only `buffers` arrays however
 long the horizon is. A release is rounded to its grid; the rounding is counted in the sensitivity.
 """
 

@@ -11,7 +11,7 @@ p_k <- (M M^T)^1/2_kk raises the nuclear norm at every step; squaring its factor
 horizons start longer ones, so a dozen steps are enough. C is then made lower triangular by a Cholesky factorisation
 (that turns B and C by the same rotation and changes no norm) and rounded to a grid; B belongs to the rounded C.
 
-About a tenth less noise than `toeplitz`. A silo and the server remember every batch.
+About a tenth less noise than `toeplitz`. A silo and the analyzer remember every batch.
 """
 
 from __future__ import annotations
