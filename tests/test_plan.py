@@ -123,7 +123,7 @@ def test_bad_input_is_one_line_that_names_the_argument(fields: dict[str, object]
         ({"mechanism": {}}, "mechanism must be one of"),
         ({"ratio": 1e300}, r"ratio must be nearer to 1, got 1e\+300: the sums of"),
         ({"trust": "silo", "colluding": 1}, "colluding must be left out for trust 'silo', got 1"),
-        ({"trust": "secure-sum", "colluding": 500}, r"colluding must be fewer than the \d+ silos, got 500"),
+        ({"trust": "secure-sum", "colluding": 500}, r"colluding must be at most the \d+ silos, got 500"),
         ({"exploration": 0.5}, "exploration must be 1 unless confidence is 'published', got 0.5"),
         ({"reward_noise": 0.5}, "reward_noise must be 1 unless confidence is 'published', got 0.5"),
         ({"schedule": clock(1.0), "bits": 40}, r"bits must be at most \d+ here, got 40: the sums of 1,000,000,000"),
