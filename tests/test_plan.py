@@ -20,7 +20,7 @@ from fedbandit.bandit.statistics import Scales, contributions, unpack
 from fedbandit.plan import Plan
 from fedbandit.presets import NAMES, plan_for
 from fedbandit.privacy.budget import Privacy
-from fedbandit.privacy.ledger import GENESIS, Binomial, Clear, Entry, Gaussian, append, verify
+from fedbandit.privacy.ledger import GENESIS, Binomial, Clear, Entrusted, Entry, Gaussian, append, verify
 from fedbandit.privacy.spending import Spent, spent
 from fedbandit.protocol import mechanisms
 from fedbandit.protocol import trust as trust_models
@@ -119,7 +119,14 @@ def test_bad_input_is_one_line_that_names_the_argument(fields: dict[str, object]
     ("fields", "message"),
     [
         ({"mechanism": "forest"}, "mechanism must be one of"),
-        ({"bits": 60}, r"bits must be at most \d+ here, got 60"),
+        ({"bits": 60}, r"bits must be at most \d+ here, got 60: the sums of .* must fit into 64-bit integers"),
+        ({"mechanism": {}}, "mechanism must be one of"),
+        ({"ratio": 1e300}, r"ratio must be nearer to 1, got 1e\+300: the sums of"),
+        ({"trust": "silo", "colluding": 1}, "colluding must be left out for trust 'silo', got 1"),
+        ({"trust": "secure-sum", "colluding": 500}, r"colluding must be fewer than the \d+ silos, got 500"),
+        ({"exploration": 0.5}, "exploration must be 1 unless confidence is 'published', got 0.5"),
+        ({"reward_noise": 0.5}, "reward_noise must be 1 unless confidence is 'published', got 0.5"),
+        ({"schedule": clock(1.0), "bits": 40}, r"bits must be at most \d+ here, got 40: the sums of 1,000,000,000"),
         ({"ratio": 2.0, "calibration": "paper"}, "ratio must be 1 unless calibration is 'exact', got 2.0"),
         ({"trust": "central", "decode_at": "silo"}, "decode_at must be 'analyzer' for trust 'central', got 'silo'"),
         ({"trust": "local"}, "trust 'local' must have mechanism 'batches' and calibration 'exact'"),
@@ -213,8 +220,12 @@ OTHER_VALUES: dict[str, object] = {
 def test_the_hash_changes_with_every_field() -> None:
     assert set(OTHER_VALUES) == {field.name for field in dataclasses.fields(Plan)}
     base = GOOD.changed(mechanism="tree")  # decodes with whole numbers, as P_alt must
-    hashes = {name: base.changed(**{name: value}).hash for name, value in OTHER_VALUES.items()}
-    assert len({base.hash, *hashes.values()}) == len(hashes) + 1
+    published, shared = base.changed(confidence="published"), base.changed(trust="secure-sum")
+    bases = {"exploration": published, "reward_noise": published, "colluding": shared}  # where they have an effect
+    hashes = {name: bases.get(name, base).changed(**{name: value}).hash for name, value in OTHER_VALUES.items()}
+    known = {base.hash, published.hash, *hashes.values()}
+    assert len(known) == len(hashes) + 2
+    assert shared.hash == hashes["trust"]
     for field, value in (("epsilon", 2.0), ("adjacency", "add-remove"), ("participations", 2), ("silos_per_user", 2)):
         changed: dict[str, Any] = {field: value}
         assert base.changed(privacy=dataclasses.replace(PRIVACY, **changed)).hash != base.hash
@@ -273,7 +284,7 @@ FIELDS = {
     "centre": st.floats(0, 1),
     "ratio": st.sampled_from([1.0, 1.0, 0.1, 7.0]),
     "cohort": st.one_of(st.none(), st.integers(1, 300)),
-    "colluding": st.integers(0, 3),
+    "colluding": st.sampled_from([None, None, 0, 1, 2, 3]),
     "decode_at": st.sampled_from(["analyzer", "analyzer", "silo"]),
     "bits": st.integers(1, 40),
 }
@@ -389,11 +400,15 @@ def test_where_silos_share_the_noise_a_release_states_what_is_the_silos_own() ->
 
 
 def test_what_a_trusted_server_gets_has_no_noise_of_the_silos() -> None:
-    for plan in (GOOD.changed(trust="central"), GOOD.changed(trust="none")):
-        event = plan.release("north", 1, 0)
-        assert event is not None
-        assert event.cost == Clear("analyzer" if plan.trust == "central" else "everybody")
-        assert spent_by(plan, range(1)).epsilon == math.inf
+    central, clear = GOOD.changed(trust="central"), GOOD.changed(trust="none")
+    event = clear.release("north", 1, 0)
+    assert event is not None
+    assert event.cost == Clear("everybody")
+    assert spent_by(clear, range(1)).epsilon == math.inf
+    event = central.release("north", 1, 0)
+    assert event is not None
+    assert event.cost == Entrusted("analyzer", central.request.exact_sigma(True), central.request.user_shift(True))
+    assert spent_by(central, range(central.encoder.size)).epsilon == pytest.approx(PRIVACY.epsilon, rel=1e-6)
 
 
 def test_counts_spend_the_budget_of_their_theorem_at_once() -> None:
@@ -465,3 +480,43 @@ def test_theorem_noise_is_theorem_noise() -> None:
     kappa = 1 + math.log2(10_000)
     assert one_agent.protocol.scales.bias == pytest.approx(math.sqrt(8 * kappa * (math.log(2e5) + 1)))
     assert one_agent.noise_std == pytest.approx(one_agent.protocol.scales.bias * math.sqrt(13))  # 8191 has 13 ones
+
+
+# -- numbers that nobody writes down -----------------------------------------------------------------------------------
+
+
+def test_what_a_plan_is_where_nothing_is_said() -> None:
+    plan = Plan(4, 100, 2, Privacy(1.0, 1e-5))
+    said = (plan.exploration, plan.reward_noise, plan.centre, plan.ratio, plan.alpha, plan.bits)
+    assert said == (1.0, 1.0, 0.0, 1.0, 0.01, 20)
+    assert "rewards entering as y - 0," in str(plan.guarantee)
+
+
+def test_all_silos_may_be_needed_and_all_may_be_visited() -> None:
+    plan = Plan(4, 100, 2, Privacy(1.0, 1e-5, silos_per_user=4), cohort=4)
+    assert plan.smallest_cohort == 4
+    assert "each of 4 silos" in str(plan.guarantee)
+
+
+@pytest.mark.parametrize("silos", [3, 1000])
+def test_the_finest_grid_leaves_a_total_two_bits_of_room(silos: int) -> None:
+    """Sums of everybody, and noise of twelve deviations, times what the encoder makes of them: below 2^62."""
+
+    def needed(plan: Plan) -> float:
+        largest = silos * 100 + 12 * max(plan.protocol.scales) * math.sqrt(silos)
+        return math.log2(largest * plan.encoder.column_norm) + plan.bits + plan.encoder.fraction_bits
+
+    plan = Plan(silos, 100, 2, Privacy(1.0, 1e-5), "silo")
+    with pytest.raises(ValueError, match="bits must be at most") as error:
+        plan.changed(bits=60)
+    finest = plan.changed(bits=int(str(error.value).split("at most ")[1].split(" ")[0]))
+    assert 61 < needed(finest) <= 62
+    with pytest.raises(ValueError, match="bits must be at most"):
+        plan.changed(bits=finest.bits + 1)
+
+
+def test_two_features_have_an_entry_off_the_diagonal() -> None:
+    law = Plan(4, 100, 2, Privacy(1.0, 1e-5), "silo").noise_law
+    assert law.off_diagonal == pytest.approx(law.diagonal / math.sqrt(2), rel=1e-9)
+    one = Plan(4, 100, 1, Privacy(1.0, 1e-5), "silo").noise_law
+    assert one.off_diagonal == pytest.approx(one.diagonal)

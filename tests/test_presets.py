@@ -14,7 +14,8 @@ from fedbandit.privacy.budget import Privacy
 from fedbandit.protocol.trusts.vector_sum import VectorSumProtocol
 from fedbandit.schedule import Adaptive, every, growing
 
-BASE = Plan(100, 10_000, 10, Privacy(0.2, 0.1), exploration=0.7, reward_noise=0.5)
+BASE = Plan(100, 10_000, 10, Privacy(0.2, 0.1))
+PUBLISHED = BASE.changed(confidence="published", exploration=0.7, reward_noise=0.5)
 TINY = Plan(100, 10_000, 10, Privacy(1e-3, 1e-4), bits=16)
 PRESETS = {
     "fed_lin_ucb": paper.fed_lin_ucb,
@@ -80,7 +81,7 @@ def test_trusts() -> None:
 
 @pytest.mark.parametrize("name", ["fed_lin_ucb", "ldp", "ldp_alt", "sdp_vector_sum"])
 def test_as_simulated_acts_eagerly_and_promises_nothing(name: str) -> None:
-    made = PRESETS[name](BASE, "as_simulated")
+    made = PRESETS[name](PUBLISHED, "as_simulated")
     assert (made.acting, made.calibration, made.confidence) == ("eager", "published", "published")
     assert (made.exploration, made.reward_noise) == (0.7, 0.5)
     assert not made.guarantee.promised
@@ -132,7 +133,7 @@ def test_published_noise_of_vector_sum() -> None:
 
 
 def test_published_regulariser_and_radius() -> None:
-    made = paper.ldp(BASE, "as_simulated")
+    made = paper.ldp(PUBLISHED, "as_simulated")
     sigma, alpha, dim = made.protocol.scales.bias, 0.01, 10
     regulariser = math.sqrt(100 * 9) * sigma * (math.sqrt(9 + math.log(1 / alpha)) + math.sqrt(dim))  # kappa is 9
     assert made.regulariser == pytest.approx(regulariser)

@@ -57,6 +57,18 @@ def test_every_tick_of_a_clock_is_a_sync_and_the_data_decide_an_adaptive_one() -
     assert error.value.field == "schedule"
 
 
+@pytest.mark.parametrize("period", [1e-9, 0.0009, 3.2e9, 1e300])
+def test_a_clock_that_nobody_could_tick_by_is_refused(period: float) -> None:
+    with pytest.raises(ArgumentError, match=r"^period must lie between 0\.001 and 3\.16224e\+09 seconds"):
+        schedule.clock(period)
+
+
+@pytest.mark.parametrize("private", ["no", "yes", 1, None])
+def test_whether_a_rule_is_private_is_said_by_true_or_false(private: object) -> None:
+    with pytest.raises(ArgumentError, match=r"^private must be true or false, got"):
+        schedule.from_dict({"kind": "adaptive", "threshold": 3, "private": private})
+
+
 @pytest.mark.parametrize("planned", ALL, ids=str)
 def test_as_data_and_back(planned: schedule.Schedule) -> None:
     assert schedule.from_dict(schedule.as_dict(planned)) == planned

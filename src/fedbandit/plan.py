@@ -46,6 +46,7 @@ RADII: dict[Radii, Callable[[NoiseLaw, int, float], Confidence] | None] = {
     "published": None,  # follows from the published simulation's own lambda
 }
 HEADROOM_BITS = 62  # a total, noise included, must stay this far inside 64-bit integers
+PEOPLE = 10**9  # who must fit into the sums of a term on a clock, all silos together: nobody knows how many will come
 
 
 @dataclass(frozen=True)
@@ -104,8 +105,7 @@ class Plan:
         _validate.positive("reward_noise", self.reward_noise)
         _validate.positive("ratio", self.ratio)
         _validate.count("bits", self.bits)
-        if self.colluding is not None:
-            _validate.count("colluding", self.colluding, least=0)
+        _validate.one_of("mechanism", self.mechanism, mechanisms.names())
         _validate.reward("centre", self.centre)
         if self.decode_at not in self.trusting.decodes_at:
             possible = " or ".join(map(repr, self.trusting.decodes_at))
@@ -120,9 +120,12 @@ class Plan:
             )
         if self.cohort is not None and _validate.count("cohort", self.cohort) > self.silos:
             raise ArgumentError("cohort", f"must lie between 1 and the {self.silos} silos, got {self.cohort!r}")
+        if self.colluding is not None and _validate.count("colluding", self.colluding, least=0) >= self.silos:
+            raise ArgumentError("colluding", f"must be fewer than the {self.silos} silos, got {self.colluding}")
         if self.privacy is not None and self.privacy.silos_per_user > self.silos:
             visits = self.privacy.silos_per_user
             raise ArgumentError("silos_per_user", f"must be at most the {self.silos} silos, got {visits}")
+        self._check_effects()
         self._check_headroom()
 
     # -- what follows from it ---------------------------------------------------------------------------------------
@@ -157,6 +160,11 @@ class Plan:
     def smallest_cohort(self) -> int:
         """Fewest silos that a sync can have: with fewer it is skipped."""
         return self.silos if self.trusting.whole or self.cohort is None else self.cohort
+
+    @property
+    def capacity(self) -> int:
+        """People, all silos and the whole term together, whose sums and noise surely fit into 64-bit integers."""
+        return max(0, int(2.0 ** (HEADROOM_BITS - self._bits_of_one) - self._most_noise))
 
     @cached_property
     def encoder(self) -> Encoder:
@@ -343,13 +351,50 @@ class Plan:
         """What a private determinant rule spends of mu^2."""
         return 0.5 if isinstance(self.schedule, Adaptive) and self.schedule.private else 0.0
 
+    def _check_effects(self) -> None:
+        """Refuse what would change nothing: whoever asks for it expects something of it."""
+        trusting = self.trusting
+        if self.colluding and not trusting.shares_noise:
+            raise ArgumentError(
+                "colluding",
+                f"must be left out for trust {self.trust!r}, got {self.colluding}: its noise is not planned for that",
+            )
+        if self.cohort is not None and self.cohort < self.silos and (trusting.whole or not trusting.live):
+            why = "it counts on every silo" if trusting.whole else "it does not run live, and nobody is ever missing"
+            raise ArgumentError("cohort", f"must be left out for trust {self.trust!r}, got {self.cohort}: {why}")
+        for name in ("exploration", "reward_noise"):
+            if getattr(self, name) != 1 and self.confidence != "published":
+                raise ArgumentError(
+                    name,
+                    f"must be 1 unless confidence is 'published', got {getattr(self, name)!r}: no other radii use it",
+                )
+
     def _check_headroom(self) -> None:
         """Sums and noise of the whole federation must fit into 64-bit integers."""
-        largest = self.silos * self.rounds + 12 * max(self.protocol.scales) * math.sqrt(self.silos)
-        bits = math.log2(largest) + self.protocol.release_bits + math.log2(max(1.0, self.encoder.column_norm))
-        if bits > HEADROOM_BITS:
-            possible = self.bits - math.ceil(bits - HEADROOM_BITS)
-            raise ArgumentError("bits", f"must be at most {possible} here, got {self.bits}")
+        people, noise = self.silos * self.rounds, self._most_noise
+        if isinstance(self.schedule, Clock):
+            people = max(people, PEOPLE)
+        bits = math.log2(people + noise) + self._bits_of_one
+        if bits <= HEADROOM_BITS:
+            return
+        possible = self.bits - math.ceil(bits - HEADROOM_BITS)
+        held = f"the sums of {people:,} people and noise of up to {noise:.3g} must fit into 64-bit integers"
+        if possible >= 1:
+            raise ArgumentError("bits", f"must be at most {possible} here, got {self.bits}: {held}")
+        if noise < people:
+            raise ArgumentError("rounds", f"must be fewer: {held}")
+        way_out = f"nearer to 1, got {self.ratio:g}" if self.ratio != 1 else "1 already, and epsilon and delta larger"
+        raise ArgumentError("ratio", f"must be {way_out}: {held}")
+
+    @property
+    def _bits_of_one(self) -> float:
+        """Bits that a contribution of size 1 takes in a release."""
+        return self.protocol.release_bits + math.log2(max(1.0, self.encoder.column_norm))
+
+    @property
+    def _most_noise(self) -> float:
+        """No noise of a sum over all silos is larger than that, as far as chance goes."""
+        return 12 * max(self.protocol.scales) * math.sqrt(self.silos)
 
 
 def _plain(number: np.generic) -> Any:

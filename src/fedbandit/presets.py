@@ -104,8 +104,8 @@ def _paper(plan: Plan, constants: Constants, schedule: Schedule | None) -> Plan:
     shared = shared.changed(
         schedule=schedule or Every(min(BATCH, plan.rounds)),
         confidence="published" if simulated else plan.confidence,
-        exploration=plan.exploration,
-        reward_noise=plan.reward_noise,
+        exploration=plan.exploration if simulated else 1.0,
+        reward_noise=plan.reward_noise if simulated else 1.0,
         acting="eager" if simulated else "lazy",
         calibration="published" if simulated else "paper",
     )
@@ -122,7 +122,7 @@ def _threshold(plan: Plan) -> float:
 
 def silo(plan: Plan, schedule: Schedule | None = None) -> Plan:
     """Silo-level LDP with exact calibration and the square-root mechanism."""
-    return _ours(plan, schedule).changed(trust="silo")
+    return _ours(plan, schedule).changed(trust="silo", colluding=None)
 
 
 def secure_sum(plan: Plan, schedule: Schedule | None = None) -> Plan:
@@ -132,17 +132,17 @@ def secure_sum(plan: Plan, schedule: Schedule | None = None) -> Plan:
 
 def central(plan: Plan, schedule: Schedule | None = None) -> Plan:
     """A trusted analyzer, the yardstick for secure-sum."""
-    return _ours(plan, schedule).changed(trust="central")
+    return _ours(plan, schedule).changed(trust="central", colluding=None)
 
 
 def local(plan: Plan, schedule: Schedule | None = None) -> Plan:
     """Each user adds their own noise and trusts nobody."""
-    return _ours(plan, schedule).changed(trust="local", mechanism="batches")
+    return _ours(plan, schedule).changed(trust="local", mechanism="batches", colluding=None, cohort=None)
 
 
 def isolated(plan: Plan, schedule: Schedule | None = None) -> Plan:
     """Each silo alone, without privacy: what a silo has if it stays out. It has no schedule, it never synchronises."""
-    return _ours(plan, Every(plan.rounds)).changed(trust="none", privacy=None, acting="eager")
+    return _ours(plan, Every(plan.rounds)).changed(trust="none", privacy=None, acting="eager", colluding=None)
 
 
 def _ours(plan: Plan, schedule: Schedule | None) -> Plan:

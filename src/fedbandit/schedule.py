@@ -28,6 +28,8 @@ __all__ = [
     "growing",
 ]
 
+SHORTEST, LONGEST = 0.001, 100 * 366 * 86400.0  # seconds between two ticks of a clock
+
 
 @dataclass(frozen=True)
 class Every:
@@ -86,6 +88,10 @@ class Clock:
 
     def __post_init__(self) -> None:
         _validate.positive("period", self.period)
+        if not SHORTEST <= self.period <= LONGEST:
+            raise ArgumentError(
+                "period", f"must lie between {SHORTEST:g} and {LONGEST:g} seconds (100 years), got {self.period!r}"
+            )
         if self.ratio != 1:
             _validate.within("ratio", self.ratio, 1, math.inf)
 
@@ -110,6 +116,8 @@ class Adaptive:
 
     def __post_init__(self) -> None:
         _validate.positive("threshold", self.threshold)
+        if not isinstance(self.private, bool):
+            raise ArgumentError("private", f"must be true or false, got {self.private!r}")
 
     def times(self, rounds: int) -> tuple[int, ...]:
         """There are none before the data are in: an error."""

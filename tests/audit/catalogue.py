@@ -9,12 +9,13 @@ of just that property (`TESTED`); faults of the live noise source have a table o
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
 import pytest
 
+from fedbandit import clock, every
 from fedbandit.audit.adaptive_game import AdaptiveGame
 from fedbandit.audit.cases import Case, case
 from fedbandit.bandit.statistics import Scales
@@ -92,6 +93,21 @@ def _cohort_below_minimum() -> Case:
     return with_protocol(small_case(two), replace(two.protocol, scales=four))
 
 
+def _one_visit_counted(**fields: object) -> Case:
+    """Promised for three visits of a user, with the noise of one."""
+    return _other_plan({"privacy": BUDGET}, privacy=replace(BUDGET, participations=3), **fields)
+
+
+def _cohort_not_counted() -> Case:
+    """Two silos are enough for a sync, and the noise is that of all four."""
+    return _other_plan({"cohort": 4}, trust="secure-sum", silos=4, colluding=1, cohort=2)
+
+
+def _one_colluder_counted() -> Case:
+    """Three silos may collude, and the noise is that of one."""
+    return _other_plan({"colluding": 1}, trust="secure-sum", silos=5, colluding=3)
+
+
 def _rule(factor: float) -> Case:
     whole = case("private-adaptive", 1.0, 1e-5)
     game = whole.games[1]
@@ -110,7 +126,8 @@ def _rule_off_diagonal() -> Case:
 
 def _half_the_bits() -> Case:
     whole = case("sdp-vector-sum", 1.0, 1e-5)
-    return with_protocol(whole, HalfTheBits(**vars(whole.plan.protocol)))
+    protocol = whole.plan.protocol
+    return with_protocol(whole, HalfTheBits(**{f.name: getattr(protocol, f.name) for f in fields(protocol)}))
 
 
 def _shuffled_too_quietly() -> Case:
@@ -225,6 +242,11 @@ SENSITIVITY: dict[str, Fault] = {
     "rewards up to 1.3": Fault(lambda: faults.with_pair(lambda user: user._replace(y=1.3)), "epsilon"),
     "a user who comes twice": Fault(lambda: faults.coming_often(2), "epsilon"),
     "a user at two silos": Fault(faults.at_two_silos, "epsilon"),
+    "visits not counted, in one batch": Fault(_one_visit_counted, "epsilon"),
+    "visits not counted, on a clock": Fault(lambda: _one_visit_counted(schedule=clock(60), rounds=8), "epsilon"),
+    "visits not counted, in several batches": Fault(
+        lambda: _one_visit_counted(schedule=every(1), rounds=8, mechanism="batches"), "epsilon"
+    ),
     "contributions rounded to halves": Fault(lambda: faults.coarsely_rounded(1), "epsilon"),
     "noise for add/remove, neighbours replaced": Fault(
         lambda: _other_plan({"privacy": replace(BUDGET, adjacency="add-remove")}), "epsilon"
@@ -242,6 +264,8 @@ PROTOCOL: dict[str, Fault] = {
     "acting on raw sums": Fault(_raw_sums, "epsilon"),
     "colluding silos not counted": Fault(_colluding_not_counted, "epsilon"),
     "cohort below the minimum": Fault(_cohort_below_minimum, "epsilon"),
+    "the smallest cohort not counted": Fault(_cohort_not_counted, "epsilon"),
+    "one colluding silo counted of three": Fault(_one_colluder_counted, "epsilon"),
     "Algorithm 1 as printed": Fault(lambda: case("ldp-eager", 1.0, 1e-5), "epsilon", trials=300),
 }
 

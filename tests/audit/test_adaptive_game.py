@@ -8,6 +8,8 @@ import pytest
 from fedbandit import Plan, Privacy, adaptive
 from fedbandit._validate import ArgumentError
 from fedbandit.audit.adaptive_game import MESSAGES, RULE, AdaptiveGame, adaptive_games, decisive_background
+from fedbandit.audit.cases import reduced
+from fedbandit.audit.report import audit
 from fedbandit.presets import plan_for
 from fedbandit.privacy.noise import SimulatedNoise
 
@@ -24,11 +26,14 @@ def test_the_norm_of_one_user_decides_when_dubey_synchronises() -> None:
     assert round_ < plan.rounds
 
 
-def test_without_noise_messages_and_nodes_are_those_retraced(no_noise: SimulatedNoise) -> None:
+@pytest.mark.parametrize("visits", [1, 3])
+def test_without_noise_messages_and_nodes_are_those_retraced(visits: int, no_noise: SimulatedNoise) -> None:
     """Each noiseless number that stands where its own world expects it adds (gap / scale)^2 / 2: here computed anew."""
-    plan = plan_for("private-adaptive", Plan(silos=10, rounds=16, dim=2, privacy=Privacy(1.0, 1e-5)), None)
+    budget = Privacy(1.0, 1e-5, participations=visits)
+    plan = plan_for("private-adaptive", Plan(silos=10, rounds=16, dim=2, privacy=budget), None)
     _, game = adaptive_games(plan)
     assert game.names == (MESSAGES, RULE)
+    assert (game.worlds[0] != game.worlds[1]).any(axis=-1).sum() == visits
     covariances = np.array(game.worlds)[:, :, plan.dim :]
     gaps = np.diff(plan.rule.tree.coefficients @ covariances, axis=0)[0]  # (rounds, entries): of each node
     whole = game.worlds[1].sum(axis=0) - game.worlds[0].sum(axis=0)
@@ -45,3 +50,16 @@ def test_an_adaptive_schedule_is_audited_where_each_silo_is_protected_on_its_own
     plan = Plan(5, 40, 2, Privacy(1.0, 1e-5), trust=trust, schedule=adaptive(9.0))
     with pytest.raises(ArgumentError, match="trust must"):
         adaptive_games(plan)
+
+
+def test_what_one_silo_cannot_show_is_refused() -> None:
+    plan = Plan(5, 40, 2, Privacy(1.0, 1e-5, silos_per_user=2), trust="silo", schedule=adaptive(9.0))
+    with pytest.raises(ArgumentError, match="silos_per_user must be 1"):
+        adaptive_games(plan)
+
+
+@pytest.mark.parametrize("visits", [3, 40])
+def test_a_private_rule_for_several_visits_holds(visits: int) -> None:
+    plan = plan_for("private-adaptive", Plan(10, 40, 2, Privacy(1.0, 1e-5, participations=visits)), None)
+    report = audit(reduced(plan), 1_000, seed=0)
+    assert report.verdict == "holds", report.failed

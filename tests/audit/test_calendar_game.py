@@ -11,6 +11,7 @@ from fedbandit import Plan, Privacy, every, growing
 from fedbandit.audit.calendar_game import CalendarGame, calendar_game
 from fedbandit.audit.worlds import neighbours
 from fedbandit.presets import plan_for
+from fedbandit.privacy.accounting import gaussian_epsilon
 from fedbandit.privacy.noise import SimulatedNoise
 from fedbandit.protocol.adversaries import Bound, Moment, Residual
 from fedbandit.protocol.base import SILOS, Protocol
@@ -55,6 +56,26 @@ def test_retraced_releases_are_the_protocol_s_own(
     watcher = Watcher(world)
     watched(plan_for(name, BASE, every(6)).changed(acting=acting), watcher).play(world, 5, no_noise)
     assert watcher.largest == 0
+
+
+@pytest.mark.parametrize("mechanism", ["blt", "toeplitz", "optimal", "tree"])
+@pytest.mark.parametrize("rounds", [24, 100])
+def test_retraced_releases_are_right_to_the_unit_whatever_the_mechanism(
+    mechanism: str, rounds: int, no_noise: SimulatedNoise
+) -> None:
+    """A mechanism that rounds its releases is retraced before rounding: coefficients on a grid would be far off."""
+    watcher = Watcher(1)
+    plan = BASE.changed(trust="silo", mechanism=mechanism, rounds=rounds, schedule=every(1))
+    watched(plan, watcher).play(1, 2, no_noise)
+    assert watcher.largest <= (plan.silos if plan.encoder.rounding_units else 0)
+
+
+@pytest.mark.parametrize("mechanism", ["blt", "toeplitz", "optimal", "tree"])
+@pytest.mark.parametrize("rounds", [8, 24, 100])
+def test_exact_noise_amounts_to_the_claimed_epsilon_and_no_more(mechanism: str, rounds: int) -> None:
+    plan = BASE.changed(trust="central", mechanism=mechanism, rounds=rounds, schedule=every(1))
+    (mu,) = calendar_game(plan, 3, neighbours(plan, 3)).exact_mu().values()
+    assert 1 - 1e-4 < gaussian_epsilon(mu, 1e-5) <= 1 + 1e-6
 
 
 def test_a_wrong_world_is_noticed_by_the_same_comparison(no_noise: SimulatedNoise) -> None:

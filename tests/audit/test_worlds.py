@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 
-from fedbandit import Plan, Privacy, every, presets
+from fedbandit import Plan, Privacy, clock, every, presets
 from fedbandit.audit.calendar_game import calendar_game, decided
-from fedbandit.audit.worlds import neighbours, placement, telling_pair, worst_pair
+from fedbandit.audit.worlds import neighbours, people, placement, telling_pair, visits, worst_pair
 from fedbandit.bandit.statistics import contributions, is_diagonal, width
 from fedbandit.privacy.sensitivity import Adjacency, joint_shift
 from fedbandit.protocol import mechanisms
+from fedbandit.schedule import Schedule
 
 PAPER = Plan(silos=100, rounds=10_000, dim=10, privacy=Privacy(1.0, 1e-5))
 
@@ -62,12 +65,13 @@ def test_exact_plans_are_audited_in_general_position_and_flat_noise_where_it_hid
 def test_the_user_is_where_the_column_is_largest(name: str) -> None:
     encoder = mechanisms.encoder(name, 12)
     norms = np.linalg.norm(encoder.coefficients, axis=0)
-    assert norms[placement(encoder, [1] * 12, 1)] == pytest.approx(norms.max())
+    (home,) = np.flatnonzero(placement(encoder.coefficients, [1] * 12, 1, [1.0] * 12))
+    assert norms[home] == pytest.approx(norms.max())
 
 
 def test_a_returning_user_goes_where_the_visits_fit() -> None:
     encoder = mechanisms.encoder("batches", 4)
-    assert placement(encoder, [1, 3, 9, 9], 5) == 2
+    assert placement(encoder.coefficients, [1, 3, 9, 9], 5, [1.0] * 4) == (0, 0, 5, 0)
 
 
 @pytest.mark.parametrize(("eager", "moved"), [(True, 25), (False, 1)])
@@ -93,3 +97,48 @@ def test_worlds_differ_in_the_user_alone() -> None:
         different = (one.fixed != other.fixed).any(axis=-1)
         assert different.sum() == (2 if sync == 0 else 0)
         assert not different[1:].any()
+
+
+@pytest.mark.parametrize(
+    ("schedule", "visits_of", "people_of"),
+    [
+        (every(8), (5, 0, 0, 0, 0), (8, 8, 8, 8, 8)),
+        (every(4), (4, 1, *[0] * 8), (4,) * 10),
+        (every(1), (*[1] * 5, *[0] * 35), (1,) * 40),
+        (clock(60), (5, *[0] * 39), (5, *[1] * 39)),
+    ],
+    ids=str,
+)
+def test_the_user_comes_as_often_as_the_promise_allows(
+    schedule: Schedule, visits_of: tuple[int, ...], people_of: tuple[int, ...]
+) -> None:
+    plan = Plan(3, 40, 3, Privacy(1.0, 1e-5, participations=5, silos_per_user=2), trust="silo", schedule=schedule)
+    assert (visits(plan), people(plan, visits(plan))) == (visits_of, people_of)
+    low, high = neighbours(plan, 2)
+    assert [batch.users for batch in low] == list(people_of)
+    for one, other, count in zip(low, high, visits_of, strict=True):
+        assert (one.fixed != other.fixed).any(axis=-1).sum(axis=-1).tolist() == [count, count]
+
+
+def test_acting_eagerly_every_visit_flips_another_batch() -> None:
+    plan = Plan(3, 40, 3, Privacy(1.0, 1e-5, participations=3), trust="silo", schedule=every(8), acting="eager")
+    assert sorted(visits(plan)) == [0, 0, 1, 1, 1]
+
+
+@pytest.mark.parametrize("mechanism", ["tree", "toeplitz", "batches", "blt"])
+@pytest.mark.parametrize("room", [(2, 1, 1, 2), (1, 1, 1, 1), (1, 3, 1, 1), (4, 4, 4, 4)])
+def test_no_other_placement_of_the_visits_moves_the_releases_further(mechanism: str, room: tuple[int, ...]) -> None:
+    """Of all placements there are, to a few percent."""
+    encoder, total = mechanisms.encoder(mechanism, 4), 3
+    chosen = placement(encoder.coefficients, room, total, [1.0] * 4)
+    every_one = (n for n in product(*(range(places + 1) for places in room)) if sum(n) == total)
+    furthest = max(np.linalg.norm(encoder.coefficients @ np.array(n)) for n in every_one)
+    assert sum(chosen) == total
+    assert np.linalg.norm(encoder.coefficients @ np.array(chosen)) >= 0.97 * furthest
+
+
+def test_alone_the_user_moves_the_releases_as_far() -> None:
+    plan = Plan(3, 40, 3, Privacy(1.0, 1e-5, participations=3, silos_per_user=2), schedule=every(2))
+    full, alone = (calendar_game(plan, 3, neighbours(plan, 3, alone=alone)).exact_mu() for alone in (False, True))
+    assert alone == pytest.approx(full)
+    assert len(alone) == 2

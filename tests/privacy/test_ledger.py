@@ -12,10 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedbandit import Plan, Privacy
+from fedbandit._validate import ArgumentError
 from fedbandit.privacy.accounting import gaussian_epsilon, gaussian_sigma
 from fedbandit.privacy.ledger import (
     GENESIS,
     LOST,
+    ONLY_SUMS,
     Binomial,
     Clear,
     Entry,
@@ -23,6 +25,7 @@ from fedbandit.privacy.ledger import (
     LedgerError,
     Release,
     append,
+    entries_since,
     event_from_json,
     event_to_json,
     from_json,
@@ -31,6 +34,7 @@ from fedbandit.privacy.ledger import (
 )
 from fedbandit.privacy.spending import spent
 from fedbandit.protocol import mechanisms
+from fedbandit.schedule import every
 
 SYNCS = 12
 SIGMA = gaussian_sigma(1.0, 1e-5) * 2.0 * mechanisms.encoder("tree", SYNCS).column_norm
@@ -85,6 +89,20 @@ def test_entries_cut_off_the_end_are_noticed_by_who_noted_the_head() -> None:
         verify(WHOLE[:-1], head=WHOLE[-1].hash)
 
 
+def test_any_hash_that_was_once_the_last_is_a_head() -> None:
+    for number, entry in enumerate(WHOLE, 1):
+        verify(WHOLE, head=entry.hash.upper())
+        assert entries_since(WHOLE, entry.hash) == SYNCS - number
+    assert entries_since(WHOLE, GENESIS) == SYNCS
+    lost = append(WHOLE[-1].hash, release(0, released=LOST + "ab" * 32))
+    assert entries_since([*WHOLE, lost], "ab" * 32) == 1
+    with pytest.raises(LedgerError, match="no entry has the hash abababababab"):
+        verify(WHOLE, head="ab" * 32)
+    for text in ("abc", "", "x" * 64, WHOLE[0].hash + "0"):
+        with pytest.raises(ArgumentError, match=r"^head must be a hash of 64 hexadecimal digits"):
+            verify(WHOLE, head=text)
+
+
 def test_signatures_and_witnesses() -> None:
     """Whoever rewrites a ledger needs the silo's key; the silo, which has it, is held to what others have seen."""
 
@@ -131,7 +149,10 @@ def test_an_altered_entry_is_noticed(number: int, field: str) -> None:
     ("change", "message"),
     [
         ({"kind": "teapot"}, "event kind must be one of"),
+        ({"kind": ["gaussian"]}, "event kind must be one of"),
         ({"comment": "hello"}, "differs in comment"),
+        ({"": "hello"}, "differs in a name of no letters"),
+        ({"sigma": 10**400}, "cannot be"),
         ({"sigma": None}, "sigma must be of type float"),
         ({"sigma": -1.0}, "sigma must be"),
         ({"sync": 99}, "sync must lie below"),
@@ -165,7 +186,8 @@ def test_the_whole_term_spends_the_budget_and_a_part_of_it_less() -> None:
     whole = spent(WHOLE, mechanisms.encoder)
     assert whole.epsilon == pytest.approx(1.0, abs=1e-6)
     assert whole.terms[0].left == pytest.approx(0.0, abs=1e-6)
-    assert whole.terms[0].mu_left == pytest.approx(0.0, abs=1e-4)
+    assert whole.terms[0].left == 0.0  # what rounding leaves is nothing
+    assert whole.mu == pytest.approx(1 / gaussian_sigma(1.0, 1e-5), rel=1e-9)
     assert not whole.terms[0].overspent
     growing = [spent(WHOLE[:k], mechanisms.encoder).epsilon for k in range(SYNCS + 1)]
     assert growing == sorted(growing)
@@ -209,6 +231,82 @@ def test_binomial_terms_add_up_and_clear_ones_have_no_bound() -> None:
     assert event_from_json(event_to_json(clear)) == clear
 
 
+def of_plan(plan: Plan, times: int = 1, term: int = 1) -> list[Release]:
+    """All releases of a plan, each drawn so many times."""
+    drawn = [plan.release("north", term, sync) for sync in range(plan.encoder.size) for _ in range(times)]
+    return [event for event in drawn if event is not None]
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_redrawn_binomial_releases_are_as_many_runs_of_the_term(times: int) -> None:
+    plan = Plan(
+        2,
+        8,
+        2,
+        Privacy(1.0, 1e-5),
+        trust="vector-sum",
+        calibration="paper",
+        mechanism="tree",
+        schedule=every(2),
+        visits="public",
+    )
+    whole = spent(chained(of_plan(plan, times)), mechanisms.encoder)
+    assert whole.epsilon == times * 1.0
+    assert whole.delta == pytest.approx(times * 1e-5)
+    assert whole.terms[0].overspent is (times > 1)
+    assert whole.terms[0].left == 0
+    one = spent(chained([*of_plan(plan), *of_plan(plan)[:1]]), mechanisms.encoder).terms[0]
+    assert (one.epsilon, one.redrawn, one.overspent) == (2.0, (0,), True)
+
+
+def test_noise_that_a_trusted_receiver_adds_is_what_is_spent_against_everybody_else() -> None:
+    plan = Plan(3, 60, 2, Privacy(1.0, 0.1), trust="central")
+    releases = of_plan(plan)
+    whole = spent(chained(releases), mechanisms.encoder)
+    assert whole.epsilon == pytest.approx(1.0, rel=1e-6)
+    assert not whole.terms[0].overspent
+    assert whole.terms[0].against == ("everybody but the analyzer, which is trusted with the sums and adds the noise",)
+    assert event_from_json(event_to_json(releases[0])) == releases[0]
+    twice = spent(chained(of_plan(plan, times=2)), mechanisms.encoder)
+    assert twice.mu == pytest.approx(math.sqrt(2) * whole.mu)
+    assert twice.terms[0].overspent
+    unprotected = spent(chained(of_plan(plan.changed(trust="none"))), mechanisms.encoder)
+    assert math.isinf(unprotected.epsilon)
+    assert unprotected.terms[0].overspent
+
+
+def test_a_ledger_says_against_whom() -> None:
+    alone, shared = (Plan(5, 60, 2, Privacy(1.0, 0.1), trust=trust) for trust in ("silo", "secure-sum"))
+    for plan, who in (
+        (alone, "everybody outside the silo"),
+        (shared, ONLY_SUMS),
+    ):
+        assert spent(chained(of_plan(plan)), mechanisms.encoder).terms[0].against == (who,)
+
+
+def test_terms_of_different_adjacency_are_added_up_under_the_stronger_one() -> None:
+    """What replacing somebody shifts in an add-remove term, 1.5 times as much here, is within what is counted."""
+    replaced = Plan(3, 60, 2, Privacy(1.0, 1e-5), trust="silo")
+    present = replaced.changed(privacy=Privacy(1.0, 1e-5, adjacency="add-remove"))
+    other = present.changed(rounds=61)
+    both = spent(chained([*of_plan(present), *of_plan(other, term=2)]), mechanisms.encoder)
+    assert (both.adjacency, both.converted) == ("add-remove", ())
+    mixed = spent(chained([*of_plan(present), *of_plan(other, term=2), *of_plan(replaced, term=3)]), mechanisms.encoder)
+    assert (mixed.adjacency, mixed.converted) == ("replace-one", (1, 2))
+    assert [term.adjacency for term in mixed.terms] == ["add-remove", "add-remove", "replace-one"]
+    mu = 1 / gaussian_sigma(1.0, 1e-5)
+    assert mixed.mu == pytest.approx(3 * mu, rel=1e-6)  # squares of 2, 2 and 1
+    assert mixed.epsilon > gaussian_epsilon(math.sqrt(2 * 1.5**2 + 1) * mu, 1e-5) > 2.5
+
+
+def test_binomial_terms_of_another_adjacency_count_for_a_group_of_two() -> None:
+    counts = release(0, cost=Binomial(noise_bits=10, users=5), adjacency="add-remove")
+    mixed = spent(chained([counts, release(0, term=2)]), mechanisms.encoder)
+    alone = spent(chained([release(0, term=2)]), mechanisms.encoder)
+    assert mixed.epsilon == pytest.approx(2.0 + alone.epsilon)
+    assert mixed.delta == pytest.approx(1e-5 * (1 + math.e) + 1e-5)
+
+
 def test_releases_of_one_term_must_agree_on_its_plan() -> None:
     with pytest.raises(LedgerError, match="two minds"):
         spent(chained([release(0), release(1, epsilon=2.0)]), mechanisms.encoder)
@@ -223,3 +321,10 @@ def test_a_plan_s_own_releases_spend_exactly_its_budget() -> None:
     assert spent(chained(events), mechanisms.encoder).epsilon == pytest.approx(1.0, abs=1e-6)
     written = [plan.release("north", 1, k) for k in range(plan.encoder.size)]
     assert [event.cost for event in written if event is not None] == [cost] * plan.encoder.size
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 50_000, '{"a": ' + "1" * 5000 + "}", "", "[]", "\ud800"])
+def test_what_is_no_entry_is_refused_however_it_is_written(text: str) -> None:
+    for read in (from_json, event_from_json):
+        with pytest.raises(LedgerError):
+            read(text)

@@ -256,3 +256,10 @@ def test_a_guarantee_prints_like_the_end_of_a_proof() -> None:
     assert str(nothing("nobody asked")) == "No privacy guarantee: nobody asked."
     for line in str(plan("secure-sum").guarantee).splitlines():
         assert line.strip()
+
+
+@pytest.mark.parametrize("trust", ["silo", "secure-sum"])
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1 - 1e-16), (1.2345644, 1e-5)])
+def test_a_promise_is_not_rounded_into_another(trust: str, epsilon: float, delta: float) -> None:
+    made = Plan(3, 10, 2, Privacy(epsilon, delta), trust=trust, bits=24)
+    assert f"({epsilon!r}, {delta!r})".replace("1.0,", "1,") in made.guarantee.statement

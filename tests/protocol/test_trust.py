@@ -102,7 +102,11 @@ def test_where_silos_share_the_noise_more_of_them_need_less_and_elsewhere_each_h
 def test_the_smallest_cohort_is_everybody_where_a_trust_is_calibrated_for_all(name: str) -> None:
     everybody = plan(name).silos
     assert plan(name).smallest_cohort == everybody
-    assert plan(name, cohort=3).smallest_cohort == (everybody if trust.trust(name).whole else 3)
+    if trust.trust(name).whole or not trust.trust(name).live:
+        with pytest.raises(ArgumentError, match=rf"^cohort must be left out for trust '{name}', got 3"):
+            plan(name, cohort=3)
+    else:
+        assert plan(name, cohort=3).smallest_cohort == 3
 
 
 def test_faith_asked_for_grows_from_nobody_to_everybody() -> None:

@@ -9,7 +9,8 @@ from fedbandit.federation.setup.home import Home
 from fedbandit.plan import Plan
 from tests.torture.conftest import Size, Tally
 from tests.torture.crashes.conductor import Conductor, Crash, found
-from tests.torture.crashes.invariants import check
+from tests.torture.crashes.invariants import check, check_stores
+from tests.torture.crashes.live import LiveFederation
 from tests.torture.crashes.plans import PLANS
 from tests.torture.crashes.plants import PLANTS
 from tests.torture.crashes.points import Stop, Way
@@ -87,6 +88,34 @@ def test_kill_9_while_a_party_recovers_from_kill_9(stage: Stage, size: Size, tal
         again = Stop(1 + number % 8)
         assert stage.played(crash._replace(again=again)).deaths == 2, crash
     tally("crash points", len(crashes))
+
+
+LIVE = {  # operations of a party's first process: while it starts, at its ticks, while it sends and learns
+    "silo-0": (3, 9, 14, 18, 22, 26, 30, 34, 38, 42, 46, 50),
+    "mixer": (3, 8, 12, 16, 20, 24, 28, 32),
+    "analyzer": (3, 8, 12, 16, 20, 24, 28, 32, 36, 40),
+}
+
+
+@pytest.mark.parametrize("victim", LIVE)
+def test_kill_9_of_real_processes_over_a_real_broker(tmp_path: Path, victim: str, size: Size, tally: Tally) -> None:
+    """The parties as they are run, users by HTTP; whoever dies is started again, as a service manager does."""
+    points = LIVE[victim][3 :: size(5, 1)][: size(1, 20)]
+    for at in points:
+        with LiveFederation(tmp_path / str(at), PLANS["secure-sum, counted"], {victim: at}) as running:
+            running.play()
+        assert running.deaths == 1, f"{victim} did not reach operation {at}"
+        check_stores(running)
+    tally("crash points", len(points))
+
+
+@pytest.mark.parametrize("killed", [["broker"], ["broker", "mixer", "analyzer", "silo-0", "silo-1", "silo-2"]])
+def test_kill_9_of_the_broker_and_of_everything(tmp_path: Path, killed: list[str], tally: Tally) -> None:
+    """At every sync, while releases, totals and models are under way."""
+    with LiveFederation(tmp_path / "f", PLANS["secure-sum, counted"], {}) as running:
+        running.play(lambda sync: running.kill(*killed))
+    check_stores(running)
+    tally("crash points", len(PLANS["secure-sum, counted"].times))
 
 
 @pytest.mark.parametrize("planted", PLANTS)

@@ -41,6 +41,7 @@ START = 1_000_000.0
 SILOS = 10
 HOUR = 3600.0  # from tick to tick
 WINDOW = 50 * HOUR  # how long a decision waits for its reward
+LOG = 2**22  # bytes: SQLite empties its log into the file when it has 1,000 pages
 QUICK = Path("/dev/shm")  # where a sync costs nothing, if there is such a place
 TIDY = 5  # ticks between two times of tidying up, as on a busy machine
 
@@ -176,7 +177,7 @@ def test_ten_silos_at_full_speed(tmp_path: Path, size: Size, tally: Tally) -> No
     tick, bounded caches) is a tenth of that, and one leaked message of 1 kB per silo and tick would be twice as much.
 
     Files grow by what is kept for good, a release, a model and a ledger entry per tick, and by nothing else: as much
-    in the second half as in the first. Logs are emptied all the time.
+    in the second half as in the first, give or take one log of 4 MB that is emptied into the file now or later.
     """
     ticks = size(100, 10_000)
     plan = Plan(
@@ -191,8 +192,8 @@ def test_ten_silos_at_full_speed(tmp_path: Path, size: Size, tally: Tally) -> No
     assert late.memory - middle.memory < 24 * 2**20, marks
     for name in late.files:
         first, second = middle.files[name] - early.files[name], late.files[name] - middle.files[name]
-        assert second < 1.6 * first + 2**17, f"{name} grows faster and faster: {marks}"
-    assert late.logs < 8 * 2**20, marks
+        assert second < 1.6 * first + LOG, f"{name} grows faster and faster: {marks}"
+    assert late.logs < 2 * LOG, marks
     tally("soaked ticks", ticks)
 
 

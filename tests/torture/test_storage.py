@@ -10,6 +10,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -23,6 +24,9 @@ from fedbandit.federation.timing import Reading, Timing
 from fedbandit.schedule import clock
 from tests.federation.small import small_plan
 from tests.torture.conftest import Tally
+from tests.torture.crashes.conductor import Conductor, found
+from tests.torture.crashes.plans import PLANS
+from tests.torture.crashes.plants import UNASKED
 
 pytestmark = pytest.mark.fire
 START = 1_000_000.0
@@ -393,3 +397,57 @@ def test_the_store_of_another_plan(killed: Killed, tally: Tally) -> None:
     with pytest.raises(ValueError, match="a new plan is a new term"):
         Silo.open(killed.path, other, name="silo-0", secret=SECRET, timing=Timing(start=START), clock=killed.clock)
     tally("storage faults", 1)
+
+
+# -- stores that were put back ----------------------------------------------------------------------------------------
+
+
+def put_back(run: Conductor, name: str, parts: tuple[str, ...]) -> None:
+    """These files as they were after the first sync; the index of the log, and any other file of the store, is gone."""
+    for suffix in ("", "-wal", "-shm"):
+        Path(f"{run.store(name)}{suffix}").unlink(missing_ok=True)
+    for suffix in parts:
+        shutil.copy(f"{run.store(name)}{suffix}.old", f"{run.store(name)}{suffix}")
+
+
+def said_after_putting_back(folder: Path, name: str, parts: tuple[str, ...], planted: str = "") -> str:
+    """Two syncs, an old store for one party, users for a third: what that party says. Nothing may have been told in
+    two ways by then."""
+    homes = found(folder / "homes", PLANS["secure-sum"])
+    run = Conductor(folder / "run", PLANS["secure-sum"], homes, planted=planted)
+    try:
+        run.begin()
+        run.sync(0)
+        for suffix in ("", "-wal"):
+            shutil.copy(f"{run.store(name)}{suffix}", f"{run.store(name)}{suffix}.old")
+        run.sync(1)
+        run.restart(name, lambda: put_back(run, name, parts))
+        run.sync(2)
+        problem = run.ask(name, "problem")
+    finally:
+        run.stop()
+    for kind in ("release", "mixed", "model"):
+        versions = Counter(key for key, _ in {(m.id, m.data) for m in run.crossed if m.id.startswith(kind)})
+        twice = [key for key, count in versions.items() if count > 1 and kind != "model"]
+        assert not twice, f"{twice} were sent in two versions"
+    return str(problem or "")
+
+
+COPIES: dict[str, tuple[str, ...]] = {"an old copy": ("", "-wal"), "nothing": ()}
+
+
+@pytest.mark.parametrize("parts", COPIES)
+@pytest.mark.parametrize("name", ["silo-0", "mixer", "analyzer"])
+def test_a_store_that_was_put_back_draws_nothing_again(tmp_path: Path, name: str, parts: str, tally: Tally) -> None:
+    """The others have seen the party further than its store says: it refuses to go on, and says what to do."""
+    said = said_after_putting_back(tmp_path, name, COPIES[parts])
+    assert "old copy" in said
+    assert "put the newest copy in its place" in said.lower()
+    tally("storage faults", 1)
+
+
+def test_a_silo_that_does_not_ask_is_caught(tmp_path: Path, tally: Tally) -> None:
+    """A planted bug: with an old copy it draws a release a second time."""
+    with pytest.raises(AssertionError, match="two versions"):
+        said_after_putting_back(tmp_path, "silo-0", COPIES["an old copy"], planted=UNASKED)
+    tally("planted bugs caught", 1)

@@ -14,7 +14,7 @@ from scipy.optimize import brentq
 
 from fedbandit._arrays import Flags, Floats, Integers
 from fedbandit._validate import ArgumentError
-from fedbandit.audit.calendar_game import Retraced, Scored, remembered
+from fedbandit.audit.calendar_game import Retraced, Scored, adversaries_of, remembered
 from fedbandit.audit.residuals import Recorder
 from fedbandit.audit.times_and_sizes import Envelope
 from fedbandit.audit.worlds import User, telling_pair
@@ -38,7 +38,8 @@ RULE = "whoever sees the messages and what the rule looks at"
 
 @dataclass(frozen=True)
 class AdaptiveGame:
-    """A plan with an adaptive schedule, and two worlds that differ in the user of the first round."""
+    """A plan with an adaptive schedule, and two worlds that differ in the user of the first round, who comes in all
+    the rounds after it that the promise allows."""
 
     plan: Plan
     rule: DeterminantRule  # what runs: the plan's own, unless somebody made a mistake
@@ -90,7 +91,7 @@ class AdaptiveGame:
         root = self.plan.fit(prefix, rounds).model.root
         now, scores = last.copy(), np.zeros(len(last))
         waiting: Flags = last < rounds
-        first = not last.any()  # the user is in the first batch, and only there do the two worlds differ
+        first = not last.any()  # the user comes in the first rounds: what the rule looks at differs most there
         state = self.rule.init((len(last),))
         while waiting.any():
             mine = covariances[np.minimum(last + state.waited, rounds - 1)]
@@ -121,6 +122,11 @@ def adaptive_games(plan: Plan) -> tuple[AdaptiveGame, ...]:
         raise ArgumentError(
             "trust", f"must protect each silo on its own for an adaptive schedule to be audited, got {plan.trust!r}"
         )
+    if plan.privacy.silos_per_user > 1:
+        raise ArgumentError(
+            "silos_per_user",
+            f"must be 1 for an adaptive schedule to be audited, got {plan.privacy.silos_per_user}: one silo is played",
+        )
     someone, nobody = User(np.eye(plan.dim)[0], 1.0), User(np.zeros(plan.dim), 1.0)
     size, decided = decisive_background(plan)
     by_norm = _game(plan, (nobody, someone), size, decided + 0.5, {TIMES: "dp"})
@@ -138,7 +144,7 @@ def _typical_time(game: AdaptiveGame) -> float:
 
 
 def decisive_background(plan: Plan) -> tuple[float, int]:
-    """The norm of everybody else at which the first user's norm decides whether round t synchronises, and that t.
+    """The norm of everybody else at which the user's norm decides whether round t synchronises, and that t.
 
     Without noise the gain after t rounds is log det(I + W / lambda). Where even unit vectors never reach the threshold,
     there is nothing to decide and the norm is 1, the round the last.
@@ -158,22 +164,31 @@ def decisive_background(plan: Plan) -> tuple[float, int]:
 
 def _raw_gains(plan: Plan, size: float, user: float) -> Floats:
     """log det(I + W / lambda) after every round: a user of this norm, then vectors of norm `size` along the axes."""
-    counts = np.cumsum(np.eye(plan.dim)[np.arange(plan.rounds) % plan.dim], axis=0)
-    counts[:, 0] -= 1
-    weights = size**2 * counts
-    weights[:, 0] += user**2
+    x = _others(plan, size)
+    x[: _visits(plan)] = user * np.eye(plan.dim)[0]
+    weights = np.cumsum(x**2, axis=0)
     return np.asarray(np.log1p(weights / plan.regulariser).sum(axis=1))
 
 
+def _others(plan: Plan, size: float) -> Floats:
+    """Everybody, (rounds, dim): vectors of norm `size`, along one axis after the other."""
+    return np.asarray(size * np.eye(plan.dim)[np.arange(plan.rounds) % plan.dim])
+
+
+def _visits(plan: Plan) -> int:
+    """Rounds that the user takes part in, one after the other."""
+    assert plan.privacy is not None
+    return min(plan.privacy.participations, plan.rounds)
+
+
 def _game(plan: Plan, pair: tuple[User, User], size: float, expected: float, views: dict[str, Bound]) -> AdaptiveGame:
-    """The first user is one of the pair; everybody after them has norm `size`, along one axis after the other."""
-    others = size * np.eye(plan.dim)[np.arange(plan.rounds) % plan.dim]
+    """The user is one of the pair; everybody after them has norm `size`, along one axis after the other."""
     worlds = []
     for user in pair:
-        x = others.copy()
-        x[0] = user.x
+        x = _others(plan, size)
+        x[: _visits(plan)] = user.x
         worlds.append(contributions(x, np.full(plan.rounds, user.y), plan.bits, plan.centre))
-    (reader,) = plan.protocol.adversaries()
+    (reader,) = adversaries_of(plan)
     return AdaptiveGame(plan, plan.rule, (worlds[0], worlds[1]), expected, reader, tuple(views), tuple(views.values()))
 
 

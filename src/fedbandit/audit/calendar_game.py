@@ -6,13 +6,14 @@ do no more. Runs are vectorised over trials; every array starts with that axis (
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from fedbandit._arrays import Floats, Integers
+from fedbandit._validate import ArgumentError
 from fedbandit.audit.residuals import Recorder, Tallies
 from fedbandit.audit.times_and_sizes import Envelope
 from fedbandit.audit.worlds import Batch, World
@@ -25,7 +26,9 @@ from fedbandit.protocol.adversaries import Adversary, Bound, Moment
 from fedbandit.protocol.base import Message, Protocol
 from fedbandit.protocol.encoder import Encoder
 
-__all__ = ["CalendarGame", "Retraced", "Scored", "calendar_game", "decided", "remembered"]
+__all__ = ["CalendarGame", "Retraced", "Scored", "adversaries_of", "calendar_game", "decided", "remembered"]
+
+Entries = TypeVar("Entries", Floats, Integers)
 
 
 class Scored(NamedTuple):
@@ -41,9 +44,9 @@ class CalendarGame:
     """A plan whose schedule is public, and two worlds to tell apart."""
 
     plan: Plan  # what silos learn by, and when
-    protocol: Protocol  # what runs: the plan's own, unless somebody made a mistake
+    protocol: Protocol  # what runs: the plan's own among the silos played, unless somebody made a mistake
     eager: bool  # whether silos act on raw sums, whatever the plan says
-    silos: int  # played; the others are the adversary's, and send nothing
+    silos: int  # played; the others are the adversary's, or take part in no sync: they send nothing
     worlds: tuple[World, World]
     adversaries: tuple[Adversary, ...]
 
@@ -53,9 +56,14 @@ class CalendarGame:
         return int(np.clip(200_000 // (self.silos * self.protocol.width), 20, 1000))
 
     @property
+    def claimed(self) -> Protocol:
+        """The plan's own protocol, among the silos played."""
+        return _among(self.plan.protocol, self.silos)
+
+    @property
     def planned(self) -> Envelope:
         """Times and sizes of all messages as the plan has them."""
-        claimed = self.plan.protocol
+        claimed = self.claimed
         size = self.silos * claimed.width * np.dtype(np.int64).itemsize
         return tuple((_slot(time, part), size) for time in self.plan.times for part in range(len(claimed.parts)))
 
@@ -71,29 +79,16 @@ class CalendarGame:
 
     def play(self, world: int, trials: int, noise: NoiseSource) -> Scored:
         """Run every sync of the calendar in this world and let every adversary score it."""
-        protocol = self.protocol
-        state = composition.init(protocol, (trials,), self.silos)
-        prefix = np.zeros((1, protocol.width))  # before the first sync all trials agree
-        memories = tuple(Retraced(protocol.encoder, self.silos, protocol.width) for _ in self.worlds)
         scores = np.zeros((len(self.adversaries), trials))
         envelope: list[tuple[str, int]] = []
-        claimed, recorder = self.plan.protocol, Recorder(len(self.worlds[0]) * self.silos * protocol.width)
-        sent: list[Message] = []
-        for sync, batches in enumerate(zip(*self.worlds, strict=True)):
-            points = tuple(decided(self.plan, batch, prefix, self.eager) for batch in batches)
-            low, high = (memory.release(sync, p.sum(axis=-2)) for memory, p in zip(memories, points, strict=True))
-            batch = self._collected(state, points[world], trials, noise)
-            state, transcript = composition.send(protocol, state, batch, noise)
-            sent = remembered(self.adversaries, sent, transcript.sent)
-            envelope += [(_slot(self.plan.times[sync], part), a.nbytes // trials) for part, a in enumerate(sent[-1])]
-            moment = Moment(sync, points[world].shape[-2], (low, high), sent, transcript.held)
+        claimed, recorder = self.claimed, Recorder(len(self.worlds[0]) * self.silos * self.protocol.width)
+        for moment in self._moments(world, trials, noise):
+            time, sent = self.plan.times[moment.sync], moment.sent[-1]
+            envelope += [(_slot(time, part), array.nbytes // trials) for part, array in enumerate(sent)]
             few = _first(moment, recorder.runs)
             for row, adversary in zip(scores, self.adversaries, strict=True):
-                row += adversary.score(protocol, moment)
+                row += adversary.score(self.protocol, moment)
                 recorder.add(adversary.residuals(claimed, few, world))
-            if sync < self._last_choice:  # somebody still needs a model
-                state = composition.receive(protocol, state, transcript)
-                prefix = state.prefix
         return Scored(scores, (tuple(envelope),), recorder.tallies())
 
     def exact_mu(self) -> dict[str, float]:
@@ -101,9 +96,34 @@ class CalendarGame:
 
         The score of a run without noise is mu^2 / 2. Adversaries who see random words score at random: no mu.
         """
-        one, again = (self.play(1, 1, _Silent(np.random.default_rng(seed))).scores[:, 0] for seed in (0, 1))
+        one, again = (self._silent_scores(seed) for seed in (0, 1))
         scored = zip(self.adversaries, one, again, strict=True)
         return {a.name: float(np.sqrt(max(0.0, 2 * s))) for a, s, t in scored if s == t and a.bound == "gdp"}
+
+    def _silent_scores(self, seed: int) -> list[float]:
+        """By adversary, the score of one run of world 1 without noise."""
+        scores = np.zeros(len(self.adversaries))
+        for moment in self._moments(1, 1, _Silent(np.random.default_rng(seed))):
+            scores += [float(np.squeeze(adversary.score(self.protocol, moment))) for adversary in self.adversaries]
+        return scores.tolist()
+
+    def _moments(self, world: int, trials: int, noise: NoiseSource) -> Iterator[Moment]:
+        """Every sync of the calendar as it comes out in this world, with what both worlds would have sent."""
+        protocol = self.protocol
+        state = composition.init(protocol, (trials,), self.silos)
+        prefix = np.zeros((1, protocol.width))  # before the first sync all trials agree
+        memories = tuple(Retraced(protocol.encoder, self.silos, protocol.width) for _ in self.worlds)
+        sent: list[Message] = []
+        for sync, batches in enumerate(zip(*self.worlds, strict=True)):
+            points = tuple(decided(self.plan, batch, prefix, self.eager) for batch in batches)
+            low, high = (memory.release(sync, p.sum(axis=-2)) for memory, p in zip(memories, points, strict=True))
+            batch = self._collected(state, points[world], trials, noise)
+            state, transcript = composition.send(protocol, state, batch, noise)
+            sent = remembered(self.adversaries, sent, transcript.sent)
+            yield Moment(sync, points[world].shape[-2], (low, high), sent, transcript.held)
+            if sync < self._last_choice:  # somebody still needs a model
+                state = composition.receive(protocol, state, transcript)
+                prefix = state.prefix
 
     @property
     def _last_choice(self) -> int:
@@ -128,8 +148,20 @@ class _Silent(SimulatedNoise):
 
 def calendar_game(plan: Plan, silos: int, worlds: tuple[World, World]) -> CalendarGame:
     """The plan as shipped, against everybody that its trust model names as an adversary."""
-    protocol = plan.protocol
-    return CalendarGame(plan, protocol, plan.acting == "eager", silos, worlds, protocol.adversaries())
+    return CalendarGame(plan, _among(plan.protocol, silos), plan.acting == "eager", silos, worlds, adversaries_of(plan))
+
+
+def adversaries_of(plan: Plan) -> tuple[Adversary, ...]:
+    """Everybody that the trust model of a plan names as an adversary; without one there is nothing to audit."""
+    named = plan.protocol.adversaries()
+    if not named:
+        raise ArgumentError("trust", f"must name an adversary to be audited; {plan.trust!r} names none")
+    return named
+
+
+def _among(protocol: Protocol, silos: int) -> Protocol:
+    """The protocol with its noise as it is, where so many silos are in a sync."""
+    return replace(protocol, silos=silos)
 
 
 def _first(moment: Moment, runs: int) -> Moment:
@@ -188,8 +220,14 @@ class Retraced:
             self._agreed[sync] = sums[0]
         else:
             self._own[sync] = sums
-        row = np.rint(self._encoder.row(sync) * 2.0**self._encoder.fraction_bits).astype(np.int64)
-        total: Integers = np.tensordot(row, self._agreed[: sync + 1], axes=1)[None]
+        row = self._encoder.row(sync) * 2.0**self._encoder.fraction_bits
+        if self._encoder.rounding_units:  # the release is rounded as a whole, not the coefficients
+            return np.asarray(np.rint(self._weighted(row, sync)).astype(np.int64))
+        return self._weighted(np.rint(row).astype(np.int64), sync)
+
+    def _weighted(self, row: Entries, sync: int) -> Entries:
+        """The batches so far, times a row of numbers of either kind."""
+        total: Entries = np.tensordot(row, self._agreed[: sync + 1], axes=1)[None]
         for j, own in self._own.items():
             if row[j]:
                 total = total + row[j] * own

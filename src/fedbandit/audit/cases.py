@@ -1,28 +1,31 @@
 """What is audited: a plan small enough to be run many times, who attacks it, and what is claimed for it.
 
-`case` has one for each protocol by name, `reduced` one for anybody's plan. Both are smaller only in what the guarantee
-does not depend on: the dimension does not matter to the largest shift of a user from 2 on (3 shows more of the noise),
-other silos do not matter where each is protected on its own, shared noise needs few honest silos, and noise is
-calibrated anew for a shorter horizon by the same rule. Schedule, mechanism, calibration and acting are the plan's own.
+`case` has one for each protocol by name, `reduced` one for anybody's plan. A reduced plan is smaller only in what the
+guarantee does not depend on: the dimension does not matter to the largest shift of a user from 2 on (3 shows more of
+the noise), other silos do not matter where each is protected on its own, and noise is calibrated anew for a shorter
+horizon by the same rule. Where silos share the noise, the smallest sync is played: as many silos as the plan's cohort,
+of which as many collude as the plan says, or, if those are many, fewer of both. How often a user comes, schedule,
+mechanism, calibration and acting are the plan's own. What the plan's noise amounts to as it is, with all its silos, is
+computed beside the runs.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from fedbandit import _validate
 from fedbandit._validate import ArgumentError
 from fedbandit.audit.adaptive_game import adaptive_games
 from fedbandit.audit.auditor import Game
-from fedbandit.audit.calendar_game import calendar_game
-from fedbandit.audit.worlds import neighbours
+from fedbandit.audit.calendar_game import CalendarGame, adversaries_of, calendar_game
+from fedbandit.audit.worlds import neighbours, worst_pairs
 from fedbandit.plan import Plan
 from fedbandit.presets import NAMES, plan_for
 from fedbandit.privacy.budget import Privacy
 from fedbandit.schedule import Adaptive, Every
 
-__all__ = ["AUDITED", "Case", "Claim", "case", "case_of", "claim_of", "reduced"]
+__all__ = ["AUDITED", "Case", "Claim", "case", "case_of", "claim_of", "counted", "fewer_silos", "of_plan", "reduced"]
 
 AUTHORS_CLAIM = {
     "ldp-eager": "Theorem LDP states it of Algorithm 1, which acts on raw sums",
@@ -30,7 +33,9 @@ AUTHORS_CLAIM = {
 }
 DIM = 3  # of a reduced plan, at most: enough for pairs in general position
 SYNCS = 400
-COLLUDING = 1
+COHORT = 6  # silos of a sync that share their noise, up to which all of them are played
+COLLUDING = 2  # of a larger one: two, since one may be a special case
+WORK = 2e8  # what computing a plan's noise as it is may cost: syncs squared, times silos, times numbers of a release
 
 
 class Claim(NamedTuple):
@@ -52,19 +57,59 @@ class Case:
     budget: tuple[float, float]  # what was asked for
     trials: int  # enough for this case
     live: bool = False  # on the live path, with noise that has no seed
+    own: Plan | None = None  # what was asked about, if the audited plan was cut from it
+    whole: tuple[CalendarGame, ...] = ()  # that plan as it is, nobody in it but the user: for arithmetic alone
 
     @property
     def described(self) -> str:
         """The audited plan in words."""
         plan = self.plan
         syncs = "times by data" if plan.syncs is None else f"{plan.syncs} synchronisations"
-        played = self.games[0].silos
-        others = "" if played == plan.silos else f" ({played} run, the others are the adversary's)"
         return (
-            f"{plan.silos:,} silos{others}, {plan.rounds:,} rounds, d = {plan.dim}, trust {plan.trust}, "
-            f"{plan.mechanism}, {plan.schedule} ({syncs}), {plan.acting}, {plan.calibration} calibration"
+            f"{counted(plan.silos, 'silo')}{self._played}, {counted(plan.rounds, 'round')}, d = {plan.dim}, trust "
+            f"{plan.trust}, {plan.mechanism}, {plan.schedule} ({syncs}), {plan.acting}, {plan.calibration} calibration"
             f"{', on the live path' if self.live else ''}"
         )
+
+    @property
+    def _played(self) -> str:
+        """Which silos are played, if not all of them."""
+        played = self.games[0].silos
+        if played == self.plan.silos:
+            return ""
+        others = "the others are the adversary's" if self.plan.trusting.separate else "the smallest sync"
+        return f" ({played} run, {others})"
+
+    @property
+    def cut(self) -> str:
+        """What the audited plan has less of than the plan that was asked about; empty where nothing was cut."""
+        if self.own is None:
+            return ""
+        pairs = zip(_sizes(self.own), _sizes(self.plan), strict=True)
+        return ", ".join(f"{name} {had} to {has}" for (name, had), (_, has) in pairs if had != has)
+
+    @property
+    def smaller_claim(self) -> Claim | None:
+        """What is claimed for the audited plan, if that is not word by word what is claimed for the plan itself."""
+        claimed = claim_of(self.name, self.plan, self.budget)
+        return None if claimed == self.claim else claimed
+
+
+def _sizes(plan: Plan) -> tuple[tuple[str, str], ...]:
+    """All that a reduced plan may have less of."""
+    return (
+        ("silos", f"{plan.silos:,}"),
+        ("silos in the smallest sync", f"{plan.smallest_cohort:,}"),
+        ("colluding silos", f"{plan.colluders:,}"),
+        ("rounds", f"{plan.rounds:,}"),
+        ("schedule", str(plan.schedule)),
+        ("d", str(plan.dim)),
+    )
+
+
+def counted(number: int, noun: str) -> str:
+    """So many of them, in words: "1 silo", "2 silos"."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 def case_of(name: str, plan: Plan, budget: tuple[float, float], trials: int) -> Case:
@@ -87,9 +132,17 @@ def _games(plan: Plan, budget: tuple[float, float]) -> tuple[Game, ...]:
     if isinstance(plan.schedule, Adaptive):
         return adaptive_games(plan)
     held = plan if plan.privacy is not None else plan.changed(privacy=Privacy(*budget))
-    assert held.privacy is not None
-    played = held.privacy.silos_per_user if plan.trusting.separate else plan.silos
+    played = _played(held)
     return (calendar_game(plan, played, neighbours(held, played)),)
+
+
+def _played(plan: Plan) -> int:
+    """Silos to play: those that the user visits, or the smallest sync that can hold them and all who collude."""
+    assert plan.privacy is not None
+    visited = plan.privacy.silos_per_user
+    if plan.trusting.separate:
+        return visited
+    return min(plan.silos, max(plan.smallest_cohort, visited + plan.colluders))
 
 
 # -- a protocol by name ------------------------------------------------------------------------------------------------
@@ -144,8 +197,30 @@ def reduced(plan: Plan) -> Case:
     budget = plan.privacy
     if budget is None:
         raise ArgumentError("plan", "must have a privacy budget to be audited, got none")
-    smaller = _fewer_silos(_shorter(plan.changed(dim=min(plan.dim, DIM))), budget)
-    return case_of("plan", smaller, (budget.epsilon, budget.delta), plan.trusting.audit.trials)
+    smaller = fewer_silos(_shorter(plan.changed(dim=min(plan.dim, DIM))))
+    asked = (budget.epsilon, budget.delta)
+    audited = case_of("plan", smaller, asked, plan.trusting.audit.trials)
+    return of_plan(audited, plan)
+
+
+def of_plan(audited: Case, plan: Plan) -> Case:
+    """The case as that of a plan which it was cut from: what is claimed is what that plan claims."""
+    return replace(audited, own=plan, claim=claim_of("plan", plan, audited.budget), whole=_whole(plan))
+
+
+def _whole(plan: Plan) -> tuple[CalendarGame, ...]:
+    """The plan as it is (in fewer dimensions if there is too much of it), against the worst pairs: nothing if even
+    that is too much, or if there is no arithmetic for it."""
+    if isinstance(plan.schedule, Adaptive) or not plan.guarantee.promised:
+        return ()
+    if all(adversary.bound != "gdp" for adversary in adversaries_of(plan)):
+        return ()
+    silos = _played(plan)
+    for held in (plan, plan.changed(dim=min(plan.dim, DIM))):
+        if len(held.times) ** 2 * silos * held.protocol.width <= WORK:
+            worlds = (neighbours(held, silos, pair, alone=True) for pair in worst_pairs(held))
+            return tuple(calendar_game(held, silos, world) for world in worlds)
+    return ()
 
 
 def _shorter(plan: Plan) -> Plan:
@@ -157,11 +232,19 @@ def _shorter(plan: Plan) -> Plan:
     return plan if syncs <= SYNCS else _shorter(plan.changed(rounds=plan.rounds // 2))
 
 
-def _fewer_silos(plan: Plan, budget: Privacy) -> Plan:
-    """As many honest silos as the trust model is audited with, those that one user visits among them."""
-    honest = plan.trusting.audit.honest
-    if honest is None:
+def fewer_silos(plan: Plan) -> Plan:
+    """As many honest silos as the trust model is audited with, those that one user visits among them.
+
+    Where silos share their noise it depends on how many are in a sync and how many of them collude: these numbers are
+    kept where they are small. Where they are not, there still are silos that a sync can do without, and some collude.
+    """
+    assert plan.privacy is not None
+    least, visited, cohort = plan.trusting.audit.honest, plan.privacy.silos_per_user, plan.smallest_cohort
+    if least is None or (plan.trusting.shares_noise and cohort <= COHORT):
         return plan
-    colluding = min(plan.colluders, COLLUDING) if plan.trusting.shares_noise else 0
-    silos = min(plan.silos, max(honest, budget.silos_per_user) + colluding)
-    return plan.changed(silos=silos, colluding=colluding, cohort=None)
+    if not plan.trusting.shares_noise:
+        return plan.changed(silos=min(plan.silos, max(least, visited)), colluding=None, cohort=None)
+    colluding = min(plan.colluders, COLLUDING)
+    honest = max(min(cohort - plan.colluders, least), visited)
+    silos = min(plan.silos, honest + colluding + (plan.silos > cohort))
+    return plan.changed(silos=silos, colluding=colluding, cohort=min(silos, honest + colluding))

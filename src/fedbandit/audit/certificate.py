@@ -9,11 +9,15 @@ import math
 from dataclasses import dataclass
 from datetime import date
 
+from scipy.special import expit
+
 from fedbandit.audit.auditor import CONFIDENCE
+from fedbandit.audit.cases import counted
 from fedbandit.audit.report import REFUTES, Report
 from fedbandit.plan import Plan
 from fedbandit.privacy.sensitivity import Adjacency
 from fedbandit.protocol.trust import Faith
+from fedbandit.schedule import Clock
 
 __all__ = ["Certificate", "Section", "certificate"]
 
@@ -28,6 +32,8 @@ NOT_PROMISED = (
     "Other data about the same user, released elsewhere, is not covered: what that spends adds up.",
     "Silos that lie about their users can spoil the model. They learn no more about others by it.",
 )
+
+LARGE, SMALL = 20.0, 0.005  # an epsilon beyond which e^epsilon is written another way
 
 
 @dataclass(frozen=True)
@@ -79,18 +85,35 @@ def _promise(plan: Plan) -> str:
     guarantee = plan.guarantee
     if guarantee.epsilon is None or guarantee.delta is None:
         return guarantee.statement
-    factor, guesses = math.exp(guarantee.epsilon), _best_guess(guarantee.epsilon, guarantee.delta)
     otherwise = "with anybody else's in their place" if guarantee.adjacency == "replace-one" else "without them"
     return (
-        f"What {guarantee.against} can see over the whole run is at most {factor:.3g} times as likely with your data "
-        f"as {otherwise} (but for a chance of {guarantee.delta:g}), so nobody who has to guess between the two, one as "
-        f"likely as the other, is right more than {guesses:.1%} of the time."
+        f"What {guarantee.against} can see over the whole run is at most {_times(guarantee.epsilon)} times as likely "
+        f"with your data as {otherwise} (but for a chance of {guarantee.delta:g}), "
+        f"{_guesses(guarantee.epsilon, guarantee.delta)}."
+    )
+
+
+def _times(epsilon: float) -> str:
+    """e^epsilon, to be read."""
+    if epsilon > LARGE:
+        return f"e^{epsilon:g}"
+    return f"{math.exp(epsilon):.3g}" if epsilon > SMALL else f"1 + {math.expm1(epsilon):.2g}"
+
+
+def _guesses(epsilon: float, delta: float) -> str:
+    """How well one can guess between two neighbours, at best."""
+    share = f"{_best_guess(epsilon, delta):.1%}"
+    if share == "100.0%":
+        return "which hides next to nothing: somebody who has to guess between the two may be right every time"
+    return (
+        "so nobody who has to guess between the two, one as likely as the other, is right more than "
+        f"{share} of the time"
     )
 
 
 def _best_guess(epsilon: float, delta: float) -> float:
     """Right guesses between two equally likely neighbours that (epsilon, delta)-DP allows, at most."""
-    return 1 - (1 - delta) / (1 + math.exp(epsilon))
+    return float(1 - (1 - delta) * expit(-epsilon))
 
 
 def _plan(plan: Plan) -> Section:
@@ -101,7 +124,7 @@ def _plan(plan: Plan) -> Section:
     )
     rows = [
         ("Plan", plan.hash),
-        ("Federation", f"{plan.silos:,} silos, {plan.rounds:,} rounds each, {plan.dim} features"),
+        ("Federation", f"{counted(plan.silos, 'silo')}, {_length(plan)} each, {counted(plan.dim, 'feature')}"),
         ("Budget", f"{asked}, for the whole run"),
         ("Release", f"trust {plan.trust}, mechanism {plan.mechanism}, calibration {plan.calibration}"),
         ("Acting", plan.acting),
@@ -109,6 +132,12 @@ def _plan(plan: Plan) -> Section:
         ("Noise", f"standard deviation {noise}"),
     ]
     return Section("The plan", table=(("", ""), *rows))
+
+
+def _length(plan: Plan) -> str:
+    """How long a plan is, in what its rounds are: on a clock, periods in which anybody may come."""
+    on_clock = isinstance(plan.schedule, Clock)
+    return counted(plan.rounds, "period") + " of the clock" if on_clock else counted(plan.rounds, "round")
 
 
 def _sent(plan: Plan) -> str:
@@ -124,8 +153,8 @@ def _who(plan: Plan) -> Section:
         paragraphs.append(f"Of the silos, {plan.colluders:,} may collude with the analyzer.")
     if budget is not None:
         paragraphs.append(
-            f"{ADJACENCY[budget.adjacency]} A user takes part in at most {_counted(budget.participations, 'round')} of "
-            f"a silo and visits at most {_counted(budget.silos_per_user, 'silo')}."
+            f"{ADJACENCY[budget.adjacency]} A user takes part in at most {counted(budget.participations, 'round')} of "
+            f"a silo and visits at most {counted(budget.silos_per_user, 'silo')}."
         )
     return Section("Whom to trust, and who counts as one user", tuple(paragraphs))
 
@@ -133,10 +162,6 @@ def _who(plan: Plan) -> Section:
 def _not_promised(plan: Plan) -> Section:
     own_silo = (OWN_SILO,) if plan.trusting.faith >= Faith.OWN_SILO else ()
     return Section("What is not promised", (), (*own_silo, *NOT_PROMISED))
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 def _audit(report: Report, live: Report | None, on: date) -> Section:
@@ -155,7 +180,7 @@ def _audit(report: Report, live: Report | None, on: date) -> Section:
         "Who tried to break it",
         (
             head,
-            f"Audited: {report.described}. The largest bound {REFUTES[report.worst.bound]}.",
+            f"Audited: {report.described}.{_cut(report)} The largest bound {REFUTES[report.worst.bound]}.",
             _checked(report),
             _live(live),
         ),
@@ -163,13 +188,19 @@ def _audit(report: Report, live: Report | None, on: date) -> Section:
     )
 
 
+def _cut(report: Report) -> str:
+    """What was cut from the plan to audit it."""
+    return f" Cut from the plan to be run many times: {report.cut}." if report.cut else ""
+
+
 def _checked(report: Report) -> str:
     """What the checks beside the bounds said."""
-    tests = sum(check.tests for check in report.checks)
+    number = sum(check.tests for check in report.checks)
+    tests = f"{counted(number, 'test')} of the noise itself and of times and sizes of messages"
     if report.failed:
         failed = ". ".join(report.failed)
-        return f"Of {tests:,} tests of the noise itself and of times and sizes of messages some failed. {failed}."
-    return f"All {tests:,} tests of the noise itself and of times and sizes of messages came out as claimed."
+        return f"Of {tests} some failed. {failed}."
+    return f"{'The' if number == 1 else 'All'} {tests} came out as claimed."
 
 
 def _live(live: Report | None) -> str:

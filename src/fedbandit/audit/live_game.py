@@ -2,7 +2,8 @@
 
 The parties' own code runs, unmodified, in this process. In place of the broker a `RecordingCarrier` takes bytes from
 one party, hands them to the next and remembers all of them. What is scored and tested is what crossed: messages opened
-with the keys of those they were for. Users have one action each, so what every silo adds is known.
+with the keys of those they were for. Users have one action each, so what every silo adds is known. The clock is moved
+by hand: where a plan ticks by it, from tick to tick.
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from fedbandit import _validate
 from fedbandit._arrays import Floats, Integers, Numbers
 from fedbandit._validate import ArgumentError
-from fedbandit.audit.calendar_game import Retraced, Scored, remembered
-from fedbandit.audit.cases import Case, claim_of
+from fedbandit.audit.calendar_game import Retraced, Scored, adversaries_of, remembered
+from fedbandit.audit.cases import Case, claim_of, fewer_silos, of_plan
 from fedbandit.audit.residuals import Recorder
 from fedbandit.audit.times_and_sizes import Envelope
-from fedbandit.audit.worlds import User, background_users, placement, telling_pair
+from fedbandit.audit.worlds import User, background_users, people, telling_pair, visits
 from fedbandit.bandit.statistics import contributions
 from fedbandit.federation.setup import founding
 from fedbandit.federation.setup.agreement import check_live
@@ -51,16 +52,17 @@ from fedbandit.privacy.budget import Privacy
 from fedbandit.privacy.noise import NoiseSource
 from fedbandit.protocol.adversaries import Adversary, Bound, Moment
 from fedbandit.protocol.base import Message
-from fedbandit.schedule import Every
+from fedbandit.schedule import Clock, Every
 
 __all__ = ["LIVE", "LiveGame", "RecordingCarrier", "live_case", "live_game", "live_reduced"]
 
 LIVE = ("silo", "secure-sum", "central", "sdp-vector-sum")  # one for each live trust model that few silos can have
-SILOS, ROUNDS, BATCH, DIM = 3, 16, 2, 3  # eight releases
+SILOS, SYNCS, BATCH, DIM = 3, 8, 2, 3
+PERIOD = 60.0  # seconds of a clock, on which nothing depends
 TRIALS = 40  # of each world: too few to prove much of epsilon, enough to see that noise is not as claimed
 RUNS = 10  # one after the other in one process
 MEMORY = Path("/dev/shm")  # where stores are quick, if there is such a place
-Batches = tuple[tuple[tuple[User, ...], ...], ...]  # by sync, by silo: its users
+USER = "the user"  # the key of the one in whom the worlds differ
 
 
 class RecordingCarrier:
@@ -83,14 +85,31 @@ class RecordingCarrier:
         return self._waiting.popleft() if self._waiting else None
 
 
-class _StandingClock:
-    """Time that does not pass: no release has to wait for the moment at which it may leave, and nothing is late."""
+class _Comer(NamedTuple):
+    """Somebody who comes to a silo, by the key that the application knows them by."""
 
-    def __init__(self) -> None:
-        self._reading = Reading(time.time(), 0.0, "")
+    key: str
+    data: User
+
+
+Batches = tuple[tuple[tuple[_Comer, ...], ...], ...]  # by sync, by silo: who comes
+
+
+class _HandClock:
+    """Time that passes when it is told to: no release has to wait for the moment at which it may leave, and nothing is
+    late."""
+
+    def __init__(self, start: float) -> None:
+        self._start = self._now = start
 
     def read(self) -> Reading:
-        return self._reading
+        return Reading(self._now, self._now - self._start, "")
+
+    def wall(self) -> float:
+        return self._now
+
+    def pass_to(self, moment: float) -> None:
+        self._now = moment
 
 
 class _Sync(NamedTuple):
@@ -131,7 +150,8 @@ class LiveGame:
         quick = MEMORY if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) else None
         with tempfile.TemporaryDirectory(prefix="fedbandit-audit-", dir=quick) as folder:
             names = [f"silo-{number}" for number in range(self.plan.silos)]
-            homes = founding.local(Path(folder) / "homes", self.plan, names, Timing(start=time.time()))
+            start = float(int(time.time()))  # a whole number: sums of such times are exact
+            homes = founding.local(Path(folder) / "homes", self.plan, names, Timing(start=start))
             federation = _Federation(self.plan, {home.settings.name: home for home in homes})
             runs = asyncio.run(federation.runs(Path(folder), self.worlds[world], trials))
         envelopes = tuple(federation.envelope(run) for run in runs)
@@ -156,36 +176,41 @@ class LiveGame:
                 recorder.add(adversary.residuals(protocol, moment, world))
         return Scored(scores, envelopes, recorder.tallies())
 
-    def _sums(self, batch: Sequence[Sequence[User]]) -> Integers:
+    def _sums(self, batch: Sequence[Sequence[_Comer]]) -> Integers:
         """What each silo's users add, (silos, width)."""
-        plan = self.plan
-        x = np.array([[user.x for user in users] for users in batch])
-        y = np.array([[user.y for user in users] for users in batch])
-        return np.asarray(contributions(x, y, plan.bits, plan.centre).sum(axis=1))
+        plan, sums = self.plan, np.zeros((len(batch), self.plan.protocol.width), dtype=np.int64)
+        for row, comers in zip(sums, batch, strict=True):
+            for comer in comers:
+                row += contributions(comer.data.x, comer.data.y, plan.bits, plan.centre)
+        return sums
 
 
 def live_game(plan: Plan) -> LiveGame:
-    """The plan's worst neighbours, in silo 0, on the live path."""
+    """The plan's worst neighbours, in as many silos and as often as the promise allows, on the live path."""
+    low, high = (_world(plan, user) for user in telling_pair(plan))
+    return LiveGame(plan, (low, high), adversaries_of(plan))
+
+
+def _world(plan: Plan, user: User) -> Batches:
     assert plan.privacy is not None
-    users = np.diff((0, *plan.times)).tolist()
-    home = placement(plan.encoder, users, 1)
-    worlds = []
-    for one in telling_pair(plan):
-        others = [background_users(plan, count) for count in users]
-        own = [one, *others[home][1:]]
-        worlds.append(
-            tuple(
-                tuple(tuple(own if (sync, silo) == (home, 0) else others[sync]) for silo in range(plan.silos))
-                for sync in range(len(users))
-            )
-        )
-    return LiveGame(plan, (worlds[0], worlds[1]), plan.protocol.adversaries())
+    coming = visits(plan)
+    counts, visited = people(plan, coming), plan.privacy.silos_per_user
+    return tuple(
+        tuple(_batch(plan, sync, count, user, own if silo < visited else 0) for silo in range(plan.silos))
+        for sync, (count, own) in enumerate(zip(counts, coming, strict=True))
+    )
+
+
+def _batch(plan: Plan, sync: int, count: int, user: User, own: int) -> tuple[_Comer, ...]:
+    """Who comes: the user `own` times, unless that is nobody, and others up to `count`."""
+    others = [_Comer(f"{sync}/{number}", other) for number, other in enumerate(background_users(plan, count))]
+    return (*([_Comer(USER, user)] * own if user.x.any() else ()), *others[own:])
 
 
 def live_case(name: str, epsilon: float, delta: float) -> Case:
     """The protocol `name` at this budget, on the live path; refused if it cannot run live."""
     _validate.one_of("name", name, NAMES)
-    base = Plan(SILOS, ROUNDS, DIM, Privacy(epsilon, delta), trust="none")
+    base = Plan(SILOS, SYNCS * BATCH, DIM, Privacy(epsilon, delta), trust="none")
     return _case_of(name, plan_for(name, base, Every(BATCH)), Privacy(epsilon, delta))
 
 
@@ -193,14 +218,31 @@ def live_reduced(plan: Plan) -> Case:
     """A plan at a size at which it can be run live many times."""
     if plan.privacy is None:
         raise ArgumentError("plan", "must have a privacy budget to be audited, got none")
-    silos = min(plan.silos, max(SILOS, plan.privacy.silos_per_user + 1))
-    small = plan.changed(rounds=ROUNDS, dim=min(plan.dim, DIM), silos=silos, schedule=Every(BATCH), cohort=None)
-    return _case_of("plan", small, plan.privacy)
+    small = plan.changed(dim=min(plan.dim, DIM), **_calendar(plan), **_silos(plan))
+    return of_plan(_case_of("plan", small, plan.privacy), plan)
+
+
+def _calendar(plan: Plan) -> dict[str, Any]:
+    """A few ticks of a clock, or batches large enough for all visits of a user."""
+    assert plan.privacy is not None
+    if isinstance(plan.schedule, Clock):
+        return {"schedule": Clock(PERIOD), "rounds": SYNCS}
+    batch = max(BATCH, min(plan.privacy.participations, plan.rounds))
+    return {"schedule": Every(batch), "rounds": SYNCS * batch}
+
+
+def _silos(plan: Plan) -> dict[str, Any]:
+    """Few silos, all of them in every sync; where they share the noise, as many as in the smallest sync."""
+    assert plan.privacy is not None
+    if plan.trusting.shares_noise:
+        fewer = fewer_silos(plan)
+        return {"silos": fewer.smallest_cohort, "colluding": fewer.colluders, "cohort": None}
+    return {"silos": min(plan.silos, max(SILOS, plan.privacy.silos_per_user + 1)), "cohort": None}
 
 
 def _case_of(name: str, plan: Plan, privacy: Privacy) -> Case:
-    """A silo of a secure sum counts on the others, of which one may collude."""
-    plan = plan.changed(visits="public", colluding=1 if plan.trusting.shares_noise else None)  # batches of fixed size
+    if not isinstance(plan.schedule, Clock):
+        plan = plan.changed(visits="public")  # batches of fixed size
     check_live(plan)
     budget = (privacy.epsilon, privacy.delta)
     return Case(name, plan, (live_game(plan),), claim_of(name, plan, budget), budget, TRIALS, live=True)
@@ -213,6 +255,9 @@ class _Federation:
         self._plan, self._homes = plan, homes
         self._parties: dict[str, Party] = {name: home.party() for name, home in homes.items()}
         self._agreement = self._parties["analyzer"].agreement
+        start = self._agreement.timing.start
+        assert start is not None
+        self._start, self._clock = start, _HandClock(start)
 
     async def runs(self, folder: Path, batches: Batches, trials: int) -> list[list[tuple[str, bytes]]]:
         """Several runs, one after the other."""
@@ -222,6 +267,7 @@ class _Federation:
         """One run on stores of its own; all that crossed, in order. Half way every silo is closed and opened again:
         noise must not begin anew with it."""
         folder.mkdir()
+        self._clock.pass_to(self._start)
         carrier, half = RecordingCarrier(), len(batches) // 2
         link = cast(Link, carrier)  # the parties use no more of a link than a carrier has
         with ExitStack() as stack:
@@ -229,12 +275,17 @@ class _Federation:
             keepers = {name: self._keeper(folder, name, link, stack) for name in others}
             for keeper in keepers.values():
                 await keeper.greet()
-            for part in (batches[:half], batches[half:]):
+            numbered = tuple(enumerate(batches))
+            for part in (numbered[:half], numbered[half:]):
                 await self._part(folder, part, carrier, keepers)
         return carrier.crossed
 
     async def _part(
-        self, folder: Path, batches: Batches, carrier: RecordingCarrier, keepers: dict[str, SyncKeeper]
+        self,
+        folder: Path,
+        batches: Sequence[tuple[int, tuple[tuple[_Comer, ...], ...]]],
+        carrier: RecordingCarrier,
+        keepers: dict[str, SyncKeeper],
     ) -> None:
         """Silos are opened, serve these batches and are closed again."""
         link = cast(Link, carrier)
@@ -245,12 +296,20 @@ class _Federation:
             await self._deliver(carrier, agents, keepers)
             for agent in agents.values():
                 await agent.judge()
-            for batch in batches:
-                for agent, users in zip(agents.values(), batch, strict=True):
-                    _serve(agent.silo, users)
+            for sync, batch in batches:
+                for agent, comers in zip(agents.values(), batch, strict=True):
+                    _serve(agent.silo, comers)
+                self._pass(sync)
+                for agent in agents.values():
+                    agent.silo.tick()
                 for agent in agents.values():
                     await agent.send(link)
                 await self._deliver(carrier, agents, keepers)
+
+    def _pass(self, sync: int) -> None:
+        """Time passes to the tick of this sync, if time decides when that is."""
+        if isinstance(self._plan.schedule, Clock):
+            self._clock.pass_to(self._start + self._plan.times[sync] * self._plan.schedule.period)
 
     def _agent(self, folder: Path, name: str, stack: ExitStack) -> Agent:
         party, sealer = self._parties[name], Sealer(self._parties[name])
@@ -262,7 +321,7 @@ class _Federation:
             secret=secret,
             timing=timing,
             sealer=sealer,
-            clock=_StandingClock(),
+            clock=self._clock,
         )
         return Agent(stack.enter_context(silo), party, sealer)
 
@@ -270,7 +329,7 @@ class _Federation:
         engine = open_engine(folder / f"{name}.db")
         stack.callback(engine.close)
         kind: type[SyncKeeper] = Mixer if name == "mixer" else Analyzer
-        return kind(self._parties[name], SyncStore(engine), link)
+        return kind(self._parties[name], SyncStore(engine), link, clock=self._clock.wall)
 
     async def _deliver(
         self, carrier: RecordingCarrier, agents: dict[str, Agent], keepers: dict[str, SyncKeeper]
@@ -348,8 +407,8 @@ class _Federation:
         return totals[-1].astype(np.int64)[None]
 
 
-def _serve(silo: Silo, users: Sequence[User]) -> None:
-    """The users of one batch come, are served and rewarded; then the silo does what is due."""
-    decisions = silo.decide_many(np.array([[user.x] for user in users]))
-    silo.reward_all([(decision.id, user.y) for decision, user in zip(decisions, users, strict=True)])
-    silo.tick()
+def _serve(silo: Silo, comers: Sequence[_Comer]) -> None:
+    """Those who come are served and rewarded."""
+    if comers:
+        decisions = silo.decide_many(np.array([[comer.data.x] for comer in comers]), [comer.key for comer in comers])
+        silo.reward_all([(decision.id, comer.data.y) for decision, comer in zip(decisions, comers, strict=True)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
@@ -11,7 +11,7 @@ from typing import Any
 from fedbandit.audit.auditor import CONFIDENCE, Check, CheckKind, Finding, examined, ignore_interrupts
 from fedbandit.audit.calendar_game import CalendarGame
 from fedbandit.audit.cases import Case, Claim
-from fedbandit.audit.worlds import neighbours, worst_pair
+from fedbandit.audit.worlds import neighbours, worst_pairs
 from fedbandit.privacy.accounting import gaussian_epsilon
 from fedbandit.protocol.adversaries import Bound
 
@@ -43,6 +43,8 @@ class Report:
     trials: int
     seed: int
     live: bool = False
+    cut: str = ""  # what the audited plan has less of than the plan that was asked about
+    smaller_claim: Claim | None = None  # what is claimed for the audited plan, if in other words
 
     @property
     def worst(self) -> Finding:
@@ -99,7 +101,19 @@ def audit(
     delta = case.budget[1] if case.claim is None else case.claim.delta
     found = examined(case.games, delta, runs, seed, workers, progress)
     checks = (*_claimed_noise(case, delta), *found.checks)
-    return Report(case.name, case.described, case.claim, case.budget, found.findings, checks, runs, seed, case.live)
+    return Report(
+        case.name,
+        case.described,
+        case.claim,
+        case.budget,
+        found.findings,
+        checks,
+        runs,
+        seed,
+        case.live,
+        case.cut,
+        case.smaller_claim,
+    )
 
 
 def _claimed_noise(case: Case, delta: float) -> Iterator[Check]:
@@ -108,25 +122,26 @@ def _claimed_noise(case: Case, delta: float) -> Iterator[Check]:
     if case.claim is None:
         return
     for game in case.games:
-        if not isinstance(game, CalendarGame) or not game.plan.guarantee.promised:
-            continue
-        exact = [played.exact_mu() for played in (game, *_turned(game))]
-        failed = {
-            name: f"{name}: noise of the claimed size gives an epsilon of {epsilon:.4g}{' or more' * (mu > LARGEST_MU)}"
-            for found in exact
-            for name, mu in found.items()
-            if mu > 0
-            and (epsilon := gaussian_epsilon(min(mu, LARGEST_MU), delta)) > case.claim.epsilon * (1 + ARITHMETIC)
-        }
-        yield Check("claimed noise", "size of the claimed noise", sum(map(len, exact)), tuple(failed.values()))
+        if isinstance(game, CalendarGame) and game.plan.guarantee.promised:
+            yield _arithmetic("size of the claimed noise", (game, *_turned(game)), case.claim.epsilon, delta)
+    if case.whole:
+        yield _arithmetic("size of the claimed noise, of the plan as it is", case.whole, case.claim.epsilon, delta)
+
+
+def _arithmetic(what: str, games: Iterable[CalendarGame], claimed: float, delta: float) -> Check:
+    exact = [game.exact_mu() for game in games]
+    failed = {
+        name: f"{name}: noise of the claimed size gives an epsilon of {epsilon:.4g}{' or more' * (mu > LARGEST_MU)}"
+        for found in exact
+        for name, mu in found.items()
+        if mu > 0 and (epsilon := gaussian_epsilon(min(mu, LARGEST_MU), delta)) > claimed * (1 + ARITHMETIC)
+    }
+    return Check("claimed noise", what, sum(map(len, exact)), tuple(failed.values()))
 
 
 def _turned(game: CalendarGame) -> Iterator[CalendarGame]:
-    plan = game.plan
-    assert plan.privacy is not None
-    for turned in (False, True):
-        pair = worst_pair(plan.dim, plan.privacy.adjacency, plan.centre, plan.ratio, turned=turned)
-        yield replace(game, worlds=neighbours(plan, game.silos, pair))
+    for pair in worst_pairs(game.plan):
+        yield replace(game, worlds=neighbours(game.plan, game.silos, pair))
 
 
 def audit_all(

@@ -1,5 +1,8 @@
 """Neighbouring worlds: two federations that differ in one user, chosen as badly as the promise allows.
 
+The user comes as often, and to as many silos, as the promise allows, whenever that moves the releases most: all in one
+batch if there is room for it, which on a clock there always is, and else in several.
+
 A world is one batch per sync. Nearly all users have a single action, so what they add is fixed and the same in both
 worlds. Some have two: those who share a batch with the user, whom the user could flip if the silo acts on raw sums,
 and one witness in each of the next batches, who decides by the noisy model, so that acting on it is audited too.
@@ -19,11 +22,24 @@ from fedbandit._arrays import Floats, Integers
 from fedbandit.bandit.statistics import contributions
 from fedbandit.plan import Plan
 from fedbandit.privacy.sensitivity import Adjacency
-from fedbandit.protocol.encoder import Encoder
+from fedbandit.schedule import Clock
 
-__all__ = ["Batch", "User", "World", "background_users", "neighbours", "placement", "telling_pair", "worst_pair"]
+__all__ = [
+    "Batch",
+    "User",
+    "World",
+    "background_users",
+    "neighbours",
+    "people",
+    "placement",
+    "telling_pair",
+    "visits",
+    "worst_pair",
+    "worst_pairs",
+]
 
-WITNESSES = 2  # batches after the user's in which somebody decides by the model
+WITNESSES = 2  # batches after the user's last in which somebody decides by the model
+TIES = 1e-12  # relative: of batches that differ by less the first is taken
 BACKGROUND_SEED = 0  # everybody else: the same people in every audit
 TURN_SEED, TURNS = 0, 500
 POSITION = 1e-3  # how much less the pair in general position may move the releases
@@ -79,12 +95,17 @@ def worst_pair(
     return User(_unit(plane, first), reward), User(_unit(plane, first + angle), reward)
 
 
+def worst_pairs(plan: Plan) -> tuple[tuple[User, User], tuple[User, User]]:
+    """The worst pair of a plan, in general position and as it stands."""
+    assert plan.privacy is not None
+    adjacency, centre, ratio = plan.privacy.adjacency, plan.centre, plan.ratio
+    turned, standing = (worst_pair(plan.dim, adjacency, centre, ratio, turned=turned) for turned in (True, False))
+    return turned, standing
+
+
 def telling_pair(plan: Plan) -> tuple[User, User]:
     """The worst pair in the position where the plan's noise hides least, in general position where that is as bad."""
-    assert plan.privacy is not None
-    pairs = [
-        worst_pair(plan.dim, plan.privacy.adjacency, plan.centre, plan.ratio, turned=turned) for turned in (True, False)
-    ]
+    pairs = worst_pairs(plan)
     claimed = plan.protocol.scales.packed(plan.dim)
     scales = np.where(claimed > 0, claimed, 1.0)
     turned, diagonal = (np.linalg.norm(_gap(plan, pair) / scales) for pair in pairs)
@@ -110,38 +131,71 @@ def _general_plane(dim: int) -> Floats:
     return max(planes, key=lambda plane: float(np.abs(plane @ np.diag([1.0, -1.0]) @ plane.T).min()))
 
 
-def placement(encoder: Encoder, users: Sequence[int], participations: int) -> int:
-    """The batch (from 0) where a user moves the releases most: column norm times rounds that fit into the batch."""
-    squares = np.zeros(encoder.size)
-    for k in range(encoder.size):
-        row = encoder.row(k)
-        squares[: len(row)] += row**2
-    weights = np.sqrt(squares) * np.minimum(participations, np.array(users))
-    return int(np.argmax(weights > weights.max() * (1 - 1e-12)))
+def placement(coefficients: Floats, room: Sequence[int], visits: int, moves: Sequence[float]) -> tuple[int, ...]:
+    """How often the user comes in each batch, of `visits` times at most, to move the releases far.
+
+    `coefficients` are those of an encoder, (syncs, syncs); a visit in batch j moves its sum by `moves[j]`, and there is
+    room for `room[j]` of them. Batches are filled one after the other, the one that adds most first: best where one is
+    enough, and never less than any one batch allows.
+    """
+    gram = coefficients.T @ coefficients
+    left, coming, slope = np.array(room), np.zeros(len(room), dtype=int), np.zeros(len(room))
+    while visits and left.any():
+        counts = np.minimum(left, visits)
+        moved = counts * np.array(moves, dtype=float)
+        gains = np.where(left > 0, moved * (2 * slope + moved * np.diag(gram)), -np.inf)
+        best = int(np.argmax(gains >= gains.max() - TIES * abs(gains.max())))
+        slope += moved[best] * gram[:, best]
+        coming[best] = counts[best]
+        left[best], visits = 0, visits - int(counts[best])
+    return tuple(coming.tolist())
 
 
-def neighbours(plan: Plan, silos: int, pair: tuple[User, User] | None = None) -> tuple[World, World]:
-    """The two worlds for a plan with a calendar, of whose silos the first `silos` are played.
+def visits(plan: Plan) -> tuple[int, ...]:
+    """How often the user comes in each batch of a silo: all rounds that the promise allows, or all that there are.
 
-    The user is in silo 0, and in the next ones if the plan lets one user visit several.
+    Acting eagerly, the first visit of a batch already moves everybody in it, so every visit goes to another batch.
     """
     assert plan.privacy is not None
-    privacy, times = plan.privacy, plan.times
-    users = np.diff((0, *times)).tolist()
-    pair = pair or telling_pair(plan)
-    home = placement(plan.encoder, users, privacy.participations)
-    visits = min(privacy.participations, users[home])
+    users, limit = np.diff((0, *plan.times)), plan.privacy.participations
+    noise = np.array([float(plan.protocol.release_scales(count).max()) or 1.0 for count in users.tolist()])
+    coefficients = plan.encoder.coefficients / noise[:, None]
+    if plan.acting == "eager":
+        return placement(coefficients, [1] * len(users), limit, users.tolist())
+    room = [limit] * len(users) if isinstance(plan.schedule, Clock) else users.tolist()
+    return placement(coefficients, room, limit, [1.0] * len(users))
+
+
+def people(plan: Plan, coming: Sequence[int]) -> tuple[int, ...]:
+    """Users of one silo in each batch: as many as the calendar counts; on a clock, as many as come."""
+    return tuple(np.maximum(np.diff((0, *plan.times)), coming).tolist())
+
+
+def neighbours(
+    plan: Plan, silos: int, pair: tuple[User, User] | None = None, *, alone: bool = False
+) -> tuple[World, World]:
+    """The two worlds for a plan with a calendar, of whose silos `silos` are played.
+
+    The user is in silo 0, and in the next ones if the plan lets one user visit several. If `alone`, nobody else comes:
+    quick to play, and enough to see how far the user moves the releases of silos that act lazily.
+    """
+    assert plan.privacy is not None
+    coming, starts, pair = visits(plan), (0, *plan.times), pair or telling_pair(plan)
+    users = coming if alone else people(plan, coming)
     base = [_background(plan, silos, count) for count in users]
-    for sync in range(home + 1, min(home + 1 + WITNESSES, len(users))):
-        base[sync] = _with_witness(plan, base[sync], rounds=times[sync - 1])
-    bait = _with_bait(plan, base[home], pair, visits, start=times[home] - users[home])
-    worlds = []
-    for user in pair:
-        own = contributions(user.x, user.y, plan.bits, plan.centre)
-        fixed = bait.fixed.copy()
-        fixed[: privacy.silos_per_user, :visits] = own
-        worlds.append((*base[:home], replace(bait, fixed=fixed), *base[home + 1 :]))
-    return worlds[0], worlds[1]
+    last = max(sync for sync, count in enumerate(coming) if count)
+    for sync in range(last + 1, min(last + 1 + WITNESSES, len(users))):
+        if users[sync]:
+            base[sync] = _with_witness(plan, base[sync], rounds=starts[sync])
+    worlds = (list(base), list(base))
+    for sync, count in enumerate(coming):
+        if count:
+            bait = _with_bait(plan, base[sync], pair, count, start=starts[sync])
+            for world, user in zip(worlds, pair, strict=True):
+                fixed = bait.fixed.copy()
+                fixed[: plan.privacy.silos_per_user] = contributions(user.x, user.y, plan.bits, plan.centre)
+                world[sync] = replace(bait, fixed=fixed)
+    return tuple(worlds[0]), tuple(worlds[1])
 
 
 def background_users(plan: Plan, users: int) -> tuple[User, ...]:
@@ -155,7 +209,8 @@ def background_users(plan: Plan, users: int) -> tuple[User, ...]:
 def _background(plan: Plan, silos: int, users: int) -> Batch:
     """Users with one action each, the same people at every silo: nothing but the user tells silos apart."""
     everybody = background_users(plan, users)
-    x, y = np.array([user.x for user in everybody]), np.array([user.y for user in everybody])
+    x = np.array([user.x for user in everybody]).reshape(users, plan.dim)
+    y = np.array([user.y for user in everybody])
     points = contributions(x, y, plan.bits, plan.centre)
     nobody = np.zeros((silos, 0, 1, plan.dim))
     return Batch(np.broadcast_to(points, (silos, *points.shape)).copy(), nobody, np.zeros((silos, 0, 1)), ())

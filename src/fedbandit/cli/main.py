@@ -7,6 +7,7 @@ and `fedbandit plan` does not wait for the simulator or for a web server.
 from __future__ import annotations
 
 import importlib
+import sqlite3
 import sys
 from typing import Any, NamedTuple
 
@@ -108,6 +109,10 @@ def main() -> None:
         code = _refuse(str(error) if error.filename is None else f"{error.filename}: {error.strerror}")
     except (ValueError, ImportError) as error:
         code = _refuse(str(error))
+    except sqlite3.Error as error:
+        code = _refuse(f"the store cannot be used: {error}")
+    except (OverflowError, RecursionError, MemoryError) as error:  # of what was given: too large, or too deep
+        code = _refuse(f"what was given is too large: {str(error) or type(error).__name__}")
     if code == INTERRUPTED:
         typer.echo("interrupted before anything was finished", err=True)
     sys.exit(code if isinstance(code, int) else 0)

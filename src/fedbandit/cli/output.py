@@ -17,6 +17,7 @@ from rich.table import Table
 from fedbandit._validate import ArgumentError
 
 __all__ = [
+    "at_most",
     "counted",
     "number",
     "print_json",
@@ -70,6 +71,16 @@ def progress_bar(what: str) -> Iterator[Callable[[float], None]]:
 def number(value: float | None, digits: int = 4) -> str:
     """A number in a table."""
     return "-" if value is None or math.isnan(value) else f"{value:,.{digits}g}" if abs(value) < 1e6 else f"{value:.2e}"
+
+
+def at_most(value: float, digits: int = 4) -> str:
+    """A number in a sentence that says "no more than": rounded up, but for a millionth."""
+    if not math.isfinite(value):
+        return "no bound"
+    text = f"{value:.{digits}g}"
+    if float(text) >= value * (1 - 1e-6):
+        return text
+    return f"{value + 10.0 ** (math.floor(math.log10(value)) - digits + 1) / 2:.{digits}g}"
 
 
 def counted(number: int, noun: str) -> str:

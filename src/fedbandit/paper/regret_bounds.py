@@ -155,7 +155,7 @@ def silos_where_theorem_sdp_speaks(rounds: int, syncs: int, dim: int, alpha: flo
     last = math.log(syncs / alpha)
 
     def share(silos: float) -> float:  # of MT; delta = kappa / T
-        return (dim**3 * math.log(silos * rounds) ** 3 * last / (kappa * silos)) ** 0.25
+        return math.sqrt(math.sqrt(dim**3 * math.log(silos * rounds) ** 3 * last / (kappa * silos)))
 
     silos = 1.0
     while share(silos) >= 1:

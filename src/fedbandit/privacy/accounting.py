@@ -1,17 +1,27 @@
 """From noise to epsilon and back: exact Gaussian accounting, and the looser steps the paper's proofs take.
 
 A release stream is a sequence of Gaussian mechanisms, adaptively composed; together they are one Gaussian mechanism
-with mu = shift / sigma ("mu-GDP"), whose (epsilon, delta) curve is known exactly.
+with mu = shift / sigma ("mu-GDP"), whose (epsilon, delta) curve is known exactly (Balle & Wang 2018, Theorem 8):
+
+    delta = Phi(-a) - e^epsilon Phi(-b),  a = epsilon / mu - mu / 2,  b = epsilon / mu + mu / 2.
+
+For a small mu that is a difference of nearly equal numbers. With Mills' ratio M(x) = Phi(-x) / phi(x), and because
+e^epsilon phi(b) = phi(a), it is also phi(a) (M(a) - M(b)), which is phi(a) times the integral of -M'(x) = 1 - x M(x)
+from a to b = a + mu: a sum of positive terms, taken in logarithms, that loses no digits however small epsilon and delta
+are. What rounding is left is counted against us: a delta and an epsilon come out a little too large, never too small.
 """
 
 from __future__ import annotations
 
 import math
 from functools import lru_cache
+from typing import Any
 
-from scipy.special import log_ndtr, ndtr
+import numpy as np
+from scipy.special import erfcx, log_ndtr
 
 from fedbandit import _validate
+from fedbandit._arrays import Floats
 from fedbandit._roots import falling_root
 from fedbandit._validate import ArgumentError
 
@@ -29,42 +39,124 @@ __all__ = [
     "zcdp_epsilon",
 ]
 
+EPSILONS = (1e-100, 1e9)  # least and largest that noise is computed for
+LEAST_DELTA = 1e-300
+ROUNDING = 1e-11  # relative, of a delta: no less than what the special functions are off by
+LARGEST_MU = 1e9
+NEVER = 1e9  # standard deviations: nothing that far out has a chance that floating point can show
+FAR = 50.0  # where the asymptotic series of Mills' ratio is exact in floating point
+LOG_ROOT_TWO_PI = math.log(2 * math.pi) / 2
+_NODES, _WEIGHTS = (np.polynomial.legendre.leggauss(24) + np.array([[1.0], [0.0]])) / 2  # Gauss-Legendre on [0, 1]
+
 
 @lru_cache(maxsize=256)
 def gaussian_sigma(epsilon: float, delta: float) -> float:
     """Smallest sigma at which the unit-sensitivity Gaussian mechanism is (epsilon, delta)-DP (analytic Gaussian).
 
-    The tests hold it against dp_accounting's.
+    The tests hold it against dp_accounting's, and against many digits.
     """
-    _validate.positive("epsilon", epsilon)
-    _validate.within("delta", delta, 0, 1)
+    _check_reach(epsilon, delta)
 
     def excess(sigma: float) -> float:
-        return gaussian_delta(1 / sigma, epsilon) - delta
+        return _excess(1 / sigma, epsilon, delta) + ROUNDING
 
-    low = high = 1.0
+    high = 1.0
     while excess(high) > 0:
         high *= 2
-    while excess(low) < 0:
-        low /= 2
-    return falling_root(excess, low, high)
+    while excess(high / 2) < 0:
+        high /= 2
+    return falling_root(excess, high / 2, high)
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
-    """The exact delta of a mu-GDP mechanism at this epsilon (Balle & Wang 2018, Theorem 8)."""
+    """The delta of a mu-GDP mechanism at this epsilon, exact but for a rounding in the last digits, upwards."""
     if mu <= 0:
         return 0.0
-    return float(ndtr(mu / 2 - epsilon / mu) - math.exp(epsilon + log_ndtr(-mu / 2 - epsilon / mu)))
+    return math.exp(min(0.0, _log_delta(mu, epsilon) + _rounding(mu, epsilon)))
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
-    """The exact epsilon of a mu-GDP mechanism at this delta."""
-    if gaussian_delta(mu, 0.0) <= delta:
+    """The epsilon of a mu-GDP mechanism at this delta, exact but for a rounding of that delta, downwards; infinity
+    where mu is so large that nothing is hidden."""
+    if mu > LARGEST_MU:
+        return math.inf
+    if mu <= 0 or _excess(mu, 0.0, delta) <= 0:
         return 0.0
+
+    def excess(epsilon: float) -> float:
+        return _excess(mu, epsilon, delta)
+
     high = 1.0
-    while gaussian_delta(mu, high) > delta:
+    while excess(high) > 0:
         high *= 2
-    return falling_root(lambda epsilon: gaussian_delta(mu, epsilon) - delta, 0.0, high)
+    while excess(high / 2) < 0:
+        high /= 2
+    return falling_root(excess, high / 2, high)
+
+
+def _check_reach(epsilon: float, delta: float) -> None:
+    """Refuse what is out of reach of floating point: there the noise could come out too small."""
+    _validate.positive("epsilon", epsilon)
+    _validate.within("delta", delta, 0, 1)
+    least, largest = EPSILONS
+    if not least <= epsilon <= largest:
+        raise ArgumentError(
+            "epsilon",
+            f"must lie between {least:g} and {largest:g} for its noise to be computed safely, got {epsilon!r}",
+        )
+    if delta < LEAST_DELTA:
+        raise ArgumentError(
+            "delta", f"must be at least {LEAST_DELTA:g} for its noise to be computed safely, got {delta!r}"
+        )
+
+
+def _excess(mu: float, epsilon: float, delta: float) -> float:
+    """Positive unless the mechanism surely is (epsilon, delta)-DP. Falls in epsilon, and as mu does.
+
+    It compares delta, or what is missing from 1 where that is the smaller number, in logarithms.
+    """
+    rounding = _rounding(mu, epsilon)
+    if delta <= 0.5:
+        return _log_delta(mu, epsilon) + rounding - math.log(delta)
+    return math.log(1 - delta) - _log_complement(mu, epsilon) + rounding
+
+
+def _log_delta(mu: float, epsilon: float) -> float:
+    """The logarithm of the exact delta of a mu-GDP mechanism."""
+    start, end = epsilon / mu - mu / 2, epsilon / mu + mu / 2
+    if start > NEVER:
+        return -math.inf
+    ratio = float(_mills(np.float64(end)) / _mills(np.float64(start)))  # 0 where the one at the start is out of range
+    if ratio < 0.5:
+        return float(log_ndtr(-start)) + math.log1p(-ratio)
+    slopes = _mills_slope(start + mu * _NODES)
+    return -start * start / 2 - LOG_ROOT_TWO_PI + math.log(mu * float(_WEIGHTS @ slopes))
+
+
+def _log_complement(mu: float, epsilon: float) -> float:
+    """The logarithm of 1 - delta."""
+    start, end = epsilon / mu - mu / 2, epsilon / mu + mu / 2
+    tail = -start * start / 2 - LOG_ROOT_TWO_PI + math.log(float(_mills(np.float64(end))))  # e^epsilon Phi(-end)
+    return float(np.logaddexp(log_ndtr(start), tail))
+
+
+def _rounding(mu: float, epsilon: float) -> float:
+    """A bound on the error of both logarithms: the ends of the integral are known to a few last digits."""
+    start, end = epsilon / mu - mu / 2, epsilon / mu + mu / 2
+    return ROUNDING + 1e-15 * (min(abs(start), NEVER) + 1) * (min(end, NEVER) + 1)
+
+
+def _mills(x: Any) -> Any:
+    """Phi(-x) / phi(x)."""
+    return math.sqrt(math.pi / 2) * erfcx(x / math.sqrt(2))
+
+
+def _mills_slope(x: Floats) -> Floats:
+    """-M'(x) = 1 - x M(x), by its asymptotic series where that difference would lose digits."""
+    far = np.maximum(x, FAR)
+    square = far**-2.0
+    series = square * (1 - square * (3 - square * (15 - square * (105 - square * (945 - square * 10395)))))
+    return np.where(x > FAR, series, 1 - x * _mills(x))
 
 
 def zcdp_epsilon(rho: float, delta: float) -> float:

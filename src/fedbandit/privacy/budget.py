@@ -8,7 +8,7 @@ from typing import Any
 from fedbandit import _validate
 from fedbandit.privacy.sensitivity import ADJACENCIES, Adjacency
 
-__all__ = ["Privacy"]
+__all__ = ["Privacy", "exactly"]
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,23 @@ class Privacy:
         _validate.count("participations", self.participations)
         _validate.count("silos_per_user", self.silos_per_user)
 
+    @property
+    def pair(self) -> str:
+        """(epsilon, delta) in words: exactly, for a promise must not be rounded into another.
+
+        >>> Privacy(1.0, 1e-5).pair, Privacy(0.1234567, 1 - 1e-16).pair
+        ('(1, 1e-05)', '(0.1234567, 0.9999999999999999)')
+        """
+        return f"({exactly(self.epsilon)}, {exactly(self.delta)})"
+
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Privacy:
         """The budget that a plan wrote as plain data; unknown names are refused."""
         _validate.known_keys("privacy", data, cls.__dataclass_fields__, required=("epsilon", "delta"))
         return cls(**data)
+
+
+def exactly(number: float) -> str:
+    """The shortest text that reads back as this number."""
+    short = f"{number:g}"
+    return short if float(short) == number else repr(float(number))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, NamedTuple
@@ -21,16 +22,19 @@ from fedbandit.privacy.sensitivity import ADJACENCIES
 __all__ = [
     "GENESIS",
     "LOST",
+    "ONLY_SUMS",
     "Binomial",
     "Checks",
     "Clear",
     "Cost",
+    "Entrusted",
     "Entry",
     "Gaussian",
     "LedgerError",
     "Release",
     "Signs",
     "append",
+    "entries_since",
     "event_from_json",
     "event_to_json",
     "from_json",
@@ -68,11 +72,16 @@ class Gaussian:
         for name in ("sigma", "own_sigma", "sensitivity"):
             _validate.positive(name, getattr(self, name))
 
+    @property
+    def against(self) -> str:
+        """Against whom this is all that is spent."""
+        return "everybody outside the silo" if self.own_sigma >= self.sigma else ONLY_SUMS
+
 
 @dataclass(frozen=True)
 class Binomial:
     """Counts with binomial noise. The theorem behind it composes a whole term at once: the first release spends all of
-    (epsilon, delta), the others no more."""
+    (epsilon, delta), the others no more, unless one is drawn again."""
 
     noise_bits: int
     users: int
@@ -83,10 +92,37 @@ class Binomial:
         _validate.count("noise_bits", self.noise_bits)
         _validate.count("users", self.users, least=0)
 
+    @property
+    def against(self) -> str:
+        """Against whom this is all that is spent."""
+        return ONLY_SUMS
+
+
+@dataclass(frozen=True)
+class Entrusted:
+    """An encoded batch without noise, to a receiver who is trusted with it and adds Gaussian noise `sigma` before
+    anything leaves them. `sensitivity` as for `Gaussian`. What is spent is spent by what the receiver publishes."""
+
+    receiver: str
+    sigma: float
+    sensitivity: float
+
+    kind: ClassVar[str] = "entrusted"
+
+    def __post_init__(self) -> None:
+        _as_declared(self)
+        for name in ("sigma", "sensitivity"):
+            _validate.positive(name, getattr(self, name))
+
+    @property
+    def against(self) -> str:
+        """Against whom this is all that is spent."""
+        return f"everybody but the {self.receiver}, which is trusted with the sums and adds the noise"
+
 
 @dataclass(frozen=True)
 class Clear:
-    """Sums without noise of the silo's own: whoever receives them is trusted with them."""
+    """Sums in the clear, noise neither in them nor added later: no number bounds what they spend."""
 
     receiver: str
 
@@ -95,10 +131,16 @@ class Clear:
     def __post_init__(self) -> None:
         _as_declared(self)
 
+    @property
+    def against(self) -> str:
+        """Against whom this is all that is spent."""
+        return "nobody: the sums left the silo in the clear"
 
-Cost = Gaussian | Binomial | Clear
-_COSTS: dict[str, type[Gaussian] | type[Binomial] | type[Clear]] = {
-    known.kind: known for known in (Gaussian, Binomial, Clear)
+
+ONLY_SUMS = "everybody who sees sums over silos only, and knows no more of their noise than the plan allows"
+Cost = Gaussian | Binomial | Entrusted | Clear
+_COSTS: dict[str, type[Gaussian] | type[Binomial] | type[Entrusted] | type[Clear]] = {
+    known.kind: known for known in (Gaussian, Binomial, Entrusted, Clear)
 }
 
 
@@ -172,8 +214,9 @@ def verify(
     signed: Checks | None = None,
     witnessed: Sequence[tuple[int, str]] = (),
 ) -> None:
-    """Raise LedgerError unless entries are as written, in their places and, given `head`, none is missing at the end.
+    """Raise LedgerError unless entries are as written and in their places.
 
+    `head` is a hash that somebody noted, the last one then: it must be in the ledger still (see `entries_since`).
     `signed` checks every entry's signature; `witnessed` are heads (number of entries, last hash) that others have seen
     of this ledger: each must be in it, or be named by a later entry as one that was lost (`LOST`).
     """
@@ -186,12 +229,31 @@ def verify(
         if entry.event.silo != entries[0].event.silo:
             raise LedgerError(f"entry {number} is of silo {entry.event.silo!r}; a ledger belongs to one silo")
         previous = entry.hash
-    if head is not None and previous != head:
-        raise LedgerError(f"the last hash is {previous[:12]}, not {head[:12]}: entries are missing at the end")
+    if head is not None:
+        entries_since(entries, head)
     if signed is not None:
         _verify_signatures(entries, signed)
     for count, hash_ in witnessed:
         _verify_witness(entries, count, hash_)
+
+
+def entries_since(entries: Sequence[Entry], head: str) -> int:
+    """How many entries were added since `head` was the last hash; LedgerError if it is the hash of none of them, nor
+    named by one as lost."""
+    noted = head.lower()
+    if not re.fullmatch("[0-9a-f]{64}", noted):
+        raise _validate.ArgumentError("head", f"must be a hash of 64 hexadecimal digits, got {head!r}")
+    places = {GENESIS: 0}
+    for number, entry in enumerate(entries, 1):
+        places[entry.hash] = number
+        if LOST + noted in entry.event.released:
+            places.setdefault(noted, number - 1)
+    found = places.get(noted)
+    if found is None:
+        raise LedgerError(
+            f"no entry has the hash {noted[:12]} that was noted: entries are missing at the end, or were written anew"
+        )
+    return len(entries) - found
 
 
 def _verify_signatures(entries: Sequence[Entry], signed: Checks) -> None:

@@ -1,10 +1,14 @@
 """What a ledger has spent and what is left of it, composed exactly over the encoder's own matrix.
 
-Formal guarantee of `spent`: the silo that released exactly these events has been (epsilon, delta)-DP for each
-of its users. The Gaussian releases of a term are one Gaussian mechanism whose sensitivity is the largest
-column norm of C over the rows released (a row drawn twice counts twice), so mu is that of the worst-placed
-user so far; terms compose in squares. Binomial releases of a term spend its whole budget at once, and that
-adds up.
+Formal guarantee of `spent`: the silo that released exactly these events has been (epsilon, delta)-DP for each of its
+users, under the adjacency and against those that it names. The Gaussian releases of a term are one Gaussian mechanism
+whose sensitivity is the largest column norm of C over the rows released (a row drawn twice counts twice), so mu is that
+of the worst-placed user so far; terms compose in squares. Where a trusted receiver adds the noise, that noise counts,
+against everybody else. Binomial releases of a term spend its whole budget at once; drawn up to m times each, they are
+part of m runs of the term, and spend m times the budget (basic composition); and that adds up over terms.
+
+Terms of different adjacency are added up under replace-one. Replacing somebody is removing them and adding another, so
+an add-remove term counts with twice its mu (the shifts of both add up), and a binomial one by group privacy for two.
 """
 
 from __future__ import annotations
@@ -18,10 +22,14 @@ from typing import Protocol
 import numpy as np
 
 from fedbandit._arrays import Floats
-from fedbandit.privacy.accounting import compose_gdp, gaussian_epsilon, gaussian_sigma
-from fedbandit.privacy.ledger import Binomial, Clear, Entry, Gaussian, LedgerError, Release, terms
+from fedbandit.privacy.accounting import compose_gdp, gaussian_delta, gaussian_epsilon
+from fedbandit.privacy.ledger import Binomial, Clear, Entrusted, Entry, Gaussian, LedgerError, Release, terms
+from fedbandit.privacy.sensitivity import Adjacency
 
 __all__ = ["Encoders", "Rows", "Spent", "TermSpent", "spent"]
+
+HAIR = 1e-6  # relative: less than this is rounding
+LARGEST_EXPONENT = 700.0  # e to it is a float
 
 
 class Rows(Protocol):
@@ -43,34 +51,53 @@ class TermSpent:
     plan: str
     kind: str  # of its events
     trust: str
+    adjacency: Adjacency
+    against: tuple[str, ...]  # against whom no more was spent
     syncs: int  # planned releases
     released: int  # different syncs released
     redrawn: tuple[int, ...]  # syncs that were drawn more than once
+    draws: int  # of the sync that was drawn most often
     mu: float  # of its Gaussian releases; inf if anything left in the clear
     budget: tuple[float, float]  # (epsilon, delta)
 
     @property
     def epsilon(self) -> float:
-        """Spent so far, at the budget's delta."""
-        if self.kind == Binomial.kind:
-            return self.budget[0]
-        return _gaussian_epsilon(self.mu, self.budget[1])
+        """Spent so far, at `delta`."""
+        return self.draws * self.budget[0] if self.composed_at_once else gaussian_epsilon(self.mu, self.budget[1])
+
+    @property
+    def delta(self) -> float:
+        """Of `epsilon`: the budget's, unless draws of a term that is composed at once were repeated."""
+        return min(1.0, self.draws * self.budget[1]) if self.composed_at_once else self.budget[1]
 
     @property
     def left(self) -> float:
-        """Epsilon left of the term's budget; never below zero."""
-        return max(0.0, self.budget[0] - self.epsilon)
+        """Epsilon left of the term's budget; never below zero, and zero where rounding is all that is left."""
+        left = self.budget[0] - self.epsilon
+        return left if left > HAIR * self.budget[0] else 0.0
 
     @property
     def overspent(self) -> bool:
         """More than planned; a hair is allowed for rounding in the last digits."""
-        return self.epsilon > self.budget[0] * (1 + 1e-6)
+        if self.composed_at_once:
+            return self.draws > 1
+        epsilon, delta = self.budget
+        return self.mu > 0 and gaussian_delta(self.mu, epsilon * (1 + HAIR)) > delta * (1 + HAIR)
 
     @property
-    def mu_left(self) -> float:
-        """What further Gaussian releases of the term may spend, in squares."""
-        planned = 1 / gaussian_sigma(*self.budget)
-        return math.sqrt(max(0.0, planned**2 - self.mu**2))
+    def composed_at_once(self) -> bool:
+        """Whether its releases spend the whole budget together, whatever their number."""
+        return self.kind == Binomial.kind
+
+    def mu_under(self, adjacency: Adjacency) -> float:
+        """`mu` of somebody who is replaced in a term that counts people who come or stay away: twice."""
+        return self.mu if adjacency == self.adjacency else 2 * self.mu
+
+    def pair_under(self, adjacency: Adjacency) -> tuple[float, float]:
+        """(epsilon, delta) likewise, by group privacy for two."""
+        if adjacency == self.adjacency:
+            return self.epsilon, self.delta
+        return 2 * self.epsilon, self.delta * (1 + math.exp(min(self.epsilon, LARGEST_EXPONENT)))
 
 
 @dataclass(frozen=True)
@@ -80,25 +107,39 @@ class Spent:
     terms: tuple[TermSpent, ...]
 
     @property
+    def adjacency(self) -> Adjacency:
+        """That of `epsilon` and `delta`: the terms' own, or replace-one where they differ."""
+        found = {term.adjacency for term in self.terms}
+        return "add-remove" if found == {"add-remove"} else "replace-one"
+
+    @property
+    def converted(self) -> tuple[int, ...]:
+        """Terms of another adjacency, counted as if somebody were replaced in them."""
+        return tuple(term.term for term in self.terms if term.adjacency != self.adjacency)
+
+    @property
     def mu(self) -> float:
         """Of all Gaussian releases."""
-        return compose_gdp(*(term.mu for term in self.terms))
+        return compose_gdp(*(term.mu_under(self.adjacency) for term in self.terms))
 
     @property
     def delta(self) -> float:
         """Of `epsilon`: the smallest delta of a Gaussian term, plus those of all binomial ones."""
-        gaussian = [term.budget[1] for term in self.terms if term.kind != Binomial.kind]
-        return min(gaussian, default=0.0) + sum(term.budget[1] for term in self._binomial)
+        return min(1.0, self._gaussian_delta + sum(delta for _, delta in self._at_once))
 
     @property
     def epsilon(self) -> float:
         """Spent by all terms together, at `delta`."""
-        rest = self.delta - sum(term.budget[1] for term in self._binomial)
-        return sum(term.budget[0] for term in self._binomial) + _gaussian_epsilon(self.mu, rest)
+        gaussian = gaussian_epsilon(self.mu, self._gaussian_delta) if self.mu > 0 else 0.0
+        return sum(epsilon for epsilon, _ in self._at_once) + gaussian
 
     @property
-    def _binomial(self) -> list[TermSpent]:
-        return [term for term in self.terms if term.kind == Binomial.kind]
+    def _gaussian_delta(self) -> float:
+        return min((term.budget[1] for term in self.terms if not term.composed_at_once), default=0.0)
+
+    @property
+    def _at_once(self) -> list[tuple[float, float]]:
+        return [term.pair_under(self.adjacency) for term in self.terms if term.composed_at_once]
 
 
 def spent(entries: Sequence[Entry], encoders: Encoders) -> Spent:
@@ -112,14 +153,18 @@ def _term(events: Sequence[Release], encoders: Encoders) -> TermSpent:
         if _shared(event) != _shared(first):
             raise LedgerError(f"term {first.term} has releases of two minds about its plan {first.plan[:12]}")
     counts = Counter(event.sync for event in events)
+    adjacency: Adjacency = "add-remove" if first.adjacency == "add-remove" else "replace-one"
     return TermSpent(
         term=first.term,
         plan=first.plan,
         kind=first.cost.kind,
         trust=first.trust,
+        adjacency=adjacency,
+        against=tuple(dict.fromkeys(event.cost.against for event in events)),
         syncs=first.syncs,
         released=len(counts),
         redrawn=tuple(sorted(sync for sync, times in counts.items() if times > 1)),
+        draws=max(counts.values()),
         mu=_mu(events, encoders),
         budget=(first.epsilon, first.delta),
     )
@@ -132,17 +177,11 @@ def _shared(event: Release) -> tuple[object, ...]:
 
 def _mu(events: Sequence[Release], encoders: Encoders) -> float:
     """Largest over batches j of the root of the sum over events of (C[sync, j] sensitivity / sigma)^2."""
-    if any(isinstance(event.cost, Clear) for event in events):
-        return math.inf
     squares = np.zeros(events[0].syncs)
     for event in events:
-        if isinstance(event.cost, Gaussian):
+        if isinstance(event.cost, Gaussian | Entrusted):
             row = encoders(event.mechanism, event.syncs).row(event.sync)
             squares[: len(row)] += (row * event.cost.sensitivity / event.cost.sigma) ** 2
+        elif isinstance(event.cost, Clear):
+            return math.inf
     return float(np.sqrt(squares.max()))
-
-
-def _gaussian_epsilon(mu: float, delta: float) -> float:
-    if mu == 0:
-        return 0.0
-    return math.inf if math.isinf(mu) else gaussian_epsilon(mu, delta)

@@ -64,7 +64,7 @@ def _exact(request: Request, joint_silos: bool, comes: str) -> GaussianNoise:
         f"Noise of standard deviation {scales.diagonal:.4f} on the diagonal, {scales.off_diagonal:.4f} off it and "
         f"{scales.bias:.4f} on the bias makes it mu-GDP with mu = {request.mu(sigma, joint_silos):.5f} (Gaussians, "
         "composed adaptively).",
-        f"That mu is exactly ({privacy.epsilon:g}, {privacy.delta:g})-DP (analytic Gaussian).",
+        f"That mu is exactly {privacy.pair}-DP (analytic Gaussian).",
     )
     return GaussianNoise(sigma, request.user_shift(joint_silos), scales, steps)
 

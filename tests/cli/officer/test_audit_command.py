@@ -36,6 +36,17 @@ def test_audit_of_a_plan_in_a_file(tmp_path: Path) -> None:
     assert (data["name"], data["verdict"]) == ("plan", "holds")
 
 
+def test_the_claim_shown_is_that_of_the_plan_and_what_was_cut_is_said(tmp_path: Path) -> None:
+    plan = Plan(20, 500, 4, Privacy(1.0, 1e-5), colluding=3, cohort=15)
+    file = tmp_path / "plan.json"
+    file.write_text(json.dumps(plan.as_dict()))
+    result = run("audit", file, "--trials", 20, "--workers", 1)
+    said = " ".join((result.stdout + result.stderr).split())
+    assert f"claim: {plan.guarantee.statement}" in said
+    assert "claim for the plan as it was audited: The noisy sums are" in said
+    assert "cut from the plan, to be run many times: silos 20 to 5" in said
+
+
 def test_a_name_or_all_of_them() -> None:
     for arguments in (("audit",), ("audit", "silo", "--all")):
         assert run(*arguments).exit_code != 0

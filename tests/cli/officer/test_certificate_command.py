@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from fedbandit import Plan, Privacy, adaptive
+from fedbandit import Plan, Privacy, adaptive, every
 from fedbandit.audit.auditor import Check
 from fedbandit.audit.cases import reduced
-from fedbandit.audit.certificate import OWN_SILO, certificate
+from fedbandit.audit.certificate import OWN_SILO, _promise, certificate
 from fedbandit.audit.pages import markdown
 from fedbandit.audit.report import audit
 from tests.cli.officer.running import run
@@ -71,6 +71,27 @@ def test_certificate_says_plainly_that_there_is_no_promise(tmp_path: Path) -> No
 def test_certificate_of_a_schedule_that_the_data_decide(tmp_path: Path) -> None:
     plan = Plan(5, 40, 2, Privacy(1.0, 1e-5), trust="silo", mechanism="tree", schedule=adaptive(9.0))
     assert "the data decide when silos synchronise" in _page(tmp_path, plan)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "said"),
+    [
+        (5_000.0, "at most e^5000 times as likely"),
+        (5_000.0, "hides next to nothing"),
+        (1.0, "at most 2.72 times as likely"),
+        (1.0, "is right more than 73.1% of the time"),
+        (1e-4, "at most 1 + 0.0001 times as likely"),
+    ],
+)
+def test_the_promise_can_be_read_whatever_epsilon(epsilon: float, said: str) -> None:
+    plan = Plan(3, 20, 2, Privacy(epsilon, 1e-5), trust="silo", schedule=every(5))
+    assert said in _promise(plan)
+
+
+def test_a_certificate_says_what_the_audited_plan_has_less_of(tmp_path: Path) -> None:
+    plan = Plan(silos=20, rounds=500, dim=4, privacy=Privacy(1.0, 1e-5), colluding=3, cohort=15)
+    page = _page(tmp_path, plan)
+    assert "Cut from the plan to be run many times: silos 20 to 5, silos in the smallest sync 15 to 4" in page
 
 
 def _page(folder: Path, plan: Plan) -> str:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fedbandit import Plan, Privacy
+from fedbandit import Plan, Privacy, Silo
+from fedbandit.cli import output
 from fedbandit.federation.setup import founding
 from fedbandit.federation.silo import book
 from fedbandit.federation.store import open_engine
@@ -22,6 +23,8 @@ from fedbandit.privacy.ledger import Entry, Gaussian, Release, event_to_json, to
 from fedbandit.schedule import clock
 from tests.cli.officer.running import run
 from tests.privacy.test_ledger import COST, SYNCS, WHOLE, chained, release
+
+PLAN = Plan(1, 4, 2, Privacy(1.0, 0.1), trust="silo", schedule=clock(3600))
 
 
 def test_ledger_from_a_file(tmp_path: Path) -> None:
@@ -58,6 +61,61 @@ def test_a_database_without_a_ledger_and_a_file_without_text_are_refused(tmp_pat
     assert "must be a silo's database" in str(run("ledger", file).exception)
     file.write_bytes(b"\xff\xfe")
     assert "must be text" in str(run("ledger", file).exception)
+
+
+def test_a_store_that_is_not_a_silo_s_and_an_empty_file_are_refused(tmp_path: Path) -> None:
+    """Both were taken for a ledger that has spent nothing."""
+    open_engine(tmp_path / "analyzer.db").close()
+    assert "is not: no term was ever begun in it" in str(run("ledger", tmp_path / "analyzer.db").exception)
+    (tmp_path / "empty").write_text("\n")
+    assert "holds no entry" in str(run("ledger", tmp_path / "empty").exception)
+    Silo.open(tmp_path / "silo.db", PLAN).close()
+    data = json.loads(run("ledger", tmp_path / "silo.db", "--json").stdout)
+    assert (data["entries"], data["spent"]["epsilon"]) == (0, 0.0)
+    assert "nothing has been released" in run("ledger", tmp_path / "silo.db").stderr
+
+
+def test_a_silo_is_no_witness_of_itself(tmp_path: Path) -> None:
+    file = tmp_path / "ledger.jsonl"
+    file.write_text("\n".join(map(to_json, WHOLE)))
+    Silo.open(tmp_path / "silo.db", PLAN).close()
+    refused = run("ledger", file, "--witness", tmp_path / "silo.db")
+    assert "witness must be the store of a mixer or an analyzer" in str(refused.exception)
+
+
+def test_a_head_of_any_age_is_found_and_the_entries_since_are_counted(tmp_path: Path) -> None:
+    file = tmp_path / "ledger.jsonl"
+    file.write_text("\n".join(map(to_json, WHOLE)))
+    data = json.loads(run("ledger", file, "--head", WHOLE[4].hash, "--json").stdout)
+    assert data["since_head"] == SYNCS - 5
+    assert f"{SYNCS - 5} since the head you noted" in " ".join(
+        run("ledger", file, "--head", WHOLE[4].hash).stdout.split()
+    )
+    assert str(run("ledger", file, "--head", "abc").exception).startswith("head must be a hash of 64")
+    assert "missing at the end" in str(run("ledger", file, "--head", "ab" * 32).exception)
+
+
+def test_ledger_names_the_adjacency_and_against_whom(tmp_path: Path) -> None:
+    file = tmp_path / "ledger.jsonl"
+    other = [release(sync, term=2, adjacency="add-remove") for sync in range(SYNCS)]
+    file.write_text("\n".join(map(to_json, chained([*(e.event for e in WHOLE), *other]))))
+    data = json.loads(run("ledger", file, "--json").stdout)
+    assert [term["adjacency"] for term in data["terms"]] == ["replace-one", "add-remove"]
+    assert data["spent"]["adjacency"] == "replace-one"
+    assert data["terms"][0]["against"] == ["everybody outside the silo"]
+    said = " ".join(run("ledger", file).stderr.split())
+    assert "term 1: spent against everybody outside the silo." in said
+    assert "term(s) 2 count as replace-one in the total" in said
+    assert "a user in every term (replace-one) has spent no more than epsilon = " in said
+
+
+def test_what_was_spent_is_rounded_up() -> None:
+    assert output.at_most(1.23441) == "1.235"
+    assert output.at_most(1.0 + 1e-9) == "1"
+    assert output.at_most(0.99991) == "1"
+    assert output.at_most(1.2345e-7, 4) == "1.235e-07"
+    assert output.at_most(0.0) == "0"
+    assert output.at_most(float("inf")) == "no bound"
 
 
 def test_ledger_says_what_went_wrong(tmp_path: Path) -> None:

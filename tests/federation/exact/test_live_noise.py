@@ -8,12 +8,29 @@ import numpy as np
 import pytest
 from scipy.stats import binom, chisquare
 
+from fedbandit.federation.exact import exact_noise
 from fedbandit.federation.exact.binomial import _probability, binomial
 from fedbandit.federation.exact.exact_noise import ExactNoise
 from fedbandit.federation.silo import releasing
 from fedbandit.privacy.noise import SimulatedNoise
 from tests.federation.small import small_plan
 from tests.statistical import ALPHA, assert_std, mean_verdict
+
+
+def test_rounding_looks_beyond_53_bits_where_they_decide_nothing(monkeypatch):
+    """A number whose first 53 bits come up is rounded up with the chance of what lies behind them, and no other."""
+    probability, asked = 2.0**-10 + 2.0**-54, []
+
+    def up(chance):
+        asked.append(chance)
+        return 1
+
+    monkeypatch.setattr(exact_noise, "bernoulli", up)
+    first = 2**43
+    for bits, drawn in ((first - 1, 1), (first, 1), (first + 1, 0)):
+        monkeypatch.setattr(ExactNoise, "words", lambda self, shape, bits=bits: np.full(shape, bits << 11, np.uint64))
+        assert ExactNoise().rounded_total(np.array([[probability]])).tolist() == [drawn]
+    assert asked == [0.5]
 
 
 def test_it_takes_no_seed_and_no_generator():

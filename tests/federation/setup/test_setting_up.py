@@ -12,13 +12,15 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 from typer.testing import CliRunner
 
+from fedbandit._validate import ArgumentError
 from fedbandit.cli.main import app
 from fedbandit.federation.setup import founding
 from fedbandit.federation.setup.agreement import Agreement
-from fedbandit.federation.setup.home import Home
+from fedbandit.federation.setup.home import Home, Settings
 from fedbandit.federation.silo.serving import Silo
 from fedbandit.federation.status import status
 from fedbandit.federation.wire.broker import BrokerProcess, free_port
+from fedbandit.federation.wire.keys import PartyKeys, PublicKeys
 from tests.federation.small import small_plan
 
 PLAN = ["--silos", "2", "--rounds", "20", "--dim", "2", "--epsilon", "1", "--delta", "0.1", "--schedule", "every:5"]
@@ -283,6 +285,20 @@ def test_a_damaged_federation_file_is_refused(founded, change, complaint):
     change(data)
     with pytest.raises(ValueError, match=complaint):
         Agreement.from_dict(data)
+
+
+@pytest.mark.parametrize("text", [
+    "[" * 100_000, "[]", "1" * 5000, '{"id": 1}', "\udcff", '{"id": "a", "plan": [], "broker": 1, "timing": [], '
+    '"operator": 1, "parties": 3}',
+])  # fmt: skip
+def test_whatever_is_in_a_file_of_others_is_one_kind_of_error(tmp_path, text):
+    """A federation's file, a card, settings and keys: a parser's own errors came out of some of them."""
+    file = tmp_path / "file.json"
+    file.write_text(text, errors="surrogateescape")
+    file.chmod(0o600)
+    for read in (Agreement.load, PublicKeys.load, Settings.load, PartyKeys.load):
+        with pytest.raises(ArgumentError):
+            read(file)
 
 
 def test_status_before_and_beside_a_running_silo(founded, tmp_path):

@@ -5,16 +5,20 @@ import json
 import numpy as np
 import pytest
 
+from fedbandit._validate import ArgumentError
 from fedbandit.bandit import linucb
 from fedbandit.bandit.statistics import contributions, width
 from fedbandit.federation.silo.book import entries, spending
 from fedbandit.federation.silo.serving import RewardConflict, Silo, TermEnded, UnknownDecision
+from fedbandit.federation.silo.ticker import SumsFull
 from fedbandit.federation.states import ReleaseState
 from fedbandit.federation.timing import Timing
 from fedbandit.federation.wire import messages
 from fedbandit.federation.wire.parcels import Outcome
+from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy
-from fedbandit.schedule import adaptive
+from fedbandit.privacy.ledger import ONLY_SUMS
+from fedbandit.schedule import adaptive, clock
 from tests.federation.clocks import HandClock
 from tests.federation.small import small_plan
 
@@ -232,6 +236,17 @@ def test_decisions_are_not_lost_when_the_process_is_killed(tmp_path, plan):
         assert again.tick() == [0]
 
 
+def test_a_ledger_that_was_changed_is_not_added_to(tmp_path, plan):
+    """The store was opened, and the next release was written behind the altered entry."""
+    with Silo.open(tmp_path / "s.db", plan) as silo:
+        serve(silo, 5)
+        silo.tick()
+        with silo.store.engine.transaction() as sql:
+            sql.all("UPDATE ledger SET previous = hash")
+    with pytest.raises(ValueError, match="holds a ledger that cannot be believed"):
+        Silo.open(tmp_path / "s.db", plan)
+
+
 def test_raw_rows_are_gone_after_the_release(silo):
     serve(silo, 5)
     silo.tick()
@@ -320,6 +335,78 @@ def test_two_terms_on_one_ledger(tmp_path, plan):
         assert silo.status()["epsilon_spent"] == pytest.approx(1.0, rel=1e-6)
     with pytest.raises(ValueError, match="earlier term"):
         Silo.open(tmp_path / "s.db", plan, new_term=True)
+
+
+def test_a_user_s_key_is_a_text(silo):
+    with pytest.raises(ArgumentError, match=r"^user must be a text"):
+        silo.decide(ACTIONS, user=5)
+    with pytest.raises(ArgumentError, match=r"^user must be a text"):
+        silo.decide_many([ACTIONS], users=[b"alice"])
+    assert silo.status()["decisions"] == 0
+
+
+def test_people_that_64_bits_do_not_hold_are_not_released_and_not_lost(tmp_path):
+    """Sums wrapped around: of 700 rewards of 1 at 54 bits, about -316 was released."""
+    with pytest.raises(ArgumentError, match=r"^bits must be at most 32 here, got 54: the sums of 1,000,000,000"):
+        Plan(1, 4, 2, Privacy(1.0, 1e-5), "silo", "batches", clock(20.0), bits=54)
+    plan, hand = Plan(2, 4, 2, Privacy(1.0, 1e-5), "silo", "batches", clock(20.0)), HandClock()
+    room = plan.capacity // 2 - 3
+    with Silo.open(tmp_path / "s.db", plan, clock=hand) as silo:
+        for sync, people in enumerate((3, 3, 1)):
+            serve(silo, people, 1.0)
+            hand.pass_time(21.0)
+            if sync < 2:
+                assert silo.tick() == [sync]
+        with silo.store.engine.transaction() as sql:  # as if so many had come before
+            sql.all("UPDATE releases SET users = ? WHERE sync = 0", (room,))
+    with Silo.open(tmp_path / "s.db", plan, clock=hand) as silo:
+        with pytest.raises(SumsFull, match=f"{room + 4:,} people have come .* holds {room + 3:,} per silo"):
+            silo.tick()
+        assert silo.store.in_state(1, ReleaseState.CLOSED) == [2]
+        assert len(silo.store.batch(1, 2)) == 1
+        assert silo.decide(ACTIONS).model == 0  # it goes on to serve
+        with silo.store.engine.transaction() as sql:
+            sql.all("UPDATE releases SET users = ? WHERE sync = 0", (room - 1,))
+        assert silo.tick() == [2]
+
+
+@pytest.mark.parametrize("place", ["folder", "no/such/folder/s.db", "locked/s.db", "text.db"])
+def test_a_place_where_no_store_can_be_is_named(tmp_path, place, plan):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "text.db").write_text("this is no database, and it is long enough to be looked at as one " * 20)
+    (tmp_path / "locked").mkdir()
+    (tmp_path / "locked" / "s.db.lock").mkdir()  # a file that nobody can open for writing
+    with pytest.raises(ArgumentError, match=r"^store") as error:
+        Silo.open(tmp_path / place, plan)
+    assert str(tmp_path / place) in str(error.value)
+    assert not (tmp_path / "folder.lock").exists()
+
+
+@pytest.mark.parametrize(
+    ("trust", "against"),
+    [
+        ("silo", "everybody outside the silo"),
+        ("secure-sum", ONLY_SUMS),
+        ("central", "everybody but the analyzer, which is trusted with the sums and adds the noise"),
+    ],
+)
+def test_status_says_what_was_spent_and_against_whom(tmp_path, trust, against):
+    """Where a trusted server adds the noise, no number was given beside a sound guarantee."""
+    plan = small_plan(trust=trust)
+    with Silo.open(tmp_path / "s.db", plan) as silo:
+        assert (silo.status()["epsilon_spent"], silo.status()["spent_against"]) == (0.0, None)
+        serve(silo, 5)
+        silo.tick()
+        begun = silo.status()
+        assert 0 < begun["epsilon_spent"] < plan.privacy.epsilon
+        for _ in range(3):
+            serve(silo, 5)
+            silo.tick()
+        known = silo.status()
+    assert known["epsilon_spent"] == pytest.approx(plan.privacy.epsilon, rel=1e-6)
+    assert (known["epsilon_left"], known["spent_against"], known["adjacency"]) == (0.0, against, "replace-one")
+    assert known["epsilon_all_terms"] == known["epsilon_spent"]
+    assert (known["delta_all_terms"], known["adjacency_all_terms"]) == (plan.privacy.delta, "replace-one")
 
 
 @pytest.mark.parametrize("plan, complaint", [

@@ -7,7 +7,16 @@ import pytest
 
 from fedbandit.federation.setup.agreement import check_live
 from fedbandit.federation.silo.serving import DecisionExpired, Silo
-from fedbandit.federation.timing import ClockJumped, Counted, MachineClocks, SteadyClock, TicksOverdue, Timed, Timing
+from fedbandit.federation.timing import (
+    ClockJumped,
+    Counted,
+    MachineClocks,
+    Reading,
+    SteadyClock,
+    TicksOverdue,
+    Timed,
+    Timing,
+)
 from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy
 from fedbandit.protocol.guarantee import PUBLIC_VISITS
@@ -283,3 +292,28 @@ def test_an_id_is_good_for_the_reward_window_and_then_forgotten(tmp_path):
         silo.ticker.tidy()
         with silo.store.engine.read() as sql:
             assert sql.all("SELECT count(*) FROM rewarded") == [(0,)]
+
+
+@pytest.mark.parametrize("start", ["0", float("nan"), float("inf"), 1e300, True, [0]])
+def test_a_start_is_a_time(start):
+    """A federation's file says it; a text or NaN was taken, and failed at every party's first tick."""
+    with pytest.raises(ValueError, match="start must be a unix time"):
+        Timing(10.0, start=start)
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"[1.0, 2.0]", b"[1, 2, 3]", b'[NaN, 1.0, "x"]', b"{}", b"null", b"[" * 100_000, b"\xff"]
+)
+def test_what_is_no_reading_of_the_clocks_is_refused(data):
+    with pytest.raises(ValueError, match="clock"):
+        Reading.decode(data)
+
+
+def test_a_clock_that_jumped_is_reported_by_a_calendar_that_counts_too(tmp_path):
+    """Nothing ticked, and the status did not say so."""
+    clock = HandClock()
+    with opened(tmp_path, clock, small_plan()) as silo:
+        clock.set_to(1000.0 + 3600.0)
+        assert "jumped" in silo.status()["held"]
+        with pytest.raises(ClockJumped, match="jumped"):
+            silo.tick()

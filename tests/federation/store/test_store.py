@@ -116,6 +116,45 @@ def test_a_table_that_is_gone_is_not_made_again(store_url):
         open_engine(store_url)
 
 
+@pytest.mark.parametrize("table", ["ledger", "releases", "states"])
+def test_a_damaged_store_is_refused_when_it_is_opened(tmp_path, table):
+    """It was opened as if it were whole, and failed at the first look into the table."""
+    opened = open_engine(tmp_path / "store.db")
+    with opened.read() as sql:
+        ((page,),) = sql.all("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,))
+    opened.close()
+    with (tmp_path / "store.db").open("r+b") as file:
+        file.seek((page - 1) * 4096)
+        file.write(b"\xff" * 8)
+    with pytest.raises(ValueError, match=r"is damaged .* put the newest whole copy in its place"):
+        open_engine(tmp_path / "store.db")
+
+
+def test_a_file_that_is_no_store_is_refused_in_words(tmp_path):
+    (tmp_path / "store.db").write_text("this is no store\n" * 100)
+    with pytest.raises(ValueError, match="is damaged"):
+        open_engine(tmp_path / "store.db")
+
+
+def test_what_is_looked_for_at_every_message_is_found_from_the_end(tmp_path):
+    """Every message cost a look at all syncs of the term, every tick one at all of its releases."""
+    opened = SqliteEngine(tmp_path / "store.db")
+    queries: list[str] = []
+    opened._connection.set_trace_callback(queries.append)
+    SyncStore(opened).next_sync()
+    SyncStore(opened).unpublished()
+    SiloStore(opened).in_state(1, ReleaseState.SEALED)
+    SiloStore(opened).expire(1, 0.0)
+    opened._connection.set_trace_callback(None)
+    looks = [query for query in queries if query.startswith("SELECT")]
+    assert len(looks) == 5
+    for query in looks:
+        plan = " ".join(row[3] for row in opened._connection.execute(f"EXPLAIN QUERY PLAN {query}"))
+        assert "SEARCH" in plan or "LIMIT 1" in query, (query, plan)
+        assert "TEMP B-TREE" not in plan, (query, plan)
+    opened.close()
+
+
 def test_a_late_reward_counts_in_the_batch_in_which_it_arrives(silo):
     count(silo, reward(1))
     assert close_next(silo) == 1

@@ -5,6 +5,7 @@ import asyncio
 import numpy as np
 import pytest
 
+from fedbandit.federation.store import SyncStore
 from fedbandit.federation.wire import heads
 from fedbandit.federation.wire.heads import Greeting
 from fedbandit.federation.wire.parcels import Holds, Mixed, Outcome, Parcel
@@ -262,6 +263,64 @@ def test_a_keeper_put_back_to_an_older_state_closes_nothing(tmp_path, name, copy
         assert post.keepers[name].store.next_sync() == (1 if copy == "old" else 0)
 
     run(tmp_path, plan, scenario)
+
+
+def test_a_store_that_fails_while_a_sync_closes_ends_nobody(tmp_path, monkeypatch):
+    """A full disk ended mixer and analyzer."""
+    close, failures = SyncStore.close, iter([OSError("No space left on device")] * 2)
+
+    def fails_at_first(*arguments):
+        for error in failures:
+            raise error
+        close(*arguments)
+
+    async def scenario(post):
+        monkeypatch.setattr(SyncStore, "close", fails_at_first)
+        for silo in post.silos:
+            post.release(silo, 0)
+        await post.deliver()
+        assert post.outcomes() == []
+        for name in ("mixer", "mixer", "analyzer"):
+            await post.keepers[name].handle([])
+            await post.deliver()
+        assert post.outcomes() == [[1, 1, 1]]
+
+    run(tmp_path, small_plan(), scenario)
+
+
+def test_what_the_analyzer_holds_is_said_again_until_there_is_a_total(tmp_path):
+    """A mixer whose clock was wrong refused it, or was put back to before it came: the term stalled."""
+
+    async def scenario(post):
+        for silo in post.silos:
+            post.release(silo, 0)
+        bundle, post.queues["analyzer"] = post.queues["analyzer"], []
+        await post.keepers["analyzer"].handle(bundle)
+        assert post.queues["mixer"].pop()  # the last one is what the analyzer holds
+        await post.deliver()
+        assert post.outcomes() == []
+        await post.pass_time(DEADLINE + 1)
+        assert post.outcomes() == [[1, 1, 1]]
+
+    run(tmp_path, small_plan(), scenario)
+
+
+def test_whoever_sends_for_a_sync_that_is_over_is_told_again_what_came_of_it(tmp_path):
+    async def scenario(post):
+        for silo in post.silos:
+            post.release(silo, 0)
+        await post.deliver()
+        before = len(post.queues["silo-00"])
+        post.release("silo-00", 0)
+        await post.deliver()
+        assert len(post.queues["silo-00"]) == before  # it was told a moment ago
+        post.now += DEADLINE + 1
+        post.release("silo-00", 0)
+        await post.deliver()
+        assert len(post.queues["silo-00"]) == before + 1
+        assert post.outcomes() == [[1, 1, 1]]
+
+    run(tmp_path, small_plan(), scenario)
 
 
 def test_a_head_is_its_partys_word(tmp_path):

@@ -60,7 +60,7 @@ def _changed(chance: random.Random, data: bytes, examples: Sequence[bytes]) -> b
             return data[:at]
         case 6:
             width = chance.choice((1, 2, 4, 8))
-            number = (chance.choice(NUMBERS) % 256**width).to_bytes(width, "little")
+            number = chance.choice(NUMBERS).to_bytes(8, "little")[:width]
             return data[:at] + number + data[at + width :]
         case 7:
             other = chance.choice(examples)
@@ -85,7 +85,7 @@ def _changed_tree(chance: random.Random, tree: Any) -> Any:
             case 2:
                 other, name = chance.choice(places)
                 holder[key] = json.loads(_as_json(other.get(name))) if isinstance(other, dict) else []
-            case 3 if isinstance(holder[key], (int, float)) and not isinstance(holder[key], bool):
+            case 3 if type(holder[key]) in (int, float) and abs(holder[key]) < 1e300:
                 holder[key] = holder[key] * chance.choice((-1, 0.5, 2, 1e6)) + chance.choice((0, 1, -1))
             case _:
                 holder[key] = _value(chance)

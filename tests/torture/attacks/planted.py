@@ -61,7 +61,11 @@ def _opened_as(**believed: str) -> Plant:
         def opened(self: Party, envelope: bytes) -> tuple[Any, bytes]:
             claim = envelopes.claimed(envelope)
             sender = self.agreement.party(claim.sender)
-            ours = {"federation": self.agreement.id, "plan": self.agreement.plan.hash, "receiver": self.name}
+            ours: dict[str, Any] = {
+                "federation": self.agreement.id,
+                "plan": self.agreement.plan.hash,
+                "receiver": self.name,
+            }
             expected = claim._replace(**{name: value for name, value in ours.items() if name not in believed})
             return claim, envelopes.unseal(envelope, expected, sender.verifier, self.keys.opener)
 

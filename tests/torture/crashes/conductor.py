@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import multiprocessing
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -119,7 +119,6 @@ class Conductor:
         self.crossed: list[Message] = []
         self.served: list[Served] = []
         self.noises: dict[str, list[Integers]] = defaultdict(list)
-        self.statuses: dict[str, dict[str, Any]] = {}
         self.operations: dict[str, list[str]] = {}  # by name, of the process that runs a party now
         self.remains: list[str] = []  # files that held raw data when they should not
         self.deaths = 0
@@ -137,42 +136,51 @@ class Conductor:
     def run(self) -> None:
         """The whole term; then every party is closed."""
         try:
-            self._begin()
+            self.begin()
             for sync in range(len(self.plan.times)):
-                self._sync(sync)
-            for name in self.silos:
-                self.statuses[name] = self._ask(name, "status")
+                self.sync(sync)
             for name in self.homes:
-                self._ask(name, "close")
+                self.ask(name, "close")
         except BaseException:
-            for running in self._running.values():
-                running.kill()
+            self.stop()
             raise
         for running in self._running.values():
             running.done()
 
+    def stop(self) -> None:
+        """kill -9 for everybody."""
+        for running in self._running.values():
+            running.kill()
+
+    def restart(self, name: str, change: Callable[[], None]) -> None:
+        """Kill a party, change something on its machine, and start it again."""
+        self._running.pop(name).kill()
+        change()
+        self._open(name)
+        self._recover([name])
+
     # -- the term ---------------------------------------------------------------------------------------------------
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
         for name in self.homes:
             self._open(name)
         for name in self.homes:
             self._introduce(name)
         self._deliver()
         for name in self.silos:
-            self._ask(name, "judge")
+            self.ask(name, "judge")
 
-    def _sync(self, sync: int) -> None:
+    def sync(self, sync: int) -> None:
         for name in self.silos:
             self._batch(name, sync)
         if isinstance(self.plan.schedule, Clock):
             self._now = START + self.plan.times[sync] * self.plan.schedule.period
         for command in ("tick", "send"):
             for name in self.silos:
-                self._ask(name, command)
+                self.ask(name, command)
         self._deliver()
         for name in self.silos:
-            self._ask(name, "tidy")
+            self.ask(name, "tidy")
             self.remains += self._remains(name)
 
     def _remains(self, name: str) -> list[str]:
@@ -184,18 +192,18 @@ class Conductor:
     def _batch(self, name: str, sync: int) -> None:
         """The users of one batch; where they are counted, until all of its places are taken."""
         counted, number = not isinstance(self.plan.schedule, Clock), 0
-        while self._ask(name, "seated") < self.plan.times[sync] if counted else number < USERS:
+        while self.ask(name, "seated") < self.plan.times[sync] if counted else number < USERS:
             self._serve(name, grouped=bool(number % 2), twice=number == 0)
             number += 1
 
     def _serve(self, name: str, *, grouped: bool, twice: bool) -> None:
         actions = self._random.normal(size=(ARMS, self.plan.dim))
         actions /= np.linalg.norm(actions, axis=-1, keepdims=True)
-        decision, action = self._ask(name, "decide", actions)
+        decision, action = self.ask(name, "decide", actions)
         user = Served(name, decision, actions[action], float(self._random.random()))
         self.served.append(user)
         for _ in range(1 + twice):
-            counted, batch, _ = self._ask(name, "reward", decision, user.reward, grouped)
+            counted, batch, _ = self.ask(name, "reward", decision, user.reward, grouped)
             if not counted:
                 raise AssertionError(f"a reward of {name} was left out")
             user.batches.append(batch)
@@ -204,11 +212,11 @@ class Conductor:
         """Hand on what waits, and let mixer and analyzer do what is left to do, until nothing is."""
         while True:
             while (message := self._next()) is not None:
-                self._ask(self._receiver(message), "handle", message.data)
+                self.ask(self._receiver(message), "handle", message.data)
                 self._waiting = [other for other in self._waiting if other is not message]
             for name in self.keepers:
                 if name in self._running and self._running[name].reads:
-                    self._ask(name, "advance")
+                    self.ask(name, "advance")
             if self._next() is None:
                 return
 
@@ -227,14 +235,14 @@ class Conductor:
         how = self._crash.stop.how if self._crash is not None else "before"
         stop = stops.pop(0) if stops else Stop(0, how)
         self._running[name] = _Actor.free(self._planted)
-        self._ask(name, "open", actor.Role(self.homes[name].path, self.store(name), stop))
+        self.ask(name, "open", actor.Role(self.homes[name].path, self.store(name), stop))
 
     def _introduce(self, name: str) -> None:
         """The party reads messages from now on."""
-        self._ask(name, "introduce")
+        self.ask(name, "introduce")
         self._running[name].reads = True
 
-    def _ask(self, name: str, command: str, *arguments: Any) -> Any:
+    def ask(self, name: str, command: str, *arguments: Any) -> Any:
         """The answer; from a party that dies over it, once it is back."""
         while True:
             try:
@@ -283,4 +291,4 @@ class Conductor:
         for command in ("judge", "tick", "send", "tidy"):
             for name in fallen:
                 if name in self.silos:
-                    self._ask(name, command)
+                    self.ask(name, command)

@@ -24,7 +24,9 @@ from fedbandit.federation.wire.link import Link
 from fedbandit.federation.wire.parcels import Mixed
 from tests.torture.crashes.points import Way, replace
 
-__all__ = ["PLANTS", "Plant", "plant"]
+__all__ = ["PLANTS", "UNASKED", "Plant", "plant"]
+
+UNASKED = "the others are not asked how far they have seen a party come"
 
 
 class Plant(NamedTuple):
@@ -39,7 +41,9 @@ class Plant(NamedTuple):
 
 def plant(name: str) -> None:
     """Plant the bug of this name in the running process."""
-    if name:
+    if name == UNASKED:
+        _unasked()
+    elif name:
         PLANTS[name].put()
 
 
@@ -239,6 +243,12 @@ def _closed_twice() -> None:
     replace(SyncStore, "next_sync", changed)
     replace(SyncStore, "close", kept)
     replace(SyncStore, "unpublished", lambda self: [])
+
+
+def _unasked() -> None:
+    """What others have seen of a party is not held against its store."""
+    replace(Agent, "_further", lambda self, greetings: None)
+    replace(SyncKeeper, "_compare", lambda self, seen: None)
 
 
 PLANTS: dict[str, Plant] = {

@@ -11,9 +11,10 @@ from typing import NamedTuple
 from fedbandit.federation.wire import subjects
 from tests.torture.simulation.machine import Process
 
-__all__ = ["Broker", "SimulatedLink", "Weather"]
+__all__ = ["Alter", "Broker", "SimulatedLink", "Weather"]
 
 RETRY = 0.5  # seconds until what failed is tried again
+Alter = Callable[[bytes], bytes | None]  # what a liar sends in place of a message; None: nothing
 ACK_WAIT = 3.0  # seconds until what was taken and not acknowledged is given out again
 MOST = 8  # messages taken at a time
 
@@ -147,10 +148,14 @@ class Broker:
 class SimulatedLink:
     """One process's connection to the broker: the part of a `Link` that parties use."""
 
-    def __init__(self, broker: Broker, name: str, process: Process) -> None:
-        self._broker, self._name, self._process = broker, name, process
+    def __init__(self, broker: Broker, name: str, process: Process, alter: Alter) -> None:
+        self._broker, self._name, self._process, self._alter = broker, name, process, alter
 
     async def publish(self, subject: str, data: bytes, message_id: str) -> None:
+        sent = self._alter(data)
+        if sent is None:
+            return
+        data = sent
         while True:
             self._process.point()
             await self._broker.reach(self._name)

@@ -72,6 +72,7 @@ class Client:
         except Exception as error:
             self.oracle.fail(f"{self.node.name} does not decide: {error!r}")
             return None
+        self.oracle.decided(self.node.name, decision.model)
         self.count += 1
         return _Asked(decision.id, (1000 * self.number + self.count) * GRAIN, user is not None)
 

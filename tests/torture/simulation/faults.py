@@ -120,10 +120,11 @@ class Faults:
         node.disk.failing = not node.disk.failing
 
     def restore(self) -> None:
-        """An old copy of a store is put in the place of the newest: once per history."""
-        if self.oracle.restored:
+        """An old copy of a store takes the place of the newest: once per history, when there is something to lose."""
+        if self.oracle.restored or asyncio.get_running_loop().time() < 1.2 * PERIOD:
             return
-        node = self._anyone()
+        keepers = [node for node in self.nodes.values() if node.party.public.role != "silo"]
+        node = self.chance.choice(keepers) if self.chance.random() < 0.3 else self._anyone()
         kept = self.chance.choice((0, self.chance.randint(0, len(node.disk.written)), len(node.disk.written)))
         self.say(f"{node.name} is put back to {kept} of {len(node.disk.written)} transactions")
         node.kill()
@@ -144,6 +145,7 @@ class Faults:
     def set_clock(self) -> None:
         node = self._anyone()
         node.clock.wrong = self.chance.choice((0.0, 0.0, 3.0, -3.0, PERIOD, -PERIOD, 4 * PERIOD, -100.0, 86_400.0))
+        self.oracle.clocks_right &= not node.clock.wrong
         self.say(f"the clock of {node.name} is off by {node.clock.wrong:g} s")
 
     def reboot(self) -> None:
@@ -151,6 +153,7 @@ class Faults:
         node = self._anyone()
         if self.chance.random() < 0.5:
             node.clock.wrong = self.chance.choice((0.0, DEADLINE, PERIOD, 4 * PERIOD, -100.0))
+        self.oracle.clocks_right &= not node.clock.wrong
         self.say(f"{node.name} is rebooted, its clock is off by {node.clock.wrong:g} s")
         node.kill()
         self._lose(node)

@@ -11,9 +11,10 @@ from typing import NamedTuple, cast
 from fedbandit.federation.silo.serving import Silo
 from fedbandit.federation.store.rewards import UNLIMITED
 from fedbandit.federation.wire.link import Link
-from tests.torture.simulation.broker import Broker, SimulatedLink
+from tests.torture.simulation.broker import Alter, Broker, SimulatedLink
 from tests.torture.simulation.clients import Client
 from tests.torture.simulation.faults import Faults, weather
+from tests.torture.simulation.liars import OneSided, TwoStories, honest
 from tests.torture.simulation.loop import SimulatedLoop
 from tests.torture.simulation.machine import Clock, Disk, Process
 from tests.torture.simulation.node import Node
@@ -59,13 +60,34 @@ class _World:
         self.say(f"seed {seed}: {name}")
         plan = self._setting.plan
         cap = plan.privacy.participations if plan.privacy else UNLIMITED
-        self.oracle = Oracle(plan, self._setting.agreement.silos, lambda name: self._nodes[name].disk, cap, self.say)
+        self.oracle = Oracle(
+            plan, self._setting.agreement.silos, lambda name: self._nodes[name].disk, cap, self.say, loop.time
+        )
         self._broker = Broker(loop, chance, weather(chance), list(self._setting.parties), self.oracle.crossed)
+        self._deceiver: TwoStories | None = None
+        self._alter: dict[str, Alter] = {}
         self._nodes = {name: self._node(name) for name in self._setting.parties}
-        evil = chance.choice(self._setting.agreement.silos) if chance.random() < 0.15 else None
-        self._faults = Faults(self._setting, self._nodes, self._broker, self.oracle, chance, self.say, evil)
-        if evil is not None:
-            self.oracle.lying.add(evil)
+        self._faults = Faults(
+            self._setting, self._nodes, self._broker, self.oracle, chance, self.say, self._choose_liar()
+        )
+
+    def _choose_liar(self) -> str | None:
+        """In some histories a silo is an attacker's, in a few the analyzer; returns the silo."""
+        agreement, chance = self._setting.agreement, self._chance
+        drawn, silo = chance.random(), chance.choice(agreement.silos)
+        if drawn < 0.04 and agreement.plan.protocol.has_mixer and "analyzer" in agreement.subjects.receivers:
+            self.say(f"the analyzer tells {silo} other models than the rest")
+            self._deceiver = TwoStories(self._setting.parties["analyzer"], self.oracle, silo, self.say)
+            self._alter["analyzer"] = self._deceiver
+            self.oracle.lying.add("analyzer")
+            self._broker.weather.clear()
+        elif drawn < 0.2:
+            self.say(f"{silo} is an attacker's")
+            self.oracle.lying.add(silo)
+            if chance.random() < 0.5:
+                self._alter[silo] = OneSided(self.oracle, chance.choice(["analyzer", "mixer"]))
+            return silo
+        return None
 
     def say(self, text: str) -> None:
         self.lines.append(f"{self._loop.time():7.0f}  {text}")
@@ -76,7 +98,7 @@ class _World:
         disk = Disk(lambda disk, statements: self.oracle.wrote(name, disk, statements))
 
         def connect(process: Process) -> Link:
-            return cast(Link, SimulatedLink(self._broker, name, process))
+            return cast(Link, SimulatedLink(self._broker, name, process, self._alter.get(name, honest)))
 
         return Node(observed, Clock(self._loop.time), disk, connect, self.say, self.oracle.fail)
 
@@ -103,10 +125,12 @@ class _World:
     def _choose(self) -> tuple[tuple[str, ...], float]:
         """The kinds of faults of this history, and when it is healed."""
         chance = self._chance
+        if self._deceiver is not None:
+            return (), PERIOD  # nothing else goes wrong, so that it must be noticed
         kinds = chance.sample(ACCIDENTS, chance.randint(0, 3))
-        if chance.random() < 0.3:
-            kinds += chance.sample(ATTACKS, chance.randint(1, 3))
-        if chance.random() < 0.15:
+        if chance.random() < 0.3 or self._faults.evil is not None:
+            kinds += chance.sample(ATTACKS, chance.randint(1, 4))
+        if chance.random() < 0.25:
             kinds.append("restore")
         end = chance.uniform(0.5, 1.3) * PERIOD * len(self._setting.plan.times) if kinds else PERIOD
         self.say(f"faults until {end:.0f}: {', '.join(kinds) or 'none'}; {self._broker.weather}")
@@ -122,8 +146,12 @@ class _World:
             self._operate(node)
         if any(node.restored and node.keeper is not None and node.problem for node in self._nodes.values()):
             return True  # it refuses and says why; without it nobody comes further
+        if self._deceiver is not None and self._nodes["mixer"].problem:
+            return True  # it was noticed, and the analyzer gets nothing more
         unfinished = [node.name for node in self._nodes.values() if not self._finished(node)]
         if not unfinished:
+            if self._deceiver is not None:
+                self.oracle.fail(f"nobody noticed that {self._deceiver.deceived} was told other models than the rest")
             self.oracle.ledgers()
             return True
         if self._loop.time() > PATIENCE:

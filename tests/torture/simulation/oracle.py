@@ -17,23 +17,21 @@ from fedbandit.bandit.statistics import contributions
 from fedbandit.federation.setup.party import Party
 from fedbandit.federation.silo import book
 from fedbandit.federation.silo.serving import Acknowledgement
-from fedbandit.federation.states import DecisionState
+from fedbandit.federation.states import DecisionState, ReleaseState, SyncState
 from fedbandit.federation.store.silo_store import SiloStore
+from fedbandit.federation.timing import JUMP
 from fedbandit.federation.wire.envelopes import Kind
 from fedbandit.federation.wire.keys import PublicKeys
 from fedbandit.federation.wire.parcels import Mixed, Outcome, SignedOutcome
 from fedbandit.plan import Plan
 from fedbandit.schedule import Clock
 from tests.torture.simulation.machine import Disk, Process, SimulatedEngine, Statement, Written
+from tests.torture.simulation.settings import DEADLINE, PERIOD
 
-__all__ = ["ObservedParty", "Oracle", "Violation"]
+__all__ = ["ObservedParty", "Oracle"]
 
 _REWARD = struct.Struct("<d")
 NOT_YET = 10**9  # a place in the log of a disk that nothing has
-
-
-class Violation(AssertionError):
-    """A rule that did not hold."""
 
 
 class _Said(NamedTuple):
@@ -80,6 +78,7 @@ class _Memory:
     results: dict[int, tuple[bytes, int]] = field(default_factory=dict)  # of a mixer or an analyzer
     models: dict[int, tuple[bytes, int]] = field(default_factory=dict)
     acknowledged: dict[bytes, tuple[bool, int]] = field(default_factory=dict)
+    came: dict[int, dict[str, float]] = field(default_factory=dict)  # by sync: when each sender's message was taken in
 
     def forget(self, kept: int) -> None:
         """Only so many transactions are left."""
@@ -100,6 +99,7 @@ class Oracle:
         disk_of: Callable[[str], Disk],
         cap: int,
         say: Callable[[str], None],
+        now: Callable[[], float],
     ) -> None:
         self.plan, self.silos, self.cap = plan, silos, cap
         self.violations: list[str] = []
@@ -107,7 +107,9 @@ class Oracle:
         self.restored = False
         self.forged: set[tuple[str, int, bytes]] = set()  # what nobody may ever take in
         self.cohorts: dict[int, int] = {}
-        self._disk_of, self._say = disk_of, say
+        self.clocks_right = True  # whether all clocks have been right so far
+        self._disk_of, self._say, self._now = disk_of, say, now
+        self._receivers = [role for role in ("analyzer", "mixer") if any(p.reader == role for p in plan.protocol.parts)]
         self._memories: dict[str, _Memory] = {}
         self._said: dict[bytes, _Said] = {}
         self._crossed: dict[tuple[str, str, int, str], bytes] = {}
@@ -207,15 +209,51 @@ class Oracle:
         sync, sender, value = statement.values
         if (sender, sync, value) in self.forged:
             self.fail(f"{name} takes in a message that {sender} has not signed")
+        early = PERIOD * (sync + 1) - self._now()
+        if isinstance(self.plan.schedule, Clock) and self.clocks_right and early > JUMP:
+            self.fail(f"{name} takes in a message for sync {sync} that is {early:.0f} s early")
+        memory.came.setdefault(sync, {}).setdefault(sender, self._now())
+
+    def _waited(self, name: str, sync: int) -> bool:
+        """Whether a sync may be closed without some silo: its deadline runs from the first message for it, or from when
+        a cohort of silos is further."""
+        came = self.memory(name).came
+        if set(self.silos) <= set(came.get(sync, ())):
+            return True
+        further: dict[str, float] = {}
+        for later in sorted(key for key in came if key > sync):
+            for sender, when in came[later].items():
+                further[sender] = min(when, further.get(sender, when))
+        silos = sorted(when for sender, when in further.items() if sender in self.silos)
+        begun = [*came.get(sync, {}).values(), *silos[self.plan.smallest_cohort - 1 :]]
+        begun += [when for sender, when in further.items() if sender not in self.silos]
+        return bool(begun) and self._now() - min(begun) >= DEADLINE
+
+    def _state(self, name: str, memory: _Memory, statement: Statement, at: int) -> None:
+        state, _, sync = statement.values
+        if state == ReleaseState.SENT and name not in self.lying:
+            there = {
+                receiver
+                for sender, kind, of, receiver in self._crossed
+                if (sender, kind, of) == (name, "release", sync)
+            }
+            if len(there) < len(self._receivers):
+                self.fail(f"{name} notes that release {sync} was sent before it was")
 
     def _result(self, name: str, memory: _Memory, statement: Statement, at: int) -> None:
         if len(statement.values) < 4:
+            kind = "mixed" if name == "mixer" else "model"
+            told = any(key[:3] == (name, kind, statement.values[0]) for key in self._crossed)
+            if statement.values[1] == SyncState.PUBLISHED and not told and name not in self.lying:
+                self.fail(f"{name} notes that the result of sync {statement.values[0]} was sent before it was")
             return
         sync, state, cohort, value = statement.values
         self._say(f"{name}: sync {sync} is {state}, {cohort}")
         if sync in memory.results:
             self.fail(f"{name} closes sync {sync} twice")
         memory.results[sync] = (value, at)
+        if name == "analyzer" and not self.plan.protocol.has_mixer and not self._waited(name, sync):
+            self.fail(f"{name} closes sync {sync} without some silo, before its deadline")
 
     def ledgers(self) -> None:
         """Every chain holds."""
@@ -227,6 +265,10 @@ class Oracle:
                 self.fail(f"{name}: the ledger does not hold: {error}")
 
     # -- messages ---------------------------------------------------------------------------------------------------
+
+    def overheard(self, envelope: bytes) -> _Said | None:
+        """What is in an envelope, if a party of this history has sealed it."""
+        return self._said.get(envelope)
 
     def said(self, envelope: bytes, said: _Said) -> None:
         self._said[envelope] = said
@@ -242,6 +284,8 @@ class Oracle:
         if known != plain:
             self.fail(f"{sender} has sent two different messages {kind!r} of sync {sync}")
         disk, memory = self._disk_of(sender), self.memory(sender)
+        if kind == "holds" and not self._waited(sender, sync):
+            self.fail(f"{sender} says what it holds of sync {sync} without some silo, before its deadline")
         if kind == "release":
             sealed, at = memory.sealed.get(sync, (b"", NOT_YET))
             if at >= disk.durable or envelope not in sealed:
@@ -286,6 +330,12 @@ class Oracle:
 
     # -- answers ----------------------------------------------------------------------------------------------------
 
+    def decided(self, name: str, version: int) -> None:
+        """An application was told which model chose."""
+        newest = max(self.memory(name).models, default=-1) + 1
+        if version != newest:
+            self.fail(f"{name} decides by model {version}, its disk has {newest}")
+
     def answered(self, name: str, nonce: bytes, reward: float, answer: Acknowledgement, keyed: bool) -> None:
         """An application was told that its reward is on disk."""
         memory, disk = self.memory(name), self._disk_of(name)
@@ -315,4 +365,5 @@ _LOOKS = {
     "INSERT INTO models (term": Oracle._model,
     "INSERT INTO syncs (sync,": Oracle._result,
     "INSERT INTO inbox (sync,": Oracle._inbox,
+    "UPDATE releases SET stat": Oracle._state,
 }

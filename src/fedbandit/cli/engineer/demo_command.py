@@ -15,7 +15,7 @@ import typer
 from fedbandit import _validate, presets
 from fedbandit.cli import options, output
 from fedbandit.plan import Plan
-from fedbandit.privacy.budget import Privacy
+from fedbandit.privacy.budget import Privacy, exactly
 from fedbandit.protocol.trust import trust as trusting
 from fedbandit.schedule import clock, every
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fedbandit.demo.live import Live
     from fedbandit.demo.visitors import Visitors
 
-__all__ = ["demo"]
+__all__ = ["demo", "demo_plan", "spent_in_words"]
 
 DIM, ARMS = 5, 20
 PERIOD = 0.075  # seconds of the public clock: one visitor comes to every silo in each
@@ -147,14 +147,13 @@ def _show(plan: Plan, live: Live, curves: dict[str, Curve], plot: Path) -> None:
         f"Group regret after {plan.rounds} rounds of {plan.silos} silos, same users; mean of {DRAWS} draws but for live"
     )
     output.print_table(title, ["", "regret", "x non-private"], rows)
-    spent = max(status["epsilon_spent"] or 0.0 for status in live.statuses)
     latency = _latencies(live)
     output.print_table(
         "The live federation",
         ["", ""],
         [
             ["promise", plan.guarantee.statement],
-            ["epsilon spent", f"{spent:.4g} of {plan.privacy.epsilon:g}" if plan.privacy else "-"],
+            ["epsilon spent", spent_in_words(plan, live.statuses)],
             ["syncs", f"{live.statuses[0]['model']} of {len(plan.times)}"],
             ["decide, median / p99", f"{latency['decide_p50']:.1f} / {latency['decide_p99']:.1f} ms"],
             ["durable reward, median / p99", f"{latency['reward_p50']:.1f} / {latency['reward_p99']:.1f} ms"],
@@ -165,6 +164,18 @@ def _show(plan: Plan, live: Live, curves: dict[str, Curve], plot: Path) -> None:
         ],
     )
     output.stdout.print(f"plot: {plot}")
+
+
+def spent_in_words(plan: Plan, statuses: list[dict[str, Any]]) -> str:
+    """What the silo that spent most has spent, against whom, by its own ledger."""
+    if plan.privacy is None:
+        return "-"
+    spent = [status["epsilon_spent"] for status in statuses]
+    if any(epsilon is None for epsilon in spent):
+        return "no bound"
+    against = statuses[int(np.argmax(spent))]["spent_against"]
+    asked = f"{exactly(plan.privacy.epsilon)} at delta = {exactly(plan.privacy.delta)} ({plan.privacy.adjacency})"
+    return f"{output.at_most(max(spent))} of {asked}{'' if against is None else f', against {against}'}"
 
 
 def _plot(curves: dict[str, Curve], path: Path) -> None:

@@ -5,8 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from fedbandit.cli import options, output
+from fedbandit.privacy.budget import exactly
 
 __all__ = ["status"]
+
+SPENT = ("epsilon_spent", "epsilon_all_terms", "delta_all_terms")  # upper bounds: rounded up
+BUDGET = ("epsilon", "delta")
 
 
 def status(home: options.Home, json: options.Json = False) -> None:
@@ -17,7 +21,13 @@ def status(home: options.Home, json: options.Json = False) -> None:
     if json:
         output.print_json(known)
     else:
-        output.print_table(f"{known['role']} {known['party']}", ["", ""], [[k, _text(v)] for k, v in known.items()])
+        output.print_table(f"{known['role']} {known['party']}", ["", ""], [[k, _cell(k, v)] for k, v in known.items()])
+
+
+def _cell(name: str, value: Any) -> str:
+    if name in SPENT:
+        return "no bound" if value is None else output.at_most(value)
+    return exactly(value) if name in BUDGET and value is not None else _text(value)
 
 
 def _text(value: Any) -> str:

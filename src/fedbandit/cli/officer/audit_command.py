@@ -11,7 +11,7 @@ from fedbandit import _validate
 from fedbandit._validate import ArgumentError
 from fedbandit.audit import report as reports_of
 from fedbandit.audit.auditor import CONFIDENCE, cores
-from fedbandit.audit.cases import AUDITED, Case, case, reduced
+from fedbandit.audit.cases import AUDITED, Case, case, counted, reduced
 from fedbandit.audit.report import PROVES, REFUTES, Report
 from fedbandit.cli import options, output
 from fedbandit.cli.plan_file import read_plan
@@ -20,11 +20,17 @@ from fedbandit.presets import NAMES
 
 __all__ = ["audit", "audited", "live_case_of"]
 
+EPSILON, DELTA = 1.0, 1e-5
+
 
 def audit(
     name: Annotated[str | None, typer.Argument(help=f"A protocol ({', '.join(NAMES)}) or the file of a plan.")] = None,
-    epsilon: options.Epsilon = 1.0,
-    delta: options.Delta = 1e-5,
+    epsilon: Annotated[
+        float | None, typer.Option(help=f"Budget of a protocol, {EPSILON:g} by default; a plan has its own.")
+    ] = None,
+    delta: Annotated[
+        float | None, typer.Option(help=f"Delta of a protocol, {DELTA:g} by default; a plan has its own.")
+    ] = None,
     trials: options.Trials = None,
     seed: options.Seed = 0,
     workers: options.Workers = None,
@@ -36,8 +42,10 @@ def audit(
     """Try to break a protocol: run it in two neighbouring worlds, bound epsilon from below, test the noise."""
     if (name is None) != every:
         raise ArgumentError("name", "must be a protocol or the file of a plan, or else --all must be given")
+    if every and live:
+        raise ArgumentError("--live", "must not be given with --all, which audits the live path too")
     if name is None:
-        reports = _audit_all(epsilon, delta, trials, seed, workers)
+        reports = _audit_all(*_budget(epsilon, delta), trials, seed, workers)
         output.print_json({"audits": [_line(report) for report in reports]}) if json else _show_all(reports)
     else:
         reports = [audited(_chosen(name, epsilon, delta, live), trials, seed, workers)]
@@ -52,15 +60,23 @@ def audited(chosen: Case, trials: int | None, seed: int, workers: int | None) ->
         return reports_of.audit(chosen, trials, seed, _processes(workers), progress)
 
 
-def _chosen(name: str, epsilon: float, delta: float, live: bool) -> Case:
-    is_file = name not in NAMES and Path(name).exists()
+def _budget(epsilon: float | None, delta: float | None) -> tuple[float, float]:
+    return EPSILON if epsilon is None else epsilon, DELTA if delta is None else delta
+
+
+def _chosen(name: str, epsilon: float | None, delta: float | None, live: bool) -> Case:
+    if name not in NAMES and Path(name).exists():
+        for option, given in (("--epsilon", epsilon), ("--delta", delta)):
+            if given is not None:
+                raise ArgumentError(option, f"must not be given with a plan, which has its own budget; got {given:g}")
+        plan = read_plan(Path(name))
+        return live_case_of(plan) if live else reduced(plan)
+    budget = _budget(epsilon, delta)
     if not live:
-        return reduced(read_plan(Path(name))) if is_file else case(name, epsilon, delta)
-    if is_file:
-        return live_case_of(read_plan(Path(name)))
+        return case(name, *budget)
     from fedbandit.audit.live_game import live_case
 
-    return live_case(name, epsilon, delta)
+    return live_case(name, *budget)
 
 
 def live_case_of(plan: Plan) -> Case:
@@ -120,15 +136,15 @@ def _show(report: Report) -> None:
         rows,
     )
     output.remark(f"claim: {'nobody claims anything for it.' if claim is None else claim.statement}")
-    output.remark(f"audited: {report.described}; {report.trials:,} runs of each world, seed {report.seed}.")
+    if report.smaller_claim is not None:
+        output.remark(f"claim for the plan as it was audited: {report.smaller_claim.statement}")
+    output.remark(f"audited: {report.described}; {counted(report.trials, 'run')} of each world, seed {report.seed}.")
+    if report.cut:
+        output.remark(f"cut from the plan, to be run many times: {report.cut}.")
     for kind in dict.fromkeys(finding.bound for finding in report.findings):
         output.remark(f"bound {kind}: {REFUTES[kind]}.")
     for check in report.checks:
         outcome = "as claimed" if not check.failed else "; ".join(check.failed)
-        output.remark(f"{check.kind}, {check.what}, {_counted(check.tests)}: {outcome}.")
+        output.remark(f"{check.kind}, {check.what}, {counted(check.tests, 'test')}: {outcome}.")
     for what in dict.fromkeys(check.kind for check in report.checks if check.failed):
         output.remark(f"a failed test of {what} proves: {PROVES[what]}.")
-
-
-def _counted(tests: int) -> str:
-    return f"{tests:,} test" if tests == 1 else f"{tests:,} tests"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +13,8 @@ import typer
 
 from fedbandit.cli import options, output
 from fedbandit.cli.plan_file import read_bytes, read_text
-from fedbandit.privacy.ledger import Checks, Entry, LedgerError, event_from_json, from_json, verify
+from fedbandit.privacy.budget import exactly
+from fedbandit.privacy.ledger import Checks, Entry, LedgerError, entries_since, event_from_json, from_json, verify
 from fedbandit.privacy.spending import Spent, TermSpent, spent
 from fedbandit.protocol import mechanisms
 
@@ -24,7 +27,8 @@ SIGNATURE_BYTES = 64
 def ledger(
     file: Annotated[Path, typer.Argument(help="A ledger: one JSON entry per line, or a silo's SQLite database.")],
     head: Annotated[
-        str | None, typer.Option(help="The last hash you noted: entries cut off since are noticed.")
+        str | None,
+        typer.Option(help="A hash you noted, the last one then: entries cut off or rewritten since are noticed."),
     ] = None,
     federation: Annotated[
         Path | None, typer.Option(help="The agreed federation file: entries must be signed by the silo's key in it.")
@@ -43,16 +47,19 @@ def ledger(
     """
     entries = _read(file)
     silo = entries[0].event.silo if entries else None
+    since = None if head is None else entries_since(entries, head)
     signed = None if federation is None or silo is None else _signature_of(federation, silo)
     seen = [_witnessed(store, silo) for store in witness or [] if silo is not None]
-    verify(entries, head, signed=signed, witnessed=seen)
+    verify(entries, signed=signed, witnessed=seen)
     checked = [*(["signed by the silo"] if signed else []), *(f"seen by others up to entry {n}" for n, _ in seen)]
+    if since is not None:
+        checked.append(f"{since} since the head you noted")
     total = spent(entries, mechanisms.encoder)
     last = entries[-1].hash if entries else None
     if json:
-        together = {"epsilon": total.epsilon, "delta": total.delta}
+        together = {"epsilon": total.epsilon, "delta": total.delta, "adjacency": total.adjacency}
         terms = [_as_dict(term) for term in total.terms]
-        checks = {"signatures": signed is not None, "witnessed": [number for number, _ in seen]}
+        checks = {"signatures": signed is not None, "witnessed": [number for number, _ in seen], "since_head": since}
         output.print_json({"entries": len(entries), "head": last, **checks, "terms": terms, "spent": together})
         return
     _show(total, len(entries), last, checked)
@@ -62,13 +69,15 @@ def _read(path: Path) -> list[Entry]:
     """Entries of a ledger, not yet verified; an event that is not known is refused, and its line named."""
     if read_bytes(path).startswith(SQLITE):
         return _from_database(path)
-    entries = []
+    entries: list[Entry] = []
     for number, line in enumerate(read_text(path).splitlines(), 1):
         if line.strip():
             try:
                 entries.append(from_json(line))
             except LedgerError as error:
                 raise LedgerError(f"line {number}: {error}") from None
+    if not entries:
+        raise LedgerError(f"file must hold a ledger, {str(path)!r} holds no entry")
     return entries
 
 
@@ -77,9 +86,17 @@ def _from_database(path: Path) -> list[Entry]:
     try:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
             rows = database.execute("SELECT previous, event, hash, signature FROM ledger ORDER BY number").fetchall()
+            begun = bool(rows) or _is_of_silo(database.execute)
     except sqlite3.Error as error:
         raise LedgerError(f"file must be a silo's database, {str(path)!r} is not: {error}") from None
+    if not begun:
+        raise LedgerError(f"file must be a silo's database, {str(path)!r} is not: no term was ever begun in it")
     return [Entry(previous, event_from_json(event), hash_, signature) for previous, event, hash_, signature in rows]
+
+
+def _is_of_silo(ask: Callable[[str], Iterable[Any]]) -> bool:
+    """Whether a store is a silo's: only silos begin terms, and they do so when they are opened."""
+    return any(True for _ in ask("SELECT 1 FROM terms LIMIT 1"))
 
 
 def _signature_of(path: Path, silo: str) -> Checks:
@@ -104,6 +121,9 @@ def _witnessed(path: Path, silo: str) -> tuple[int, str]:
         raise LedgerError(f"witness must be the store of a mixer or an analyzer, {str(path)!r} is not there")
     engine = read_engine(path)
     try:
+        with engine.read() as sql:
+            if _is_of_silo(sql.all):
+                raise LedgerError(f"witness must be the store of a mixer or an analyzer, {str(path)!r} is a silo's")
         head = SeenStore(engine, "").of(silo).head
     except sqlite3.Error as error:
         raise LedgerError(f"witness must be the store of a mixer or an analyzer: {error}") from None
@@ -117,11 +137,13 @@ def _as_dict(term: TermSpent) -> dict[str, Any]:
         "term": term.term,
         "plan": term.plan,
         "trust": term.trust,
+        "adjacency": term.adjacency,
+        "against": list(term.against),
         "released": term.released,
         "syncs": term.syncs,
         "redrawn": list(term.redrawn),
         "mu": term.mu,
-        "spent": {"epsilon": term.epsilon, "delta": term.budget[1]},
+        "spent": {"epsilon": term.epsilon, "delta": term.delta},
         "budget": {"epsilon": term.budget[0], "delta": term.budget[1]},
         "left": term.left,
         "overspent": term.overspent,
@@ -129,19 +151,45 @@ def _as_dict(term: TermSpent) -> dict[str, Any]:
 
 
 def _show(total: Spent, entries: int, last: str | None, checked: list[str]) -> None:
-    columns = ["term", "plan", "trust", "releases", "budget", "spent", "left"]
+    columns = ["term", "plan", "trust", "adjacency", "releases", "budget", "spent", "left"]
     title = f"{entries} entries, {', '.join(['chained', *checked])}, head {(last or 'none')[:16]}"
     output.print_table(title, columns, [_row(term) for term in total.terms])
-    output.remark(f"a user in every term has spent epsilon = {total.epsilon:.4g} at delta = {total.delta:g}.")
     for term in total.terms:
-        if term.redrawn:
-            syncs = ", ".join(map(str, term.redrawn))
-            output.remark(f"term {term.term}: sync(s) {syncs} drawn more than once, counted as often as drawn.")
-        if term.overspent:
-            output.remark(f"term {term.term}: more was spent than planned.")
+        for remark in _remarks(term):
+            output.remark(f"term {term.term}: {remark}.")
+    if total.converted:
+        converted = ", ".join(map(str, total.converted))
+        output.remark(f"term(s) {converted} count as replace-one in the total: at most twice the shift of add-remove.")
+    output.remark(_together(total) if total.terms else "nothing has been released, and nothing spent.")
+
+
+def _remarks(term: TermSpent) -> Iterator[str]:
+    """What to know of a term."""
+    yield f"spent against {'; '.join(term.against)}"
+    if term.redrawn:
+        syncs = ", ".join(map(str, term.redrawn))
+        yield f"sync(s) {syncs} drawn more than once, counted as often as drawn"
+    if term.overspent:
+        yield "more was spent than planned"
+
+
+def _together(total: Spent) -> str:
+    who = f"a user in every term ({total.adjacency})"
+    if not math.isfinite(total.epsilon):
+        return f"{who} has no bound on what was spent."
+    return f"{who} has spent no more than epsilon = {output.at_most(total.epsilon)} at delta = {_delta(total.delta)}."
 
 
 def _row(term: TermSpent) -> list[str]:
-    done = f"{term.released} of {term.syncs}"
-    budget = f"({term.budget[0]:g}, {term.budget[1]:g})"
-    return [str(term.term), term.plan[:12], term.trust, done, budget, f"{term.epsilon:.4g}", f"{term.left:.4g}"]
+    done, budget = f"{term.released} of {term.syncs}", f"({exactly(term.budget[0])}, {exactly(term.budget[1])})"
+    spent_ = "no bound"
+    if math.isfinite(term.epsilon):
+        spent_ = f"({output.at_most(term.epsilon)}, {_delta(term.delta)})"
+    left = f"{term.left:.4g}"
+    return [str(term.term), term.plan[:12], term.trust, term.adjacency, done, budget, spent_, left]
+
+
+def _delta(delta: float) -> str:
+    """A delta in few digits, rounded up; in all of them where it would come out as 1."""
+    short = output.at_most(delta, 6)
+    return exactly(delta) if float(short) >= 1 else short

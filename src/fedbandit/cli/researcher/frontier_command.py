@@ -164,7 +164,7 @@ def _point_row(point: Point) -> list[str]:
 
 
 def _show_ablation(rows: tuple[Ablated, ...], base: Plan, json: bool) -> None:
-    factor = unsymmetric_noise_factor(base.changed(trust="silo"))
+    factor = unsymmetric_noise_factor(base.changed(trust="silo", colluding=None))
     if json:
         output.print_json({"ablation": [row.as_dict() for row in rows], "unsymmetric_noise_factor": factor})
         return

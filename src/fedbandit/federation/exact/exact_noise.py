@@ -58,11 +58,12 @@ class ExactNoise:
         return np.asarray((whole.astype(np.int64) + self._bernoulli(values - whole)).sum(axis=-2))
 
     def _bernoulli(self, probabilities: Floats) -> Integers:
-        """0 or 1, with 1 at exactly the float's own value: 53 random bits decide unless they come too close."""
-        high = (self.words(probabilities.shape) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-        draws = (high < probabilities).astype(np.int64)
-        for index in zip(*np.nonzero(np.abs(high - probabilities) <= 2.0**-52), strict=True):
-            draws[index] = bernoulli(float(probabilities[index]))
+        """0 or 1, with 1 at exactly the float's own value: 53 random bits decide unless they are its own first 53."""
+        scaled = probabilities * 2.0**53  # exact, as is what lies behind its point
+        high, first = self.words(probabilities.shape) >> np.uint64(11), np.floor(scaled).astype(np.uint64)
+        draws = (high < first).astype(np.int64)
+        for index in zip(*np.nonzero(high == first), strict=True):
+            draws[index] = bernoulli(float(scaled[index] - np.floor(scaled[index])))
         return draws
 
     def words(self, shape: tuple[int, ...]) -> Words:

@@ -226,6 +226,17 @@ class SiloStatus(Answer, frozen=True):
     ended: Annotated[bool, Meta(description="Whether the last batch was released.")]
     epsilon: Annotated[float | None, Meta(description="The privacy budget; null for a plan without one.")]
     delta: float | None
+    adjacency: Annotated[
+        Literal["replace-one", "add-remove"] | None, Meta(description="For whom the budget is: who could be who.")
+    ]
     epsilon_spent: Annotated[float | None, Meta(description="Spent in this term; null if there is no finite number.")]
     epsilon_left: float | None
-    epsilon_all_terms: Annotated[float | None, Meta(description="Spent in all terms together.")]
+    spent_against: Annotated[str | None, Meta(description="Against whom no more was spent; null before a release.")]
+    epsilon_all_terms: Annotated[
+        float | None, Meta(description="Spent in all terms together; null if there is no finite number.")
+    ]
+    delta_all_terms: float
+    adjacency_all_terms: Annotated[
+        Literal["replace-one", "add-remove"] | None,
+        Meta(description="Of these two: that of the terms, or replace-one if they differ; null before a release."),
+    ]

@@ -17,6 +17,7 @@ from fedbandit.federation.silo.forwarding import is_known
 from fedbandit.federation.silo.outgoing import Sealer
 from fedbandit.federation.silo.serving import OutcomeConflict, Silo
 from fedbandit.federation.silo.silo_status import PROBLEM
+from fedbandit.federation.silo.ticker import SumsFull
 from fedbandit.federation.states import IllegalEvent, ReleaseState
 from fedbandit.federation.store.seen import SeenStore
 from fedbandit.federation.timing import TicksHeld
@@ -120,11 +121,11 @@ class Agent:
         self._news.set()
 
     async def tick(self) -> None:
-        """Do what the calendar says is due; while the clock cannot be believed, nothing is."""
+        """Do what the calendar says is due; nothing, while the clock cannot be believed or once the sums are full."""
         try:
             released = await asyncio.to_thread(self.silo.ticker.release) if self.silo.ticker.due() else []
             self._clock_problem = None
-        except TicksHeld as error:
+        except (TicksHeld, SumsFull) as error:
             self._clock_problem = str(error)
             return
         if released:

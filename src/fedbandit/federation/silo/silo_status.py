@@ -51,14 +51,18 @@ def _weight(plan: Plan, missed: list[int], last: int) -> float:
 
 def _budget(store: SiloStore, plan: Plan, term: int) -> dict[str, Any]:
     """What the ledger says, this term and all of them together; None where no number would be true."""
-    spent = book.spending(store.ledger())
-    this = [one for one in spent.terms if one.term == term]
+    spent, privacy = book.spending(store.ledger()), plan.privacy
+    this = next((one for one in spent.terms if one.term == term), None)
     return {
-        "epsilon": plan.privacy.epsilon if plan.privacy else None,
-        "delta": plan.privacy.delta if plan.privacy else None,
-        "epsilon_spent": _finite(this[0].epsilon) if this else 0.0,
-        "epsilon_left": this[0].left if this else plan.privacy.epsilon if plan.privacy else None,
-        "epsilon_all_terms": _finite(spent.epsilon) if spent.terms else 0.0,
+        "epsilon": privacy.epsilon if privacy else None,
+        "delta": privacy.delta if privacy else None,
+        "adjacency": privacy.adjacency if privacy else None,
+        "epsilon_spent": _finite(this.epsilon) if this else 0.0,
+        "epsilon_left": this.left if this else privacy.epsilon if privacy else None,
+        "spent_against": "; ".join(this.against) if this else None,
+        "epsilon_all_terms": _finite(spent.epsilon),
+        "delta_all_terms": spent.delta,
+        "adjacency_all_terms": spent.adjacency if spent.terms else None,
     }
 
 

@@ -18,7 +18,7 @@ from fedbandit.federation.wire import messages
 from fedbandit.plan import Plan
 from fedbandit.schedule import Clock as ClockSchedule
 
-__all__ = ["CLOCK", "Ticker", "pace"]
+__all__ = ["CLOCK", "SumsFull", "Ticker", "pace"]
 
 LOOK_AGAIN = 0.5  # seconds after which other workers' decisions are looked up
 PACE, LONGEST_PACE = 0.5, 10.0  # seconds, see `pace`
@@ -31,6 +31,16 @@ def pace(plan: Plan, timing: Timing) -> float:
     if not isinstance(plan.schedule, ClockSchedule):
         return PACE
     return max(PACE, min(LONGEST_PACE, plan.schedule.period / 100, timing.deadline / 4))
+
+
+class SumsFull(RuntimeError):
+    """More people have come than the plan's 64-bit sums hold: what they would wrap to is not released."""
+
+    def __init__(self, people: int, capacity: int) -> None:
+        super().__init__(
+            f"{people:,} people have come in this term, and the plan holds {capacity:,} per silo in 64-bit sums: "
+            "nothing more is released, no reward is lost; a plan with fewer bits holds more people"
+        )
 
 
 class Ticker:
@@ -70,6 +80,8 @@ class Ticker:
         self._ticked_at: dict[int, float] = {}
         self._unfinished = True  # a crash may have left a batch closed, not drawn
         self._catch_up = catch_up
+        self._capacity = plan.capacity // plan.silos  # the sum over silos must fit too
+        self._counted = (0, 0)  # people in the batches before this one
 
     def due(self) -> bool:
         """Whether a look at the calendar is worth a transaction: by what is known here, or, if other workers count
@@ -87,7 +99,7 @@ class Ticker:
 
     def release(self) -> list[int]:
         """Close the batches that are due and draw their releases; returns their syncs. TicksHeld if the time is in
-        doubt: then nothing is done."""
+        doubt: then nothing is done; SumsFull if a batch is closed and cannot be drawn."""
         with self._one_at_a_time:
             self._unfinished, self._looked = True, self._clock.steady
             reading = self._clock.reading()
@@ -145,7 +157,11 @@ class Ticker:
         state = self._plan.protocol.init() if stored is None else messages.decode_stream(stored)
         if state.done != sync:
             return False
-        state, message = releasing.draw(self._plan, state, self._store.batch(self._term, sync), self._noise)
+        batch = self._store.batch(self._term, sync)
+        people = self._earlier(sync) + len(batch)
+        if people > self._capacity:
+            raise SumsFull(people, self._capacity)
+        state, message = releasing.draw(self._plan, state, batch, self._noise)
         event, last = self._plan.release(self._silo, self._term, sync), self._store.last_entry()
         entry = None if event is None else book.entry(last, event, self._signer)
         try:
@@ -160,4 +176,10 @@ class Ticker:
             )
         except IllegalEvent:  # this draw was never on disk, so nobody has seen it
             return False
+        self._counted = (sync + 1, people)
         return True
+
+    def _earlier(self, sync: int) -> int:
+        """People in the batches before this one: as this process has counted them, if it drew the last one."""
+        counted_to, people = self._counted
+        return people if counted_to == sync else self._store.people_before(self._term, sync)

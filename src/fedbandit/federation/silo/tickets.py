@@ -21,6 +21,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from fedbandit._arrays import Floats
+from fedbandit._validate import ArgumentError
 
 __all__ = ["DecisionExpired", "DecisionIds", "Ticket", "UnknownDecision"]
 
@@ -100,6 +101,8 @@ class DecisionIds:
 
     def person(self, user: str) -> bytes:
         """The salted hash under which a user is counted."""
+        if not isinstance(user, str):
+            raise ArgumentError("user", f"must be a text, the application's key of the person, got {user!r}")
         return hmac.digest(self._person_key, user.encode(), "sha256")[:PERSON_BYTES]
 
     def digest(self, nonce: bytes, reward: float) -> bytes:

@@ -99,6 +99,7 @@ class SqliteEngine:
 
     def __init__(self, path: Path, sync: Callable[[int], None] = os.fdatasync) -> None:
         self._lock = threading.RLock()
+        _check_place(path)
         self._file = _claim(path)
         self._sync, self._suspect = sync, False
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=WAIT)
@@ -242,9 +243,26 @@ def _damaged(path: Path, error: sqlite3.DatabaseError) -> ArgumentError:
     )
 
 
+def _check_place(path: Path) -> None:
+    """A store is a file of this process's own, in a folder that is there."""
+    problem = None
+    if path.is_dir():
+        problem = "is a folder"
+    elif not path.parent.is_dir():
+        problem = f"cannot be made: there is no folder {str(path.parent)!r}"
+    elif path.exists() and not os.access(path, os.R_OK | os.W_OK):
+        problem = "may not be written"
+    if problem is not None:
+        raise ArgumentError("store", f"must be a file that can be written; {str(path)!r} {problem}")
+
+
 def _claim(path: Path) -> IO[bytes]:
     """Hold the file's lock for as long as the process lives: two processes on one file would be two silos."""
-    file = open(path.with_name(path.name + ".lock"), "wb")  # noqa: SIM115 (held open on purpose)
+    try:
+        file = open(path.with_name(path.name + ".lock"), "wb")  # noqa: SIM115 (held open on purpose)
+    except OSError as error:
+        reason = f"must be a file that can be written; beside {str(path)!r} nothing can be ({error.strerror})"
+        raise ArgumentError("store", reason) from error
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

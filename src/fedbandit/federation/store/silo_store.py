@@ -165,6 +165,13 @@ class SiloStore:
         with self.engine.read() as sql:
             return list(rows_of(sql, term, sync))
 
+    def people_before(self, term: int, sync: int) -> int:
+        """How many people count in the closed batches before this one."""
+        with self.engine.read() as sql:
+            query = "SELECT coalesce(sum(users), 0) FROM releases WHERE term = ? AND sync < ?"
+            ((people,),) = sql.all(query, (term, sync))
+            return int(people)
+
     # -- releases ---------------------------------------------------------------------------------------------------
 
     def tick(self, term: int, decisions: int, unkeyed: int, due: Callable[[int], int], at: float = 0.0) -> int:

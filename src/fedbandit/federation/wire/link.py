@@ -10,7 +10,7 @@ import logging
 import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from nats.aio.client import Client
@@ -63,16 +63,20 @@ class Link:
 
     @classmethod
     async def connect(cls, address: BrokerAddress, name: str, key: Ed25519PrivateKey) -> Self:
-        """Log in; waits for a broker that is not up yet, gives up on one that does not know the key."""
+        """Log in. It waits for a broker that is not up yet, and gives up on one that does not know the key or whose
+        certificate cannot be verified."""
         client = Client()
         # nats-py signs with a callback, but learns the public nkey from an optional package only.
         client._public_nkey = public_nkey(key.public_key().public_bytes_raw())
         client._auth_configured = True
         refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        reasons: list[str] = []
 
         async def failed(error: Exception) -> None:
             log.warning("broker: %s", error or type(error).__name__)
-            if _denied(error) and not refused.done():
+            reason = _hopeless(error, name)
+            if reason is not None and not refused.done():
+                reasons.append(reason)
                 refused.set_result(None)
 
         connecting = asyncio.create_task(
@@ -90,13 +94,14 @@ class Link:
                 error_cb=failed,
             )
         )
+        either: set[asyncio.Future[Any]] = {connecting, refused}
         try:
-            await asyncio.wait({connecting, refused}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         finally:
             given_up = not connecting.done()
             await _end(connecting)
         if given_up:
-            raise PermissionError(f"the broker at {address.url} does not know {name}'s key")
+            raise PermissionError(f"the broker at {address.url} {reasons[0]}")
         connecting.result()
         return cls(client, name)
 
@@ -191,6 +196,13 @@ def _unavailable(what: str, error: Exception) -> str:
 
 def _too_large(error: Exception) -> bool:
     return isinstance(error, MaxPayloadError) or (isinstance(error, APIError) and error.err_code == TOO_LARGE)
+
+
+def _hopeless(error: Exception, name: str) -> str | None:
+    """Why it is of no use to try again, if it is not."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"shows a certificate that cannot be verified ({error.verify_message}); give its authority: --broker-ca"
+    return f"does not know {name}'s key" if _denied(error) else None
 
 
 async def _end(connecting: asyncio.Task[None]) -> None:

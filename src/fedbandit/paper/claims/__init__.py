@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedbandit.paper.claims import gap, radii, ranges, scaling, user_shift
+from fedbandit.paper.claims import gap, radii, ranges, scaling, theorems, user_shift
 from fedbandit.paper.claims.claim import PaperClaim
 from fedbandit.simulator.engine import Progress
 
@@ -21,6 +21,12 @@ CLAIMS = (
     ranges.vector_sum_range_claim,
     ranges.vector_sum_noise_claim,
     ranges.range_claim,
+    theorems.linear_claim,
+    theorems.shuffling_condition_claim,
+    theorems.union_claim,
+    theorems.batches_claim,
+    theorems.line_15_claim,
+    theorems.title_claim,
 )
 
 

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-__all__ = ["CONFIRMED", "OTHER_CONSTANTS", "REFUTED", "Outcome", "PaperClaim"]
+__all__ = [
+    "CONFIRMED",
+    "NARROWER_RANGE",
+    "OTHER_CONSTANT",
+    "OTHER_EXPONENT",
+    "REFUTED",
+    "Outcome",
+    "PaperClaim",
+]
 
-Outcome = Literal["confirmed", "confirmed with other constants", "refuted"]
-CONFIRMED: Outcome = "confirmed"
-OTHER_CONSTANTS: Outcome = "confirmed with other constants"
-REFUTED: Outcome = "refuted"
+Outcome = Literal["confirmed", "other constant", "other exponent", "narrower range", "refuted"]
+CONFIRMED: Outcome = "confirmed"  # holds as stated
+OTHER_CONSTANT: Outcome = "other constant"  # holds with another constant than the text says or suggests
+OTHER_EXPONENT: Outcome = "other exponent"  # grows, but with another power
+NARROWER_RANGE: Outcome = "narrower range"  # holds, but not everywhere that the text says
+REFUTED: Outcome = "refuted"  # there is a counterexample, which a test runs
 
 
 class PaperClaim(NamedTuple):

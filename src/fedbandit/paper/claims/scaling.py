@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from fedbandit import presets
-from fedbandit.paper.claims.claim import CONFIRMED, OTHER_CONSTANTS, REFUTED, PaperClaim
+from fedbandit.paper.claims.claim import CONFIRMED, OTHER_CONSTANT, REFUTED, PaperClaim
 from fedbandit.plan import Plan
 from fedbandit.presets import secure_sum
 from fedbandit.privacy.budget import Privacy
@@ -53,7 +53,7 @@ def noise_claim() -> PaperClaim:
     return PaperClaim(
         "noise",
         "total noise variance grows as M under silo-level LDP and not at all under SDP",
-        CONFIRMED if good and abs(shrinking) < 0.5 else OTHER_CONSTANTS if good else REFUTED,
+        CONFIRMED if good and abs(shrinking) < 0.5 else OTHER_CONSTANT if good else REFUTED,
         (
             *(f"{name}: variance ~ M^{slope:.3f} over M = 1..1000" for name, slope in slopes.items()),
             f"SDP by amplification (Lemma amp, ε = δ = 1e-4): variance ~ M^{shrinking:.3f} over M = 100..1000, and "

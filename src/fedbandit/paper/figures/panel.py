@@ -58,6 +58,7 @@ class Curve:
             rounds,
             dim,
             privacy=Privacy(self.epsilon, self.delta),
+            confidence="published" if setting.constants == "as_simulated" else "theory",
             exploration=setting.exploration,
             reward_noise=setting.reward_noise,
         )

@@ -7,7 +7,7 @@ from typing import Self
 
 from fedbandit._arrays import Floats, Integers
 from fedbandit.bandit.statistics import Scales
-from fedbandit.privacy.ledger import Clear
+from fedbandit.privacy.ledger import Entrusted
 from fedbandit.privacy.noise import NoiseSource
 from fedbandit.protocol.adversaries import (
     Adversary,
@@ -80,8 +80,9 @@ def _build(request: Request) -> Built:
     """Noise enough for the sum over all silos, drawn once by the analyzer."""
     noise = gaussian_noise(request, joint_silos=True)
     scales = request.on_grid(noise.scales)
+    cost = Entrusted("analyzer", noise.sigma, noise.shift)
     protocol = CentralProtocol(request.encoder, scales, request.dim, request.bits, request.silos)
-    return Built(protocol, _guarantee(request, noise, scales), lambda sync: Clear("analyzer"))
+    return Built(protocol, _guarantee(request, noise, scales), lambda sync: cost)
 
 
 def _guarantee(request: Request, noise: GaussianNoise, scales: Scales) -> Guarantee:
@@ -89,7 +90,7 @@ def _guarantee(request: Request, noise: GaussianNoise, scales: Scales) -> Guaran
         return nothing(noise.problem)
     privacy = request.asked
     return request.promise(
-        f"All that leaves the analyzer is ({privacy.epsilon:g}, {privacy.delta:g})-differentially private for each "
+        f"All that leaves the analyzer is {privacy.pair}-differentially private for each "
         f"user of any silo ({privacy.adjacency}), against everybody but the analyzer.",
         against="everybody but the analyzer",
         steps=(*noise.steps, request.grid_step(scales)),

@@ -71,7 +71,7 @@ def _build(request: Request) -> Built:
     scales = request.on_grid(noise.scales)
     protocol = LocalProtocol(request.encoder, scales, request.dim, request.bits, request.silos)
     guarantee = request.promise(
-        f"Each user's own data is ({privacy.epsilon:g}, {privacy.delta:g})-differentially private against everybody, "
+        f"Each user's own data is {privacy.pair}-differentially private against everybody, "
         f"the user's silo included ({privacy.adjacency}).",
         against="everybody",
         steps=(*noise.steps, request.grid_step(scales, "Each user's noise")),

@@ -162,7 +162,7 @@ def _guarantee(request: Request, noise: GaussianNoise, honest: int, scales: Scal
     alone = request.exact_epsilon(own_sigma, joint_silos=False)
     mu_alone, mu = request.mu(own_sigma, joint_silos=False), request.mu(noise.sigma, joint_silos=True)
     return request.promise(
-        f"The noisy sums are ({privacy.epsilon:g}, {privacy.delta:g})-differentially private for each user of any silo "
+        f"The noisy sums are {privacy.pair}-differentially private for each user of any silo "
         f"({privacy.adjacency}), against {against}; the mixer alone sees uniform words. If mixer and analyzer collude, "
         f"each silo's own noise still gives ({alone:.4g}, {privacy.delta:g}).",
         against=f"the mixer alone or {against}",

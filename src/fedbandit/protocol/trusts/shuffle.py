@@ -115,7 +115,7 @@ def _guarantee(request: Request, local: Amplified) -> Guarantee:
     if unshuffled > privacy.epsilon:
         return nothing(f"the lemma's sensitivity is too small here: {unshuffled:.3g} without a mixer")
     return request.promise(
-        f"What the mixer passes on is ({privacy.epsilon:g}, {privacy.delta:g})-differentially private for each user "
+        f"What the mixer passes on is {privacy.pair}-differentially private for each user "
         f"of any silo ({privacy.adjacency}), against the analyzer. At this noise it is so without the mixer too.",
         against="the analyzer",
         steps=(

@@ -161,8 +161,8 @@ def _guarantee(request: Request, noise: GaussianNoise, scales: Scales) -> Guaran
         return nothing(noise.problem)
     privacy = request.asked
     return request.promise(
-        f"Each silo's whole transcript is ({privacy.epsilon:g}, {privacy.delta:g})-differentially private for each of "
-        f"its users ({privacy.adjacency}), against the analyzer and all other silos together.",
+        f"Each silo's whole transcript is {privacy.pair}-differentially private for each of its users "
+        f"({privacy.adjacency}), against the analyzer and all other silos together.",
         against="everybody outside the user's silo",
         steps=(*noise.steps, request.grid_step(scales)),
         assumes=(*COMMON_ASSUMPTIONS, "the user's own silo is trusted with the user's data"),

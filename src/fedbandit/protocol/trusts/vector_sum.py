@@ -304,7 +304,7 @@ def _guarantee(request: Request, protocol: VectorSumProtocol, coding: TheoremCod
         return nothing(FLIP)
     privacy, first = request.asked, protocol.node(1)
     return request.promise(
-        f"What the mixer passes on is ({privacy.epsilon:g}, {privacy.delta:g})-differentially private for each user of "
+        f"What the mixer passes on is {privacy.pair}-differentially private for each user of "
         f"any silo ({privacy.adjacency}), against the analyzer alone.{_against_a_silo(request)}",
         against="the analyzer alone",
         steps=(

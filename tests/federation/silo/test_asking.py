@@ -1,0 +1,76 @@
+"""A silo's question to the others, and what it says again, without a broker."""
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from fedbandit.federation.setup import founding
+from fedbandit.federation.silo.agent import Agent
+from fedbandit.federation.silo.outgoing import Sealer
+from fedbandit.federation.silo.serving import Silo
+from fedbandit.federation.states import ReleaseState
+from fedbandit.federation.store.seen import SeenStore
+from fedbandit.federation.timing import Timing
+from fedbandit.schedule import every
+from tests.federation.small import small_plan
+
+DEADLINE = 10.0
+
+
+class Recorder:
+    """A link that keeps what is published."""
+
+    def __init__(self):
+        self.ids: list[str] = []
+        self.sent: list[bytes] = []
+
+    async def publish(self, subject, data, message_id):
+        self.ids.append(message_id)
+        self.sent.append(data)
+
+
+@pytest.fixture
+def joined(tmp_path):
+    """An agent, its link, and the time that it goes by."""
+    plan, time = small_plan(schedule=every(1), rounds=4), [0.0]
+    homes = founding.local(tmp_path / "homes", plan, [f"silo-{n}" for n in range(3)], Timing(DEADLINE, start=0.0))
+    home = next(home for home in homes if home.settings.name == "silo-0")
+    party = home.party()
+    sealer = Sealer(party)
+    secret, timing = home.keys.seeds["salt"], party.agreement.timing
+    with Silo.open(tmp_path / "s.db", plan, name="silo-0", secret=secret, timing=timing, sealer=sealer) as silo:
+        yield Agent(silo, party, sealer, steady=lambda: time[0]), Recorder(), time
+
+
+def test_a_question_that_could_not_be_stored_is_not_asked(joined, monkeypatch):
+    """It was asked all the same from then on, and the answers to it were never recognised: the silo drew nothing."""
+    agent, link, _ = joined
+    ask, failures = SeenStore.ask, iter([OSError("No space left on device")])
+
+    def fails_at_first(self, question):
+        for error in failures:
+            raise error
+        ask(self, question)
+
+    monkeypatch.setattr(SeenStore, "ask", fails_at_first)
+    with pytest.raises(OSError, match="space"):
+        asyncio.run(agent.introduce(cast(Any, link)))
+    asyncio.run(agent.introduce(cast(Any, link)))
+    (asked,) = {message_id.split(".")[3] for message_id in link.ids}
+    assert agent.seen.asked(bytes.fromhex(asked))
+
+
+def test_a_release_that_came_to_nothing_is_sent_again_unchanged(joined):
+    agent, link, time = joined
+    agent._sealer.clear()
+    agent.silo.decide([[1.0, 0.0]])
+    assert agent.silo.tick() == [0]
+    asyncio.run(agent.send(cast(Any, link)))
+    asyncio.run(agent.send(cast(Any, link)))
+    assert len(link.sent) == 2  # one for each receiver
+    assert agent.silo.store.in_state(1, ReleaseState.SENT) == [0]
+    time[0] += DEADLINE + 1
+    asyncio.run(agent.send(cast(Any, link)))
+    assert link.sent[2:] == link.sent[:2]
+    assert len(set(link.ids)) == 4  # the broker would not take the same id again
