@@ -120,8 +120,8 @@ class Plan:
             )
         if self.cohort is not None and _validate.count("cohort", self.cohort) > self.silos:
             raise ArgumentError("cohort", f"must lie between 1 and the {self.silos} silos, got {self.cohort!r}")
-        if self.colluding is not None and _validate.count("colluding", self.colluding, least=0) >= self.silos:
-            raise ArgumentError("colluding", f"must be fewer than the {self.silos} silos, got {self.colluding}")
+        if self.colluding is not None and _validate.count("colluding", self.colluding, least=0) > self.silos:
+            raise ArgumentError("colluding", f"must be at most the {self.silos} silos, got {self.colluding}")
         if self.privacy is not None and self.privacy.silos_per_user > self.silos:
             visits = self.privacy.silos_per_user
             raise ArgumentError("silos_per_user", f"must be at most the {self.silos} silos, got {visits}")

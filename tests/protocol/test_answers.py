@@ -9,6 +9,7 @@ import re
 import numpy as np
 import pytest
 
+from fedbandit._validate import ArgumentError
 from fedbandit.plan import Plan
 from fedbandit.privacy.accounting import compose_gdp, gaussian_epsilon, gaussian_sigma
 from fedbandit.privacy.budget import Privacy
@@ -225,7 +226,7 @@ def test_any_one_silo_faces_the_printed_epsilon(silos: int, delta: float, faced:
 @pytest.mark.parametrize("trust", sorted(set(trusts.names()) - {"secure-sum"}))
 def test_where_silos_do_not_share_noise_collusion_changes_none_of_it(trust: str) -> None:
     assert plan(trust).colluders == 0
-    with pytest.raises(ValueError, match=rf"^colluding must be left out for trust '{trust}', got 3"):
+    with pytest.raises(ArgumentError, match="colluding must be left out"):
         plan(trust, colluding=3)
 
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from fedbandit import _validate
 from fedbandit._validate import ArgumentError
+from fedbandit._words import counted
 from fedbandit.audit.adaptive_game import adaptive_games
 from fedbandit.audit.auditor import Game
 from fedbandit.audit.calendar_game import CalendarGame, adversaries_of, calendar_game
@@ -25,7 +26,7 @@ from fedbandit.presets import NAMES, plan_for
 from fedbandit.privacy.budget import Privacy
 from fedbandit.schedule import Adaptive, Every
 
-__all__ = ["AUDITED", "Case", "Claim", "case", "case_of", "claim_of", "counted", "fewer_silos", "of_plan", "reduced"]
+__all__ = ["AUDITED", "Case", "Claim", "case", "case_of", "claim_of", "fewer_silos", "of_plan", "reduced"]
 
 AUTHORS_CLAIM = {
     "ldp-eager": "Theorem LDP states it of Algorithm 1, which acts on raw sums",
@@ -105,11 +106,6 @@ def _sizes(plan: Plan) -> tuple[tuple[str, str], ...]:
         ("schedule", str(plan.schedule)),
         ("d", str(plan.dim)),
     )
-
-
-def counted(number: int, noun: str) -> str:
-    """So many of them, in words: "1 silo", "2 silos"."""
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 def case_of(name: str, plan: Plan, budget: tuple[float, float], trials: int) -> Case:

@@ -11,8 +11,8 @@ from datetime import date
 
 from scipy.special import expit
 
+from fedbandit._words import counted
 from fedbandit.audit.auditor import CONFIDENCE
-from fedbandit.audit.cases import counted
 from fedbandit.audit.report import REFUTES, Report
 from fedbandit.plan import Plan
 from fedbandit.privacy.sensitivity import Adjacency

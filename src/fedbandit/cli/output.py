@@ -18,7 +18,6 @@ from fedbandit._validate import ArgumentError
 
 __all__ = [
     "at_most",
-    "counted",
     "number",
     "print_json",
     "print_table",
@@ -81,11 +80,6 @@ def at_most(value: float, digits: int = 4) -> str:
     if float(text) >= value * (1 - 1e-6):
         return text
     return f"{value + 10.0 ** (math.floor(math.log10(value)) - digits + 1) / 2:.{digits}g}"
-
-
-def counted(number: int, noun: str) -> str:
-    """So many of them, in the singular where it is one."""
-    return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
 def writable_folder(path: Path) -> Path:

@@ -9,9 +9,10 @@ import typer
 
 from fedbandit import _validate
 from fedbandit._validate import ArgumentError
+from fedbandit._words import counted
 from fedbandit.audit import report as reports_of
 from fedbandit.audit.auditor import CONFIDENCE, cores
-from fedbandit.audit.cases import AUDITED, Case, case, counted, reduced
+from fedbandit.audit.cases import AUDITED, Case, case, reduced
 from fedbandit.audit.report import PROVES, REFUTES, Report
 from fedbandit.cli import options, output
 from fedbandit.cli.plan_file import read_plan

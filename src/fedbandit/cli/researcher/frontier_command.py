@@ -9,6 +9,7 @@ from typing import Annotated, cast
 import typer
 
 from fedbandit._validate import ArgumentError
+from fedbandit._words import counted
 from fedbandit.bandit.confidence import Radii
 from fedbandit.cli import checks, options, output
 from fedbandit.plan import Plan
@@ -92,9 +93,7 @@ def frontier(
     names = size.curves if curves is None else tuple(name.strip() for name in curves.split(","))
     with output.progress_bar("measuring the frontier") as progress:
         found = measured(task, base, chosen, names, runs, seed, centred=centre, progress=progress)
-    title = (
-        f"{output.counted(base.silos, 'silo')}, {base.rounds:,} rounds, d = {base.dim}, {output.counted(runs, 'run')}"
-    )
+    title = f"{counted(base.silos, 'silo')}, {base.rounds:,} rounds, d = {base.dim}, {counted(runs, 'run')}"
     if plot is not None:
         from fedbandit.planner.frontier_plot import draw
 

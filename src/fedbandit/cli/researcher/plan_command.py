@@ -6,6 +6,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
+from fedbandit._words import counted
 from fedbandit.cli import checks, options, output
 from fedbandit.plan import Plan
 from fedbandit.planner.best import Choice, Option, best_plan
@@ -115,7 +116,7 @@ def _row(row: dict[str, Any]) -> list[str]:
 
 
 def _size(planned: Plan) -> str:
-    return f"{output.counted(planned.silos, 'silo')}, {planned.rounds:,} rounds, d = {planned.dim}"
+    return f"{counted(planned.silos, 'silo')}, {planned.rounds:,} rounds, d = {planned.dim}"
 
 
 # -- plan --best ------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from fedbandit._words import counted
 from fedbandit.cli import options, output
 from fedbandit.cli.researcher.experiment import Experiment
 from fedbandit.simulator.on_ray import ray_executor
@@ -99,13 +100,11 @@ def _show(result: Result, experiment: Experiment, bounded: bool) -> None:
         rows.append([name, promise, f"{regret.mean:.4f}", output.number(regret.stderr, 2), syncs])
     finished = min(len(result.final(name)) for name in result.names)
     runs = f"{finished} of {result.runs} runs, seed {result.seed}"
-    title = f"{output.counted(experiment.silos, 'silo')}, {experiment.rounds:,} rounds, {runs}"
+    title = f"{counted(experiment.silos, 'silo')}, {experiment.rounds:,} rounds, {runs}"
     output.print_table(title, ["protocol", "promise", "regret / T", "std. error", "syncs"], rows)
     for name, count in result.repaired.items():
         if count:
-            output.remark(
-                f"{name}: noise made {output.counted(count, 'covariance')} too small; eigenvalues were raised."
-            )
+            output.remark(f"{name}: noise made {counted(count, 'covariance')} too small; eigenvalues were raised.")
 
 
 def _curve(result: Result, name: str) -> dict[str, Any]:
