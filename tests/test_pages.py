@@ -25,7 +25,7 @@ FEDERATION, FRONTIER, INDEX = ((DOCS / name).read_text() for name in ("federatio
 
 def run(command: str) -> str:
     """What `fedbandit ...` prints, both streams."""
-    result = CliRunner().invoke(app, shlex.split(command)[1:])
+    result = CliRunner().invoke(app, shlex.split(command, comments=True)[1:])
     assert result.exit_code == 0, (command, result.exception)
     return result.output
 

@@ -241,7 +241,7 @@ def _silos(plan: Plan) -> dict[str, Any]:
 
 
 def _case_of(name: str, plan: Plan, privacy: Privacy) -> Case:
-    if not isinstance(plan.schedule, Clock):
+    if not isinstance(plan.schedule, Clock) and privacy.adjacency == "replace-one":
         plan = plan.changed(visits="public")  # batches of fixed size
     check_live(plan)
     budget = (privacy.epsilon, privacy.delta)

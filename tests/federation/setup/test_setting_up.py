@@ -168,6 +168,7 @@ CLOCK = ["--schedule", "clock:60", "--visits", "private"]
         (["--reward-window", "inf"], "reward_window must lie strictly between 0 and 1e+11, got inf"),
         (["--schedule", "clock:1e-9", "--visits", "private"], "period must lie between 0.001 and"),
         (["--schedule", "clock:1e300", "--visits", "private"], "period must lie between 0.001 and"),
+        (["--schedule", "clock:3e9", "--visits", "private", "--rounds", "99"], "schedule must end before the year"),
         (["--schedule", "clock:60"], "--visits has no effect with a clock, which does not count who asks"),
         (["--trust", "local"], "trust must be one that runs live (central, none, secure-sum, shuffle, silo, vector-"),
         (["--trust", "silo", "--host", "mixer"], "host must not be 'mixer': trust 'silo' has none"),

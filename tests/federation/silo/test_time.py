@@ -204,9 +204,11 @@ def test_a_counted_calendar_needs_an_explicit_word(schedule):
         check_live(counted)
     check_live(counted.changed(visits="public"))
     check_live(counted.changed(schedule=by_clock(60.0, ratio=1.1)))
-    add_remove = counted.changed(privacy=Privacy(1.0, 0.1, adjacency="add-remove"), visits="public")
+    add_remove = counted.changed(privacy=Privacy(1.0, 0.1, adjacency="add-remove"))
     with pytest.raises(ValueError, match=r"schedule must be a clock.*add-remove"):
         check_live(add_remove)
+    with pytest.raises(ValueError, match=r"visits must be 'private' under add-remove"):
+        add_remove.changed(visits="public")
     with pytest.raises(ValueError, match="visits must be one of"):
         counted.changed(visits="whatever")
 

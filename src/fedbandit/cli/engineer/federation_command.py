@@ -335,6 +335,8 @@ def _schedule(text: str) -> schedules.Schedule:
             return schedules.growing(float(value))
         if kind == "clock":
             return schedules.clock(*map(float, value.split(":", 1)))
+    except ArgumentError:
+        raise
     except ValueError as error:
         raise ArgumentError("schedule", f"must be {SCHEDULES}, got {text!r} ({error})") from None
     raise ArgumentError("schedule", f"must be {SCHEDULES}, got {text!r}")
