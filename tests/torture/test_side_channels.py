@@ -9,8 +9,8 @@ import time
 import numpy as np
 import pytest
 
+from fedbandit.federation import timing
 from fedbandit.federation.setup import founding
-from fedbandit.federation.silo import ticker
 from fedbandit.federation.silo.outgoing import Sealer
 from fedbandit.federation.silo.serving import Silo
 from fedbandit.federation.timing import Reading, Timing
@@ -100,11 +100,11 @@ def drawn_in(path, people, period=3600.0):
     """Seconds that a tick with so many people takes, and seconds from the tick until its release leaves."""
     plan = small_plan(silos=1, rounds=2, schedule=clock(period), trust="silo", visits="private")
     start, hands = time.time(), ShiftedClock()
-    timing = Timing(60.0, start=start)
-    home = founding.local(path, plan, ["silo-00"], timing)[-1]
+    agreed = Timing(60.0, start=start)
+    home = founding.local(path, plan, ["silo-00"], agreed)[-1]
     sealer = Sealer(home.party())
     sealer.clear()
-    with Silo.open(path / "silo.db", plan, sealer=sealer, secret=bytes(32), timing=timing, clock=hands) as silo:
+    with Silo.open(path / "silo.db", plan, sealer=sealer, secret=bytes(32), timing=agreed, clock=hands) as silo:
         silo.ticker.prepare()
         for at in range(0, people, 20_000):
             visits(silo, [(1.0,)] * min(20_000, people - at))
@@ -121,8 +121,8 @@ def drawn_in(path, people, period=3600.0):
 def test_a_release_leaves_at_a_fixed_moment(tmp_path, people):
     """Drawing takes longer for more people; the release leaves one pace after its tick, ten seconds here."""
     took, after = drawn_in(tmp_path, people)
-    assert took < ticker.LONGEST_PACE
-    assert abs(after - ticker.LONGEST_PACE) < 0.02
+    assert took < timing.LONGEST_PACE
+    assert abs(after - timing.LONGEST_PACE) < 0.02
 
 
 def test_the_moment_is_the_same_for_a_counted_schedule(tmp_path):
@@ -132,8 +132,8 @@ def test_the_moment_is_the_same_for_a_counted_schedule(tmp_path):
         began = time.perf_counter()
         assert silo.ticker.release() == [0]
         passed = time.perf_counter() - began + silo.ticker.wait_to_send(0)
-        off = passed % ticker.PACE
-        assert min(off, ticker.PACE - off) < 0.05
+        off = passed % timing.PACE
+        assert min(off, timing.PACE - off) < 0.05
 
 
 def test_what_the_release_of_a_large_batch_shows(tmp_path, size):
@@ -141,9 +141,9 @@ def test_what_the_release_of_a_large_batch_shows(tmp_path, size):
     the size of a batch roughly: it is stated so."""
     people = size(20_000, 200_000)
     took, after = drawn_in(tmp_path, people, period=20.0)
-    paces = after / ticker.PACE
+    paces = after / timing.PACE
     assert abs(paces - round(paces)) < 0.05
-    assert round(paces) <= took // ticker.PACE + 2, f"{people} people: drawn in {took:.3f} s, left after {after:.3f} s"
+    assert round(paces) <= took // timing.PACE + 2, f"{people} people: drawn in {took:.3f} s, left after {after:.3f} s"
 
 
 def test_sizes_do_not_depend_on_numbers():

@@ -33,10 +33,12 @@ __all__ = [
     "Timing",
     "calendar",
     "is_time",
+    "pace",
 ]
 
 JUMP = 5.0  # seconds by which the wall clock may drift from the steady one before it is not believed
 DAY = 86_400.0
+PACE, LONGEST_PACE = 0.5, 10.0  # seconds, see `pace`
 LAST = 1e11  # seconds: a time beyond the year 5000 is a mistake
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -247,3 +249,11 @@ def calendar(plan: Plan, start: float, timing: Timing) -> Calendar:
     if isinstance(schedule, ClockSchedule):
         return Timed(start, schedule.period, plan.times, timing)
     return Counted(plan.times, timing)
+
+
+def pace(plan: Plan, timing: Timing) -> float:
+    """Releases leave at whole multiples of this many seconds after their tick, however long drawing them took: public,
+    from the plan. Where ticks are far apart there is time to hide the drawing of a very large batch."""
+    if not isinstance(plan.schedule, ClockSchedule):
+        return PACE
+    return max(PACE, min(LONGEST_PACE, plan.schedule.period / 100, timing.deadline / 4))

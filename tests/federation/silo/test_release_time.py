@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from fedbandit.federation.silo.serving import Silo
-from fedbandit.federation.silo.ticker import LONGEST_PACE, PACE, pace
-from fedbandit.federation.timing import Timing
+from fedbandit.federation.timing import LONGEST_PACE, PACE, Timing, pace
 from fedbandit.schedule import clock
 from tests.federation.clocks import HandClock
 from tests.federation.small import small_plan

@@ -24,9 +24,9 @@ NONSENSE = [
 ]
 
 
-def run(path, plan, scenario, start=0.0):
+def run(path, plan, scenario, start=0.0, deadline=DEADLINE):
     async def main():
-        post = Post(path, plan, DEADLINE, start)
+        post = Post(path, plan, deadline, start)
         await post.greet()
         await scenario(post)
 
@@ -101,6 +101,24 @@ def test_a_sync_may_come_a_little_early(tmp_path):
         assert post.keepers["mixer"].store.senders(0) == {"silo-00"}
 
     run(tmp_path, small_plan(schedule=clock(3600), rounds=8), scenario)
+
+
+def test_an_early_message_does_not_start_the_deadline_before_others_can_have_sent_theirs(tmp_path):
+    """One silo sent its own almost a period early; with a deadline shorter than that, every sync was skipped."""
+    plan = small_plan(schedule=clock(5), rounds=8, cohort=2)
+
+    async def scenario(post):
+        for sync in range(8):
+            post.now = 5.0 * (sync + 1) - 4.9
+            post.release("silo-00", sync)
+            await post.deliver()
+            await post.pass_time(4.9 + 0.5 + 0.1)  # the tick, and one pace later
+            for silo in ("silo-01", "silo-02"):
+                post.release(silo, sync)
+            await post.deliver()
+            assert post.outcomes()[sync:] == [[1, 1, 1]]
+
+    run(tmp_path, plan, scenario, deadline=3.0)
 
 
 def test_a_deadline_does_not_start_because_one_silo_is_further(tmp_path):

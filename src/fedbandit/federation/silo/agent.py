@@ -81,8 +81,8 @@ class Agent:
 
     @property
     def problem(self) -> str | None:
-        """Why it is not ticking or not drawing, if it is not."""
-        return self._behind or self._clock_problem
+        """Why it is not ticking or not drawing, if it is not although the term runs."""
+        return self._behind or self._clock_problem or (None if self.silo.ended else self._sealer.held)
 
     @property
     def refused(self) -> int:
@@ -359,7 +359,7 @@ class Agent:
 
     async def _tell(self) -> None:
         """Write down why nothing ticks or is drawn, for whoever asks for the status of this silo."""
-        reason = self.problem or self._sealer.held or ""
+        reason = self.problem or ""
         if reason != self._told:
             value = reason.encode()
             await asyncio.to_thread(self.silo.store.set_state, self.silo.term.number, PROBLEM, value)

@@ -13,24 +13,14 @@ from fedbandit.federation.silo.outgoing import Sealer
 from fedbandit.federation.silo.seats import Seats
 from fedbandit.federation.states import IllegalEvent, ReleaseState
 from fedbandit.federation.store.silo_store import SiloStore, Term
-from fedbandit.federation.timing import SteadyClock, TicksOverdue, Timing, calendar
+from fedbandit.federation.timing import SteadyClock, TicksOverdue, Timing, calendar, pace
 from fedbandit.federation.wire import messages
 from fedbandit.plan import Plan
-from fedbandit.schedule import Clock as ClockSchedule
 
-__all__ = ["CLOCK", "SumsFull", "Ticker", "pace"]
+__all__ = ["CLOCK", "SumsFull", "Ticker"]
 
 LOOK_AGAIN = 0.5  # seconds after which other workers' decisions are looked up
-PACE, LONGEST_PACE = 0.5, 10.0  # seconds, see `pace`
 CLOCK = "clock"  # the last reading of the clocks, kept in the store
-
-
-def pace(plan: Plan, timing: Timing) -> float:
-    """Releases leave at whole multiples of this many seconds after their tick, however long drawing them took: public,
-    from the plan. Where ticks are far apart there is time to hide the drawing of a very large batch."""
-    if not isinstance(plan.schedule, ClockSchedule):
-        return PACE
-    return max(PACE, min(LONGEST_PACE, plan.schedule.period / 100, timing.deadline / 4))
 
 
 class SumsFull(RuntimeError):

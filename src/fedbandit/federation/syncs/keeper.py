@@ -15,7 +15,7 @@ from fedbandit.federation.setup.party import Party
 from fedbandit.federation.states import SyncEvent, SyncState
 from fedbandit.federation.store.seen import SeenStore
 from fedbandit.federation.store.sync_store import StoredSync, SyncStore
-from fedbandit.federation.timing import JUMP, ClockJumped, SteadyClock
+from fedbandit.federation.timing import JUMP, ClockJumped, SteadyClock, pace
 from fedbandit.federation.wire import heads
 from fedbandit.federation.wire.envelopes import FORMAT, Context, EnvelopeError
 from fedbandit.federation.wire.heads import NO_QUESTION, Greeting, Head
@@ -331,19 +331,33 @@ class SyncKeeper(ABC):
 
     def _check_time(self, sync: int) -> None:
         """Refuse a message for a sync whose public time is still to come: its sender's clock is wrong, or it lies."""
+        schedule = self.plan.schedule
+        if isinstance(schedule, ClockSchedule) and (early := self._until(sync)) > min(JUMP, schedule.period):
+            raise EnvelopeError(f"sync {sync} is {early:.0f} s early")
+
+    def _until(self, sync: int) -> float:
+        """Seconds until the public time of a sync; 0 if it has none, or if this party's own clock cannot be believed:
+        then nobody else's is held against it."""
         schedule, start = self.plan.schedule, self.agreement.timing.start
         if not isinstance(schedule, ClockSchedule) or start is None:
-            return
+            return 0.0
         try:
-            early = start + self.plan.times[sync] * schedule.period - self._clock()
+            return start + self.plan.times[sync] * schedule.period - self._clock()
         except ClockJumped:
-            return  # this party's own clock cannot be believed: nobody else's is held against it
-        if early > min(JUMP, schedule.period):
-            raise EnvelopeError(f"sync {sync} is {early:.0f} s early")
+            return 0.0
+
+    @property
+    def _takes(self) -> float:
+        """Seconds from the public time of a sync until an honest release leaves; 0 where there is no such time."""
+        timing = self.agreement.timing
+        if not isinstance(self.plan.schedule, ClockSchedule) or timing.start is None:
+            return 0.0
+        return max(timing.settle, timing.settle_last) + pace(self.plan, timing)
 
     def _late(self, sync: int) -> bool:
         """Whether the deadline of a sync has passed. It runs from the first message for this very sync, or, if there
-        is none, from when as many silos as make a cohort are further; never because one of them is."""
+        is none, from when as many silos as make a cohort are further; never because one of them is, and never from
+        before an honest release of this sync can have left."""
         if sync not in self._begun:
             further = self.store.senders_after(sync)
             enough = len(further & set(self.agreement.silos)) >= self.plan.smallest_cohort or further - {
@@ -351,7 +365,7 @@ class SyncKeeper(ABC):
             }
             if not enough and not self.store.senders(sync):
                 return False
-            self._begun[sync] = self._steady()
+            self._begun[sync] = self._steady() + max(0.0, self._until(sync) + self._takes)
         return self._steady() - self._begun[sync] > self.agreement.timing.deadline
 
     # -- the rest ---------------------------------------------------------------------------------------------------
