@@ -13,6 +13,7 @@ from fedbandit.demo.processes import url
 from fedbandit.federation.http import service as calls
 from fedbandit.federation.http.service import Service
 from fedbandit.federation.setup import founding
+from fedbandit.federation.silo.outgoing import UNASKED
 from fedbandit.federation.silo.serving import Silo
 from fedbandit.federation.wire import broker
 from tests.federation.conftest import postgres_server
@@ -80,8 +81,8 @@ def without_streams(settings, path):
 
 @pytest.mark.parametrize("loss", [without_jetstream, without_streams])
 def test_a_broker_without_its_streams_is_not_a_working_one(tmp_path, loss):
-    """The connection stood, so everything was said to be well."""
-    silo = founded(tmp_path)
+    """The connection stood, so everything was said to be well. (There is no analyzer here to answer the silo.)"""
+    silo, alone = founded(tmp_path), (503, True, UNASKED)
     file = tmp_path / founding.BROKER_CONFIG
     whole = file.read_text()
     with contextlib.ExitStack() as stack:
@@ -89,7 +90,7 @@ def test_a_broker_without_its_streams_is_not_a_working_one(tmp_path, loss):
         asyncio.run(founding.provision(tmp_path))
         process = served(silo)
         stack.callback(stop, process)
-        wait_until(lambda: ready(silo) == (200, True, None))
+        wait_until(lambda: ready(silo) == alone)
         server.stop()
         settings = json.loads(whole)
         loss(settings, tmp_path)
@@ -105,4 +106,4 @@ def test_a_broker_without_its_streams_is_not_a_working_one(tmp_path, loss):
         file.write_text(whole)
         server.start()
         asyncio.run(founding.provision(tmp_path))
-        wait_until(lambda: ready(silo) == (200, True, None))
+        wait_until(lambda: ready(silo) == alone)

@@ -159,7 +159,7 @@ class _Member:
         if self._agent.link is None and self._trouble is None:
             return f"the broker at {self._party.agreement.broker} has not answered yet: nothing ticks until it does"
         unavailable = self._link.trouble if self._link is not None and self.connected else None
-        return self._trouble or self._agent.problem or unavailable
+        return self._trouble or unavailable or self._agent.problem
 
     async def run(self) -> None:
         wait = FIRST_WAIT

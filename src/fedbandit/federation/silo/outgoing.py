@@ -15,7 +15,7 @@ from fedbandit.federation.wire.keys import PublicKeys
 from fedbandit.federation.wire.parcels import Parcel
 from fedbandit.protocol.base import Message
 
-__all__ = ["Sealer"]
+__all__ = ["UNASKED", "Sealer"]
 
 UNASKED = "the others have not yet said how far they have seen this silo come"
 
