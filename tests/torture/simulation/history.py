@@ -148,6 +148,8 @@ class _World:
             return True  # it refuses and says why; without it nobody comes further
         if self._deceiver is not None and self._nodes["mixer"].problem:
             return True  # it was noticed, and the analyzer gets nothing more
+        if not any(self._takes_part(name) for name in self._setting.agreement.silos):
+            return True  # without a silo that sends anything no sync begins
         unfinished = [node.name for node in self._nodes.values() if not self._finished(node)]
         if not unfinished:
             if self._deceiver is not None:
@@ -157,6 +159,10 @@ class _World:
         if self._loop.time() > PATIENCE:
             self.oracle.fail("no progress: " + "; ".join(self._nodes[name].describe() for name in unfinished))
         return False
+
+    def _takes_part(self, silo: str) -> bool:
+        node = self._nodes[silo]
+        return silo not in self.oracle.lying and not (node.restored and node.problem)
 
     def _operate(self, node: Node) -> None:
         """What people do whose clock is right: they say so."""

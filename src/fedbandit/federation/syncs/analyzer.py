@@ -96,7 +96,8 @@ class Analyzer(SyncKeeper):
         return self._decode(sync, event, list(inbox), lambda: self._mixed_here(inbox))
 
     async def publish(self, closed: StoredSync, only: str | None = None) -> None:
-        """Model k to every silo; the bytes inside are the stored ones."""
+        """Model k to every silo; the bytes inside are the stored ones. A mixer that sends a total again does so for
+        silos that have not heard of it and can tell nobody else: then to every silo too."""
         assert closed.value is not None
         outcome, sync = Outcome.decode(closed.value, self.plan), closed.sync
         model = SignedOutcome(outcome, self.previous(sync), self.store.head(sync)).encode()
@@ -107,7 +108,8 @@ class Analyzer(SyncKeeper):
             message_id = f"model.{sync}.{name}{self._repeats.suffix((sync, name))}"
             await self.link.publish(self.party.subject_to(receiver), sealed, message_id)
 
-        await asyncio.gather(*(send(name) for name in self.agreement.silos if only in (None, name)))
+        everybody = only is None or (only == self._mixer and not self._hears_silos)
+        await asyncio.gather(*(send(name) for name in self.agreement.silos if everybody or only == name))
 
     def _greets(self) -> tuple[PublicKeys, ...]:
         """Everybody: those who have another plan or another format must see it."""

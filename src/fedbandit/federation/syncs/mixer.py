@@ -61,9 +61,10 @@ class Mixer(SyncKeeper):
         return event
 
     async def publish(self, closed: StoredSync, only: str | None = None) -> None:
-        name = self._analyzer.name
-        if only in (None, name):
-            await self._send(closed, f"mixed.{closed.sync}{self._repeats.suffix((closed.sync, name))}")
+        """To the analyzer; again too if a silo that has not heard of the outcome can tell nobody else."""
+        receiver = self._analyzer.name
+        if only in (None, receiver) or not self._waits_for_holds:
+            await self._send(closed, f"mixed.{closed.sync}{self._repeats.suffix((closed.sync, only or receiver))}")
 
     async def answer(self, sender: PublicKeys, greeting: Greeting) -> None:
         """An analyzer that asks may have lost what it had been sent: the same bytes are sent again."""
