@@ -15,7 +15,7 @@ from fedbandit.federation.silo import book
 from fedbandit.federation.silo.forwarding import loss
 from fedbandit.federation.states import ReleaseState, SyncState
 from fedbandit.federation.status import status
-from fedbandit.federation.store import SiloStore
+from fedbandit.federation.store import silo_store
 from fedbandit.federation.wire.heads import Greeting
 from fedbandit.privacy.ledger import verify
 from fedbandit.schedule import every
@@ -260,22 +260,28 @@ def test_what_cannot_be_brought_forward_says_how_to_go_on(tmp_path):
 
 
 def test_a_command_that_is_killed_half_way_is_run_again(tmp_path, monkeypatch):
+    """What it had done by then let the silo draw, and it drew what others had seen."""
+
     async def scenario(running):
         await put_back(running, "silo-00", "old", 4)
-        give_up, done = SiloStore.give_up, []
+        enter, done = silo_store._enter, []
 
-        def killed_at_the_second(store, *arguments):
-            done.append(arguments[1])
+        def killed_at_the_second(sql, term, sync, *others):
+            done.append(sync)
             if len(done) == 2:
                 raise KeyboardInterrupt
-            give_up(store, *arguments)
+            enter(sql, term, sync, *others)
 
-        monkeypatch.setattr(SiloStore, "give_up", killed_at_the_second)
+        monkeypatch.setattr(silo_store, "_enter", killed_at_the_second)
         with contextlib.suppress(KeyboardInterrupt):
             await forward(running, "silo-00", "--yes")
         monkeypatch.undo()
+        await running.start("silo-00")
+        await running.until(lambda: running.running["silo-00"].problem is not None)
+        assert [release.sync for release in running.running["silo-00"].silo.store.releases(1)] == [0]
+        await running.stop("silo-00")
         code, said = await forward(running, "silo-00", "--yes")
-        assert (code, done, "syncs 2, 3." in said) == (0, [1, 2], True), said
+        assert (code, done, "syncs 1, 2, 3." in said) == (0, [1, 2], True), said
         await running.start("silo-00")
         await running.sync(4)
         assert running.outcome(4).cohort.tolist() == [1, 1, 1]

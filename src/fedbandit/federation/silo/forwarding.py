@@ -33,12 +33,14 @@ WAY_OUT = (
 
 
 def is_known(ledger: Sequence[LedgerRow], seen: Head) -> bool:
-    """Whether a head that others have seen is one of this ledger, or one that it says was lost."""
+    """Whether a head that others have seen is one of this ledger, or one of a lost ledger whose releases this one has
+    given up: its entry of the same number says so, and so nothing up to there is drawn again."""
     if not seen.length:
         return True
-    if seen.length <= len(ledger) and ledger[seen.length - 1].hash == seen.hash.hex():
-        return True
-    return any(LOST + seen.hash.hex() in row.event for row in ledger)
+    if seen.length > len(ledger):
+        return False
+    entry = ledger[seen.length - 1]
+    return entry.hash == seen.hash.hex() or LOST in entry.event
 
 
 class Loss(NamedTuple):
@@ -105,27 +107,22 @@ def _entries(
 
 
 def bring_forward(
-    store: SiloStore, plan: Plan, silo: str, signer: Ed25519PrivateKey, answers: Sequence[Greeting]
+    store: SiloStore, plan: Plan, silo: str, signer: Ed25519PrivateKey, answers: Sequence[Greeting], *, at: float
 ) -> list[int]:
     """Give up the syncs that others have seen releases for (`answers`) and this store has not; returns them.
 
-    The silo must not be running, and the term must be the one that the answers are about.
+    All of them are given up or none. The silo must not be running, the term must be the one that the answers are about,
+    and `at` is the time now.
     """
-    lost, term = loss(store, plan, silo, signer, answers), store.terms()[-1]
-    entries = iter(lost.entries)
-    for sync in lost.syncs:
-        _give_up(store, plan, term, sync, next(entries, None))
-    return list(lost.syncs)
-
-
-def _give_up(store: SiloStore, plan: Plan, term: Term, sync: int, entry: LedgerRow | None) -> None:
-    """One sync: its batch is closed and goes by empty, its release counts as spent and is given up."""
-    protocol = plan.protocol
-    if not isinstance(plan.schedule, Clock):
-        store.seat_all(term.number, plan.times[sync])  # the places of that batch were taken
-    store.tick(term.number, 0, 0, lambda seated: sync + 1)
+    lost, term, protocol = loss(store, plan, silo, signer, answers), store.terms()[-1], plan.protocol
+    if not lost.syncs:
+        return []
     stored = store.encoder(term.number)
     state = protocol.init() if stored is None else messages.decode_stream(stored)
-    state, _ = protocol.encoder.step(state, np.zeros(protocol.width, dtype=np.int64))
+    for _ in lost.syncs:  # their batches go by empty
+        state, _ = protocol.encoder.step(state, np.zeros(protocol.width, dtype=np.int64))
     nothing = messages.encode([np.zeros(protocol.width, dtype=part.dtype) for part in protocol.parts])
-    store.give_up(term.number, sync, nothing, messages.encode_stream(state), entry)
+    places = 0 if isinstance(plan.schedule, Clock) else plan.times[lost.syncs[-1]]  # those of the batches were taken
+    encoder = messages.encode_stream(state)
+    store.give_up(term.number, lost.syncs, nothing, encoder, lost.entries, places=places, at=at)
+    return list(lost.syncs)
