@@ -210,7 +210,7 @@ def test_a_model_that_comes_before_the_release_is_drawn_is_taken(tmp_path):
         await running.cut_off("silo-00")
         silo = running.running["silo-00"].silo
         await running.batch(0)
-        silo.store.tick(1, 0, 0, lambda decisions: 1)
+        silo.store.tick(1, 0, 0, lambda decisions: 1, at=time.time())
         assert silo.store.in_state(1, ReleaseState.CLOSED) == [0]
         await running.wait(1, ["silo-01", "silo-02"])
         await running.start("silo-00")

@@ -169,7 +169,7 @@ class SiloStore:
 
     # -- releases ---------------------------------------------------------------------------------------------------
 
-    def tick(self, term: int, decisions: int, unkeyed: int, due: Callable[[int], int], at: float = 0.0) -> int:
+    def tick(self, term: int, decisions: int, unkeyed: int, due: Callable[[int], int], *, at: float) -> int:
         """Count decisions and close the batches that are due by the calendar (`due` maps places taken to ticks).
 
         Nothing enters a closed batch any more. `at` is the time now, kept with the batches that are closed. Returns
@@ -219,21 +219,25 @@ class SiloStore:
 
         All of them or none: a store that has given up only some would draw the others again. `encoder` is the state
         after the last of the `syncs`, `entries` has one row per sync or none, so many `places` of the term are taken,
-        whoever had them, and `at` is the time now.
+        whoever had them, and `at` is the time now; a clock that is behind the last batch is not believed.
         """
         with self.engine.transaction() as sql:
             now = _term(sql, term)
             sql.all("UPDATE terms SET seated = ? WHERE term = ? AND seated < ?", (places, term, places))
-            _close(sql, now, max(syncs) + 1, at)
+            ((latest,),) = sql.all("SELECT coalesce(max(closed), 0) FROM releases WHERE term = ?", (term,))
+            _close(sql, now, max(syncs) + 1, max(at, float(latest)))
             rows: Sequence[LedgerRow | None] = entries or [None] * len(syncs)
             for sync, entry in zip(syncs, rows, strict=True):
                 _enter(sql, term, sync, ReleaseEvent.SEEN_ELSEWHERE, nothing, encoder, entry)
                 sql.all("DELETE FROM raw_rows WHERE term = ? AND sync = ?", (term, sync))
 
     def expire(self, term: int, before: float) -> None:
-        """Forget which decisions were rewarded in batches closed before a time: their ids are no longer taken."""
+        """Forget which decisions were rewarded in batches closed before a time: their ids are no longer taken.
+
+        A batch whose time is unknown (0) says nothing about those before it.
+        """
         with self.engine.transaction(durable=False) as sql:
-            query = "SELECT sync FROM releases WHERE term = ? AND closed < ? ORDER BY sync DESC LIMIT 1"
+            query = "SELECT sync FROM releases WHERE term = ? AND closed > 0 AND closed < ? ORDER BY sync DESC LIMIT 1"
             rows = sql.all(query, (term, before))
             last = int(rows[0][0]) if rows else -1
             if last > self._expired.get(term, -1):
