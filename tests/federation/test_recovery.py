@@ -114,6 +114,43 @@ def test_a_silo_is_brought_forward(tmp_path, trust, copy):
     run(tmp_path, plan, scenario)
 
 
+def test_a_silo_and_the_mixer_are_brought_forward_together(tmp_path):
+    """Both were on one machine. The mixer had seen more of the silo than its copy held, and less than the analyzer:
+    the silo refused for good."""
+
+    async def saved(running, name):
+        folder, store = files(running, name)
+        await running.stop(name)
+        shutil.copy(folder / store, folder / "saved")
+        await running.start(name)
+
+    async def scenario(running):
+        await running.sync(0)
+        await saved(running, "silo-00")
+        await running.sync(1)
+        await saved(running, "mixer")
+        for sync in (2, 3):
+            await running.sync(sync)
+        for name in ("silo-00", "mixer"):
+            folder, store = files(running, name)
+            await running.stop(name)
+            for left in folder.glob(f"{store}*"):
+                left.unlink()
+            shutil.copy(folder / "saved", folder / store)
+        code, said = await forward(running, "mixer", "--yes")
+        assert (code, "brought forward" in said) == (0, True), said
+        await running.start("mixer")
+        assert running.running["mixer"].seen.of("silo-00").head.length == 2
+        code, said = await forward(running, "silo-00", "--yes")
+        assert (code, "syncs 1, 2, 3." in said) == (0, True), said
+        await running.start("silo-00")
+        await running.sync(4)
+        assert running.running["silo-00"].problem is None
+        assert running.outcome(4).cohort.tolist() == [1, 1, 1]
+
+    run(tmp_path, PLANS["secure-sum"], scenario, deadline=5.0)
+
+
 @pytest.mark.parametrize("copy", ["old", pytest.param("none", marks=pytest.mark.torture)])
 @pytest.mark.parametrize(
     "trust, name",

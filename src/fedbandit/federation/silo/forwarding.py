@@ -1,7 +1,7 @@
 """An old copy of a silo's store, brought forward: what others have seen of it since is given up, and not drawn again.
 
 The releases that were drawn after the copy was made exist; their data are lost to this store, and what they spent is
-spent. Each becomes a release that was given up, and an entry of the ledger that says so and names the head that others
+spent. Each becomes a release that was given up, and an entry of the ledger that says so and names the heads that others
 hold. What cannot be brought back is who was counted in the meantime: a person of those batches may count once more than
 the cap says. Where that matters, let the term end and begin a new one.
 """
@@ -20,7 +20,7 @@ from fedbandit.federation.silo import book
 from fedbandit.federation.states import ReleaseState
 from fedbandit.federation.store.silo_store import LedgerRow, SiloStore, Term
 from fedbandit.federation.wire import messages
-from fedbandit.federation.wire.heads import NONE, Greeting, Head
+from fedbandit.federation.wire.heads import Greeting, Head
 from fedbandit.plan import Plan
 from fedbandit.privacy.ledger import LOST
 from fedbandit.schedule import Clock
@@ -35,12 +35,16 @@ WAY_OUT = (
 def is_known(ledger: Sequence[LedgerRow], seen: Head) -> bool:
     """Whether a head that others have seen is one of this ledger, or one of a lost ledger whose releases this one has
     given up: its entry of the same number says so, and so nothing up to there is drawn again."""
-    if not seen.length:
+    if _contains(ledger, seen):
         return True
-    if seen.length > len(ledger):
-        return False
-    entry = ledger[seen.length - 1]
-    return entry.hash == seen.hash.hex() or LOST in entry.event
+    return seen.length <= len(ledger) and LOST in ledger[seen.length - 1].event
+
+
+def _contains(ledger: Sequence[LedgerRow], head: Head) -> bool:
+    """Whether the ledger once had this head."""
+    if not head.length:
+        return True
+    return head.length <= len(ledger) and ledger[head.length - 1].hash == head.hash.hex()
 
 
 class Loss(NamedTuple):
@@ -60,8 +64,9 @@ def loss(store: SiloStore, plan: Plan, silo: str, signer: Ed25519PrivateKey, ans
     seen = [answer for answer in answers if answer.seen.is_of(silo, signer.public_key())]
     earlier = len(ledger) - drawn  # entries of the terms before this one
     furthest = min(max((_syncs(plan, answer, earlier) for answer in seen), default=0), len(plan.times))
-    head = max((answer.seen for answer in seen), default=NONE)
-    if furthest <= drawn and not is_known(ledger, head):
+    others = sorted({answer.seen for answer in seen if not _contains(ledger, answer.seen)})
+    unknown = [head.length for head in others if not is_known(ledger, head)]
+    if unknown and (furthest <= drawn or min(unknown) <= len(ledger)):
         raise ArgumentError(
             "store",
             "cannot be brought forward: others hold another ledger of this silo, of the same length or shorter, so two"
@@ -71,7 +76,7 @@ def loss(store: SiloStore, plan: Plan, silo: str, signer: Ed25519PrivateKey, ans
     rewards = sum(release.users for release in releases if release.sync in syncs)
     if term.open_sync in syncs:
         rewards += len(store.batch(term.number, term.open_sync))
-    return Loss(syncs, rewards, _entries(plan, term, silo, signer, syncs, head, store.last_entry()))
+    return Loss(syncs, rewards, _entries(plan, term, silo, signer, syncs, others, store.last_entry()))
 
 
 def _syncs(plan: Plan, answer: Greeting, earlier: int) -> int:
@@ -94,14 +99,16 @@ def _entries(
     silo: str,
     signer: Ed25519PrivateKey,
     syncs: Sequence[int],
-    head: Head,
+    others: Sequence[Head],
     last: LedgerRow | None,
 ) -> tuple[LedgerRow, ...]:
+    """One entry per sync; each names all heads that others hold and this ledger does not."""
+    text = "; ".join(LOST + head.hash.hex() for head in others)
     rows: list[LedgerRow] = []
     for sync in syncs:
         event = plan.release(silo, term.number, sync)
         if event is not None:
-            lost = replace(event, released=LOST + head.hash.hex())
+            lost = replace(event, released=text)
             rows.append(book.entry(rows[-1] if rows else last, lost, signer))
     return tuple(rows)
 
