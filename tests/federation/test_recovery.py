@@ -15,7 +15,7 @@ from fedbandit.federation.silo import book
 from fedbandit.federation.silo.forwarding import loss
 from fedbandit.federation.states import ReleaseState, SyncState
 from fedbandit.federation.status import status
-from fedbandit.federation.store import SiloStore
+from fedbandit.federation.store import silo_store
 from fedbandit.federation.wire.heads import Greeting
 from fedbandit.privacy.ledger import verify
 from fedbandit.schedule import every
@@ -112,6 +112,43 @@ def test_a_silo_is_brought_forward(tmp_path, trust, copy):
         assert (spent.released, spent.redrawn) == (5, ())
 
     run(tmp_path, plan, scenario)
+
+
+def test_a_silo_and_the_mixer_are_brought_forward_together(tmp_path):
+    """Both were on one machine. The mixer had seen more of the silo than its copy held, and less than the analyzer:
+    the silo refused for good."""
+
+    async def saved(running, name):
+        folder, store = files(running, name)
+        await running.stop(name)
+        shutil.copy(folder / store, folder / "saved")
+        await running.start(name)
+
+    async def scenario(running):
+        await running.sync(0)
+        await saved(running, "silo-00")
+        await running.sync(1)
+        await saved(running, "mixer")
+        for sync in (2, 3):
+            await running.sync(sync)
+        for name in ("silo-00", "mixer"):
+            folder, store = files(running, name)
+            await running.stop(name)
+            for left in folder.glob(f"{store}*"):
+                left.unlink()
+            shutil.copy(folder / "saved", folder / store)
+        code, said = await forward(running, "mixer", "--yes")
+        assert (code, "brought forward" in said) == (0, True), said
+        await running.start("mixer")
+        assert running.running["mixer"].seen.of("silo-00").head.length == 2
+        code, said = await forward(running, "silo-00", "--yes")
+        assert (code, "syncs 1, 2, 3." in said) == (0, True), said
+        await running.start("silo-00")
+        await running.sync(4)
+        assert running.running["silo-00"].problem is None
+        assert running.outcome(4).cohort.tolist() == [1, 1, 1]
+
+    run(tmp_path, PLANS["secure-sum"], scenario, deadline=5.0)
 
 
 @pytest.mark.parametrize("copy", ["old", pytest.param("none", marks=pytest.mark.torture)])
@@ -260,22 +297,28 @@ def test_what_cannot_be_brought_forward_says_how_to_go_on(tmp_path):
 
 
 def test_a_command_that_is_killed_half_way_is_run_again(tmp_path, monkeypatch):
+    """What it had done by then let the silo draw, and it drew what others had seen."""
+
     async def scenario(running):
         await put_back(running, "silo-00", "old", 4)
-        give_up, done = SiloStore.give_up, []
+        enter, done = silo_store._enter, []
 
-        def killed_at_the_second(store, *arguments):
-            done.append(arguments[1])
+        def killed_at_the_second(sql, term, sync, *others):
+            done.append(sync)
             if len(done) == 2:
                 raise KeyboardInterrupt
-            give_up(store, *arguments)
+            enter(sql, term, sync, *others)
 
-        monkeypatch.setattr(SiloStore, "give_up", killed_at_the_second)
+        monkeypatch.setattr(silo_store, "_enter", killed_at_the_second)
         with contextlib.suppress(KeyboardInterrupt):
             await forward(running, "silo-00", "--yes")
         monkeypatch.undo()
+        await running.start("silo-00")
+        await running.until(lambda: running.running["silo-00"].problem is not None)
+        assert [release.sync for release in running.running["silo-00"].silo.store.releases(1)] == [0]
+        await running.stop("silo-00")
         code, said = await forward(running, "silo-00", "--yes")
-        assert (code, done, "syncs 2, 3." in said) == (0, [1, 2], True), said
+        assert (code, done, "syncs 1, 2, 3." in said) == (0, [1, 2], True), said
         await running.start("silo-00")
         await running.sync(4)
         assert running.outcome(4).cohort.tolist() == [1, 1, 1]

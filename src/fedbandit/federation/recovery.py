@@ -27,6 +27,7 @@ from fedbandit.federation.store.silo_store import LedgerRow
 from fedbandit.federation.syncs.analyzer import Analyzer
 from fedbandit.federation.syncs.keeper import SyncKeeper
 from fedbandit.federation.syncs.mixer import Mixer
+from fedbandit.federation.timing import MachineClocks
 from fedbandit.federation.wire.link import Link
 
 __all__ = ["Recovery", "recover"]
@@ -75,7 +76,7 @@ async def _silo(home: Home, party: Party, agreed: bool) -> Recovery:
         lost = loss(*known)
         before, after = _spent(silo, ()), _spent(silo, lost.entries)
         if agreed:
-            bring_forward(*known)
+            bring_forward(*known, at=MachineClocks().read().wall)
         return Recovery(lost.syncs, agreed, lost.rewards, before, after)
 
 

@@ -40,7 +40,7 @@ def count(store, *rewards, decisions=0, cap=1, syncs=SYNCS):
 def close_next(store):
     """The next batch is due whatever the number of places taken."""
     sync = store.term(1).open_sync
-    return store.tick(1, 0, 0, lambda seated: sync + 1)
+    return store.tick(1, 0, 0, lambda seated: sync + 1, at=100.0)
 
 
 def entry(number):
@@ -261,7 +261,7 @@ def test_a_sync_that_went_by_before_the_tick_is_missed(silo):
 def test_several_ticks_can_be_due_at_once(silo):
     count(silo, reward(1))
     silo.seat(1, [None] * 7, 1, durable=True)
-    assert silo.tick(1, 0, 0, lambda seated: 3 if seated == 7 else 0) == 3
+    assert silo.tick(1, 0, 0, lambda seated: 3 if seated == 7 else 0, at=100.0) == 3
     assert [r.users for r in silo.releases(1)] == [1, 0, 0]
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import shutil
 import sqlite3
+import time
 
 import numpy as np
 import pytest
@@ -93,8 +94,8 @@ def test_an_old_copy_of_a_silo_is_brought_forward_without_drawing_again(tmp_path
         engine = open_engine(home.path / "silo.db")
         store = SiloStore(engine)
         answers = [Greeting.decode(answer) for answer in SeenStore(engine, "").answers().values()]
-        assert bring_forward(store, PLAN, "silo-00", home.keys.signer, answers) == [1, 2]
-        assert bring_forward(store, PLAN, "silo-00", home.keys.signer, answers) == []
+        assert bring_forward(store, PLAN, "silo-00", home.keys.signer, answers, at=time.time()) == [1, 2]
+        assert bring_forward(store, PLAN, "silo-00", home.keys.signer, answers, at=time.time()) == []
         assert [release.state for release in store.releases(1)][1:] == [ReleaseState.GIVEN_UP] * 2
         verify(book.entries(store.ledger()), witnessed=[(seen.number + 1, seen.hash)])
         engine.close()
@@ -209,7 +210,7 @@ def test_a_model_that_comes_before_the_release_is_drawn_is_taken(tmp_path):
         await running.cut_off("silo-00")
         silo = running.running["silo-00"].silo
         await running.batch(0)
-        silo.store.tick(1, 0, 0, lambda decisions: 1)
+        silo.store.tick(1, 0, 0, lambda decisions: 1, at=time.time())
         assert silo.store.in_state(1, ReleaseState.CLOSED) == [0]
         await running.wait(1, ["silo-01", "silo-02"])
         await running.start("silo-00")

@@ -1,7 +1,7 @@
 """An old copy of a silo's store, brought forward: what others have seen of it since is given up, and not drawn again.
 
 The releases that were drawn after the copy was made exist; their data are lost to this store, and what they spent is
-spent. Each becomes a release that was given up, and an entry of the ledger that says so and names the head that others
+spent. Each becomes a release that was given up, and an entry of the ledger that says so and names the heads that others
 hold. What cannot be brought back is who was counted in the meantime: a person of those batches may count once more than
 the cap says. Where that matters, let the term end and begin a new one.
 """
@@ -20,7 +20,7 @@ from fedbandit.federation.silo import book
 from fedbandit.federation.states import ReleaseState
 from fedbandit.federation.store.silo_store import LedgerRow, SiloStore, Term
 from fedbandit.federation.wire import messages
-from fedbandit.federation.wire.heads import NONE, Greeting, Head
+from fedbandit.federation.wire.heads import Greeting, Head
 from fedbandit.plan import Plan
 from fedbandit.privacy.ledger import LOST
 from fedbandit.schedule import Clock
@@ -33,12 +33,18 @@ WAY_OUT = (
 
 
 def is_known(ledger: Sequence[LedgerRow], seen: Head) -> bool:
-    """Whether a head that others have seen is one of this ledger, or one that it says was lost."""
-    if not seen.length:
+    """Whether a head that others have seen is one of this ledger, or one of a lost ledger whose releases this one has
+    given up: its entry of the same number says so, and so nothing up to there is drawn again."""
+    if _contains(ledger, seen):
         return True
-    if seen.length <= len(ledger) and ledger[seen.length - 1].hash == seen.hash.hex():
+    return seen.length <= len(ledger) and LOST in ledger[seen.length - 1].event
+
+
+def _contains(ledger: Sequence[LedgerRow], head: Head) -> bool:
+    """Whether the ledger once had this head."""
+    if not head.length:
         return True
-    return any(LOST + seen.hash.hex() in row.event for row in ledger)
+    return head.length <= len(ledger) and ledger[head.length - 1].hash == head.hash.hex()
 
 
 class Loss(NamedTuple):
@@ -58,8 +64,9 @@ def loss(store: SiloStore, plan: Plan, silo: str, signer: Ed25519PrivateKey, ans
     seen = [answer for answer in answers if answer.seen.is_of(silo, signer.public_key())]
     earlier = len(ledger) - drawn  # entries of the terms before this one
     furthest = min(max((_syncs(plan, answer, earlier) for answer in seen), default=0), len(plan.times))
-    head = max((answer.seen for answer in seen), default=NONE)
-    if furthest <= drawn and not is_known(ledger, head):
+    others = sorted({answer.seen for answer in seen if not _contains(ledger, answer.seen)})
+    unknown = [head.length for head in others if not is_known(ledger, head)]
+    if unknown and (furthest <= drawn or min(unknown) <= len(ledger)):
         raise ArgumentError(
             "store",
             "cannot be brought forward: others hold another ledger of this silo, of the same length or shorter, so two"
@@ -69,7 +76,7 @@ def loss(store: SiloStore, plan: Plan, silo: str, signer: Ed25519PrivateKey, ans
     rewards = sum(release.users for release in releases if release.sync in syncs)
     if term.open_sync in syncs:
         rewards += len(store.batch(term.number, term.open_sync))
-    return Loss(syncs, rewards, _entries(plan, term, silo, signer, syncs, head, store.last_entry()))
+    return Loss(syncs, rewards, _entries(plan, term, silo, signer, syncs, others, store.last_entry()))
 
 
 def _syncs(plan: Plan, answer: Greeting, earlier: int) -> int:
@@ -92,40 +99,37 @@ def _entries(
     silo: str,
     signer: Ed25519PrivateKey,
     syncs: Sequence[int],
-    head: Head,
+    others: Sequence[Head],
     last: LedgerRow | None,
 ) -> tuple[LedgerRow, ...]:
+    """One entry per sync; each names all heads that others hold and this ledger does not."""
+    text = "; ".join(LOST + head.hash.hex() for head in others)
     rows: list[LedgerRow] = []
     for sync in syncs:
         event = plan.release(silo, term.number, sync)
         if event is not None:
-            lost = replace(event, released=LOST + head.hash.hex())
+            lost = replace(event, released=text)
             rows.append(book.entry(rows[-1] if rows else last, lost, signer))
     return tuple(rows)
 
 
 def bring_forward(
-    store: SiloStore, plan: Plan, silo: str, signer: Ed25519PrivateKey, answers: Sequence[Greeting]
+    store: SiloStore, plan: Plan, silo: str, signer: Ed25519PrivateKey, answers: Sequence[Greeting], *, at: float
 ) -> list[int]:
     """Give up the syncs that others have seen releases for (`answers`) and this store has not; returns them.
 
-    The silo must not be running, and the term must be the one that the answers are about.
+    All of them are given up or none. The silo must not be running, the term must be the one that the answers are about,
+    and `at` is the time now.
     """
-    lost, term = loss(store, plan, silo, signer, answers), store.terms()[-1]
-    entries = iter(lost.entries)
-    for sync in lost.syncs:
-        _give_up(store, plan, term, sync, next(entries, None))
-    return list(lost.syncs)
-
-
-def _give_up(store: SiloStore, plan: Plan, term: Term, sync: int, entry: LedgerRow | None) -> None:
-    """One sync: its batch is closed and goes by empty, its release counts as spent and is given up."""
-    protocol = plan.protocol
-    if not isinstance(plan.schedule, Clock):
-        store.seat_all(term.number, plan.times[sync])  # the places of that batch were taken
-    store.tick(term.number, 0, 0, lambda seated: sync + 1)
+    lost, term, protocol = loss(store, plan, silo, signer, answers), store.terms()[-1], plan.protocol
+    if not lost.syncs:
+        return []
     stored = store.encoder(term.number)
     state = protocol.init() if stored is None else messages.decode_stream(stored)
-    state, _ = protocol.encoder.step(state, np.zeros(protocol.width, dtype=np.int64))
+    for _ in lost.syncs:  # their batches go by empty
+        state, _ = protocol.encoder.step(state, np.zeros(protocol.width, dtype=np.int64))
     nothing = messages.encode([np.zeros(protocol.width, dtype=part.dtype) for part in protocol.parts])
-    store.give_up(term.number, sync, nothing, messages.encode_stream(state), entry)
+    places = 0 if isinstance(plan.schedule, Clock) else plan.times[lost.syncs[-1]]  # those of the batches were taken
+    encoder = messages.encode_stream(state)
+    store.give_up(term.number, lost.syncs, nothing, encoder, lost.entries, places=places, at=at)
+    return list(lost.syncs)

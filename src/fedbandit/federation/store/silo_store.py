@@ -125,11 +125,6 @@ class SiloStore:
             )
             return numbers
 
-    def seat_all(self, term: int, places: int) -> None:
-        """Take so many places of the term, whoever had them."""
-        with self.engine.transaction() as sql:
-            sql.all("UPDATE terms SET seated = ? WHERE term = ? AND seated < ?", (places, term, places))
-
     def count(
         self,
         term: int,
@@ -174,7 +169,7 @@ class SiloStore:
 
     # -- releases ---------------------------------------------------------------------------------------------------
 
-    def tick(self, term: int, decisions: int, unkeyed: int, due: Callable[[int], int], at: float = 0.0) -> int:
+    def tick(self, term: int, decisions: int, unkeyed: int, due: Callable[[int], int], *, at: float) -> int:
         """Count decisions and close the batches that are due by the calendar (`due` maps places taken to ticks).
 
         Nothing enters a closed batch any more. `at` is the time now, kept with the batches that are closed. Returns
@@ -183,17 +178,7 @@ class SiloStore:
         with self.engine.transaction() as sql:
             _count_decisions(sql, term, decisions, unkeyed)
             now = _term(sql, term)
-            open_sync = max(now.open_sync, due(now.seated))
-            for sync in range(now.open_sync, open_sync):
-                state = advance(RELEASE, ReleaseState.OPEN, ReleaseEvent.TICK)
-                users = users_in(sql, term, sync)
-                sql.all(
-                    "INSERT INTO releases (term, sync, state, users, closed) VALUES (?, ?, ?, ?, ?)",
-                    (term, sync, state.value, users, at),
-                )
-            if open_sync > now.open_sync:
-                sql.all("UPDATE terms SET open_sync = ? WHERE term = ?", (open_sync, term))
-            return open_sync
+            return _close(sql, now, due(now.seated), at)
 
     def draw(
         self,
@@ -219,16 +204,40 @@ class SiloStore:
             elif wire is not None:
                 _seal(sql, term, sync, wire)
 
-    def give_up(self, term: int, sync: int, nothing: bytes, encoder: bytes, entry: LedgerRow | None) -> None:
-        """In place of a release that a lost store has drawn: nothing, which is never sent, and what it spent."""
+    def give_up(
+        self,
+        term: int,
+        syncs: Sequence[int],
+        nothing: bytes,
+        encoder: bytes,
+        entries: Sequence[LedgerRow],
+        *,
+        places: int,
+        at: float,
+    ) -> None:
+        """In place of the releases that a lost store has drawn: nothing, which is never sent, and what they spent.
+
+        All of them or none: a store that has given up only some would draw the others again. `encoder` is the state
+        after the last of the `syncs`, `entries` has one row per sync or none, so many `places` of the term are taken,
+        whoever had them, and `at` is the time now; a clock that is behind the last batch is not believed.
+        """
         with self.engine.transaction() as sql:
-            _enter(sql, term, sync, ReleaseEvent.SEEN_ELSEWHERE, nothing, encoder, entry)
-            sql.all("DELETE FROM raw_rows WHERE term = ? AND sync = ?", (term, sync))
+            now = _term(sql, term)
+            sql.all("UPDATE terms SET seated = ? WHERE term = ? AND seated < ?", (places, term, places))
+            ((latest,),) = sql.all("SELECT coalesce(max(closed), 0) FROM releases WHERE term = ?", (term,))
+            _close(sql, now, max(syncs) + 1, max(at, float(latest)))
+            rows: Sequence[LedgerRow | None] = entries or [None] * len(syncs)
+            for sync, entry in zip(syncs, rows, strict=True):
+                _enter(sql, term, sync, ReleaseEvent.SEEN_ELSEWHERE, nothing, encoder, entry)
+                sql.all("DELETE FROM raw_rows WHERE term = ? AND sync = ?", (term, sync))
 
     def expire(self, term: int, before: float) -> None:
-        """Forget which decisions were rewarded in batches closed before a time: their ids are no longer taken."""
+        """Forget which decisions were rewarded in batches closed before a time: their ids are no longer taken.
+
+        A batch whose time is unknown (0) says nothing about those before it.
+        """
         with self.engine.transaction(durable=False) as sql:
-            query = "SELECT sync FROM releases WHERE term = ? AND closed < ? ORDER BY sync DESC LIMIT 1"
+            query = "SELECT sync FROM releases WHERE term = ? AND closed > 0 AND closed < ? ORDER BY sync DESC LIMIT 1"
             rows = sql.all(query, (term, before))
             last = int(rows[0][0]) if rows else -1
             if last > self._expired.get(term, -1):
@@ -340,6 +349,20 @@ def _term(sql: Sql, number: int) -> Term:
     if not rows:
         raise ArgumentError("term", f"must be one that was begun, got {number}")
     return Term(*rows[0])
+
+
+def _close(sql: Sql, term: Term, open_sync: int, at: float) -> int:
+    """Close the batches before `open_sync`; returns the sync that is open then."""
+    for sync in range(term.open_sync, open_sync):
+        state = advance(RELEASE, ReleaseState.OPEN, ReleaseEvent.TICK)
+        users = users_in(sql, term.number, sync)
+        sql.all(
+            "INSERT INTO releases (term, sync, state, users, closed) VALUES (?, ?, ?, ?, ?)",
+            (term.number, sync, state.value, users, at),
+        )
+    if open_sync > term.open_sync:
+        sql.all("UPDATE terms SET open_sync = ? WHERE term = ?", (open_sync, term.number))
+    return max(term.open_sync, open_sync)
 
 
 def _set_state(sql: Sql, term: int, name: str, value: bytes) -> None:

@@ -1,0 +1,189 @@
+"""An old copy of a silo's store, brought forward over what others have seen."""
+
+import shutil
+from contextlib import contextmanager, suppress
+
+import pytest
+
+from fedbandit._validate import ArgumentError
+from fedbandit.federation.silo import book
+from fedbandit.federation.silo.forwarding import bring_forward, is_known
+from fedbandit.federation.silo.serving import Silo
+from fedbandit.federation.states import ReleaseState
+from fedbandit.federation.store import SiloStore
+from fedbandit.federation.timing import Timing
+from fedbandit.federation.wire.heads import Greeting
+from fedbandit.privacy.ledger import verify
+from fedbandit.schedule import clock as by_clock
+from fedbandit.schedule import every
+from tests.federation.clocks import HandClock
+from tests.federation.small import small_plan
+
+PLAN = small_plan(rounds=8, schedule=every(1))
+SECRET = bytes(range(32))
+SIGNER = book.own_signer(SECRET)
+NOW = 2e9
+
+
+def opened(path, **options):
+    return Silo.open(path, PLAN, secret=SECRET, **options)
+
+
+def release(silo, syncs):
+    """So many releases, each of one person; returns the decisions."""
+    decisions = []
+    for _ in range(syncs):
+        decision = silo.decide([[1.0, 0.0]])
+        silo.reward(decision.id, 1.0)
+        silo.tick()
+        decisions.append(decision)
+    return decisions
+
+
+@pytest.fixture
+def lost(tmp_path):
+    """An old copy of two releases, and the six heads that the store at six releases has signed."""
+    with opened(tmp_path / "new.db") as silo:
+        release(silo, 2)
+    shutil.copy(tmp_path / "new.db", tmp_path / "old.db")
+    with opened(tmp_path / "new.db") as silo:
+        release(silo, 4)
+        return tmp_path / "old.db", [book.head(row) for row in silo.store.ledger()]
+
+
+def forward(store, *heads, plan=PLAN, at=NOW):
+    """Brought forward over what others answer: these heads."""
+    answers = [Greeting(2, 2, syncs=head.length, seen=head) for head in heads]
+    return bring_forward(store, plan, "silo", SIGNER, answers, at=at)
+
+
+KILLS = [*({"statements": n} for n in (0, 5, 12, 20)), *({"transactions": n} for n in (1, 2, 4))]
+
+
+class Killed(BaseException):
+    pass
+
+
+class DyingEngine:
+    """An engine whose process is killed after so many statements of transactions, or after so many transactions."""
+
+    def __init__(self, engine, *, statements=None, transactions=None):
+        self._engine, self._statements, self._transactions = engine, statements, transactions
+
+    def __getattr__(self, name):
+        return getattr(self._engine, name)
+
+    @contextmanager
+    def transaction(self, durable=True):
+        with self._engine.transaction(durable) as sql:
+            self._sql = sql
+            yield self
+        if self._transactions is not None:
+            self._transactions -= 1
+            if not self._transactions:
+                raise Killed
+
+    def all(self, query, values=()):
+        if self._statements is not None:
+            self._statements -= 1
+            if self._statements < 0:
+                raise Killed
+        return self._sql.all(query, values)
+
+
+@pytest.mark.parametrize("kill", KILLS)
+def test_killed_half_way_it_draws_nothing_that_others_have_seen(lost, kill):
+    """Each sync was given up for itself, and the first of them named the last head: the others were drawn again."""
+    path, heads = lost
+    with opened(path) as silo, suppress(Killed):
+        forward(SiloStore(DyingEngine(silo.store.engine, **kill)), heads[-1])
+    with opened(path) as silo:
+        given_up = silo.store.in_state(1, ReleaseState.GIVEN_UP)
+        assert given_up in ([], [2, 3, 4, 5])
+        assert is_known(silo.store.ledger(), heads[-1]) == bool(given_up)
+        assert forward(silo.store, heads[-1]) == ([] if given_up else [2, 3, 4, 5])
+        assert is_known(silo.store.ledger(), heads[-1])
+        release(silo, 1)
+        assert silo.store.in_state(1, ReleaseState.GIVEN_UP) == [2, 3, 4, 5]
+        spent = book.spending(silo.store.ledger()).terms[0]
+        assert (spent.released, spent.redrawn) == (7, ())
+
+
+def test_a_ledger_that_names_a_lost_head_and_is_shorter_does_not_know_it(lost):
+    path, heads = lost
+    with opened(path) as silo:
+        forward(silo.store, heads[-1])
+        ledger = silo.store.ledger()
+    assert [is_known(ledger[:length], heads[-1]) for length in range(2, 7)] == [False] * 4 + [True]
+
+
+# -- rewards of before -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("at", ["now", "behind", "unknown"])
+def test_rewards_that_were_released_do_not_count_again(tmp_path, at):
+    """The batches given up had no time, so all decisions before them were forgotten, and their rewards counted anew.
+    The clock may be behind, and a store may have been brought forward without a time."""
+    hand, plan = HandClock(NOW), small_plan(schedule=by_clock(60.0), rounds=48, visits="private")
+    timing = Timing(start=NOW, reward_window=3600.0)
+
+    def started(name):
+        return Silo.open(tmp_path / name, plan, secret=SECRET, clock=hand, timing=timing)
+
+    def released(silo):
+        decision = silo.decide([[1.0, 0.0]])
+        silo.reward(decision.id, 1.0)
+        hand.pass_time(60.0)
+        silo.tick()
+        return decision.id
+
+    with started("new.db") as silo:
+        first = released(silo)
+    shutil.copy(tmp_path / "new.db", tmp_path / "old.db")
+    with started("new.db") as silo:
+        released(silo)
+        head = book.head(silo.store.last_entry())
+    with started("old.db") as silo:
+        assert forward(silo.store, head, plan=plan, at=hand.wall if at == "now" else 5.0) == [1]
+        if at == "unknown":
+            with silo.store.engine.transaction() as sql:
+                sql.all("UPDATE releases SET closed = 0 WHERE sync = 1")
+    with started("old.db") as silo:
+        second = released(silo)
+        assert silo.reward(first, 1.0).repeated
+        assert silo.reward(second, 1.0).repeated
+        assert silo.store.batch(1, 3) == []
+
+
+# -- heads that others hold ------------------------------------------------------------------------------------
+
+
+def test_all_heads_that_others_hold_are_known_from_then_on(lost):
+    """Only the furthest was: whoever had seen less, but more than the copy, kept the silo from drawing for good."""
+    path, heads = lost
+    with opened(path) as silo:
+        assert forward(silo.store, heads[3], heads[5]) == [2, 3, 4, 5]
+        ledger = silo.store.ledger()
+        assert all(is_known(ledger, head) for head in heads)
+        verify(book.entries(ledger), witnessed=[(head.length, head.hash.hex()) for head in (heads[3], heads[5])])
+        assert forward(silo.store, heads[3], heads[5]) == []
+
+
+def test_a_head_that_comes_up_later_or_was_not_named_is_known(lost):
+    """A message of the lost store may be under way still, and earlier stores named one head only."""
+    path, heads = lost
+    with opened(path) as silo:
+        forward(silo.store, heads[5])
+        assert is_known(silo.store.ledger(), heads[3])
+        assert forward(silo.store, heads[3], heads[5]) == []
+
+
+def test_a_ledger_that_drew_again_what_others_hold_is_not_brought_forward(lost):
+    path, heads = lost
+    with opened(path) as silo:
+        assert forward(silo.store, heads[2]) == [2]
+        release(silo, 1)  # 3, which others have seen
+        assert not is_known(silo.store.ledger(), heads[3])
+        for seen in ([heads[3]], [heads[3], heads[5]]):
+            with pytest.raises(ArgumentError, match="two were written"):
+                forward(silo.store, *seen)
