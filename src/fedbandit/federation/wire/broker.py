@@ -82,7 +82,8 @@ def read_configuration(file: Path) -> dict[str, Any]:
 
 def accounts(subjects: Subjects, parties: Sequence[PublicKeys], operator: bytes) -> dict[str, Any]:
     """The streams in an account of their own, which only the operator logs in to; an account for each party, with the
-    few calls that it needs and nothing else.
+    few calls that it needs and nothing else. Every call has one answer: of several, the server would drop those after
+    an empty one.
 
     Permissions alone do not do: the server publishes its answer wherever a request asks for it, with the server's own
     rights. Asked from another account, it can answer only there, where the streams and their interface are not.
@@ -95,10 +96,7 @@ def accounts(subjects: Subjects, parties: Sequence[PublicKeys], operator: bytes)
             continue
         name = f"party-{party.name}"
         calls = subjects.services(party)
-        exports += [
-            {"service": call, "accounts": [name], **({"response_type": "stream"} if many else {})}
-            for call, many in calls.items()
-        ]
+        exports += [{"service": call, "accounts": [name]} for call in calls]
         separate[name] = {
             "users": [{"nkey": public_nkey(party.broker), "permissions": subjects.permissions(party)}],
             "imports": [{"service": {"account": STREAMS, "subject": call}} for call in calls],

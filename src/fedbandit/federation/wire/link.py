@@ -14,15 +14,16 @@ from typing import Any, Protocol, Self
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from nats.aio.client import Client
+from nats.aio.msg import Msg
 from nats.errors import AuthorizationError, MaxPayloadError
 from nats.errors import Error as NatsError
-from nats.errors import TimeoutError as NatsTimeout
 from nats.js.client import JetStreamContext
 from nats.js.errors import APIError
 from nats.protocol.parser import AUTHORIZATION_VIOLATION
 
 from fedbandit.federation.wire.keys import public_nkey
 from fedbandit.federation.wire.subjects import Consumer, inbox
+from fedbandit.federation.wire.taking import SafeClient, Taker
 
 __all__ = ["BrokerAddress", "Carrier", "Link"]
 
@@ -65,7 +66,7 @@ class Link:
     async def connect(cls, address: BrokerAddress, name: str, key: Ed25519PrivateKey) -> Self:
         """Log in. It waits for a broker that is not up yet, and gives up on one that does not know the key or whose
         certificate cannot be verified."""
-        client = Client()
+        client = SafeClient()
         # nats-py signs with a callback, but learns the public nkey from an optional package only.
         client._public_nkey = public_nkey(key.public_key().public_bytes_raw())
         client._auth_configured = True
@@ -136,41 +137,42 @@ class Link:
 
     async def read(self, consumer: Consumer, handle: Callable[[list[bytes]], Awaitable[None]]) -> None:
         """Hand messages to `handle`, in order, for ever; they are done when `handle` has returned."""
-        pull = await self.js.pull_subscribe_bind(durable=consumer.name, stream=consumer.stream)
+        taker = Taker(self.client, consumer, WAIT)
+        try:
+            while True:
+                messages = await self._taken(taker, consumer)
+                if messages:
+                    await handle([message.data for message in messages])
+                    await self._acknowledge(messages, consumer)
+        finally:
+            with contextlib.suppress(OSError, NatsError):
+                await taker.close()
+
+    async def _taken(self, taker: Taker, consumer: Consumer) -> list[Msg]:
+        """The next messages, after however many attempts; only a connection that was closed ends them."""
+        wait = RETRY
         while True:
             _go_on()
             try:
-                messages = await pull.fetch(CHUNK, timeout=WAIT)
-            except (TimeoutError, NatsTimeout):
-                await self._probe(consumer)
-                continue
-            except (OSError, NatsError) as error:
+                messages = await taker.take(CHUNK)
+                self._troubles.pop("reading", None)
+                _go_on()
+                return messages
+            except Exception as error:  # deliberately broad: whatever one message does, the next ones are read
                 if self.client.is_closed:
                     raise
-                self._troubles["reading"] = _unavailable(consumer.stream, error)
-                log.warning("reading %s: %s; trying again", consumer.stream, error)
-                await asyncio.sleep(RETRY)
-                continue
-            self._troubles.pop("reading", None)
-            await handle([message.data for message in messages])
-            try:
-                for message in messages:
-                    await message.ack()
-            except (OSError, NatsError) as error:  # they come again, which changes nothing
-                log.warning("acknowledging to %s: %s", consumer.stream, error)
+                if self.client.is_connected:
+                    self._troubles["reading"] = _unavailable(consumer.stream, error)
+                    log.warning("reading %s: %s; trying again", consumer.stream, str(error) or type(error).__name__)
+                await asyncio.sleep(wait)
+                wait = min(WAIT, 2 * wait) if self.client.is_connected else RETRY
 
-    async def _probe(self, consumer: Consumer) -> None:
-        """No message has come: because there is none, or because nobody is there to give it out? Asked not to wait, a
-        stream that works answers at once."""
-        subject = f"$JS.API.CONSUMER.MSG.NEXT.{consumer.stream}.{consumer.name}"
+    async def _acknowledge(self, messages: list[Msg], consumer: Consumer) -> None:
         try:
-            answer = await self.client.request(subject, b'{"batch": 1, "no_wait": true}', timeout=WAIT)
-            if not JetStreamContext.is_status_msg(answer):
-                await answer.nak()  # a message after all: it is to be read in its turn
-            self._troubles.pop("reading", None)
-        except (OSError, NatsError) as error:
-            if self.client.is_connected:
-                self._troubles["reading"] = _unavailable(consumer.stream, error)
+            for message in messages:
+                await message.ack()
+        except Exception as error:  # they come again, which changes nothing
+            log.warning("acknowledging to %s: %s", consumer.stream, str(error) or type(error).__name__)
 
     async def close(self) -> None:
         """Let go of the connection. That the broker is gone is no error then: whoever closes may be stopping."""
