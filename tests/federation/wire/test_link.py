@@ -5,12 +5,22 @@ import time
 
 import pytest
 
+from fedbandit.federation.setup import founding
+from fedbandit.federation.states import ReleaseState
+from fedbandit.federation.wire import broker
+from fedbandit.federation.wire.link import MessageTooLarge
 from tests.federation.harness import federation
 from tests.federation.small import small_plan
 from tests.federation.wire.test_broker import EVERYBODY, STREAMS, connect, operator_link
 
 STATUSES = ("500", "404", "408", "409", "100", "503", "nonsense")
-RAW = (b"NATS/1.0", b"NATS/1.0 \xff\xff\xff\r\n\r\n", b"NATS/1.0 500 \xff\xff\r\n\r\n", b"NATS/1.0\r\n", b"\xff" * 16)
+RAW = (
+    b"NATS/1.0 \xff\xff\xff\r\nA: b\r\n\r\n",  # this one ended the connection of whoever read it
+    b"NATS/1.0 500 \xff\xff\r\nA: b\r\n\r\n",
+    b"NATS/1.0 500 X\r\nA: b\r\n\r\n",
+    b"NATS/1.0",
+    b"\xff" * 16,
+)
 ANALYZER, SILO, OTHER = "analyzer", "fb.demo.analyzer.silo-00", "fb.demo.analyzer.silo-01"
 
 
@@ -137,5 +147,90 @@ def test_syncs_go_on_under_a_silo_that_sends_such_messages(tmp_path):
             began = time.monotonic()
             await running.sync(2)
             assert time.monotonic() - began < undisturbed + 2
+
+    asyncio.run(main())
+
+
+async def shrink(path, size):
+    """Streams as they are for a plan with smaller messages."""
+    operator = await operator_link(path)
+    for stream in STREAMS.values():
+        config = (await operator.js.stream_info(stream)).config
+        await operator.js.update_stream(config.evolve(max_msg_size=size, max_bytes=config.max_bytes // 2))
+    await operator.close()
+
+
+def test_provision_brings_streams_and_consumers_up_to_date_and_keeps_messages(tmp_path, monkeypatch):
+    """It failed where a renewed plan needs larger messages."""
+
+    async def main():
+        async with federation(tmp_path, small_plan(), absent=EVERYBODY) as running:
+            silo, analyzer = await connect(running, "silo-00"), await connect(running, ANALYZER)
+            operator = await operator_link(tmp_path)
+            needed = (await operator.js.stream_info(STREAMS[ANALYZER])).config
+            await shrink(tmp_path, 600)
+            consumer = running.homes[ANALYZER].party().consumer
+            await silo.publish(SILO, b"read", "read")
+            assert await until_read(analyzer, consumer, b"read", 5) == [b"read"]
+            await silo.publish(SILO, b"kept", "kept")
+            with pytest.raises(MessageTooLarge):
+                await silo.publish(SILO, bytes(601), "large")
+            monkeypatch.setattr(broker, "ACK_WAIT", 2.0)
+            for _ in range(2):
+                await founding.provision(tmp_path)
+                assert (await operator.js.stream_info(STREAMS[ANALYZER])).config == needed
+                assert (await operator.js.consumer_info(STREAMS[ANALYZER], ANALYZER)).config.ack_wait == 2
+            await silo.publish(SILO, bytes(601), "large")
+            assert silo.trouble is None
+            assert await until_read(analyzer, consumer, bytes(601), 5) == [b"kept", bytes(601)]
+            for link in (silo, analyzer, operator):
+                await link.close()
+
+    asyncio.run(main())
+
+
+def test_provision_never_lowers_a_limit(tmp_path):
+    """Lower limits delete what is stored."""
+
+    async def main():
+        async with federation(tmp_path, small_plan(), absent=EVERYBODY):
+            operator = await operator_link(tmp_path)
+            config = (await operator.js.stream_info(STREAMS[ANALYZER])).config
+            wider = config.evolve(
+                max_msg_size=2 * config.max_msg_size,
+                max_bytes=3 * config.max_bytes,
+                max_msgs_per_subject=2 * config.max_msgs_per_subject,
+            )
+            await operator.js.update_stream(wider)
+            await founding.provision(tmp_path)
+            assert (await operator.js.stream_info(STREAMS[ANALYZER])).config == wider
+            await operator.close()
+
+    asyncio.run(main())
+
+
+def test_a_release_that_the_broker_does_not_take_is_not_sent_and_stops_further_draws(tmp_path):
+    """It counted as sent, and the budget was spent on one release after another that nobody got."""
+
+    async def main():
+        async with federation(tmp_path, small_plan()) as running:
+            await running.sync(0)
+            await shrink(tmp_path, 600)
+            agent = running.running["silo-00"]
+            term = agent.silo.term.number
+            await running.batch(1)
+            await running.until(lambda: running.sealers["silo-00"].held is not None)
+            assert "bytes" in agent.problem
+            assert "bytes" in running.links["silo-00"].trouble
+            assert agent.silo.store.in_state(term, ReleaseState.SEALED) == [1]
+            spent = len(agent.silo.store.ledger())
+            await running.batch(2)
+            await asyncio.sleep(2)
+            assert len(agent.silo.store.ledger()) == spent
+            assert agent.silo.store.in_state(term, ReleaseState.SENT) == []
+            await founding.provision(tmp_path)
+            await running.wait(3)
+            assert agent.problem is None
+            assert running.links["silo-00"].trouble is None
 
     asyncio.run(main())

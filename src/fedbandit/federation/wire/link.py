@@ -25,7 +25,7 @@ from fedbandit.federation.wire.keys import public_nkey
 from fedbandit.federation.wire.subjects import Consumer, inbox
 from fedbandit.federation.wire.taking import SafeClient, Taker
 
-__all__ = ["BrokerAddress", "Carrier", "Link"]
+__all__ = ["BrokerAddress", "Carrier", "Link", "MessageTooLarge"]
 
 log = logging.getLogger(__name__)
 RETRY = 0.5  # seconds until what failed is tried again
@@ -46,6 +46,17 @@ class BrokerAddress:
         return ssl.create_default_context(cafile=self.ca) if self.url.startswith("tls://") else None
 
 
+class MessageTooLarge(ValueError):
+    """The broker does not take a message, and will not before its limits are other ones."""
+
+    def __init__(self, subject: str, data: bytes, message_id: str) -> None:
+        super().__init__(
+            f"the broker takes no message of {len(data)} bytes on {subject}: its streams are made for another plan"
+            " (`fedbandit federation provision` brings them up to date)"
+        )
+        self.subject, self.data, self.message_id = subject, data, message_id
+
+
 class Carrier(Protocol):
     """What a mixer or an analyzer needs of a connection."""
 
@@ -60,6 +71,7 @@ class Link:
     def __init__(self, client: Client, name: str) -> None:
         self.client, self.name = client, name
         self._troubles: dict[str, str] = {}  # by what was tried last
+        self._refused_size = 0  # bytes of the last message that was too large
         self.js: JetStreamContext = client.jetstream(timeout=WAIT)
 
     @classmethod
@@ -112,7 +124,8 @@ class Link:
         return next(iter(self._troubles.values()), None)
 
     async def publish(self, subject: str, data: bytes, message_id: str) -> None:
-        """Return when the broker has it on disk; a repeat of the same id and data is stored once.
+        """Return when the broker has it on disk; a repeat of the same id and data is stored once. MessageTooLarge if
+        the broker's limits are below it: trying again is of use only once they have changed.
 
         The broker looks at the id alone, whoever has sent it: without the hash of the data, which nobody knows before
         they are published, one party could use up the id of another's message, which would then be dropped.
@@ -122,15 +135,18 @@ class Link:
             try:
                 await self.js.publish(subject, data, headers={"Nats-Msg-Id": unique})
                 self._troubles.pop("publishing", None)
+                if len(data) >= self._refused_size:
+                    self._troubles.pop("size", None)
                 _go_on()
                 return
             except (OSError, NatsError) as error:  # TimeoutError is an OSError
                 if self.client.is_closed:
                     raise
                 _go_on()
-                if _too_large(error):  # it would be tried for ever; plans with such messages are not founded
-                    log.error("publishing %s: %d bytes are more than the broker takes; given up", subject, len(data))
-                    return
+                if _too_large(error):
+                    refusal = MessageTooLarge(subject, data, message_id)
+                    self._troubles["size"], self._refused_size = str(refusal), len(data)
+                    raise refusal from None
                 self._troubles["publishing"] = _unavailable(subject, error)
                 log.warning("publishing %s: %s; trying again", subject, type(error).__name__)
                 await asyncio.sleep(RETRY)
