@@ -9,7 +9,7 @@ from nats.js.errors import APIError
 from fedbandit.federation.setup import founding
 from fedbandit.federation.timing import Timing
 from fedbandit.federation.wire.keys import ROLES, PartyKeys
-from fedbandit.federation.wire.link import BrokerAddress, Link
+from fedbandit.federation.wire.link import BrokerAddress, Link, MessageTooLarge
 from fedbandit.federation.wire.subjects import OPERATOR, Subjects
 from fedbandit.privacy.budget import Privacy
 from tests.federation.harness import federation
@@ -121,7 +121,11 @@ def test_a_message_that_the_plan_has_no_place_for_is_not_taken(tmp_path):
             silo = await connect(running, "silo-00")
             with pytest.raises(APIError, match="size exceeds"):
                 await silo.js.publish("fb.demo.analyzer.silo-00", bytes(100_000))
-            await asyncio.wait_for(silo.publish("fb.demo.analyzer.silo-00", bytes(100_000), "too large"), 5)
+            with pytest.raises(MessageTooLarge, match="100000 bytes"):
+                await asyncio.wait_for(silo.publish("fb.demo.analyzer.silo-00", bytes(100_000), "too large"), 5)
+            await silo.publish("fb.demo.mixer.silo-00", b"small", "small")
+            assert silo.trouble is not None
+            assert "100000 bytes" in silo.trouble
             for number in range(1100):
                 await silo.client.publish("fb.demo.analyzer.silo-00", number.to_bytes(4, "big"))
             await silo.js.publish("fb.demo.mixer.silo-00", b"of another sender")

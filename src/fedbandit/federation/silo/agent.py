@@ -25,7 +25,7 @@ from fedbandit.federation.wire import heads, messages
 from fedbandit.federation.wire.envelopes import FORMAT, Context
 from fedbandit.federation.wire.heads import NO_QUESTION, Greeting
 from fedbandit.federation.wire.keys import PublicKeys
-from fedbandit.federation.wire.link import Link
+from fedbandit.federation.wire.link import Link, MessageTooLarge
 from fedbandit.federation.wire.messages import MessageError
 from fedbandit.federation.wire.parcels import SignedOutcome
 from fedbandit.federation.wire.refused import Refused
@@ -69,6 +69,7 @@ class Agent:
         self._analyzer = party.agreement.holder("analyzer")
         self._clock_problem: str | None = None
         self._behind: str | None = None
+        self._unsent: MessageTooLarge | None = None  # what the broker does not take
         self._question, self._ask_at = NO_QUESTION, -math.inf
         self._leads = False
         self._told: str | None = None  # what the store says about why nothing is drawn
@@ -82,7 +83,12 @@ class Agent:
     @property
     def problem(self) -> str | None:
         """Why it is not ticking or not drawing, if it is not although the term runs."""
-        return self._behind or self._clock_problem or (None if self.silo.ended else self._sealer.held)
+        held = None if self.silo.ended else self._sealer.held
+        return self._behind or self._unsendable or self._clock_problem or held
+
+    @property
+    def _unsendable(self) -> str | None:
+        return None if self._unsent is None else str(self._unsent)
 
     @property
     def refused(self) -> int:
@@ -210,7 +216,7 @@ class Agent:
         """Ask those whom releases are for how far they have seen this silo come, until all have answered."""
         while True:
             self._answers.clear()
-            if self._leads and self._sealer.held is not None and self._behind is None:
+            if self._leads and self._sealer.held not in (None, self._unsendable) and self._behind is None:
                 await self._ask()
                 await self.judge()
             with contextlib.suppress(TimeoutError):
@@ -369,5 +375,22 @@ class Agent:
         while True:
             await self._news.wait()
             self._news.clear()
-            if self._leads and self._sealer.held is None:
-                await self.send(link)
+            if self._leads and self._sealer.held in (None, self._unsendable):
+                try:
+                    await self._retry(link)
+                    await self.send(link)
+                except MessageTooLarge as error:
+                    self._give_up(error)
+
+    async def _retry(self, link: Link) -> None:
+        """Send what the broker did not take. Until it does, nothing is drawn: the next release would fare no better,
+        and be paid for. The others' word from then on is judged as ever."""
+        if self._unsent is not None:
+            await link.publish(self._unsent.subject, self._unsent.data, self._unsent.message_id)
+            self._unsent = None
+
+    def _give_up(self, error: MessageTooLarge) -> None:
+        if self._unsent is None:
+            log.error("nothing more is drawn: %s", error)
+        self._unsent = error
+        self._sealer.hold(str(error))

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Self
 
 from nats.js.api import AckPolicy, ConsumerConfig, DiscardPolicy, RetentionPolicy, StorageType, StreamConfig
 from nats.js.client import JetStreamContext
-from nats.js.errors import BadRequestError
+from nats.js.errors import APIError, BadRequestError
 
 from fedbandit._validate import ArgumentError
 from fedbandit.federation.wire.keys import PublicKeys, public_nkey
@@ -40,6 +40,7 @@ __all__ = [
 
 DUPLICATE_WINDOW = 600.0  # seconds in which the broker itself recognises a repeated id; receivers always do
 MAX_PAYLOAD = 32 * 2**20
+OTHER_SETTINGS = 10058  # the broker's number for a stream that is there already, with other settings
 STREAMS = "streams"  # the account that the streams are in
 RETENTION = 30 * 86400.0  # seconds that a message is kept
 ACK_WAIT = 3.0  # seconds until what a killed reader had taken is given out again; taking it twice changes nothing
@@ -82,7 +83,8 @@ def read_configuration(file: Path) -> dict[str, Any]:
 
 def accounts(subjects: Subjects, parties: Sequence[PublicKeys], operator: bytes) -> dict[str, Any]:
     """The streams in an account of their own, which only the operator logs in to; an account for each party, with the
-    few calls that it needs and nothing else.
+    few calls that it needs and nothing else. Every call has one answer: of several, the server would drop those after
+    an empty one.
 
     Permissions alone do not do: the server publishes its answer wherever a request asks for it, with the server's own
     rights. Asked from another account, it can answer only there, where the streams and their interface are not.
@@ -95,10 +97,7 @@ def accounts(subjects: Subjects, parties: Sequence[PublicKeys], operator: bytes)
             continue
         name = f"party-{party.name}"
         calls = subjects.services(party)
-        exports += [
-            {"service": call, "accounts": [name], **({"response_type": "stream"} if many else {})}
-            for call, many in calls.items()
-        ]
+        exports += [{"service": call, "accounts": [name]} for call in calls]
         separate[name] = {
             "users": [{"nkey": public_nkey(party.broker), "permissions": subjects.permissions(party)}],
             "imports": [{"service": {"account": STREAMS, "subject": call}} for call in calls],
@@ -136,7 +135,8 @@ async def provision(
     limits: StreamLimits,
     replicas: int = 1,
 ) -> None:
-    """Make the streams and one consumer per party; doing it again changes nothing."""
+    """Make the streams and one consumer per party, or bring those that are there to these limits. No message is lost:
+    what a stream has room for already, it keeps room for. Doing it again changes nothing."""
     for name, kept in subjects.streams().items():
         await _stream(
             js,
@@ -168,9 +168,21 @@ async def provision(
 
 async def _stream(js: JetStreamContext, config: StreamConfig) -> None:
     try:
-        await js.add_stream(config)
-    except BadRequestError as error:
-        raise ValueError(f"stream {config.name} exists with other settings: {error.description}") from None
+        try:
+            await js.add_stream(config)
+        except BadRequestError as error:
+            if error.err_code != OTHER_SETTINGS:
+                raise
+            known = (await js.stream_info(str(config.name))).config
+            await js.update_stream(_widened(config, known))
+    except APIError as error:
+        raise ValueError(f"stream {config.name} cannot be made as the plan needs it: {error.description}") from None
+
+
+def _widened(config: StreamConfig, known: StreamConfig) -> StreamConfig:
+    """With no limit below the known one: a lower one would delete messages, or refuse those on their way."""
+    names = ("max_age", "max_msg_size", "max_msgs_per_subject", "max_bytes")
+    return config.evolve(**{name: max(getattr(config, name), getattr(known, name) or 0) for name in names})
 
 
 def server_binary() -> Path:

@@ -14,17 +14,18 @@ from typing import Any, Protocol, Self
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from nats.aio.client import Client
+from nats.aio.msg import Msg
 from nats.errors import AuthorizationError, MaxPayloadError
 from nats.errors import Error as NatsError
-from nats.errors import TimeoutError as NatsTimeout
 from nats.js.client import JetStreamContext
 from nats.js.errors import APIError
 from nats.protocol.parser import AUTHORIZATION_VIOLATION
 
 from fedbandit.federation.wire.keys import public_nkey
 from fedbandit.federation.wire.subjects import Consumer, inbox
+from fedbandit.federation.wire.taking import SafeClient, Taker
 
-__all__ = ["BrokerAddress", "Carrier", "Link"]
+__all__ = ["BrokerAddress", "Carrier", "Link", "MessageTooLarge"]
 
 log = logging.getLogger(__name__)
 RETRY = 0.5  # seconds until what failed is tried again
@@ -45,6 +46,17 @@ class BrokerAddress:
         return ssl.create_default_context(cafile=self.ca) if self.url.startswith("tls://") else None
 
 
+class MessageTooLarge(ValueError):
+    """The broker does not take a message, and will not before its limits are other ones."""
+
+    def __init__(self, subject: str, data: bytes, message_id: str) -> None:
+        super().__init__(
+            f"the broker takes no message of {len(data)} bytes on {subject}: its streams are made for another plan"
+            " (`fedbandit federation provision` brings them up to date)"
+        )
+        self.subject, self.data, self.message_id = subject, data, message_id
+
+
 class Carrier(Protocol):
     """What a mixer or an analyzer needs of a connection."""
 
@@ -59,13 +71,14 @@ class Link:
     def __init__(self, client: Client, name: str) -> None:
         self.client, self.name = client, name
         self._troubles: dict[str, str] = {}  # by what was tried last
+        self._refused_size = 0  # bytes of the last message that was too large
         self.js: JetStreamContext = client.jetstream(timeout=WAIT)
 
     @classmethod
     async def connect(cls, address: BrokerAddress, name: str, key: Ed25519PrivateKey) -> Self:
         """Log in. It waits for a broker that is not up yet, and gives up on one that does not know the key or whose
         certificate cannot be verified."""
-        client = Client()
+        client = SafeClient()
         # nats-py signs with a callback, but learns the public nkey from an optional package only.
         client._public_nkey = public_nkey(key.public_key().public_bytes_raw())
         client._auth_configured = True
@@ -111,7 +124,8 @@ class Link:
         return next(iter(self._troubles.values()), None)
 
     async def publish(self, subject: str, data: bytes, message_id: str) -> None:
-        """Return when the broker has it on disk; a repeat of the same id and data is stored once.
+        """Return when the broker has it on disk; a repeat of the same id and data is stored once. MessageTooLarge if
+        the broker's limits are below it: trying again is of use only once they have changed.
 
         The broker looks at the id alone, whoever has sent it: without the hash of the data, which nobody knows before
         they are published, one party could use up the id of another's message, which would then be dropped.
@@ -121,56 +135,60 @@ class Link:
             try:
                 await self.js.publish(subject, data, headers={"Nats-Msg-Id": unique})
                 self._troubles.pop("publishing", None)
+                if len(data) >= self._refused_size:
+                    self._troubles.pop("size", None)
                 _go_on()
                 return
             except (OSError, NatsError) as error:  # TimeoutError is an OSError
                 if self.client.is_closed:
                     raise
                 _go_on()
-                if _too_large(error):  # it would be tried for ever; plans with such messages are not founded
-                    log.error("publishing %s: %d bytes are more than the broker takes; given up", subject, len(data))
-                    return
+                if _too_large(error):
+                    refusal = MessageTooLarge(subject, data, message_id)
+                    self._troubles["size"], self._refused_size = str(refusal), len(data)
+                    raise refusal from None
                 self._troubles["publishing"] = _unavailable(subject, error)
                 log.warning("publishing %s: %s; trying again", subject, type(error).__name__)
                 await asyncio.sleep(RETRY)
 
     async def read(self, consumer: Consumer, handle: Callable[[list[bytes]], Awaitable[None]]) -> None:
         """Hand messages to `handle`, in order, for ever; they are done when `handle` has returned."""
-        pull = await self.js.pull_subscribe_bind(durable=consumer.name, stream=consumer.stream)
+        taker = Taker(self.client, consumer, WAIT)
+        try:
+            while True:
+                messages = await self._taken(taker, consumer)
+                if messages:
+                    await handle([message.data for message in messages])
+                    await self._acknowledge(messages, consumer)
+        finally:
+            with contextlib.suppress(OSError, NatsError):
+                await taker.close()
+
+    async def _taken(self, taker: Taker, consumer: Consumer) -> list[Msg]:
+        """The next messages, after however many attempts; only a connection that was closed ends them."""
+        wait = RETRY
         while True:
             _go_on()
             try:
-                messages = await pull.fetch(CHUNK, timeout=WAIT)
-            except (TimeoutError, NatsTimeout):
-                await self._probe(consumer)
-                continue
-            except (OSError, NatsError) as error:
+                messages = await taker.take(CHUNK)
+                self._troubles.pop("reading", None)
+                _go_on()
+                return messages
+            except Exception as error:  # deliberately broad: whatever one message does, the next ones are read
                 if self.client.is_closed:
                     raise
-                self._troubles["reading"] = _unavailable(consumer.stream, error)
-                log.warning("reading %s: %s; trying again", consumer.stream, error)
-                await asyncio.sleep(RETRY)
-                continue
-            self._troubles.pop("reading", None)
-            await handle([message.data for message in messages])
-            try:
-                for message in messages:
-                    await message.ack()
-            except (OSError, NatsError) as error:  # they come again, which changes nothing
-                log.warning("acknowledging to %s: %s", consumer.stream, error)
+                if self.client.is_connected:
+                    self._troubles["reading"] = _unavailable(consumer.stream, error)
+                    log.warning("reading %s: %s; trying again", consumer.stream, str(error) or type(error).__name__)
+                await asyncio.sleep(wait)
+                wait = min(WAIT, 2 * wait) if self.client.is_connected else RETRY
 
-    async def _probe(self, consumer: Consumer) -> None:
-        """No message has come: because there is none, or because nobody is there to give it out? Asked not to wait, a
-        stream that works answers at once."""
-        subject = f"$JS.API.CONSUMER.MSG.NEXT.{consumer.stream}.{consumer.name}"
+    async def _acknowledge(self, messages: list[Msg], consumer: Consumer) -> None:
         try:
-            answer = await self.client.request(subject, b'{"batch": 1, "no_wait": true}', timeout=WAIT)
-            if not JetStreamContext.is_status_msg(answer):
-                await answer.nak()  # a message after all: it is to be read in its turn
-            self._troubles.pop("reading", None)
-        except (OSError, NatsError) as error:
-            if self.client.is_connected:
-                self._troubles["reading"] = _unavailable(consumer.stream, error)
+            for message in messages:
+                await message.ack()
+        except Exception as error:  # they come again, which changes nothing
+            log.warning("acknowledging to %s: %s", consumer.stream, str(error) or type(error).__name__)
 
     async def close(self) -> None:
         """Let go of the connection. That the broker is gone is no error then: whoever closes may be stopping."""

@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 
 from fedbandit.federation.wire.keys import PublicKeys, Role
 
-__all__ = ["OPERATOR", "Consumer", "Subjects", "inbox"]
+__all__ = ["ACK", "OPERATOR", "Consumer", "Subjects", "inbox", "taking"]
 
 OPERATOR = "operator"
+ACK = "$JS.ACK"  # what the server puts before the reply subject of every message of a stream
 
 
 class Consumer(NamedTuple):
@@ -59,18 +60,15 @@ class Subjects:
         what = party.name if party.role == "silo" else "*"
         return Consumer(self.stream(party.role), party.name, self.subject(party.role, what))
 
-    def services(self, party: PublicKeys) -> dict[str, bool]:
-        """What a party calls: the subjects it says something on, to take its messages, to acknowledge them; and which
-        of them answer more than once."""
+    def services(self, party: PublicKeys) -> list[str]:
+        """What a party calls: the subjects it says something on, to take its messages, to acknowledge them."""
         reads = self.consumer(party)
-        said = dict.fromkeys(self._said_by(party), False)
-        take, done = f"$JS.API.CONSUMER.MSG.NEXT.{reads.stream}.{reads.name}", f"$JS.ACK.{reads.stream}.{reads.name}.>"
-        return {**said, take: True, done: False}
+        return [*self._said_by(party), taking(reads), f"{ACK}.{reads.stream}.{reads.name}.>"]
 
     def permissions(self, party: PublicKeys) -> dict[str, Any]:
         """What the broker lets a party do, and nothing else."""
         return {
-            "publish": {"allow": list(self.services(party))},
+            "publish": {"allow": self.services(party)},
             "subscribe": {"allow": [f"{inbox(party.name)}.>"]},
         }
 
@@ -103,3 +101,8 @@ class Subjects:
 def inbox(name: str) -> str:
     """The prefix under which a party gets its answers; nobody else can listen there."""
     return f"_INBOX_{name}"
+
+
+def taking(consumer: Consumer) -> str:
+    """Where a message of a consumer is asked for."""
+    return f"$JS.API.CONSUMER.MSG.NEXT.{consumer.stream}.{consumer.name}"

@@ -1,0 +1,100 @@
+"""Taking messages from a durable consumer, one request per message.
+
+Two things that any sender can put into a message must not be believed here. Its headers: a stored message is told from
+the server's own word by its reply subject, which the server sets, never by a header `Status`. Its length: across
+accounts, the server takes an empty message for the end of an answer, so whatever was to follow in the same answer would
+be lost. An answer of one message has nothing to follow.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+from nats.errors import Error as NatsError
+from nats.errors import TimeoutError as NatsTimeout
+
+from fedbandit.federation.wire.subjects import ACK, Consumer, taking
+
+__all__ = ["SafeClient", "Taker", "is_stored"]
+
+NOTHING = ("404", "408")  # the server's numbers for: there is no message, none came in time
+LINGER = 0.8  # of the time to wait, after which the server says that nothing came
+
+
+class SafeClient(Client):
+    """A client that no header stops: nats-py ends its reading, and so the connection, over one that it cannot parse."""
+
+    async def _process_headers(self, headers: bytes) -> dict[str, str] | None:
+        try:
+            parsed: dict[str, str] | None = await super()._process_headers(headers)
+        except Exception:  # deliberately broad: these are a stranger's bytes, and no stored header is ever looked at
+            return None
+        return parsed
+
+
+class Taker:
+    """Takes messages from one consumer, in order. `wait`: seconds for an answer."""
+
+    def __init__(self, client: Client, consumer: Consumer, wait: float) -> None:
+        self._client, self._subject, self._wait = client, taking(consumer), wait
+        self._answers: Subscription | None = None
+
+    async def take(self, most: int) -> list[Msg]:
+        """The messages that are there, at most so many; none if none came in time. NatsTimeout if the stream does not
+        say even that."""
+        answers = self._answers = self._answers or await self._client.subscribe(self._client.new_inbox())
+        taken: list[Msg] = []
+        if answers.pending_msgs == 0:  # otherwise an answer to an earlier request came late: it is next
+            await self._ask(answers, 1, {"expires": int(LINGER * self._wait * 1e9)})
+        await self._collect(answers, 1, taken)
+        if taken:
+            more = min(most - 1, _available(taken[0], most))
+            try:
+                await self._ask(answers, more, {"no_wait": True})
+                await self._collect(answers, more, taken)
+            except NatsError:  # what has come is not to wait for what has not
+                return taken
+        return taken
+
+    async def close(self) -> None:
+        if self._answers is not None and not self._client.is_closed:
+            await self._answers.unsubscribe()
+
+    async def _ask(self, answers: Subscription, count: int, options: dict[str, Any]) -> None:
+        if not self._client.is_connected:  # kept until the broker is back, it would take a message for nobody
+            raise NatsTimeout
+        for _ in range(count):
+            await self._client.publish(self._subject, json.dumps({"batch": 1, **options}).encode(), answers.subject)
+
+    async def _collect(self, answers: Subscription, count: int, taken: list[Msg]) -> None:
+        """Wait for so many answers and keep the messages."""
+        end = time.monotonic() + self._wait
+        for _ in range(count):
+            answer = await answers.next_msg(max(0.001, end - time.monotonic()))
+            if is_stored(answer):
+                taken.append(answer)
+            else:
+                _check(answer)
+
+
+def is_stored(message: Msg) -> bool:
+    """Whether it is a message of a stream, whatever its headers, and not the server's own word."""
+    return bool(message.reply.startswith(f"{ACK}."))
+
+
+def _available(message: Msg, most: int) -> int:
+    """How many more can be had at once. The server's count is of those never given out before."""
+    metadata = message.metadata
+    return most if metadata.num_delivered > 1 else int(metadata.num_pending)
+
+
+def _check(answer: Msg) -> None:
+    headers = answer.headers or {}
+    status = headers.get("Status", "")
+    if status not in NOTHING:
+        raise NatsError(f"{status} {headers.get('Description', '')}".strip())

@@ -1,0 +1,236 @@
+"""Reading and publishing over a real broker, whatever others put into their messages."""
+
+import asyncio
+import time
+
+import pytest
+
+from fedbandit.federation.setup import founding
+from fedbandit.federation.states import ReleaseState
+from fedbandit.federation.wire import broker
+from fedbandit.federation.wire.link import MessageTooLarge
+from tests.federation.harness import federation
+from tests.federation.small import small_plan
+from tests.federation.wire.test_broker import EVERYBODY, STREAMS, connect, operator_link
+
+STATUSES = ("500", "404", "408", "409", "100", "503", "nonsense")
+RAW = (
+    b"NATS/1.0 \xff\xff\xff\r\nA: b\r\n\r\n",  # this one ended the connection of whoever read it
+    b"NATS/1.0 500 \xff\xff\r\nA: b\r\n\r\n",
+    b"NATS/1.0 500 X\r\nA: b\r\n\r\n",
+    b"NATS/1.0",
+    b"\xff" * 16,
+)
+ANALYZER, SILO, OTHER = "analyzer", "fb.demo.analyzer.silo-00", "fb.demo.analyzer.silo-01"
+
+
+async def publish_raw(link, subject, headers, data):
+    """Bytes in the place of headers that no client would put there."""
+    sizes = f"{len(headers)} {len(headers) + len(data)}".encode()
+    await link.client._send_command(b"HPUB " + subject.encode() + b" " + sizes + b"\r\n" + headers + data + b"\r\n")
+    await link.client.flush()
+
+
+async def until_read(link, consumer, last, limit):
+    """What is read until that message has come."""
+    got, came = [], asyncio.Event()
+
+    async def handle(messages):
+        got.extend(messages)
+        if last in messages:
+            came.set()
+
+    reading = asyncio.create_task(link.read(consumer, handle))
+    waiting = asyncio.create_task(came.wait())
+    await asyncio.wait({reading, waiting}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+    if reading.done():
+        reading.result()
+    assert came.is_set(), f"not read in {limit:g} s; {len(got)} others were"
+    await asyncio.sleep(0.1)  # until they are acknowledged
+    for task in (reading, waiting):
+        task.cancel()
+    await asyncio.gather(reading, waiting, return_exceptions=True)
+    return got
+
+
+async def nothing_is_left(path, name=ANALYZER):
+    operator = await operator_link(path)
+    info = await operator.js.consumer_info(STREAMS[ANALYZER], name)
+    await operator.close()
+    return info.num_pending == 0 and info.num_ack_pending == 0
+
+
+def test_every_stored_message_is_handed_over_and_acknowledged_whatever_its_headers(tmp_path):
+    """A header `Status` was taken for the server's own word: 500 ended the reader, 404 stayed in the queue for ever.
+    Headers that cannot be parsed ended the connection."""
+
+    async def main():
+        async with federation(tmp_path, small_plan(), absent=EVERYBODY) as running:
+            silo, analyzer = await connect(running, "silo-00"), await connect(running, ANALYZER)
+            for status in STATUSES:
+                headers = {"Status": status, "Description": "Consumer Deleted"}
+                await silo.js.publish(SILO, status.encode(), headers=headers)
+                await silo.js.publish(SILO, b"", headers=headers)
+            for headers in RAW:
+                await publish_raw(silo, SILO, headers, b"raw")
+            await silo.publish(SILO, b"last", "last")
+            consumer = running.homes[ANALYZER].party().consumer
+            got = await until_read(analyzer, consumer, b"last", 5)
+            assert got == [data for status in STATUSES for data in (status.encode(), b"")] + [b"raw"] * len(RAW) + [
+                b"last"
+            ]
+            assert analyzer.trouble is None
+            assert await nothing_is_left(tmp_path)
+            for link in (silo, analyzer):
+                await link.close()
+
+    asyncio.run(main())
+
+
+def test_empty_messages_do_not_delay_those_of_others(tmp_path):
+    """An empty message was the end of the whole answer for the server: what followed came again seconds later."""
+
+    async def main():
+        async with federation(tmp_path, small_plan(), absent=EVERYBODY) as running:
+            silo, other = await connect(running, "silo-00"), await connect(running, "silo-01")
+            analyzer = await connect(running, ANALYZER)
+            for _ in range(100):
+                await silo.client.publish(SILO, b"")
+            await silo.client.flush()
+            await other.publish(OTHER, b"last", "last")
+            got = await until_read(analyzer, running.homes[ANALYZER].party().consumer, b"last", 1.5)
+            assert got == [b""] * 100 + [b"last"]
+            assert await nothing_is_left(tmp_path)
+            for link in (silo, other, analyzer):
+                await link.close()
+
+    asyncio.run(main())
+
+
+def test_what_a_killed_reader_had_taken_is_read_again_in_order(tmp_path):
+    async def main():
+        async with federation(tmp_path, small_plan(), absent=EVERYBODY) as running:
+            silo, analyzer = await connect(running, "silo-00"), await connect(running, ANALYZER)
+            sent = [str(number).encode() for number in range(150)]
+            for data in sent:
+                await silo.publish(SILO, data, data.decode())
+
+            async def fail(messages):
+                raise ZeroDivisionError
+
+            consumer = running.homes[ANALYZER].party().consumer
+            with pytest.raises(ZeroDivisionError):
+                await analyzer.read(consumer, fail)
+            got = await until_read(analyzer, consumer, sent[0], 10)
+            assert list(dict.fromkeys(got)) == sent[64:] + sent[:64]
+            assert await nothing_is_left(tmp_path)
+            for link in (silo, analyzer):
+                await link.close()
+
+    asyncio.run(main())
+
+
+def test_syncs_go_on_under_a_silo_that_sends_such_messages(tmp_path):
+    async def main():
+        async with federation(tmp_path, small_plan()) as running:
+            await running.sync(0)
+            began = time.monotonic()
+            await running.sync(1)
+            undisturbed = time.monotonic() - began
+            for role in ("mixer", "analyzer"):
+                subject = f"fb.demo.{role}.silo-00"
+                await running.links["silo-00"].js.publish(subject, b"x", headers={"Status": "500"})
+                await running.links["silo-00"].js.publish(subject, b"x", headers={"Status": "404"})
+                await publish_raw(running.links["silo-00"], subject, RAW[0], b"x")
+                for _ in range(50):
+                    await running.links["silo-00"].client.publish(subject, b"")
+            began = time.monotonic()
+            await running.sync(2)
+            assert time.monotonic() - began < undisturbed + 2
+
+    asyncio.run(main())
+
+
+async def shrink(path, size):
+    """Streams as they are for a plan with smaller messages."""
+    operator = await operator_link(path)
+    for stream in STREAMS.values():
+        config = (await operator.js.stream_info(stream)).config
+        await operator.js.update_stream(config.evolve(max_msg_size=size, max_bytes=config.max_bytes // 2))
+    await operator.close()
+
+
+def test_provision_brings_streams_and_consumers_up_to_date_and_keeps_messages(tmp_path, monkeypatch):
+    """It failed where a renewed plan needs larger messages."""
+
+    async def main():
+        async with federation(tmp_path, small_plan(), absent=EVERYBODY) as running:
+            silo, analyzer = await connect(running, "silo-00"), await connect(running, ANALYZER)
+            operator = await operator_link(tmp_path)
+            needed = (await operator.js.stream_info(STREAMS[ANALYZER])).config
+            await shrink(tmp_path, 600)
+            consumer = running.homes[ANALYZER].party().consumer
+            await silo.publish(SILO, b"read", "read")
+            assert await until_read(analyzer, consumer, b"read", 5) == [b"read"]
+            await silo.publish(SILO, b"kept", "kept")
+            with pytest.raises(MessageTooLarge):
+                await silo.publish(SILO, bytes(601), "large")
+            monkeypatch.setattr(broker, "ACK_WAIT", 2.0)
+            for _ in range(2):
+                await founding.provision(tmp_path)
+                assert (await operator.js.stream_info(STREAMS[ANALYZER])).config == needed
+                assert (await operator.js.consumer_info(STREAMS[ANALYZER], ANALYZER)).config.ack_wait == 2
+            await silo.publish(SILO, bytes(601), "large")
+            assert silo.trouble is None
+            assert await until_read(analyzer, consumer, bytes(601), 5) == [b"kept", bytes(601)]
+            for link in (silo, analyzer, operator):
+                await link.close()
+
+    asyncio.run(main())
+
+
+def test_provision_never_lowers_a_limit(tmp_path):
+    """Lower limits delete what is stored."""
+
+    async def main():
+        async with federation(tmp_path, small_plan(), absent=EVERYBODY):
+            operator = await operator_link(tmp_path)
+            config = (await operator.js.stream_info(STREAMS[ANALYZER])).config
+            wider = config.evolve(
+                max_msg_size=2 * config.max_msg_size,
+                max_bytes=3 * config.max_bytes,
+                max_msgs_per_subject=2 * config.max_msgs_per_subject,
+            )
+            await operator.js.update_stream(wider)
+            await founding.provision(tmp_path)
+            assert (await operator.js.stream_info(STREAMS[ANALYZER])).config == wider
+            await operator.close()
+
+    asyncio.run(main())
+
+
+def test_a_release_that_the_broker_does_not_take_is_not_sent_and_stops_further_draws(tmp_path):
+    """It counted as sent, and the budget was spent on one release after another that nobody got."""
+
+    async def main():
+        async with federation(tmp_path, small_plan()) as running:
+            await running.sync(0)
+            await shrink(tmp_path, 600)
+            agent = running.running["silo-00"]
+            term = agent.silo.term.number
+            await running.batch(1)
+            await running.until(lambda: running.sealers["silo-00"].held is not None)
+            assert "bytes" in agent.problem
+            assert "bytes" in running.links["silo-00"].trouble
+            assert agent.silo.store.in_state(term, ReleaseState.SEALED) == [1]
+            spent = len(agent.silo.store.ledger())
+            await running.batch(2)
+            await asyncio.sleep(2)
+            assert len(agent.silo.store.ledger()) == spent
+            assert agent.silo.store.in_state(term, ReleaseState.SENT) == []
+            await founding.provision(tmp_path)
+            await running.wait(3)
+            assert agent.problem is None
+            assert running.links["silo-00"].trouble is None
+
+    asyncio.run(main())
