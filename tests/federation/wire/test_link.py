@@ -53,9 +53,9 @@ async def until_read(link, consumer, last, limit):
     return got
 
 
-async def nothing_is_left(path, name=ANALYZER):
+async def nothing_is_left(path):
     operator = await operator_link(path)
-    info = await operator.js.consumer_info(STREAMS[ANALYZER], name)
+    info = await operator.js.consumer_info(STREAMS["analyzer"], ANALYZER)
     await operator.close()
     return info.num_pending == 0 and info.num_ack_pending == 0
 
@@ -71,8 +71,8 @@ def test_every_stored_message_is_handed_over_and_acknowledged_whatever_its_heade
                 headers = {"Status": status, "Description": "Consumer Deleted"}
                 await silo.js.publish(SILO, status.encode(), headers=headers)
                 await silo.js.publish(SILO, b"", headers=headers)
-            for headers in RAW:
-                await publish_raw(silo, SILO, headers, b"raw")
+            for raw in RAW:
+                await publish_raw(silo, SILO, raw, b"raw")
             await silo.publish(SILO, b"last", "last")
             consumer = running.homes[ANALYZER].party().consumer
             got = await until_read(analyzer, consumer, b"last", 5)
@@ -167,7 +167,7 @@ def test_provision_brings_streams_and_consumers_up_to_date_and_keeps_messages(tm
         async with federation(tmp_path, small_plan(), absent=EVERYBODY) as running:
             silo, analyzer = await connect(running, "silo-00"), await connect(running, ANALYZER)
             operator = await operator_link(tmp_path)
-            needed = (await operator.js.stream_info(STREAMS[ANALYZER])).config
+            needed = (await operator.js.stream_info(STREAMS["analyzer"])).config
             await shrink(tmp_path, 600)
             consumer = running.homes[ANALYZER].party().consumer
             await silo.publish(SILO, b"read", "read")
@@ -178,8 +178,8 @@ def test_provision_brings_streams_and_consumers_up_to_date_and_keeps_messages(tm
             monkeypatch.setattr(broker, "ACK_WAIT", 2.0)
             for _ in range(2):
                 await founding.provision(tmp_path)
-                assert (await operator.js.stream_info(STREAMS[ANALYZER])).config == needed
-                assert (await operator.js.consumer_info(STREAMS[ANALYZER], ANALYZER)).config.ack_wait == 2
+                assert (await operator.js.stream_info(STREAMS["analyzer"])).config == needed
+                assert (await operator.js.consumer_info(STREAMS["analyzer"], ANALYZER)).config.ack_wait == 2
             await silo.publish(SILO, bytes(601), "large")
             assert silo.trouble is None
             assert await until_read(analyzer, consumer, bytes(601), 5) == [b"kept", bytes(601)]
@@ -195,7 +195,7 @@ def test_provision_never_lowers_a_limit(tmp_path):
     async def main():
         async with federation(tmp_path, small_plan(), absent=EVERYBODY):
             operator = await operator_link(tmp_path)
-            config = (await operator.js.stream_info(STREAMS[ANALYZER])).config
+            config = (await operator.js.stream_info(STREAMS["analyzer"])).config
             wider = config.evolve(
                 max_msg_size=2 * config.max_msg_size,
                 max_bytes=3 * config.max_bytes,
@@ -203,7 +203,7 @@ def test_provision_never_lowers_a_limit(tmp_path):
             )
             await operator.js.update_stream(wider)
             await founding.provision(tmp_path)
-            assert (await operator.js.stream_info(STREAMS[ANALYZER])).config == wider
+            assert (await operator.js.stream_info(STREAMS["analyzer"])).config == wider
             await operator.close()
 
     asyncio.run(main())

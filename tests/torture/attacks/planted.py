@@ -88,7 +88,7 @@ def _size_not_limited(patch: pytest.MonkeyPatch) -> None:
 
 def _permission_opened(patch: pytest.MonkeyPatch) -> None:
     services = Subjects.services
-    patch.setattr(Subjects, "services", lambda self, party: {**services(self, party), "$JS.API.STREAM.>": False})
+    patch.setattr(Subjects, "services", lambda self, party: [*services(self, party), "$JS.API.STREAM.>"])
 
 
 def _predictable_ids(patch: pytest.MonkeyPatch) -> None:
