@@ -41,7 +41,7 @@ async def clock_a_day_ahead(arena: Arena) -> None:
         arena.tick(name)
         await arena.agents[name].send(arena.link(name))
     await arena.deliver()
-    await arena.pass_time(DEADLINE + 1)
+    await arena.pass_time(2 * DEADLINE)  # it runs from one pace after the tick
     assert arena.cohorts() == [[0, 1, 1]]
 
 
