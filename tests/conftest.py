@@ -60,7 +60,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 @pytest.fixture(scope="session", autouse=True)
 def _one_core() -> None:
-    """Tests run in several processes (one more than two cores, since many wait): compiled loops must not share these."""
+    """Tests run in several processes, more than there are cores since many wait: compiled loops would be in the way."""
     numba.set_num_threads(1)
 
 
