@@ -156,7 +156,7 @@ async def shrink(path, size):
     operator = await operator_link(path)
     for stream in STREAMS.values():
         config = (await operator.js.stream_info(stream)).config
-        await operator.js.update_stream(config.evolve(max_msg_size=size, max_bytes=config.max_bytes // 2))
+        await operator.js.update_stream(config.evolve(max_msg_size=size))
     await operator.close()
 
 
@@ -197,9 +197,7 @@ def test_provision_never_lowers_a_limit(tmp_path):
             operator = await operator_link(tmp_path)
             config = (await operator.js.stream_info(STREAMS["analyzer"])).config
             wider = config.evolve(
-                max_msg_size=2 * config.max_msg_size,
-                max_bytes=3 * config.max_bytes,
-                max_msgs_per_subject=2 * config.max_msgs_per_subject,
+                max_msg_size=2 * config.max_msg_size, max_msgs_per_subject=2 * config.max_msgs_per_subject
             )
             await operator.js.update_stream(wider)
             await founding.provision(tmp_path)

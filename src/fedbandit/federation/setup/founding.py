@@ -93,7 +93,7 @@ def _limits(agreement: Agreement) -> broker.StreamLimits:
     """For each sender a message per sync, twice over, and greetings."""
     plan = agreement.plan
     messages = 2 * len(plan.times) + GREETINGS
-    return broker.StreamLimits(parcels.largest(plan), messages, len(agreement.parties))
+    return broker.StreamLimits(parcels.largest(plan), messages)
 
 
 async def provision(path: Path, ca: str | None = None, replicas: int = 1) -> None:
