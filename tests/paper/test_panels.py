@@ -151,7 +151,8 @@ def test_the_real_data_make_the_papers_dimensions_and_warfarin_runs():
 
 
 def test_figure_1b_as_simulated_ends_where_the_published_one_does():
-    """Rerun once, the published scripts end at 10.8 and 8.0; four other instances ended at 10.6..11.9 and 8.1..8.6."""
+    """What the gallery shows, which `fedbandit paper run` makes. Rerun once, the published scripts end at 10.8 and 8.0;
+    four other instances ended at 10.6..11.9 and 8.1..8.6: the tolerance is that spread, not a standard error."""
     gallery_of_docs = Path(__file__).resolve().parents[2] / "docs" / "gallery"
     version = json.loads((gallery_of_docs / "fig1b.json").read_text())["versions"]["as_simulated"]
     ldp, sdp = (curve["regret"]["mean"] for curve in version["curves"].values())

@@ -11,7 +11,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
 
 def test_the_page_lists_every_planted_bug_and_what_looks_for_it() -> None:
     planted = [
-        *((name, "kill -9 at a write") for name in CRASHED),
+        *((name, "the crash suite") for name in CRASHED),
         *((name, "simulated histories") for name in SIMULATED),
         *((bug.name, f"attack `{bug.case.name}`") for bug in ATTACKED),
     ]

@@ -65,7 +65,7 @@ class Case:
     def described(self) -> str:
         """The audited plan in words."""
         plan = self.plan
-        syncs = "times by data" if plan.syncs is None else f"{plan.syncs} synchronisations"
+        syncs = "times by data" if plan.syncs is None else counted(plan.syncs, "sync")
         return (
             f"{counted(plan.silos, 'silo')}{self._played}, {counted(plan.rounds, 'round')}, d = {plan.dim}, trust "
             f"{plan.trust}, {plan.mechanism}, {plan.schedule} ({syncs}), {plan.acting}, {plan.calibration} calibration"

@@ -143,7 +143,7 @@ def _length(plan: Plan) -> str:
 def _sent(plan: Plan) -> str:
     if plan.syncs is None or plan.bytes_per_silo is None:
         return "the data decide when silos synchronise, and so how much they send"
-    return f"{plan.syncs:,} synchronisations, {plan.bytes_per_silo:,} bytes sent by each silo"
+    return f"{counted(plan.syncs, 'sync')}, {plan.bytes_per_silo:,} bytes sent by each silo"
 
 
 def _who(plan: Plan) -> Section:

@@ -147,7 +147,6 @@ class _Member:
     def __init__(self, home: Home, party: Party, agent: Agent) -> None:
         self._home, self._party, self._agent = home, party, agent
         self._trouble: str | None = None
-        self._link: Link | None = None
 
     @property
     def connected(self) -> bool:
@@ -158,7 +157,8 @@ class _Member:
         """What keeps the silo from ticking, if anything does."""
         if self._agent.link is None and self._trouble is None:
             return f"the broker at {self._party.agreement.broker} has not answered yet: nothing ticks until it does"
-        unavailable = self._link.trouble if self._link is not None and self.connected else None
+        link = self._agent.link
+        unavailable = link.trouble if link is not None and self.connected else None
         return self._trouble or unavailable or self._agent.problem
 
     async def run(self) -> None:
@@ -177,7 +177,7 @@ class _Member:
             wait = min(LONGEST_WAIT, 2 * wait)
 
     async def _take_part(self) -> None:
-        link = self._link = await _connect(self._home, self._party)
+        link = await _connect(self._home, self._party)
         working = asyncio.create_task(self._agent.run(link))
         try:
             done, _ = await asyncio.wait({working}, timeout=STEADY)

@@ -83,7 +83,7 @@ def _geometric() -> int:
 def _accepts(trials: int, value: int, block: int, distance: int) -> bool:
     """True with probability p(value) * block * 2^distance / ENVELOPE, p the probability of `value`."""
     bits, uniform, digits = 128, secrets.randbits(128), 20
-    while True:
+    while True:  # the chance is at most 1, and known as exactly as p is in relative terms, to more than `digits`
         chance = _probability(trials, value, digits) * block * 2**distance / ENVELOPE
         error = Fraction(1, 10 ** (digits - 5))
         if Fraction(uniform + 1, 2**bits) < chance - error:
@@ -94,7 +94,7 @@ def _accepts(trials: int, value: int, block: int, distance: int) -> bool:
 
 
 def _probability(trials: int, value: int, digits: int) -> Fraction:
-    """P(Bin(trials, 1/2) = trials / 2 + value), to an absolute error below 10^-digits."""
+    """P(Bin(trials, 1/2) = trials / 2 + value), to a relative error below 10^-digits: its logarithm is off by less."""
     half = trials // 2
     with localcontext() as context:
         context.prec = digits + len(str(trials)) + 12

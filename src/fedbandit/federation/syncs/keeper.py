@@ -394,11 +394,12 @@ class SyncKeeper(ABC):
             self._complained = reason
 
     async def _undeterred(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do what the store can make fail and what is done again at the next look: a full disk ends no process."""
+        """Do what the store or the broker can make fail and what is done again at the next look: neither a full disk
+        nor a message that is too large ends a process."""
         try:
             await work()
         except Exception as error:
-            log.error("the store does not work: %s: %s; trying again", type(error).__name__, error)
+            log.error("%s: %s; trying again", type(error).__name__, error)
             await asyncio.sleep(RETRY)
 
     async def _patiently(self, work: Callable[[], None]) -> None:

@@ -118,8 +118,8 @@ class StreamLimits(NamedTuple):
     """What a stream keeps, and what it does not take.
 
     Every sender has one subject, and so have their messages to a silo: both limits together bound what a stream holds,
-    and nobody pushes out another's messages. There is no limit in bytes besides, since the server would set that much
-    of its disk aside at once, 60 GB for a hundred silos with 57 features.
+    and nobody pushes out another's messages. There is no limit in bytes besides: the server would set that much of its
+    disk aside at once, which for a large federation is more than it has.
     """
 
     message: int  # bytes of one message
