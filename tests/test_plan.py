@@ -304,7 +304,7 @@ def test_any_plan_is_refused_in_one_line_or_has_all_its_numbers(fields: dict[str
         return
     assert math.isfinite(plan.noise_std)
     assert plan.noise_std > 0 or not plan.guarantee.promised
-    assert 0 < plan.learner.floor <= plan.regulariser < math.inf
+    assert 0 < plan.learner.regularisers.min() <= plan.regulariser < math.inf
     assert 0 < plan.radius(0) <= plan.radius(plan.rounds) < math.inf
     assert plan.guarantee.statement
     assert Plan.from_dict(plan.as_dict()).hash == plan.hash
@@ -337,7 +337,7 @@ def test_a_plan_repairs_a_model_at_its_own_floor() -> None:
     broken = Scales(0.0, -10 * GOOD.regulariser, 0.0).packed(GOOD.dim)
     model, repaired = GOOD.fit(broken, 100)
     assert repaired == 1
-    np.testing.assert_allclose(model.root @ model.root.T, np.eye(GOOD.dim) / GOOD.learner.floor, rtol=1e-6)
+    np.testing.assert_allclose(model.root @ model.root.T, 2 * np.eye(GOOD.dim) / GOOD.regulariser, rtol=1e-6)
     nothing_known = GOOD.fit(np.zeros(GOOD.protocol.width), 0)
     assert nothing_known.repaired == 0
     np.testing.assert_allclose(nothing_known.model.root, np.eye(GOOD.dim) / math.sqrt(GOOD.regulariser))

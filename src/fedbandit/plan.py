@@ -9,12 +9,16 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable
+import tomllib
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
+import tomli_w
 
 from fedbandit import _validate
 from fedbandit import schedule as schedules
@@ -35,7 +39,7 @@ from fedbandit.protocol.determinant import DeterminantRule
 from fedbandit.protocol.encoder import Encoder
 from fedbandit.protocol.guarantee import Acting, Built, Calibration, DecodeAt, Guarantee, Request, Visits
 from fedbandit.protocol.trust import Trust
-from fedbandit.schedule import Adaptive, Clock, Growing, Schedule
+from fedbandit.schedule import Adaptive, At, Clock, Growing, Schedule
 
 __all__ = ["Plan"]
 
@@ -46,6 +50,10 @@ RADII: dict[Radii, Callable[[NoiseLaw, int, float], Confidence] | None] = {
     "published": None,  # follows from the published simulation's own lambda
 }
 HEADROOM_BITS = 62  # a total, noise included, must stay this far inside 64-bit integers
+# Fields that came later, and what plans written without them mean. A plan that says nothing else does not name them, so
+# that it keeps its identity.
+_LATER: dict[str, Any] = {"people": 1}
+SETTING = "setting"  # the table of a plan's file that says what the plan was chosen for
 PEOPLE = 10**9  # who must fit into the sums of a term on a clock, all silos together: nobody knows how many will come
 
 
@@ -87,6 +95,7 @@ class Plan:
     decode_at: DecodeAt = "analyzer"  # "silo": P_alt
     bits: int = 20  # statistics are kept on the grid 2^-bits
     visits: Visits = "private"  # "public": a live silo may tick by counting who asks
+    people: int = 1  # expected visits per silo and round; only a clock, whose rounds are periods, has more than one
 
     def __post_init__(self) -> None:
         for name in ("silos", "rounds", "dim"):
@@ -100,6 +109,7 @@ class Plan:
         _validate.one_of("confidence", self.confidence, RADII)
         _validate.one_of("decode_at", self.decode_at, get_args(DecodeAt))
         _validate.one_of("visits", self.visits, get_args(Visits))
+        _validate.count("people", self.people)
         _validate.within("alpha", self.alpha, 0, 1)
         _validate.positive("exploration", self.exploration)
         _validate.positive("reward_noise", self.reward_noise)
@@ -228,29 +238,40 @@ class Plan:
 
     @cached_property
     def learner(self) -> Confidence:
-        """Regulariser, eigenvalue floor and radii."""
+        """Regularisers and radii."""
         rule = RADII[self.confidence]
         if rule is not None:
             return rule(self.noise_law, self.dim, self.alpha)
-        assumed, drawn = self._built.assumed_std, math.sqrt(self.silos) * self.protocol.scales.bias
-        std, levels = drawn if assumed is None else assumed, published_levels(self.encoder.size)
-        regulariser = confidences.published_regulariser(std, self.silos, levels, self.dim, self.alpha)
-        return confidences.published(regulariser, self.dim, self.alpha, self.exploration, self.reward_noise)
+        size, assumed, drawn = (
+            self.encoder.size,
+            self._built.assumed_std,
+            math.sqrt(self.silos) * self.protocol.scales.bias,
+        )
+        std = drawn if assumed is None else assumed
+        regulariser = confidences.published_regulariser(std, self.silos, published_levels(size), self.dim, self.alpha)
+        return confidences.published(size, regulariser, self.dim, self.alpha, self.exploration, self.reward_noise)
 
     @property
     def regulariser(self) -> float:
-        """lambda."""
-        return self.learner.regulariser
+        """lambda, the largest of all syncs: only practical radii have more than one."""
+        return float(self.learner.regularisers.max())
+
+    def regulariser_after(self, round_: int) -> float:
+        """lambda of the model that serves after `round_` rounds: that of the last sync until then, or of the first."""
+        return float(self.learner.regularisers[max(0, bisect_right(self._times_or_rounds, round_) - 1)])
 
     def radius(self, round_: int) -> float:
         """beta_t, for a silo that has seen statistics of all silos up to this round (or its own, if it is alone)."""
-        alone = self.syncs == 1
-        return self.learner.radius(round_ * (1 if alone else self.silos))
+        silos = 1 if self.syncs == 1 else self.silos
+        return self.learner.radius(round_ * self.people * silos, self.regulariser_after(round_))
 
     def fit(self, prefix: Floats, round_: int) -> Fit:
-        """The model that silos decide by after `round_` rounds, from the prefix sums (..., width) over all silos."""
-        learner = self.learner
-        return linucb.fit(prefix, self.dim, learner.regulariser, learner.floor, self.radius(round_))
+        """The model that silos decide by after `round_` rounds, from the prefix sums (..., width) over all silos.
+
+        No eigenvalue of V may fall below half of lambda, at most lambda_min of Assumption "Regularity".
+        """
+        regulariser = self.regulariser_after(round_)
+        return linucb.fit(prefix, self.dim, regulariser, regulariser / 2, self.radius(round_))
 
     @cached_property
     def rule(self) -> DeterminantRule:
@@ -306,7 +327,7 @@ class Plan:
 
     def as_dict(self) -> dict[str, Any]:
         """The plan as plain data; `from_dict` reads it back."""
-        data = asdict(self)
+        data = {name: value for name, value in asdict(self).items() if _LATER.get(name, self) != value}
         data["schedule"] = schedules.as_dict(self.schedule)
         return json.loads(json.dumps(data, default=_plain))  # type: ignore[no-any-return]
 
@@ -320,6 +341,36 @@ class Plan:
         if isinstance(values.get("schedule"), dict):
             values["schedule"] = schedules.from_dict(values["schedule"])
         return cls(**values)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Plan:
+        """The plan in a TOML or JSON file. A table `setting` beside it says what it was chosen for; it is left alone.
+
+        >>> import tempfile
+        >>> plan = Plan(12, 365, 20, Privacy(1.0, 1e-6), schedule=Clock(86400), people=20)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder) / "plan.toml"
+        ...     plan.save(file)
+        ...     Plan.load(file) == plan
+        True
+        """
+        text, file = Path(path).read_text(encoding="utf-8"), Path(path)
+        data = tomllib.loads(text) if file.suffix == ".toml" else json.loads(text)
+        if not isinstance(data, dict):
+            raise ArgumentError("plan", f"must be a table of fields, got {type(data).__name__}")
+        return cls.from_dict({name: value for name, value in data.items() if name != SETTING})
+
+    def save(self, path: str | Path, setting: Mapping[str, Any] | None = None) -> None:
+        """Write the plan as TOML, whole, defaults included; and beside it the `setting` it was chosen for."""
+        data = self.as_dict() | ({} if setting is None else {SETTING: dict(setting)})
+        Path(path).write_text(tomli_w.dumps(_without_none(data)), encoding="utf-8")
+
+    def in_visits(self) -> Plan:
+        """The same plan with one round per visit: what the simulator plays in the place of a clock with `people`."""
+        if not isinstance(self.schedule, Clock):
+            return self
+        visits = tuple(self.people * time for time in self.times)
+        return self.changed(rounds=visits[-1], schedule=At(visits), people=1)
 
     @cached_property
     def hash(self) -> str:
@@ -362,6 +413,8 @@ class Plan:
         if self.cohort is not None and self.cohort < self.silos and (trusting.whole or not trusting.live):
             why = "it counts on every silo" if trusting.whole else "it does not run live, and nobody is ever missing"
             raise ArgumentError("cohort", f"must be left out for trust {self.trust!r}, got {self.cohort}: {why}")
+        if self.people != 1 and not isinstance(self.schedule, Clock):
+            raise ArgumentError("people", f"must be 1 on schedule {self.schedule}, got {self.people}: a round is a visit")
         for name in ("exploration", "reward_noise"):
             if getattr(self, name) != 1 and self.confidence != "published":
                 raise ArgumentError(
@@ -395,6 +448,15 @@ class Plan:
     def _most_noise(self) -> float:
         """No noise of a sum over all silos is larger than that, as far as chance goes."""
         return 12 * max(self.protocol.scales) * math.sqrt(self.silos)
+
+
+def _without_none(data: dict[str, Any]) -> dict[str, Any]:
+    """TOML has no word for None: what is left out means it."""
+    return {
+        name: _without_none(value) if isinstance(value, dict) else value
+        for name, value in data.items()
+        if value is not None
+    }
 
 
 def _plain(number: np.generic) -> Any:

@@ -15,15 +15,12 @@ __all__ = ["read_bytes", "read_plan", "read_text"]
 
 def read_plan(path: Path) -> Plan:
     """A plan from JSON or TOML."""
-    text = read_text(path)
-    try:
-        data = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ArgumentError("plan", f"must be JSON or TOML, {str(path)!r} is not: {error}") from None
-    if not isinstance(data, dict):
-        raise ArgumentError("plan", f"must be a table of fields, got {type(data).__name__}")
+    read_text(path)
     with _validate.reading("plan"):
-        return Plan.from_dict(data)
+        try:
+            return Plan.load(path)
+        except (tomllib.TOMLDecodeError, json.JSONDecodeError, RecursionError) as error:
+            raise ArgumentError("plan", f"must be JSON or TOML, {str(path)!r} is not: {error}") from None
 
 
 def read_text(path: Path) -> str:

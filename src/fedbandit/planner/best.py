@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from fedbandit._validate import ArgumentError
 from fedbandit.bandit.confidence import Radii
 from fedbandit.plan import Plan
-from fedbandit.planner.prediction import lost_rounds
-from fedbandit.planner.tuning import TUNED, mechanism_for, tuned
+from fedbandit.planner.prediction import predicted
+from fedbandit.planner.tuning import TUNED, tuned, with_best_mechanism
 from fedbandit.presets import BATCH, TRUST_OF, plan_for
 from fedbandit.privacy.budget import Privacy
 from fedbandit.protocol.trust import trust as trust_model
@@ -91,7 +91,7 @@ def _option(name: str, base: Plan, centred: bool) -> Option:
         return Option(name, None, float("inf"), f"{name}: {error}")
     if not plan.guarantee.promised:
         return Option(name, None, float("inf"), f"{name}: {plan.guarantee.statement}")
-    return Option(name, plan, lost_rounds(plan))
+    return Option(name, plan, predicted(plan).mean())
 
 
 def _variants(best: Option) -> tuple[Option, ...]:
@@ -101,9 +101,10 @@ def _variants(best: Option) -> tuple[Option, ...]:
         return ()
     others = {mechanism: plan.changed(mechanism=mechanism) for mechanism in ("toeplitz", "blt", "tree", "batches")}
     for schedule in (Growing(), Every(min(BATCH, plan.rounds))):
-        syncs = len(schedule.times(plan.rounds))
-        others[str(schedule)] = plan.changed(schedule=schedule, mechanism=mechanism_for(syncs))
+        others[str(schedule)] = with_best_mechanism(plan.changed(schedule=schedule, mechanism="batches"))
     named = (
-        Option(f"{best.name}, {what}", other, lost_rounds(other)) for what, other in others.items() if other != plan
+        Option(f"{best.name}, {what}", other, predicted(other).mean())
+        for what, other in others.items()
+        if other != plan
     )
     return tuple(sorted(named, key=lambda one: one.lost))
