@@ -33,7 +33,7 @@ from fedbandit.protocol import mechanisms, trust
 from fedbandit.protocol.base import Protocol
 from fedbandit.protocol.determinant import DeterminantRule
 from fedbandit.protocol.encoder import Encoder
-from fedbandit.protocol.guarantee import Acting, Built, Calibration, DecodeAt, Guarantee, Request, Visits
+from fedbandit.protocol.guarantee import Acting, Built, Calibration, DecodeAt, Guarantee, Request, Uncounted, Visits
 from fedbandit.protocol.trust import Trust
 from fedbandit.schedule import Adaptive, Clock, Growing, Schedule
 
@@ -87,6 +87,7 @@ class Plan:
     decode_at: DecodeAt = "analyzer"  # "silo": P_alt
     bits: int = 20  # statistics are kept on the grid 2^-bits
     visits: Visits = "private"  # "public": a live silo may tick by counting who asks
+    uncounted: Uncounted | None = None  # what serves visits that are not released (None: "local" where that is safe)
 
     def __post_init__(self) -> None:
         for name in ("silos", "rounds", "dim"):
@@ -100,6 +101,8 @@ class Plan:
         _validate.one_of("confidence", self.confidence, RADII)
         _validate.one_of("decode_at", self.decode_at, get_args(DecodeAt))
         _validate.one_of("visits", self.visits, get_args(Visits))
+        if self.uncounted is not None:
+            _validate.one_of("uncounted", self.uncounted, get_args(Uncounted))
         _validate.within("alpha", self.alpha, 0, 1)
         _validate.positive("exploration", self.exploration)
         _validate.positive("reward_noise", self.reward_noise)
@@ -155,6 +158,19 @@ class Plan:
         if not self.trusting.shares_noise:
             return 0
         return 1 if self.colluding is None else self.colluding
+
+    @property
+    def serves_uncounted(self) -> Uncounted:
+        """What serves visits that are never released: all that their silo knows, or the public model like the others.
+
+        Local knowledge is not for people whom another silo may count: what they do there could depend on it.
+        """
+        return ("local" if self._keeps_local else "public") if self.uncounted is None else self.uncounted
+
+    @property
+    def cap(self) -> int | None:
+        """How often one person counts in a silo; None without a budget: always."""
+        return None if self.privacy is None else self.privacy.participations
 
     @property
     def smallest_cohort(self) -> int:
@@ -236,6 +252,14 @@ class Plan:
         std, levels = drawn if assumed is None else assumed, published_levels(self.encoder.size)
         regulariser = confidences.published_regulariser(std, self.silos, levels, self.dim, self.alpha)
         return confidences.published(regulariser, self.dim, self.alpha, self.exploration, self.reward_noise)
+
+    @cached_property
+    def alone(self) -> Confidence:
+        """The same for a silo's own raw data: nothing was added to them, so there is no noise to allow for."""
+        rule, silent = RADII[self.confidence], NoiseLaw(*(np.zeros(1) for _ in NoiseLaw.__dataclass_fields__))
+        if rule is not None:
+            return rule(silent, self.dim, self.alpha)
+        return confidences.published(1.0, self.dim, self.alpha, self.exploration, self.reward_noise)
 
     @property
     def regulariser(self) -> float:
@@ -351,9 +375,16 @@ class Plan:
         """What a private determinant rule spends of mu^2."""
         return 0.5 if isinstance(self.schedule, Adaptive) and self.schedule.private else 0.0
 
+    @property
+    def _keeps_local(self) -> bool:
+        """Whether those whom a silo serves by local knowledge can be kept out of all releases."""
+        return self.acting == "lazy" and (self.privacy is None or self.privacy.silos_per_user == 1)
+
     def _check_effects(self) -> None:
         """Refuse what would change nothing: whoever asks for it expects something of it."""
         trusting = self.trusting
+        if self.uncounted == "local" and not self._keeps_local:
+            raise ArgumentError("uncounted", "must not be 'local' where silos act eagerly or people visit several")
         if self.colluding and not trusting.shares_noise:
             raise ArgumentError(
                 "colluding",
