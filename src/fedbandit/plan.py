@@ -26,7 +26,7 @@ from fedbandit._arrays import Floats
 from fedbandit._validate import ArgumentError
 from fedbandit.bandit import confidence as confidences
 from fedbandit.bandit import linucb
-from fedbandit.bandit.confidence import Confidence, NoiseLaw, Radii
+from fedbandit.bandit.confidence import NOISELESS, Confidence, NoiseLaw, Radii
 from fedbandit.bandit.linucb import Fit
 from fedbandit.bandit.statistics import Scales
 from fedbandit.privacy.accounting import gaussian_sigma, published_levels
@@ -37,7 +37,7 @@ from fedbandit.protocol import mechanisms, trust
 from fedbandit.protocol.base import Protocol
 from fedbandit.protocol.determinant import DeterminantRule
 from fedbandit.protocol.encoder import Encoder
-from fedbandit.protocol.guarantee import Acting, Built, Calibration, DecodeAt, Guarantee, Request, Visits
+from fedbandit.protocol.guarantee import Acting, Built, Calibration, DecodeAt, Guarantee, Request, Uncounted, Visits
 from fedbandit.protocol.trust import Trust
 from fedbandit.schedule import Adaptive, At, Clock, Growing, Schedule
 
@@ -52,7 +52,7 @@ RADII: dict[Radii, Callable[[NoiseLaw, int, float], Confidence] | None] = {
 HEADROOM_BITS = 62  # a total, noise included, must stay this far inside 64-bit integers
 # Fields that came later, and what plans written without them mean. A plan that says nothing else does not name them, so
 # that it keeps its identity.
-_LATER: dict[str, Any] = {"people": 1}
+_LATER: dict[str, Any] = {"people": 1, "uncounted": None}
 SETTING = "setting"  # the table of a plan's file that says what the plan was chosen for
 PEOPLE = 10**9  # who must fit into the sums of a term on a clock, all silos together: nobody knows how many will come
 
@@ -96,6 +96,7 @@ class Plan:
     bits: int = 20  # statistics are kept on the grid 2^-bits
     visits: Visits = "private"  # "public": a live silo may tick by counting who asks
     people: int = 1  # expected visits per silo and round; only a clock, whose rounds are periods, has more than one
+    uncounted: Uncounted | None = None  # what serves visits that are not released (None: "local" where that is safe)
 
     def __post_init__(self) -> None:
         for name in ("silos", "rounds", "dim"):
@@ -110,6 +111,8 @@ class Plan:
         _validate.one_of("decode_at", self.decode_at, get_args(DecodeAt))
         _validate.one_of("visits", self.visits, get_args(Visits))
         _validate.count("people", self.people)
+        if self.uncounted is not None:
+            _validate.one_of("uncounted", self.uncounted, get_args(Uncounted))
         _validate.within("alpha", self.alpha, 0, 1)
         _validate.positive("exploration", self.exploration)
         _validate.positive("reward_noise", self.reward_noise)
@@ -165,6 +168,19 @@ class Plan:
         if not self.trusting.shares_noise:
             return 0
         return 1 if self.colluding is None else self.colluding
+
+    @property
+    def serves_uncounted(self) -> Uncounted:
+        """What serves visits that are never released: all that their silo knows, or the public model like the others.
+
+        Local knowledge is not for people whom another silo may count: what they do there could depend on it.
+        """
+        return ("local" if self._keeps_local else "public") if self.uncounted is None else self.uncounted
+
+    @property
+    def cap(self) -> int | None:
+        """How often one person counts in a silo; None without a budget: always."""
+        return None if self.privacy is None else self.privacy.participations
 
     @property
     def smallest_cohort(self) -> int:
@@ -242,12 +258,8 @@ class Plan:
         rule = RADII[self.confidence]
         if rule is not None:
             return rule(self.noise_law, self.dim, self.alpha)
-        size, assumed, drawn = (
-            self.encoder.size,
-            self._built.assumed_std,
-            math.sqrt(self.silos) * self.protocol.scales.bias,
-        )
-        std = drawn if assumed is None else assumed
+        size, assumed = self.encoder.size, self._built.assumed_std
+        std = math.sqrt(self.silos) * self.protocol.scales.bias if assumed is None else assumed
         regulariser = confidences.published_regulariser(std, self.silos, published_levels(size), self.dim, self.alpha)
         return confidences.published(size, regulariser, self.dim, self.alpha, self.exploration, self.reward_noise)
 
@@ -264,6 +276,10 @@ class Plan:
         """beta_t, for a silo that has seen statistics of all silos up to this round (or its own, if it is alone)."""
         silos = 1 if self.syncs == 1 else self.silos
         return self.learner.radius(round_ * self.people * silos, self.regulariser_after(round_))
+
+    def radius_alone(self, visits: float) -> float:
+        """The same for a silo's own raw data of so many visits: there is no noise to allow for."""
+        return self._noiseless.radius(visits, NOISELESS)
 
     def fit(self, prefix: Floats, round_: int) -> Fit:
         """The model that silos decide by after `round_` rounds, from the prefix sums (..., width) over all silos.
@@ -392,6 +408,13 @@ class Plan:
     def _built(self) -> Built:
         return trust.build(self.trust, self.request)
 
+    @cached_property
+    def _noiseless(self) -> Confidence:
+        rule, silent = RADII[self.confidence], NoiseLaw(*(np.zeros(1) for _ in NoiseLaw.__dataclass_fields__))
+        if rule is not None:
+            return rule(silent, self.dim, self.alpha)
+        return confidences.published(1, NOISELESS, self.dim, self.alpha, self.exploration, self.reward_noise)
+
     @property
     def _times_or_rounds(self) -> tuple[int, ...]:
         """The calendar, or every round where the data decide."""
@@ -402,9 +425,16 @@ class Plan:
         """What a private determinant rule spends of mu^2."""
         return 0.5 if isinstance(self.schedule, Adaptive) and self.schedule.private else 0.0
 
+    @property
+    def _keeps_local(self) -> bool:
+        """Whether those whom a silo serves by local knowledge can be kept out of all releases."""
+        return self.acting == "lazy" and (self.privacy is None or self.privacy.silos_per_user == 1)
+
     def _check_effects(self) -> None:
         """Refuse what would change nothing: whoever asks for it expects something of it."""
         trusting = self.trusting
+        if self.uncounted == "local" and not self._keeps_local:
+            raise ArgumentError("uncounted", "must not be 'local' where silos act eagerly or people visit several")
         if self.colluding and not trusting.shares_noise:
             raise ArgumentError(
                 "colluding",

@@ -19,6 +19,7 @@ from fedbandit._arrays import Floats
 from fedbandit._roots import falling_root
 
 __all__ = [
+    "NOISELESS",
     "Confidence",
     "NoiseLaw",
     "Radii",
@@ -34,6 +35,7 @@ __all__ = [
 
 Radii = Literal["theory", "proof", "practical", "published"]
 PRACTICAL_SCALE = 0.05
+NOISELESS = 1.0  # lambda where nothing was added
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ def theory(law: NoiseLaw, dim: int, alpha: float) -> Confidence:
     def radius(users: float, regulariser: float) -> float:
         return _self_normalised(users, dim, regulariser, alpha) + math.sqrt(regulariser)
 
-    return Confidence(_everywhere(law, max(1.0, 2 * matrix)), radius)
+    return Confidence(_everywhere(law, max(NOISELESS, 2 * matrix)), radius)
 
 
 def proof(law: NoiseLaw, dim: int, alpha: float) -> Confidence:
@@ -82,7 +84,7 @@ def proof(law: NoiseLaw, dim: int, alpha: float) -> Confidence:
         slack = math.sqrt(regulariser + matrix) + vector / math.sqrt(smallest)
         return _self_normalised(users, dim, smallest, alpha) + slack
 
-    return Confidence(_everywhere(law, max(1.0, 2 * matrix)), radius)
+    return Confidence(_everywhere(law, max(NOISELESS, 2 * matrix)), radius)
 
 
 def practical(law: NoiseLaw, dim: int, alpha: float) -> Confidence:
@@ -98,7 +100,7 @@ def practical(law: NoiseLaw, dim: int, alpha: float) -> Confidence:
     def radius(users: float, regulariser: float) -> float:
         return PRACTICAL_SCALE * (_self_normalised(users, dim, regulariser, alpha) + math.sqrt(regulariser))
 
-    return Confidence(np.maximum(1.0, matrix_norm_bounds(law, dim, alpha / 4)), radius)
+    return Confidence(np.maximum(NOISELESS, matrix_norm_bounds(law, dim, alpha / 4)), radius)
 
 
 def published(syncs: int, regulariser: float, dim: int, alpha: float, scale: float, reward_noise: float) -> Confidence:

@@ -29,6 +29,7 @@ __all__ = [
     "DecodeAt",
     "Guarantee",
     "Request",
+    "Uncounted",
     "Visits",
     "nothing",
 ]
@@ -37,6 +38,7 @@ Calibration = Literal["exact", "paper", "published"]
 Acting = Literal["lazy", "eager"]
 DecodeAt = Literal["analyzer", "silo"]
 Visits = Literal["private", "public"]
+Uncounted = Literal["local", "public"]
 
 BOUNDED = "features have norm at most 1 and rewards lie in [0, 1]; a silo refuses others"
 FIXED_TIMES = "times and sizes of messages are fixed by the plan, not by data"

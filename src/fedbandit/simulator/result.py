@@ -33,7 +33,7 @@ class Result:
 
     plans: Mapping[str, Plan]
     frame: pl.DataFrame  # name, run, round, regret: cumulative group regret
-    totals: pl.DataFrame  # name, run, syncs
+    totals: pl.DataFrame  # name, run, syncs, uncounted visits and their regret
     repaired: Mapping[str, int]  # covariances per plan that noise had made indefinite, over all runs
     runs: int  # asked for; fewer are in the frame after an interruption
     seed: int
@@ -62,6 +62,14 @@ class Result:
         """Reg_M(T)/T of one plan beyond another's on the same users, over the runs that both have finished."""
         both = self._last(name).join(self._last(over), on="run")
         return estimate((both["regret"] - both["regret_right"]).to_numpy() / self._rounds)
+
+    def by_count(self, name: str) -> tuple[Estimate, Estimate]:
+        """Regret per visit of those whom one plan counts, and of the others (nan where there are none)."""
+        totals = self.totals.filter(pl.col("name") == name).sort("run")
+        others, lost = totals["uncounted"].to_numpy(), totals["uncounted_regret"].to_numpy()
+        all_lost, visits = self._last(name)["regret"].to_numpy(), self.plans[name].silos * self._rounds
+        with np.errstate(invalid="ignore"):
+            return estimate((all_lost - lost) / (visits - others)), estimate(lost / others)
 
     def syncs(self, name: str) -> float:
         """How often one plan synchronised, in the mean over its runs."""
@@ -132,5 +140,12 @@ def collected(
             for row, run in enumerate(numbers):
                 regret = {"name": name, "run": run, "round": list(record), "regret": one.regret[row]}
                 frames.append(pl.DataFrame(regret))
-                totals.append({"name": name, "run": run, "syncs": int(one.syncs[row])})
+                totals.append({"name": name, "run": run, "syncs": int(one.syncs[row]), **_uncounted(one, row)})
     return Result(plans, pl.concat(frames).sort("name", "run", "round"), pl.DataFrame(totals), repaired, runs, seed)
+
+
+def _uncounted(played: Played, row: int) -> dict[str, float]:
+    """Visits of one run that are not counted, and their regret."""
+    if played.uncounted is None:
+        return {"uncounted": 0, "uncounted_regret": 0.0}
+    return {"uncounted": int(played.uncounted.visits[row]), "uncounted_regret": float(played.uncounted.regret[row])}

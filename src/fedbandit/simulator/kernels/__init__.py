@@ -6,7 +6,7 @@ is chosen. Results depend on the arguments alone, not on the number of threads.
 
 from __future__ import annotations
 
-from fedbandit.simulator.kernels.checked import play, play_fixed
+from fedbandit.simulator.kernels.checked import play, play_fixed, play_partly
 from fedbandit.simulator.kernels.contexts import contexts_of, set_of
 from fedbandit.simulator.kernels.layout import (
     BERNOULLI,
@@ -14,6 +14,7 @@ from fedbandit.simulator.kernels.layout import (
     GAUSSIAN,
     Beliefs,
     Fresh,
+    Kept,
     Local,
     Rewards,
     Table,
@@ -29,6 +30,7 @@ __all__ = [
     "GAUSSIAN",
     "Beliefs",
     "Fresh",
+    "Kept",
     "Local",
     "Rewards",
     "Table",
@@ -39,5 +41,6 @@ __all__ = [
     "make_users",
     "play",
     "play_fixed",
+    "play_partly",
     "set_of",
 ]
