@@ -22,7 +22,9 @@ class Alignment(NamedTuple):
 
 @lru_cache(maxsize=256)
 def best_of(arms: int, axes: int) -> Alignment:
-    """The best of `arms` random directions in R^axes: (1 + cosine) / 2 of each has the law Beta(a, a), a = (axes - 1) / 2.
+    """The best of `arms` random directions in R^axes.
+
+    (1 + cosine) / 2 of each has the law Beta(a, a), a = (axes - 1) / 2.
 
     >>> best_of(arms=1, axes=9).cosine
     0.0

@@ -34,7 +34,7 @@ __all__ = ["ARMS", "Prediction", "noise_variance", "predicted", "predicted_alone
 
 ARMS = 100  # of the reference problem, where nobody says how many there are
 LENGTH = math.sqrt(0.5)  # of theta, without its constant
-STOPS = 200  # rounds, besides those of syncs, at which a silo's own knowledge is looked at
+STOPS = 80  # rounds, besides those of syncs, at which a silo's own knowledge is looked at
 
 
 @dataclass(frozen=True)

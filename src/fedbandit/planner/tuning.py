@@ -13,6 +13,7 @@ TUNED = ("silo", "secure-sum", "central")  # presets with a free choice of sched
 RATIOS = (1.1, 1.2, 1.3, 1.4, 1.5, 1.75, 2.0)
 FIRSTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 CENTRE = 0.5
+LONG = 128  # syncs: beyond, a second factorisation takes longer to compute than it is worth
 
 
 def split(centre: float) -> float:
@@ -27,7 +28,7 @@ def split(centre: float) -> float:
 
 def mechanisms_for(syncs: int) -> tuple[str, ...]:
     """The mechanisms worth a comparison: the best factorisations while they can be computed, a few buffers beyond."""
-    return ("optimal", "early") if syncs <= LONGEST else ("blt",)
+    return ("early", "optimal") if syncs <= LONG else ("early",) if syncs <= LONGEST else ("blt",)
 
 
 def with_best_mechanism(plan: Plan, arms: int = ARMS) -> Plan:

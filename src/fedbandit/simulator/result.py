@@ -46,8 +46,8 @@ class Result:
         """Time-averaged group regret Reg_M(T)/T of one plan, run by run."""
         return self._last(name)["regret"].to_numpy() / self._rounds
 
-    def regret(self, name: str) -> Estimate:
-        """Reg_M(T)/T of one plan over its runs.
+    def regret(self, name: str, second_half: bool = False) -> Estimate:
+        """Reg_M(T)/T of one plan over its runs; with `second_half`, of the rounds after the middle of the horizon.
 
         >>> import fedbandit as fb
         >>> plan = fb.Plan(silos=4, rounds=100, dim=3, trust="none")
@@ -56,7 +56,7 @@ class Result:
         >>> result.regret("often").mean < result.regret("once").mean
         True
         """
-        return estimate(self.final(name))
+        return estimate(self._late(name) if second_half else self.final(name))
 
     def excess(self, name: str, over: str) -> Estimate:
         """Reg_M(T)/T of one plan beyond another's on the same users, over the runs that both have finished."""
@@ -108,6 +108,16 @@ class Result:
             "repaired": dict(self.repaired),
             "versions": {"python": platform.python_version(), **versions},
         }
+
+    def _late(self, name: str) -> Floats:
+        """Regret per round from the recorded round nearest to the middle on, run by run."""
+        rounds = self.frame["round"].unique().sort().to_numpy()
+        middle = int(rounds[np.abs(rounds - self._rounds / 2).argmin()])
+        if middle == self._rounds:
+            return self.final(name)
+        rows = self.frame.filter((pl.col("name") == name) & (pl.col("round") == middle)).sort("run")
+        late = self._last(name)["regret"].to_numpy() - rows["regret"].to_numpy()
+        return np.asarray(late / (self._rounds - middle))
 
     def _last(self, name: str) -> pl.DataFrame:
         """The rows of one plan's last round, in the order of runs."""

@@ -23,7 +23,7 @@ from fedbandit.protocol.mechanisms import optimal
 
 __all__ = ["Early", "encoder", "weights"]
 
-STEPS, POWER = 14, 2.5  # of the fixed point: beyond that q moves by less than a millionth
+STEPS, POWER = 10, 2.5  # of the fixed point: beyond that q moves by less than a hundred-thousandth
 
 
 @dataclass(frozen=True)
