@@ -444,9 +444,7 @@ class Plan:
             why = "it counts on every silo" if trusting.whole else "it does not run live, and nobody is ever missing"
             raise ArgumentError("cohort", f"must be left out for trust {self.trust!r}, got {self.cohort}: {why}")
         if self.people != 1 and not isinstance(self.schedule, Clock):
-            raise ArgumentError(
-                "people", f"must be 1 on schedule {self.schedule}, got {self.people}: a round is a visit"
-            )
+            raise ArgumentError("people", f"must be 1 unless a clock ticks, got {self.people}: a round is a visit")
         for name in ("exploration", "reward_noise"):
             if getattr(self, name) != 1 and self.confidence != "published":
                 raise ArgumentError(

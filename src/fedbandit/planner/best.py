@@ -68,12 +68,12 @@ class Recommendation:
         return self.setting.silos * prediction.mean(self.setting.round_of(first_day), self._round_of(last))
 
     def lost(self, prediction: Prediction, day: float) -> float:
-        """Good outcomes that are missed until the end of a day, in all silos, against knowing the truth from the start."""
+        """Outcomes that are missed until the end of a day, in all silos, against knowing everybody's best action."""
         return self.setting.silos * prediction.total(self._round_of(day))
 
     @cached_property
     def break_even_day(self) -> int | None:
-        """The first day from which on people of the recommended federation are served better than alone; None: never."""
+        """The first day from which on the recommended federation serves people better than alone; None: never."""
         return None if self.best is None or self.best.prediction is None else self._overtaken(self.best.prediction)
 
     @cached_property
@@ -133,7 +133,7 @@ def acceptable(trust: str) -> tuple[str, ...]:
 
 def _option(name: str, setting: Setting) -> Option:
     """One protocol at its best: ours are tuned, the paper's are as the paper has them."""
-    options = []
+    options: list[Option] = []
     for cap in (cap for cap in CAPS if cap == 1 or cap <= setting.visits):
         try:
             plan = _planned(name, setting, cap)
@@ -148,14 +148,12 @@ def _option(name: str, setting: Setting) -> Option:
 
 
 def _planned(name: str, setting: Setting, cap: int) -> Plan:
-    base = setting.plan(schedule=Clock(setting.period), trust="none")
+    base = setting.plan(trust="none")
     base = base.changed(privacy=replace(setting.privacy, participations=cap))
     if name not in TUNED:
         return plan_for(name, base, Clock(setting.period))
     centre = CENTRE if setting.constant else 0.0
     plan = plan_for(name, base).changed(centre=centre, ratio=split(centre))
-    if plan.trusting.shares_noise:
-        plan = plan.changed(colluding=setting.colluding)
     return _on_best_schedule(plan, setting)
 
 

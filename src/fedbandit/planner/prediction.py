@@ -67,9 +67,10 @@ class _Learnt:
     def add(self, visits: float, cosine: float) -> None:
         """So many visits take the best action of a model with that cosine."""
         others = max(1, self.axes - 1)
-        taken = self.best.square * cosine**2 + (1 - self.best.square) / others * (1 - cosine**2)
-        self.along += visits * taken / 2
-        self.across += visits * (1 - taken) / 2 / others
+        taken = self.best.square if cosine else 1 / self.axes  # along the model's direction; before it there is none
+        left = (1 - taken) / others
+        self.along += visits * (taken * cosine**2 + left * (1 - cosine**2)) / 2
+        self.across += visits * left / 2
 
 
 @dataclass
@@ -100,7 +101,8 @@ class _Silos:
         """Of all that one silo knows: its own visits, and the public sums less its own part (`others` is the rest)."""
         heard = others * self.public.across
         precision = self.own.across / self.spread + heard**2 / (self.spread * heard + noise or math.inf)
-        return LENGTH / math.sqrt(LENGTH**2 + self.axes / precision) if precision else 0.0
+        told = LENGTH / math.sqrt(LENGTH**2 + self.axes / precision) if precision else 0.0
+        return max(told, self.cosine)  # who knows more than the public is not served worse
 
 
 def predicted(plan: Plan, arms: int = ARMS, attendance: Attendance = EVERYBODY) -> Prediction:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any, Literal, get_args
 
@@ -10,6 +10,7 @@ from fedbandit import _validate
 from fedbandit._validate import ArgumentError
 from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy
+from fedbandit.schedule import Clock
 from fedbandit.simulator.attendance import Attendance
 
 __all__ = ["DAY", "Setting", "Sync"]
@@ -42,7 +43,6 @@ class Setting:
     consenting: float = 1.0  # share of people whose visits may be counted
     constant: bool = True  # whether some fixed combination of the features is the same for every action
     trust: str = "secure-sum"  # the most that people are asked to trust
-    colluding: int | None = field(default=None)
 
     def __post_init__(self) -> None:
         for name in ("silos", "people_per_day", "days", "dim", "arms", "visits"):
@@ -104,5 +104,5 @@ class Setting:
 
     def plan(self, **fields: Any) -> Plan:
         """A plan for it, on the public clock, with these fields."""
-        given = {"people": self.people_per_period, "confidence": "practical", "mechanism": "batches"}
+        given = {"schedule": Clock(self.period), "people": self.people_per_period, "confidence": "practical"}
         return Plan(self.silos, self.periods, self.dim, self.privacy, **{**given, **fields})

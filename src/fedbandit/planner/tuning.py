@@ -20,8 +20,8 @@ def split(centre: float) -> float:
     """(Covariance noise / bias noise)^2 that wastes least: 1 / h^2, for rewards entering as y - centre in [-h, h].
 
     With s = ratio h^2 the squared shift of a replaced user is 2 + 2 s + s^2 / 2, in units of the covariance noise, and
-    the error of the estimate is proportional to that times (d + 1) / 2 + d / s (`prediction.noise_variance`). The best s
-    lies between 0.95 and 1.05 for any d above 4 and the optimum is flat, so s = 1.
+    the error of the estimate is proportional to that times (d + 1) / 2 + d / s (`prediction.noise_variance`). The
+    best s lies between 0.95 and 1.05 for any d above 4 and the optimum is flat, so s = 1.
     """
     return 1 / max(centre, 1 - centre) ** 2
 

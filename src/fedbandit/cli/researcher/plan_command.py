@@ -63,9 +63,7 @@ def plan(
     privacy = Privacy(epsilon, delta, cast(Adjacency, adjacency), participations, silos_per_user)
     if best:
         counted_in_rounds = ("rounds", "participations", "batch", "explain")
-        checks.no_effect(
-            context, counted_in_rounds, "with --best, which speaks of people and days and chooses the rest"
-        )
+        checks.no_effect(context, counted_in_rounds, "with --best, which is told of people and days")
         setting = Setting(
             silos=silos,
             people_per_day=people_per_day,

@@ -89,7 +89,7 @@ def checked(name: str, size: int) -> int:
 
 def rounded(matrix: Floats) -> Floats:
     """The nearest matrix on the grid 2^-FRACTION_BITS."""
-    return np.rint(matrix * 2**FRACTION_BITS) / 2**FRACTION_BITS
+    return np.asarray(np.rint(matrix * 2**FRACTION_BITS) / 2**FRACTION_BITS)
 
 
 def weights(size: int) -> Floats:
@@ -108,7 +108,7 @@ def raised(q: Floats, diagonal: Floats, power: float) -> Floats:
 
 
 def factor(p: Floats, q: Floats) -> Floats:
-    """Lower-triangular C with unit columns and C^T C = diag(q)^-1/2 (M^T M)^1/2 diag(q)^-1/2, scaled to a unit diagonal."""
+    """Lower-triangular C with C^T C = diag(q)^-1/2 (M^T M)^1/2 diag(q)^-1/2, scaled to unit columns."""
     wanted = root(p, q)
     gram = wanted / np.sqrt(np.outer(wanted.diagonal(), wanted.diagonal()))
     # J L L^T J = gram with L lower triangular: C = J L^T J is lower triangular too, and C^T C = gram.
