@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from fedbandit import Plan, Privacy, Silo
-from fedbandit.cli import output
 from fedbandit.federation.setup import founding
 from fedbandit.federation.silo import book
 from fedbandit.federation.store import open_engine
@@ -107,15 +106,6 @@ def test_ledger_names_the_adjacency_and_against_whom(tmp_path: Path) -> None:
     assert "term 1: spent against everybody outside the silo." in said
     assert "term(s) 2 count as replace-one in the total" in said
     assert "a user in every term (replace-one) has spent no more than epsilon = " in said
-
-
-def test_what_was_spent_is_rounded_up() -> None:
-    assert output.at_most(1.23441) == "1.235"
-    assert output.at_most(1.0 + 1e-9) == "1"
-    assert output.at_most(0.99991) == "1"
-    assert output.at_most(1.2345e-7, 4) == "1.235e-07"
-    assert output.at_most(0.0) == "0"
-    assert output.at_most(float("inf")) == "no bound"
 
 
 def test_ledger_says_what_went_wrong(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import typer
 
 from fedbandit.cli import options, output
 from fedbandit.cli.plan_file import read_bytes, read_text
-from fedbandit.privacy.budget import exactly
+from fedbandit.privacy.budget import at_most, exactly
 from fedbandit.privacy.ledger import Checks, Entry, LedgerError, entries_since, event_from_json, from_json, verify
 from fedbandit.privacy.spending import Spent, TermSpent, spent
 from fedbandit.protocol import mechanisms
@@ -177,19 +177,19 @@ def _together(total: Spent) -> str:
     who = f"a user in every term ({total.adjacency})"
     if not math.isfinite(total.epsilon):
         return f"{who} has no bound on what was spent."
-    return f"{who} has spent no more than epsilon = {output.at_most(total.epsilon)} at delta = {_delta(total.delta)}."
+    return f"{who} has spent no more than epsilon = {at_most(total.epsilon)} at delta = {_delta(total.delta)}."
 
 
 def _row(term: TermSpent) -> list[str]:
     done, budget = f"{term.released} of {term.syncs}", f"({exactly(term.budget[0])}, {exactly(term.budget[1])})"
     spent_ = "no bound"
     if math.isfinite(term.epsilon):
-        spent_ = f"({output.at_most(term.epsilon)}, {_delta(term.delta)})"
+        spent_ = f"({at_most(term.epsilon)}, {_delta(term.delta)})"
     left = f"{term.left:.4g}"
     return [str(term.term), term.plan[:12], term.trust, term.adjacency, done, budget, spent_, left]
 
 
 def _delta(delta: float) -> str:
     """A delta in few digits, rounded up; in all of them where it would come out as 1."""
-    short = output.at_most(delta, 6)
+    short = at_most(delta, 6)
     return exactly(delta) if float(short) >= 1 else short

@@ -94,8 +94,7 @@ def _show(result: Result, experiment: Experiment, bounded: bool) -> None:
     rows = []
     for name in result.names:
         regret, guarantee = result.regret(name), result.plans[name].guarantee
-        covered = guarantee.promised and bounded
-        promise = f"({guarantee.epsilon:g}, {guarantee.delta:g})" if covered else "none"
+        promise = guarantee.pair if guarantee.promised and bounded else "none"
         syncs = f"{result.syncs(name):g}"
         rows.append([name, promise, f"{regret.mean:.4f}", output.number(regret.stderr, 2), syncs])
     finished = min(len(result.final(name)) for name in result.names)
