@@ -18,7 +18,7 @@ from fedbandit.federation.store.silo_store import LedgerRow
 from fedbandit.federation.timing import Timing
 from fedbandit.federation.wire.heads import Head
 from fedbandit.federation.wire.keys import PartyKeys
-from fedbandit.privacy.ledger import Entry, Gaussian, Release, event_to_json, to_json
+from fedbandit.privacy.ledger import LOST, Entry, Gaussian, Release, event_to_json, to_json
 from fedbandit.schedule import clock
 from tests.cli.officer.running import run
 from tests.privacy.test_ledger import COST, SYNCS, WHOLE, chained, release
@@ -116,6 +116,19 @@ def test_ledger_says_what_went_wrong(tmp_path: Path) -> None:
     assert data["terms"][0]["overspent"]
     said = run("ledger", file)
     assert said.exit_code == 0
+
+
+def test_ledger_names_what_was_given_up(tmp_path: Path) -> None:
+    file = tmp_path / "ledger.jsonl"
+    lost = [release(sync, released=LOST + "ab" * 32) for sync in (3, 4)]
+    file.write_text("\n".join(map(to_json, chained([*(e.event for e in WHOLE[:3]), *lost]))))
+    (term,) = json.loads(run("ledger", file, "--json").stdout)["terms"]
+    assert (term["released"], term["given_up"], term["redrawn"]) == (5, [3, 4], [])
+    whole = tmp_path / "whole.jsonl"
+    whole.write_text("\n".join(map(to_json, WHOLE[:5])))
+    (kept,) = json.loads(run("ledger", whole, "--json").stdout)["terms"]
+    assert (kept["given_up"], kept["spent"]) == ([], term["spent"])
+    assert "sync(s) 3, 4 drawn in a copy of the store that was lost" in " ".join(run("ledger", file).stderr.split())
 
 
 def federation_of(folder: Path) -> tuple[Path, PartyKeys]:

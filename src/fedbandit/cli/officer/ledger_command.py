@@ -42,8 +42,9 @@ def ledger(
     """What has been spent and what is left, from the signed hash chain of a silo's releases.
 
     The chain alone shows that entries were not altered one by one. With the federation file, that the silo wrote them
-    all; with a witness, that it has not rewritten or lost what it had sent by then. A silo can still add entries, which
-    say that it spent more, and nobody can see a release that it never sent to anybody.
+    all; with a witness, that it has not rewritten or lost what it had sent by then, unless it has lost a copy and says
+    so: then as many entries give up as were lost, each at its cost. A silo can still add entries, which say that it
+    spent more, and nobody can see a release that it never sent to anybody.
     """
     entries = _read(file)
     silo = entries[0].event.silo if entries else None
@@ -142,6 +143,7 @@ def _as_dict(term: TermSpent) -> dict[str, Any]:
         "released": term.released,
         "syncs": term.syncs,
         "redrawn": list(term.redrawn),
+        "given_up": list(term.given_up),
         "mu": term.mu,
         "spent": {"epsilon": term.epsilon, "delta": term.delta},
         "budget": {"epsilon": term.budget[0], "delta": term.budget[1]},
@@ -169,6 +171,9 @@ def _remarks(term: TermSpent) -> Iterator[str]:
     if term.redrawn:
         syncs = ", ".join(map(str, term.redrawn))
         yield f"sync(s) {syncs} drawn more than once, counted as often as drawn"
+    if term.given_up:
+        syncs = ", ".join(map(str, term.given_up))
+        yield f"sync(s) {syncs} drawn in a copy of the store that was lost, given up and counted as spent"
     if term.overspent:
         yield "more was spent than planned"
 
