@@ -2,7 +2,7 @@
 
 Most mutants change one function. Those are decided in seconds: all tests are collected once, in one process, and each
 mutant is a fork of it in which the function has the mutant's code and nothing computed before is remembered. Only tests
-that run the changed line are run, a few examples of each, those that killed mutants of the same file first (`Forks`).
+that run the changed line are run, those that killed mutants of the same file first (`Forks`).
 What no test notices there, and what lies outside functions, is looked at in a process that imports a changed copy of
 the source anew (`Fresh`): nobody survives by something that was computed before the change.
 
@@ -42,8 +42,6 @@ SLOW = (  # to load: once, before processes are forked
     *("hypothesis.strategies", "dp_accounting", "opendp.prelude", "cryptography.hazmat.primitives.hpke", "coverage"),
 )
 ARGUMENTS = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "addopts=", "-m", "not torture and not fire")
-EXAMPLES = 6  # of each parametrised test, in a fork
-LONGEST = 12.0  # seconds of tests in a fork; the rest is left to a copy of the source
 SURVIVED, UNUSABLE, UNCHANGED, KILLED = 0, 9, 8, 10  # exit codes of a process that runs tests
 
 
@@ -214,8 +212,9 @@ def _kept(type_: type) -> tuple[str, ...]:
 class Forks:
     """Judges mutants of functions, each in a fork; what is left is for `Fresh`."""
 
-    def __init__(self, lines: Lines, suite: Sequence[str], jobs: int) -> None:
-        self._lines, self._suite, self._jobs = lines, suite, jobs
+    def __init__(self, lines: Lines, suite: Sequence[str], jobs: int, longest: float) -> None:
+        """`longest`: seconds of tests per mutant, the most promising ones."""
+        self._lines, self._suite, self._jobs, self._longest = lines, suite, jobs, longest
 
     def fare(self, mutants: Sequence[Mutant]) -> Iterator[tuple[Mutant, Outcome | None]]:
         """How each fared, as it is known; None: it is none of a function, and cannot be judged here."""
@@ -233,7 +232,8 @@ class Forks:
 
         _quiet(str(ROOT / "src"))
         try:
-            pytest.main([*ARGUMENTS, *self._suite], plugins=[_Server(mutants, self._lines, self._jobs, send.send)])
+            server = _Server(mutants, self._lines, self._jobs, self._longest, send.send)
+            pytest.main([*ARGUMENTS, *self._suite], plugins=[server])
         finally:
             send.close()
 
@@ -241,8 +241,10 @@ class Forks:
 class _Server:
     """A plug-in of pytest: where tests would be run, mutants are."""
 
-    def __init__(self, mutants: Sequence[Mutant], lines: Lines, jobs: int, tell: Callable[[Any], None]) -> None:
-        self._mutants, self._lines, self._jobs, self._tell = mutants, lines, jobs, tell
+    def __init__(
+        self, mutants: Sequence[Mutant], lines: Lines, jobs: int, longest: float, tell: Callable[[Any], None]
+    ) -> None:
+        self._mutants, self._lines, self._jobs, self._longest, self._tell = mutants, lines, jobs, longest, tell
         self._kills: Counter[tuple[Path, str]] = Counter()
         self._sound: dict[str, bool] = {}
         self._failed = False
@@ -268,18 +270,17 @@ class _Server:
         return True
 
     def _ordered(self, mutant: Mutant) -> tuple[str, ...]:
-        """The best killers first, then one example of each test, then the others; quick ones before slow ones."""
+        """The best killers first, then one example of each test, another one, and so on; quick tests first."""
         usable = (test for test in self._lines.of(mutant) if test in self._items and self._sound.get(test, True))
         met: Counter[str] = Counter()
         ranks = {}
-        for test in sorted(usable, key=self._lines.seconds.__getitem__):
+        for test in sorted(usable, key=_shuffled):
             function = test.split("[")[0]
             met[function] += 1
-            if met[function] <= EXAMPLES:
-                ranks[test] = (-self._kills[mutant.path, test], met[function], self._lines.seconds[test])
+            ranks[test] = (-self._kills[mutant.path, test], met[function], self._lines.seconds[test])
         ordered = sorted(ranks, key=ranks.__getitem__)
         until = itertools.accumulate(self._lines.seconds[test] for test in ordered)
-        return tuple(test for test, seconds in zip(ordered, until, strict=True) if seconds <= LONGEST) or (ordered[0],)
+        return tuple(t for t, seconds in zip(ordered, until, strict=True) if seconds <= self._longest) or (ordered[0],)
 
     def _reap(self, running: dict[int, int]) -> None:
         pid, status = os.wait()
@@ -337,6 +338,11 @@ class _Server:
                 self._session._setupstate.teardown_exact(None)
                 return KILLED
         return SURVIVED
+
+
+def _shuffled(test: str) -> bytes:
+    """An order in which examples that follow each other have nothing in common."""
+    return hashlib.sha256(test.encode()).digest()
 
 
 def _replaced(mutant: Mutant, functions: Functions) -> bool:

@@ -15,6 +15,7 @@ import argparse
 import ast
 import difflib
 import json
+import math
 import os
 import random
 import sys
@@ -30,6 +31,7 @@ from mutant_runs import PACKAGE, ROOT, Forks, Fresh, Lines, Mutant, Outcome, loa
 
 KNOWN = Path(__file__).with_name("survivors.txt")
 TRACE = ROOT / "out" / "mutants.json"  # which tests run which line
+QUICK = 12.0  # seconds of tests at first: most mutants need no more
 FILES = (
     "plan.py",
     "privacy",
@@ -275,19 +277,19 @@ def _outcomes(chosen: list[Mutant], jobs: int, log: Path | None) -> Iterator[Out
 
 def _fared(chosen: list[Mutant], lines: Lines, folder: Path, jobs: int) -> Iterator[tuple[Mutant, Outcome]]:
     """Each mutant and how it fared: in a fork, and where that does not decide, on a copy of the source."""
-    outside, alive = [], []
-    for mutant, outcome in Forks(lines, SUITE, jobs).fare(chosen):
-        if outcome is None:
-            outside.append(mutant)
-        elif outcome.how == "survived":
-            alive.append(mutant)
-            print(f"\nalive so far: {mutant.name}", flush=True)
-        else:
-            yield mutant, outcome
+    outside, alive = [], chosen
+    for longest in (QUICK, math.inf):
+        tried, alive = alive, []
+        for mutant, outcome in Forks(lines, SUITE, jobs, longest).fare(tried):
+            if outcome is None:
+                outside.append(mutant)
+            elif outcome.how == "survived":
+                alive.append(mutant)
+                print(f"\nalive so far: {mutant.name}", flush=True)
+            else:
+                yield mutant, outcome
     left = [*outside, *alive]
-    print(
-        f"\nto be looked at on a copy of the source: {len(outside)} outside functions, {len(alive)} alive", flush=True
-    )
+    print(f"\non a copy of the source: {len(outside)} outside functions, {len(alive)} alive so far", flush=True)
     free: Queue[Fresh] = Queue()
     for job in range(jobs):
         free.put(Fresh(folder / f"job{job}", lines))
