@@ -129,7 +129,7 @@ def _described(name: str, planned: Plan) -> dict[str, Any]:
 
 def _show(rows: list[dict[str, Any]], base: Plan, privacy: Privacy) -> None:
     columns = ["protocol", "promise", "noise", "lambda", "syncs", "bytes", "trust", "mechanism, schedule, acting"]
-    title = f"{_size(base)}, ({privacy.epsilon:g}, {privacy.delta:g}), {privacy.adjacency}"
+    title = f"{_size(base)}, {privacy.pair}, {privacy.adjacency}"
     output.print_table(title, columns, [_row(row) for row in rows if row["applicable"]])
     for row in rows:
         if not row["applicable"]:
@@ -139,7 +139,7 @@ def _show(rows: list[dict[str, Any]], base: Plan, privacy: Privacy) -> None:
 
 
 def _row(row: dict[str, Any]) -> list[str]:
-    promise = f"({row['epsilon']:g}, {row['delta']:g})" if row["guarantee"] else "none"
+    promise = Privacy(row["epsilon"], row["delta"]).pair if row["guarantee"] else "none"
     syncs = "by data" if row["syncs"] is None else str(row["syncs"])
     sent = "by data" if row["bytes"] is None else f"{row['bytes']:,}"
     how = f"{row['mechanism']}, {row['schedule']}, {row['acting']}"

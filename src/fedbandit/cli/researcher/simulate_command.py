@@ -104,8 +104,7 @@ def _show(result: Result, title: str, bounded: bool) -> None:
     rows = []
     for name in result.names:
         regret, guarantee = result.regret(name), result.plans[name].guarantee
-        covered = guarantee.promised and bounded
-        promise = f"({guarantee.epsilon:g}, {guarantee.delta:g})" if covered else "none"
+        promise = guarantee.pair if guarantee.promised and bounded else "none"
         syncs = f"{result.syncs(name):g}"
         late = result.regret(name, second_half=True)
         numbers = [f"{regret.mean:.4f}", output.number(regret.stderr, 2), f"{late.mean:.4f}"]
