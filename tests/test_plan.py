@@ -22,6 +22,7 @@ from fedbandit.presets import NAMES, plan_for
 from fedbandit.privacy.budget import Privacy
 from fedbandit.privacy.ledger import GENESIS, Binomial, Clear, Entrusted, Entry, Gaussian, append, verify
 from fedbandit.privacy.spending import Spent, spent
+from fedbandit.problem import Number, Schema
 from fedbandit.protocol import mechanisms
 from fedbandit.protocol import trust as trust_models
 from fedbandit.protocol.guarantee import Acting, Calibration
@@ -214,6 +215,7 @@ OTHER_VALUES: dict[str, object] = {
     "decode_at": "silo",
     "bits": 21,
     "visits": "public",
+    "schema": Schema(actions=("A", "B", "C")),
 }
 
 
@@ -520,3 +522,29 @@ def test_two_features_have_an_entry_off_the_diagonal() -> None:
     assert law.off_diagonal == pytest.approx(law.diagonal / math.sqrt(2), rel=1e-9)
     one = Plan(4, 100, 1, Privacy(1.0, 1e-5), "silo").noise_law
     assert one.off_diagonal == pytest.approx(one.diagonal)
+
+
+SCHEMA = Schema({"age": Number(0, 120)}, actions=("A", "B"))
+
+
+def test_a_schema_says_the_dimension() -> None:
+    plan = Plan(silos=3, rounds=10, schema=SCHEMA, trust="none")
+    assert plan.dim == SCHEMA.dim == 4
+    assert plan == Plan(silos=3, rounds=10, dim=4, schema=SCHEMA, trust="none")
+    assert Plan.from_dict(json.loads(json.dumps(plan.as_dict()))) == plan
+    without_dim = {name: value for name, value in plan.as_dict().items() if name != "dim"}
+    assert Plan.from_dict(without_dim) == plan
+    assert plan.changed(schema=SCHEMA.without("age")).dim == 2
+    assert plan.changed(schema=None) == Plan(3, 10, 4, trust="none")
+    assert pickle.loads(pickle.dumps(plan)).hash == plan.hash
+    with pytest.raises(ValueError, match=r"^dim must be left out or the schema's, 4, got 5$"):
+        plan.changed(dim=5)
+    with pytest.raises(ValueError, match=r"^schema must be a Schema or None, got 3$"):
+        plan.changed(schema=3)
+    with pytest.raises(ValueError, match=r"^context.age type must be one of number, category, hashed; got 'None'$"):
+        Plan.from_dict({"silos": 3, "rounds": 10, "trust": "none", "schema": {"context": {"age": {}}}})
+
+
+def test_a_plan_without_a_schema_is_what_it_was() -> None:
+    assert "schema" not in GOOD.as_dict()
+    assert GOOD.changed(schema=None).hash == GOOD.hash

@@ -29,6 +29,7 @@ from fedbandit.privacy.accounting import gaussian_sigma, published_levels
 from fedbandit.privacy.budget import Privacy
 from fedbandit.privacy.ledger import Release
 from fedbandit.privacy.sensitivity import covariance_shift, rounding_shift
+from fedbandit.problem.public_schema import Schema
 from fedbandit.protocol import mechanisms, trust
 from fedbandit.protocol.base import Protocol
 from fedbandit.protocol.determinant import DeterminantRule
@@ -69,7 +70,7 @@ class Plan:
 
     silos: int
     rounds: int
-    dim: int
+    dim: int = 0  # of the features; a schema says it
     privacy: Privacy | None = None
     trust: str = "secure-sum"
     mechanism: str = "toeplitz"
@@ -87,8 +88,10 @@ class Plan:
     decode_at: DecodeAt = "analyzer"  # "silo": P_alt
     bits: int = 20  # statistics are kept on the grid 2^-bits
     visits: Visits = "private"  # "public": a live silo may tick by counting who asks
+    schema: Schema | None = None  # how records become features, for applications that send records
 
     def __post_init__(self) -> None:
+        self._take_schema()
         for name in ("silos", "rounds", "dim"):
             _validate.count(name, getattr(self, name))
         if not isinstance(self.privacy, Privacy | None):
@@ -308,17 +311,24 @@ class Plan:
         """The plan as plain data; `from_dict` reads it back."""
         data = asdict(self)
         data["schedule"] = schedules.as_dict(self.schedule)
+        if self.schema is None:
+            del data["schema"]  # hashes of plans without one stay
+        else:
+            data["schema"] = self.schema.as_dict()
         return json.loads(json.dumps(data, default=_plain))  # type: ignore[no-any-return]
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Plan:
         """The plan that `as_dict` wrote; unknown names are refused."""
-        _validate.known_keys("plan", data, cls.__dataclass_fields__, required=("silos", "rounds", "dim"))
+        sizes = ("silos", "rounds") if data.get("schema") else ("silos", "rounds", "dim")
+        _validate.known_keys("plan", data, cls.__dataclass_fields__, required=sizes)
         values = dict(data)
         if isinstance(values.get("privacy"), dict):
             values["privacy"] = Privacy.from_dict(values["privacy"])
         if isinstance(values.get("schedule"), dict):
             values["schedule"] = schedules.from_dict(values["schedule"])
+        if isinstance(values.get("schema"), dict):
+            values["schema"] = Schema.from_dict(values["schema"])
         return cls(**values)
 
     @cached_property
@@ -328,7 +338,9 @@ class Plan:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def changed(self, **fields: Any) -> Plan:
-        """A copy with some fields changed, checked anew."""
+        """A copy with some fields changed, checked anew. Another schema brings its own dimension."""
+        if "schema" in fields and fields["schema"] is not None:
+            fields.setdefault("dim", 0)
         return replace(self, **fields)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -350,6 +362,16 @@ class Plan:
     def _rule_share(self) -> float:
         """What a private determinant rule spends of mu^2."""
         return 0.5 if isinstance(self.schedule, Adaptive) and self.schedule.private else 0.0
+
+    def _take_schema(self) -> None:
+        """The dimension, from the schema if there is one."""
+        if self.schema is None:
+            return
+        if not isinstance(self.schema, Schema):
+            raise ArgumentError("schema", f"must be a Schema or None, got {self.schema!r}")
+        if self.dim not in (0, self.schema.dim):
+            raise ArgumentError("dim", f"must be left out or the schema's, {self.schema.dim}, got {self.dim!r}")
+        object.__setattr__(self, "dim", self.schema.dim)
 
     def _check_effects(self) -> None:
         """Refuse what would change nothing: whoever asks for it expects something of it."""

@@ -99,7 +99,8 @@ def super_agent(plan: Plan, constants: Constants = "as_proven", schedule: Schedu
 
 def _paper(plan: Plan, constants: Constants, schedule: Schedule | None) -> Plan:
     """What all of the paper's algorithms share."""
-    shared = Plan(plan.silos, plan.rounds, plan.dim, trust="none", mechanism="tree", alpha=plan.alpha, bits=plan.bits)
+    same = {name: getattr(plan, name) for name in ("silos", "rounds", "dim", "alpha", "bits", "schema")}
+    shared = Plan(**same, trust="none", mechanism="tree")
     simulated = constants == "as_simulated"
     shared = shared.changed(
         schedule=schedule or Every(min(BATCH, plan.rounds)),
