@@ -24,6 +24,7 @@ from fedbandit.bandit import confidence as confidences
 from fedbandit.bandit import linucb
 from fedbandit.bandit.confidence import Confidence, NoiseLaw, Radii
 from fedbandit.bandit.linucb import Fit
+from fedbandit.bandit.policies import UCB, Policy, as_policy
 from fedbandit.bandit.statistics import Scales
 from fedbandit.privacy.accounting import gaussian_sigma, published_levels
 from fedbandit.privacy.budget import Privacy
@@ -47,6 +48,11 @@ RADII: dict[Radii, Callable[[NoiseLaw, int, float], Confidence] | None] = {
     "published": None,  # follows from the published simulation's own lambda
 }
 HEADROOM_BITS = 62  # a total, noise included, must stay this far inside 64-bit integers
+YOUNGER: dict[str, Any] = {
+    "policy": UCB,
+    "apprentice": False,
+    "schema": None,
+}  # values at which as_dict leaves them out, as before they were
 PEOPLE = 10**9  # who must fit into the sums of a term on a clock, all silos together: nobody knows how many will come
 
 
@@ -89,6 +95,8 @@ class Plan:
     bits: int = 20  # statistics are kept on the grid 2^-bits
     visits: Visits = "private"  # "public": a live silo may tick by counting who asks
     schema: Schema | None = None  # how records become features, for applications that send records
+    policy: Policy = UCB  # how silos choose; a name is enough
+    apprentice: bool = False  # the application may choose in the model's place, and its choice is learnt from
 
     def __post_init__(self) -> None:
         self._take_schema()
@@ -128,6 +136,10 @@ class Plan:
         if self.privacy is not None and self.privacy.silos_per_user > self.silos:
             visits = self.privacy.silos_per_user
             raise ArgumentError("silos_per_user", f"must be at most the {self.silos} silos, got {visits}")
+        object.__setattr__(self, "policy", as_policy(self.policy))
+        if not isinstance(self.apprentice, bool):
+            raise ArgumentError("apprentice", f"must be true or false, got {self.apprentice!r}")
+        self._check_policy()
         self._check_effects()
         self._check_headroom()
 
@@ -196,6 +208,7 @@ class Plan:
             share=1 - self._rule_share,
             counted=not isinstance(self.schedule, Clock),
             visits=self.visits,
+            apprentice=self.apprentice,
         )
 
     @property
@@ -311,10 +324,11 @@ class Plan:
         """The plan as plain data; `from_dict` reads it back."""
         data = asdict(self)
         data["schedule"] = schedules.as_dict(self.schedule)
-        if self.schema is None:
-            del data["schema"]  # hashes of plans without one stay
-        else:
+        if self.schema is not None:
             data["schema"] = self.schema.as_dict()
+        for name, default in YOUNGER.items():
+            if getattr(self, name) == default:
+                del data[name]
         return json.loads(json.dumps(data, default=_plain))  # type: ignore[no-any-return]
 
     @classmethod
@@ -329,6 +343,8 @@ class Plan:
             values["schedule"] = schedules.from_dict(values["schedule"])
         if isinstance(values.get("schema"), dict):
             values["schema"] = Schema.from_dict(values["schema"])
+        if isinstance(values.get("policy"), dict):
+            values["policy"] = as_policy(values["policy"])
         return cls(**values)
 
     @cached_property
@@ -372,6 +388,14 @@ class Plan:
         if self.dim not in (0, self.schema.dim):
             raise ArgumentError("dim", f"must be left out or the schema's, {self.schema.dim}, got {self.dim!r}")
         object.__setattr__(self, "dim", self.schema.dim)
+
+    def _check_policy(self) -> None:
+        """Anything but ucb is for lazy silos, as the proof is: an eager choice depends on others' raw data."""
+        if self.acting == "lazy":
+            return
+        for name in ("policy", "apprentice"):
+            if getattr(self, name) != YOUNGER[name]:
+                raise ArgumentError(name, f"must be left out where silos act eagerly, got {getattr(self, name)}")
 
     def _check_effects(self) -> None:
         """Refuse what would change nothing: whoever asks for it expects something of it."""

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from fedbandit._arrays import Floats
 from fedbandit.bandit.statistics import unpack
 
-__all__ = ["Fit", "Model", "decide", "fit", "log_det_gain", "upper_bounds"]
+__all__ = ["Fit", "Model", "decide", "fit", "log_det_gain", "scores", "upper_bounds"]
 
 CONDITION = 1e-12  # a repaired matrix has no eigenvalue below this share of its largest
 
@@ -55,10 +55,16 @@ def decide(actions: Floats, model: Model) -> int:
 
 def upper_bounds(actions: Floats, model: Model) -> Floats:
     """<x, theta> + beta ||x||_{V^-1} of every action: (..., arms, dim) to (..., arms)."""
+    means, spreads = scores(actions, model)
+    return means + spreads
+
+
+def scores(actions: Floats, model: Model) -> tuple[Floats, Floats]:
+    """Means <x, theta> and spreads beta ||x||_{V^-1} of every action: (..., arms, dim) to (..., arms) each."""
     means = (actions @ model.theta[..., None])[..., 0]
     seen = actions @ model.root
     widths = np.sqrt(np.einsum("...ad,...ad->...a", seen, seen))
-    return np.asarray(means + model.radius[..., None] * widths)
+    return np.asarray(means), np.asarray(model.radius[..., None] * widths)
 
 
 def log_det_gain(covariance: Floats, root: Floats) -> Floats:

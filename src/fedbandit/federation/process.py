@@ -27,6 +27,7 @@ from fedbandit.federation.silo.outgoing import Sealer
 from fedbandit.federation.silo.serving import Silo
 from fedbandit.federation.store import Engine, SyncStore, open_engine
 from fedbandit.federation.store.database import remember
+from fedbandit.federation.store.decision_log import DecisionLog
 from fedbandit.federation.syncs.analyzer import Analyzer
 from fedbandit.federation.syncs.keeper import SyncKeeper
 from fedbandit.federation.syncs.mixer import Mixer
@@ -112,6 +113,7 @@ async def serve(home: Home, party: Party, orders: Orders, listen: socket.socket 
         new_term=orders.new_term,
         catch_up=orders.catch_up,
         keep_raw=settings.keep_raw,
+        log=DecisionLog(home.decision_log, settings.log_days) if settings.log_days else None,
     )
     bind(silo.store.engine, agreement)
     member = _Member(home, party, Agent(silo, party, sealer))

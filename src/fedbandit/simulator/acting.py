@@ -11,7 +11,7 @@ from fedbandit._arrays import Floats
 from fedbandit.bandit.linucb import Model
 from fedbandit.bandit.statistics import unpack
 from fedbandit.protocol.guarantee import Acting
-from fedbandit.simulator.kernels import Beliefs, Local, Tally
+from fedbandit.simulator.kernels import Beliefs, Local, Tally, policy_row
 from fedbandit.simulator.kernels.layout import Scores
 from fedbandit.simulator.population import Population
 from fedbandit.simulator.simulated import SimulatedFederation
@@ -48,6 +48,7 @@ class LazySilos:
         self, population: Population, federations: Sequence[SimulatedFederation], precision: Precision
     ) -> None:
         self._population, self._federations, self._precision = population, federations, precision
+        self._policies = np.array([policy_row(federation.plan.policy) for federation in federations])
 
     def play(self, first: int, end: int, tally: Tally) -> None:
         models = [federation.model for federation in self._federations]
@@ -55,6 +56,7 @@ class LazySilos:
             np.stack([model.theta for model in models]),
             np.stack([model.root for model in models]),
             _scores(np.stack([model.radius for model in models]), self._precision),
+            self._policies,
         )
         self._population.play(first + 1, end - first, beliefs, tally)
 

@@ -88,6 +88,10 @@ class DecisionAnswer(Answer, frozen=True):
     id: Annotated[str, Meta(description="Names the decision when its reward is reported.")]
     action: Annotated[int, Meta(description="The index, from 0, of the chosen action.")]
     model: Annotated[int, Meta(description="How many syncs the model that decided has learnt from.")]
+    propensity: Annotated[
+        float | None,
+        Meta(description="The probability with which the action was chosen; null if the application chose it."),
+    ]
 
 
 class DecisionAnswers(Answer, frozen=True):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from itertools import chain
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,39 +15,75 @@ from fedbandit._arrays import Floats, Indices
 from fedbandit._validate import ArgumentError
 from fedbandit.bandit import linucb
 from fedbandit.bandit.linucb import Model
+from fedbandit.bandit.policies import Pick, Policy, drawn
 
-__all__ = ["MAX_ARMS", "ActionSet", "checked", "checked_many", "choose", "into_ball", "subset_of"]
+__all__ = ["MAX_ARMS", "ActionSet", "Appraisal", "checked", "checked_many", "choose_many", "into_ball", "subset_of"]
 
 MAX_ARMS = 100_000
 
 
 class ActionSet:
-    """A registered set: its upper confidence bounds are computed once per model, then a choice is one argmax."""
+    """A registered set: scores and the policy's probabilities are computed once per model, then a choice is one
+    look-up."""
 
     def __init__(self, features: Floats) -> None:
         self.features = features
-        self._scored: tuple[Model, Floats] | None = None
+        self._scored: tuple[Model, Policy, Appraisal] | None = None
 
-    def choose(self, model: Model, allowed: Sequence[int] | None) -> int:
-        scores = self._scores(model)
+    def score(self, model: Model, policy: Policy) -> Appraisal:
+        """What the model and the policy of the plan say of the whole set."""
+        known = self._scored
+        if known is None or known[0] is not model or known[1] != policy:
+            known = self._scored = (model, policy, Appraisal.of(self.features, model, policy))
+        return known[2]
+
+
+class Appraisal:
+    """An action set as a model sees it."""
+
+    def __init__(self, means: Floats, spreads: Floats, policy: Policy) -> None:
+        self._means, self._spreads, self._policy = means, spreads, policy
+        self._best: int | None = None
+
+    @classmethod
+    def of(cls, features: Floats, model: Model, policy: Policy) -> Self:
+        return cls(*linucb.scores(features, model), policy)
+
+    def choose(self, allowed: Sequence[int] | None, chance: Callable[[], float]) -> Pick:
+        """The policy's choice among the actions allowed; `chance` gives uniform numbers in [0, 1)."""
+        if allowed is not None:
+            subset = subset_of(allowed, len(self._means))
+            choice = self._among(subset, chance())
+            return Pick(int(subset[choice.action]), choice.propensity)
+        if not self._policy.certain:
+            return drawn(self._probabilities, chance())
+        if self._best is None:
+            self._best = int(np.argmax(self._means + self._spreads))
+        return Pick(self._best, 1.0)
+
+    def likely(self, allowed: Sequence[int] | None) -> Floats:
+        """The probability of every action, 0 for those that are not allowed."""
         if allowed is None:
-            return int(np.argmax(scores))
-        subset = subset_of(allowed, len(scores))
-        return int(subset[np.argmax(scores[subset])])
+            return self._probabilities
+        subset, likely = subset_of(allowed, len(self._means)), np.zeros(len(self._means))
+        likely[subset] = self._policy.probabilities(self._means[subset], self._spreads[subset])
+        return likely
 
-    def _scores(self, model: Model) -> Floats:
-        scored = self._scored
-        if scored is None or scored[0] is not model:
-            scored = self._scored = (model, linucb.upper_bounds(self.features, model))
-        return scored[1]
+    @cached_property
+    def _probabilities(self) -> Floats:
+        return self._policy.probabilities(self._means, self._spreads)
+
+    def _among(self, subset: Indices, chance: float) -> Pick:
+        return self._policy.choose(self._means[subset], self._spreads[subset], chance)
 
 
-def choose(features: Floats, model: Model, allowed: Sequence[int] | None) -> int:
-    """The best action of a set that was sent with the request."""
-    if allowed is None:
-        return linucb.decide(features, model)
-    subset = subset_of(allowed, len(features))
-    return int(subset[linucb.decide(features[subset], model)])
+def choose_many(means: Floats, spreads: Floats, policy: Policy, chance: Callable[[], float]) -> tuple[Indices, Floats]:
+    """The policy's choices for many people (people, arms) at once, and their probabilities."""
+    people = len(means)
+    if policy.certain:
+        return np.argmax(means + spreads, axis=-1), np.ones(people)
+    choices = [drawn(row, chance()) for row in policy.probabilities(means, spreads)]
+    return np.array([one.action for one in choices], dtype=np.intp), np.array([one.propensity for one in choices])
 
 
 def checked(actions: ArrayLike, dim: int) -> Floats:

@@ -8,9 +8,10 @@ Rules that hold at every instant, whatever is killed:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from random import SystemRandom
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -24,7 +25,7 @@ from fedbandit.bandit import linucb
 from fedbandit.federation.setup.agreement import check_live
 from fedbandit.federation.silo import actions as choosing
 from fedbandit.federation.silo import book
-from fedbandit.federation.silo.actions import ActionSet
+from fedbandit.federation.silo.actions import ActionSet, Appraisal
 from fedbandit.federation.silo.counter import DecisionCounter
 from fedbandit.federation.silo.outgoing import Sealer
 from fedbandit.federation.silo.seats import Seats
@@ -34,6 +35,7 @@ from fedbandit.federation.silo.ticker import CLOCK, Ticker
 from fedbandit.federation.silo.tickets import DecisionExpired, DecisionIds, UnknownDecision
 from fedbandit.federation.states import DecisionState
 from fedbandit.federation.store import Reward, SiloStore, Verdict, open_engine
+from fedbandit.federation.store.decision_log import DecisionLog
 from fedbandit.federation.store.rewards import UNLIMITED
 from fedbandit.federation.timing import DAY, Clocks, MachineClocks, Reading, SteadyClock, TicksHeld, Timing
 from fedbandit.federation.wire import messages
@@ -55,13 +57,17 @@ __all__ = [
     "acknowledged",
 ]
 
+CHANCE = SystemRandom().random  # what a policy draws by: nobody can foresee a choice, or draw it again
+
 
 class Decision(NamedTuple):
-    """An answer: `id` to reward it with, the `action` chosen (its index), the version of the model that chose it."""
+    """An answer: `id` to reward it with, the `action` chosen (its index), the version of the model that chose it, and
+    the probability with which it did; None where the application chose and did not say."""
 
     id: str
     action: int
     model: int
+    propensity: float | None = 1.0
 
 
 class Acknowledgement(NamedTuple):
@@ -109,6 +115,8 @@ class Silo:
         keep_raw: bool,
         catch_up: bool,
         counts: Path | None,
+        chance: Callable[[], float] = CHANCE,
+        log: DecisionLog | None = None,
     ) -> None:
         self.store, self.plan, self.name = store, plan, party_name(name)
         check_live(plan)
@@ -138,6 +146,7 @@ class Silo:
             signer=book.own_signer(secret) if sealer is None else sealer.signer,
         )
         self._sets = _action_sets(store)
+        self._chance, self._log = chance, log
         self._current = (0, plan.fit(np.zeros(plan.protocol.width), 0).model)  # version and model, swapped together
         self.refresh()
 
@@ -155,6 +164,7 @@ class Silo:
         new_term: bool = False,
         keep_raw: bool = False,
         catch_up: bool = False,
+        log: DecisionLog | None = None,
     ) -> Self:
         """Open a silo's store (a path, or a postgresql:// URL) under a plan, or begin one.
 
@@ -163,7 +173,8 @@ class Silo:
         is kept in a file beside the store. `timing` is what the federation agreed on, `sealer` what turns releases
         into sealed messages; a silo on its own needs neither. `clock` tells the time, by default the machine's. Raw
         rows are deleted when their batch is released unless `keep_raw`. With `catch_up` somebody vouches for the
-        clock: all ticks that are overdue are done, however many there are.
+        clock: all ticks that are overdue are done, however many there are. With a `log` every decision is kept there,
+        for evaluation in this silo.
         """
         engine = open_engine(store)
         try:
@@ -179,6 +190,7 @@ class Silo:
                 keep_raw=keep_raw,
                 catch_up=catch_up,
                 counts=None if "://" in str(store) else Path(f"{store}.count"),
+                log=log,
             )
         except BaseException:
             engine.close()
@@ -187,23 +199,58 @@ class Silo:
     # -- decisions --------------------------------------------------------------------------------------------------
 
     def decide(
-        self, actions: ArrayLike | str, *, user: str | None = None, allowed: Sequence[int] | None = None
+        self,
+        actions: ArrayLike | str,
+        *,
+        user: str | None = None,
+        allowed: Sequence[int] | None = None,
+        chosen: int | None = None,
+        propensity: float | None = None,
     ) -> Decision:
         """Choose among `actions`, (arms, dim) or the name of a registered set, restricted to `allowed` if given.
 
         `user` is the application's key of the person, kept only as a salted hash, for the participation cap. Without
         it the decision is taken to be for a person who comes once: the guarantee then rests on the application.
+
+        Under a plan with `apprentice` the application may say what it has `chosen` itself, and with which `propensity`
+        if it knows: that is played and learnt from. The guarantee says what such a choice may depend on.
         """
         version, model = self._current
         if isinstance(actions, str):
             known = self._set(actions)
-            features, action = known.features, known.choose(model, allowed)
+            features, appraisal = known.features, known.score(model, self.plan.policy)
         else:
             features = choosing.checked(actions, self.plan.dim)
-            action = choosing.choose(features, model, allowed)
+            appraisal = Appraisal.of(features, model, self.plan.policy)
+        likely = None if propensity is None else _propensity(propensity, chosen)
+        if chosen is None:
+            action, likely = appraisal.choose(allowed, self._chance)
+        else:
+            action = self._own_choice(chosen, allowed, len(features))
         (decision,) = self._issue(features[action], [user])
+        if self._log is not None:
+            self._log.decided(
+                decision,
+                self._clock.expected,
+                version,
+                features,
+                action,
+                likely,
+                appraisal.likely(allowed),
+                allowed,
+                own=chosen is not None,
+            )
         self._counter.add(1, keyed=user is not None)
-        return Decision(decision, action, version)
+        return Decision(decision, action, version, likely)
+
+    def _own_choice(self, chosen: int, allowed: Sequence[int] | None, arms: int) -> int:
+        """What the application has chosen, if the plan lets it choose."""
+        if not self.plan.apprentice:
+            raise ArgumentError("chosen", "must be left out: under this plan the model chooses, see `apprentice`")
+        (action,) = choosing.subset_of([chosen], arms)
+        if allowed is not None and action not in choosing.subset_of(allowed, arms):
+            raise ArgumentError("chosen", f"must be one of the actions allowed, got {chosen}")
+        return int(action)
 
     def decide_many(self, contexts: ArrayLike, users: Sequence[str] | None = None) -> list[Decision]:
         """Decisions for many at once: `contexts` is (people, arms, dim), `users` their keys."""
@@ -211,12 +258,29 @@ class Silo:
         if users is not None and len(users) != len(features):
             raise ArgumentError("users", f"must be as many as contexts, {len(features)}, got {len(users)}")
         version, model = self._current
-        bounds = linucb.upper_bounds(features.reshape(-1, self.plan.dim), model)  # one large product
-        chosen = np.argmax(bounds.reshape(features.shape[:2]), axis=-1)
+        flat = linucb.scores(features.reshape(-1, self.plan.dim), model)  # one large product
+        means, spreads = (part.reshape(features.shape[:2]) for part in flat)
+        chosen, propensities = choosing.choose_many(means, spreads, self.plan.policy, self._chance)
         keys: Sequence[str | None] = [None] * len(features) if users is None else users
         ids = self._issue(features[np.arange(len(features)), chosen], keys)
+        made = [
+            Decision(one, action, version, propensity)
+            for one, action, propensity in zip(ids, chosen.tolist(), propensities.tolist(), strict=True)
+        ]
+        if self._log is not None:
+            likely = self.plan.policy.probabilities(means, spreads)
+            for decision, rows, probabilities in zip(made, features, likely, strict=True):
+                self._log.decided(
+                    decision.id,
+                    self._clock.expected,
+                    version,
+                    rows,
+                    decision.action,
+                    decision.propensity,
+                    probabilities,
+                )
         self._counter.add(len(ids), keyed=users is not None)
-        return [Decision(made, action, version) for made, action in zip(ids, chosen.tolist(), strict=True)]
+        return made
 
     @property
     def deciding_writes(self) -> bool:
@@ -261,14 +325,19 @@ class Silo:
         """Store rewards that `read` has checked, all in one transaction. Unless `durable`, `store.engine.harden` must
         follow before anybody is told."""
         with self._counter.take() as pending:
-            return self.store.count(
+            verdicts = self.store.count(
                 self.term.number, rewards, *pending, cap=self._cap, syncs=self.syncs, durable=durable
             )
+        if self._log is not None:
+            self._log.rewarded(rewards, verdicts, self._clock.expected)
+        return verdicts
 
     def flush(self) -> None:
         """Write down how many decisions were answered since the last time."""
         if self._counter.waiting.decisions:
             self.reward_many([])
+        if self._log is not None:
+            self._log.flush()
 
     # -- releases ---------------------------------------------------------------------------------------------------
 
@@ -277,6 +346,8 @@ class Silo:
         released = self.ticker.release()
         if released:
             self.ticker.tidy()
+        if released and self._log is not None:
+            self._log.expire(self._clock.expected)
         return released
 
     # -- models -----------------------------------------------------------------------------------------------------
@@ -297,6 +368,8 @@ class Silo:
             version = sync + 1
             newest = newest if outcome.skipped else (outcome.prefix, self.plan.times[sync])
         self._current = (version, model if newest is None else self.plan.fit(*newest).model)
+        if self._log is not None:
+            self._log.model(*self._current, self.plan)
 
     @property
     def version(self) -> int:
@@ -334,6 +407,8 @@ class Silo:
     def close(self) -> None:
         self.flush()
         self._counter.close()
+        if self._log is not None:
+            self._log.close()
         self.store.engine.close()
 
     def __enter__(self) -> Self:
@@ -351,6 +426,14 @@ class Silo:
             return self._sets[name]
         except KeyError:
             raise UnknownActionSet(name) from None
+
+
+def _propensity(value: float, chosen: int | None) -> float:
+    if chosen is None:
+        raise ArgumentError("propensity", "must be left out unless the application has chosen: the policy has its own")
+    if not _validate.reward("propensity", value) > 0:
+        raise ArgumentError("propensity", "must be above 0: the action was chosen")
+    return float(value)
 
 
 def _steady(store: SiloStore, term: int, clocks: Clocks, believe: bool) -> SteadyClock:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from fedbandit.simulator.kernels.checked import play, play_fixed
 from fedbandit.simulator.kernels.contexts import contexts_of, set_of
+from fedbandit.simulator.kernels.exploring import policy_row
 from fedbandit.simulator.kernels.layout import (
     BERNOULLI,
     CLIPPED,
@@ -39,5 +40,6 @@ __all__ = [
     "make_users",
     "play",
     "play_fixed",
+    "policy_row",
     "set_of",
 ]
