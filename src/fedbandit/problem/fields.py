@@ -11,6 +11,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from dataclasses import fields as dataclass_fields
+from datetime import date, time
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -185,19 +187,19 @@ def _check_size(name: str, size: int) -> None:
 def text_of(value: Any) -> str | None:
     """The text by which a value is compared or hashed, None for what has none.
 
-    Whole numbers have the same text whether they come as 3 or as 3.0: a table with gaps turns one into the other.
+    Whole numbers have the same text whether they come as 3 or as 3.0: a table with gaps turns one into the other. Dates
+    and times have that of ISO 8601, as they would in JSON.
     """
     if isinstance(value, str):
         return str(value)
-    if isinstance(value, np.generic):
-        value = value.item()
+    value = _plain(value)
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
         return str(value) if -(2**63) <= value < 2**64 else None
     if isinstance(value, float) and math.isfinite(value):
         return str(int(value)) if value == int(value) and abs(value) < 2**63 else repr(value)
-    return None
+    return value.isoformat() if isinstance(value, (date, time)) else None
 
 
 def is_missing(value: Any) -> bool:
@@ -207,11 +209,19 @@ def is_missing(value: Any) -> bool:
 
 def as_number(value: Any) -> float | None:
     """A value as a number, None for what is none; numbers in quotes are texts."""
-    if isinstance(value, (np.floating, np.integer, np.bool_)):
-        value = value.item()
+    value = _plain(value)
     if not isinstance(value, (float, int)):
         return None
     try:
         return float(value)
     except OverflowError:
         return math.inf if value > 0 else -math.inf
+
+
+def _plain(value: Any) -> Any:
+    """Numbers of other libraries as Python's own."""
+    if isinstance(value, (np.floating, np.integer, np.bool_)):
+        return value.item()
+    if isinstance(value, Decimal):
+        return None if value.is_snan() else float(value)
+    return value

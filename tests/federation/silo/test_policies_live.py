@@ -64,8 +64,8 @@ def test_an_action_that_is_not_allowed_has_no_probability(silo: Silo) -> None:
 
 def test_by_default_the_choice_is_certain(tmp_path: Path) -> None:
     with opened(tmp_path, small_plan()) as silo:
-        assert {silo.decide(ROWS)[1:] for _ in range(50)} == {(0, 0, 1.0)}
-        assert {one[1:] for one in silo.decide_many(np.repeat(ROWS[None], 50, axis=0))} == {(0, 0, 1.0)}
+        assert {silo.decide(ROWS)[1:4] for _ in range(50)} == {(0, 0, 1.0)}
+        assert {one[1:4] for one in silo.decide_many(np.repeat(ROWS[None], 50, axis=0))} == {(0, 0, 1.0)}
 
 
 # -- the application's own choice -------------------------------------------------------------------------------------
@@ -76,9 +76,9 @@ def test_an_apprentice_plays_what_the_application_chose(tmp_path: Path) -> None:
     with opened(tmp_path, small_plan(apprentice=True), log) as silo:
         silo.register("menu", ROWS)
         known = silo.decide("menu", chosen=2, propensity=0.25)
-        assert known[1:] == (2, 0, 0.25)
+        assert known[1:4] == (2, 0, 0.25)
         assert silo.decide(ROWS, chosen=1).propensity is None
-        assert silo.decide(ROWS)[1:] == (0, 0, 1.0), "and the model chooses where the application does not"
+        assert silo.decide(ROWS)[1:4] == (0, 0, 1.0), "and the model chooses where the application does not"
         silo.reward(known.id, 0.5)
         ((features, reward),) = silo.store.batch(1, 0)
         assert (np.frombuffer(features).tolist(), reward) == (ROWS[2].tolist(), 0.5), "that is what is learnt from"

@@ -92,6 +92,7 @@ class DecisionAnswer(Answer, frozen=True):
         float | None,
         Meta(description="The probability with which the action was chosen; null if the application chose it."),
     ]
+    name: Annotated[str | None, Meta(description="The id of the chosen action; null if actions are rows.")] = None
 
 
 class DecisionAnswers(Answer, frozen=True):

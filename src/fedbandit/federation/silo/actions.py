@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import chain
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,7 +17,17 @@ from fedbandit.bandit import linucb
 from fedbandit.bandit.linucb import Model
 from fedbandit.bandit.policies import Pick, Policy, drawn
 
-__all__ = ["MAX_ARMS", "ActionSet", "Appraisal", "checked", "checked_many", "choose_many", "into_ball", "subset_of"]
+__all__ = [
+    "MAX_ARMS",
+    "ActionSet",
+    "Appraisal",
+    "checked",
+    "checked_many",
+    "choose_many",
+    "into_ball",
+    "numbered",
+    "subset_of",
+]
 
 MAX_ARMS = 100_000
 
@@ -105,6 +115,17 @@ def checked_many(contexts: ArrayLike, dim: int) -> Floats:
         raise ArgumentError("contexts", f"must have shape (people, arms, {dim}), got {array.shape}")
     inside = into_ball(array)
     return np.stack([_validate.features("contexts", one, dim) for one in array]) if inside is None else inside
+
+
+def numbered(field: str, actions: Sequence[Any], names: Sequence[str]) -> Sequence[int]:
+    """Actions by their indices, if they are given by names."""
+    if not any(isinstance(one, str) for one in actions):
+        return actions
+    known = {name: number for number, name in enumerate(names)}
+    unknown = [one for one in actions if not isinstance(one, str) or one not in known]
+    if unknown:
+        raise ArgumentError(field, f"must be ids of actions that are offered, got {str(unknown[0])[:100]!r}")
+    return [known[one] for one in actions]
 
 
 def subset_of(allowed: Sequence[int], arms: int) -> Indices:

@@ -8,7 +8,8 @@ Rules that hold at every instant, whatever is killed:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from random import SystemRandom
@@ -43,6 +44,8 @@ from fedbandit.federation.wire.keys import party_name
 from fedbandit.federation.wire.parcels import Outcome
 from fedbandit.plan import Plan
 from fedbandit.privacy.ledger import LedgerError
+from fedbandit.problem.frames import Columns, columns_of, is_table, length_of
+from fedbandit.problem.records import Actions, Records
 
 __all__ = [
     "Acknowledgement",
@@ -62,12 +65,14 @@ CHANCE = SystemRandom().random  # what a policy draws by: nobody can foresee a c
 
 class Decision(NamedTuple):
     """An answer: `id` to reward it with, the `action` chosen (its index), the version of the model that chose it, and
-    the probability with which it did; None where the application chose and did not say."""
+    the probability with which it did; None where the application chose and did not say. `name` is what the action is
+    called, where actions have names."""
 
     id: str
     action: int
     model: int
     propensity: float | None = 1.0
+    name: str | None = None
 
 
 class Acknowledgement(NamedTuple):
@@ -115,6 +120,7 @@ class Silo:
         keep_raw: bool,
         catch_up: bool,
         counts: Path | None,
+        strict: bool = False,
         chance: Callable[[], float] = CHANCE,
         log: DecisionLog | None = None,
     ) -> None:
@@ -147,6 +153,7 @@ class Silo:
         )
         self._sets = _action_sets(store)
         self._chance, self._log = chance, log
+        self._records = None if plan.schema is None else Records(plan.schema, strict=strict, lock=threading.Lock())
         self._current = (0, plan.fit(np.zeros(plan.protocol.width), 0).model)  # version and model, swapped together
         self.refresh()
 
@@ -164,6 +171,7 @@ class Silo:
         new_term: bool = False,
         keep_raw: bool = False,
         catch_up: bool = False,
+        strict: bool = False,
         log: DecisionLog | None = None,
     ) -> Self:
         """Open a silo's store (a path, or a postgresql:// URL) under a plan, or begin one.
@@ -173,8 +181,9 @@ class Silo:
         is kept in a file beside the store. `timing` is what the federation agreed on, `sealer` what turns releases
         into sealed messages; a silo on its own needs neither. `clock` tells the time, by default the machine's. Raw
         rows are deleted when their batch is released unless `keep_raw`. With `catch_up` somebody vouches for the
-        clock: all ticks that are overdue are done, however many there are. With a `log` every decision is kept there,
-        for evaluation in this silo.
+        clock: all ticks that are overdue are done, however many there are. With `strict`, a record with a value
+        that is missing, out of range or unknown is an error. With a `log` every decision is kept there, for evaluation
+        in this silo.
         """
         engine = open_engine(store)
         try:
@@ -190,6 +199,7 @@ class Silo:
                 keep_raw=keep_raw,
                 catch_up=catch_up,
                 counts=None if "://" in str(store) else Path(f"{store}.count"),
+                strict=strict,
                 log=log,
             )
         except BaseException:
@@ -200,14 +210,19 @@ class Silo:
 
     def decide(
         self,
-        actions: ArrayLike | str,
+        actions: Any = None,
         *,
+        context: Mapping[str, Any] | None = None,
         user: str | None = None,
-        allowed: Sequence[int] | None = None,
-        chosen: int | None = None,
+        allowed: Sequence[Any] | None = None,
+        chosen: int | str | None = None,
         propensity: float | None = None,
     ) -> Decision:
-        """Choose among `actions`, (arms, dim) or the name of a registered set, restricted to `allowed` if given.
+        """Choose among `actions`, restricted to `allowed` if given.
+
+        Actions are rows, (arms, dim), or the name of a registered set. Under a plan with a schema they can be records:
+        then `context` is the person's, `actions` are tables with an `id` and `features`, or left out where the schema
+        names them, and `allowed` and `chosen` may speak of ids instead of indices.
 
         `user` is the application's key of the person, kept only as a salted hash, for the participation cap. Without
         it the decision is taken to be for a person who comes once: the guarantee then rests on the application.
@@ -216,17 +231,24 @@ class Silo:
         if it knows: that is played and learnt from. The guarantee says what such a choice may depend on.
         """
         version, model = self._current
-        if isinstance(actions, str):
+        names: tuple[str, ...] = ()
+        if context is not None:
+            features, names = self._recorded.one(context, actions)
+            appraisal = Appraisal.of(features, model, self.plan.policy)
+        elif isinstance(actions, str):
             known = self._set(actions)
             features, appraisal = known.features, known.score(model, self.plan.policy)
         else:
             features = choosing.checked(actions, self.plan.dim)
             appraisal = Appraisal.of(features, model, self.plan.policy)
+        if allowed is not None:
+            allowed = choosing.numbered("allowed", allowed, names)
         likely = None if propensity is None else _propensity(propensity, chosen)
         if chosen is None:
             action, likely = appraisal.choose(allowed, self._chance)
         else:
-            action = self._own_choice(chosen, allowed, len(features))
+            (number,) = choosing.numbered("chosen", [chosen], names)
+            action = self._own_choice(number, allowed, len(features))
         (decision,) = self._issue(features[action], [user])
         if self._log is not None:
             self._log.decided(
@@ -241,7 +263,20 @@ class Silo:
                 own=chosen is not None,
             )
         self._counter.add(1, keyed=user is not None)
-        return Decision(decision, action, version, likely)
+        return Decision(decision, action, version, likely, names[action] if names else None)
+
+    @property
+    def _recorded(self) -> Records:
+        """What turns records into rows, under a plan with a schema."""
+        if self._records is None:
+            raise ArgumentError("context", "must be left out: the plan has no schema, so actions are rows of numbers")
+        return self._records
+
+    @property
+    def odd_values(self) -> dict[str, dict[str, int]]:
+        """How often a value of a record was missing, clamped or unknown, by field, since this process began. For this
+        silo's own eyes: nobody else is told."""
+        return {} if self._records is None else self._records.odd
 
     def _own_choice(self, chosen: int, allowed: Sequence[int] | None, arms: int) -> int:
         """What the application has chosen, if the plan lets it choose."""
@@ -252,9 +287,37 @@ class Silo:
             raise ArgumentError("chosen", f"must be one of the actions allowed, got {chosen}")
         return int(action)
 
-    def decide_many(self, contexts: ArrayLike, users: Sequence[str] | None = None) -> list[Decision]:
-        """Decisions for many at once: `contexts` is (people, arms, dim), `users` their keys."""
-        features = choosing.checked_many(contexts, self.plan.dim)
+    def decide_many(
+        self, contexts: Any, users: Sequence[str] | str | None = None, actions: Actions | None = None
+    ) -> list[Decision]:
+        """Decisions for many at once: `contexts` is (people, arms, dim), `users` their keys.
+
+        Under a plan with a schema `contexts` can be a table of records, one per person: a frame of polars or pandas, an
+        Arrow table, a list of records. `actions` are then what all of them are offered, by default the schema's named
+        ones, and `users` may be the name of the column that holds the keys.
+        """
+        if is_table(contexts):
+            return self._decide_table(columns_of(contexts), users, actions)
+        if actions is not None:
+            raise ArgumentError("actions", "must be left out: contexts are rows, of every action")
+        return self._decide_rows(choosing.checked_many(contexts, self.plan.dim), users)
+
+    def _decide_table(
+        self, columns: Columns, users: Sequence[str] | str | None, actions: Actions | None
+    ) -> list[Decision]:
+        people, made = length_of(columns), list[Decision]()
+        if isinstance(users, str):
+            if users not in columns:
+                raise ArgumentError("users", f"must be keys, or the name of a column, got {users!r}")
+            users = columns.pop(users)
+        if users is not None and len(users) != people:
+            raise ArgumentError("users", f"must be as many as contexts, {people}, got {len(users)}")
+        for rows, names in self._recorded.many(columns, actions):
+            keys = None if users is None else users[len(made) : len(made) + len(rows)]
+            made += [one._replace(name=names[one.action]) for one in self._decide_rows(rows, keys)]
+        return made
+
+    def _decide_rows(self, features: Floats, users: Sequence[str] | str | None) -> list[Decision]:
         if users is not None and len(users) != len(features):
             raise ArgumentError("users", f"must be as many as contexts, {len(features)}, got {len(users)}")
         version, model = self._current
@@ -307,10 +370,12 @@ class Silo:
         """Count a reward in the open batch; on disk when this returns. The same again is acknowledged again."""
         return acknowledged(self.reward_many([self.read(decision, reward)])[0])
 
-    def reward_all(self, rewards: Sequence[tuple[str, float]]) -> list[Acknowledgement]:
-        """Count many rewards in one transaction. One that is refused is refused before any is counted, except for a
-        conflict with an earlier reward, which is raised when all others are on disk."""
-        return [acknowledged(v) for v in self.reward_many([self.read(*reward) for reward in rewards])]
+    def reward_all(self, rewards: Any) -> list[Acknowledgement]:
+        """Count many rewards in one transaction: pairs of a decision's id and its reward, or a table with the columns
+        `decision` and `reward`. One that is refused is refused before any is counted, except for a conflict with an
+        earlier reward, which is raised when all others are on disk."""
+        pairs = _rewards_of(columns_of(rewards)) if is_table(rewards) else rewards
+        return [acknowledged(v) for v in self.reward_many([self.read(*reward) for reward in pairs])]
 
     def read(self, decision: str, reward: float) -> Reward:
         """Check a reward and open its decision id, without storing anything."""
@@ -428,12 +493,19 @@ class Silo:
             raise UnknownActionSet(name) from None
 
 
-def _propensity(value: float, chosen: int | None) -> float:
+def _propensity(value: float, chosen: int | str | None) -> float:
     if chosen is None:
         raise ArgumentError("propensity", "must be left out unless the application has chosen: the policy has its own")
     if not _validate.reward("propensity", value) > 0:
         raise ArgumentError("propensity", "must be above 0: the action was chosen")
     return float(value)
+
+
+def _rewards_of(columns: Columns) -> list[tuple[str, float]]:
+    for name in ("decision", "reward"):
+        if name not in columns:
+            raise ArgumentError("rewards", f"must have a column {name!r}, got {', '.join(columns)}")
+    return list(zip(columns["decision"], columns["reward"], strict=True))
 
 
 def _steady(store: SiloStore, term: int, clocks: Clocks, believe: bool) -> SteadyClock:
