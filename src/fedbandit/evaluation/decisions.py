@@ -18,7 +18,7 @@ import polars as pl
 from fedbandit._arrays import Flags, Floats, Indices, Integers
 from fedbandit._validate import ArgumentError
 
-__all__ = ["Decisions", "read_decisions"]
+__all__ = ["Decisions", "from_frame", "read_decisions"]
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,7 @@ class Decisions:
     logged: Floats | None = None  # (actions of all decisions,) probabilities of the policy that played, if known
     model: Integers | None = None  # (decisions,) version of the model that decided
     suggested: Floats | None = None  # (actions of all decisions,) what the model's policy would have done
+    own: Flags | None = None  # (decisions,) where the application chose and not the model; None: nowhere
     unrewarded: int = 0  # decisions that were left out, because no reward has come
 
     def __post_init__(self) -> None:
@@ -116,6 +117,7 @@ def from_frame(frame: pl.DataFrame) -> Decisions:
         logged=None if own.any() else suggested,
         model=_column(rewarded, "model", np.int64, 0) if "model" in rewarded.columns else None,
         suggested=suggested,
+        own=own if own.any() else None,
         unrewarded=len(frame) - len(rewarded),
     )
 

@@ -14,6 +14,7 @@ import polars as pl
 
 from fedbandit._arrays import Floats
 from fedbandit._validate import ArgumentError
+from fedbandit.evaluation.apprenticeship import SUSPICIOUS, follows_others
 from fedbandit.evaluation.decisions import Decisions
 from fedbandit.evaluation.estimators import (
     ESTIMATORS,
@@ -59,6 +60,8 @@ class Evaluation:
     judged: Sequence[Judged]
     level: float
     unrewarded: int
+    own: int = 0  # decisions in which the application chose
+    follows: float | None = None  # p-value: whether these choices follow other people's outcomes
     assumes: tuple[str, ...] = ASSUMPTIONS
 
     @property
@@ -102,9 +105,20 @@ class Evaluation:
             "policies": policies,
             "level": self.level,
             "unrewarded": self.unrewarded,
+            "own": self.own,
+            "follows": self.follows,
+            "remarks": self.remarks,
             "assumes": list(self.assumes),
             "about": RAW,
         }
+
+    @property
+    def remarks(self) -> list[str]:
+        """What to know beside the numbers."""
+        said = [f"{self.unrewarded:,} decisions without a reward are left out"] if self.unrewarded else []
+        if self.follows is not None:
+            said.append(f"the application chose in {self.own:,} decisions; {_dependence(self.follows)}")
+        return said
 
     def plot(self, path: str | Path, title: str = "") -> None:
         """Every policy's worth with its interval, by estimator, beside what was played; SVG, PNG or PDF."""
@@ -126,10 +140,11 @@ class Evaluation:
             rows.append(f"{names}<td>{numbers}</td><td>{row['agreement']:.1%}</td>")
         head = "".join(f"<th>{cell}</th>" for cell in cells)
         body = "".join(f"<tr>{row}</tr>" for row in rows)
+        remarks = "".join(f"<p>{escape(one)}.</p>" for one in self.remarks)
         assumed = "".join(f"<li>{escape(one)}</li>" for one in self.assumes)
         return (
             f"<table><caption>{self.level:.0%} intervals; {escape(RAW)}</caption><thead><tr>{head}</tr></thead>"
-            f"<tbody>{body}</tbody></table><p>Assuming:</p><ul>{assumed}</ul>"
+            f"<tbody>{body}</tbody></table>{remarks}<p>Assuming:</p><ul>{assumed}</ul>"
         )
 
 
@@ -157,7 +172,20 @@ def evaluate(
     if predicted is None and "dr" in estimators:
         predicted = cross_fitted(decisions)
     judged = [_judged(name, target, decisions, level, estimators, predicted) for name, target in targets.items()]
-    return Evaluation(worth(decisions.reward, np.ones(len(decisions)), level), judged, level, decisions.unrewarded)
+    logged = worth(decisions.reward, np.ones(len(decisions)), level)
+    if decisions.own is None:
+        return Evaluation(logged, judged, level, decisions.unrewarded)
+    follows = follows_others(decisions.action[decisions.own], decisions.reward[decisions.own])
+    return Evaluation(logged, judged, level, decisions.unrewarded, int(decisions.own.sum()), follows)
+
+
+def _dependence(p_value: float) -> str:
+    if p_value < SUSPICIOUS:
+        return (
+            f"its choices follow what came of the person before (p = {p_value:.2g}): if that person's data were not "
+            "released yet, the guarantee does not hold"
+        )
+    return f"no sign that its choices follow what came of the person before (p = {p_value:.2g})"
 
 
 def _judged(
