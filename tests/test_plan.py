@@ -266,9 +266,9 @@ def test_policies_are_for_lazy_silos(changes: dict[str, Any], message: str) -> N
     assert str(error.value) == message
 
 
-@pytest.mark.parametrize("trust", ["silo", "secure-sum", "central", "local", "vector-sum"])
-def test_the_guarantee_says_what_an_applications_own_choice_may_depend_on(trust: str) -> None:
-    plan = MANY.changed(trust=trust, mechanism="batches" if trust == "local" else "tree")
+@pytest.mark.parametrize("name", ["ldp", "secure-sum", "central", "local", "sdp-vector-sum"])
+def test_the_guarantee_says_what_an_applications_own_choice_may_depend_on(name: str) -> None:
+    plan = plan_for(name, MANY)
     taught = plan.changed(apprentice=True)
     assert OWN_CHOICE not in plan.guarantee.assumes
     assert set(taught.guarantee.assumes) == {*plan.guarantee.assumes, OWN_CHOICE}
