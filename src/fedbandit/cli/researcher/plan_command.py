@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
 
 from fedbandit._words import counted
 from fedbandit.cli import checks, options, output
+from fedbandit.cli.plan_file import read_schema
+from fedbandit.cli.researcher.schema_report import schema_as_dict, show_schema
 from fedbandit.plan import Plan
 from fedbandit.planner.best import Choice, Option, best_plan
 from fedbandit.presets import ALONE, NAMES, plan_for
 from fedbandit.privacy.budget import Privacy
 from fedbandit.privacy.sensitivity import Adjacency
+from fedbandit.problem import Schema
 from fedbandit.protocol.guarantee import nothing
 from fedbandit.schedule import Every, Schedule
 
@@ -37,6 +42,9 @@ def plan(
     explain: Annotated[str | None, typer.Option(help="Print the whole guarantee of this protocol instead.")] = None,
     best: Annotated[bool, typer.Option("--best", help="Name the plan to use, and what the next best costs.")] = False,
     trust: Annotated[str, typer.Option(help="With --best: local, silo, secure-sum or central at most.")] = "secure-sum",
+    schema: Annotated[
+        Path | None, typer.Option(help="File of a schema: it says the dimension, and what each field costs is shown.")
+    ] = None,
     json: options.Json = False,
 ) -> None:
     """What every protocol would promise and cost here, one row per protocol.
@@ -44,13 +52,19 @@ def plan(
     Guarantee, noise, regulariser, syncs and bytes; or the reason why a protocol cannot be used here.
     """
     privacy = Privacy(epsilon, delta, cast(Adjacency, adjacency), participations, silos_per_user)
+    described_by = None if schema is None else read_schema(schema)
+    if described_by is not None:
+        checks.no_effect(context, ("dim", "explain"), "with --schema, which says the dimension and what fields cost")
+        dim = described_by.dim
     if best:
         checks.no_effect(context, ("explain", "batch"), "with --best, which compares every schedule")
-        choice = best_plan(silos, rounds, dim, privacy, trust)
-        output.print_json(_choice_as_dict(choice)) if json else _show_choice(choice)
+        choice = _with_schema(best_plan(silos, rounds, dim, privacy, trust), described_by)
+        output.print_json(_choice_as_dict(choice) | schema_as_dict(choice.plan)) if json else _show_choice(choice)
+        if not json:
+            show_schema(choice.plan)
         return
     checks.no_effect(context, ("trust",), "without --best")
-    base = Plan(silos, rounds, dim, privacy, trust="none")
+    base = Plan(silos, rounds, dim, privacy, trust="none", schema=described_by)
     schedule = None if batch is None else Every(batch)
     if schedule is not None:
         schedule.times(rounds)  # a batch beyond the horizon is wrong for all of them: say so once
@@ -59,7 +73,23 @@ def plan(
         output.print_json(described) if json else typer.echo(described["guarantee"] or described["reason"])
         return
     rows = [_row_of(name, base, privacy, schedule) for name in NAMES]
-    output.print_json({"plans": rows}) if json else _show(rows, base, privacy)
+    if json:
+        output.print_json({"plans": rows} | schema_as_dict(_usual(base, schedule)))
+    else:
+        _show(rows, base, privacy)
+        show_schema(_usual(base, schedule))
+
+
+def _usual(base: Plan, schedule: Schedule | None) -> Plan:
+    """The plan that the costs of fields are shown for, where none is chosen."""
+    return plan_for("secure-sum", base, schedule) if base.schema is not None else base
+
+
+def _with_schema(choice: Choice, schema: Schema | None) -> Choice:
+    """The choice, its plan for records."""
+    if schema is None:
+        return choice
+    return replace(choice, best=replace(choice.best, plan=choice.plan.changed(schema=schema)))
 
 
 def _row_of(name: str, base: Plan, privacy: Privacy, schedule: Schedule | None) -> dict[str, Any]:
