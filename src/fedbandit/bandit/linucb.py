@@ -55,10 +55,11 @@ def decide(actions: Floats, model: Model) -> int:
 
 def upper_bounds(actions: Floats, model: Model) -> Floats:
     """<x, theta> + beta ||x||_{V^-1} of every action: (..., arms, dim) to (..., arms)."""
-    means = (actions @ model.theta[..., None])[..., 0]
     seen = actions @ model.root
-    widths = np.sqrt(np.einsum("...ad,...ad->...a", seen, seen))
-    return np.asarray(means + model.radius[..., None] * widths)
+    bounds: Floats = np.sqrt(np.vecdot(seen, seen))
+    bounds *= model.radius[..., None]
+    bounds += np.vecdot(actions, model.theta[..., None, :])
+    return bounds
 
 
 def log_det_gain(covariance: Floats, root: Floats) -> Floats:

@@ -17,8 +17,8 @@ import uvicorn
 
 from fedbandit._validate import ArgumentError
 from fedbandit.federation.http.app import create_app
-from fedbandit.federation.http.patience import PatientProtocol
 from fedbandit.federation.http.service import Service
+from fedbandit.federation.http.straight import StraightProtocol
 from fedbandit.federation.setup.agreement import Agreement
 from fedbandit.federation.setup.home import Home
 from fedbandit.federation.setup.party import Party, PlanMismatch
@@ -36,8 +36,10 @@ __all__ = ["REFUSED", "SERVER", "Orders", "bind", "run"]
 
 log = logging.getLogger(__name__)
 SERVER: dict[str, Any] = {
-    "http": PatientProtocol,
+    "http": StraightProtocol,
+    "loop": "uvloop",
     "access_log": False,
+    "proxy_headers": False,
     "server_header": False,
     "date_header": False,
 }

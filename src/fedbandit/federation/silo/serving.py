@@ -197,11 +197,15 @@ class Silo:
         version, model = self._current
         if isinstance(actions, str):
             known = self._set(actions)
-            features, action = known.features, known.choose(model, allowed)
+            action = known.choose(model, allowed)
+            row = known.features[action]
         else:
             features = choosing.checked(actions, self.plan.dim)
             action = choosing.choose(features, model, allowed)
-        (decision,) = self._issue(features[action], [user])
+            row = choosing.shortened(features[action])
+        person = None if user is None else self.ids.person(user)
+        (place,) = self._seats.take([person])
+        decision = self.ids.issue_one(row, person, place, self._clock.expected)
         self._counter.add(1, keyed=user is not None)
         return Decision(decision, action, version)
 
@@ -213,8 +217,9 @@ class Silo:
         version, model = self._current
         bounds = linucb.upper_bounds(features.reshape(-1, self.plan.dim), model)  # one large product
         chosen = np.argmax(bounds.reshape(features.shape[:2]), axis=-1)
-        keys: Sequence[str | None] = [None] * len(features) if users is None else users
-        ids = self._issue(features[np.arange(len(features)), chosen], keys)
+        people = [None] * len(features) if users is None else [self.ids.person(user) for user in users]
+        places = self._seats.take(people)
+        ids = self.ids.issue(features[np.arange(len(features)), chosen], people, places, self._clock.expected)
         self._counter.add(len(ids), keyed=users is not None)
         return [Decision(made, action, version) for made, action in zip(ids, chosen.tolist(), strict=True)]
 
@@ -223,13 +228,9 @@ class Silo:
         """Whether a decision takes a place in the store, and so may wait for it."""
         return self._seats.counted
 
-    def _issue(self, features: Floats, users: Sequence[str | None]) -> list[str]:
-        people = [None if user is None else self.ids.person(user) for user in users]
-        return self.ids.issue(features, people, self._seats.take(people), self._clock.expected)
-
     def register(self, name: str, actions: ArrayLike) -> None:
         """Keep an action set under a name; a name means one set for good."""
-        features = choosing.checked(actions, self.plan.dim)
+        features = choosing.inside(choosing.checked(actions, self.plan.dim))
         self.store.register(party_name(name), messages.encode([features]))
         self._sets.setdefault(name, ActionSet(features))
 
@@ -380,7 +381,7 @@ def _action_sets(store: SiloStore) -> dict[str, ActionSet]:
 
 def _stored_set(value: bytes) -> Floats:
     features = np.asarray(messages.decode(value)[0], dtype=np.float64)
-    return choosing.checked(features, features.shape[-1])
+    return choosing.inside(choosing.checked(features, features.shape[-1]))
 
 
 def acknowledged(verdict: Verdict) -> Acknowledgement:
