@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from fedbandit._validate import ArgumentError
 from fedbandit.federation.http import schemas
 from fedbandit.federation.http.group import GroupCommit, StoreUnavailable
-from fedbandit.federation.http.metrics import Metrics
+from fedbandit.federation.http.metrics import Metrics, Tally
 from fedbandit.federation.http.refusals import refusal
 from fedbandit.federation.silo import actions as choosing
 from fedbandit.federation.silo.serving import RewardConflict, Silo, TermEnded, UnknownActionSet, acknowledged
@@ -57,22 +57,23 @@ UNCONNECTED: Connection = _Unconnected()  # a silo without a federation
 class Service:
     """The calls of one silo. What may wait for a database or a disk runs in threads, beside the event loop."""
 
-    def __init__(self, silo: Silo, connection: Connection = UNCONNECTED) -> None:
+    def __init__(self, silo: Silo, connection: Connection = UNCONNECTED, tally: Tally | None = None) -> None:
+        """`tally` is where this worker of the silo counts what it does, by default on its own."""
         self._silo, self._connection = silo, connection
-        self._group, self._metrics = GroupCommit(silo), Metrics()
+        self._group, self._metrics = GroupCommit(silo), Metrics(tally or Tally())
         self._in_memory: set[str] = set()  # registered sets that the silo has read from its store
 
     async def decide(self, asked: schemas.DecisionRequest) -> schemas.DecisionAnswer:
         """Choose one of the actions."""
         answer = await self._decide(asked)
-        self._metrics.decisions.inc()
+        self._metrics.decided()
         return answer
 
     def decide_at_once(self, asked: schemas.DecisionRequest) -> schemas.DecisionAnswer | None:
         """The same if it waits for nothing; None if it may have to wait for the store."""
         answer = self._decide_from_memory(asked)
         if answer is not None:
-            self._metrics.decisions.inc()
+            self._metrics.decided()
         return answer
 
     async def reward(self, decision: schemas.DecisionId, asked: schemas.RewardRequest) -> schemas.RewardAnswer:
@@ -80,7 +81,7 @@ class Service:
         reward = self._silo.read(decision, asked.reward)
         began = time.perf_counter()
         (verdict,) = await self._group.put([reward])
-        self._metrics.commit.observe(time.perf_counter() - began)
+        self._metrics.committed(time.perf_counter() - began)
         self._metrics.rewarded(verdict)
         return schemas.RewardAnswer(*acknowledged(verdict))
 
@@ -94,7 +95,7 @@ class Service:
                 answers.append(await self._decide(one))
             except ArgumentError as error:
                 raise ArgumentError(f"decisions.{number}", str(error)) from None
-        self._metrics.decisions.inc(len(answers))
+        self._metrics.decided(len(answers))
         return schemas.DecisionAnswers(answers)
 
     async def reward_batch(self, asked: schemas.RewardBatch) -> schemas.RewardResults:
@@ -143,7 +144,7 @@ class Service:
         return schemas.NotReady(False, connected, problem)
 
     async def metrics(self) -> bytes:
-        """Metrics for Prometheus."""
+        """Metrics of the silo, of all its workers together, for Prometheus."""
         return self._metrics.page(await self.status())
 
     def close(self) -> None:
