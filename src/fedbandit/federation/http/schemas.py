@@ -36,7 +36,12 @@ __all__ = [
 
 MAX_BATCH = 1000
 
-Actions = Annotated[list[list[float]], Meta(min_length=1, max_length=MAX_ARMS)]
+# Rows of numbers, or the same as bytes: rows of float32, little-endian, one after the other.
+Rows = Annotated[list[list[float]], Meta(min_length=1, max_length=MAX_ARMS)] | bytes
+ROWS = (
+    "One row of features per action, each of Euclidean norm at most 1: numbers, or the bytes of little-endian float32"
+    " numbers, row after row (base64 in JSON, binary in MessagePack)."
+)
 Index = Annotated[int, Meta(ge=0, lt=MAX_ARMS)]
 Name = Annotated[str, Meta(min_length=1, max_length=40, pattern="^[A-Za-z0-9_-]+$")]
 DecisionId = Annotated[str, Meta(min_length=1, max_length=16384)]
@@ -56,9 +61,7 @@ class Answer(Struct, frozen=True):
 class DecisionRequest(Body, frozen=True):
     """What to choose among: either `actions` or `action_set`, and of these only the `allowed` ones."""
 
-    actions: Annotated[
-        Actions | None, Meta(description="One row of features per action, each of Euclidean norm at most 1.")
-    ] = None
+    actions: Annotated[Rows | None, Meta(description=ROWS)] = None
     action_set: Annotated[
         Name | None, Meta(description="The name of a registered action set, instead of `actions`.")
     ] = None
@@ -166,7 +169,7 @@ class RewardResults(Answer, frozen=True):
 class ActionSetRequest(Body, frozen=True):
     """An action set to register."""
 
-    actions: Annotated[Actions, Meta(description="One row of features per action, each of Euclidean norm at most 1.")]
+    actions: Annotated[Rows, Meta(description=ROWS)]
 
 
 class ActionSets(Answer, frozen=True):
