@@ -10,9 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, TypeVar
-
-from numpy.typing import ArrayLike
+from typing import Any, Protocol, TypeVar
 
 from fedbandit._validate import ArgumentError
 from fedbandit.federation.http import schemas
@@ -23,6 +21,7 @@ from fedbandit.federation.silo import actions as choosing
 from fedbandit.federation.silo.serving import RewardConflict, Silo, TermEnded, UnknownActionSet, acknowledged
 from fedbandit.federation.silo.tickets import DecisionExpired, UnknownDecision
 from fedbandit.federation.store import Reward, Verdict
+from fedbandit.problem.encoding import ActionRecord
 
 __all__ = ["UNCONNECTED", "Connection", "Service"]
 
@@ -165,16 +164,29 @@ class Service:
 
     def _decide_from_memory(self, asked: schemas.DecisionRequest) -> schemas.DecisionAnswer | None:
         """None if the store is needed: for a place in a batch, or for a set that was not read yet."""
-        if self._silo.deciding_writes or (asked.actions is None and asked.action_set not in self._in_memory):
-            return None
-        return self._chosen(asked)
+        unread = asked.action_set is not None and asked.action_set not in self._in_memory
+        return None if unread or self._silo.deciding_writes else self._chosen(asked)
 
     def _chosen(self, asked: schemas.DecisionRequest) -> schemas.DecisionAnswer:
-        actions = asked.action_set if asked.actions is None else self._features(asked.actions)
-        assert actions is not None  # one of the two is given
-        return schemas.DecisionAnswer(*self._silo.decide(actions, user=asked.user, allowed=asked.allowed))
+        decision = self._silo.decide(
+            self._offered(asked),
+            context=asked.context,
+            user=asked.user,
+            allowed=asked.allowed,
+            chosen=asked.chosen,
+            propensity=asked.propensity,
+        )
+        return schemas.DecisionAnswer(*decision)
 
-    def _features(self, rows: list[list[float]] | bytes) -> ArrayLike:
+    def _offered(self, asked: schemas.DecisionRequest) -> Any:
+        """The actions as a silo takes them: records beside a context, otherwise rows or the name of a set."""
+        if asked.actions is None:
+            return asked.action_set
+        if asked.context is None:
+            return self._features(asked.actions)
+        return [_record(one) for one in asked.actions]
+
+    def _features(self, rows: Any) -> Any:
         return choosing.from_bytes(rows, self._silo.plan.dim) if isinstance(rows, bytes) else rows
 
     def _open(self, one: schemas.NamedReward) -> Reward | schemas.RewardResult:
@@ -182,6 +194,10 @@ class Service:
             return self._silo.read(one.decision, one.reward)
         except (UnknownDecision, DecisionExpired) as error:
             return _refused(error)
+
+
+def _record(one: Any) -> Any:
+    return ActionRecord(one.id, one.features) if isinstance(one, schemas.ActionRequest) else one
 
 
 def _result(verdict: Verdict) -> schemas.RewardResult:
