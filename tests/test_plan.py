@@ -16,15 +16,17 @@ from hypothesis import strategies as st
 import fedbandit as fb
 from fedbandit._validate import ArgumentError
 from fedbandit.bandit.confidence import Radii
+from fedbandit.bandit.policies import Policy
 from fedbandit.bandit.statistics import Scales, contributions, unpack
 from fedbandit.plan import Plan
 from fedbandit.presets import NAMES, plan_for
 from fedbandit.privacy.budget import Privacy
 from fedbandit.privacy.ledger import GENESIS, Binomial, Clear, Entrusted, Entry, Gaussian, append, verify
 from fedbandit.privacy.spending import Spent, spent
+from fedbandit.problem import Number, Schema
 from fedbandit.protocol import mechanisms
 from fedbandit.protocol import trust as trust_models
-from fedbandit.protocol.guarantee import Acting, Calibration
+from fedbandit.protocol.guarantee import OWN_CHOICE, Acting, Calibration
 from fedbandit.protocol.trusts.vector_sum import VectorSumProtocol
 from fedbandit.schedule import adaptive, clock, every, growing
 
@@ -214,6 +216,9 @@ OTHER_VALUES: dict[str, object] = {
     "decode_at": "silo",
     "bits": 21,
     "visits": "public",
+    "schema": Schema(actions=("A", "B", "C")),
+    "policy": Policy("thompson"),
+    "apprentice": True,
 }
 
 
@@ -232,6 +237,42 @@ def test_the_hash_changes_with_every_field() -> None:
     for schedule in (growing(1.2), growing(1.3), clock(1.0), clock(2.0)):
         assert base.changed(schedule=schedule).hash != base.hash
     assert base.changed().hash == base.hash == Plan.from_dict(base.as_dict()).hash
+
+
+def test_a_plan_without_a_policy_is_what_it_was_before_there_were_any() -> None:
+    """The data and the hash of a plan that says nothing of policies are those of earlier versions."""
+    assert {"policy", "apprentice"}.isdisjoint(GOOD.as_dict())
+    assert GOOD.hash == GOOD.changed(policy="ucb").hash == GOOD.changed(policy=Policy(), apprentice=False).hash
+    explored = GOOD.changed(policy=Policy("inverse-gap", scale=2.0, floor=0.1))
+    assert explored.as_dict()["policy"] == {"name": "inverse-gap", "scale": 2.0, "floor": 0.1}
+    assert Plan.from_dict({**GOOD.as_dict(), "policy": "thompson"}) == GOOD.changed(policy=Policy("thompson"))
+    assert explored.protocol.scales == GOOD.protocol.scales, "a policy costs no budget"
+    assert explored.guarantee == GOOD.guarantee
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"policy": Policy("thompson")}, "policy must be left out where silos act eagerly, got thompson"),
+        ({"policy": Policy(floor=0.5)}, "policy must be left out where silos act eagerly, got ucb (floor 0.5)"),
+        ({"apprentice": True}, "apprentice must be left out where silos act eagerly, got True"),
+        ({"policy": "greedy"}, "policy must be one of ucb, thompson, inverse-gap; got 'greedy'"),
+        ({"apprentice": "yes"}, "apprentice must be true or false, got 'yes'"),
+    ],
+)
+def test_policies_are_for_lazy_silos(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError) as error:
+        GOOD.changed(acting="eager", **changes)
+    assert str(error.value) == message
+
+
+@pytest.mark.parametrize("name", ["ldp", "secure-sum", "central", "local", "sdp-vector-sum"])
+def test_the_guarantee_says_what_an_applications_own_choice_may_depend_on(name: str) -> None:
+    plan = plan_for(name, MANY)
+    taught = plan.changed(apprentice=True)
+    assert OWN_CHOICE not in plan.guarantee.assumes
+    assert set(taught.guarantee.assumes) == {*plan.guarantee.assumes, OWN_CHOICE}
+    assert taught.guarantee.steps == plan.guarantee.steps
 
 
 def test_parties_that_derive_different_encoders_do_not_hash_alike(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -578,3 +619,29 @@ def test_where_the_data_decide_there_may_be_a_sync_after_every_round() -> None:
     assert plan.request.times == tuple(range(1, 101))
     assert plan.request.largest_batch == 1
     assert (plan.encoder.size, len(plan.noise_law.bias)) == (100, 100)
+
+
+SCHEMA = Schema({"age": Number(0, 120)}, actions=("A", "B"))
+
+
+def test_a_schema_says_the_dimension() -> None:
+    plan = Plan(silos=3, rounds=10, schema=SCHEMA, trust="none")
+    assert plan.dim == SCHEMA.dim == 4
+    assert plan == Plan(silos=3, rounds=10, dim=4, schema=SCHEMA, trust="none")
+    assert Plan.from_dict(json.loads(json.dumps(plan.as_dict()))) == plan
+    without_dim = {name: value for name, value in plan.as_dict().items() if name != "dim"}
+    assert Plan.from_dict(without_dim) == plan
+    assert plan.changed(schema=SCHEMA.without("age")).dim == 2
+    assert plan.changed(schema=None) == Plan(3, 10, 4, trust="none")
+    assert pickle.loads(pickle.dumps(plan)).hash == plan.hash
+    with pytest.raises(ValueError, match=r"^dim must be left out or the schema's, 4, got 5$"):
+        plan.changed(dim=5)
+    with pytest.raises(ValueError, match=r"^schema must be a Schema or None, got 3$"):
+        plan.changed(schema=3)
+    with pytest.raises(ValueError, match=r"^context.age type must be one of number, category, hashed; got 'None'$"):
+        Plan.from_dict({"silos": 3, "rounds": 10, "trust": "none", "schema": {"context": {"age": {}}}})
+
+
+def test_a_plan_without_a_schema_is_what_it_was() -> None:
+    assert "schema" not in GOOD.as_dict()
+    assert GOOD.changed(schema=None).hash == GOOD.hash

@@ -9,6 +9,7 @@ __version__ = "0.2.0"
 
 from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy
+from fedbandit.problem import Category, Hashed, Number, Projection, Schema
 from fedbandit.schedule import adaptive, clock, every, growing
 
 if TYPE_CHECKING:
@@ -17,7 +18,23 @@ if TYPE_CHECKING:
     from fedbandit.simulator import tasks
     from fedbandit.simulator.runner import simulate
 
-__all__ = ["Plan", "Privacy", "Silo", "adaptive", "clock", "every", "growing", "paper", "simulate", "tasks"]
+__all__ = [
+    "Category",
+    "Hashed",
+    "Number",
+    "Plan",
+    "Privacy",
+    "Projection",
+    "Schema",
+    "Silo",
+    "adaptive",
+    "clock",
+    "every",
+    "growing",
+    "paper",
+    "simulate",
+    "tasks",
+]
 
 # What is loaded when it is asked for: the simulator compiles kernels, and a silo needs the extra `live`.
 _LATER = {

@@ -28,11 +28,13 @@ from fedbandit.bandit import confidence as confidences
 from fedbandit.bandit import linucb
 from fedbandit.bandit.confidence import NOISELESS, Confidence, NoiseLaw, Radii
 from fedbandit.bandit.linucb import Fit
+from fedbandit.bandit.policies import UCB, Policy, as_policy
 from fedbandit.bandit.statistics import Scales
 from fedbandit.privacy.accounting import gaussian_sigma, published_levels
 from fedbandit.privacy.budget import Privacy
 from fedbandit.privacy.ledger import Release
 from fedbandit.privacy.sensitivity import covariance_shift, rounding_shift
+from fedbandit.problem.public_schema import Schema
 from fedbandit.protocol import mechanisms, trust
 from fedbandit.protocol.base import Protocol
 from fedbandit.protocol.determinant import DeterminantRule
@@ -52,7 +54,7 @@ RADII: dict[Radii, Callable[[NoiseLaw, int, float], Confidence] | None] = {
 HEADROOM_BITS = 62  # a total, noise included, must stay this far inside 64-bit integers
 # Fields that came later, and what plans written without them mean. A plan that says nothing else does not name them, so
 # that it keeps its identity.
-_LATER: dict[str, Any] = {"people": 1, "uncounted": None}
+LATER: dict[str, Any] = {"people": 1, "uncounted": None, "schema": None, "policy": UCB, "apprentice": False}
 SETTING = "setting"  # the table of a plan's file that says what the plan was chosen for
 PEOPLE = 10**9  # who must fit into the sums of a term on a clock, all silos together: nobody knows how many will come
 
@@ -77,7 +79,7 @@ class Plan:
 
     silos: int
     rounds: int
-    dim: int
+    dim: int = 0  # of the features; a schema says it
     privacy: Privacy | None = None
     trust: str = "secure-sum"
     mechanism: str = "toeplitz"
@@ -97,8 +99,12 @@ class Plan:
     visits: Visits = "private"  # "public": a live silo may tick by counting who asks
     people: int = 1  # expected visits per silo and round; only a clock, whose rounds are periods, has more than one
     uncounted: Uncounted | None = None  # what serves visits that are not released (None: "local" where that is safe)
+    schema: Schema | None = None  # how records become features, for applications that send records
+    policy: Policy = UCB  # how silos choose; a name is enough
+    apprentice: bool = False  # the application may choose in the model's place, and its choice is learnt from
 
     def __post_init__(self) -> None:
+        self._take_schema()
         for name in ("silos", "rounds", "dim"):
             _validate.count(name, getattr(self, name))
         if not isinstance(self.privacy, Privacy | None):
@@ -138,6 +144,10 @@ class Plan:
         if self.privacy is not None and self.privacy.silos_per_user > self.silos:
             visits = self.privacy.silos_per_user
             raise ArgumentError("silos_per_user", f"must be at most the {self.silos} silos, got {visits}")
+        object.__setattr__(self, "policy", as_policy(self.policy))
+        if not isinstance(self.apprentice, bool):
+            raise ArgumentError("apprentice", f"must be true or false, got {self.apprentice!r}")
+        self._check_policy()
         self._check_effects()
         self._check_headroom()
 
@@ -219,6 +229,7 @@ class Plan:
             share=1 - self._rule_share,
             counted=not isinstance(self.schedule, Clock),
             visits=self.visits,
+            apprentice=self.apprentice,
         )
 
     @property
@@ -343,19 +354,29 @@ class Plan:
 
     def as_dict(self) -> dict[str, Any]:
         """The plan as plain data; `from_dict` reads it back."""
-        data = {name: value for name, value in asdict(self).items() if _LATER.get(name, self) != value}
+        data = asdict(self)
         data["schedule"] = schedules.as_dict(self.schedule)
+        if self.schema is not None:
+            data["schema"] = self.schema.as_dict()
+        for name, meant in LATER.items():
+            if getattr(self, name) == meant:
+                del data[name]
         return json.loads(json.dumps(data, default=_plain))  # type: ignore[no-any-return]
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Plan:
         """The plan that `as_dict` wrote; unknown names are refused."""
-        _validate.known_keys("plan", data, cls.__dataclass_fields__, required=("silos", "rounds", "dim"))
+        sizes = ("silos", "rounds") if data.get("schema") else ("silos", "rounds", "dim")
+        _validate.known_keys("plan", data, cls.__dataclass_fields__, required=sizes)
         values = dict(data)
         if isinstance(values.get("privacy"), dict):
             values["privacy"] = Privacy.from_dict(values["privacy"])
         if isinstance(values.get("schedule"), dict):
             values["schedule"] = schedules.from_dict(values["schedule"])
+        if isinstance(values.get("schema"), dict):
+            values["schema"] = Schema.from_dict(values["schema"])
+        if isinstance(values.get("policy"), dict):
+            values["policy"] = as_policy(values["policy"])
         return cls(**values)
 
     @classmethod
@@ -395,7 +416,9 @@ class Plan:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def changed(self, **fields: Any) -> Plan:
-        """A copy with some fields changed, checked anew."""
+        """A copy with some fields changed, checked anew. Another schema brings its own dimension."""
+        if "schema" in fields and fields["schema"] is not None:
+            fields.setdefault("dim", 0)
         return replace(self, **fields)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -429,6 +452,24 @@ class Plan:
     def _keeps_local(self) -> bool:
         """Whether those whom a silo serves by local knowledge can be kept out of all releases."""
         return self.acting == "lazy" and (self.privacy is None or self.privacy.silos_per_user == 1)
+
+    def _take_schema(self) -> None:
+        """The dimension, from the schema if there is one."""
+        if self.schema is None:
+            return
+        if not isinstance(self.schema, Schema):
+            raise ArgumentError("schema", f"must be a Schema or None, got {self.schema!r}")
+        if self.dim not in (0, self.schema.dim):
+            raise ArgumentError("dim", f"must be left out or the schema's, {self.schema.dim}, got {self.dim!r}")
+        object.__setattr__(self, "dim", self.schema.dim)
+
+    def _check_policy(self) -> None:
+        """Anything but ucb is for lazy silos, as the proof is: an eager choice depends on others' raw data."""
+        if self.acting == "lazy":
+            return
+        for name in ("policy", "apprentice"):
+            if getattr(self, name) != LATER[name]:
+                raise ArgumentError(name, f"must be left out where silos act eagerly, got {getattr(self, name)}")
 
     def _check_effects(self) -> None:
         """Refuse what would change nothing: whoever asks for it expects something of it."""

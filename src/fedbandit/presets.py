@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from fedbandit import _validate
+from fedbandit.bandit.policies import UCB
 from fedbandit.plan import Plan
 from fedbandit.schedule import Adaptive, Every, Schedule
 
@@ -99,7 +100,8 @@ def super_agent(plan: Plan, constants: Constants = "as_proven", schedule: Schedu
 
 def _paper(plan: Plan, constants: Constants, schedule: Schedule | None) -> Plan:
     """What all of the paper's algorithms share."""
-    shared = Plan(plan.silos, plan.rounds, plan.dim, trust="none", mechanism="tree", alpha=plan.alpha, bits=plan.bits)
+    same = {name: getattr(plan, name) for name in ("silos", "rounds", "dim", "alpha", "bits", "schema")}
+    shared = Plan(**same, trust="none", mechanism="tree")
     simulated = constants == "as_simulated"
     shared = shared.changed(
         schedule=schedule or Every(min(BATCH, plan.rounds)),
@@ -142,7 +144,8 @@ def local(plan: Plan, schedule: Schedule | None = None) -> Plan:
 
 def isolated(plan: Plan, schedule: Schedule | None = None) -> Plan:
     """Each silo alone, without privacy: what a silo has if it stays out. It has no schedule, it never synchronises."""
-    return _ours(plan, Every(plan.rounds)).changed(trust="none", privacy=None, acting="eager", colluding=None)
+    alone = _ours(plan, Every(plan.rounds)).changed(policy=UCB, apprentice=False)
+    return alone.changed(trust="none", privacy=None, acting="eager", colluding=None)
 
 
 def _ours(plan: Plan, schedule: Schedule | None) -> Plan:

@@ -11,11 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedbandit.bandit.policies import UCB
 from fedbandit.bandit.statistics import contributions
 from fedbandit.demo.live import play_live
 from fedbandit.demo.visitors import Visitors, simulated_regret
 from fedbandit.schedule import clock
-from fedbandit.simulator.kernels import Beliefs, Tally
+from fedbandit.simulator.kernels import Beliefs, Tally, policy_row
 from fedbandit.simulator.population import Population
 from tests.federation.small import small_plan
 
@@ -35,7 +36,7 @@ def test_users_are_the_papers_instance():
 def test_the_simulator_plays_the_same_users():
     """Everybody follows one fixed model: regret and sums are those of the visitors, taken one by one."""
     users, bits, theta = Visitors(2, 30, 3, 8, seed=2), 20, np.array([0.9, -0.3, 0.1])
-    beliefs = Beliefs(theta[None, None], np.eye(3)[None, None], np.zeros((1, 1)))
+    beliefs = Beliefs(theta[None, None], np.eye(3)[None, None], np.zeros((1, 1)), np.array([policy_row(UCB)]))
     sums, regret, points = np.zeros((1, 1, 2, 9), dtype=np.int64), np.zeros((1, 1, 2)), np.zeros((0, 1, 2, 30, 4))
     tally = Tally(sums, regret, np.zeros(1), bits, np.array([-1]), points.astype(np.float32))
     Population(users.task, 2, (0,), 2).play(1, 30, beliefs, tally)

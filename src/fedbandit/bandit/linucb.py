@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from fedbandit._arrays import Floats
 from fedbandit.bandit.statistics import unpack
 
-__all__ = ["Fit", "Model", "decide", "fit", "log_det_gain", "upper_bounds"]
+__all__ = ["Fit", "Model", "decide", "fit", "log_det_gain", "scores", "upper_bounds"]
 
 CONDITION = 1e-12  # a repaired matrix has no eigenvalue below this share of its largest
 
@@ -55,10 +55,17 @@ def decide(actions: Floats, model: Model) -> int:
 
 def upper_bounds(actions: Floats, model: Model) -> Floats:
     """<x, theta> + beta ||x||_{V^-1} of every action: (..., arms, dim) to (..., arms)."""
-    means = (actions @ model.theta[..., None])[..., 0]
+    means, bounds = scores(actions, model)
+    bounds += means
+    return bounds
+
+
+def scores(actions: Floats, model: Model) -> tuple[Floats, Floats]:
+    """Means <x, theta> and spreads beta ||x||_{V^-1} of every action: (..., arms, dim) to (..., arms) each."""
     seen = actions @ model.root
-    widths = np.sqrt(np.einsum("...ad,...ad->...a", seen, seen))
-    return np.asarray(means + model.radius[..., None] * widths)
+    spreads: Floats = np.sqrt(np.vecdot(seen, seen))
+    spreads *= model.radius[..., None]
+    return np.vecdot(actions, model.theta[..., None, :]), spreads
 
 
 def log_det_gain(covariance: Floats, root: Floats) -> Floats:

@@ -30,8 +30,10 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "plan": Command("researcher.plan_command", "What every protocol would promise and cost, or the best one."),
+    "new": Command("researcher.new_command", "A starting schema for a table of records."),
     "simulate": Command("researcher.simulate_command", "Compare protocols by their time-averaged group regret."),
     "frontier": Command("researcher.frontier_command", "Regret against epsilon for all protocols, on the same users."),
+    "evaluate": Command("researcher.evaluate_command", "What policies would have earned, from a log of decisions."),
     "paper": Command("researcher.paper_command", "The paper's figures and claims, made again."),
     "data": Command("researcher.data_command", "Look at data before using them."),
     "bench": Command("researcher.bench_command", "Time the engine against the reference, or a live federation."),

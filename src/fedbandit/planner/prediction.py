@@ -19,6 +19,7 @@ simulations.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -43,6 +44,12 @@ class Prediction:
 
     times: Floats
     regret: Floats
+    chance: float  # of acting at random
+
+    @property
+    def lost_rounds(self) -> float:
+        """Rounds of random play, by all silos, that cost as much."""
+        return float(self.times[-1]) * self.mean() / self.chance
 
     def mean(self, first: float = 0.0, last: float | None = None) -> float:
         """Expected regret per visit of the rounds from `first` to `last`."""
@@ -130,7 +137,7 @@ def predicted(plan: Plan, arms: int = ARMS, attendance: Attendance = EVERYBODY) 
             noise, regulariser = syncs[stop]
             silos.synchronise(noise, regulariser)
         before = stop
-    return Prediction(np.array(stops, dtype=float), silos.best.cosine / 2 * np.array(lost))
+    return _prediction(stops, lost, silos.best)
 
 
 def predicted_alone(rounds: int, dim: int, arms: int = ARMS) -> Prediction:
@@ -141,7 +148,13 @@ def predicted_alone(rounds: int, dim: int, arms: int = ARMS) -> Prediction:
         silos.public.add(stop - before, silos.cosine)
         silos.synchronise(0.0, 1.0)
         before = stop
-    return Prediction(np.array(stops, dtype=float), silos.best.cosine / 2 * np.array(lost))
+    return _prediction(stops, lost, silos.best)
+
+
+def _prediction(stops: Sequence[int], lost: Sequence[float], best: Alignment) -> Prediction:
+    """`lost` is the share of what acting at random would lose."""
+    chance = best.cosine / 2
+    return Prediction(np.array(stops, dtype=float), chance * np.array(lost), chance)
 
 
 def noise_variance(law: NoiseLaw, centre: float) -> Floats:

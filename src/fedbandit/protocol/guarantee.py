@@ -23,6 +23,7 @@ from fedbandit.protocol.encoder import Encoder
 __all__ = [
     "BOUNDED",
     "COMMON_ASSUMPTIONS",
+    "OWN_CHOICE",
     "Acting",
     "Built",
     "Calibration",
@@ -52,6 +53,10 @@ NEIGHBOURS = {
 }
 PUBLIC = "which silos take part, when they synchronise, how long messages are"
 PUBLIC_VISITS = "that, when and how often somebody asks is public: a silo may tick by counting requests"
+OWN_CHOICE = (
+    "where the application chooses in the model's place, its choice depends on the person's own record, on public "
+    "things (models among them) and on chance, not on other people's data that were not released"
+)
 SAME_KEY = "a person who comes to a silo again is given the same user key there"
 EMPTY_ROUND = (
     "whoever stays away leaves their round empty, so that nobody else's batch moves; live, where rounds are counted by "
@@ -129,6 +134,7 @@ class Request:
     share: float  # of mu^2: what the releases may spend; the schedule spends the rest
     counted: bool = True  # False: `times` are periods of a clock, and nobody knows how many people come in one
     visits: Visits = "private"
+    apprentice: bool = False  # the application may choose in the model's place
 
     def promise(
         self,
@@ -178,6 +184,8 @@ class Request:
             said.append(EMPTY_ROUND)
         if self.visits == "public":
             said.append(PUBLIC_VISITS)
+        if self.apprentice:
+            said.append(OWN_CHOICE)
         return tuple(said)
 
     @property

@@ -13,7 +13,7 @@ from fedbandit.bandit.linucb import Model
 from fedbandit.bandit.statistics import unpack
 from fedbandit.knowledge import OwnData, PublicModel, local_knowledge
 from fedbandit.simulator.attendance import EVERYBODY, Attendance
-from fedbandit.simulator.kernels import Beliefs, Kept, Local, Tally
+from fedbandit.simulator.kernels import Beliefs, Kept, Local, Tally, policy_row
 from fedbandit.simulator.kernels.layout import Scores
 from fedbandit.simulator.population import Population
 from fedbandit.simulator.simulated import SimulatedFederation
@@ -69,9 +69,10 @@ class LazySilos:
         self, population: Population, federations: Sequence[SimulatedFederation], precision: Precision
     ) -> None:
         self._population, self._federations, self._precision = population, federations, precision
+        self._policies = np.array([policy_row(federation.plan.policy) for federation in federations])
 
     def play(self, first: int, end: int, tally: Tally) -> None:
-        beliefs = _beliefs([federation.public for federation in self._federations], self._precision)
+        beliefs = _beliefs([federation.public for federation in self._federations], self._policies, self._precision)
         self._population.play(first + 1, end - first, beliefs, tally)
 
     def synchronised(self, index: int, sums: Integers) -> None:
@@ -127,6 +128,7 @@ class PartlySilos:
     ) -> None:
         self._population, self._federations, self._precision = population, federations, precision
         self._attendance = attendance
+        self._policies = np.array([policy_row(federation.plan.policy) for federation in federations])
         plans = [federation.plan for federation in federations]
         lead, dim = (len(plans), len(population.runs), population.silos), plans[0].dim
         width = plans[0].protocol.width
@@ -144,7 +146,7 @@ class PartlySilos:
         rounds, plans = end - first, [federation.plan for federation in self._federations]
         share = np.stack([self._attendance.counted(plan.cap, first + 1, rounds) for plan in plans])
         kept = Kept(share, self._locally, self._kept, self._squares, self._visits, self._regret)
-        beliefs = _beliefs([federation.public for federation in self._federations], self._precision)
+        beliefs = _beliefs([federation.public for federation in self._federations], self._policies, self._precision)
         local = Local(self._inverse, self._bias, _scores(self._radii(first, end), self._precision))
         self._population.play_partly(first + 1, rounds, beliefs, local, kept, tally)
 
@@ -176,13 +178,14 @@ class PartlySilos:
         )
 
 
-def _beliefs(known: Sequence[PublicModel], precision: Precision) -> Beliefs:
+def _beliefs(known: Sequence[PublicModel], policies: Floats, precision: Precision) -> Beliefs:
     """What those who count are served by: public models and nothing else."""
     models = [public.model for public in known]
     return Beliefs(
         np.stack([model.theta for model in models]),
         np.stack([model.root for model in models]),
         _scores(np.stack([model.radius for model in models]), precision),
+        policies,
     )
 
 

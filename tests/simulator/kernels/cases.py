@@ -6,9 +6,10 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from fedbandit.bandit.policies import UCB, Policy
 from fedbandit.bandit.statistics import contributions, width
 from fedbandit.simulator import kernels as k
-from fedbandit.simulator.randomness import REWARD, normal, uniform, user_key
+from fedbandit.simulator.randomness import CHOICE, REWARD, normal, uniform, user_key
 
 Way = Literal["lazy", "eager", "fixed"]
 
@@ -27,6 +28,7 @@ class Case(NamedTuple):
     precision: np.ndarray  # (Q, R, d, d) the matrix V
     radius: np.ndarray  # (Q, R, n)
     centre: np.ndarray  # (Q,)
+    policies: tuple[Policy, Policy] = (UCB, UCB)  # of the protocols, where they act lazily
 
 
 def fresh_case(
@@ -96,7 +98,8 @@ def empty_tally(case: Case, shards: int) -> k.Tally:
 
 
 def beliefs_of(case: Case, dtype: Any = np.float64) -> k.Beliefs:
-    return k.Beliefs(case.theta, root_of(case.precision), case.radius[..., 0].astype(dtype))
+    policies = np.array([k.policy_row(policy) for policy in case.policies])
+    return k.Beliefs(case.theta, root_of(case.precision), case.radius[..., 0].astype(dtype), policies)
 
 
 def local_of(case: Case, dtype: Any = np.float64) -> k.Local:
@@ -140,7 +143,9 @@ def expected(case: Case, shards: int, eager: bool) -> tuple[k.Tally, k.Local]:
             x, means = actions_of(case, run, silo, users.first_round + i)
             inverse = np.linalg.inv(matrix)
             radius = case.radius[q, run, i if eager else 0]
-            arm = int(np.argmax(x @ inverse @ bias + radius * np.sqrt(np.einsum("aj,jk,ak->a", x, inverse, x))))
+            spreads = radius * np.sqrt(np.einsum("aj,jk,ak->a", x, inverse, x))
+            key = user_key(np.uint64(SEED), int(users.runs[run]), silo, users.first_round + i, CHOICE)
+            arm = case.policies[q].choose(x @ inverse @ bias, spreads, uniform(np.uint64(key))).action
             reward = reward_of(case, run, silo, users.first_round + i, means[arm])
             tally.sums[q, run, shard] += contributions(x[arm], reward, BITS, float(case.centre[q]))
             tally.regret[q, run, shard] += means.max() - (reward if case.rewards.realised else means[arm])

@@ -6,6 +6,7 @@ import numba
 import numpy as np
 import pytest
 
+from fedbandit.bandit.policies import UCB, Policy
 from fedbandit.simulator import kernels as k
 from tests.simulator.kernels.cases import (
     FIXED,
@@ -42,6 +43,20 @@ def test_on_fresh_contexts_silos_do_what_the_definition_says(way: Way, name: str
 @pytest.mark.parametrize("way", ["lazy", "eager"])
 def test_on_tables_silos_do_what_the_definition_says(way: Way, name: str) -> None:
     assert_same(play(way, TABLES[name], 1), expected(TABLES[name], 1, way == "eager"), way == "eager")
+
+
+POLICIES = (Policy("thompson", scale=0.5, floor=0.1), Policy("inverse-gap", scale=3.0), Policy(floor=0.4))
+
+
+@pytest.mark.parametrize("case", [FRESH["bernoulli"], TABLES["ragged"]], ids=["fresh", "table"])
+@pytest.mark.parametrize("policies", [POLICIES[:2], POLICIES[1:], (UCB, POLICIES[0])], ids=str)
+def test_policies_choose_as_a_live_silo_would(policies: tuple[Policy, Policy], case: Case) -> None:
+    """The compiled policies draw the very actions of `bandit.policies`, by the same chance; another scale does not."""
+    explored = case._replace(policies=policies)
+    got, wanted = play("lazy", explored, 1), expected(explored, 1, eager=False)
+    assert_same(got, wanted, eager=False)
+    other = case._replace(policies=(policies[0], Policy("inverse-gap", scale=2.0)))
+    assert (play("lazy", other, 1)[0].points != got[0].points).any()
 
 
 def test_fixed_arms_by_rank_one_identities_equal_plain_eager_acting() -> None:

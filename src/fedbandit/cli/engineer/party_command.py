@@ -42,6 +42,24 @@ def serve(
     _exit(run_workers(home, workers, Orders(new_term, catch_up, _checked_ca(home, broker_ca))))
 
 
+@silo.command("log")
+def export_log(
+    home: options.Home,
+    out: Annotated[Path, typer.Option(help="Folder for decisions.parquet and models.parquet, as raw as the log.")],
+) -> None:
+    """Write the silo's own log of its decisions as Parquet, for `fedbandit evaluate`. Nothing is sent."""
+    from fedbandit.federation.setup.home import Home
+    from fedbandit.federation.store.decision_log import DecisionLog
+
+    found = Home.load(home)
+    if not found.decision_log.exists():
+        raise ArgumentError("home", "has no log of decisions: set log_days in its party.json")
+    log = DecisionLog(found.decision_log)
+    with checks.writing("out", out):
+        output.say(f"{log.export(out)}: {len(log.frame()):,} decisions")
+    log.close()
+
+
 @mixer.command("run")
 def run_mixer(home: options.Home, broker_ca: options.BrokerCa = "") -> None:
     """Run the mixer."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fedbandit._words import counted
 from fedbandit.cli import checks, output
+from fedbandit.cli.researcher.schema_report import schema_as_dict, show_schema
 from fedbandit.plan import Plan
 from fedbandit.planner.best import ALONE, Option, Recommendation, at_other_budgets, recommended
 from fedbandit.planner.prediction import Prediction
 from fedbandit.planner.setting import Setting
 from fedbandit.privacy.budget import exactly
+from fedbandit.problem import Schema
 from fedbandit.schedule import Clock
 
 __all__ = ["give"]
@@ -19,14 +22,24 @@ __all__ = ["give"]
 SPANS = {"month": 30, "quarter": 91, "year": 365}  # days
 
 
-def give(setting: Setting, out: Path | None, as_json: bool) -> None:
-    """Say what to do in this setting; with `out`, write the plan there."""
+def give(setting: Setting, schema: Schema | None, out: Path | None, as_json: bool) -> None:
+    """Say what to do in this setting, for records that `schema` describes; with `out`, write the plan there."""
     advice = recommended(setting)
+    if schema is not None:
+        advice = replace(advice, options=tuple(_for_records(one, schema) for one in advice.options))
     best = advice.best
     others = at_other_budgets(advice, best.name) if best is not None else {}
     if out is not None:
         _write(advice, out)
-    output.print_json(_as_dict(advice, others)) if as_json else _show(advice, others)
+    planned = None if best is None else best.plan
+    reported = {} if planned is None else schema_as_dict(planned)
+    output.print_json(_as_dict(advice, others) | reported) if as_json else _show(advice, others)
+    if planned is not None and not as_json:
+        show_schema(planned)
+
+
+def _for_records(one: Option, schema: Schema) -> Option:
+    return one if one.plan is None else replace(one, plan=one.plan.changed(schema=schema))
 
 
 def _write(advice: Recommendation, out: Path) -> None:

@@ -114,7 +114,7 @@ class PlannedExperiment:
     @classmethod
     def read(cls, path: Path, **running: Any) -> PlannedExperiment:
         """The plan and the setting of a file."""
-        plan, data = read_plan(path), read_table(path)
+        plan, data = read_plan(path), read_table("plan", path)
         if SETTING not in data:
             raise ArgumentError(
                 "plan", f"must say its setting, as `plan --best --out` writes it; {str(path)!r} does not"

@@ -10,7 +10,9 @@ import typer
 from fedbandit import _validate
 from fedbandit._words import counted
 from fedbandit.cli import checks, options, output
+from fedbandit.cli.plan_file import read_schema
 from fedbandit.cli.researcher import advice
+from fedbandit.cli.researcher.schema_report import schema_as_dict, show_schema
 from fedbandit.plan import Plan
 from fedbandit.planner.setting import Setting, Sync
 from fedbandit.presets import ALONE, NAMES, plan_for
@@ -54,6 +56,9 @@ def plan(
     constant: Annotated[bool, typer.Option(help="With --best: whether rows hold a constant entry.")] = True,
     trust: Annotated[str, typer.Option(help="With --best: local, silo, secure-sum or central at most.")] = "secure-sum",
     out: Annotated[Path | None, typer.Option(help="With --best: write the plan there, as TOML.")] = None,
+    schema: Annotated[
+        Path | None, typer.Option(help="File of a schema: it says the dimension, and what each field costs is shown.")
+    ] = None,
     json: options.Json = False,
 ) -> None:
     """What every protocol would promise and cost here, one row per protocol; with --best, what to do.
@@ -61,6 +66,11 @@ def plan(
     Guarantee, noise, regulariser, syncs and bytes; or the reason why a protocol cannot be used here.
     """
     privacy = Privacy(epsilon, delta, cast(Adjacency, adjacency), participations, silos_per_user)
+    described_by = None if schema is None else read_schema(schema)
+    if described_by is not None:
+        checks.no_effect(context, ("dim", "explain"), "with --schema, which says the dimension and what fields cost")
+        checks.no_effect(context, ("constant",), "with --schema, which says whether there is a constant")
+        dim, constant = described_by.dim, described_by.has_constant
     if best:
         counted_in_rounds = ("rounds", "participations", "batch", "explain")
         checks.no_effect(context, counted_in_rounds, "with --best, which is told of people and days")
@@ -79,10 +89,10 @@ def plan(
             constant=constant,
             trust=trust,
         )
-        advice.give(setting, out, json)
+        advice.give(setting, described_by, out, json)
         return
     checks.no_effect(context, ONLY_BEST, "without --best")
-    base = Plan(silos, rounds, dim, privacy, trust="none")
+    base = Plan(silos, rounds, dim, privacy, trust="none", schema=described_by)
     schedule = None if batch is None else Every(batch)
     if schedule is not None:
         schedule.times(rounds)  # a batch beyond the horizon is wrong for all of them: say so once
@@ -91,7 +101,16 @@ def plan(
         output.print_json(described) if json else typer.echo(described["guarantee"] or described["reason"])
         return
     rows = [_row_of(name, base, privacy, schedule) for name in NAMES]
-    output.print_json({"plans": rows}) if json else _show(rows, base, privacy)
+    if json:
+        output.print_json({"plans": rows} | schema_as_dict(_usual(base, schedule)))
+    else:
+        _show(rows, base, privacy)
+        show_schema(_usual(base, schedule))
+
+
+def _usual(base: Plan, schedule: Schedule | None) -> Plan:
+    """The plan that the costs of fields are shown for, where none is chosen."""
+    return plan_for("secure-sum", base, schedule) if base.schema is not None else base
 
 
 def _row_of(name: str, base: Plan, privacy: Privacy, schedule: Schedule | None) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from fedbandit.federation.wire.link import BrokerAddress
 __all__ = ["FEDERATION", "Home", "Settings"]
 
 KEYS, TOKEN, SETTINGS, FEDERATION = "party.key", "token", "party.json", "federation.json"
+DECISIONS = "decisions.db"
 TOKEN_BYTES = 32
 LAST_PORT = 65_535
 POSTGRES = ("postgresql://", "postgres://")
@@ -36,6 +37,7 @@ class Settings:
     tls_key: str = ""
     broker_ca: str = ""
     keep_raw: bool = False
+    log_days: float = 0  # a silo keeps a log of its decisions for so many days; 0 for none
 
     def __post_init__(self) -> None:
         party_name(self.name)
@@ -46,6 +48,8 @@ class Settings:
             raise ArgumentError("port", f"must lie between 1 and {LAST_PORT}, got {self.port}")
         if "://" in self.store and not self.store.startswith(POSTGRES):
             raise ArgumentError("store", f"must be a path or a postgresql:// URL, got {self.store!r}")
+        if not self.log_days >= 0 or (self.log_days and self.role != "silo"):
+            raise ArgumentError("log_days", f"must be a silo's number of days, or 0, got {self.log_days!r}")
 
     @classmethod
     def load(cls, path: Path) -> Settings:
@@ -108,6 +112,11 @@ class Home:
             return self.settings.store
         suffix = "" if self.settings.role == "silo" else f"-{plan_hash[:12]}"
         return str(self.path / f"{self.settings.role}{suffix}.db")
+
+    @property
+    def decision_log(self) -> Path:
+        """Where a silo keeps its log of decisions, if it keeps one."""
+        return self.path / DECISIONS
 
     def broker(self, agreement: Agreement) -> BrokerAddress:
         return BrokerAddress(agreement.broker, self.settings.broker_ca or None)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import struct
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from itertools import chain
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,51 +16,107 @@ from fedbandit._arrays import Floats, Indices
 from fedbandit._validate import ArgumentError
 from fedbandit.bandit import linucb
 from fedbandit.bandit.linucb import Model
+from fedbandit.bandit.policies import Pick, Policy, drawn
 
-__all__ = ["MAX_ARMS", "ActionSet", "checked", "checked_many", "choose", "into_ball", "subset_of"]
+__all__ = [
+    "MAX_ARMS",
+    "ActionSet",
+    "Appraisal",
+    "checked",
+    "checked_many",
+    "choose_many",
+    "from_bytes",
+    "inside",
+    "into_ball",
+    "numbered",
+    "shortened",
+    "subset_of",
+]
 
 MAX_ARMS = 100_000
+SINGLE = np.dtype("<f4")
+MOST = (1 + _validate.NORM_SLACK) ** 2  # of the square of a norm
 
 
 class ActionSet:
-    """A registered set: its upper confidence bounds are computed once per model, then a choice is one argmax."""
+    """A registered set: scores and the policy's probabilities are computed once per model, then a choice is one
+    look-up."""
 
     def __init__(self, features: Floats) -> None:
         self.features = features
-        self._scored: tuple[Model, Floats] | None = None
+        self._scored: tuple[Model, Policy, Appraisal] | None = None
 
-    def choose(self, model: Model, allowed: Sequence[int] | None) -> int:
-        scores = self._scores(model)
+    def score(self, model: Model, policy: Policy) -> Appraisal:
+        """What the model and the policy of the plan say of the whole set."""
+        known = self._scored
+        if known is None or known[0] is not model or known[1] != policy:
+            known = self._scored = (model, policy, Appraisal.of(self.features, model, policy))
+        return known[2]
+
+
+class Appraisal:
+    """An action set as a model sees it."""
+
+    def __init__(self, means: Floats, spreads: Floats, policy: Policy) -> None:
+        self._means, self._spreads, self._policy = means, spreads, policy
+        self._best: int | None = None
+
+    @classmethod
+    def of(cls, features: Floats, model: Model, policy: Policy) -> Self:
+        return cls(*linucb.scores(features, model), policy)
+
+    def choose(self, allowed: Sequence[int] | None, chance: Callable[[], float]) -> Pick:
+        """The policy's choice among the actions allowed; `chance` gives uniform numbers in [0, 1)."""
+        if allowed is not None:
+            subset = subset_of(allowed, len(self._means))
+            choice = self._among(subset, chance())
+            return Pick(int(subset[choice.action]), choice.propensity)
+        if not self._policy.certain:
+            return drawn(self._probabilities, chance())
+        if self._best is None:
+            self._best = int(np.argmax(self._means + self._spreads))
+        return Pick(self._best, 1.0)
+
+    def likely(self, allowed: Sequence[int] | None) -> Floats:
+        """The probability of every action, 0 for those that are not allowed."""
         if allowed is None:
-            return int(np.argmax(scores))
-        subset = subset_of(allowed, len(scores))
-        return int(subset[np.argmax(scores[subset])])
+            return self._probabilities
+        subset, likely = subset_of(allowed, len(self._means)), np.zeros(len(self._means))
+        likely[subset] = self._policy.probabilities(self._means[subset], self._spreads[subset])
+        return likely
 
-    def _scores(self, model: Model) -> Floats:
-        scored = self._scored
-        if scored is None or scored[0] is not model:
-            scored = self._scored = (model, linucb.upper_bounds(self.features, model))
-        return scored[1]
+    @cached_property
+    def _probabilities(self) -> Floats:
+        return self._policy.probabilities(self._means, self._spreads)
+
+    def _among(self, subset: Indices, chance: float) -> Pick:
+        return self._policy.choose(self._means[subset], self._spreads[subset], chance)
 
 
-def choose(features: Floats, model: Model, allowed: Sequence[int] | None) -> int:
-    """The best action of a set that was sent with the request."""
-    if allowed is None:
-        return linucb.decide(features, model)
-    subset = subset_of(allowed, len(features))
-    return int(subset[linucb.decide(features[subset], model)])
+def choose_many(means: Floats, spreads: Floats, policy: Policy, chance: Callable[[], float]) -> tuple[Indices, Floats]:
+    """The policy's choices for many people (people, arms) at once, and their probabilities."""
+    people = len(means)
+    if policy.certain:
+        return np.argmax(means + spreads, axis=-1), np.ones(people)
+    choices = [drawn(row, chance()) for row in policy.probabilities(means, spreads)]
+    return np.array([one.action for one in choices], dtype=np.intp), np.array([one.propensity for one in choices])
+
+
+def shortened(row: Floats) -> Floats:
+    """A row that was checked, (dim,), at norm 1 if it is longer than that by rounding."""
+    square = row @ row
+    return row if square <= 1 else row / np.sqrt(square)
 
 
 def checked(actions: ArrayLike, dim: int) -> Floats:
-    """Features from outside: shape, number of arms, finiteness and norms are checked; rows come back inside the unit
-    ball."""
+    """Features from outside: shape, number of arms, finiteness and norms are checked. Rows may be longer than 1 by
+    rounding: the one that is chosen must be `shortened`."""
     features = _as_array(actions, dim)
-    inside = None if features is None or features.ndim != 2 or features.shape[1] != dim else into_ball(features)
-    if inside is None:
-        inside = _validate.features("actions", actions, dim)  # says what is wrong
-    if not 0 < len(inside) <= MAX_ARMS:
-        raise ArgumentError("actions", f"must be between 1 and {MAX_ARMS}, got {len(inside)}")
-    return inside
+    if features is None or features.ndim != 2 or features.shape[1] != dim or _longest(features) is None:
+        features = _validate.features("actions", actions, dim)  # says what is wrong
+    if not 0 < len(features) <= MAX_ARMS:
+        raise ArgumentError("actions", f"must be between 1 and {MAX_ARMS}, got {len(features)}")
+    return features
 
 
 def checked_many(contexts: ArrayLike, dim: int) -> Floats:
@@ -67,6 +126,26 @@ def checked_many(contexts: ArrayLike, dim: int) -> Floats:
         raise ArgumentError("contexts", f"must have shape (people, arms, {dim}), got {array.shape}")
     inside = into_ball(array)
     return np.stack([_validate.features("contexts", one, dim) for one in array]) if inside is None else inside
+
+
+def numbered(field: str, actions: Sequence[Any], names: Sequence[str]) -> Sequence[int]:
+    """Actions by their indices, if they are given by names."""
+    if not any(isinstance(one, str) for one in actions):
+        return actions
+    known = {name: number for number, name in enumerate(names)}
+    unknown = [one for one in actions if not isinstance(one, str) or one not in known]
+    if unknown:
+        raise ArgumentError(field, f"must be ids of actions that are offered, got {str(unknown[0])[:100]!r}")
+    return [known[one] for one in actions]
+
+
+def from_bytes(data: bytes, dim: int) -> Floats:
+    """Features sent as the bytes of little-endian float32 numbers, row after row."""
+    if not data or len(data) % (SINGLE.itemsize * dim):
+        raise ArgumentError(
+            "actions", f"must be rows of {dim} float32 numbers, {SINGLE.itemsize * dim} bytes each, got {len(data)}"
+        )
+    return np.frombuffer(data, SINGLE).reshape(-1, dim).astype(np.float64)
 
 
 def subset_of(allowed: Sequence[int], arms: int) -> Indices:
@@ -83,9 +162,10 @@ def subset_of(allowed: Sequence[int], arms: int) -> Indices:
 def _as_array(actions: ArrayLike, dim: int) -> Floats | None:
     try:
         if isinstance(actions, list) and set(map(len, actions)) == {dim}:  # from JSON: the quickest way
-            return np.fromiter(chain.from_iterable(actions), np.float64, len(actions) * dim).reshape(-1, dim)
+            packed = struct.pack(f"{len(actions) * dim}d", *chain.from_iterable(actions))
+            return np.frombuffer(packed).reshape(-1, dim)
         return np.asarray(actions, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError, struct.error):
         return None
 
 
@@ -95,8 +175,23 @@ def into_ball(features: Floats) -> Floats | None:
 
     What a silo stores of a person is computed from such a row: see `releasing` for the bound that follows.
     """
+    largest = _longest(features)
+    if largest is None or largest < 1 - 1e-12:
+        return None if largest is None else features
+    # A registered set is known by its bytes: they do not depend on how the squares were added up above.
     squares = np.einsum("...d,...d->...", features, features)
-    largest = squares.max(initial=0.0)
-    if not largest <= (1 + _validate.NORM_SLACK) ** 2:  # NaN and infinity fail the comparison
-        return None
-    return features if largest <= 1 else np.asarray(features / np.sqrt(np.maximum(squares, 1.0))[..., None])
+    return np.asarray(features / np.sqrt(np.maximum(squares, 1.0))[..., None])
+
+
+def inside(features: Floats) -> Floats:
+    """Features that were checked, with every row inside the unit ball."""
+    found = into_ball(features)
+    assert found is not None
+    return found
+
+
+def _longest(features: Floats) -> float | None:
+    """The largest square of a row's norm; None if it is too large, or not a number."""
+    squares = np.vecdot(features, features).ravel()
+    largest = float(squares[squares.argmax()]) if squares.size else 0.0  # the argmax of NaN and others is the NaN
+    return largest if largest <= MOST else None

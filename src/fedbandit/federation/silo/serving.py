@@ -8,9 +8,11 @@ Rules that hold at every instant, whatever is killed:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from random import SystemRandom
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -24,7 +26,7 @@ from fedbandit.bandit import linucb
 from fedbandit.federation.setup.agreement import check_live
 from fedbandit.federation.silo import actions as choosing
 from fedbandit.federation.silo import book
-from fedbandit.federation.silo.actions import ActionSet
+from fedbandit.federation.silo.actions import ActionSet, Appraisal
 from fedbandit.federation.silo.counter import DecisionCounter
 from fedbandit.federation.silo.outgoing import Sealer
 from fedbandit.federation.silo.seats import Seats
@@ -34,6 +36,7 @@ from fedbandit.federation.silo.ticker import CLOCK, Ticker
 from fedbandit.federation.silo.tickets import DecisionExpired, DecisionIds, UnknownDecision
 from fedbandit.federation.states import DecisionState
 from fedbandit.federation.store import Reward, SiloStore, Verdict, open_engine
+from fedbandit.federation.store.decision_log import DecisionLog
 from fedbandit.federation.store.rewards import UNLIMITED
 from fedbandit.federation.timing import DAY, Clocks, MachineClocks, Reading, SteadyClock, TicksHeld, Timing
 from fedbandit.federation.wire import messages
@@ -41,6 +44,8 @@ from fedbandit.federation.wire.keys import party_name
 from fedbandit.federation.wire.parcels import Outcome
 from fedbandit.plan import Plan
 from fedbandit.privacy.ledger import LedgerError
+from fedbandit.problem.frames import Columns, columns_of, is_table, length_of
+from fedbandit.problem.records import Actions, Records
 
 __all__ = [
     "Acknowledgement",
@@ -55,13 +60,19 @@ __all__ = [
     "acknowledged",
 ]
 
+CHANCE = SystemRandom().random  # what a policy draws by: nobody can foresee a choice, or draw it again
+
 
 class Decision(NamedTuple):
-    """An answer: `id` to reward it with, the `action` chosen (its index), the version of the model that chose it."""
+    """An answer: `id` to reward it with, the `action` chosen (its index), the version of the model that chose it, and
+    the probability with which it did; None where the application chose and did not say. `name` is what the action is
+    called, where actions have names."""
 
     id: str
     action: int
     model: int
+    propensity: float | None = 1.0
+    name: str | None = None
 
 
 class Acknowledgement(NamedTuple):
@@ -109,6 +120,9 @@ class Silo:
         keep_raw: bool,
         catch_up: bool,
         counts: Path | None,
+        strict: bool = False,
+        chance: Callable[[], float] = CHANCE,
+        log: DecisionLog | None = None,
     ) -> None:
         self.store, self.plan, self.name = store, plan, party_name(name)
         check_live(plan)
@@ -138,6 +152,8 @@ class Silo:
             signer=book.own_signer(secret) if sealer is None else sealer.signer,
         )
         self._sets = _action_sets(store)
+        self._chance, self._log = chance, log
+        self._records = None if plan.schema is None else Records(plan.schema, strict=strict, lock=threading.Lock())
         self._current = (0, plan.fit(np.zeros(plan.protocol.width), 0).model)  # version and model, swapped together
         self.refresh()
 
@@ -155,6 +171,8 @@ class Silo:
         new_term: bool = False,
         keep_raw: bool = False,
         catch_up: bool = False,
+        strict: bool = False,
+        log: DecisionLog | None = None,
     ) -> Self:
         """Open a silo's store (a path, or a postgresql:// URL) under a plan, or begin one.
 
@@ -163,7 +181,9 @@ class Silo:
         is kept in a file beside the store. `timing` is what the federation agreed on, `sealer` what turns releases
         into sealed messages; a silo on its own needs neither. `clock` tells the time, by default the machine's. Raw
         rows are deleted when their batch is released unless `keep_raw`. With `catch_up` somebody vouches for the
-        clock: all ticks that are overdue are done, however many there are.
+        clock: all ticks that are overdue are done, however many there are. With `strict`, a record with a value
+        that is missing, out of range or unknown is an error. With a `log` every decision is kept there, for evaluation
+        in this silo.
         """
         engine = open_engine(store)
         try:
@@ -179,6 +199,8 @@ class Silo:
                 keep_raw=keep_raw,
                 catch_up=catch_up,
                 counts=None if "://" in str(store) else Path(f"{store}.count"),
+                strict=strict,
+                log=log,
             )
         except BaseException:
             engine.close()
@@ -187,49 +209,154 @@ class Silo:
     # -- decisions --------------------------------------------------------------------------------------------------
 
     def decide(
-        self, actions: ArrayLike | str, *, user: str | None = None, allowed: Sequence[int] | None = None
+        self,
+        actions: Any = None,
+        *,
+        context: Mapping[str, Any] | None = None,
+        user: str | None = None,
+        allowed: Sequence[Any] | None = None,
+        chosen: int | str | None = None,
+        propensity: float | None = None,
     ) -> Decision:
-        """Choose among `actions`, (arms, dim) or the name of a registered set, restricted to `allowed` if given.
+        """Choose among `actions`, restricted to `allowed` if given.
+
+        Actions are rows, (arms, dim), or the name of a registered set. Under a plan with a schema they can be records:
+        then `context` is the person's, `actions` are tables with an `id` and `features`, or left out where the schema
+        names them, and `allowed` and `chosen` may speak of ids instead of indices.
 
         `user` is the application's key of the person, kept only as a salted hash, for the participation cap. Without
         it the decision is taken to be for a person who comes once: the guarantee then rests on the application.
+
+        Under a plan with `apprentice` the application may say what it has `chosen` itself, and with which `propensity`
+        if it knows: that is played and learnt from. The guarantee says what such a choice may depend on.
         """
         version, model = self._current
-        if isinstance(actions, str):
+        names: tuple[str, ...] = ()
+        if context is not None:
+            features, names = self._recorded.one(context, actions)
+            appraisal = Appraisal.of(features, model, self.plan.policy)
+        elif isinstance(actions, str):
             known = self._set(actions)
-            features, action = known.features, known.choose(model, allowed)
+            features, appraisal = known.features, known.score(model, self.plan.policy)
         else:
             features = choosing.checked(actions, self.plan.dim)
-            action = choosing.choose(features, model, allowed)
-        (decision,) = self._issue(features[action], [user])
+            appraisal = Appraisal.of(features, model, self.plan.policy)
+        if allowed is not None:
+            allowed = choosing.numbered("allowed", allowed, names)
+        likely = None if propensity is None else _propensity(propensity, chosen)
+        if chosen is None:
+            action, likely = appraisal.choose(allowed, self._chance)
+        else:
+            (number,) = choosing.numbered("chosen", [chosen], names)
+            action = self._own_choice(number, allowed, len(features))
+        person = None if user is None else self.ids.person(user)
+        (place,) = self._seats.take([person])
+        row = choosing.shortened(features[action])
+        decision = self.ids.issue_one(row, person, place, self._clock.expected)
+        if self._log is not None:
+            self._log.decided(
+                decision,
+                self._clock.expected,
+                version,
+                features,
+                action,
+                likely,
+                appraisal.likely(allowed),
+                allowed,
+                own=chosen is not None,
+            )
         self._counter.add(1, keyed=user is not None)
-        return Decision(decision, action, version)
+        return Decision(decision, action, version, likely, names[action] if names else None)
 
-    def decide_many(self, contexts: ArrayLike, users: Sequence[str] | None = None) -> list[Decision]:
-        """Decisions for many at once: `contexts` is (people, arms, dim), `users` their keys."""
-        features = choosing.checked_many(contexts, self.plan.dim)
+    @property
+    def _recorded(self) -> Records:
+        """What turns records into rows, under a plan with a schema."""
+        if self._records is None:
+            raise ArgumentError("context", "must be left out: the plan has no schema, so actions are rows of numbers")
+        return self._records
+
+    @property
+    def odd_values(self) -> dict[str, dict[str, int]]:
+        """How often a value of a record was missing, clamped or unknown, by field, since this process began. For this
+        silo's own eyes: nobody else is told."""
+        return {} if self._records is None else self._records.odd
+
+    def _own_choice(self, chosen: int, allowed: Sequence[int] | None, arms: int) -> int:
+        """What the application has chosen, if the plan lets it choose."""
+        if not self.plan.apprentice:
+            raise ArgumentError("chosen", "must be left out: under this plan the model chooses, see `apprentice`")
+        (action,) = choosing.subset_of([chosen], arms)
+        if allowed is not None and action not in choosing.subset_of(allowed, arms):
+            raise ArgumentError("chosen", f"must be one of the actions allowed, got {chosen}")
+        return int(action)
+
+    def decide_many(
+        self, contexts: Any, users: Sequence[str] | str | None = None, actions: Actions | None = None
+    ) -> list[Decision]:
+        """Decisions for many at once: `contexts` is (people, arms, dim), `users` their keys.
+
+        Under a plan with a schema `contexts` can be a table of records, one per person: a frame of polars or pandas, an
+        Arrow table, a list of records. `actions` are then what all of them are offered, by default the schema's named
+        ones, and `users` may be the name of the column that holds the keys.
+        """
+        if is_table(contexts):
+            return self._decide_table(columns_of(contexts), users, actions)
+        if actions is not None:
+            raise ArgumentError("actions", "must be left out: contexts are rows, of every action")
+        return self._decide_rows(choosing.checked_many(contexts, self.plan.dim), users)
+
+    def _decide_table(
+        self, columns: Columns, users: Sequence[str] | str | None, actions: Actions | None
+    ) -> list[Decision]:
+        people, made = length_of(columns), list[Decision]()
+        if isinstance(users, str):
+            if users not in columns:
+                raise ArgumentError("users", f"must be keys, or the name of a column, got {users!r}")
+            users = columns.pop(users)
+        if users is not None and len(users) != people:
+            raise ArgumentError("users", f"must be as many as contexts, {people}, got {len(users)}")
+        for rows, names in self._recorded.many(columns, actions):
+            keys = None if users is None else users[len(made) : len(made) + len(rows)]
+            made += [one._replace(name=names[one.action]) for one in self._decide_rows(rows, keys)]
+        return made
+
+    def _decide_rows(self, features: Floats, users: Sequence[str] | str | None) -> list[Decision]:
         if users is not None and len(users) != len(features):
             raise ArgumentError("users", f"must be as many as contexts, {len(features)}, got {len(users)}")
         version, model = self._current
-        bounds = linucb.upper_bounds(features.reshape(-1, self.plan.dim), model)  # one large product
-        chosen = np.argmax(bounds.reshape(features.shape[:2]), axis=-1)
-        keys: Sequence[str | None] = [None] * len(features) if users is None else users
-        ids = self._issue(features[np.arange(len(features)), chosen], keys)
+        flat = linucb.scores(features.reshape(-1, self.plan.dim), model)  # one large product
+        means, spreads = (part.reshape(features.shape[:2]) for part in flat)
+        chosen, propensities = choosing.choose_many(means, spreads, self.plan.policy, self._chance)
+        people = [None] * len(features) if users is None else [self.ids.person(user) for user in users]
+        places = self._seats.take(people)
+        ids = self.ids.issue(features[np.arange(len(features)), chosen], people, places, self._clock.expected)
+        made = [
+            Decision(one, action, version, propensity)
+            for one, action, propensity in zip(ids, chosen.tolist(), propensities.tolist(), strict=True)
+        ]
+        if self._log is not None:
+            likely = self.plan.policy.probabilities(means, spreads)
+            for decision, rows, probabilities in zip(made, features, likely, strict=True):
+                self._log.decided(
+                    decision.id,
+                    self._clock.expected,
+                    version,
+                    rows,
+                    decision.action,
+                    decision.propensity,
+                    probabilities,
+                )
         self._counter.add(len(ids), keyed=users is not None)
-        return [Decision(made, action, version) for made, action in zip(ids, chosen.tolist(), strict=True)]
+        return made
 
     @property
     def deciding_writes(self) -> bool:
         """Whether a decision takes a place in the store, and so may wait for it."""
         return self._seats.counted
 
-    def _issue(self, features: Floats, users: Sequence[str | None]) -> list[str]:
-        people = [None if user is None else self.ids.person(user) for user in users]
-        return self.ids.issue(features, people, self._seats.take(people), self._clock.expected)
-
     def register(self, name: str, actions: ArrayLike) -> None:
         """Keep an action set under a name; a name means one set for good."""
-        features = choosing.checked(actions, self.plan.dim)
+        features = choosing.inside(choosing.checked(actions, self.plan.dim))
         self.store.register(party_name(name), messages.encode([features]))
         self._sets.setdefault(name, ActionSet(features))
 
@@ -243,10 +370,12 @@ class Silo:
         """Count a reward in the open batch; on disk when this returns. The same again is acknowledged again."""
         return acknowledged(self.reward_many([self.read(decision, reward)])[0])
 
-    def reward_all(self, rewards: Sequence[tuple[str, float]]) -> list[Acknowledgement]:
-        """Count many rewards in one transaction. One that is refused is refused before any is counted, except for a
-        conflict with an earlier reward, which is raised when all others are on disk."""
-        return [acknowledged(v) for v in self.reward_many([self.read(*reward) for reward in rewards])]
+    def reward_all(self, rewards: Any) -> list[Acknowledgement]:
+        """Count many rewards in one transaction: pairs of a decision's id and its reward, or a table with the columns
+        `decision` and `reward`. One that is refused is refused before any is counted, except for a conflict with an
+        earlier reward, which is raised when all others are on disk."""
+        pairs = _rewards_of(columns_of(rewards)) if is_table(rewards) else rewards
+        return [acknowledged(v) for v in self.reward_many([self.read(*reward) for reward in pairs])]
 
     def read(self, decision: str, reward: float) -> Reward:
         """Check a reward and open its decision id, without storing anything."""
@@ -261,14 +390,19 @@ class Silo:
         """Store rewards that `read` has checked, all in one transaction. Unless `durable`, `store.engine.harden` must
         follow before anybody is told."""
         with self._counter.take() as pending:
-            return self.store.count(
+            verdicts = self.store.count(
                 self.term.number, rewards, *pending, cap=self._cap, syncs=self.syncs, durable=durable
             )
+        if self._log is not None:
+            self._log.rewarded(rewards, verdicts, self._clock.expected)
+        return verdicts
 
     def flush(self) -> None:
         """Write down how many decisions were answered since the last time."""
         if self._counter.waiting.decisions:
             self.reward_many([])
+        if self._log is not None:
+            self._log.flush()
 
     # -- releases ---------------------------------------------------------------------------------------------------
 
@@ -277,6 +411,8 @@ class Silo:
         released = self.ticker.release()
         if released:
             self.ticker.tidy()
+        if released and self._log is not None:
+            self._log.expire(self._clock.expected)
         return released
 
     # -- models -----------------------------------------------------------------------------------------------------
@@ -297,6 +433,8 @@ class Silo:
             version = sync + 1
             newest = newest if outcome.skipped else (outcome.prefix, self.plan.times[sync])
         self._current = (version, model if newest is None else self.plan.fit(*newest).model)
+        if self._log is not None:
+            self._log.model(*self._current, self.plan)
 
     @property
     def version(self) -> int:
@@ -334,6 +472,8 @@ class Silo:
     def close(self) -> None:
         self.flush()
         self._counter.close()
+        if self._log is not None:
+            self._log.close()
         self.store.engine.close()
 
     def __enter__(self) -> Self:
@@ -351,6 +491,21 @@ class Silo:
             return self._sets[name]
         except KeyError:
             raise UnknownActionSet(name) from None
+
+
+def _propensity(value: float, chosen: int | str | None) -> float:
+    if chosen is None:
+        raise ArgumentError("propensity", "must be left out unless the application has chosen: the policy has its own")
+    if not _validate.reward("propensity", value) > 0:
+        raise ArgumentError("propensity", "must be above 0: the action was chosen")
+    return float(value)
+
+
+def _rewards_of(columns: Columns) -> list[tuple[str, float]]:
+    for name in ("decision", "reward"):
+        if name not in columns:
+            raise ArgumentError("rewards", f"must have a column {name!r}, got {', '.join(columns)}")
+    return list(zip(columns["decision"], columns["reward"], strict=True))
 
 
 def _steady(store: SiloStore, term: int, clocks: Clocks, believe: bool) -> SteadyClock:
@@ -380,7 +535,7 @@ def _action_sets(store: SiloStore) -> dict[str, ActionSet]:
 
 def _stored_set(value: bytes) -> Floats:
     features = np.asarray(messages.decode(value)[0], dtype=np.float64)
-    return choosing.checked(features, features.shape[-1])
+    return choosing.inside(choosing.checked(features, features.shape[-1]))
 
 
 def acknowledged(verdict: Verdict) -> Acknowledgement:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from fedbandit.simulator.kernels.checked import play, play_fixed, play_partly
 from fedbandit.simulator.kernels.contexts import contexts_of, set_of
+from fedbandit.simulator.kernels.exploring import policy_row
 from fedbandit.simulator.kernels.layout import (
     BERNOULLI,
     CLIPPED,
@@ -42,5 +43,6 @@ __all__ = [
     "play",
     "play_fixed",
     "play_partly",
+    "policy_row",
     "set_of",
 ]

@@ -82,6 +82,7 @@ def _check_beliefs(users: Users, beliefs: Beliefs) -> None:
     if below > 1e-9 * np.abs(beliefs.root).max():
         raise ArgumentError("root", f"must be upper triangular, got {below:.3g} below its diagonal")
     _check("radius", beliefs.radius, _precision(beliefs.radius), (protocols, runs))
+    _check("policies", beliefs.policies, np.float64, (protocols, 3))
 
 
 def _check_local(users: Users, local: Local) -> None:

@@ -8,6 +8,7 @@ from numba import njit, prange
 from fedbandit._arrays import Integers
 from fedbandit.simulator.kernels.contexts import best_mean, draw, mean_of, open_contexts, pick_set, set_block, sets_of
 from fedbandit.simulator.kernels.deciding import enter_silo, learn, open_eager, open_lazy, survey
+from fedbandit.simulator.kernels.exploring import WORK_ROWS, explore, is_certain
 from fedbandit.simulator.kernels.layout import Beliefs, Fresh, Kept, Local, Rewards, Table, Tally, Users
 from fedbandit.simulator.kernels.outcomes import (
     CHUNK,
@@ -20,7 +21,7 @@ from fedbandit.simulator.kernels.outcomes import (
     withhold,
 )
 from fedbandit.simulator.kernels.scoring import MEANS, best_arm, project, square_widths
-from fedbandit.simulator.randomness import CONTEXT, REWARD, VISIT, uniform, user_key
+from fedbandit.simulator.randomness import CHOICE, CONTEXT, REWARD, VISIT, uniform, user_key
 
 __all__ = ["drive", "task_bounds"]
 
@@ -78,7 +79,8 @@ def _play_task(
         first_set, sets = sets_of(ranges, first_silo, last_silo)
     if beliefs is not None:
         thetas, triangles, board = open_lazy(beliefs, first_run, last_run, height, room)
-        radius = beliefs.radius
+        radius, policies = beliefs.radius, beliefs.policies
+        work = np.empty((WORK_ROWS, room))
         if table is not None:
             # Models are fixed during a call, so a set's best action is the same at every visit.
             memo = np.zeros((protocols * runs, sets), dtype=np.int32)  # 1 + the best action, 0 if not yet known
@@ -119,14 +121,18 @@ def _play_task(
                             counted = coming < share[q, start + u]
                             public = counted or not locally[q]
                         if beliefs is not None and public:
-                            arm = -1
-                            if table is not None:
+                            arm, certain = -1, is_certain(policies, q)
+                            if table is not None and certain:
                                 arm = memo[model, index - first_set] - 1
                             if arm < 0:
                                 project(x, thetas, model, MEANS, board)
                                 square_widths(x, triangles, model, True, board)
-                                arm = best_arm(board, radius[q, run], arms)
-                                if table is not None:
+                                if certain:
+                                    arm = best_arm(board, radius[q, run], arms)
+                                else:
+                                    chance = uniform(user_key(users.seed, users.runs[run], silo, now, CHOICE))
+                                    arm = explore(board, radius[q, run], arms, policies[q], chance, work)
+                                if table is not None and certain:
                                     memo[model, index - first_set] = arm + 1
                         elif local is not None:
                             inverse, estimate = inverses[q, run, silo], estimates[model]

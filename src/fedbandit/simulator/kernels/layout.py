@@ -91,6 +91,7 @@ class Beliefs(NamedTuple):
     theta: Floats  # (Q, R, d)
     root: Floats  # (Q, R, d, d) upper triangular, V^-1 = root root^T: the inverse transpose of V's Cholesky factor
     radius: Scores  # (Q, R)
+    policies: Floats  # (Q, 3) how actions are chosen, see `exploring.policy_row`
 
 
 class Local(NamedTuple):

@@ -1,0 +1,149 @@
+"""Decisions of the past as arrays: what was offered, what was played, with which probability, what came of it.
+
+Sets of actions may differ in size, so they lie one under another: those of decision i are the rows
+offsets[i] .. offsets[i + 1] - 1 of everything that has one entry per action.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from fedbandit._arrays import Flags, Floats, Indices, Integers
+from fedbandit._validate import ArgumentError
+
+__all__ = ["Decisions", "from_frame", "read_decisions"]
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """A log of decisions, all of them rewarded."""
+
+    rows: Floats  # (actions of all decisions, dim)
+    offsets: Integers  # (decisions + 1,)
+    action: Integers  # (decisions,) index of what was played, within its set
+    propensity: Floats  # (decisions,) of what was played; NaN where nobody knows
+    reward: Floats  # (decisions,)
+    names: Sequence[str] | None = None  # (actions of all decisions,) what they are called
+    allowed: Flags | None = None  # (actions of all decisions,) None: all are
+    logged: Floats | None = None  # (actions of all decisions,) probabilities of the policy that played, if known
+    model: Integers | None = None  # (decisions,) version of the model that decided
+    suggested: Floats | None = None  # (actions of all decisions,) what the model's policy would have done
+    own: Flags | None = None  # (decisions,) where the application chose and not the model; None: nowhere
+    unrewarded: int = 0  # decisions that were left out, because no reward has come
+
+    def __post_init__(self) -> None:
+        if not len(self.reward):
+            raise ArgumentError("log", "must hold at least one decision with a reward, got none")
+        sizes = np.diff(self.offsets)
+        if not ((self.action >= 0) & (self.action < sizes)).all():
+            raise ArgumentError("action", "must be an index into the actions of its decision")
+        if not (np.isfinite(self.reward) & (self.reward >= 0) & (self.reward <= 1)).all():
+            raise ArgumentError("reward", "must lie in [0, 1] in every decision of the log")
+        known = self.propensity[~np.isnan(self.propensity)]
+        if not ((known > 0) & (known <= 1)).all():
+            raise ArgumentError("propensity", "must lie above 0 and up to 1 in every decision of the log")
+
+    def __len__(self) -> int:
+        return len(self.reward)
+
+    @cached_property
+    def sizes(self) -> Integers:
+        """How many actions each decision has, (decisions,)."""
+        return np.diff(self.offsets)
+
+    @cached_property
+    def decision(self) -> Integers:
+        """The decision that each action belongs to, (actions,)."""
+        return np.repeat(np.arange(len(self)), self.sizes)
+
+    @cached_property
+    def played(self) -> Indices:
+        """Where the actions that were played lie among all, (decisions,)."""
+        return np.asarray(self.offsets[:-1] + self.action, dtype=np.intp)
+
+    @cached_property
+    def open(self) -> Flags:
+        """Which actions could be played, (actions,)."""
+        return np.ones(len(self.rows), dtype=bool) if self.allowed is None else self.allowed
+
+    def totals(self, values: Floats) -> Floats:
+        """Sums over the actions of each decision: (actions,) to (decisions,)."""
+        return np.asarray(np.add.reduceat(values, self.offsets[:-1]))
+
+
+def read_decisions(path: str | Path) -> tuple[Decisions, pl.DataFrame | None]:
+    """The decisions of a Parquet file, or of a folder that a silo's log was exported to, and its models if they are
+    there. The file has the columns of `DecisionLog.frame`: `rows`, `action` and `reward` at least."""
+    place = Path(path)
+    folder = place if place.is_dir() else place.parent
+    file = place / "decisions.parquet" if place.is_dir() else place
+    try:
+        frame = pl.read_parquet(file)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        reason = str(error).splitlines()[0]
+        raise ArgumentError(
+            "log", f"must be a Parquet file or a folder with one, got {str(path)!r} ({reason})"
+        ) from None
+    models = folder / "models.parquet"
+    return from_frame(frame), pl.read_parquet(models) if models.exists() else None
+
+
+def from_frame(frame: pl.DataFrame) -> Decisions:
+    """Decisions from a table with the columns of a silo's log. Those without a reward are left out and counted."""
+    missing = [name for name in ("rows", "action", "reward") if name not in frame.columns]
+    if missing:
+        raise ArgumentError("log", f"must have the columns {', '.join(missing)}")
+    rewarded = frame.filter(pl.col("reward").is_not_null())
+    sizes = rewarded["rows"].list.len().to_numpy().astype(np.int64)
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    rows = np.array(rewarded["rows"].explode().to_list(), dtype=np.float64) if len(rewarded) else np.zeros((0, 0))
+    own = _column(rewarded, "own", np.bool_, False)
+    suggested = _flat(rewarded, "probabilities", offsets)
+    return Decisions(
+        rows=rows,
+        offsets=offsets,
+        action=_column(rewarded, "action", np.int64, 0),
+        propensity=_column(rewarded, "propensity", np.float64, np.nan),
+        reward=_column(rewarded, "reward", np.float64, np.nan),
+        names=rewarded["names"].explode().to_list() if "names" in rewarded.columns else None,
+        allowed=_allowed(rewarded, offsets),
+        logged=None if own.any() else suggested,
+        model=_column(rewarded, "model", np.int64, 0) if "model" in rewarded.columns else None,
+        suggested=suggested,
+        own=own if own.any() else None,
+        unrewarded=len(frame) - len(rewarded),
+    )
+
+
+def _column(frame: pl.DataFrame, name: str, kind: Any, default: Any) -> Any:
+    if name not in frame.columns:
+        return np.full(len(frame), default, dtype=kind)
+    return frame[name].fill_null(default).to_numpy().astype(kind)
+
+
+def _flat(frame: pl.DataFrame, name: str, offsets: Integers) -> Floats | None:
+    """A column of lists, one under another; None if it is not there for every action."""
+    if name not in frame.columns or frame[name].null_count():
+        return None
+    flat = frame[name].explode().to_numpy().astype(np.float64)
+    if len(flat) != offsets[-1]:
+        raise ArgumentError(name, "must have one number per action in every decision of the log")
+    return np.asarray(flat)
+
+
+def _allowed(frame: pl.DataFrame, offsets: Integers) -> Flags | None:
+    if "allowed" not in frame.columns or frame["allowed"].null_count() == len(frame):
+        return None
+    allowed = np.ones(offsets[-1], dtype=bool)
+    for number, subset in enumerate(frame["allowed"].to_list()):
+        if subset is not None:
+            allowed[offsets[number] : offsets[number + 1]] = False
+            allowed[offsets[number] + np.asarray(subset, dtype=np.int64)] = True
+    return allowed

@@ -1,0 +1,182 @@
+"""A schema compiled once: records to rows in a few array operations, the same bits however a record arrives.
+
+With C the columns of a context (a 1 first) and A those of an action (a 1 first), column j of a row is
+weight_j C[context_j] A[action_j]; then comes the projection, if there is one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedbandit._arrays import Floats
+from fedbandit._validate import ArgumentError
+from fedbandit.problem.fields import Category, Field, Number
+from fedbandit.problem.filling import NOTHING, Oddity, filler
+from fedbandit.problem.public_schema import ACTION, Schema
+
+__all__ = ["ActionRecord", "Encoded", "Oddities", "Record", "RecordEncoder"]
+
+Record = Mapping[str, Any]
+Oddities = Counter[tuple[str, Oddity]]  # by field
+FEW = 6  # records up to which one value at a time is quicker
+
+
+class ActionRecord(NamedTuple):
+    """An action to choose: its name, and its features."""
+
+    id: str
+    features: Record = MappingProxyType({})
+
+
+class Encoded(NamedTuple):
+    """Rows, and how often which field was odd."""
+
+    rows: Floats  # (arms, dim) or (people, arms, dim)
+    odd: Oddities
+
+
+class _Half:
+    """The columns of a context, or of an action: a 1, then those of each field."""
+
+    def __init__(self, fields: Mapping[str, Field]) -> None:
+        self.starts: dict[str, int] = {}
+        self.width = 1
+        self._fillers = {}
+        for name, field in fields.items():
+            self.starts[name] = self.width
+            self._fillers[name] = filler(field, self.width)
+            self.width += len(field.labels)
+        self._blank = [1.0, *[0.0] * (self.width - 1)]
+
+    def one(self, record: Record, odd: Oddities) -> Floats:
+        """The columns of one record, (width,)."""
+        row, get = self._blank.copy(), record.get
+        for name, fill in self._fillers.items():
+            oddity = fill.one(row, get(name))
+            if oddity is not None:
+                odd[name, oddity] += 1
+        return np.array(row)
+
+    def many(self, values: Mapping[str, Sequence[Any]], records: int, odd: Oddities) -> Floats:
+        """The columns of many records, (records, width), given field by field."""
+        rows = np.zeros((records, self.width))
+        rows[:, 0] = 1.0
+        for name, fill in self._fillers.items():
+            given = values.get(name)
+            counts = fill.many(rows, [None] * records if given is None else given) if records else NOTHING
+            for oddity, count in counts.items():
+                odd[name, oddity] += count
+        return rows
+
+
+class RecordEncoder:
+    """Turns records into rows by a schema."""
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+        self._context, self._action = _Half(schema.context), _Half(schema.action_fields)
+        places = [place for number, block in enumerate(schema.blocks) for place in self._places(number)]
+        blocks, contexts, actions = np.array(places, dtype=np.intp).T
+        weights = np.array([schema.weight(block) for block in schema.blocks])
+        self._from_context, self._from_action, self._weights = contexts, actions, weights[blocks]
+        self._projection = None
+        if schema.projection is not None:
+            number = actions - self._action.starts.get(ACTION, self._action.width)
+            groups = np.where((number >= 0) & (number < len(schema.actions)), number, -1)
+            self._projection = schema.projection.matrix(weights, blocks, groups)
+        self._named = None if schema.features or not schema.actions else self._features(self.named, Counter())
+
+    def _places(self, number: int) -> Iterable[tuple[int, int, int]]:
+        """For each column of a block: the block, and which columns of context and action it multiplies."""
+        block = self.schema.blocks[number]
+        context, action = self._context.starts.get(block.context, 0), self._action.starts.get(block.action, 0)
+        of_context = len(self.schema.context[block.context].labels) if block.context else 1
+        of_action = len(self.schema.action_fields[block.action].labels) if block.action else 1
+        return ((number, context + i, action + j) for i in range(of_context) for j in range(of_action))
+
+    @property
+    def dim(self) -> int:
+        """The number of columns of a row."""
+        return self.schema.dim
+
+    @property
+    def named(self) -> tuple[ActionRecord, ...]:
+        """The schema's own actions."""
+        return tuple(ActionRecord(name) for name in self.schema.actions)
+
+    def rows(self, context: Record, actions: Sequence[ActionRecord] | None = None) -> Encoded:
+        """One row per action, (arms, dim); without `actions`, of the schema's named ones."""
+        odd: Oddities = Counter()
+        scaled = self._weights * self._context.one(context, odd)[self._from_context]
+        return Encoded(self._projected(self._offered(actions, odd) * scaled), odd)
+
+    def rows_of_many(
+        self, contexts: Mapping[str, Sequence[Any]], people: int, actions: Sequence[ActionRecord] | None = None
+    ) -> Encoded:
+        """Rows of many people who are offered the same actions, (people, arms, dim); contexts come field by field."""
+        odd: Oddities = Counter()
+        scaled = self._weights * self._context.many(contexts, people, odd)[:, self._from_context]
+        return Encoded(self._projected(self._offered(actions, odd) * scaled[:, None, :]), odd)
+
+    def refuse(self, odd: Oddities, *names: Iterable[str]) -> None:
+        """For whoever wants no value clamped or left out: an error that names the first field that was odd, or the
+        first of the names given (in the context, in the features) that the schema does not know."""
+        for name, oddity in odd:
+            where = "context" if name in self.schema.context else "features"
+            field = self.schema.context.get(name) or self.schema.action_fields[name]
+            raise ArgumentError(f"{where}.{name}", f"must be {_wanted(field)}, and is {_FOUND[oddity]}")
+        for where, known, given in zip(("context", "features"), (self._context, self._action), names, strict=True):
+            unknown = [name for name in given if name not in known.starts]
+            if unknown:
+                raise ArgumentError(f"{where}.{str(unknown[0])[:100]}", "must be a field that the schema knows")
+
+    def _offered(self, actions: Sequence[ActionRecord] | None, odd: Oddities) -> Floats:
+        """For each action the columns that its rows need, (arms, width of a row)."""
+        if actions is not None:
+            return self._features(actions, odd)
+        if self._named is not None:
+            return self._named
+        if not self.schema.actions:
+            raise ArgumentError("actions", "must be given: the schema names none")
+        return self._features(self.named, odd)
+
+    def _features(self, actions: Sequence[ActionRecord], odd: Oddities) -> Floats:
+        if len(actions) <= FEW:
+            filled = np.stack([self._action.one({**one.features, ACTION: one.id}, odd) for one in actions])
+        else:
+            values = self._by_field([one.features for one in actions])
+            filled = self._action.many({**values, ACTION: [one.id for one in actions]}, len(actions), odd)
+        return filled[:, self._from_action]
+
+    def _by_field(self, records: Sequence[Record]) -> dict[str, Sequence[Any]]:
+        """The values of each feature in all records, None where a record has none."""
+        names = tuple(self.schema.features)
+        if len(names) < 2:  # what `itemgetter` gets is then no tuple
+            return {name: [record.get(name) for record in records] for name in names}
+        try:
+            values = zip(*map(itemgetter(*names), records), strict=True)
+        except KeyError:
+            values = zip(*(map(record.get, names) for record in records), strict=True)
+        return dict(zip(names, values, strict=True))
+
+    def _projected(self, rows: Floats) -> Floats:
+        """A person's rows are multiplied as one matrix, alone or among others: the same bits."""
+        return rows if self._projection is None else rows @ self._projection
+
+
+_FOUND = {"missing": "missing", "clamped": "outside of that", "unknown": "something else"}
+
+
+def _wanted(field: Field) -> str:
+    """What a value of the field is, in words."""
+    if isinstance(field, Number):
+        return f"a number from {field.low:g} to {field.high:g}"
+    if isinstance(field, Category):
+        return f"one of {', '.join(field.levels[:10])}{', ...' if len(field.levels) > 10 else ''}"
+    return "a text or a number"

@@ -1,0 +1,150 @@
+"""Fields compiled: from values to the columns of a record, one value at a time or a list of them, bit for bit alike."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any, Literal
+
+import numpy as np
+
+from fedbandit._arrays import Floats
+from fedbandit.problem.fields import Category, Field, Hashed, Number, as_number, is_missing, text_of
+
+__all__ = ["NOTHING", "Filler", "Oddity", "filler"]
+
+Oddity = Literal["missing", "clamped", "unknown"]
+REMEMBERED = 1 << 14  # texts of a hashed field that need not be hashed again
+LONGEST_REMEMBERED = 100  # characters of such a text
+NOTHING: Mapping[Oddity, int] = {}
+_NUMERIC = {float, int, bool, type(None)}  # types that numpy and `as_number` read alike, None as not a number
+
+
+class Filler(ABC):
+    """Fills the columns of one field, from `start` on, which are zero before."""
+
+    def __init__(self, field: Field, start: int) -> None:
+        self.start = start
+        self._missing = start + len(field.labels) - 1 if field.missing else None
+
+    @abstractmethod
+    def one(self, row: list[float] | Floats, value: Any) -> Oddity | None:
+        """Fill the columns of one record; says what was odd about the value."""
+
+    @abstractmethod
+    def many(self, rows: Floats, values: Sequence[Any]) -> Mapping[Oddity, int]:
+        """Fill the columns of many records, (records, columns); says how often what was odd."""
+
+    def _empty(self, row: list[float] | Floats, value: Any) -> Oddity:
+        """What to fill where there is no value that can be used."""
+        if self._missing is not None:
+            row[self._missing] = 1.0
+        return "missing" if is_missing(value) else "unknown"
+
+    def _one_by_one(self, rows: Floats, values: Sequence[Any]) -> Mapping[Oddity, int]:
+        odd = (self.one(row, value) for row, value in zip(rows, values, strict=True))
+        return Counter(one for one in odd if one is not None)
+
+
+class _NumberFiller(Filler):
+    def __init__(self, field: Number, start: int) -> None:
+        super().__init__(field, start)
+        self._low, self._high, self._span, self._knots = field.low, field.high, field.high - field.low, field.knots
+
+    def one(self, row: list[float] | Floats, value: Any) -> Oddity | None:
+        number = value if type(value) is float else as_number(value)
+        if number is None or number != number:
+            return self._empty(row, value)
+        inside = min(max(number, self._low), self._high) + 0.0  # one zero, not two
+        if self._knots:
+            place = (inside - self._low) / self._span * (self._knots - 1)
+            knot = min(int(place), self._knots - 2)
+            row[self.start + knot] = 1 - (place - knot)
+            row[self.start + knot + 1] = place - knot
+        else:
+            # No longer than 1 after rounding either: neither difference can exceed the rounded span.
+            row[self.start] = ((inside - self._low) - (self._high - inside)) / self._span
+        return None if inside == number else "clamped"
+
+    def many(self, rows: Floats, values: Sequence[Any]) -> Mapping[Oddity, int]:
+        if not _NUMERIC.issuperset(map(type, values)):
+            return self._one_by_one(rows, values)
+        try:
+            numbers = np.array(values, dtype=np.float64)
+        except OverflowError:  # a whole number too large for a float
+            return self._one_by_one(rows, values)
+        inside = np.minimum(np.maximum(numbers, self._low), self._high) + 0.0  # keeps what is not a number
+        clamped = int(np.count_nonzero(inside != numbers))
+        if clamped and np.isnan(inside).any():
+            return self._one_by_one(rows, values)
+        if self._knots:
+            place = (inside - self._low) / self._span * (self._knots - 1)
+            knot = np.minimum(place.astype(np.intp), self._knots - 2)
+            records = np.arange(len(rows))
+            rows[records, self.start + knot] = 1 - (place - knot)
+            rows[records, self.start + knot + 1] = place - knot
+        else:
+            rows[:, self.start] = ((inside - self._low) - (self._high - inside)) / self._span
+        return {"clamped": clamped} if clamped else NOTHING
+
+
+class _CategoryFiller(Filler):
+    def __init__(self, field: Category, start: int) -> None:
+        super().__init__(field, start)
+        self._column = {level: start + number for number, level in enumerate(field.levels)}
+        self._other = start + len(field.levels) if field.other else None
+
+    def one(self, row: list[float] | Floats, value: Any) -> Oddity | None:
+        text = value if type(value) is str else text_of(value)
+        if text is None and is_missing(value):
+            return self._empty(row, value)
+        column = None if text is None else self._column.get(text)
+        if column is not None:
+            row[column] = 1.0
+            return None
+        if self._other is not None:
+            row[self._other] = 1.0
+        return "unknown"
+
+    def many(self, rows: Floats, values: Sequence[Any]) -> Mapping[Oddity, int]:
+        if {str}.issuperset(map(type, values)):
+            columns = list(map(self._column.get, values))
+            if None not in columns:
+                rows[np.arange(len(rows)), columns] = 1.0  # type: ignore[index]
+                return NOTHING
+        return self._one_by_one(rows, values)
+
+
+class _HashedFiller(Filler):
+    def __init__(self, field: Hashed, start: int) -> None:
+        super().__init__(field, start)
+        self._columns = field.columns
+        self._remembered = lru_cache(maxsize=REMEMBERED)(self._hashed)
+
+    def one(self, row: list[float] | Floats, value: Any) -> Oddity | None:
+        text = value if type(value) is str else text_of(value)
+        if text is None:
+            return self._empty(row, value)
+        row[self._remembered(text) if len(text) <= LONGEST_REMEMBERED else self._hashed(text)] = 1.0
+        return None
+
+    def many(self, rows: Floats, values: Sequence[Any]) -> Mapping[Oddity, int]:
+        if {str}.issuperset(map(type, values)) and max(map(len, values)) <= LONGEST_REMEMBERED:
+            rows[np.arange(len(rows)), list(map(self._remembered, values))] = 1.0
+            return NOTHING
+        return self._one_by_one(rows, values)
+
+    def _hashed(self, text: str) -> int:
+        """The column of a text, the same on every machine."""
+        digest = blake2b(text.encode(errors="surrogatepass"), digest_size=8).digest()
+        return self.start + int.from_bytes(digest, "little") % self._columns
+
+
+def filler(field: Field, start: int) -> Filler:
+    """What fills the columns of a field, from `start` on."""
+    if isinstance(field, Number):
+        return _NumberFiller(field, start)
+    return _CategoryFiller(field, start) if isinstance(field, Category) else _HashedFiller(field, start)

@@ -1,0 +1,109 @@
+"""Records as an application sends them, checked and encoded; what was odd about them is counted here alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple
+
+from fedbandit._arrays import Floats
+from fedbandit._validate import ArgumentError, known_keys
+from fedbandit.problem.encoding import ActionRecord, Oddities, RecordEncoder
+from fedbandit.problem.frames import Columns, length_of
+from fedbandit.problem.public_schema import Schema
+
+__all__ = ["Actions", "Offer", "Records", "action_records"]
+
+Actions = Sequence[ActionRecord | Mapping[str, Any] | str]
+MOST_ACTIONS = 100_000
+AT_ONCE = 1 << 22  # numbers of rows that are held at a time
+
+
+class Offer(NamedTuple):
+    """What there is to choose from: rows, and what each action is called."""
+
+    rows: Floats  # (arms, dim) or (people, arms, dim)
+    names: tuple[str, ...]
+
+
+class Records:
+    """Turns records into rows by a schema, and counts what was odd: values that were missing, clamped or unknown.
+
+    With `strict`, an odd record is an error instead. The counts are for whoever runs the silo; they never leave it.
+    `lock` guards them where several threads encode.
+    """
+
+    def __init__(
+        self, schema: Schema, *, strict: bool = False, lock: AbstractContextManager[Any] | None = None
+    ) -> None:
+        self.encoder, self._strict = RecordEncoder(schema), strict
+        self._lock = nullcontext() if lock is None else lock
+        self._odd: Oddities = Counter()
+        self._named = schema.actions
+
+    def one(self, context: Mapping[str, Any], actions: Actions | None = None) -> Offer:
+        """The rows of one record's actions; without `actions`, of those that the schema names."""
+        if not isinstance(context, Mapping):
+            raise ArgumentError("context", f"must be a table of fields, got {type(context).__name__}")
+        offered = None if actions is None else action_records(actions)
+        encoded = self.encoder.rows(context, offered)
+        self._note(encoded.odd, context, offered)
+        return Offer(encoded.rows, self._names(offered))
+
+    def many(self, columns: Columns, actions: Actions | None = None) -> Iterator[Offer]:
+        """The rows of many records, given column by column, whose people are offered the same actions; some people at
+        a time."""
+        offered = None if actions is None else action_records(actions)
+        people, names = length_of(columns), self._names(offered)
+        step = max(1, AT_ONCE // max(1, len(names) * self.encoder.schema.width))
+        for start in range(0, people, step):
+            part = {name: column[start : start + step] for name, column in columns.items()}
+            encoded = self.encoder.rows_of_many(part, length_of(part), offered)
+            self._note(encoded.odd, columns, offered)
+            yield Offer(encoded.rows, names)
+
+    @property
+    def odd(self) -> dict[str, dict[str, int]]:
+        """How often a value was missing, clamped or unknown, by field."""
+        with self._lock:
+            counted = dict(self._odd)
+        found: dict[str, dict[str, int]] = {}
+        for (name, oddity), count in sorted(counted.items()):
+            found.setdefault(name, {})[oddity] = count
+        return found
+
+    def _names(self, offered: Sequence[ActionRecord] | None) -> tuple[str, ...]:
+        return tuple(self._named) if offered is None else tuple([one.id for one in offered])
+
+    def _note(self, odd: Oddities, context: Mapping[str, Any], offered: Sequence[ActionRecord] | None) -> None:
+        if self._strict:
+            self.encoder.refuse(odd, context, (name for one in offered or () for name in one.features))
+        if odd:
+            with self._lock:
+                self._odd.update(odd)
+
+
+def action_records(actions: Actions) -> list[ActionRecord]:
+    """Actions as an application sends them: names, or tables with an `id` and `features`."""
+    if isinstance(actions, str | Mapping) or not isinstance(actions, Sequence):
+        raise ArgumentError("actions", f"must be a list of actions, got {type(actions).__name__}")
+    if not 0 < len(actions) <= MOST_ACTIONS:
+        raise ArgumentError("actions", f"must be between 1 and {MOST_ACTIONS}, got {len(actions)}")
+    records = [one if type(one) is ActionRecord else _action(number, one) for number, one in enumerate(actions)]
+    if len({one.id for one in records}) != len(records):
+        raise ArgumentError("actions", "must have different ids")
+    return records
+
+
+def _action(number: int, one: Any) -> ActionRecord:
+    if isinstance(one, str):
+        return ActionRecord(one)
+    where = f"actions.{number}"
+    if not isinstance(one, Mapping):
+        raise ArgumentError(where, f"must be a name, or a table with an id, got {type(one).__name__}")
+    known_keys(where, map(str, one), ("id", "features"), required=("id",))
+    features = one.get("features", {})
+    if not isinstance(one["id"], str) or not isinstance(features, Mapping):
+        raise ArgumentError(where, "must have a text for its id and a table of features")
+    return ActionRecord(one["id"], features)

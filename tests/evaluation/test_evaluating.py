@@ -1,0 +1,231 @@
+"""Policies judged by a log: what it can tell, what it refuses to, and how that is shown."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from fedbandit.bandit.linucb import Model
+from fedbandit.bandit.policies import UCB, Policy
+from fedbandit.evaluation.decisions import Decisions, from_frame, read_decisions
+from fedbandit.evaluation.evaluating import evaluate
+from fedbandit.evaluation.targets import Target, always, by_model, given, logged_model, suggested, uniform
+from tests.evaluation.logs import ARMS, DIM, World
+
+MODEL = Model(np.array([0.3, -0.5, 0.2]), np.diag([0.2, 0.3, 0.4]), np.asarray(1.5))
+
+
+def log(count: int = 4000, seed: int = 0) -> Decisions:
+    return World(4).log(count, np.random.default_rng(seed))[0]
+
+
+def certain(decisions: Decisions) -> Decisions:
+    """The same decisions as if the first of the allowed actions were always played."""
+    first = np.zeros(len(decisions.rows))
+    first[decisions.offsets[:-1]] = 1
+    every = np.zeros(len(decisions), dtype=np.int64)
+    return Decisions(decisions.rows, decisions.offsets, every, np.ones(len(decisions)), decisions.reward, logged=first)
+
+
+# -- what policies do -------------------------------------------------------------------------------------------------
+
+
+def test_uniform_shares_among_what_is_allowed() -> None:
+    sets = Decisions(
+        np.zeros((5, 2)),
+        np.array([0, 3, 5]),
+        np.array([1, 0]),
+        np.full(2, 0.5),
+        np.ones(2),
+        allowed=np.array([False, True, True, True, True]),
+    )
+    np.testing.assert_allclose(uniform(sets), [0, 0.5, 0.5, 0.5, 0.5])
+    assert always(1)(sets).tolist() == [0, 1, 0, 0, 1]
+    with pytest.raises(ValueError, match=r"^policy 'always 0' cannot be played: 1 decisions do not offer it"):
+        always(0)(sets)
+
+
+def test_actions_are_found_by_name() -> None:
+    sets = Decisions(
+        np.zeros((4, 2)),
+        np.array([0, 2, 4]),
+        np.zeros(2, dtype=int),
+        np.full(2, 0.5),
+        np.ones(2),
+        names=["low", "high", "high", "low"],
+    )
+    assert always("low")(sets).tolist() == [1, 0, 0, 1]
+    with pytest.raises(ValueError, match="must name an action by its index: the log has no names"):
+        always("low")(log(10))
+
+
+@pytest.mark.parametrize("policy", [UCB, Policy("thompson"), Policy("inverse-gap", floor=0.1)], ids=str)
+def test_a_model_chooses_as_it_would_live(policy: Policy) -> None:
+    rng = np.random.default_rng(1)
+    offsets, rows = np.array([0, 3, 8, 11]), rng.normal(size=(11, DIM))
+    shut = np.ones(11, dtype=bool)
+    sets = Decisions(rows, offsets, np.zeros(3, dtype=int), np.ones(3), np.ones(3))
+    found = by_model(MODEL, policy)(sets)
+    for first, last in pairwise(offsets):
+        spreads = 1.5 * np.linalg.norm(rows[first:last] @ MODEL.root, axis=1)
+        expected = policy.probabilities(rows[first:last] @ MODEL.theta, spreads)
+        np.testing.assert_allclose(found[first:last], expected, atol=1e-12)
+    shut[[0, 4]] = False
+    restricted = by_model(MODEL, policy)(
+        Decisions(rows, offsets, np.full(3, 1), np.ones(3), np.ones(3), allowed=shut | (np.arange(11) == 4))
+    )
+    assert restricted[0] == 0
+    np.testing.assert_allclose(restricted[3:], found[3:], atol=1e-12)
+
+
+def test_the_policy_that_was_logged_is_worth_its_mean() -> None:
+    decisions = log()
+    assert decisions.logged is not None
+    found = evaluate(decisions, {"itself": given(decisions.logged)})
+    itself = found["itself"].worth
+    assert itself["ips"].value == itself["snips"].value == pytest.approx(found.logged.value)
+    assert itself["ips"].effective == pytest.approx(len(decisions))
+
+
+# -- refusals ---------------------------------------------------------------------------------------------------------
+
+
+def test_nobody_learns_from_a_certain_log_about_another_policy() -> None:
+    found = evaluate(certain(log()), {"first": always(0), "uniform": uniform})
+    assert found["first"].refused is None
+    assert found["uniform"].refused == "75.0% of what it does has probability 0 in the log"
+    assert found["uniform"].worth == {}
+
+
+def test_lacking_support_shows_in_the_weights_where_only_propensities_are_known() -> None:
+    decisions = certain(log())
+    bare = Decisions(decisions.rows, decisions.offsets, decisions.action, decisions.propensity, decisions.reward)
+    assert str(evaluate(bare, {"uniform": uniform})["uniform"].refused).startswith("its weights have mean 0.25")
+
+
+def test_untrue_propensities_are_noticed() -> None:
+    decisions = log()
+    wrong = Decisions(
+        decisions.rows, decisions.offsets, decisions.action, np.minimum(1, 1.3 * decisions.propensity), decisions.reward
+    )
+    assert "are not true" in str(evaluate(wrong, {"uniform": uniform})["uniform"].refused)
+
+
+def test_a_log_that_is_worth_few_decisions_is_refused() -> None:
+    decisions = log(40)
+    rare: Target = by_model(MODEL, UCB)
+    assert "are needed" in str(evaluate(decisions, {"rare": rare})["rare"].refused)
+
+
+def test_without_propensities_only_agreement_is_told() -> None:
+    decisions = log()
+    unknown = np.where(np.arange(len(decisions)) < 10, np.nan, decisions.propensity)
+    blind = Decisions(decisions.rows, decisions.offsets, decisions.action, unknown, decisions.reward)
+    found = evaluate(blind, {"uniform": uniform})["uniform"]
+    assert found.refused == "10 decisions do not say with which probability they were made"
+    assert found.agreement == pytest.approx(0.25)
+
+
+def test_what_is_no_policy_is_an_error() -> None:
+    with pytest.raises(ValueError, match=r"^policy must have probabilities that add up to 1"):
+        evaluate(log(10), {"half": lambda decisions: uniform(decisions) / 2})
+    with pytest.raises(ValueError, match=r"^model must have dimension 3, the log's, got 2"):
+        evaluate(log(10), {"other": by_model(Model(np.zeros(2), np.eye(2), np.asarray(1.0)), UCB)})
+    with pytest.raises(ValueError, match="does not say what the model would have done"):
+        evaluate(log(10), {"model": suggested})
+
+
+# -- files and pages --------------------------------------------------------------------------------------------------
+
+
+def frame_of(decisions: Decisions) -> pl.DataFrame:
+    count = len(decisions)
+    return pl.DataFrame(
+        {
+            "rows": decisions.rows.reshape(count, ARMS, DIM).tolist(),
+            "action": decisions.action,
+            "propensity": decisions.propensity,
+            "reward": decisions.reward,
+            "probabilities": np.asarray(decisions.logged).reshape(count, ARMS).tolist(),
+        }
+    )
+
+
+def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
+    decisions = log(50)
+    file = tmp_path / "log.parquet"
+    frame_of(decisions).write_parquet(file)
+    read, models = read_decisions(file)
+    assert models is None
+    for name in ("rows", "offsets", "action", "propensity", "reward", "logged"):
+        np.testing.assert_array_equal(getattr(read, name), getattr(decisions, name))
+
+
+def test_decisions_without_a_reward_are_counted_and_left_out() -> None:
+    frame = frame_of(log(50)).with_columns(
+        reward=pl.when(pl.int_range(50) < 8).then(None).otherwise(pl.col("reward")),
+        allowed=pl.Series([None] * 49 + [[0, 1, 2, 3]], dtype=pl.List(pl.Int64)),
+    )
+    read = from_frame(frame)
+    assert (len(read), read.unrewarded) == (42, 8)
+    assert evaluate(read, {}).unrewarded == 8
+
+
+def test_where_the_application_chose_the_models_probabilities_are_not_those_of_the_log() -> None:
+    read = from_frame(frame_of(log(50)).with_columns(own=pl.lit(True)))
+    assert read.logged is None
+    assert read.suggested is not None
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"reward": pl.lit(1.5)}, "reward must lie in"),
+        ({"action": pl.lit(4)}, "action must be an index"),
+        ({"propensity": pl.lit(0.0)}, "propensity must lie above 0"),
+        ({"reward": pl.lit(None, dtype=pl.Float64)}, "log must hold at least one decision with a reward"),
+        ({"probabilities": pl.lit([0.5, 0.5])}, "probabilities must have one number per action"),
+    ],
+)
+def test_a_log_that_cannot_be_is_refused(change: dict[str, pl.Expr], message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{message}"):
+        from_frame(frame_of(log(20)).with_columns(**change))
+
+
+def test_versions_of_a_model_come_from_the_log() -> None:
+    models = pl.DataFrame(
+        {
+            "plan": ["p", "p"],
+            "version": [0, 3],
+            "theta": [[0.0] * 3, MODEL.theta.tolist()],
+            "root": [np.eye(3).ravel().tolist(), MODEL.root.ravel().tolist()],
+            "radius": [1.0, 1.5],
+            "policy": ['{"name": "ucb"}', '{"name": "thompson", "scale": 0.5}'],
+        }
+    )
+    decisions = log(20)
+    expected = by_model(MODEL, Policy("thompson", scale=0.5))(decisions)
+    np.testing.assert_array_equal(logged_model(models)(decisions), expected)
+    np.testing.assert_array_equal(logged_model(models, 3)(decisions), expected)
+    np.testing.assert_array_equal(logged_model(models, 3, UCB)(decisions), by_model(MODEL, UCB)(decisions))
+    with pytest.raises(ValueError, match=r"that the log holds \(0, 3\), got 2"):
+        logged_model(models, 2)
+
+
+def test_the_page_names_every_policy_and_escapes_it(tmp_path: Path) -> None:
+    found = evaluate(log(), {"uniform": uniform, "<b>": always(2), "none": given(certain(log()).logged)})  # type: ignore[arg-type]
+    page = found._repr_html_()
+    assert "&lt;b&gt;" in page
+    assert "<b>" not in page
+    assert "no guarantee covers them" in page
+    assert found.frame.shape == (1 + 3 * 3, 10)
+    refused = evaluate(certain(log()), {"uniform": uniform})
+    assert "refused: 75.0%" in refused._repr_html_()
+    for one in (found, refused):
+        one.plot(tmp_path / "worth.svg")
+        assert (tmp_path / "worth.svg").read_text().startswith("<?xml")
+    assert found.as_dict()["policies"][0]["worth"]["dr"]["decisions"] == 4000

@@ -1,0 +1,183 @@
+"""Decisions for records: by a schema that is part of the plan, one at a time or a table at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from fedbandit._validate import ArgumentError
+from fedbandit.federation.silo.serving import Silo
+from fedbandit.federation.store.decision_log import DecisionLog
+from fedbandit.plan import Plan
+from fedbandit.problem import Category, Number, Projection, Schema
+from fedbandit.problem.encoding import RecordEncoder
+from tests.federation.small import small_plan
+
+NAMED = Schema({"age": Number(0, 120), "sex": Category(["f", "m"])}, actions=("low", "medium", "high"))
+FREE = Schema({"age": Number(0, 120)}, {"dose": Number(0, 10)}, interactions=[("age", "dose")])
+PERSON = {"age": 40, "sex": "f"}
+DRUGS: list[dict[str, Any]] = [{"id": "aspirin", "features": {"dose": 3}}, {"id": "placebo"}]
+
+
+def opened(folder: Path, schema: Schema = NAMED, strict: bool = False, **changes: Any) -> Silo:
+    return Silo.open(folder / "silo.db", small_plan(schema=schema, **changes), secret=bytes(32), strict=strict)
+
+
+@pytest.fixture
+def silo(tmp_path: Path) -> Iterator[Silo]:
+    with opened(tmp_path) as one:
+        yield one
+
+
+def learnt(silo: Silo) -> list[list[float]]:
+    """The rows that the open batch holds."""
+    return [np.frombuffer(features).tolist() for features, _ in silo.store.batch(1, 0)]
+
+
+def test_a_decision_for_a_person_among_the_named_actions(silo: Silo) -> None:
+    decision = silo.decide(context=PERSON)
+    assert (decision.name, decision.model, decision.propensity) == (NAMED.actions[decision.action], 0, 1.0)
+    silo.reward(decision.id, 1.0)
+    assert learnt(silo) == [RecordEncoder(NAMED).rows(PERSON).rows[decision.action].tolist()]
+
+
+def test_a_decision_among_actions_with_features(tmp_path: Path) -> None:
+    with opened(tmp_path, FREE) as silo:
+        decision = silo.decide(DRUGS, context={"age": 40})
+        assert decision.name in ("aspirin", "placebo")
+        assert silo.decide(DRUGS, context={"age": 40}, allowed=["placebo"])[1:] == (1, 0, 1.0, "placebo")
+        assert silo.decide(DRUGS, context={"age": 40}, allowed=[0]).name == "aspirin"
+        assert silo.odd_values == {"dose": {"missing": 3}}
+
+
+def test_an_application_names_what_it_chose(tmp_path: Path) -> None:
+    with opened(tmp_path, apprentice=True) as silo:
+        decision = silo.decide(context=PERSON, chosen="high", propensity=0.5)
+        assert decision[1:] == (2, 0, 0.5, "high")
+
+
+@pytest.mark.parametrize("table", [pl.DataFrame, list], ids=["polars", "records"])
+def test_a_table_of_people_is_decided_for_as_they_would_be_one_by_one(silo: Silo, table: Any) -> None:
+    people = [{"age": 10 * number, "sex": "fm"[number % 2], "key": f"u{number}"} for number in range(12)]
+    made = silo.decide_many(table(people), users="key")
+    assert [one.name for one in made] == [silo.decide(context=one).name for one in people]
+    acknowledged = silo.reward_all(pl.DataFrame({"decision": [one.id for one in made], "reward": [0.5] * 12}))
+    assert len(acknowledged) == 12
+    assert silo.status()["without_user_key"] == 12  # those one by one
+    assert silo.odd_values == {}
+    repeated = silo.reward_all([(one.id, 0.5) for one in made])
+    assert all(one.repeated for one in repeated)
+
+
+def test_large_tables_are_taken_in_parts(silo: Silo, monkeypatch: pytest.MonkeyPatch) -> None:
+    people = {"age": list(range(100)), "sex": ["f"] * 100}
+    whole = silo.decide_many(people, users=[str(number) for number in range(100)])
+    monkeypatch.setattr("fedbandit.problem.records.AT_ONCE", 7 * 3 * NAMED.width)
+    parts = silo.decide_many(people, users=[str(number) for number in range(100)])
+    assert [one[1:] for one in parts] == [one[1:] for one in whole]
+
+
+def test_everybody_in_a_table_may_be_offered_other_actions(tmp_path: Path) -> None:
+    with opened(tmp_path, FREE) as silo:
+        made = silo.decide_many(pl.DataFrame({"age": [1, 2]}), actions=DRUGS)
+        assert [one.name for one in made] == [DRUGS[one.action]["id"] for one in made]
+        assert silo.decide_many(pl.DataFrame({"age": []}), actions=DRUGS) == []
+
+
+def test_through_a_projection(tmp_path: Path) -> None:
+    schema = Schema.from_dict({**NAMED.as_dict(), "projection": {"columns": 5, "seed": 1}})
+    assert schema.projection == Projection(5, 1)
+    with opened(tmp_path, schema) as silo:
+        alone, (together,) = silo.decide(context=PERSON), silo.decide_many([PERSON])
+        assert alone[1:] == together[1:]
+        silo.reward_all([(alone.id, 1.0), (together.id, 1.0)])
+        first, second = learnt(silo)
+        assert first == second
+        assert len(first) == 5
+
+
+def test_odd_records_are_served_and_counted_and_only_here(silo: Silo) -> None:
+    silo.decide(context={})
+    silo.decide(context={"age": 1000, "sex": "?"})
+    silo.decide_many([{"age": "old", "sex": None}, PERSON])
+    assert silo.odd_values == {"age": {"clamped": 1, "missing": 1, "unknown": 1}, "sex": {"missing": 2, "unknown": 1}}
+    assert "odd" not in str(silo.status())
+
+
+def test_strictly_they_are_refused(tmp_path: Path) -> None:
+    with opened(tmp_path, strict=True) as silo:
+        assert silo.decide(context=PERSON).name
+        with pytest.raises(ArgumentError, match=r"^context.age must be a number from 0 to 120, and is missing$"):
+            silo.decide(context={"sex": "f"})
+        with pytest.raises(ArgumentError, match=r"^context.sex must be one of f, m, and is something else$"):
+            silo.decide_many([{"age": 1, "sex": "q"}])
+        assert len(silo.decide_many([{**PERSON, "key": "a"}], users="key")) == 1
+        assert silo.odd_values == {}
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"context": [1]}, "context must be a table of fields, got list"),
+        ({"context": {}, "actions": {}}, "actions must be a list of actions, got dict"),
+        ({"context": {}, "actions": []}, "actions must be between 1 and 100000, got 0"),
+        ({"context": {}, "actions": ["low", "low"]}, "actions must have different ids"),
+        ({"context": {}, "actions": [3]}, "actions.0 must be a name, or a table with an id, got int"),
+        ({"context": {}, "actions": [{"name": "low"}]}, "actions.0 does not know 'name'; it takes features, id"),
+        ({"context": {}, "actions": [{"id": 3}]}, "actions.0 must have a text for its id and a table of features"),
+        ({"context": {}, "allowed": ["lowest"]}, "allowed must be ids of actions that are offered, got 'lowest'"),
+        ({"context": {}, "allowed": ["low", 1]}, "allowed must be ids of actions that are offered, got '1'"),
+        ({"context": {}, "allowed": [3]}, "allowed must lie between 0 and 2, got 3 to 3"),
+        ({"actions": None}, "actions must"),
+    ],
+)
+def test_what_is_no_record_at_all_is_refused(silo: Silo, asked: dict[str, Any], message: str) -> None:
+    with pytest.raises(ArgumentError) as error:
+        silo.decide(**asked)
+    assert str(error.value).startswith(message)
+
+
+def test_tables_that_cannot_be_meant_are_refused(silo: Silo) -> None:
+    with pytest.raises(ArgumentError, match=r"^users must be keys, or the name of a column, got 'key'$"):
+        silo.decide_many([PERSON], users="key")
+    with pytest.raises(ArgumentError, match=r"^users must be as many as contexts, 1, got 2$"):
+        silo.decide_many([PERSON], users=["a", "b"])
+    with pytest.raises(ArgumentError, match=r"^rewards must have a column 'reward', got decision$"):
+        silo.reward_all({"decision": []})
+    with pytest.raises(ArgumentError, match=r"^actions must be left out: contexts are rows, of every action$"):
+        silo.decide_many(np.zeros((1, 2, NAMED.dim)), actions=["low"])
+
+
+def test_without_a_schema_there_are_no_records(tmp_path: Path) -> None:
+    with Silo.open(tmp_path / "silo.db", small_plan(), secret=bytes(32)) as silo:
+        with pytest.raises(ArgumentError, match=r"^context must be left out: the plan has no schema"):
+            silo.decide(context=PERSON)
+        assert silo.odd_values == {}
+
+
+def test_rows_are_taken_beside_records(silo: Silo) -> None:
+    rows = RecordEncoder(NAMED).rows(PERSON).rows
+    assert silo.decide(rows).name is None
+    assert silo.decide(rows).action == silo.decide(context=PERSON).action
+
+
+def test_a_store_of_another_schema_is_refused(tmp_path: Path) -> None:
+    opened(tmp_path).close()
+    other = Schema({"age": Number(0, 121), "sex": Category(["f", "m"])}, actions=("low", "medium", "high"))
+    plan: Plan = small_plan(schema=other)
+    with pytest.raises(ValueError, match="plan"):
+        Silo.open(tmp_path / "silo.db", plan, secret=bytes(32))
+
+
+def test_the_log_has_the_rows_of_records(tmp_path: Path) -> None:
+    log = DecisionLog(tmp_path / "log.db")
+    plan = small_plan(schema=NAMED)
+    with Silo.open(tmp_path / "silo.db", plan, secret=bytes(32), log=log) as silo:
+        silo.decide(context=PERSON)
+        silo.flush()
+        assert len(log.frame()) == 1
