@@ -120,6 +120,10 @@ def test_bad_input_is_one_line_that_names_the_argument(fields: dict[str, object]
     [
         ({"mechanism": "forest"}, "mechanism must be one of"),
         ({"bits": 60}, r"bits must be at most \d+ here, got 60: the sums of .* must fit into 64-bit integers"),
+        ({"bits": 63}, "bits must be at most 62, got 63: sums are 64-bit integers"),
+        ({"bits": 10**6}, "bits must be at most 62, got 1000000"),
+        ({"ratio": 1e-320}, "ratio must be nearer to 1, got 9.99989e-321: the sums of"),
+        ({"rounds": 10**400}, "rounds must be at most 9,223,372,036,854,775,807, got more"),
         ({"mechanism": {}}, "mechanism must be one of"),
         ({"ratio": 1e300}, r"ratio must be nearer to 1, got 1e\+300: the sums of"),
         ({"trust": "silo", "colluding": 1}, "colluding must be left out for trust 'silo', got 1"),
