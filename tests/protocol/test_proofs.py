@@ -12,6 +12,7 @@ from fedbandit.plan import Plan
 from fedbandit.privacy.accounting import gaussian_epsilon, gaussian_sigma
 from fedbandit.privacy.amplification import theorem_sdp
 from fedbandit.privacy.budget import Privacy
+from fedbandit.protocol import mechanisms
 from fedbandit.protocol.trusts.vector_sum import TheoremCoding, VectorSumProtocol
 from fedbandit.schedule import Schedule, adaptive, clock, every, growing
 
@@ -56,8 +57,8 @@ def test_one_round_and_the_noise_that_hides_it(
     assert exact == pytest.approx(shift, abs=1e-5)
     twice = 2 if adjacency == "replace-one" else 1
     rounded = twice * math.sqrt(ratio * 3 + 9) * 2.0**-21
-    if mechanism == "blt":  # a release is rounded, too: half a unit of 2^-30, in either world
-        rounded += math.sqrt(ratio * 3 + 9) * 2.0**-30 * math.sqrt(touches)
+    if mechanism == "blt":  # its buffers are rounded, too: half a unit of 2^-30, in either world, for each product
+        rounded += (2 + matrix[-1, :-1].sum()) * math.sqrt(ratio * 3 + 9) * 2.0**-30 * math.sqrt(touches)
     assert rounding == pytest.approx(rounded, rel=0.05)
     enters, size, weights = numbers(
         text, "A batch enters # of # releases, with squared weights that add up to at most #"
@@ -193,9 +194,12 @@ def test_a_theorem_that_does_not_reach_says_by_how_much() -> None:
 def test_a_release_that_is_rounded_itself_counts_that_in_every_release_a_batch_enters(
     adjacency: str, ratio: float
 ) -> None:
-    """Half a unit of 2^-30 in each number, in either world, in each of 12 releases: these are orthogonal."""
+    """Half a unit of 2^-30 in each number, in either world, for each product that is rounded on its way into a release,
+    in each of 12 releases: these are orthogonal."""
     blt, toeplitz = (
         plan(mechanism=name, ratio=ratio, privacy=Privacy(1.0, 1e-5, adjacency)).request.shift.rounding  # type: ignore[arg-type]
         for name in ("blt", "toeplitz")
     )
-    assert blt - toeplitz == pytest.approx(math.sqrt(ratio * 3 + 9) * 2.0**-30 * math.sqrt(12), rel=1e-6, abs=0.0)
+    products = 2 + sum(mechanisms.encoder("blt", 12).row(11)[:-1])  # two buffers, weighted; and as they decay
+    units = products * math.sqrt(12)
+    assert blt - toeplitz == pytest.approx(math.sqrt(ratio * 3 + 9) * 2.0**-30 * units, rel=1e-6, abs=0.0)
