@@ -8,6 +8,7 @@ import re
 import numpy as np
 import pytest
 
+from fedbandit._validate import ArgumentError
 from fedbandit.plan import Plan
 from fedbandit.privacy.accounting import gaussian_epsilon, gaussian_sigma
 from fedbandit.privacy.amplification import theorem_sdp
@@ -87,6 +88,27 @@ def test_several_rounds_of_a_user() -> None:
     assert total == pytest.approx(3 * one, abs=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("acting", "said"), [("lazy", "at worst all in one batch: # x # = #."), ("eager", "#: # x # = #.")]
+)
+def test_on_a_coarse_grid_several_rounds_are_rounded_as_often(acting: str, said: str) -> None:
+    """2^-7 for a number of a replaced pair: 0.027 in all, on top of sqrt 4.5 for each round."""
+    made = plan(privacy=Privacy(1.0, 1e-5, participations=3), mechanism="tree", bits=7, acting=acting)
+    times, one, total = numbers(str(made.guarantee), said)[-3:]
+    assert one == pytest.approx(math.sqrt(4.5) + math.sqrt(12) * 2.0**-7, abs=1e-5)
+    assert total == pytest.approx(times * one, rel=1e-3 if acting == "eager" else 1e-5)
+
+
+@pytest.mark.parametrize("visits", [1, 2, 3])
+def test_several_silos_of_a_user_are_said_how_they_add_up(visits: int) -> None:
+    privacy = Privacy(1.0, 1e-5, silos_per_user=visits)
+    apart, together = (str(plan(privacy=privacy, trust=trust).guarantee) for trust in ("silo", "central"))
+    for text, how in ((apart, f"compose in squares: sqrt {visits} times"), (together, f"add up: {visits} times")):
+        said = f"A user visits at most {visits} silos; these shifts {how} the sensitivity."
+        assert (said in text) == (visits > 1)
+        assert ("these shifts" in text) == (visits > 1)
+
+
 @pytest.mark.parametrize("participations", [1, 3])
 @pytest.mark.parametrize(("schedule", "largest"), [(growing(1.5), 19), (every(25), 25), (every(60), 60)], ids=str)
 def test_a_whole_batch_that_acts_eagerly(schedule: Schedule, largest: int, participations: int) -> None:
@@ -149,6 +171,26 @@ def test_theorem_sdp_in_its_own_words() -> None:
     assert at == 1e-4
     assert alone == pytest.approx(gaussian_epsilon(math.sqrt(3 * 4.5) / sigma, 1e-4), rel=0.01)
     assert "Live noise is drawn on the grid 2^-20" in text
+
+
+@pytest.mark.parametrize(("batch", "said"), [(20, "1 release"), (10, "2 releases"), (5, "3 releases")])
+def test_the_releases_that_share_a_budget_are_counted(batch: int, said: str) -> None:
+    shuffled = Plan(2000, 20, 2, Privacy(1e-3, 1e-4), "shuffle", "tree", every(batch), calibration="paper")
+    assert f"shared over {said} by advanced composition" in str(shuffled.guarantee)
+    counted = Plan(10, 20, 2, Privacy(1.0, 1e-5), "vector-sum", "tree", every(batch), calibration="paper")
+    assert f"shared over {said.replace('release', 'p-sum')} by advanced composition" in str(counted.guarantee)
+
+
+@pytest.mark.parametrize(
+    ("silos", "said"),
+    [
+        (200, r"epsilon must be at most about \S+ for trust 'shuffle' with 200 silos, 50 rounds and delta = 0\.0001"),
+        (2, "silos must be more than 2 for trust 'shuffle': no epsilon is in reach with 50 rounds and delta = 0.0001"),
+    ],
+)
+def test_how_far_the_lemma_reaches_is_said_with_what_it_depends_on(silos: int, said: str) -> None:
+    with pytest.raises(ArgumentError, match=f"^{said}"):
+        Plan(silos, 50, 3, Privacy(1.0, 1e-4), "shuffle", "tree", every(50), calibration="paper")
 
 
 def test_on_a_clock_the_lemma_is_not_what_the_promise_rests_on() -> None:

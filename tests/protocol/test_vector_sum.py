@@ -250,3 +250,9 @@ def test_bad_input(fields: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=f"^{message}") as error:
         good.changed(**fields)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(("users", "dim", "grid"), [(1, 2, 4), (4, 4, 4), (5, 4, 5), (3, 5, 5), (100, 9, 20)])
+def test_the_grid_of_the_appendix(users: int, dim: int, grid: int) -> None:
+    """g = max(2 sqrt n, d, 4), rounded up."""
+    assert TINY.node(0, users, dim).grid == grid
