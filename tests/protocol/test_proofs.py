@@ -245,3 +245,21 @@ def test_a_release_that_is_rounded_itself_counts_that_in_every_release_a_batch_e
     products = 2 + sum(mechanisms.encoder("blt", 12).row(11)[:-1])  # two buffers, weighted; and as they decay
     units = products * math.sqrt(12)
     assert blt - toeplitz == pytest.approx(math.sqrt(ratio * 3 + 9) * 2.0**-30 * units, rel=1e-6, abs=0.0)
+
+
+@pytest.mark.parametrize(("batch", "levels"), [(20, 1), (10, 2), (5, 3)])
+@pytest.mark.parametrize("delta", [1e-5, 0.1])
+def test_theorem_sdp_vec_is_not_used_beyond_its_range(batch: int, levels: int, delta: float) -> None:
+    """epsilon <= 60 sqrt(2 kappa log(2 / delta)); advanced composition gives up before, and says so by itself."""
+    limit = 60 * math.sqrt(2 * levels * math.log(2 / delta))
+    for epsilon in (1.001 * limit, 0.999 * limit):
+        with pytest.raises(ArgumentError) as refused:
+            Plan(10, 20, 2, Privacy(epsilon, delta), "vector-sum", "tree", every(batch), calibration="paper")
+        assert refused.value.field == "epsilon"
+        if epsilon > limit:
+            said = numbers(str(refused.value), "must be at most # for trust 'vector-sum'")
+            assert said == [pytest.approx(limit, rel=1e-3)]
+        else:
+            assert "must be small enough for advanced composition" in str(refused.value)
+    free = Plan(10, 20, 2, Privacy(1.001 * limit, delta), "vector-sum", "tree", every(batch), calibration="published")
+    assert not free.guarantee.promised  # and so it may ask for anything
