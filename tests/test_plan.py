@@ -19,6 +19,7 @@ from fedbandit.bandit.confidence import Radii
 from fedbandit.bandit.statistics import Scales, contributions, unpack
 from fedbandit.plan import Plan
 from fedbandit.presets import NAMES, plan_for
+from fedbandit.privacy.accounting import gaussian_delta, gaussian_epsilon, gaussian_sigma
 from fedbandit.privacy.budget import Privacy
 from fedbandit.privacy.ledger import GENESIS, Binomial, Clear, Entrusted, Entry, Gaussian, append, verify
 from fedbandit.privacy.spending import Spent, spent
@@ -582,3 +583,35 @@ def test_where_the_data_decide_there_may_be_a_sync_after_every_round() -> None:
     assert plan.request.times == tuple(range(1, 101))
     assert plan.request.largest_batch == 1
     assert (plan.encoder.size, len(plan.noise_law.bias)) == (100, 100)
+
+
+SMALL = {"silos": np.uint8(250), "rounds": np.int8(100), "dim": np.int8(3), "bits": np.uint8(20)}
+
+
+@pytest.mark.parametrize("trust", ["secure-sum", "silo", "central", "local"])
+def test_numbers_of_numpy_neither_wrap_around_nor_lose_digits(trust: str) -> None:
+    """200 visits to each of 200 silos are 40,000, not the 64 that are left of them in eight bits: at 25 times less
+    noise than they need."""
+    mechanism = "batches" if trust == "local" else "toeplitz"
+    small = Privacy(np.float32(0.1), np.float32(1e-5), "replace-one", np.uint8(200), np.uint8(200))  # type: ignore[arg-type]
+    plain = Privacy(float(np.float32(0.1)), float(np.float32(1e-5)), "replace-one", 200, 200)
+    values: Any = {"trust": trust, "mechanism": mechanism, "ratio": np.float32(0.3), "centre": np.float16(0.1)}
+    one = Plan(**SMALL, privacy=small, schedule=growing(np.float32(1.3)), **values)  # type: ignore[arg-type]
+    sizes = {name: int(number) for name, number in SMALL.items()}
+    exact = {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
+    other = Plan(**sizes, privacy=plain, schedule=growing(float(np.float32(1.3))), **exact)
+    assert one.protocol.scales == other.protocol.scales
+    assert (one.hash, str(one.guarantee)) == (other.hash, str(other.guarantee))
+    for value in (one, one.privacy, one.schedule):
+        assert not any(isinstance(getattr(value, field.name), np.generic) for field in dataclasses.fields(value))  # type: ignore[arg-type]
+
+
+def test_a_budget_in_few_digits_leaves_none_to_others() -> None:
+    """Equal arguments share one computation, whatever their type: it is made in full."""
+    gaussian_sigma.cache_clear()
+    coarse = gaussian_sigma(np.float32(0.5), np.float32(2**-20))
+    assert type(coarse) is float
+    gaussian_sigma.cache_clear()
+    assert coarse == gaussian_sigma(0.5, 2**-20)
+    assert gaussian_epsilon(np.float32(0.5), 2**-20) == gaussian_epsilon(0.5, 2**-20)  # type: ignore[arg-type]
+    assert gaussian_delta(np.float32(0.5), 1.0) == gaussian_delta(0.5, 1.0)  # type: ignore[arg-type]

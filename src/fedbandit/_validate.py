@@ -7,6 +7,7 @@ import math
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,6 +22,7 @@ __all__ = [
     "features",
     "known_keys",
     "one_of",
+    "plain_numbers",
     "positive",
     "reading",
     "reward",
@@ -65,6 +67,14 @@ def count(name: str, value: int, least: int = 1) -> int:
     if value > LARGEST_COUNT:
         raise ArgumentError(name, f"must be at most {LARGEST_COUNT:,}, got more")
     return int(value)
+
+
+def plain_numbers(value: Any) -> None:
+    """Make numpy's numbers in the fields of a dataclass Python's own: small ones wrap around and drop digits unseen."""
+    for field in fields(value):
+        found = getattr(value, field.name)
+        if isinstance(found, np.generic):
+            object.__setattr__(value, field.name, found.item())
 
 
 def one_of(name: str, value: str, allowed: Iterable[Name]) -> Name:

@@ -89,6 +89,7 @@ class Plan:
     visits: Visits = "private"  # "public": a live silo may tick by counting who asks
 
     def __post_init__(self) -> None:
+        _validate.plain_numbers(self)
         for name in ("silos", "rounds", "dim"):
             _validate.count(name, getattr(self, name))
         if not isinstance(self.privacy, Privacy | None):

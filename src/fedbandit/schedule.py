@@ -38,6 +38,7 @@ class Every:
     batch: int = 25
 
     def __post_init__(self) -> None:
+        _validate.plain_numbers(self)
         _validate.count("batch", self.batch)
 
     def times(self, rounds: int) -> tuple[int, ...]:
@@ -62,6 +63,7 @@ class Growing:
     ratio: float = 1.1
 
     def __post_init__(self) -> None:
+        _validate.plain_numbers(self)
         _validate.within("ratio", self.ratio, 1, math.inf)
 
     def times(self, rounds: int) -> tuple[int, ...]:
@@ -87,6 +89,7 @@ class Clock:
     ratio: float = 1.0
 
     def __post_init__(self) -> None:
+        _validate.plain_numbers(self)
         _validate.positive("period", self.period)
         if not SHORTEST <= self.period <= LONGEST:
             raise ArgumentError(
@@ -115,6 +118,7 @@ class Adaptive:
     private: bool = False
 
     def __post_init__(self) -> None:
+        _validate.plain_numbers(self)
         _validate.positive("threshold", self.threshold)
         if not isinstance(self.private, bool):
             raise ArgumentError("private", f"must be true or false, got {self.private!r}")
