@@ -597,7 +597,7 @@ def test_numbers_of_numpy_neither_wrap_around_nor_lose_digits(trust: str) -> Non
     plain = Privacy(float(np.float32(0.1)), float(np.float32(1e-5)), "replace-one", 200, 200)
     values: Any = {"trust": trust, "mechanism": mechanism, "ratio": np.float32(0.3), "centre": np.float16(0.1)}
     one = Plan(**SMALL, privacy=small, schedule=growing(np.float32(1.3)), **values)  # type: ignore[arg-type]
-    sizes = {name: int(number) for name, number in SMALL.items()}
+    sizes: Any = {name: int(number) for name, number in SMALL.items()}
     exact = {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
     other = Plan(**sizes, privacy=plain, schedule=growing(float(np.float32(1.3))), **exact)
     assert one.protocol.scales == other.protocol.scales

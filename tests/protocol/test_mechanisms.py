@@ -243,7 +243,7 @@ def test_a_release_of_blt_moves_by_what_is_counted_however_large_the_sums_are(si
         moved[place] += random.integers(-(2**20), 2**20, endpoint=True)
         by = int(moved[place] - sums[place])
         for k, (one, other) in enumerate(zip(_released(encoder, sums), _released(encoder, moved), strict=True)):
-            expected = exact[k - place] * by if k >= place else 0
+            expected = exact[k - place] * by if k >= place else Fraction(0)
             assert abs(other - one - expected) <= Fraction(encoder.rounding_units)
 
 
