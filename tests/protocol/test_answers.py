@@ -369,3 +369,18 @@ def test_acting_eagerly_by_the_clock_is_refused(trust: str) -> None:
     """How many may change with one person is not known beforehand; a plan used to count one per tick."""
     with pytest.raises(ValueError, match=r"^acting must be 'lazy' with a clock"):
         plan(trust, acting="eager").changed(schedule=clock(60.0))
+
+
+@pytest.mark.parametrize(
+    ("silos", "colluding", "said", "adds"),
+    [
+        (1, 0, "At least 1 silo takes part in a sync.", "It adds all of that noise."),
+        (2, 1, "At least 2 silos take part in a sync.", "The other one adds all of that noise."),
+        (2, 0, "At least 2 silos take part in a sync.", "Each of the 2 adds noise of variance 1/2 of that"),
+        (3, 1, "At least 3 silos take part in a sync.", "Each of the other 2 adds noise of variance 1/2 of that"),
+    ],
+)
+def test_who_adds_how_much_of_the_noise(silos: int, colluding: int, said: str, adds: str) -> None:
+    text = str(plan("secure-sum", silos, Privacy(1.0, 1e-5), colluding=colluding).guarantee)
+    assert said in text
+    assert adds in text
