@@ -32,11 +32,12 @@ from fedbandit.simulator.instructions import (
     subtract,
 )
 
-__all__ = ["CHOICE", "CONTEXT", "REWARD", "fill_normals", "integer_below", "normal", "uniform", "user_key"]
+__all__ = ["CHOICE", "CONTEXT", "DELAY", "REWARD", "fill_normals", "integer_below", "normal", "uniform", "user_key"]
 
 CONTEXT: Final = 0  # purpose: the actions that a user brings
 REWARD: Final = 1  # purpose: the noise of the user's reward, the same whichever action is chosen
 CHOICE: Final = 3  # purpose: what a policy that is not certain draws its action by, the same for every protocol
+DELAY: Final = 4  # purpose: when the user's reward comes
 
 _word = np.uint32
 _key = np.uint64

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -16,7 +16,7 @@ from fedbandit.schedule import Adaptive
 from fedbandit.simulator.acting import Precision
 from fedbandit.simulator.engine import Played, Progress, play_together
 from fedbandit.simulator.engine_adaptive import play_adaptive
-from fedbandit.simulator.population import Population
+from fedbandit.simulator.population import AT_ONCE, Delays, Population
 from fedbandit.simulator.result import Result, collected
 from fedbandit.simulator.tasks import Synthetic, Tabled, Task
 
@@ -39,6 +39,7 @@ class Job:
     way: Way
     record: tuple[int, ...]
     precision: Precision
+    delays: Delays = field(default=AT_ONCE, kw_only=True)
 
     @property
     def weight(self) -> float:
@@ -48,7 +49,7 @@ class Job:
     def play(self, progress: Progress = lambda share: None) -> dict[str, Played]:
         """Play it here."""
         silos = next(iter(self.plans.values())).silos
-        population = Population(self.task, silos, self.runs, self.seed)
+        population = Population(self.task, silos, self.runs, self.seed, self.delays)
         if self.way != "adaptive":
             return play_together(population, self.plans, self.way, self.record, progress, self.precision)
         ((name, plan),) = self.plans.items()
@@ -67,6 +68,7 @@ def simulate(
     precision: Precision = "float32",
     progress: Progress = lambda share: None,
     executor: Executor | None = None,  # where jobs are played; None: here
+    delays: Delays = AT_ONCE,  # of rewards, for plans whose silos act lazily
 ) -> Result:
     """Play every plan on the same users, `runs` times; group regret by round, plan and run.
 
@@ -82,9 +84,11 @@ def simulate(
     4.0
     """
     check(task, plans, runs, seed, precision)
+    if delays != AT_ONCE:
+        _check_delays(plans)
     rounds = next(iter(plans.values())).rounds
     record = _recorded_rounds(plans, rounds)
-    jobs = divided(task, plans, runs, seed, record, precision)
+    jobs = [replace(job, delays=delays) for job in divided(task, plans, runs, seed, record, precision)]
     finished: list[tuple[Job, dict[str, Played]]] = []
     try:
         for done in (executor or play_here)(jobs, progress):
@@ -168,3 +172,12 @@ def check(task: Task, plans: Mapping[str, Plan], runs: int, seed: int, precision
     dim = next(iter(plans.values())).dim
     if task.dim != dim:
         raise ArgumentError("dim", f"must be {task.dim}, the task's, in all plans, got {dim}")
+
+
+def _check_delays(plans: Mapping[str, Plan]) -> None:
+    """Refuse late rewards where it is not defined what becomes of them."""
+    for name, plan in plans.items():
+        if plan.acting == "eager" or isinstance(plan.schedule, Adaptive):
+            raise ArgumentError("delays", f"must be left out for {name!r}: its silos act on every user at once")
+        if plan.protocol.needs_points or not plan.trusting.live:
+            raise ArgumentError("delays", f"must be left out for {name!r}: its protocol counts on who comes when")
