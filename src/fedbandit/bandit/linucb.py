@@ -55,16 +55,17 @@ def decide(actions: Floats, model: Model) -> int:
 
 def upper_bounds(actions: Floats, model: Model) -> Floats:
     """<x, theta> + beta ||x||_{V^-1} of every action: (..., arms, dim) to (..., arms)."""
-    means, spreads = scores(actions, model)
-    return means + spreads
+    means, bounds = scores(actions, model)
+    bounds += means
+    return bounds
 
 
 def scores(actions: Floats, model: Model) -> tuple[Floats, Floats]:
     """Means <x, theta> and spreads beta ||x||_{V^-1} of every action: (..., arms, dim) to (..., arms) each."""
-    means = (actions @ model.theta[..., None])[..., 0]
     seen = actions @ model.root
-    widths = np.sqrt(np.einsum("...ad,...ad->...a", seen, seen))
-    return np.asarray(means), np.asarray(model.radius[..., None] * widths)
+    spreads: Floats = np.sqrt(np.vecdot(seen, seen))
+    spreads *= model.radius[..., None]
+    return np.vecdot(actions, model.theta[..., None, :]), spreads
 
 
 def log_det_gain(covariance: Floats, root: Floats) -> Floats:

@@ -30,6 +30,7 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "plan": Command("researcher.plan_command", "What every protocol would promise and cost, or the best one."),
+    "new": Command("researcher.new_command", "A starting schema for a table of records."),
     "simulate": Command("researcher.simulate_command", "Compare protocols by their time-averaged group regret."),
     "frontier": Command("researcher.frontier_command", "Regret against epsilon for all protocols, on the same users."),
     "evaluate": Command("researcher.evaluate_command", "What policies would have earned, from a log of decisions."),

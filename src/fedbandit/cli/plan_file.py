@@ -5,25 +5,40 @@ from __future__ import annotations
 import json
 import tomllib
 from pathlib import Path
+from typing import Any
 
 from fedbandit import _validate
 from fedbandit._validate import ArgumentError
-from fedbandit.plan import Plan
+from fedbandit.plan import SETTING, Plan
+from fedbandit.problem import Schema
 
-__all__ = ["read_bytes", "read_plan", "read_text"]
+__all__ = ["read_bytes", "read_plan", "read_schema", "read_table", "read_text"]
 
 
 def read_plan(path: Path) -> Plan:
     """A plan from JSON or TOML."""
+    data = read_table("plan", path)
+    with _validate.reading("plan"):
+        return Plan.from_dict({name: value for name, value in data.items() if name != SETTING})
+
+
+def read_schema(path: Path) -> Schema:
+    """A schema from JSON or TOML, or that of the plan that the file holds."""
+    data = read_table("schema", path)
+    with _validate.reading("schema"):
+        return Schema.from_dict(data["schema"] if isinstance(data.get("schema"), dict) else data)
+
+
+def read_table(what: str, path: Path) -> dict[str, Any]:
+    """A table of fields from JSON or TOML."""
     text = read_text(path)
     try:
         data = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ArgumentError("plan", f"must be JSON or TOML, {str(path)!r} is not: {error}") from None
+        raise ArgumentError(what, f"must be JSON or TOML, {str(path)!r} is not: {error}") from None
     if not isinstance(data, dict):
-        raise ArgumentError("plan", f"must be a table of fields, got {type(data).__name__}")
-    with _validate.reading("plan"):
-        return Plan.from_dict(data)
+        raise ArgumentError(what, f"must be a table of fields, got {type(data).__name__}")
+    return data
 
 
 def read_text(path: Path) -> str:

@@ -148,7 +148,7 @@ def federated(name: str, plan: Plan, tape: Tape, progress: Progress = lambda sha
         end = tape.steps if time == plan.times[-1] else min(tape.steps, math.ceil(time / tape.past.rate))
         for run in range(tape.runs):
             for people in _together(tape, run, first, end):
-                chosen[run, people] = _choices(tape, run, people, federation.model, plan.policy)
+                chosen[run, people] = _choices(tape, run, people, federation.public.model, plan.policy)
         come = (chosen != NOBODY) & ~counted & (tape.comes <= end)
         federation.synchronise(_sums(tape, come, chosen, plan), time)
         counted |= come

@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
+import uvloop
 
 from fedbandit._validate import ArgumentError
 from fedbandit.federation.http.app import create_app
-from fedbandit.federation.http.patience import PatientProtocol
+from fedbandit.federation.http.metrics import Tally
 from fedbandit.federation.http.service import Service
+from fedbandit.federation.http.straight import StraightProtocol
 from fedbandit.federation.setup.agreement import Agreement
 from fedbandit.federation.setup.home import Home
 from fedbandit.federation.setup.party import Party, PlanMismatch
@@ -37,8 +39,10 @@ __all__ = ["REFUSED", "SERVER", "Orders", "bind", "run"]
 
 log = logging.getLogger(__name__)
 SERVER: dict[str, Any] = {
-    "http": PatientProtocol,
+    "http": StraightProtocol,
+    "loop": "uvloop",
     "access_log": False,
+    "proxy_headers": False,
     "server_header": False,
     "date_header": False,
 }
@@ -56,17 +60,23 @@ class Orders:
     broker_ca: str = ""  # instead of the one in the party's settings
 
 
-def run(path: Path, orders: Orders = Orders(), listen: socket.socket | None = None) -> int:  # noqa: B008 (frozen)
-    """Run the party of this directory in its role until SIGTERM or SIGINT; returns the exit code."""
+def run(
+    path: Path,
+    orders: Orders = Orders(),  # noqa: B008 (frozen)
+    listen: socket.socket | None = None,
+    tally: Tally | None = None,
+) -> int:
+    """Run the party of this directory in its role until SIGTERM or SIGINT; returns the exit code. A worker of a silo
+    is given the socket and the tally that it shares with the others."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
     home = Home.load(path)
     if orders.broker_ca:
         home = replace(home, settings=replace(home.settings, broker_ca=orders.broker_ca))
     party = home.party()
-    work = serve(home, party, orders, listen) if home.settings.role == "silo" else keep(home, party)
+    work = serve(home, party, orders, listen, tally) if home.settings.role == "silo" else keep(home, party)
     try:
-        asyncio.run(work)
+        uvloop.run(work)
     except ExceptionGroup as group:
         mismatch = group.subgroup(PlanMismatch)
         if mismatch is None:
@@ -100,7 +110,7 @@ async def keep(home: Home, party: Party) -> None:
         engine.close()
 
 
-async def serve(home: Home, party: Party, orders: Orders, listen: socket.socket | None) -> None:
+async def serve(home: Home, party: Party, orders: Orders, listen: socket.socket | None, tally: Tally | None) -> None:
     """A silo: its HTTP service, and its side of the federation beside it."""
     agreement, settings, sealer = party.agreement, home.settings, Sealer(party)
     silo = Silo.open(
@@ -117,7 +127,7 @@ async def serve(home: Home, party: Party, orders: Orders, listen: socket.socket 
     )
     bind(silo.store.engine, agreement)
     member = _Member(home, party, Agent(silo, party, sealer))
-    service = Service(silo, member)
+    service = Service(silo, member, tally)
     server = _StoppableServer(_config(home, service))
     federation = asyncio.create_task(member.run())
     federation.add_done_callback(lambda _: setattr(server, "should_exit", True))

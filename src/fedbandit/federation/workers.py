@@ -8,12 +8,14 @@ import multiprocessing
 import signal
 import socket
 import time
+from collections.abc import MutableSequence
 from dataclasses import replace
 from multiprocessing.connection import wait
 from pathlib import Path
 
 from fedbandit import _validate
 from fedbandit._validate import ArgumentError
+from fedbandit.federation.http.metrics import TALLY, Tally
 from fedbandit.federation.process import REFUSED, Orders, run
 from fedbandit.federation.setup.home import Home
 
@@ -36,6 +38,7 @@ def serve(path: Path, workers: int = 1, orders: Orders = Orders()) -> int:  # no
     if not home.settings.store.startswith("postgres"):
         raise ArgumentError("workers", "must be 1 with SQLite; several workers need a postgresql:// store")
     listener = socket.create_server((home.settings.host, home.settings.port), backlog=BACKLOG)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)  # connections have it from here
     return _Crew(path, listener, workers).serve(orders)
 
 
@@ -45,11 +48,12 @@ class _Crew:
     def __init__(self, path: Path, listener: socket.socket, workers: int) -> None:
         self._path, self._listener, self._workers = path, listener, workers
         self._context = multiprocessing.get_context("spawn")
+        self._tally = self._context.RawArray("d", workers * TALLY)
         self._processes: list[multiprocessing.context.SpawnProcess] = []
         self._stopping = False
 
     def serve(self, orders: Orders) -> int:
-        self._processes = [self._start(orders) for _ in range(self._workers)]
+        self._processes = [self._start(at, orders) for at in range(self._workers)]
         signal.signal(signal.SIGTERM, lambda *_: self._stop())
         later, code = replace(orders, new_term=False, catch_up=False), 0
         with contextlib.suppress(KeyboardInterrupt):
@@ -70,11 +74,12 @@ class _Crew:
                 return REFUSED
             log.error("worker %s ended with code %s; starting another", process.pid, process.exitcode)
             time.sleep(PAUSE)
-            self._processes[at] = self._start(orders)
+            self._processes[at] = self._start(at, orders)
         return 0
 
-    def _start(self, orders: Orders) -> multiprocessing.context.SpawnProcess:
-        process = self._context.Process(target=_worker, args=(self._path, orders, self._listener))
+    def _start(self, at: int, orders: Orders) -> multiprocessing.context.SpawnProcess:
+        shared = (self._listener, self._tally, at)
+        process = self._context.Process(target=_worker, args=(self._path, orders, *shared))
         process.start()
         return process
 
@@ -85,5 +90,5 @@ class _Crew:
                 process.terminate()
 
 
-def _worker(path: Path, orders: Orders, listener: socket.socket) -> None:
-    raise SystemExit(run(path, orders, listener))
+def _worker(path: Path, orders: Orders, listener: socket.socket, numbers: MutableSequence[float], at: int) -> None:
+    raise SystemExit(run(path, orders, listener, Tally(numbers, at)))

@@ -11,7 +11,7 @@ from numba import njit
 from fedbandit import _validate
 from fedbandit._arrays import Floats, Integers
 from fedbandit.simulator import kernels
-from fedbandit.simulator.kernels import Beliefs, Fresh, Local, Table, Tally
+from fedbandit.simulator.kernels import Beliefs, Fresh, Kept, Local, Table, Tally, Users
 from fedbandit.simulator.randomness import DELAY, uniform, user_key
 from fedbandit.simulator.tasks import Task
 
@@ -71,8 +71,7 @@ class Population:
         Silos decide from the synchronised `Beliefs`, or from `Local` models that also hold their own raw data since
         the last sync.
         """
-        same = self.task.same_in_all_runs
-        users = kernels.make_users(self.seed, self.runs, self.silos, first_round, rounds, same)
+        users = self._users(first_round, rounds)
         source, rewards = self._source, self.task.responses.for_kernel()
         if isinstance(model, Local) and isinstance(source, Table) and self.task.one_set_per_silo:
             kernels.play_fixed(users, source, rewards, model, tally)
@@ -84,6 +83,16 @@ class Population:
         chances = np.empty((len(self.runs), self.silos, rounds))
         _fill_chances(np.uint64(self.seed % 2**64), np.array(self.runs, dtype=np.int64), first_round, chances)
         return self.delays.waits(chances)
+
+    def play_partly(
+        self, first_round: int, rounds: int, beliefs: Beliefs, local: Local, kept: Kept, tally: Tally
+    ) -> None:
+        """The same where only some visits count: the others are decided from the `Local` models, and go to `kept`."""
+        users, rewards = self._users(first_round, rounds), self.task.responses.for_kernel()
+        kernels.play_partly(users, self._source, rewards, beliefs, local, kept, tally)
+
+    def _users(self, first_round: int, rounds: int) -> Users:
+        return kernels.make_users(self.seed, self.runs, self.silos, first_round, rounds, self.task.same_in_all_runs)
 
     @cached_property
     def _source(self) -> Fresh | Table:

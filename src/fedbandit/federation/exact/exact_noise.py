@@ -12,14 +12,17 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import opendp.prelude as dp
+from opendp.domains import atom_domain, vector_domain
+from opendp.measurements import make_gaussian
+from opendp.metrics import l2_distance
+from opendp.mod import enable_features
 
 from fedbandit._arrays import Floats, Indices, Integers, Words
 from fedbandit.federation.exact.binomial import bernoulli, binomial
 
 __all__ = ["ExactNoise"]
 
-dp.enable_features("contrib")
+enable_features("contrib")
 
 
 class ExactNoise:
@@ -92,5 +95,5 @@ def _gaussian(scales: Floats, lead: tuple[int, ...]) -> Integers:
 
 @lru_cache(maxsize=64)
 def _discrete_gaussian(scale: float) -> Any:
-    domain = dp.vector_domain(dp.atom_domain(T="i64"))
-    return dp.m.make_gaussian(domain, dp.l2_distance(T=float), scale=scale)
+    domain = vector_domain(atom_domain(T="i64"))
+    return make_gaussian(domain, l2_distance(T=float), scale=scale)

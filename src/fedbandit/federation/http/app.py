@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 from collections.abc import Awaitable, Callable, MutableMapping
+from types import TracebackType
 from typing import Any
 
 import msgspec
@@ -50,6 +51,7 @@ class App:
 
     def __init__(self, routes: list[Route], token: str) -> None:
         self._router = Router(routes)
+        self._at_once = {route.path.encode(): route for route in routes if route.at_once is not None}
         self._open = {route.path for route in routes if not route.token}
         self._expected = f"Bearer {token}".encode()
 
@@ -61,12 +63,24 @@ class App:
         else:
             await send({"type": "websocket.close"})
 
+    def at_once(self, path: bytes, shown: list[tuple[bytes, bytes]], body: bytes) -> bytes | None:
+        """The answer to a POST that waits for nothing; None for any other, which is then asked again over ASGI, and for
+        one that is refused."""
+        route, headers = self._at_once.get(path), dict(shown)
+        if route is None or not self._shows_token(headers.get(b"authorization", b"")):
+            return None
+        try:
+            answer = route.answer_at_once(headers.get(b"content-type", b""), body)
+        except REFUSED:
+            return None
+        return None if answer is None else _encode(answer)
+
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         shown = dict(scope["headers"])
         try:
             route, given = self._route(scope["method"], scope["path"], shown.get(b"authorization", b""))
             body = b"" if route.body is None else await _read(shown.get(b"content-length", b"0"), receive)
-            status, content = _encoded(await route.answer(given, body))
+            status, content = _encoded(await route.answer(given, shown.get(b"content-type", b""), body))
             await _respond(send, status, route.media, content)
         except REFUSED as error:
             refused = refusal(error)
@@ -87,8 +101,11 @@ class App:
             raise Refusal(405, "method", f"must be {allowed}", [(b"allow", allowed.encode())])
         return methods[method], given
 
+    def _shows_token(self, authorization: bytes) -> bool:
+        return hmac.compare_digest(authorization, self._expected)
+
     def _check_token(self, authorization: bytes) -> None:
-        if not hmac.compare_digest(authorization, self._expected):
+        if not self._shows_token(authorization):
             challenge = (b"www-authenticate", b"Bearer")
             raise Refusal(401, "authorization", "must be 'Bearer' and this silo's token", [challenge, CLOSE])
 
@@ -101,20 +118,40 @@ async def _read(declared: bytes, receive: Receive) -> bytes | bytearray:
     """The body. It is limited while it arrives too: a chunked body does not say its length beforehand."""
     if not declared.isdigit() or len(declared) > 20 or int(declared) > MAX_BODY:
         raise _too_large()
-    body = bytearray()
-    try:
-        async with asyncio.timeout(BODY_TIMEOUT):
-            while True:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    raise _Gone
-                body += message.get("body", b"")
-                if len(body) > MAX_BODY:
-                    raise _too_large()
-                if not message.get("more_body", False):
-                    return body
-    except TimeoutError:
-        raise Refusal(408, "body", f"must arrive within {BODY_TIMEOUT:g} s", [CLOSE]) from None
+    async with _Deadline():
+        body = bytearray()
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise _Gone
+            body += message.get("body", b"")
+            if len(body) > MAX_BODY:
+                raise _too_large()
+            if not message.get("more_body", False):
+                return body
+
+
+class _Deadline:
+    """The time for a body. What `asyncio.timeout` does, at a third of what that costs each request."""
+
+    __slots__ = ("_late", "_task", "_timer")
+
+    async def __aenter__(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._task, self._late = task, False
+        self._timer = asyncio.get_running_loop().call_later(BODY_TIMEOUT, self._end)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._timer.cancel()
+        if self._late and self._task.uncancel() <= 0 and kind is asyncio.CancelledError:
+            raise Refusal(408, "body", f"must arrive within {BODY_TIMEOUT:g} s", [CLOSE]) from None
+
+    def _end(self) -> None:
+        self._late = True
+        self._task.cancel()
 
 
 def _too_large() -> Refusal:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from fedbandit.federation.http.routes import JSON_MEDIA, Route
+from fedbandit.federation.http.routes import JSON_MEDIA, PACKED_MEDIA, Route
 from fedbandit.federation.http.schemas import Answer, Problems
 
 __all__ = ["document", "page"]
@@ -53,7 +53,8 @@ def _operation(route: Route, known: dict[Any, Schema]) -> dict[str, Any]:
             for name, kind in route.parameters.items()
         ]
     if route.body is not None:
-        operation["requestBody"] = {"required": True, "content": {JSON_MEDIA: {"schema": known[route.body]}}}
+        content = {media: {"schema": known[route.body]} for media in (JSON_MEDIA, PACKED_MEDIA)}
+        operation["requestBody"] = {"required": True, "content": content}
     if not route.token:
         operation["security"] = []
     return operation
@@ -84,7 +85,8 @@ def page(description: dict[str, Any]) -> str:
         f'<html lang="en"><meta charset="utf-8"><title>{escape(info["title"])}</title><style>{_STYLE}</style>',
         f'<h1>{escape(info["title"])}</h1><p>{escape(info["description"])} The same for machines:',
         '<a href="openapi.json">openapi.json</a>. Every call but those marked "open" needs the header',
-        "<code>Authorization: Bearer</code> with the silo's token.</p>",
+        "<code>Authorization: Bearer</code> with the silo's token. Bodies are JSON, or MessagePack with the same",
+        f"fields if the header <code>Content-Type: {PACKED_MEDIA}</code> says so; answers are JSON.</p>",
         *(_call(path, method, call) for path, calls in description["paths"].items() for method, call in calls.items()),
         "<h2>What goes in and out</h2>",
         *(_component(name, schema) for name, schema in description["components"]["schemas"].items()),
@@ -102,7 +104,7 @@ def _call(path: str, method: str, call: dict[str, Any]) -> str:
 
 
 def _content(part: dict[str, Any]) -> str:
-    return ", ".join(_kind(content["schema"]) for content in part["content"].values())
+    return ", ".join(dict.fromkeys(_kind(content["schema"]) for content in part["content"].values()))
 
 
 def _component(name: str, schema: Schema) -> str:
@@ -124,6 +126,8 @@ def _kind(schema: Schema) -> str:
         return " or ".join(f"<code>{escape(str(one))}</code>" for one in schema["enum"])
     if schema["type"] == "array":
         return f"array of {_kind(schema['items'])}"
+    if "contentEncoding" in schema:
+        return f"bytes, in JSON as {schema['contentEncoding']}"
     return ", ".join([schema["type"], *_limits(schema)])
 
 

@@ -1,33 +1,55 @@
-"""How long a silo waits for a request that has begun, and for its caller to take the answer: nobody can keep its
-connections by saying nothing or by not listening."""
+"""How long a silo waits for a request that has begun, and for its caller to take the answer, and how much it reads that
+is no body: nobody can keep its connections or its memory by saying nothing, by never coming to the point or by not
+listening."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Any
 
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-__all__ = ["ANSWER_TIMEOUT", "HEADER_TIMEOUT", "PatientProtocol"]
+__all__ = ["ANSWER_TIMEOUT", "HEADER_TIMEOUT", "MAX_HEAD", "PatientProtocol"]
 
 HEADER_TIMEOUT = 10.0  # seconds until the headers of a request must be there
 ANSWER_TIMEOUT = 30.0  # seconds for which a caller may take nothing of what is written to it
+MAX_HEAD = 64 * 2**10  # bytes of headers, trailers or chunk sizes that may come in a row
 
 
-class PatientProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+class PatientProtocol(HttpToolsProtocol):
     """uvicorn's own, which waits for ever for the first request, for the rest of one that has begun, and for a caller
-    that does not read."""
+    that does not read; and which takes headers of any length."""
 
     _giving_up: asyncio.TimerHandle | None = None
     _unheard: asyncio.TimerHandle | None = None
+    _head = 0  # bytes since the last ones of a body, or since the last request ended
+    _begun = False  # whether a request has begun and has not ended
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self._watch()
 
     def data_received(self, data: bytes) -> None:
+        self._head += len(data)
         super().data_received(data)
-        self._watch()
+        self._received()
+
+    def on_message_begin(self) -> None:
+        self._begun = True
+        super().on_message_begin()
+
+    def on_body(self, body: bytes) -> None:
+        self._head = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._ended()
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._begun:
+            self._watch()
 
     def pause_writing(self) -> None:
         """More is waiting to be taken than fits the buffers."""
@@ -42,6 +64,16 @@ class PatientProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         self._unwatch()
         self._heard()
         super().connection_lost(exc)
+
+    def _received(self) -> None:
+        """All that has come was looked at."""
+        if self._head > MAX_HEAD and not self.transport.is_closing():
+            self.send_400_response(f"More than {MAX_HEAD} bytes of headers.")
+        self._watch()
+
+    def _ended(self) -> None:
+        """All of a request has come."""
+        self._head, self._begun = 0, False
 
     def _watch(self) -> None:
         if self._answering:

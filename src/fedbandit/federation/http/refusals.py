@@ -53,13 +53,13 @@ _PLACE = re.compile(r"(?P<message>.*?)(?: - at `\$(?P<path>.*)`)?", re.DOTALL)
 _NAMED = re.compile(r"Object (?:contains unknown|missing required) field `(?P<name>.*)`", re.DOTALL)
 
 
-def bad_argument(error: Exception, whole: str = "body") -> ArgumentError:
+def bad_argument(error: Exception, encoding: str = "a value", *, whole: str = "body") -> ArgumentError:
     """What msgspec found wrong, with the field as a path with dots, or `whole` if all of it is wrong.
 
     The field is read from the text of the error, which is the only place that names it; nothing else depends on it.
     """
     if not isinstance(error, msgspec.ValidationError):
-        return ArgumentError(whole, f"must be JSON in UTF-8 ({error})")
+        return ArgumentError(whole, f"must be {encoding} ({error})")
     place = _PLACE.fullmatch(str(error))
     assert place is not None  # the pattern fits every text
     message, path = place["message"], place["path"] or ""

@@ -13,9 +13,11 @@ from fedbandit.federation.http.refusals import bad_argument
 from fedbandit.federation.http.schemas import Answer, Body
 from fedbandit.federation.http.service import Service
 
-__all__ = ["JSON_MEDIA", "Route", "Router", "service_routes"]
+__all__ = ["JSON_MEDIA", "PACKED_MEDIA", "Route", "Router", "service_routes"]
 
 JSON_MEDIA = "application/json"
+PACKED_MEDIA = "application/msgpack"  # MessagePack: the same fields, and rows of features as bytes
+_PACKED = PACKED_MEDIA.encode()
 Methods = dict[str, "Route"]
 
 
@@ -24,7 +26,8 @@ class Route:
 
     The signature of the call says the rest: a parameter that the path names in braces comes from the path, the other
     one is the body, and what the call returns is the answer (`bytes` if it is not JSON). `refuses` are the statuses of
-    refusals beside those that follow from the signature. `token` is False for what anybody may ask.
+    refusals beside those that follow from the signature. `token` is False for what anybody may ask. `at_once` is the
+    same call for a body that needs no waiting: it returns None if this one does.
     """
 
     def __init__(
@@ -33,31 +36,45 @@ class Route:
         path: str,
         call: Callable[..., Awaitable[Answer | bytes]],
         *,
+        at_once: Callable[..., Answer | None] | None = None,
         refuses: Sequence[int] = (),
         token: bool = True,
         media: str = JSON_MEDIA,
     ) -> None:
         self.method, self.path, self.call, self.token, self.media = method, path, call, token, media
+        self.at_once = at_once
         hints = get_type_hints(call, include_extras=True)
         answer = hints.pop("return")
         self.answers: tuple[type[Answer] | type[bytes], ...] = get_args(answer) or (answer,)
         self.parameters: dict[str, Any] = {name: hints.pop(name) for name in re.findall(r"{(\w+)}", path)}
         self.body: type[Body] | None = next(iter(hints.values()), None)
-        self._decoder = None if self.body is None else msgspec.json.Decoder(self.body)
+        self._json: msgspec.json.Decoder[Body] = msgspec.json.Decoder(self.body or Body)
+        self._packed: msgspec.msgpack.Decoder[Body] = msgspec.msgpack.Decoder(self.body or Body)
         self.refuses = {*refuses, *self._usual_refusals()}
 
-    async def answer(self, given: dict[str, str], body: bytes | bytearray) -> Answer | bytes:
-        """Check what was sent, and call."""
+    async def answer(self, given: dict[str, str], media: bytes, body: bytes | bytearray) -> Answer | bytes:
+        """Check what was sent, and call. A body that does not say that it is MessagePack is JSON."""
         arguments: list[Any] = [self._parameter(name, value) for name, value in given.items()]
-        if self._decoder is not None:
-            arguments.append(_decoded(self._decoder, body))
+        if self.body is not None:
+            arguments.append(self._decoded(media, body))
         return await self.call(*arguments)
+
+    def answer_at_once(self, media: bytes, body: bytes) -> Answer | None:
+        """The same, without waiting; None if it must wait."""
+        return None if self.at_once is None else self.at_once(self._decoded(media, body))
+
+    def _decoded(self, media: bytes, body: bytes | bytearray) -> Body:
+        packed = media.startswith(_PACKED)
+        try:
+            return self._packed.decode(body) if packed else self._json.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise bad_argument(error, "MessagePack" if packed else "JSON in UTF-8") from None
 
     def _parameter(self, name: str, value: str) -> str:
         try:
             return str(msgspec.convert(value, self.parameters[name]))
         except msgspec.ValidationError as error:
-            raise bad_argument(error, name) from None
+            raise bad_argument(error, whole=name) from None
 
     def _usual_refusals(self) -> set[int]:
         token = {401} if self.token else set()
@@ -92,7 +109,7 @@ class Router:
 def service_routes(service: Service) -> list[Route]:
     """Everything that a silo answers."""
     return [
-        Route("POST", "/v1/decisions", service.decide, refuses=[503]),
+        Route("POST", "/v1/decisions", service.decide, at_once=service.decide_at_once, refuses=[503]),
         Route("POST", "/v1/decisions/batch", service.decide_batch, refuses=[503]),
         Route("POST", "/v1/decisions/{decision}/reward", service.reward, refuses=[409, 410, 503]),
         Route("POST", "/v1/rewards", service.reward_batch, refuses=[503]),
@@ -104,10 +121,3 @@ def service_routes(service: Service) -> list[Route]:
         Route("GET", "/readyz", service.readiness, token=False),
         Route("GET", "/metrics", service.metrics, refuses=[503], media=METRICS_MEDIA),
     ]
-
-
-def _decoded(decoder: msgspec.json.Decoder[Body], body: bytes | bytearray) -> Body:
-    try:
-        return decoder.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise bad_argument(error) from None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta, Struct
 
 from fedbandit.federation.silo.actions import MAX_ARMS
 
 __all__ = [
+    "ActionRequest",
     "ActionSetRequest",
     "ActionSets",
     "Answer",
@@ -36,10 +37,16 @@ __all__ = [
 
 MAX_BATCH = 1000
 
-Actions = Annotated[list[list[float]], Meta(min_length=1, max_length=MAX_ARMS)]
+# Rows of numbers, or the same as bytes: rows of float32, little-endian, one after the other.
+Rows = Annotated[list[list[float]], Meta(min_length=1, max_length=MAX_ARMS)] | bytes
+ROWS = (
+    "One row of features per action, each of Euclidean norm at most 1: numbers, or the bytes of little-endian float32"
+    " numbers, row after row (base64 in JSON, binary in MessagePack)."
+)
 Index = Annotated[int, Meta(ge=0, lt=MAX_ARMS)]
 Name = Annotated[str, Meta(min_length=1, max_length=40, pattern="^[A-Za-z0-9_-]+$")]
 DecisionId = Annotated[str, Meta(min_length=1, max_length=16384)]
+ActionName = Annotated[str, Meta(min_length=1, max_length=256)]
 UserKey = Annotated[str, Meta(min_length=1, max_length=256)]
 
 
@@ -53,27 +60,55 @@ class Answer(Struct, frozen=True):
     STATUS: ClassVar[int] = 200
 
 
+class ActionRequest(Body, frozen=True):
+    """An action to choose from, with its features as the plan's schema describes them."""
+
+    id: ActionName
+    features: Annotated[dict[str, Any], Meta(description="Values by the name of a field.")] = {}
+
+
 class DecisionRequest(Body, frozen=True):
-    """What to choose among: either `actions` or `action_set`, and of these only the `allowed` ones."""
+    """What to choose among: `actions`, an `action_set`, or what the plan's schema makes of a `context`; and of these
+    only the `allowed` ones."""
 
     actions: Annotated[
-        Actions | None, Meta(description="One row of features per action, each of Euclidean norm at most 1.")
+        Annotated[list[list[float] | ActionRequest | ActionName], Meta(min_length=1, max_length=MAX_ARMS)]
+        | bytes
+        | None,
+        Meta(description=f"{ROWS} With a `context`: actions with their features, or names of the schema's actions."),
     ] = None
     action_set: Annotated[
         Name | None, Meta(description="The name of a registered action set, instead of `actions`.")
     ] = None
+    context: Annotated[
+        dict[str, Any] | None,
+        Meta(
+            description="Fields of the person or the moment, for a plan with a schema. What the schema does not know "
+            "is left out; what lies outside its ranges is clamped."
+        ),
+    ] = None
     allowed: Annotated[
-        Annotated[list[Index], Meta(min_length=1, max_length=MAX_ARMS)] | None,
-        Meta(description="Indices, from 0, of the actions that may be chosen; by default all of them."),
+        Annotated[list[Index | ActionName], Meta(min_length=1, max_length=MAX_ARMS)] | None,
+        Meta(description="Indices, from 0, or ids of the actions that may be chosen; by default all of them."),
     ] = None
     user: Annotated[
         UserKey | None,
         Meta(description="The application's key for the person, for the participation cap; kept as a salted hash."),
     ] = None
+    chosen: Annotated[
+        Index | ActionName | None,
+        Meta(description="The index or id of the action that the application chose itself, if the plan allows it."),
+    ] = None
+    propensity: Annotated[
+        Annotated[float, Meta(gt=0, le=1)] | None,
+        Meta(description="With `chosen`: the probability with which the application chose it, if it knows."),
+    ] = None
 
     def __post_init__(self) -> None:
-        if (self.actions is None) == (self.action_set is None):
-            raise ValueError("exactly one of `actions` and `action_set` must be given")
+        if self.context is None and (self.actions is None) == (self.action_set is None):
+            raise ValueError("exactly one of `actions` and `action_set` must be given, or a `context`")
+        if self.context is not None and (self.action_set is not None or isinstance(self.actions, bytes)):
+            raise ValueError("with a `context`, actions must be a list of names or tables, or left out")
 
 
 class DecisionBatch(Body, frozen=True):
@@ -166,7 +201,7 @@ class RewardResults(Answer, frozen=True):
 class ActionSetRequest(Body, frozen=True):
     """An action set to register."""
 
-    actions: Annotated[Actions, Meta(description="One row of features per action, each of Euclidean norm at most 1.")]
+    actions: Annotated[Rows, Meta(description=ROWS)]
 
 
 class ActionSets(Answer, frozen=True):

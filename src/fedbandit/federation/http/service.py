@@ -10,16 +10,18 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from fedbandit._validate import ArgumentError
 from fedbandit.federation.http import schemas
 from fedbandit.federation.http.group import GroupCommit, StoreUnavailable
-from fedbandit.federation.http.metrics import Metrics
+from fedbandit.federation.http.metrics import Metrics, Tally
 from fedbandit.federation.http.refusals import refusal
-from fedbandit.federation.silo.serving import Decision, RewardConflict, Silo, TermEnded, UnknownActionSet, acknowledged
+from fedbandit.federation.silo import actions as choosing
+from fedbandit.federation.silo.serving import RewardConflict, Silo, TermEnded, UnknownActionSet, acknowledged
 from fedbandit.federation.silo.tickets import DecisionExpired, UnknownDecision
 from fedbandit.federation.store import Reward, Verdict
+from fedbandit.problem.encoding import ActionRecord
 
 __all__ = ["UNCONNECTED", "Connection", "Service"]
 
@@ -54,23 +56,31 @@ UNCONNECTED: Connection = _Unconnected()  # a silo without a federation
 class Service:
     """The calls of one silo. What may wait for a database or a disk runs in threads, beside the event loop."""
 
-    def __init__(self, silo: Silo, connection: Connection = UNCONNECTED) -> None:
+    def __init__(self, silo: Silo, connection: Connection = UNCONNECTED, tally: Tally | None = None) -> None:
+        """`tally` is where this worker of the silo counts what it does, by default on its own."""
         self._silo, self._connection = silo, connection
-        self._group, self._metrics = GroupCommit(silo), Metrics()
+        self._group, self._metrics = GroupCommit(silo), Metrics(tally or Tally())
         self._in_memory: set[str] = set()  # registered sets that the silo has read from its store
 
     async def decide(self, asked: schemas.DecisionRequest) -> schemas.DecisionAnswer:
         """Choose one of the actions."""
-        decision = await self._decide(asked)
-        self._metrics.decisions.inc()
-        return schemas.DecisionAnswer(*decision)
+        answer = await self._decide(asked)
+        self._metrics.decided()
+        return answer
+
+    def decide_at_once(self, asked: schemas.DecisionRequest) -> schemas.DecisionAnswer | None:
+        """The same if it waits for nothing; None if it may have to wait for the store."""
+        answer = self._decide_from_memory(asked)
+        if answer is not None:
+            self._metrics.decided()
+        return answer
 
     async def reward(self, decision: schemas.DecisionId, asked: schemas.RewardRequest) -> schemas.RewardAnswer:
         """Reward a decision, once; the reward is on disk when this answers. The same reward is acknowledged again."""
         reward = self._silo.read(decision, asked.reward)
         began = time.perf_counter()
         (verdict,) = await self._group.put([reward])
-        self._metrics.commit.observe(time.perf_counter() - began)
+        self._metrics.committed(time.perf_counter() - began)
         self._metrics.rewarded(verdict)
         return schemas.RewardAnswer(*acknowledged(verdict))
 
@@ -81,10 +91,10 @@ class Service:
             if number % AT_ONCE == 0:
                 await asyncio.sleep(0)
             try:
-                answers.append(schemas.DecisionAnswer(*await self._decide(one)))
+                answers.append(await self._decide(one))
             except ArgumentError as error:
                 raise ArgumentError(f"decisions.{number}", str(error)) from None
-        self._metrics.decisions.inc(len(answers))
+        self._metrics.decided(len(answers))
         return schemas.DecisionAnswers(answers)
 
     async def reward_batch(self, asked: schemas.RewardBatch) -> schemas.RewardResults:
@@ -98,7 +108,7 @@ class Service:
 
     async def register(self, name: schemas.Name, asked: schemas.ActionSetRequest) -> schemas.ActionSets:
         """Register an action set under a name, for good."""
-        await _in_thread(partial(self._silo.register, name, asked.actions))
+        await _in_thread(partial(self._silo.register, name, self._features(asked.actions)))
         return await self.action_sets()
 
     async def action_sets(self) -> schemas.ActionSets:
@@ -133,34 +143,61 @@ class Service:
         return schemas.NotReady(False, connected, problem)
 
     async def metrics(self) -> bytes:
-        """Metrics for Prometheus."""
+        """Metrics of the silo, of all its workers together, for Prometheus."""
         return self._metrics.page(await self.status())
 
     def close(self) -> None:
         """Let go of the thread that waits for the disk."""
         self._group.close()
 
-    async def _decide(self, asked: schemas.DecisionRequest) -> Decision:
-        if asked.actions is not None:
-            chosen = partial(self._silo.decide, asked.actions, user=asked.user, allowed=asked.allowed)
-            return await _in_thread(chosen) if self._silo.deciding_writes else chosen()
-        name = asked.action_set
-        assert name is not None  # one of the two is given
-        decide = partial(self._silo.decide, name, user=asked.user, allowed=asked.allowed)
-        if name in self._in_memory and not self._silo.deciding_writes:
-            return decide()
+    async def _decide(self, asked: schemas.DecisionRequest) -> schemas.DecisionAnswer:
+        answer = self._decide_from_memory(asked)
+        if answer is not None:
+            return answer
         try:
-            decision = await _in_thread(decide)
-        except UnknownActionSet:
-            raise ArgumentError("action_set", f"must be the name of a registered set, got {name!r}") from None
-        self._in_memory.add(name)
-        return decision
+            answer = await _in_thread(partial(self._chosen, asked))
+        except UnknownActionSet as error:
+            raise ArgumentError("action_set", f"must be the name of a registered set, got {error.name!r}") from None
+        if asked.action_set is not None:
+            self._in_memory.add(asked.action_set)
+        return answer
+
+    def _decide_from_memory(self, asked: schemas.DecisionRequest) -> schemas.DecisionAnswer | None:
+        """None if the store is needed: for a place in a batch, or for a set that was not read yet."""
+        unread = asked.action_set is not None and asked.action_set not in self._in_memory
+        return None if unread or self._silo.deciding_writes else self._chosen(asked)
+
+    def _chosen(self, asked: schemas.DecisionRequest) -> schemas.DecisionAnswer:
+        decision = self._silo.decide(
+            self._offered(asked),
+            context=asked.context,
+            user=asked.user,
+            allowed=asked.allowed,
+            chosen=asked.chosen,
+            propensity=asked.propensity,
+        )
+        return schemas.DecisionAnswer(*decision)
+
+    def _offered(self, asked: schemas.DecisionRequest) -> Any:
+        """The actions as a silo takes them: records beside a context, otherwise rows or the name of a set."""
+        if asked.actions is None:
+            return asked.action_set
+        if asked.context is None:
+            return self._features(asked.actions)
+        return [_record(one) for one in asked.actions]
+
+    def _features(self, rows: Any) -> Any:
+        return choosing.from_bytes(rows, self._silo.plan.dim) if isinstance(rows, bytes) else rows
 
     def _open(self, one: schemas.NamedReward) -> Reward | schemas.RewardResult:
         try:
             return self._silo.read(one.decision, one.reward)
         except (UnknownDecision, DecisionExpired) as error:
             return _refused(error)
+
+
+def _record(one: Any) -> Any:
+    return ActionRecord(one.id, one.features) if isinstance(one, schemas.ActionRequest) else one
 
 
 def _result(verdict: Verdict) -> schemas.RewardResult:

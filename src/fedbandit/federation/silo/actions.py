@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import chain
@@ -24,12 +25,17 @@ __all__ = [
     "checked",
     "checked_many",
     "choose_many",
+    "from_bytes",
+    "inside",
     "into_ball",
     "numbered",
+    "shortened",
     "subset_of",
 ]
 
 MAX_ARMS = 100_000
+SINGLE = np.dtype("<f4")
+MOST = (1 + _validate.NORM_SLACK) ** 2  # of the square of a norm
 
 
 class ActionSet:
@@ -96,16 +102,21 @@ def choose_many(means: Floats, spreads: Floats, policy: Policy, chance: Callable
     return np.array([one.action for one in choices], dtype=np.intp), np.array([one.propensity for one in choices])
 
 
+def shortened(row: Floats) -> Floats:
+    """A row that was checked, (dim,), at norm 1 if it is longer than that by rounding."""
+    square = row @ row
+    return row if square <= 1 else row / np.sqrt(square)
+
+
 def checked(actions: ArrayLike, dim: int) -> Floats:
-    """Features from outside: shape, number of arms, finiteness and norms are checked; rows come back inside the unit
-    ball."""
+    """Features from outside: shape, number of arms, finiteness and norms are checked. Rows may be longer than 1 by
+    rounding: the one that is chosen must be `shortened`."""
     features = _as_array(actions, dim)
-    inside = None if features is None or features.ndim != 2 or features.shape[1] != dim else into_ball(features)
-    if inside is None:
-        inside = _validate.features("actions", actions, dim)  # says what is wrong
-    if not 0 < len(inside) <= MAX_ARMS:
-        raise ArgumentError("actions", f"must be between 1 and {MAX_ARMS}, got {len(inside)}")
-    return inside
+    if features is None or features.ndim != 2 or features.shape[1] != dim or _longest(features) is None:
+        features = _validate.features("actions", actions, dim)  # says what is wrong
+    if not 0 < len(features) <= MAX_ARMS:
+        raise ArgumentError("actions", f"must be between 1 and {MAX_ARMS}, got {len(features)}")
+    return features
 
 
 def checked_many(contexts: ArrayLike, dim: int) -> Floats:
@@ -128,6 +139,15 @@ def numbered(field: str, actions: Sequence[Any], names: Sequence[str]) -> Sequen
     return [known[one] for one in actions]
 
 
+def from_bytes(data: bytes, dim: int) -> Floats:
+    """Features sent as the bytes of little-endian float32 numbers, row after row."""
+    if not data or len(data) % (SINGLE.itemsize * dim):
+        raise ArgumentError(
+            "actions", f"must be rows of {dim} float32 numbers, {SINGLE.itemsize * dim} bytes each, got {len(data)}"
+        )
+    return np.frombuffer(data, SINGLE).reshape(-1, dim).astype(np.float64)
+
+
 def subset_of(allowed: Sequence[int], arms: int) -> Indices:
     """Indices of the actions allowed, in ascending order, so that ties go to the lowest."""
     if any(isinstance(index, bool) or not isinstance(index, (int, np.integer)) for index in allowed):
@@ -142,9 +162,10 @@ def subset_of(allowed: Sequence[int], arms: int) -> Indices:
 def _as_array(actions: ArrayLike, dim: int) -> Floats | None:
     try:
         if isinstance(actions, list) and set(map(len, actions)) == {dim}:  # from JSON: the quickest way
-            return np.fromiter(chain.from_iterable(actions), np.float64, len(actions) * dim).reshape(-1, dim)
+            packed = struct.pack(f"{len(actions) * dim}d", *chain.from_iterable(actions))
+            return np.frombuffer(packed).reshape(-1, dim)
         return np.asarray(actions, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError, struct.error):
         return None
 
 
@@ -154,8 +175,23 @@ def into_ball(features: Floats) -> Floats | None:
 
     What a silo stores of a person is computed from such a row: see `releasing` for the bound that follows.
     """
+    largest = _longest(features)
+    if largest is None or largest < 1 - 1e-12:
+        return None if largest is None else features
+    # A registered set is known by its bytes: they do not depend on how the squares were added up above.
     squares = np.einsum("...d,...d->...", features, features)
-    largest = squares.max(initial=0.0)
-    if not largest <= (1 + _validate.NORM_SLACK) ** 2:  # NaN and infinity fail the comparison
-        return None
-    return features if largest <= 1 else np.asarray(features / np.sqrt(np.maximum(squares, 1.0))[..., None])
+    return np.asarray(features / np.sqrt(np.maximum(squares, 1.0))[..., None])
+
+
+def inside(features: Floats) -> Floats:
+    """Features that were checked, with every row inside the unit ball."""
+    found = into_ball(features)
+    assert found is not None
+    return found
+
+
+def _longest(features: Floats) -> float | None:
+    """The largest square of a row's norm; None if it is too large, or not a number."""
+    squares = np.vecdot(features, features).ravel()
+    largest = float(squares[squares.argmax()]) if squares.size else 0.0  # the argmax of NaN and others is the NaN
+    return largest if largest <= MOST else None

@@ -249,7 +249,10 @@ class Silo:
         else:
             (number,) = choosing.numbered("chosen", [chosen], names)
             action = self._own_choice(number, allowed, len(features))
-        (decision,) = self._issue(features[action], [user])
+        person = None if user is None else self.ids.person(user)
+        (place,) = self._seats.take([person])
+        row = choosing.shortened(features[action])
+        decision = self.ids.issue_one(row, person, place, self._clock.expected)
         if self._log is not None:
             self._log.decided(
                 decision,
@@ -324,8 +327,9 @@ class Silo:
         flat = linucb.scores(features.reshape(-1, self.plan.dim), model)  # one large product
         means, spreads = (part.reshape(features.shape[:2]) for part in flat)
         chosen, propensities = choosing.choose_many(means, spreads, self.plan.policy, self._chance)
-        keys: Sequence[str | None] = [None] * len(features) if users is None else users
-        ids = self._issue(features[np.arange(len(features)), chosen], keys)
+        people = [None] * len(features) if users is None else [self.ids.person(user) for user in users]
+        places = self._seats.take(people)
+        ids = self.ids.issue(features[np.arange(len(features)), chosen], people, places, self._clock.expected)
         made = [
             Decision(one, action, version, propensity)
             for one, action, propensity in zip(ids, chosen.tolist(), propensities.tolist(), strict=True)
@@ -350,13 +354,9 @@ class Silo:
         """Whether a decision takes a place in the store, and so may wait for it."""
         return self._seats.counted
 
-    def _issue(self, features: Floats, users: Sequence[str | None]) -> list[str]:
-        people = [None if user is None else self.ids.person(user) for user in users]
-        return self.ids.issue(features, people, self._seats.take(people), self._clock.expected)
-
     def register(self, name: str, actions: ArrayLike) -> None:
         """Keep an action set under a name; a name means one set for good."""
-        features = choosing.checked(actions, self.plan.dim)
+        features = choosing.inside(choosing.checked(actions, self.plan.dim))
         self.store.register(party_name(name), messages.encode([features]))
         self._sets.setdefault(name, ActionSet(features))
 
@@ -535,7 +535,7 @@ def _action_sets(store: SiloStore) -> dict[str, ActionSet]:
 
 def _stored_set(value: bytes) -> Floats:
     features = np.asarray(messages.decode(value)[0], dtype=np.float64)
-    return choosing.checked(features, features.shape[-1])
+    return choosing.inside(choosing.checked(features, features.shape[-1]))
 
 
 def acknowledged(verdict: Verdict) -> Acknowledgement:

@@ -81,6 +81,11 @@ class DecisionIds:
         )
         return [self._sealed(head, chosen[size * i : size * (i + 1)]) for i, head in enumerate(heads)]
 
+    def issue_one(self, features: Floats, person: bytes | None, place: int, now: float) -> str:
+        """A new id for one decision that chose this row, (dim,)."""
+        head = _HEAD.pack(person is not None, place, int(now // MINUTE), person or b"")
+        return self._sealed(head, features.tobytes())
+
     def _sealed(self, head: bytes, features: bytes) -> str:
         nonce = self._prefix + next(self._count).to_bytes(COUNT_BYTES, "big")
         raw = nonce + self._cipher.encrypt(nonce, head + features, self._context)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
@@ -34,6 +34,7 @@ class PostgresEngine:
         self._url = url
         self._lock = threading.RLock()
         self._away = Backoff()
+        self._loose = self._lost = False  # whether something may not be on disk yet, whether it may never be
         self._connection = self._connect()
         self._leading: psycopg.Connection[Row] | None = None
         with self.transaction() as sql:
@@ -44,20 +45,29 @@ class PostgresEngine:
     @contextmanager
     def transaction(self, durable: bool = True) -> Iterator[Sql]:
         with self._lock:
-            if self._connection.closed or self._connection.broken:
-                self._connection = self._connect()
-            with self._connection.transaction(), self._connection.cursor() as cursor:
+            connection = self._alive()
+            self._loose = self._loose or not durable
+            with connection.transaction(), connection.cursor() as cursor:
                 if not durable:
                     cursor.execute(b"SET LOCAL synchronous_commit = off")
                 yield _PostgresSql(cursor)
 
-    def read(self) -> AbstractContextManager[Sql]:
-        return self.transaction(durable=False)
+    @contextmanager
+    def read(self) -> Iterator[Sql]:
+        with self._lock:
+            connection = self._alive()
+            with connection.transaction(), connection.cursor() as cursor:
+                yield _PostgresSql(cursor)
 
     def harden(self) -> None:
-        """The log is written in order: a durable commit takes all earlier ones with it."""
-        with self.transaction() as sql:
-            sql.all("SELECT pg_current_wal_flush_lsn(), txid_current()")
+        """The log is written in order: a durable commit takes all earlier ones with it. If the server went away since
+        the first of them, it may have lost them, and what it makes durable now says nothing about them: an error."""
+        with self._lock:
+            connection, lost, self._lost = self._alive(), self._lost, False
+            if lost:
+                raise psycopg.OperationalError("the server went away before all that was written was on disk")
+            connection.execute("SELECT txid_current()")  # a transaction of its own, which commits
+            self._loose = False
 
     def lead(self) -> bool:
         """Whether this worker holds the lock; while the server is away nobody does."""
@@ -83,9 +93,7 @@ class PostgresEngine:
         """The table's file is cleared. What the server's own log holds of deleted rows goes when the server recycles
         it: that is the server's to configure."""
         with self._lock:
-            if self._connection.closed or self._connection.broken:
-                self._connection = self._connect()
-            self._connection.execute("VACUUM raw_rows")
+            self._alive().execute("VACUUM raw_rows")
             return True
 
     def close(self) -> None:
@@ -93,6 +101,13 @@ class PostgresEngine:
             self._connection.close()
             if self._leading is not None:
                 self._leading.close()
+
+    def _alive(self) -> psycopg.Connection[Row]:
+        """The connection for statements, made anew if it was lost."""
+        if self._connection.closed or self._connection.broken:
+            self._lost, self._loose = self._lost or self._loose, False
+            self._connection = self._connect()
+        return self._connection
 
     def _connect(self) -> psycopg.Connection[Row]:
         self._away.check()

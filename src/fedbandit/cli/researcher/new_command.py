@@ -1,0 +1,114 @@
+"""`fedbandit new`: a starting schema for a table, with all that only people may say left for them to say."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+import polars as pl
+import typer
+
+from fedbandit._validate import ArgumentError
+from fedbandit.cli import checks, output
+
+__all__ = ["new", "proposed"]
+
+MOST_LEVELS = 20  # distinct values up to which a column is proposed as a category
+COMMON = 10  # a level must be this common to be proposed: rarer ones may tell of a person
+COLUMNS = 16  # of an open vocabulary
+UNSTATED = '"?"'  # no number: a schema that holds one is refused
+HEADER = """\
+# A starting schema for {table}. It is public and part of the plan: everybody in the federation sees it.
+# - State every range that is marked "?" from what is known of the field, not from the data: a range that was read from
+#   data tells of the people in it. A schema that still holds a "?" is refused.
+# - Levels were proposed from the table, those with at least {common} rows. Keep the ones that are public knowledge, as
+#   from a form or a code book; all others are "another".
+# - Leave out what does not matter: every column costs. `fedbandit plan --schema {file}` shows how much.
+"""
+
+
+def new(
+    table: Annotated[Path, typer.Argument(help="A CSV or Parquet file with a header, one row per visit.")],
+    action: Annotated[str | None, typer.Option(help="The column that holds the action: its values are named.")] = None,
+    leave_out: Annotated[str, typer.Option(help="Columns that are no context, with commas: reward, silo, ids.")] = "",
+    out: Annotated[Path, typer.Option(help="Where the schema is written; it must not exist.")] = Path("schema.toml"),
+) -> None:
+    """Write a starting schema for a table: types and levels proposed, ranges left for you to state."""
+    frame = _read(table)
+    ignored = [name.strip() for name in leave_out.split(",") if name.strip()]
+    for name in (*ignored, *([] if action is None else [action])):
+        if name not in frame.columns:
+            raise ArgumentError("column", f"must be one of the table's ({', '.join(frame.columns)}), got {name!r}")
+    text = proposed(frame, action, ignored, table.name, out.name)
+    try:
+        with out.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise ArgumentError("out", f"must not exist yet, got {str(out)!r}") from None
+    except OSError as error:
+        raise ArgumentError("out", f"must be a file that can be written, got {checks.reasoned(out, error)}") from None
+    unstated = text.count(f"= {UNSTATED}")
+    output.say(f"written: {out}; {unstated} numbers in it are yours to state, marked {UNSTATED}")
+
+
+def proposed(frame: pl.DataFrame, action: str | None, ignored: list[str], table: str, file: str) -> str:
+    """The text of the schema. No number of the table is in it, and no value that fewer than COMMON rows have."""
+    parts = [HEADER.format(table=table, common=COMMON, file=file)]
+    if action is not None:
+        parts.append(f"actions = {_listed(_levels(frame[action]))}\n")
+    else:
+        parts.append('# actions = ["...", "..."]  # names of the actions, or give [features.NAME] tables for theirs\n')
+    for name in frame.columns:
+        if name != action and name not in ignored:
+            parts.append(_table(name, frame[name]))
+    return "\n".join(parts)
+
+
+def _table(name: str, column: pl.Series) -> str:
+    """The field of a column, or a remark on why it is none."""
+    known = column.drop_nulls()
+    distinct = known.n_unique()
+    missing = "missing = true  # some values are\n" if len(known) < len(column) else ""
+    head = f"[context.{_key(name)}]\n"
+    if distinct <= 1:
+        return f"# {_key(name)} is the same in all rows: left out\n"
+    if column.dtype.is_numeric() and distinct > 2:
+        return f'{head}type = "number"\nlow = {UNSTATED}  # the smallest that is possible\nhigh = {UNSTATED}\n{missing}'
+    if distinct <= MOST_LEVELS:
+        return f'{head}type = "category"\nlevels = {_listed(_levels(column))}  # public knowledge?\n{missing}'
+    if distinct == len(column):
+        return f"# {_key(name)} differs in every row, as names and numbers of people do: left out\n"
+    return f'{head}type = "hashed"\ncolumns = {COLUMNS}  # the more, the fewer values share one\n{missing}'
+
+
+def _levels(column: pl.Series) -> list[str]:
+    """The common values as texts, sorted: not by how common they are."""
+    counts = column.drop_nulls().value_counts()
+    common = counts.filter(pl.col("count") >= COMMON)[column.name].to_list()
+    texts = ("true" if value is True else "false" if value is False else str(value) for value in common)
+    return sorted(texts)
+
+
+def _listed(levels: list[str]) -> str:
+    return f"[{', '.join(_text(level) for level in levels)}]"
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _text(name)
+
+
+def _text(value: Any) -> str:
+    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007F")
+
+
+def _read(path: Path) -> pl.DataFrame:
+    checks.readable("table", path)
+    try:
+        frame = pl.read_parquet(path) if path.suffix == ".parquet" else pl.read_csv(path, infer_schema_length=10_000)
+    except (pl.exceptions.PolarsError, ValueError, OSError) as error:
+        raise ArgumentError("table", f"must be CSV or Parquet, {str(path)!r} is not: {str(error)[:200]}") from None
+    if frame.width == 0 or frame.height == 0:
+        raise ArgumentError("table", f"must have a header and rows, {str(path)!r} has none")
+    return frame

@@ -1,0 +1,96 @@
+"""The short way for the request that matters most: a decision that waits for nothing.
+
+A request that has arrived whole, on a connection with no other one under way, is handed to the application as it is,
+and its answer is written at once: no task, no messages between server and application. Whatever is unusual about a
+request (it comes in pieces, is refused, has to wait, closes the connection, is not the first in what was received)
+makes it go the long way, over ASGI. Both ways check and answer it with the same code.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, runtime_checkable
+
+from fedbandit.federation.http.patience import PatientProtocol
+
+__all__ = ["AtOnce", "StraightProtocol"]
+
+Shown = list[tuple[bytes, bytes]]
+
+
+@runtime_checkable
+class AtOnce(Protocol):
+    """An application that can answer some requests without waiting."""
+
+    def at_once(self, path: bytes, shown: Shown, body: bytes) -> bytes | None:
+        """The body of the answer to a POST, a 200 in JSON; None if it is to go the long way."""
+        ...
+
+
+class StraightProtocol(PatientProtocol):
+    """uvicorn's protocol with a short way; for an application that is no `AtOnce`, the same as before."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        found = self.config.app
+        self._application: AtOnce | None = found if isinstance(found, AtOnce) else None
+        self._held: bytes | None = None  # the body, as far as it is there, of a request that may go the short way
+        self._first = True  # whether nothing that came with this request was answered before it
+
+    def data_received(self, data: bytes) -> None:
+        self._first = True
+        super().data_received(data)
+
+    def on_headers_complete(self) -> None:
+        if self._short():
+            self._held, self._first = b"", False
+        else:
+            super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        if self._held is None:
+            super().on_body(body)
+        else:
+            self._held += body
+            self._head = 0
+
+    def on_message_complete(self) -> None:
+        if self._held is None:
+            super().on_message_complete()
+            return
+        assert self._application is not None
+        answer = self._application.at_once(self.url, self.headers, self._held)
+        if answer is None:
+            self._take_the_long_way()
+            super().on_message_complete()
+            return
+        self._held = None
+        self._ended()
+        head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(answer)
+        self.transport.write(head + answer)
+        self.on_response_complete()
+
+    def _received(self) -> None:
+        """All that has come was looked at."""
+        if self._held is not None and self.parser is not None:
+            self._take_the_long_way()  # the rest of the body is still to come
+        super()._received()
+
+    def _short(self) -> bool:
+        return (
+            self._application is not None
+            and self._first
+            and not self._answering
+            and not self.pipeline
+            and not self.expect_100_continue
+            and not self.flow.write_paused
+            and self.parser.get_method() == b"POST"
+            and self.parser.get_http_version() == "1.1"
+            and self.parser.should_keep_alive()
+            and not self.parser.should_upgrade()
+        )
+
+    def _take_the_long_way(self) -> None:
+        held, self._held = self._held, None
+        super().on_headers_complete()
+        if held:
+            super().on_body(held)

@@ -1,0 +1,80 @@
+"""What each field of a schema costs: the regret that is predicted to be saved if it were left out.
+
+A field that matters earns more than it costs, which no formula knows beforehand. But what does not matter only costs,
+and the columns of a product cost most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fedbandit._validate import ArgumentError
+from fedbandit.plan import Plan
+from fedbandit.planner.prediction import predicted
+from fedbandit.problem import Projection, Schema
+
+__all__ = ["FieldCost", "ProjectionCost", "field_costs", "projection_costs"]
+
+TOO_MUCH = 0.5  # of the rounds: a plan that loses more of them learns too little
+SHRUNK = (0.7, 0.5, 0.35, 0.25, 0.15, 0.1, 0.05)
+
+
+@dataclass(frozen=True)
+class FieldCost:
+    """A field, its columns and its share of a row, and the rounds of random play that leaving it out would save."""
+
+    name: str
+    columns: int
+    share: float  # of a row's squared length
+    rounds: float
+
+
+@dataclass(frozen=True)
+class ProjectionCost:
+    """A projection to so many columns, and the rounds that the plan would then lose."""
+
+    projection: Projection
+    rounds: float
+
+
+def field_costs(plan: Plan) -> tuple[FieldCost, ...]:
+    """All fields, the dearest first."""
+    schema, whole = _schema(plan), _lost(plan)
+    costs = [_cost(plan, schema, name, whole) for name in (*schema.context, *schema.features)]
+    return tuple(sorted(costs, key=lambda one: -one.rounds))
+
+
+def projection_costs(plan: Plan) -> Sequence[ProjectionCost]:
+    """Projections to fewer columns, if the plan loses too much to its dimension; only those that save half of it or
+    more. What a projection blurs is not counted, nor that its rows are shorter: a sketch, to try in a simulation."""
+    schema, whole = _schema(plan), _lost(plan)
+    if whole < TOO_MUCH * plan.in_visits().rounds:
+        return ()
+    sizes = sorted({round(share * schema.dim) for share in SHRUNK} - {0, schema.dim}, reverse=True)
+    found = [ProjectionCost(Projection(size), _lost(_projected(plan, schema, size))) for size in sizes]
+    return [one for one in found if one.rounds < TOO_MUCH * whole]
+
+
+def _cost(plan: Plan, schema: Schema, name: str, whole: float) -> FieldCost:
+    share = sum(schema.shares[block.name] for block in schema.blocks if name in block)
+    try:
+        without = _lost(plan.changed(schema=schema.without(name)))
+    except ArgumentError:  # a schema without it has nothing left, or no more columns than its projection
+        without = 0.0 if schema.projection is None else whole
+    return FieldCost(name, schema.columns_of(name), share, whole - without)
+
+
+def _lost(plan: Plan) -> float:
+    return predicted(plan.in_visits()).lost_rounds
+
+
+def _projected(plan: Plan, schema: Schema, size: int) -> Plan:
+    data = {**schema.as_dict(), "projection": {"columns": size, "seed": 0}}
+    return plan.changed(schema=Schema.from_dict(data))
+
+
+def _schema(plan: Plan) -> Schema:
+    if plan.schema is None:
+        raise ArgumentError("schema", "must be part of the plan: without one there are no fields")
+    return plan.schema

@@ -1,0 +1,56 @@
+"""Metrics: counted by each worker, shown for the silo as a whole."""
+
+import multiprocessing
+
+from fedbandit.federation.http.metrics import TALLY, Metrics, Tally
+from fedbandit.federation.http.schemas import SiloStatus
+from fedbandit.federation.states import DecisionState
+from fedbandit.federation.store import Verdict
+
+NEW = Verdict(DecisionState.COUNTED, 0, repeated=False, conflict=False)
+
+
+def lines(metrics, silo):
+    page = metrics.page(SiloStatus(**silo.status())).decode()
+    return dict(line.rsplit(" ", 1) for line in page.splitlines() if not line.startswith("#"))
+
+
+def test_any_worker_answers_for_all_of_them(silo):
+    numbers = multiprocessing.get_context("spawn").RawArray("d", 3 * TALLY)
+    workers = [Metrics(Tally(numbers, at)) for at in range(3)]
+    for at, metrics in enumerate(workers):
+        metrics.decided(at + 1)
+        metrics.rewarded(NEW)
+        metrics.committed(0.003)
+    workers[0].rewarded(NEW._replace(repeated=True))
+    workers[1].rewarded(NEW._replace(conflict=True))
+    pages = [lines(metrics, silo) for metrics in workers]
+    assert pages[0] == pages[1] == pages[2]
+    assert pages[0]["fedbandit_decisions_total"] == "6.0"
+    assert [
+        pages[0][f'fedbandit_rewards_total{{became="{became}"}}'] for became in ("new", "repeated", "conflict")
+    ] == [
+        "3.0",
+        "1.0",
+        "1.0",
+    ]
+
+
+def test_one_that_takes_a_workers_place_goes_on_with_its_numbers(silo):
+    numbers = [0.0] * TALLY * 2
+    Metrics(Tally(numbers, 1)).decided(5)
+    later = Metrics(Tally(numbers, 1))
+    later.decided()
+    assert lines(later, silo)["fedbandit_decisions_total"] == "6.0"
+
+
+def test_buckets_hold_what_took_at_most_so_long(silo):
+    metrics = Metrics(Tally())
+    for seconds in (0.0005, 0.0006, 0.02, 7.0):
+        metrics.committed(seconds)
+    page = lines(metrics, silo)
+    assert page['fedbandit_reward_seconds_bucket{le="0.0005"}'] == "1.0"
+    assert page['fedbandit_reward_seconds_bucket{le="0.001"}'] == "2.0"
+    assert page['fedbandit_reward_seconds_bucket{le="0.025"}'] == "3.0"
+    assert page['fedbandit_reward_seconds_bucket{le="+Inf"}'] == page["fedbandit_reward_seconds_count"] == "4.0"
+    assert float(page["fedbandit_reward_seconds_sum"]) == 0.0005 + 0.0006 + 0.02 + 7.0
