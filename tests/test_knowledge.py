@@ -51,7 +51,7 @@ class Played:
 def _features(rng: np.random.Generator, lead: tuple[int, ...]) -> Floats:
     free = rng.normal(size=(*lead, DIM - 1))
     free /= np.linalg.norm(free, axis=-1, keepdims=True)
-    return np.concatenate([free, np.ones((*lead, 1))], axis=-1) / np.sqrt(2)
+    return np.asarray(np.concatenate([free, np.ones((*lead, 1))], axis=-1) / np.sqrt(2))
 
 
 def _of(own: OwnData, silo: int) -> OwnData:
@@ -62,7 +62,7 @@ def test_before_the_first_sync_a_silo_knows_its_own_data_and_nothing_else() -> N
     made = plan(1.0)
     played = Played(made, 0.5, 0)
     known = local_knowledge(made, played.own, nothing_public(made))
-    bias, covariance = unpack(played.sums * 2.0**-made.bits, DIM)
+    bias, covariance = unpack(np.asarray(played.sums * 2.0**-made.bits), DIM)
     np.testing.assert_array_equal(known.bias, bias)
     more = known.precision - covariance
     np.testing.assert_allclose(more, more[:, :1, :1] * np.eye(DIM), atol=1e-9)
@@ -75,7 +75,7 @@ def test_without_noise_to_speak_of_all_silos_count_as_ones_own(centre: float) ->
     made = plan(1e5, centre)
     played = Played(made, 1.0, 1)
     known = local_knowledge(made, _of(played.own, 0), played.public)
-    bias, covariance = unpack(played.sums.sum(axis=0) * 2.0**-made.bits, DIM)
+    bias, covariance = unpack(np.asarray(played.sums.sum(axis=0) * 2.0**-made.bits), DIM)
     whole = np.linalg.solve(covariance + np.eye(DIM), bias)
     np.testing.assert_allclose(known.model(made).theta, whole, atol=0.01)
     assert known.visits == pytest.approx(SILOS * VISITS, rel=0.02)
@@ -133,7 +133,7 @@ def test_rewards_that_hardly_vary_make_a_silo_rely_on_itself() -> None:
     made = plan(1.0)
     played = Played(made, 1.0, 5)
     one = _of(played.own, 0)
-    bias, covariance = unpack(one.sums * 2.0**-made.bits, DIM)
+    bias, covariance = unpack(np.asarray(one.sums * 2.0**-made.bits), DIM)
     theta = np.linalg.solve(covariance, bias)
     exact = one._replace(squares=np.asarray(theta @ covariance @ theta))
     worth = [float(local_knowledge(made, own, played.public).visits) - VISITS for own in (one, exact)]

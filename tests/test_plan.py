@@ -214,6 +214,7 @@ OTHER_VALUES: dict[str, object] = {
     "decode_at": "silo",
     "bits": 21,
     "visits": "public",
+    "uncounted": "public",
 }
 
 

@@ -15,15 +15,29 @@ if TYPE_CHECKING:
     from fedbandit import paper
     from fedbandit.federation.silo.serving import Silo
     from fedbandit.simulator import tasks
+    from fedbandit.simulator.attendance import Attendance
     from fedbandit.simulator.runner import simulate
 
-__all__ = ["Plan", "Privacy", "Silo", "adaptive", "clock", "every", "growing", "paper", "simulate", "tasks"]
+__all__ = [
+    "Attendance",
+    "Plan",
+    "Privacy",
+    "Silo",
+    "adaptive",
+    "clock",
+    "every",
+    "growing",
+    "paper",
+    "simulate",
+    "tasks",
+]
 
 # What is loaded when it is asked for: the simulator compiles kernels, and a silo needs the extra `live`.
 _LATER = {
     "paper": ("fedbandit.paper", None),
     "tasks": ("fedbandit.simulator.tasks", None),
     "simulate": ("fedbandit.simulator.runner", "simulate"),
+    "Attendance": ("fedbandit.simulator.attendance", "Attendance"),
     "Silo": ("fedbandit.federation.silo.serving", "Silo"),
 }
 
