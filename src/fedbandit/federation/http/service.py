@@ -142,12 +142,14 @@ class Service:
 
     async def _decide(self, asked: schemas.DecisionRequest) -> Decision:
         if asked.actions is not None:
-            chosen = partial(self._silo.decide, asked.actions, user=asked.user, allowed=asked.allowed)
-            return await _in_thread(chosen) if self._silo.deciding_writes else chosen()
+            chosen = partial(
+                self._silo.decide, asked.actions, user=asked.user, allowed=asked.allowed, shared=asked.shared
+            )
+            return await _in_thread(chosen) if self._silo.deciding_writes or not asked.shared else chosen()
         name = asked.action_set
         assert name is not None  # one of the two is given
-        decide = partial(self._silo.decide, name, user=asked.user, allowed=asked.allowed)
-        if name in self._in_memory and not self._silo.deciding_writes:
+        decide = partial(self._silo.decide, name, user=asked.user, allowed=asked.allowed, shared=asked.shared)
+        if name in self._in_memory and asked.shared and not self._silo.deciding_writes:
             return decide()
         try:
             decision = await _in_thread(decide)

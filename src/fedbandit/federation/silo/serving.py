@@ -3,13 +3,16 @@
 Rules that hold at every instant, whatever is killed:
 - a reward that was acknowledged is in exactly one batch, once;
 - release k is drawn once and is on disk, with the budget it spends, before anybody sees it;
-- nothing about a user's data changes when a release happens or how long it is.
+- nothing about a user's data changes when a release happens or how long it is;
+- whoever may be released is decided for by the public model alone, and whoever was not is never released.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -21,6 +24,7 @@ from fedbandit import _validate
 from fedbandit._arrays import Floats
 from fedbandit._validate import ArgumentError
 from fedbandit.bandit import linucb
+from fedbandit.federation.own_knowledge import LocalModel, OwnKnowledge, summed
 from fedbandit.federation.setup.agreement import check_live
 from fedbandit.federation.silo import actions as choosing
 from fedbandit.federation.silo import book
@@ -34,11 +38,12 @@ from fedbandit.federation.silo.ticker import CLOCK, Ticker
 from fedbandit.federation.silo.tickets import DecisionExpired, DecisionIds, UnknownDecision
 from fedbandit.federation.states import DecisionState
 from fedbandit.federation.store import Reward, SiloStore, Verdict, open_engine
-from fedbandit.federation.store.rewards import UNLIMITED
+from fedbandit.federation.store.rewards import NOWHERE, UNLIMITED, UNSHARED
 from fedbandit.federation.timing import DAY, Clocks, MachineClocks, Reading, SteadyClock, TicksHeld, Timing
 from fedbandit.federation.wire import messages
 from fedbandit.federation.wire.keys import party_name
 from fedbandit.federation.wire.parcels import Outcome
+from fedbandit.knowledge import PublicModel, nothing_public, public_model
 from fedbandit.plan import Plan
 from fedbandit.privacy.ledger import LedgerError
 
@@ -56,6 +61,9 @@ __all__ = [
 ]
 
 
+log = logging.getLogger(__name__)
+
+
 class Decision(NamedTuple):
     """An answer: `id` to reward it with, the `action` chosen (its index), the version of the model that chose it."""
 
@@ -65,7 +73,7 @@ class Decision(NamedTuple):
 
 
 class Acknowledgement(NamedTuple):
-    """A reward that is on disk. `counted` is False for a user who has reached the participation cap."""
+    """A reward that is on disk. `counted` is False for a user who has opted out or reached the participation cap."""
 
     counted: bool
     batch: int
@@ -90,6 +98,14 @@ class TermEnded(ValueError):
 
 class OutcomeConflict(ValueError):
     """There is one model k; somebody sent a second one."""
+
+
+class _Way(NamedTuple):
+    """How somebody is served: a place outside all batches (None: whoever counts takes one), and what decides unless it
+    is the public model."""
+
+    place: int | None
+    local: LocalModel | None
 
 
 class Silo:
@@ -138,7 +154,12 @@ class Silo:
             signer=book.own_signer(secret) if sealer is None else sealer.signer,
         )
         self._sets = _action_sets(store)
-        self._current = (0, plan.fit(np.zeros(plan.protocol.width), 0).model)  # version and model, swapped together
+        self._current = (0, nothing_public(plan))  # version and model, swapped together
+        self._own = OwnKnowledge(store, plan, self.term.number, self._current[1])
+        self._apart = store.apart(self.term.number, self._cap)
+        self._soon_apart: list[bytes] = []  # they have counted for the last time, and it may not be on disk yet
+        if plan.serves_uncounted == "local":
+            self._own.refresh(self._current[1])
         self.refresh()
 
     @classmethod
@@ -187,45 +208,97 @@ class Silo:
     # -- decisions --------------------------------------------------------------------------------------------------
 
     def decide(
-        self, actions: ArrayLike | str, *, user: str | None = None, allowed: Sequence[int] | None = None
+        self,
+        actions: ArrayLike | str,
+        *,
+        user: str | None = None,
+        allowed: Sequence[int] | None = None,
+        shared: bool = True,
     ) -> Decision:
         """Choose among `actions`, (arms, dim) or the name of a registered set, restricted to `allowed` if given.
 
         `user` is the application's key of the person, kept only as a salted hash, for the participation cap. Without
         it the decision is taken to be for a person who comes once: the guarantee then rests on the application.
+
+        Unless `shared`, the person opts out: what counted before stays counted, and nothing that comes of them from now
+        on leaves the silo in this term. They and whoever is over the cap are served by all that the silo knows, unless
+        the plan says otherwise.
         """
-        version, model = self._current
-        if isinstance(actions, str):
-            known = self._set(actions)
-            features, action = known.features, known.choose(model, allowed)
+        version, public = self._current
+        person = None if user is None else self.ids.person(user)
+        place, local = self._way(person, shared)
+        if place is None:
+            features, action = self._for_counted(actions, public, allowed)
+            (place,) = self._seats.take([person])
+        elif local is None:
+            features, action = self._for_counted(actions, public, allowed)
         else:
-            features = choosing.checked(actions, self.plan.dim)
-            action = choosing.choose(features, model, allowed)
-        (decision,) = self._issue(features[action], [user])
+            features, action = self._for_others(actions, local, allowed)
+        (decision,) = self.ids.issue(features[action], [person], [place], self._clock.expected)
         self._counter.add(1, keyed=user is not None)
         return Decision(decision, action, version)
 
-    def decide_many(self, contexts: ArrayLike, users: Sequence[str] | None = None) -> list[Decision]:
+    def decide_many(
+        self, contexts: ArrayLike, users: Sequence[str] | None = None, *, shared: bool = True
+    ) -> list[Decision]:
         """Decisions for many at once: `contexts` is (people, arms, dim), `users` their keys."""
         features = choosing.checked_many(contexts, self.plan.dim)
         if users is not None and len(users) != len(features):
             raise ArgumentError("users", f"must be as many as contexts, {len(features)}, got {len(users)}")
-        version, model = self._current
-        bounds = linucb.upper_bounds(features.reshape(-1, self.plan.dim), model)  # one large product
+        version, public = self._current
+        people = [None] * len(features) if users is None else [self.ids.person(user) for user in users]
+        ways = [self._way(person, shared) for person in people]
+        bounds = linucb.upper_bounds(features.reshape(-1, self.plan.dim), public.model)  # one large product
         chosen = np.argmax(bounds.reshape(features.shape[:2]), axis=-1)
-        keys: Sequence[str | None] = [None] * len(features) if users is None else users
-        ids = self._issue(features[np.arange(len(features)), chosen], keys)
+        for number, (_, local) in enumerate(ways):
+            if local is not None:
+                chosen[number] = linucb.decide(features[number], local.model)
+        seats = iter(self._seats.take([person for person, way in zip(people, ways, strict=True) if way.place is None]))
+        places = [next(seats) if way.place is None else way.place for way in ways]
+        ids = self.ids.issue(features[np.arange(len(features)), chosen], people, places, self._clock.expected)
         self._counter.add(len(ids), keyed=users is not None)
         return [Decision(made, action, version) for made, action in zip(ids, chosen.tolist(), strict=True)]
+
+    def _way(self, person: bytes | None, shared: bool) -> _Way:
+        """How a person is served. Local knowledge only serves people of whom it is on disk that nothing more of them is
+        released, or whom nobody will recognise: what they do later may depend on it."""
+        if shared and (person is None or person not in self._apart):
+            return _Way(None, None)
+        place = NOWHERE if shared else UNSHARED
+        known = person is None or person in self._apart or self._opt_out(person)
+        return _Way(place, self._own.model() if known and self.plan.serves_uncounted == "local" else None)
+
+    def _opt_out(self, person: bytes) -> bool:
+        """Whether it is on disk now; without a store decisions go on, by the public model."""
+        try:
+            self.store.opt_out(self.term.number, person)
+        except Exception as error:
+            log.error("somebody who opts out is served by the public model: the store does not work: %s", error)
+            return False
+        self._apart.add(person)
+        return True
+
+    def _for_counted(
+        self, actions: ArrayLike | str, public: PublicModel, allowed: Sequence[int] | None
+    ) -> tuple[Floats, int]:
+        """Features, and the action chosen by the public model: the only way to serve those who are released."""
+        if isinstance(actions, str):
+            known = self._set(actions)
+            return known.features, known.choose(public.model, allowed)
+        features = choosing.checked(actions, self.plan.dim)
+        return features, choosing.choose(features, public.model, allowed)
+
+    def _for_others(
+        self, actions: ArrayLike | str, local: LocalModel, allowed: Sequence[int] | None
+    ) -> tuple[Floats, int]:
+        """The same by all that the silo knows, for those who are not."""
+        features = self._set(actions).features if isinstance(actions, str) else choosing.checked(actions, self.plan.dim)
+        return features, choosing.choose(features, local.model, allowed)
 
     @property
     def deciding_writes(self) -> bool:
         """Whether a decision takes a place in the store, and so may wait for it."""
         return self._seats.counted
-
-    def _issue(self, features: Floats, users: Sequence[str | None]) -> list[str]:
-        people = [None if user is None else self.ids.person(user) for user in users]
-        return self.ids.issue(features, people, self._seats.take(people), self._clock.expected)
 
     def register(self, name: str, actions: ArrayLike) -> None:
         """Keep an action set under a name; a name means one set for good."""
@@ -261,9 +334,28 @@ class Silo:
         """Store rewards that `read` has checked, all in one transaction. Unless `durable`, `store.engine.harden` must
         follow before anybody is told."""
         with self._counter.take() as pending:
-            return self.store.count(
-                self.term.number, rewards, *pending, cap=self._cap, syncs=self.syncs, durable=durable
+            verdicts = self.store.count(
+                self.term.number,
+                rewards,
+                *pending,
+                cap=self._cap,
+                syncs=self.syncs,
+                durable=durable,
+                adding=partial(summed, self.plan),
             )
+        self._note(list(zip(rewards, verdicts, strict=True)), durable)
+        return verdicts
+
+    def _note(self, judged: Sequence[tuple[Reward, Verdict]], durable: bool) -> None:
+        """What the silo knows grows. Who has counted for the last time is set apart once that is on disk: with the next
+        call at the latest, which comes when the disk has caught up with this one."""
+        new = [one for one in judged if one[1].stays or (one[1].state is DecisionState.COUNTED and not one[1].repeated)]
+        if self.plan.serves_uncounted == "local" and new:
+            self._own.add([(reward.features, reward.reward) for reward, verdict in new if not verdict.conflict])
+        self._apart.update(self._soon_apart)
+        self._soon_apart = [reward.person for reward, verdict in judged if verdict.last and reward.person is not None]
+        if durable:
+            self._apart.update(self._soon_apart)
 
     def flush(self) -> None:
         """Write down how many decisions were answered since the last time."""
@@ -290,13 +382,17 @@ class Silo:
 
     def refresh(self) -> None:
         """Read models that have come since, e.g. through another worker of this silo."""
-        version, model = self._current
+        version, public = self._current
         newest = None
         for sync, value in self.store.models(self.term.number, version - 1):
             outcome = Outcome.decode(value, self.plan)
             version = sync + 1
-            newest = newest if outcome.skipped else (outcome.prefix, self.plan.times[sync])
-        self._current = (version, model if newest is None else self.plan.fit(*newest).model)
+            newest = newest if outcome.skipped else (sync, outcome.prefix, self.plan.times[sync])
+        self._current = (version, public if newest is None else public_model(self.plan, *newest))
+        if newest is not None and self.plan.serves_uncounted == "local":
+            self._own.refresh(self._current[1])
+        if self.store.engine.shared:  # other workers set people apart, too
+            self._apart |= self.store.apart(self.term.number, self._cap)
 
     @property
     def version(self) -> int:
@@ -305,8 +401,8 @@ class Silo:
 
     def model(self) -> tuple[int, list[float]]:
         """Version and parameter vector of the model that decides now."""
-        version, model = self._current
-        return version, [float(value) for value in model.theta]
+        version, public = self._current
+        return version, [float(value) for value in public.model.theta]
 
     # -- what it is doing -------------------------------------------------------------------------------------------
 
@@ -389,5 +485,5 @@ def acknowledged(verdict: Verdict) -> Acknowledgement:
         raise RewardConflict("reward differs from the one that was acknowledged for this decision")
     if verdict.state is DecisionState.EXPIRED:
         raise TermEnded("decision has expired: the last batch of the term was released")
-    counted = verdict.state is not DecisionState.LEFT_OUT
+    counted = verdict.state not in (DecisionState.LEFT_OUT, DecisionState.KEPT)
     return Acknowledgement(counted, verdict.sync, verdict.repeated)
