@@ -29,6 +29,7 @@ __all__ = ["NONE_YET", "LocalKnowledge", "OwnData", "PublicModel", "local_knowle
 NONE_YET = -1  # no sync has been decoded
 LARGEST_VARIANCE = 0.25  # of a reward in [0, 1]: what is believed before there are rewards
 SMALLEST_VARIANCE = 1e-6
+BELIEF = 4  # visits that this belief is as good as
 
 
 class PublicModel(NamedTuple):
@@ -152,7 +153,7 @@ def _regulariser(plan: Plan, variance: Floats) -> Floats:
 def _variance(own: OwnData, bias: Floats, covariance: Floats) -> Floats:
     """The variance of a reward around its mean, by the residuals of the silo's own visits.
 
-    Before it has any, LARGEST_VARIANCE is believed, as firmly as by `dim` visits.
+    Before it has any, LARGEST_VARIANCE is believed.
     """
     dim = bias.shape[-1]
     inverse = np.linalg.inv(covariance + np.eye(dim))
@@ -161,4 +162,4 @@ def _variance(own: OwnData, bias: Floats, covariance: Floats) -> Floats:
     used = np.einsum("...ij,...ji->...", inverse, covariance)
     residuals = np.maximum(own.squares - fitted, 0.0)
     free = np.maximum(own.visits - used, 0.0)
-    return np.asarray(np.maximum((dim * LARGEST_VARIANCE + residuals) / (dim + free), SMALLEST_VARIANCE))
+    return np.asarray(np.maximum((BELIEF * LARGEST_VARIANCE + residuals) / (BELIEF + free), SMALLEST_VARIANCE))
