@@ -140,6 +140,20 @@ def test_rewards_that_hardly_vary_make_a_silo_rely_on_itself() -> None:
     assert 0 < worth[1] < worth[0] / 3
 
 
+@pytest.mark.filterwarnings("error")
+def test_sums_that_look_exactly_like_ones_own_are_no_trouble() -> None:
+    """No noise, or none by accident: nothing is divided by nothing."""
+    for epsilon in (1.0, 1e5):
+        made = plan(epsilon)
+        played = Played(made, 1.0, 6)
+        one = _of(played.own, 0)
+        prefix = np.asarray((one.sums + one.sums) * 2.0**-made.bits)
+        known = local_knowledge(made, one, public_model(made, SYNC, prefix, VISITS))
+        assert np.isfinite(known.model(made).theta).all()
+        nobody = OwnData(0 * one.sums, 0 * one.squares, 0 * one.visits, 0 * one.released)
+        assert np.isfinite(local_knowledge(made, nobody, played.public).model(made).theta).all()
+
+
 def test_neither_type_is_the_other() -> None:
     assert not issubclass(LocalKnowledge, PublicModel)
     assert not issubclass(PublicModel, LocalKnowledge)

@@ -135,7 +135,8 @@ def _between(noisy: Floats, alike: Floats, drawn: float) -> tuple[Floats, Floats
     factor = np.maximum(_product(noisy, alike) / _product(alike, alike), 0.0)
     target = factor[..., None, None] * alike
     apart = noisy - target
-    exact = 1 - np.minimum(1.0, drawn / np.maximum(_product(apart, apart), np.finfo(float).tiny))
+    distance = _product(apart, apart)
+    exact = np.maximum(distance - drawn, 0.0) / np.maximum(distance, np.finfo(float).tiny)
     return target + exact[..., None, None] * apart, exact
 
 

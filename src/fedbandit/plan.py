@@ -209,6 +209,7 @@ class Plan:
             share=1 - self._rule_share,
             counted=not isinstance(self.schedule, Clock),
             visits=self.visits,
+            uncounted=self.serves_uncounted,
         )
 
     @property

@@ -52,6 +52,14 @@ NEIGHBOURS = {
 }
 PUBLIC = "which silos take part, when they synchronise, how long messages are"
 PUBLIC_VISITS = "that, when and how often somebody asks is public: a silo may tick by counting requests"
+NOT_COUNTED = "whoever opts out or comes more often than that; nothing of theirs leaves their silo, and "
+SERVED: dict[Uncounted, str] = {
+    "public": "they are served by the public model, as everybody is",
+    "local": (
+        "they are served by all that it knows, its raw data included; those who count are served by the public model "
+        "alone, and nobody counts any more who was once served otherwise"
+    ),
+}
 SAME_KEY = "a person who comes to a silo again is given the same user key there"
 EMPTY_ROUND = (
     "whoever stays away leaves their round empty, so that nobody else's batch moves; live, where rounds are counted by "
@@ -122,6 +130,7 @@ class Request:
     share: float  # of mu^2: what the releases may spend; the schedule spends the rest
     counted: bool = True  # False: `times` are periods of a clock, and nobody knows how many people come in one
     visits: Visits = "private"
+    uncounted: Uncounted = "public"
 
     def promise(
         self,
@@ -147,6 +156,7 @@ class Request:
             ("Against whom", against),
             ("For whom", NEIGHBOURS[privacy.adjacency]),
             ("How often one may come", self._visits(silos_count)),
+            ("Who does not count", NOT_COUNTED + SERVED[self.uncounted]),
             ("What is public", public),
             ("If parties collude", collusion),
             ("If a silo is missing", missing),

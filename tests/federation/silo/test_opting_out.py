@@ -104,7 +104,7 @@ def test_a_reward_that_is_kept_is_recognised_and_another_refused(silo):
 
 
 def test_only_rows_of_a_batch_are_released(plan):
-    row = (np.array([1.0, 0.0]).tobytes(), 0.5)
+    row: Any = (np.array([1.0, 0.0]).tobytes(), 0.5)
     with pytest.raises(TypeError, match="people who count"):
         releasing.draw(plan, plan.protocol.init(), [row], ExactNoise())
 
