@@ -224,6 +224,7 @@ OTHER_VALUES: dict[str, object] = {
     "schema": Schema(actions=("A", "B", "C")),
     "policy": Policy("thompson"),
     "apprentice": True,
+    "uncounted": "public",
 }
 
 

@@ -232,6 +232,7 @@ class Plan:
             counted=not isinstance(self.schedule, Clock),
             visits=self.visits,
             apprentice=self.apprentice,
+            uncounted=self.serves_uncounted,
         )
 
     @property

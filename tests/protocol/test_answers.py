@@ -24,6 +24,7 @@ QUESTIONS = [
     "Against whom",
     "For whom",
     "How often one may come",
+    "Who does not count",
     "What is public",
     "If parties collude",
     "If a silo is missing",
@@ -44,12 +45,14 @@ def answers(made: Plan) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("trust", PROMISING)
-def test_every_promise_answers_the_six_questions_and_prints_them(trust: str) -> None:
+def test_every_promise_answers_every_question_and_prints_them(trust: str) -> None:
     made = plan(trust)
     assert [question for question, _ in made.guarantee.answers] == QUESTIONS
     assert all(answer and not answer.endswith(".") for _, answer in made.guarantee.answers)
     printed = str(made.guarantee).splitlines()
-    assert printed[1:7] == [f"  {question}: {answer}." for question, answer in made.guarantee.answers]
+    assert printed[1 : 1 + len(QUESTIONS)] == [
+        f"  {question}: {answer}." for question, answer in made.guarantee.answers
+    ]
     assert answers(made)["Against whom"] == made.guarantee.against
     assert answers(made)["What is public"] == (
         "which silos take part, when they synchronise, how long messages are, and every model"
@@ -384,3 +387,12 @@ def test_who_adds_how_much_of_the_noise(silos: int, colluding: int, said: str, a
     text = str(plan("secure-sum", silos, Privacy(1.0, 1e-5), colluding=colluding).guarantee)
     assert said in text
     assert adds in text
+
+
+def test_it_says_who_does_not_count_and_what_serves_them() -> None:
+    made = plan("silo")
+    local, public = (answers(made.changed(uncounted=way))["Who does not count"] for way in ("local", "public"))
+    for said in (local, public):
+        assert said.startswith("whoever opts out or comes more often than that; nothing of theirs leaves their silo")
+    assert "its raw data included; those who count are served by the public model alone" in local
+    assert "served by the public model, as everybody is" in public

@@ -3,14 +3,17 @@
 Rules that hold at every instant, whatever is killed:
 - a reward that was acknowledged is in exactly one batch, once;
 - release k is drawn once and is on disk, with the budget it spends, before anybody sees it;
-- nothing about a user's data changes when a release happens or how long it is.
+- nothing about a user's data changes when a release happens or how long it is;
+- whoever may be released is decided for by the public model alone, and whoever was not is never released.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from random import SystemRandom
 from types import TracebackType
@@ -23,6 +26,7 @@ from fedbandit import _validate
 from fedbandit._arrays import Floats
 from fedbandit._validate import ArgumentError
 from fedbandit.bandit import linucb
+from fedbandit.federation.own_knowledge import LocalModel, OwnKnowledge, summed
 from fedbandit.federation.setup.agreement import check_live
 from fedbandit.federation.silo import actions as choosing
 from fedbandit.federation.silo import book
@@ -37,11 +41,12 @@ from fedbandit.federation.silo.tickets import DecisionExpired, DecisionIds, Unkn
 from fedbandit.federation.states import DecisionState
 from fedbandit.federation.store import Reward, SiloStore, Verdict, open_engine
 from fedbandit.federation.store.decision_log import DecisionLog
-from fedbandit.federation.store.rewards import UNLIMITED
+from fedbandit.federation.store.rewards import NOWHERE, UNLIMITED, UNSHARED
 from fedbandit.federation.timing import DAY, Clocks, MachineClocks, Reading, SteadyClock, TicksHeld, Timing
 from fedbandit.federation.wire import messages
 from fedbandit.federation.wire.keys import party_name
 from fedbandit.federation.wire.parcels import Outcome
+from fedbandit.knowledge import PublicModel, nothing_public, public_model
 from fedbandit.plan import Plan
 from fedbandit.privacy.ledger import LedgerError
 from fedbandit.problem.frames import Columns, columns_of, is_table, length_of
@@ -63,6 +68,9 @@ __all__ = [
 CHANCE = SystemRandom().random  # what a policy draws by: nobody can foresee a choice, or draw it again
 
 
+log = logging.getLogger(__name__)
+
+
 class Decision(NamedTuple):
     """An answer: `id` to reward it with, the `action` chosen (its index), the version of the model that chose it, and
     the probability with which it did; None where the application chose and did not say. `name` is what the action is
@@ -76,7 +84,7 @@ class Decision(NamedTuple):
 
 
 class Acknowledgement(NamedTuple):
-    """A reward that is on disk. `counted` is False for a user who has reached the participation cap."""
+    """A reward that is on disk. `counted` is False for a user who has opted out or reached the participation cap."""
 
     counted: bool
     batch: int
@@ -101,6 +109,22 @@ class TermEnded(ValueError):
 
 class OutcomeConflict(ValueError):
     """There is one model k; somebody sent a second one."""
+
+
+class _Way(NamedTuple):
+    """How somebody is served: a place outside all batches (None: whoever counts takes one), and what decides unless it
+    is the public model."""
+
+    place: int | None
+    local: LocalModel | None
+
+
+class _Offered(NamedTuple):
+    """Actions to choose from: their rows, what they are called, and the registered set that they are, if any."""
+
+    features: Floats
+    names: tuple[str, ...] = ()
+    known: ActionSet | None = None
 
 
 class Silo:
@@ -154,7 +178,12 @@ class Silo:
         self._sets = _action_sets(store)
         self._chance, self._log = chance, log
         self._records = None if plan.schema is None else Records(plan.schema, strict=strict, lock=threading.Lock())
-        self._current = (0, plan.fit(np.zeros(plan.protocol.width), 0).model)  # version and model, swapped together
+        self._current = (0, nothing_public(plan))  # version and model, swapped together
+        self._own = OwnKnowledge(store, plan, self.term.number, self._current[1])
+        self._apart = store.apart(self.term.number, self._cap)
+        self._soon_apart: list[bytes] = []  # they have counted for the last time, and it may not be on disk yet
+        if plan.serves_uncounted == "local":
+            self._own.refresh(self._current[1])
         self.refresh()
 
     @classmethod
@@ -217,6 +246,7 @@ class Silo:
         allowed: Sequence[Any] | None = None,
         chosen: int | str | None = None,
         propensity: float | None = None,
+        shared: bool = True,
     ) -> Decision:
         """Choose among `actions`, restricted to `allowed` if given.
 
@@ -229,18 +259,17 @@ class Silo:
 
         Under a plan with `apprentice` the application may say what it has `chosen` itself, and with which `propensity`
         if it knows: that is played and learnt from. The guarantee says what such a choice may depend on.
+
+        Unless `shared`, the person opts out: what counted before stays counted, and nothing that comes of them from now
+        on leaves the silo in this term. They and whoever is over the cap are served by all that the silo knows, unless
+        the plan says otherwise.
         """
-        version, model = self._current
-        names: tuple[str, ...] = ()
-        if context is not None:
-            features, names = self._recorded.one(context, actions)
-            appraisal = Appraisal.of(features, model, self.plan.policy)
-        elif isinstance(actions, str):
-            known = self._set(actions)
-            features, appraisal = known.features, known.score(model, self.plan.policy)
-        else:
-            features = choosing.checked(actions, self.plan.dim)
-            appraisal = Appraisal.of(features, model, self.plan.policy)
+        version, public = self._current
+        person = None if user is None else self.ids.person(user)
+        place, local = self._way(person, shared)
+        offered = self._offered(context, actions)
+        appraisal = self._for_counted(offered, public) if local is None else self._for_others(offered, local)
+        features, names = offered.features, offered.names
         if allowed is not None:
             allowed = choosing.numbered("allowed", allowed, names)
         likely = None if propensity is None else _propensity(propensity, chosen)
@@ -249,8 +278,8 @@ class Silo:
         else:
             (number,) = choosing.numbered("chosen", [chosen], names)
             action = self._own_choice(number, allowed, len(features))
-        person = None if user is None else self.ids.person(user)
-        (place,) = self._seats.take([person])
+        if place is None:
+            (place,) = self._seats.take([person])
         row = choosing.shortened(features[action])
         decision = self.ids.issue_one(row, person, place, self._clock.expected)
         if self._log is not None:
@@ -291,22 +320,27 @@ class Silo:
         return int(action)
 
     def decide_many(
-        self, contexts: Any, users: Sequence[str] | str | None = None, actions: Actions | None = None
+        self,
+        contexts: Any,
+        users: Sequence[str] | str | None = None,
+        actions: Actions | None = None,
+        *,
+        shared: bool = True,
     ) -> list[Decision]:
         """Decisions for many at once: `contexts` is (people, arms, dim), `users` their keys.
 
         Under a plan with a schema `contexts` can be a table of records, one per person: a frame of polars or pandas, an
         Arrow table, a list of records. `actions` are then what all of them are offered, by default the schema's named
-        ones, and `users` may be the name of the column that holds the keys.
+        ones, and `users` may be the name of the column that holds the keys. Unless `shared`, all of them opt out.
         """
         if is_table(contexts):
-            return self._decide_table(columns_of(contexts), users, actions)
+            return self._decide_table(columns_of(contexts), users, actions, shared)
         if actions is not None:
             raise ArgumentError("actions", "must be left out: contexts are rows, of every action")
-        return self._decide_rows(choosing.checked_many(contexts, self.plan.dim), users)
+        return self._decide_rows(choosing.checked_many(contexts, self.plan.dim), users, shared)
 
     def _decide_table(
-        self, columns: Columns, users: Sequence[str] | str | None, actions: Actions | None
+        self, columns: Columns, users: Sequence[str] | str | None, actions: Actions | None, shared: bool
     ) -> list[Decision]:
         people, made = length_of(columns), list[Decision]()
         if isinstance(users, str):
@@ -317,18 +351,23 @@ class Silo:
             raise ArgumentError("users", f"must be as many as contexts, {people}, got {len(users)}")
         for rows, names in self._recorded.many(columns, actions):
             keys = None if users is None else users[len(made) : len(made) + len(rows)]
-            made += [one._replace(name=names[one.action]) for one in self._decide_rows(rows, keys)]
+            made += [one._replace(name=names[one.action]) for one in self._decide_rows(rows, keys, shared)]
         return made
 
-    def _decide_rows(self, features: Floats, users: Sequence[str] | str | None) -> list[Decision]:
+    def _decide_rows(self, features: Floats, users: Sequence[str] | str | None, shared: bool) -> list[Decision]:
         if users is not None and len(users) != len(features):
             raise ArgumentError("users", f"must be as many as contexts, {len(features)}, got {len(users)}")
-        version, model = self._current
-        flat = linucb.scores(features.reshape(-1, self.plan.dim), model)  # one large product
-        means, spreads = (part.reshape(features.shape[:2]) for part in flat)
-        chosen, propensities = choosing.choose_many(means, spreads, self.plan.policy, self._chance)
+        version, public = self._current
         people = [None] * len(features) if users is None else [self.ids.person(user) for user in users]
-        places = self._seats.take(people)
+        ways = [self._way(person, shared) for person in people]
+        flat = linucb.scores(features.reshape(-1, self.plan.dim), public.model)  # one large product
+        means, spreads = (part.reshape(features.shape[:2]) for part in flat)
+        for number, (_, local) in enumerate(ways):
+            if local is not None:
+                means[number], spreads[number] = linucb.scores(features[number], local.model)
+        chosen, propensities = choosing.choose_many(means, spreads, self.plan.policy, self._chance)
+        seats = iter(self._seats.take([person for person, way in zip(people, ways, strict=True) if way.place is None]))
+        places = [next(seats) if way.place is None else way.place for way in ways]
         ids = self.ids.issue(features[np.arange(len(features)), chosen], people, places, self._clock.expected)
         made = [
             Decision(one, action, version, propensity)
@@ -348,6 +387,44 @@ class Silo:
                 )
         self._counter.add(len(ids), keyed=users is not None)
         return made
+
+    def _way(self, person: bytes | None, shared: bool) -> _Way:
+        """How a person is served. Local knowledge only serves people of whom it is on disk that nothing more of them is
+        released, or whom nobody will recognise: what they do later may depend on it."""
+        if shared and (person is None or person not in self._apart):
+            return _Way(None, None)
+        place = NOWHERE if shared else UNSHARED
+        known = person is None or person in self._apart or self._opt_out(person)
+        return _Way(place, self._own.model() if known and self.plan.serves_uncounted == "local" else None)
+
+    def _opt_out(self, person: bytes) -> bool:
+        """Whether it is on disk now; without a store decisions go on, by the public model."""
+        try:
+            self.store.opt_out(self.term.number, person)
+        except Exception as error:
+            log.error("somebody who opts out is served by the public model: the store does not work: %s", error)
+            return False
+        self._apart.add(person)
+        return True
+
+    def _offered(self, context: Mapping[str, Any] | None, actions: Any) -> _Offered:
+        """The rows of the actions, from records, a registered set or rows."""
+        if context is not None:
+            return _Offered(*self._recorded.one(context, actions))
+        if isinstance(actions, str):
+            known = self._set(actions)
+            return _Offered(known.features, known=known)
+        return _Offered(choosing.checked(actions, self.plan.dim))
+
+    def _for_counted(self, offered: _Offered, public: PublicModel) -> Appraisal:
+        """What the public model makes of the actions: the only way to serve those who are released."""
+        if offered.known is not None:
+            return offered.known.score(public.model, self.plan.policy)
+        return Appraisal.of(offered.features, public.model, self.plan.policy)
+
+    def _for_others(self, offered: _Offered, local: LocalModel) -> Appraisal:
+        """The same by all that the silo knows, for those who are not."""
+        return Appraisal.of(offered.features, local.model, self.plan.policy)
 
     @property
     def deciding_writes(self) -> bool:
@@ -391,11 +468,29 @@ class Silo:
         follow before anybody is told."""
         with self._counter.take() as pending:
             verdicts = self.store.count(
-                self.term.number, rewards, *pending, cap=self._cap, syncs=self.syncs, durable=durable
+                self.term.number,
+                rewards,
+                *pending,
+                cap=self._cap,
+                syncs=self.syncs,
+                durable=durable,
+                adding=partial(summed, self.plan),
             )
+        self._note(list(zip(rewards, verdicts, strict=True)), durable)
         if self._log is not None:
             self._log.rewarded(rewards, verdicts, self._clock.expected)
         return verdicts
+
+    def _note(self, judged: Sequence[tuple[Reward, Verdict]], durable: bool) -> None:
+        """What the silo knows grows. Who has counted for the last time is set apart once that is on disk: with the next
+        call at the latest, which comes when the disk has caught up with this one."""
+        new = [one for one in judged if one[1].stays or (one[1].state is DecisionState.COUNTED and not one[1].repeated)]
+        if self.plan.serves_uncounted == "local" and new:
+            self._own.add([(reward.features, reward.reward) for reward, verdict in new if not verdict.conflict])
+        self._apart.update(self._soon_apart)
+        self._soon_apart = [reward.person for reward, verdict in judged if verdict.last and reward.person is not None]
+        if durable:
+            self._apart.update(self._soon_apart)
 
     def flush(self) -> None:
         """Write down how many decisions were answered since the last time."""
@@ -426,15 +521,19 @@ class Silo:
 
     def refresh(self) -> None:
         """Read models that have come since, e.g. through another worker of this silo."""
-        version, model = self._current
+        version, public = self._current
         newest = None
         for sync, value in self.store.models(self.term.number, version - 1):
             outcome = Outcome.decode(value, self.plan)
             version = sync + 1
-            newest = newest if outcome.skipped else (outcome.prefix, self.plan.times[sync])
-        self._current = (version, model if newest is None else self.plan.fit(*newest).model)
+            newest = newest if outcome.skipped else (sync, outcome.prefix, self.plan.times[sync])
+        self._current = (version, public if newest is None else public_model(self.plan, *newest))
         if self._log is not None:
-            self._log.model(*self._current, self.plan)
+            self._log.model(version, self._current[1].model, self.plan)
+        if newest is not None and self.plan.serves_uncounted == "local":
+            self._own.refresh(self._current[1])
+        if self.store.engine.shared:  # other workers set people apart, too
+            self._apart |= self.store.apart(self.term.number, self._cap)
 
     @property
     def version(self) -> int:
@@ -443,8 +542,8 @@ class Silo:
 
     def model(self) -> tuple[int, list[float]]:
         """Version and parameter vector of the model that decides now."""
-        version, model = self._current
-        return version, [float(value) for value in model.theta]
+        version, public = self._current
+        return version, [float(value) for value in public.model.theta]
 
     # -- what it is doing -------------------------------------------------------------------------------------------
 
@@ -544,5 +643,5 @@ def acknowledged(verdict: Verdict) -> Acknowledgement:
         raise RewardConflict("reward differs from the one that was acknowledged for this decision")
     if verdict.state is DecisionState.EXPIRED:
         raise TermEnded("decision has expired: the last batch of the term was released")
-    counted = verdict.state is not DecisionState.LEFT_OUT
+    counted = verdict.state not in (DecisionState.LEFT_OUT, DecisionState.KEPT)
     return Acknowledgement(counted, verdict.sync, verdict.repeated)

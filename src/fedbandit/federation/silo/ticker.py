@@ -7,6 +7,7 @@ import threading
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fedbandit.federation.exact.exact_noise import ExactNoise
+from fedbandit.federation.own_knowledge import summed
 from fedbandit.federation.silo import book, releasing
 from fedbandit.federation.silo.counter import DecisionCounter
 from fedbandit.federation.silo.outgoing import Sealer
@@ -163,6 +164,7 @@ class Ticker:
                 entry,
                 wire=None if self._sealer is None else self._sealer.at_once(sync, message, book.head(entry or last)),
                 keep_raw=self._keep_raw,
+                own=summed(self._plan, batch),
             )
         except IllegalEvent:  # this draw was never on disk, so nobody has seen it
             return False
