@@ -98,6 +98,7 @@ def bind(engine: Engine, agreement: Agreement) -> None:
 
 async def keep(home: Home, party: Party) -> None:
     """Mixer or analyzer."""
+    party.agreement.check_keys()
     kind: type[SyncKeeper] = Mixer if home.settings.role == "mixer" else Analyzer
     engine = open_engine(home.store(party.agreement.plan.hash))
     bind(engine, party.agreement)

@@ -9,7 +9,7 @@ import re
 
 __all__ = ["FORMAT", "TABLES", "tables"]
 
-FORMAT = "3"
+FORMAT = "4"
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value {blob} NOT NULL);
