@@ -106,6 +106,7 @@ def _empty(port: int) -> None:
 
 def _silo(port: int, folder: str) -> None:
     with Silo.open(Path(folder) / "silo.db", plan()) as silo:
+        silo.quicken()
         uvicorn.run(create_app(Service(silo), TOKEN), port=port, log_level="error", **SERVER)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import repeat
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -20,11 +21,10 @@ from numpy.typing import ArrayLike
 from fedbandit import _validate
 from fedbandit._arrays import Floats
 from fedbandit._validate import ArgumentError
-from fedbandit.bandit import linucb
 from fedbandit.federation.setup.agreement import check_live
 from fedbandit.federation.silo import actions as choosing
 from fedbandit.federation.silo import book
-from fedbandit.federation.silo.actions import ActionSet
+from fedbandit.federation.silo.actions import ActionSet, Chooser
 from fedbandit.federation.silo.counter import DecisionCounter
 from fedbandit.federation.silo.outgoing import Sealer
 from fedbandit.federation.silo.seats import Seats
@@ -138,6 +138,7 @@ class Silo:
             signer=book.own_signer(secret) if sealer is None else sealer.signer,
         )
         self._sets = _action_sets(store)
+        self._chooser = Chooser(plan.dim)
         self._current = (0, plan.fit(np.zeros(plan.protocol.width), 0).model)  # version and model, swapped together
         self.refresh()
 
@@ -200,9 +201,7 @@ class Silo:
             action = known.choose(model, allowed)
             row = known.features[action]
         else:
-            features = choosing.checked(actions, self.plan.dim)
-            action = choosing.choose(features, model, allowed)
-            row = choosing.shortened(features[action])
+            action, row = self._chooser.one(actions, model, allowed)
         person = None if user is None else self.ids.person(user)
         (place,) = self._seats.take([person])
         decision = self.ids.issue_one(row, person, place, self._clock.expected)
@@ -211,22 +210,24 @@ class Silo:
 
     def decide_many(self, contexts: ArrayLike, users: Sequence[str] | None = None) -> list[Decision]:
         """Decisions for many at once: `contexts` is (people, arms, dim), `users` their keys."""
-        features = choosing.checked_many(contexts, self.plan.dim)
-        if users is not None and len(users) != len(features):
-            raise ArgumentError("users", f"must be as many as contexts, {len(features)}, got {len(users)}")
         version, model = self._current
-        bounds = linucb.upper_bounds(features.reshape(-1, self.plan.dim), model)  # one large product
-        chosen = np.argmax(bounds.reshape(features.shape[:2]), axis=-1)
-        people = [None] * len(features) if users is None else [self.ids.person(user) for user in users]
+        chosen, rows = self._chooser.many(contexts, model)
+        if users is not None and len(users) != len(chosen):
+            raise ArgumentError("users", f"must be as many as contexts, {len(chosen)}, got {len(users)}")
+        people = [None] * len(chosen) if users is None else [self.ids.person(user) for user in users]
         places = self._seats.take(people)
-        ids = self.ids.issue(features[np.arange(len(features)), chosen], people, places, self._clock.expected)
+        ids = self.ids.issue(rows, people, places, self._clock.expected)
         self._counter.add(len(ids), keyed=users is not None)
-        return [Decision(made, action, version) for made, action in zip(ids, chosen.tolist(), strict=True)]
+        return list(map(Decision, ids, chosen.tolist(), repeat(version)))
 
     @property
     def deciding_writes(self) -> bool:
         """Whether a decision takes a place in the store, and so may wait for it."""
         return self._seats.counted
+
+    def quicken(self) -> None:
+        """Load what makes decisions faster. It takes a while, beside which decisions go on: call it in a thread."""
+        self._chooser.quicken()
 
     def register(self, name: str, actions: ArrayLike) -> None:
         """Keep an action set under a name; a name means one set for good."""
@@ -247,16 +248,19 @@ class Silo:
     def reward_all(self, rewards: Sequence[tuple[str, float]]) -> list[Acknowledgement]:
         """Count many rewards in one transaction. One that is refused is refused before any is counted, except for a
         conflict with an earlier reward, which is raised when all others are on disk."""
-        return [acknowledged(v) for v in self.reward_many([self.read(*reward) for reward in rewards])]
+        oldest = self._clock.expected - self._window
+        return [acknowledged(v) for v in self.reward_many([self._read(*reward, oldest) for reward in rewards])]
 
     def read(self, decision: str, reward: float) -> Reward:
         """Check a reward and open its decision id, without storing anything."""
+        return self._read(decision, reward, self._clock.expected - self._window)
+
+    def _read(self, decision: str, reward: float, oldest: float) -> Reward:
         value = _validate.reward("reward", reward)
-        ticket = self.ids.read(decision)
-        if self._clock.expected - ticket.issued > self._window:
+        nonce, person, features, place, issued = self.ids.read(decision)
+        if issued < oldest:
             raise DecisionExpired(f"decision has expired: its reward was waited for {self._window / DAY:g} days")
-        digest = self.ids.digest(ticket.nonce, value)
-        return Reward(ticket.nonce, ticket.person, ticket.features, value, digest, ticket.place)
+        return Reward(nonce, person, features, value, self.ids.digest(nonce, value), place)
 
     def reward_many(self, rewards: Sequence[Reward], durable: bool = True) -> list[Verdict]:
         """Store rewards that `read` has checked, all in one transaction. Unless `durable`, `store.engine.harden` must
