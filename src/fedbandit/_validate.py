@@ -109,6 +109,8 @@ def features(name: str, value: ArrayLike, dim: int) -> Floats:
 
 def reward(name: str, value: float) -> float:
     """A reward in [0, 1]."""
+    if type(value) is float and 0 <= value <= 1:  # nearly all of them: there may be many
+        return value
     if not (_is_number(value) and 0 <= value <= 1):
         raise ArgumentError(name, f"must lie in [0, 1], got {value!r}")
     return float(value)

@@ -46,7 +46,7 @@ def test_a_sound_silo_passes_on_a_clock(uncounted: str) -> None:
 def raw_sums_decide_for_everybody(patch: Patch) -> None:
     """Somebody who counts is served by what the silo knows of its own."""
 
-    def chosen(self: Silo, offered: Any, public: PublicModel) -> Any:
+    def chosen(self: Silo, offered: Any, public: PublicModel, quick: bool) -> Any:
         return self._for_others(offered, self._own.model())
 
     patch.setattr(Silo, "_for_counted", chosen)
@@ -55,9 +55,9 @@ def raw_sums_decide_for_everybody(patch: Patch) -> None:
 def raw_sums_decide_after_the_first_sync(patch: Patch) -> None:
     sound = Silo._for_counted
 
-    def chosen(self: Silo, offered: Any, public: PublicModel) -> Any:
+    def chosen(self: Silo, offered: Any, public: PublicModel, quick: bool) -> Any:
         late = public.sync >= 0
-        return self._for_others(offered, self._own.model()) if late else sound(self, offered, public)
+        return self._for_others(offered, self._own.model()) if late else sound(self, offered, public, quick)
 
     patch.setattr(Silo, "_for_counted", chosen)
 

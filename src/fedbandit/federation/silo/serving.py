@@ -13,7 +13,9 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import repeat
 from pathlib import Path
 from random import SystemRandom
 from types import TracebackType
@@ -30,7 +32,7 @@ from fedbandit.federation.own_knowledge import LocalModel, OwnKnowledge, summed
 from fedbandit.federation.setup.agreement import check_live
 from fedbandit.federation.silo import actions as choosing
 from fedbandit.federation.silo import book
-from fedbandit.federation.silo.actions import ActionSet, Appraisal
+from fedbandit.federation.silo.actions import ActionSet, Appraisal, Chooser, QuickAppraisal
 from fedbandit.federation.silo.counter import DecisionCounter
 from fedbandit.federation.silo.outgoing import Sealer
 from fedbandit.federation.silo.seats import Seats
@@ -119,12 +121,19 @@ class _Way(NamedTuple):
     local: LocalModel | None
 
 
-class _Offered(NamedTuple):
-    """Actions to choose from: their rows, what they are called, and the registered set that they are, if any."""
+@dataclass(frozen=True)
+class _Offered:
+    """Actions to choose from: their rows as they came, what they are called, and the registered set that they are."""
 
-    features: Floats
+    rows: Any
+    dim: int
     names: tuple[str, ...] = ()
     known: ActionSet | None = None
+
+    @cached_property
+    def features(self) -> Floats:
+        """The rows, checked."""
+        return self.rows if self.known is not None else choosing.checked(self.rows, self.dim)
 
 
 class Silo:
@@ -176,6 +185,8 @@ class Silo:
             signer=book.own_signer(secret) if sealer is None else sealer.signer,
         )
         self._sets = _action_sets(store)
+        self._chooser = Chooser(plan.dim)
+        self._plain = plan.policy.certain and log is None  # the best action, and no questions asked
         self._chance, self._log = chance, log
         self._records = None if plan.schema is None else Records(plan.schema, strict=strict, lock=threading.Lock())
         self._current = (0, nothing_public(plan))  # version and model, swapped together
@@ -268,8 +279,9 @@ class Silo:
         person = None if user is None else self.ids.person(user)
         place, local = self._way(person, shared)
         offered = self._offered(context, actions)
-        appraisal = self._for_counted(offered, public) if local is None else self._for_others(offered, local)
-        features, names = offered.features, offered.names
+        quick = self._plain and chosen is None
+        appraisal = self._for_counted(offered, public, quick) if local is None else self._for_others(offered, local)
+        names = offered.names
         if allowed is not None:
             allowed = choosing.numbered("allowed", allowed, names)
         likely = None if propensity is None else _propensity(propensity, chosen)
@@ -277,17 +289,16 @@ class Silo:
             action, likely = appraisal.choose(allowed, self._chance)
         else:
             (number,) = choosing.numbered("chosen", [chosen], names)
-            action = self._own_choice(number, allowed, len(features))
+            action = self._own_choice(number, allowed, len(offered.features))
         if place is None:
             (place,) = self._seats.take([person])
-        row = choosing.shortened(features[action])
-        decision = self.ids.issue_one(row, person, place, self._clock.expected)
-        if self._log is not None:
+        decision = self.ids.issue_one(appraisal.row(action), person, place, self._clock.expected)
+        if self._log is not None and isinstance(appraisal, Appraisal):
             self._log.decided(
                 decision,
                 self._clock.expected,
                 version,
-                features,
+                offered.features,
                 action,
                 likely,
                 appraisal.likely(allowed),
@@ -337,7 +348,7 @@ class Silo:
             return self._decide_table(columns_of(contexts), users, actions, shared)
         if actions is not None:
             raise ArgumentError("actions", "must be left out: contexts are rows, of every action")
-        return self._decide_rows(choosing.checked_many(contexts, self.plan.dim), users, shared)
+        return self._decide_rows(np.asarray(contexts, dtype=np.float64), users, shared)
 
     def _decide_table(
         self, columns: Columns, users: Sequence[str] | str | None, actions: Actions | None, shared: bool
@@ -354,12 +365,29 @@ class Silo:
             made += [one._replace(name=names[one.action]) for one in self._decide_rows(rows, keys, shared)]
         return made
 
-    def _decide_rows(self, features: Floats, users: Sequence[str] | str | None, shared: bool) -> list[Decision]:
-        if users is not None and len(users) != len(features):
-            raise ArgumentError("users", f"must be as many as contexts, {len(features)}, got {len(users)}")
+    def _decide_rows(self, contexts: Floats, users: Sequence[str] | str | None, shared: bool) -> list[Decision]:
+        if users is not None and len(users) != len(contexts):
+            raise ArgumentError("users", f"must be as many as contexts, {len(contexts)}, got {len(users)}")
+        people = [None] * len(contexts) if users is None else [self.ids.person(user) for user in users]
+        if self._plain and shared and not self._apart.intersection(people):
+            made = self._decide_plainly(contexts, people)
+        else:
+            made = self._decide_one_by_one(contexts, people, [self._way(person, shared) for person in people])
+        self._counter.add(len(made), keyed=users is not None)
+        return made
+
+    def _decide_plainly(self, contexts: Floats, people: Sequence[bytes | None]) -> list[Decision]:
+        """The best action for each, by the public model: all of them count."""
         version, public = self._current
-        people = [None] * len(features) if users is None else [self.ids.person(user) for user in users]
-        ways = [self._way(person, shared) for person in people]
+        chosen, rows = self._chooser.many(contexts, public.model)
+        ids = self.ids.issue(rows, people, self._seats.take(people), self._clock.expected)
+        return list(map(Decision, ids, chosen.tolist(), repeat(version)))
+
+    def _decide_one_by_one(
+        self, contexts: Floats, people: Sequence[bytes | None], ways: Sequence[_Way]
+    ) -> list[Decision]:
+        version, public = self._current
+        features = choosing.checked_many(contexts, self.plan.dim)
         flat = linucb.scores(features.reshape(-1, self.plan.dim), public.model)  # one large product
         means, spreads = (part.reshape(features.shape[:2]) for part in flat)
         for number, (_, local) in enumerate(ways):
@@ -368,24 +396,24 @@ class Silo:
         chosen, propensities = choosing.choose_many(means, spreads, self.plan.policy, self._chance)
         seats = iter(self._seats.take([person for person, way in zip(people, ways, strict=True) if way.place is None]))
         places = [next(seats) if way.place is None else way.place for way in ways]
-        ids = self.ids.issue(features[np.arange(len(features)), chosen], people, places, self._clock.expected)
+        rows = choosing.inside(features[np.arange(len(features)), chosen])
+        ids = self.ids.issue(rows, people, places, self._clock.expected)
         made = [
             Decision(one, action, version, propensity)
             for one, action, propensity in zip(ids, chosen.tolist(), propensities.tolist(), strict=True)
         ]
         if self._log is not None:
             likely = self.plan.policy.probabilities(means, spreads)
-            for decision, rows, probabilities in zip(made, features, likely, strict=True):
+            for decision, offered, probabilities in zip(made, features, likely, strict=True):
                 self._log.decided(
                     decision.id,
                     self._clock.expected,
                     version,
-                    rows,
+                    offered,
                     decision.action,
                     decision.propensity,
                     probabilities,
                 )
-        self._counter.add(len(ids), keyed=users is not None)
         return made
 
     def _way(self, person: bytes | None, shared: bool) -> _Way:
@@ -408,18 +436,21 @@ class Silo:
         return True
 
     def _offered(self, context: Mapping[str, Any] | None, actions: Any) -> _Offered:
-        """The rows of the actions, from records, a registered set or rows."""
+        """Actions from records, a registered set or rows."""
         if context is not None:
-            return _Offered(*self._recorded.one(context, actions))
+            features, names = self._recorded.one(context, actions)
+            return _Offered(features, self.plan.dim, names)
         if isinstance(actions, str):
             known = self._set(actions)
-            return _Offered(known.features, known=known)
-        return _Offered(choosing.checked(actions, self.plan.dim))
+            return _Offered(known.features, self.plan.dim, known=known)
+        return _Offered(actions, self.plan.dim)
 
-    def _for_counted(self, offered: _Offered, public: PublicModel) -> Appraisal:
+    def _for_counted(self, offered: _Offered, public: PublicModel, quick: bool) -> Appraisal | QuickAppraisal:
         """What the public model makes of the actions: the only way to serve those who are released."""
         if offered.known is not None:
             return offered.known.score(public.model, self.plan.policy)
+        if quick:
+            return QuickAppraisal(self._chooser, offered.rows, public.model)
         return Appraisal.of(offered.features, public.model, self.plan.policy)
 
     def _for_others(self, offered: _Offered, local: LocalModel) -> Appraisal:
@@ -430,6 +461,10 @@ class Silo:
     def deciding_writes(self) -> bool:
         """Whether a decision takes a place in the store, and so may wait for it."""
         return self._seats.counted
+
+    def quicken(self) -> None:
+        """Load what makes decisions faster. It takes a while, beside which decisions go on: call it in a thread."""
+        self._chooser.quicken()
 
     def register(self, name: str, actions: ArrayLike) -> None:
         """Keep an action set under a name; a name means one set for good."""
@@ -452,16 +487,19 @@ class Silo:
         `decision` and `reward`. One that is refused is refused before any is counted, except for a conflict with an
         earlier reward, which is raised when all others are on disk."""
         pairs = _rewards_of(columns_of(rewards)) if is_table(rewards) else rewards
-        return [acknowledged(v) for v in self.reward_many([self.read(*reward) for reward in pairs])]
+        oldest = self._clock.expected - self._window
+        return [acknowledged(v) for v in self.reward_many([self._read(one, reward, oldest) for one, reward in pairs])]
 
     def read(self, decision: str, reward: float) -> Reward:
         """Check a reward and open its decision id, without storing anything."""
+        return self._read(decision, reward, self._clock.expected - self._window)
+
+    def _read(self, decision: str, reward: float, oldest: float) -> Reward:
         value = _validate.reward("reward", reward)
-        ticket = self.ids.read(decision)
-        if self._clock.expected - ticket.issued > self._window:
+        nonce, person, features, place, issued = self.ids.read(decision)
+        if issued < oldest:
             raise DecisionExpired(f"decision has expired: its reward was waited for {self._window / DAY:g} days")
-        digest = self.ids.digest(ticket.nonce, value)
-        return Reward(ticket.nonce, ticket.person, ticket.features, value, digest, ticket.place)
+        return Reward(nonce, person, features, value, self.ids.digest(nonce, value), place)
 
     def reward_many(self, rewards: Sequence[Reward], durable: bool = True) -> list[Verdict]:
         """Store rewards that `read` has checked, all in one transaction. Unless `durable`, `store.engine.harden` must

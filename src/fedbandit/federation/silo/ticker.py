@@ -83,6 +83,12 @@ class Ticker:
             return True
         return self._calendar.due(self._seats.taken, self._clock) > self.open_sync
 
+    def look_in(self) -> float | None:
+        """Seconds until the next tick is due, if its time is known beforehand and still to come."""
+        moment = None if self.open_sync >= len(self._plan.times) else self._calendar.moment(self.open_sync)
+        wait = 0.0 if moment is None else moment - self._clock.expected
+        return wait if wait > 0 else None
+
     def check(self) -> None:
         """TicksHeld if nothing would be drawn now because the time is in doubt."""
         self._clock.now()  # a calendar that counts decisions does not look at it, and yet nothing ticks

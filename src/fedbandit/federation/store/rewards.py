@@ -9,10 +9,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 from fedbandit.federation.states import DECISION, DecisionEvent, DecisionState, advance
-from fedbandit.federation.store.database import Sql
+from fedbandit.federation.store.database import Row, Sql
 
 __all__ = [
     "NOWHERE",
@@ -160,6 +163,7 @@ class Judge:
         return True
 
 
+@lru_cache(maxsize=1024)
 def _first(event: DecisionEvent, sync: int) -> Verdict:
     """The verdict on the first reward of a decision."""
     return Verdict(advance(DECISION, DecisionState.ISSUED, event), sync, repeated=False, conflict=False)
@@ -182,10 +186,12 @@ def rows_of(sql: Sql, term: int, sync: int) -> Iterator[CountedRow]:
 
 def insert(sql: Sql, term: int, judge: Judge) -> None:
     """Write down what the judge decided."""
-    sql.many(
-        "INSERT INTO rewarded (nonce, term, sync, state, digest) VALUES (?, ?, ?, ?, ?)",
-        sorted((r.nonce, term, v.sync, v.state.value, r.digest) for r, v in judge.fresh),  # in the order of the key
-    )
+    rewarded: list[Row] = []
+    for verdict, group in groupby(judge.fresh, key=itemgetter(1)):
+        sync, state = verdict.sync, verdict.state.value
+        rewarded += [(r.nonce, term, sync, state, r.digest) for r, _ in group]
+    rewarded.sort()  # in the order of the key
+    sql.many("INSERT INTO rewarded (nonce, term, sync, state, digest) VALUES (?, ?, ?, ?, ?)", rewarded)
     counted = [r for r, v in judge.fresh if v.state is DecisionState.COUNTED]
     for sync in sorted({v.sync for _, v in judge.fresh if v.state is DecisionState.COUNTED}):
         rows = [r for r, v in judge.fresh if v.sync == sync and v.state is DecisionState.COUNTED]
