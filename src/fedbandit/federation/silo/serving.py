@@ -75,6 +75,14 @@ class Decision(NamedTuple):
     name: str | None = None
 
 
+class _Made(NamedTuple):
+    """A decision, and what it was made from."""
+
+    decision: Decision
+    appraisal: Appraisal
+    allowed: Sequence[int] | None
+
+
 class Acknowledgement(NamedTuple):
     """A reward that is on disk. `counted` is False for a user who has reached the participation cap."""
 
@@ -230,6 +238,29 @@ class Silo:
         Under a plan with `apprentice` the application may say what it has `chosen` itself, and with which `propensity`
         if it knows: that is played and learnt from. The guarantee says what such a choice may depend on.
         """
+        return self._made(actions, context, user, allowed, chosen, propensity).decision
+
+    def rank(
+        self,
+        actions: Any = None,
+        *,
+        context: Mapping[str, Any],
+        user: str | None = None,
+        allowed: Sequence[Any] | None = None,
+    ) -> tuple[Decision, list[float]]:
+        """A decision for a record, and the probability that each of the actions had."""
+        made = self._made(actions, context, user, allowed)
+        return made.decision, made.appraisal.likely(made.allowed).tolist()
+
+    def _made(
+        self,
+        actions: Any,
+        context: Mapping[str, Any] | None,
+        user: str | None,
+        allowed: Sequence[Any] | None,
+        chosen: int | str | None = None,
+        propensity: float | None = None,
+    ) -> _Made:
         version, model = self._current
         names: tuple[str, ...] = ()
         if context is not None:
@@ -266,7 +297,8 @@ class Silo:
                 own=chosen is not None,
             )
         self._counter.add(1, keyed=user is not None)
-        return Decision(decision, action, version, likely, names[action] if names else None)
+        made = Decision(decision, action, version, likely, names[action] if names else None)
+        return _Made(made, appraisal, allowed)
 
     @property
     def _recorded(self) -> Records:
@@ -348,6 +380,16 @@ class Silo:
                 )
         self._counter.add(len(ids), keyed=users is not None)
         return made
+
+    @property
+    def now(self) -> float:
+        """The time by the silo's clock."""
+        return self._clock.expected
+
+    @property
+    def reward_window(self) -> float:
+        """Seconds that a decision waits for its reward."""
+        return self._window
 
     @property
     def deciding_writes(self) -> bool:
