@@ -345,7 +345,7 @@ def test_any_plan_is_refused_in_one_line_or_has_all_its_numbers(fields: dict[str
         return
     assert math.isfinite(plan.noise_std)
     assert plan.noise_std > 0 or not plan.guarantee.promised
-    assert 0 < plan.learner.floor <= plan.regulariser < math.inf
+    assert 0 < plan.learner.regularisers.min() <= plan.regulariser < math.inf
     assert 0 < plan.radius(0) <= plan.radius(plan.rounds) < math.inf
     assert plan.guarantee.statement
     assert Plan.from_dict(plan.as_dict()).hash == plan.hash
@@ -378,7 +378,7 @@ def test_a_plan_repairs_a_model_at_its_own_floor() -> None:
     broken = Scales(0.0, -10 * GOOD.regulariser, 0.0).packed(GOOD.dim)
     model, repaired = GOOD.fit(broken, 100)
     assert repaired == 1
-    np.testing.assert_allclose(model.root @ model.root.T, np.eye(GOOD.dim) / GOOD.learner.floor, rtol=1e-6)
+    np.testing.assert_allclose(model.root @ model.root.T, 2 * np.eye(GOOD.dim) / GOOD.regulariser, rtol=1e-6)
     nothing_known = GOOD.fit(np.zeros(GOOD.protocol.width), 0)
     assert nothing_known.repaired == 0
     np.testing.assert_allclose(nothing_known.model.root, np.eye(GOOD.dim) / math.sqrt(GOOD.regulariser))
@@ -561,6 +561,64 @@ def test_two_features_have_an_entry_off_the_diagonal() -> None:
     assert law.off_diagonal == pytest.approx(law.diagonal / math.sqrt(2), rel=1e-9)
     one = Plan(4, 100, 1, Privacy(1.0, 1e-5), "silo").noise_law
     assert one.off_diagonal == pytest.approx(one.diagonal)
+
+
+@pytest.mark.parametrize("mechanism", ["batches", "tree", "toeplitz"])
+@pytest.mark.parametrize(("silos", "ratio"), [(1, 1.0), (16, 9.0)])
+def test_the_people_for_whom_there_is_room_and_their_noise_fill_62_bits(
+    mechanism: str, silos: int, ratio: float
+) -> None:
+    """One more would be too many; noise counts with twelve deviations of the widest number, over all silos."""
+    plan = Plan(silos, 100, 3, Privacy(1e-4, 1e-9), "silo", mechanism, every(10), ratio=ratio, bits=18)
+    noise = 12 * max(plan.protocol.scales) * math.sqrt(silos)
+    one = 2.0 ** (plan.bits + plan.encoder.fraction_bits) * np.linalg.norm(plan.encoder.coefficients, axis=0).max()
+    assert noise > 1e4
+    assert (plan.capacity + noise) * one <= 2.0**62 * (1 + 1e-12)
+    assert (plan.capacity + 1 + noise) * one > 2.0**62 * (1 - 1e-12)
+
+
+def in_the_clear(people: int, bits: int) -> Plan:
+    """No noise, and an encoder that changes no size: bits are counted exactly."""
+    return Plan(2, people // 2, 1, trust="none", mechanism="batches", schedule=every(people // 2), bits=bits)
+
+
+def test_sums_that_fill_62_bits_fit_and_the_next_do_not() -> None:
+    assert in_the_clear(2**42, 20).capacity == 2**42
+    with pytest.raises(ArgumentError, match=r"^bits must be at most 19 here, got 20: the sums of 4,398,046,511,106"):
+        in_the_clear(2**42 + 2, 20)
+
+
+def test_where_the_coarsest_grid_is_still_too_fine_there_are_too_many_rounds() -> None:
+    with pytest.raises(ArgumentError, match=r"^bits must be at most 1 here, got 2"):
+        in_the_clear(2**61, 2)
+    assert in_the_clear(2**61, 1).bits == 1
+    with pytest.raises(ArgumentError, match=r"^rounds must be fewer: the sums of"):
+        in_the_clear(2**62, 1)
+
+
+@pytest.mark.parametrize(("ratio", "said"), [(2.0, "nearer to 1, got 2:"), (1.0, "1 already, and epsilon and delta")])
+def test_where_noise_alone_is_too_large_the_ratio_is_named(ratio: float, said: str) -> None:
+    with pytest.raises(ArgumentError, match=rf"^ratio must be {said}"):
+        GOOD.changed(privacy=Privacy(1e-30, 1e-30), ratio=ratio)
+
+
+def test_a_cohort_that_changes_nothing_is_refused_and_one_of_all_silos_is_not() -> None:
+    shuffled = SHUFFLED.changed(trust="shuffle", mechanism="tree", schedule=every(50), calibration="paper")
+    local = GOOD.changed(trust="local", mechanism="batches")
+    for plan, why in (
+        (shuffled, "it counts on every silo"),
+        (local, "it does not run live, and nobody is ever missing"),
+    ):
+        assert plan.changed(cohort=plan.silos).smallest_cohort == plan.silos
+        with pytest.raises(ArgumentError, match=rf"^cohort must be left out for trust '{plan.trust}', got 4: {why}$"):
+            plan.changed(cohort=4)
+
+
+def test_where_the_data_decide_there_may_be_a_sync_after_every_round() -> None:
+    plan = GOOD.changed(mechanism="tree", schedule=adaptive(2.0, private=True))
+    assert plan.request.times == tuple(range(1, 101))
+    assert plan.request.largest_batch == 1
+    assert (plan.encoder.size, len(plan.noise_law.bias)) == (100, 100)
 
 
 SCHEMA = Schema({"age": Number(0, 120)}, actions=("A", "B"))

@@ -12,9 +12,12 @@ from hypothesis import strategies as st
 
 from fedbandit import schedule
 from fedbandit._validate import ArgumentError
-from fedbandit.schedule import adaptive, clock, every, growing
+from fedbandit.schedule import adaptive, at, clock, every, growing
 
-ALL = [every(7), growing(1.25), clock(0.5), clock(0.5, ratio=1.5), adaptive(3.0), adaptive(3.0, private=True)]
+ALL = [
+    *(every(7), growing(1.25), growing(1.25, first=4), at(3, 9), clock(0.5), clock(0.5, ratio=1.5)),
+    *(clock(0.5, 1.5, first=3), adaptive(3.0), adaptive(3.0, private=True)),
+]
 
 
 def test_every() -> None:
@@ -32,6 +35,34 @@ def test_growing_is_logarithmic_and_waits_as_long_as_the_ratio_says() -> None:
     assert growing(2.0).times(100) == (1, 2, 4, 8, 16, 32, 64, 100)
     assert growing(1.1).times(1) == (1,)
     assert len(growing(1.1).times(10**9)) < 250
+
+
+def test_a_first_sync_can_wait() -> None:
+    assert growing(2.0, first=5).times(100) == (5, 10, 20, 40, 80, 100)
+    assert growing(2.0, first=100).times(100) == (100,)
+    assert clock(60, first=3).times(5) == (3, 4, 5)
+    assert clock(60, 2.0, first=3).times(20) == (3, 6, 12, 20)
+    for late in (growing(2.0, first=6), clock(60, first=6), clock(60, 2.0, first=6)):
+        with pytest.raises(ArgumentError, match=r"^first must be at most the horizon of 5 (rounds|periods), got 6$"):
+            late.times(5)
+    with pytest.raises(ArgumentError, match=r"^first must be a whole number >= 1, got 0$"):
+        growing(2.0, first=0)
+
+
+def test_a_schedule_written_before_it_could_wait_is_the_same_one() -> None:
+    assert schedule.as_dict(growing(1.1)) == {"kind": "growing", "ratio": 1.1}
+    assert schedule.from_dict({"kind": "clock", "period": 60.0, "ratio": 1.0}) == clock(60.0)
+    assert schedule.as_dict(growing(1.1, first=2))["first"] == 2
+
+
+def test_a_calendar_of_ones_own() -> None:
+    assert at(7, 30, 365).times(365) == (7, 30, 365)
+    assert (str(at(7, 30)), str(at(7, 30, 60, 90))) == ("at(7, 30)", "at(7, ..., 90)")
+    with pytest.raises(ArgumentError, match=r"^rounds must end with the horizon of 30 rounds, got 365$"):
+        at(7, 365).times(30)
+    for wrong in ((), (3, 3), (5, 4)):
+        with pytest.raises(ArgumentError, match=r"^rounds must rise from sync to sync"):
+            at(*wrong)
 
 
 @given(st.integers(1, 5000), st.one_of(st.builds(every, st.integers(1, 5000)), st.builds(growing, st.floats(1.001, 9))))
@@ -78,8 +109,11 @@ def test_texts() -> None:
     assert [str(planned) for planned in ALL] == [
         "every(7)",
         "growing(1.25)",
+        "growing(1.25, first=4)",
+        "at(3, 9)",
         "clock(0.5)",
         "clock(0.5, 1.5)",
+        "clock(0.5, 1.5, first=3)",
         "adaptive(3)",
         "adaptive(3, private)",
     ]
@@ -109,7 +143,7 @@ def test_bad_input(make: object, value: object, message: str) -> None:
 
 
 def test_unknown_names_in_data_are_refused() -> None:
-    kinds = "every, growing, clock, adaptive"
+    kinds = "every, growing, at, clock, adaptive"
     assert ", ".join(get_args(schedule.Kind)) == kinds
     unknown: list[object] = ["often", "", None, [], 3]
     for kind in unknown:

@@ -2,97 +2,63 @@
 
     python tools/mutants.py --sample 100 --seed 0   # or --all; --only plan.py; --jobs 2; --log outcomes.jsonl
 
-A mutant is one changed operator, comparison, number, branch or function (see `_changes`) in one of the files of
-`TESTS`, in a temporary copy of the source. The tests named there run on it until one fails, those that killed the most
-mutants of the file first. A test file that fails must pass on the source as it is, or its verdict would mean nothing:
-that is looked at once, when it first fails. Survivors are listed with their diff; those of `tools/survivors.txt` are
-known, and why they live stands there. Mutants that take too long are counted apart: no test has failed on them. With
-`--log`, outcomes are written down one by one and a run goes on where the last one stopped. Not part of the tests: a
-whole run takes hours.
+A mutant is one changed operator, comparison, number, branch or function (see `_changes`) in one of `FILES`. The tests
+of `SUITE` that run the changed line are run on it until one fails (`mutant_runs`). Survivors are listed with their
+diff; those of `tools/survivors.txt` are known, and why they live stands there. Mutants that take too long are counted
+apart: no test has failed on them. With `--log`, outcomes are written down one by one and a run goes on where the last
+one stopped; one that survived is run again. Not part of the tests: a whole run takes an hour or two.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
-import copy
 import difflib
 import json
-import multiprocessing
+import math
 import os
 import random
-import resource
-import shutil
-import signal
 import sys
 import tempfile
-import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from queue import Queue
-from typing import NamedTuple
 
-ROOT = Path(__file__).parents[1]
-PACKAGE = ROOT / "src" / "fedbandit"
+from mutant_runs import PACKAGE, ROOT, Forks, Fresh, Lines, Mutant, Outcome, load, trace
+
 KNOWN = Path(__file__).with_name("survivors.txt")
-SLOW = (  # to load: once, before processes are forked
-    *("pytest", "numpy", "scipy.stats", "scipy.optimize", "scipy.signal", "scipy.integrate", "numba", "polars"),
-    *("hypothesis.strategies", "dp_accounting", "opendp.prelude", "cryptography.hazmat.primitives.hpke"),
+TRACE = ROOT / "out" / "mutants.json"  # which tests run which line
+QUICK = 12.0  # seconds of tests at first: most mutants need no more
+FILES = (
+    "plan.py",
+    "privacy",
+    "protocol",
+    "federation/exact",
+    "federation/silo/releasing.py",
+    "federation/silo/ticker.py",
+    "federation/silo/outgoing.py",
+    "federation/silo/book.py",
+    "federation/silo/counter.py",
+    "schedule.py",
 )
-LIMIT = 400  # seconds of processor time per mutant, several times what its tests take on the source as it is
-PATIENCE = 3600  # seconds of waiting, for a mutant that sleeps
-SURVIVED, UNUSABLE, KILLED = 0, 9, 10  # exit codes of a process that runs tests; KILLED + i: the i-th test file failed
-PROMISES = (
-    "protocol/test_proofs",
-    "protocol/test_answers",
-    "protocol/test_late_rewards",
-    "privacy/test_grid",
-    "protocol/test_guarantee",
+SUITE = (
+    "tests/test_plan.py",
+    "tests/test_schedule.py",
+    "tests/test_presets.py",
+    "tests/privacy",
+    "tests/protocol",
+    "tests/federation/exact",
+    "tests/federation/silo/test_asking.py",
+    "tests/federation/silo/test_norms.py",
+    "tests/federation/silo/test_silo.py",
+    "tests/federation/silo/test_time.py",
+    "tests/federation/syncs/test_agents.py",
+    "tests/audit/test_certificate.py",
+    "tests/audit/test_worlds.py",
 )
-MESSAGES = ("protocol/test_trust", "protocol/test_adversaries", "protocol/test_composition", "protocol/test_protocols")
-MATRICES = ("protocol/test_mechanisms", "protocol/test_late_rewards", "protocol/test_optimal")
-ALL_TRUSTS = (*MESSAGES, "protocol/test_secure_sum", "protocol/test_vector_sum", "protocol/test_independent")
-LIVE = (
-    "federation/silo/test_silo",
-    "federation/exact/test_live_noise",
-    "federation/silo/test_norms",
-    "federation/silo/test_time",
-    "federation/syncs/test_agents",
-)
-TESTS: dict[str, tuple[str, ...]] = {  # by folder or file, the longest that fits: the quick and near ones first
-    "privacy/accounting.py": ("privacy/test_accounting", *PROMISES, "privacy/test_amplification", "test_plan"),
-    "privacy/amplification.py": ("privacy/test_amplification", *PROMISES, "test_plan"),
-    "privacy/budget.py": ("test_plan", *PROMISES),
-    "privacy/grid.py": PROMISES,
-    "privacy/ledger.py": ("privacy/test_ledger", "test_plan", "protocol/test_late_rewards", *LIVE),
-    "privacy/spending.py": ("privacy/test_ledger", "protocol/test_late_rewards", "test_plan", *LIVE),
-    "privacy/noise.py": ("privacy/test_noise", *ALL_TRUSTS),
-    "privacy/rounding.py": ("privacy/test_noise", "protocol/test_vector_sum"),
-    "privacy/sensitivity.py": ("privacy/test_sensitivity", *PROMISES, "test_plan", "protocol/test_independent"),
-    "protocol/guarantee.py": (*PROMISES, "test_plan", "privacy/test_sensitivity", "protocol/test_independent"),
-    "protocol/calibration.py": (*PROMISES, "test_plan", "protocol/test_trust", "protocol/test_independent"),
-    "protocol/trust.py": ("protocol/test_trust", "test_plan"),
-    "protocol/encoder.py": (*MATRICES, *ALL_TRUSTS, *PROMISES),
-    "protocol/mechanisms": MATRICES,
-    "protocol/determinant.py": ("protocol/test_determinant", "protocol/test_guarantee"),
-    "protocol/adversaries.py": ("protocol/test_adversaries",),
-    "protocol/trusts": (*PROMISES, *ALL_TRUSTS, "test_plan"),
-    "protocol": (*ALL_TRUSTS, "test_plan"),
-    "plan.py": (
-        "test_plan",
-        *PROMISES,
-        "protocol/test_determinant",
-        "protocol/test_independent",
-        "privacy/test_ledger",
-    ),
-    "federation/exact/exact_noise.py": LIVE,
-    "federation/silo/releasing.py": LIVE,
-    "federation/silo/ticker.py": LIVE,
-    "federation/silo/outgoing.py": (*LIVE, "protocol/test_protocols"),
-    "federation/silo/book.py": (*LIVE, "privacy/test_ledger"),
-}
 
 # -- mutants ----------------------------------------------------------------------------------------------------------
 
@@ -124,61 +90,60 @@ DROPPED = {"sqrt", "abs", "rint"}  # f(x) becomes x
 SKIPPED = {"annotation", "returns", "decorator_list", "format_spec"}
 
 
-class Mutant(NamedTuple):
-    """One changed file."""
-
-    path: Path
-    line: int
-    source: str
-    diff: str
-
-    @property
-    def name(self) -> str:
-        """The file and what changed, on one line: known survivors are found by it wherever they move."""
-        changed = [line for line in self.diff.splitlines() if line[:1] in "+-"]
-        return f"{self.path.relative_to(PACKAGE)}: " + " -> ".join(line[1:].strip() for line in changed)
-
-
 def mutants(path: Path) -> Iterator[Mutant]:
     """Every mutant of a file, in the order of its text."""
     tree = ast.parse(path.read_text())
     plain = ast.unparse(tree)
-    for number, (line, _) in enumerate(_places(tree)):
-        changed = copy.deepcopy(tree)
-        node, change = list(_sites(changed))[number]
-        change(node)
-        source = ast.unparse(ast.fix_missing_locations(changed))
+    for place, change in list(_sites(tree)):
+        with _changed(place, change):
+            source = ast.unparse(ast.fix_missing_locations(tree))
         difference = difflib.unified_diff(plain.splitlines(), source.splitlines(), lineterm="", n=0)
         diff = "\n".join(list(difference)[3:])
         if diff:
-            yield Mutant(path, line, source, diff)
+            yield Mutant(path, _header(place.statement), source, diff)
 
 
-def _places(tree: ast.Module) -> Iterator[tuple[int, ast.AST]]:
-    """The line of the statement around each site: lines inside f-strings are not to be trusted."""
-    for node, _ in _sites(tree):
-        yield node.statement_line, node
+@contextmanager
+def _changed(node: ast.AST, change: Callable[[ast.AST], None]) -> Iterator[None]:
+    """A change, for a while."""
+    touched = [node, node.func] if isinstance(node, ast.Call) else [node]
+    before = [
+        (one, one.__class__, {k: [*v] if isinstance(v, list) else v for k, v in vars(one).items()}) for one in touched
+    ]
+    change(node)
+    try:
+        yield
+    finally:
+        for one, class_, values in before:
+            one.__class__, one.__dict__ = class_, values
+
+
+def _header(statement: ast.stmt) -> range:
+    """The lines of a statement, without those of the statements in it."""
+    inner = getattr(statement, "body", None)
+    end = max(statement.lineno, inner[0].lineno - 1) if inner else statement.end_lineno or statement.lineno
+    return range(statement.lineno, end + 1)
 
 
 def _sites(tree: ast.Module):  # type: ignore[no-untyped-def]
     """Each node that can be changed, with what to do to it."""
-    for node in _walk(tree, 1):
+    for node in _walk(tree, None):
         for change in _changes(node):
             yield node, change
 
 
-def _walk(node: ast.AST, line: int) -> Iterator[ast.AST]:
+def _walk(node: ast.AST, statement: ast.stmt | None) -> Iterator[ast.AST]:
     """Nodes in the order of the text, without types, decorators, `__all__` and declarations of strings."""
     if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "__all__" for t in node.targets):
         return
-    line = node.lineno if isinstance(node, ast.stmt) else line
-    node.statement_line = line  # type: ignore[attr-defined]
+    statement = node if isinstance(node, ast.stmt) else statement
+    node.statement = statement  # type: ignore[attr-defined]
     yield node
     for field, value in ast.iter_fields(node):
         if field not in SKIPPED:
             for child in value if isinstance(value, list) else [value]:
                 if isinstance(child, ast.AST):
-                    yield from _walk(child, line)
+                    yield from _walk(child, statement)
 
 
 def _changes(node: ast.AST):  # type: ignore[no-untyped-def]
@@ -235,108 +200,7 @@ def _become(node: ast.AST, other: ast.AST) -> None:
     node.__class__, node.__dict__ = other.__class__, other.__dict__
 
 
-# -- running ----------------------------------------------------------------------------------------------------------
-
-
-def tests_of(path: Path) -> tuple[str, ...]:
-    """The tests that run on mutants of a file."""
-    name = path.relative_to(PACKAGE).as_posix()
-    best = max((known for known in TESTS if name == known or name.startswith(f"{known}/")), key=len)
-    return tuple(f"tests/{test}.py" for test in TESTS[best])
-
-
-class Outcome(NamedTuple):
-    """How a mutant fared: "killed", "timed out" or "survived", and the test file that killed it."""
-
-    how: str
-    by: str = ""
-
-
-class Runner:
-    """Runs tests on changed copies of the source, one per job."""
-
-    def __init__(self, folder: Path, jobs: int) -> None:
-        self._copies: Queue[Path] = Queue()
-        for job in range(jobs):
-            self._copies.put(Path(shutil.copytree(ROOT / "src", folder / f"copy{job}", ignore=_compiled)))
-        self._stamp = int(time.time())
-        self._kills: Counter[tuple[Path, str]] = Counter()
-        self._sound: set[str] = set()  # test files that pass on the source as it is
-
-    def fare(self, numbered: tuple[int, Mutant]) -> Outcome:
-        """How a mutant fares."""
-        number, mutant = numbered
-        tests = tuple(sorted(tests_of(mutant.path), key=lambda test: -self._kills[mutant.path, test]))
-        code = self._code(mutant, tests, number)
-        if code in (None, -signal.SIGXCPU):
-            return Outcome("timed out")
-        if code == SURVIVED:
-            return Outcome("survived")
-        if code == UNUSABLE:
-            raise RuntimeError(f"pytest could not run the tests of {mutant.path}")
-        assert code is not None
-        by = tests[code - KILLED] if code >= KILLED else "a crash"
-        self._check(by, tests)
-        self._kills[mutant.path, by] += 1
-        return Outcome("killed", by)
-
-    def _check(self, by: str, tests: tuple[str, ...]) -> None:
-        """The test file that failed, or all of them after a crash, must pass on the source as it is."""
-        for test in (by,) if by in tests else tests:
-            if test not in self._sound and self._code(None, (test,)) != SURVIVED:
-                raise RuntimeError(f"{test} fails on the source as it is: no mutant can be judged by it")
-            self._sound.add(test)
-
-    def _code(self, mutant: Mutant | None, tests: tuple[str, ...], number: int = 0) -> int | None:
-        """The exit code of the tests on a copy with this change, or with none; None if they took too long."""
-        copied = self._copies.get()
-        try:
-            if mutant is None:
-                return _exit_code(copied, tests)
-            target = copied / mutant.path.relative_to(ROOT / "src")
-            original, times = target.read_text(), target.stat()
-            try:
-                target.write_text(mutant.source)
-                stamp = self._stamp + number  # a time of its own, or an older compiled file would be taken for it
-                os.utime(target, (stamp, stamp))
-                return _exit_code(copied, tests)
-            finally:
-                target.write_text(original)
-                os.utime(target, (times.st_atime, times.st_mtime))
-        finally:
-            self._copies.put(copied)
-
-
-def _exit_code(copied: Path, tests: tuple[str, ...]) -> int | None:
-    process = multiprocessing.get_context("fork").Process(target=_run, args=(str(copied), tests))
-    process.start()
-    process.join(PATIENCE)
-    if not process.is_alive():
-        return process.exitcode
-    process.kill()
-    process.join()
-    return None
-
-
-def _run(source: str, tests: tuple[str, ...]) -> None:
-    """In a process of its own: the tests, against this copy of the source, until one fails."""
-    resource.setrlimit(resource.RLIMIT_CPU, (LIMIT, LIMIT + 5))
-    quiet = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(quiet, 1)
-    os.dup2(quiet, 2)
-    os.chdir(ROOT)
-    os.environ["PYTHONPATH"] = source
-    sys.path[:0] = [source, str(ROOT)]
-    import pytest
-
-    arguments = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "addopts="]
-    for number, test in enumerate(tests):  # file by file: most die in the first
-        code = pytest.main([*arguments, test])
-        if code in (pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERRUPTED):  # the latter: it cannot be imported
-            os._exit(KILLED + number)
-        if code != pytest.ExitCode.OK:
-            os._exit(UNUSABLE)
-    os._exit(SURVIVED)
+# -- running -----------------------------------------------------------------------------------------------------------
 
 
 def main() -> None:
@@ -375,14 +239,15 @@ def main() -> None:
 
 
 def _logged(log: Path | None) -> set[str]:
-    """Mutants whose outcome is written down."""
+    """Mutants that were killed, or timed out, by what is written down."""
     if log is None or not log.exists():
         return set()
-    return {json.loads(line)["mutant"] for line in log.read_text().splitlines()}
+    outcomes = {one["mutant"]: one["how"] for one in map(json.loads, log.read_text().splitlines())}
+    return {name for name, how in outcomes.items() if how != "survived"}
 
 
 def _files(only: list[str] | None) -> list[Path]:
-    wanted = [PACKAGE / name for name in (only or TESTS)]
+    wanted = [PACKAGE / name for name in (only or FILES)]
     found = {path for one in wanted for path in ([one] if one.suffix else one.rglob("*.py"))}
     return sorted((path for path in found if path.name != "__init__.py"), key=lambda path: _rank(path, only or []))
 
@@ -393,27 +258,51 @@ def _rank(path: Path, only: list[str]) -> tuple[int, Path]:
     return next((place for place, one in enumerate(only) if name.startswith(one)), 0), path
 
 
-def _outcomes(chosen: list[Mutant], jobs: int, log: Path | None) -> list[Outcome]:
+def _outcomes(chosen: list[Mutant], jobs: int, log: Path | None) -> Iterator[Outcome]:
     """How each fared; survivors are printed as they are found."""
-    for module in SLOW:
-        __import__(module)
-    with tempfile.TemporaryDirectory(prefix="mutants-") as folder, ThreadPoolExecutor(jobs) as pool:
-        runner = Runner(Path(folder), jobs)
-        outcomes = []
-        for mutant, outcome in zip(chosen, pool.map(runner.fare, enumerate(chosen)), strict=True):
-            outcomes.append(outcome)
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        os.environ["PYTEST_DEBUG_TEMPROOT"] = folder
+        load()
+        lines = trace(SUITE, TRACE)
+        for mutant, outcome in _fared(chosen, lines, Path(folder), jobs):
+            yield outcome
             print(".", end="", flush=True)
             if outcome.how != "killed":
-                where = mutant.path.relative_to(ROOT)
-                print(f"\n{outcome.how}: {where}:{mutant.line}\n{mutant.diff}\n  {mutant.name}", flush=True)
+                where = f"{mutant.path.relative_to(ROOT)}:{mutant.lines.start}"
+                print(f"\n{outcome.how}: {where}\n{mutant.diff}\n  {mutant.name}", flush=True)
             if log is not None:
-                with log.open("a") as lines:
-                    lines.write(json.dumps({"mutant": mutant.name, **outcome._asdict()}) + "\n")
-        return outcomes
+                with log.open("a") as written:
+                    written.write(json.dumps({"mutant": mutant.name, **outcome._asdict()}) + "\n")
 
 
-def _compiled(folder: str, names: list[str]) -> list[str]:
-    return [name for name in names if name == "__pycache__"]
+def _fared(chosen: list[Mutant], lines: Lines, folder: Path, jobs: int) -> Iterator[tuple[Mutant, Outcome]]:
+    """Each mutant and how it fared: in a fork, and where that does not decide, on a copy of the source."""
+    outside, alive = [], chosen
+    for longest in (QUICK, math.inf):
+        tried, alive = alive, []
+        for mutant, outcome in Forks(lines, SUITE, jobs, longest).fare(tried):
+            if outcome is None:
+                outside.append(mutant)
+            elif outcome.how == "survived":
+                alive.append(mutant)
+                print(f"\nalive so far: {mutant.name}", flush=True)
+            else:
+                yield mutant, outcome
+    left = [*outside, *alive]
+    print(f"\non a copy of the source: {len(outside)} outside functions, {len(alive)} alive so far", flush=True)
+    free: Queue[Fresh] = Queue()
+    for job in range(jobs):
+        free.put(Fresh(folder / f"job{job}", lines))
+
+    def fare(mutant: Mutant) -> Outcome:
+        judge = free.get()
+        try:
+            return judge.fare(mutant)
+        finally:
+            free.put(judge)
+
+    with ThreadPoolExecutor(jobs) as pool:
+        yield from zip(left, pool.map(fare, left), strict=True)
 
 
 if __name__ == "__main__":

@@ -9,12 +9,16 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable
+import tomllib
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
+import tomli_w
 
 from fedbandit import _validate
 from fedbandit import schedule as schedules
@@ -22,7 +26,7 @@ from fedbandit._arrays import Floats
 from fedbandit._validate import ArgumentError
 from fedbandit.bandit import confidence as confidences
 from fedbandit.bandit import linucb
-from fedbandit.bandit.confidence import Confidence, NoiseLaw, Radii
+from fedbandit.bandit.confidence import NOISELESS, Confidence, NoiseLaw, Radii
 from fedbandit.bandit.linucb import Fit
 from fedbandit.bandit.policies import UCB, Policy, as_policy
 from fedbandit.bandit.statistics import Scales
@@ -35,9 +39,9 @@ from fedbandit.protocol import mechanisms, trust
 from fedbandit.protocol.base import Protocol
 from fedbandit.protocol.determinant import DeterminantRule
 from fedbandit.protocol.encoder import Encoder
-from fedbandit.protocol.guarantee import Acting, Built, Calibration, DecodeAt, Guarantee, Request, Visits
+from fedbandit.protocol.guarantee import Acting, Built, Calibration, DecodeAt, Guarantee, Request, Uncounted, Visits
 from fedbandit.protocol.trust import Trust
-from fedbandit.schedule import Adaptive, Clock, Growing, Schedule
+from fedbandit.schedule import Adaptive, At, Clock, Growing, Schedule
 
 __all__ = ["Plan"]
 
@@ -48,11 +52,10 @@ RADII: dict[Radii, Callable[[NoiseLaw, int, float], Confidence] | None] = {
     "published": None,  # follows from the published simulation's own lambda
 }
 HEADROOM_BITS = 62  # a total, noise included, must stay this far inside 64-bit integers
-YOUNGER: dict[str, Any] = {
-    "policy": UCB,
-    "apprentice": False,
-    "schema": None,
-}  # values at which as_dict leaves them out, as before they were
+# Fields that came later, and what plans written without them mean. A plan that says nothing else does not name them, so
+# that it keeps its identity.
+LATER: dict[str, Any] = {"people": 1, "uncounted": None, "schema": None, "policy": UCB, "apprentice": False}
+SETTING = "setting"  # the table of a plan's file that says what the plan was chosen for
 PEOPLE = 10**9  # who must fit into the sums of a term on a clock, all silos together: nobody knows how many will come
 
 
@@ -94,6 +97,8 @@ class Plan:
     decode_at: DecodeAt = "analyzer"  # "silo": P_alt
     bits: int = 20  # statistics are kept on the grid 2^-bits
     visits: Visits = "private"  # "public": a live silo may tick by counting who asks
+    people: int = 1  # expected visits per silo and round; only a clock, whose rounds are periods, has more than one
+    uncounted: Uncounted | None = None  # what serves visits that are not released (None: "local" where that is safe)
     schema: Schema | None = None  # how records become features, for applications that send records
     policy: Policy = UCB  # how silos choose; a name is enough
     apprentice: bool = False  # the application may choose in the model's place, and its choice is learnt from
@@ -111,6 +116,9 @@ class Plan:
         _validate.one_of("confidence", self.confidence, RADII)
         _validate.one_of("decode_at", self.decode_at, get_args(DecodeAt))
         _validate.one_of("visits", self.visits, get_args(Visits))
+        _validate.count("people", self.people)
+        if self.uncounted is not None:
+            _validate.one_of("uncounted", self.uncounted, get_args(Uncounted))
         _validate.within("alpha", self.alpha, 0, 1)
         _validate.positive("exploration", self.exploration)
         _validate.positive("reward_noise", self.reward_noise)
@@ -170,6 +178,19 @@ class Plan:
         if not self.trusting.shares_noise:
             return 0
         return 1 if self.colluding is None else self.colluding
+
+    @property
+    def serves_uncounted(self) -> Uncounted:
+        """What serves visits that are never released: all that their silo knows, or the public model like the others.
+
+        Local knowledge is not for people whom another silo may count: what they do there could depend on it.
+        """
+        return ("local" if self._keeps_local else "public") if self.uncounted is None else self.uncounted
+
+    @property
+    def cap(self) -> int | None:
+        """How often one person counts in a silo; None without a budget: always."""
+        return None if self.privacy is None else self.privacy.participations
 
     @property
     def smallest_cohort(self) -> int:
@@ -244,29 +265,40 @@ class Plan:
 
     @cached_property
     def learner(self) -> Confidence:
-        """Regulariser, eigenvalue floor and radii."""
+        """Regularisers and radii."""
         rule = RADII[self.confidence]
         if rule is not None:
             return rule(self.noise_law, self.dim, self.alpha)
-        assumed, drawn = self._built.assumed_std, math.sqrt(self.silos) * self.protocol.scales.bias
-        std, levels = drawn if assumed is None else assumed, published_levels(self.encoder.size)
-        regulariser = confidences.published_regulariser(std, self.silos, levels, self.dim, self.alpha)
-        return confidences.published(regulariser, self.dim, self.alpha, self.exploration, self.reward_noise)
+        size, assumed = self.encoder.size, self._built.assumed_std
+        std = math.sqrt(self.silos) * self.protocol.scales.bias if assumed is None else assumed
+        regulariser = confidences.published_regulariser(std, self.silos, published_levels(size), self.dim, self.alpha)
+        return confidences.published(size, regulariser, self.dim, self.alpha, self.exploration, self.reward_noise)
 
     @property
     def regulariser(self) -> float:
-        """lambda."""
-        return self.learner.regulariser
+        """lambda, the largest of all syncs: only practical radii have more than one."""
+        return float(self.learner.regularisers.max())
+
+    def regulariser_after(self, round_: int) -> float:
+        """lambda of the model that serves after `round_` rounds: that of the last sync until then, or of the first."""
+        return float(self.learner.regularisers[max(0, bisect_right(self._times_or_rounds, round_) - 1)])
 
     def radius(self, round_: int) -> float:
         """beta_t, for a silo that has seen statistics of all silos up to this round (or its own, if it is alone)."""
-        alone = self.syncs == 1
-        return self.learner.radius(round_ * (1 if alone else self.silos))
+        silos = 1 if self.syncs == 1 else self.silos
+        return self.learner.radius(round_ * self.people * silos, self.regulariser_after(round_))
+
+    def radius_alone(self, visits: float) -> float:
+        """The same for a silo's own raw data of so many visits: there is no noise to allow for."""
+        return self._noiseless.radius(visits, NOISELESS)
 
     def fit(self, prefix: Floats, round_: int) -> Fit:
-        """The model that silos decide by after `round_` rounds, from the prefix sums (..., width) over all silos."""
-        learner = self.learner
-        return linucb.fit(prefix, self.dim, learner.regulariser, learner.floor, self.radius(round_))
+        """The model that silos decide by after `round_` rounds, from the prefix sums (..., width) over all silos.
+
+        No eigenvalue of V may fall below half of lambda, at most lambda_min of Assumption "Regularity".
+        """
+        regulariser = self.regulariser_after(round_)
+        return linucb.fit(prefix, self.dim, regulariser, regulariser / 2, self.radius(round_))
 
     @cached_property
     def rule(self) -> DeterminantRule:
@@ -326,8 +358,8 @@ class Plan:
         data["schedule"] = schedules.as_dict(self.schedule)
         if self.schema is not None:
             data["schema"] = self.schema.as_dict()
-        for name, default in YOUNGER.items():
-            if getattr(self, name) == default:
+        for name, meant in LATER.items():
+            if getattr(self, name) == meant:
                 del data[name]
         return json.loads(json.dumps(data, default=_plain))  # type: ignore[no-any-return]
 
@@ -346,6 +378,36 @@ class Plan:
         if isinstance(values.get("policy"), dict):
             values["policy"] = as_policy(values["policy"])
         return cls(**values)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Plan:
+        """The plan in a TOML or JSON file. A table `setting` beside it says what it was chosen for; it is left alone.
+
+        >>> import tempfile
+        >>> plan = Plan(12, 365, 20, Privacy(1.0, 1e-6), schedule=Clock(86400), people=20)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder) / "plan.toml"
+        ...     plan.save(file)
+        ...     Plan.load(file) == plan
+        True
+        """
+        text, file = Path(path).read_text(encoding="utf-8"), Path(path)
+        data = tomllib.loads(text) if file.suffix == ".toml" else json.loads(text)
+        if not isinstance(data, dict):
+            raise ArgumentError("plan", f"must be a table of fields, got {type(data).__name__}")
+        return cls.from_dict({name: value for name, value in data.items() if name != SETTING})
+
+    def save(self, path: str | Path, setting: Mapping[str, Any] | None = None) -> None:
+        """Write the plan as TOML, whole, defaults included; and beside it the `setting` it was chosen for."""
+        data = self.as_dict() | ({} if setting is None else {SETTING: dict(setting)})
+        Path(path).write_text(tomli_w.dumps(_without_none(data)), encoding="utf-8")
+
+    def in_visits(self) -> Plan:
+        """The same plan with one round per visit: what the simulator plays in the place of a clock with `people`."""
+        if not isinstance(self.schedule, Clock):
+            return self
+        visits = tuple(self.people * time for time in self.times)
+        return self.changed(rounds=visits[-1], schedule=At(visits), people=1)
 
     @cached_property
     def hash(self) -> str:
@@ -369,6 +431,13 @@ class Plan:
     def _built(self) -> Built:
         return trust.build(self.trust, self.request)
 
+    @cached_property
+    def _noiseless(self) -> Confidence:
+        rule, silent = RADII[self.confidence], NoiseLaw(*(np.zeros(1) for _ in NoiseLaw.__dataclass_fields__))
+        if rule is not None:
+            return rule(silent, self.dim, self.alpha)
+        return confidences.published(1, NOISELESS, self.dim, self.alpha, self.exploration, self.reward_noise)
+
     @property
     def _times_or_rounds(self) -> tuple[int, ...]:
         """The calendar, or every round where the data decide."""
@@ -378,6 +447,11 @@ class Plan:
     def _rule_share(self) -> float:
         """What a private determinant rule spends of mu^2."""
         return 0.5 if isinstance(self.schedule, Adaptive) and self.schedule.private else 0.0
+
+    @property
+    def _keeps_local(self) -> bool:
+        """Whether those whom a silo serves by local knowledge can be kept out of all releases."""
+        return self.acting == "lazy" and (self.privacy is None or self.privacy.silos_per_user == 1)
 
     def _take_schema(self) -> None:
         """The dimension, from the schema if there is one."""
@@ -394,12 +468,14 @@ class Plan:
         if self.acting == "lazy":
             return
         for name in ("policy", "apprentice"):
-            if getattr(self, name) != YOUNGER[name]:
+            if getattr(self, name) != LATER[name]:
                 raise ArgumentError(name, f"must be left out where silos act eagerly, got {getattr(self, name)}")
 
     def _check_effects(self) -> None:
         """Refuse what would change nothing: whoever asks for it expects something of it."""
         trusting = self.trusting
+        if self.uncounted == "local" and not self._keeps_local:
+            raise ArgumentError("uncounted", "must not be 'local' where silos act eagerly or people visit several")
         if self.colluding and not trusting.shares_noise:
             raise ArgumentError(
                 "colluding",
@@ -408,6 +484,8 @@ class Plan:
         if self.cohort is not None and self.cohort < self.silos and (trusting.whole or not trusting.live):
             why = "it counts on every silo" if trusting.whole else "it does not run live, and nobody is ever missing"
             raise ArgumentError("cohort", f"must be left out for trust {self.trust!r}, got {self.cohort}: {why}")
+        if self.people != 1 and not isinstance(self.schedule, Clock):
+            raise ArgumentError("people", f"must be 1 unless a clock ticks, got {self.people}: a round is a visit")
         for name in ("exploration", "reward_noise"):
             if getattr(self, name) != 1 and self.confidence != "published":
                 raise ArgumentError(
@@ -441,6 +519,15 @@ class Plan:
     def _most_noise(self) -> float:
         """No noise of a sum over all silos is larger than that, as far as chance goes."""
         return 12 * max(self.protocol.scales) * math.sqrt(self.silos)
+
+
+def _without_none(data: dict[str, Any]) -> dict[str, Any]:
+    """TOML has no word for None: what is left out means it."""
+    return {
+        name: _without_none(value) if isinstance(value, dict) else value
+        for name, value in data.items()
+        if value is not None
+    }
 
 
 def _plain(number: np.generic) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import MISSING, dataclass, fields
+from itertools import pairwise
 from typing import Any, Literal
 
 from fedbandit import _validate
@@ -15,6 +16,7 @@ from fedbandit._validate import ArgumentError
 
 __all__ = [
     "Adaptive",
+    "At",
     "Clock",
     "Every",
     "Growing",
@@ -22,6 +24,7 @@ __all__ = [
     "Schedule",
     "adaptive",
     "as_dict",
+    "at",
     "clock",
     "every",
     "from_dict",
@@ -53,26 +56,52 @@ class Every:
 
 @dataclass(frozen=True)
 class Growing:
-    """Synchronise whenever the rounds so far have grown by `ratio`: O(log T) syncs.
+    """Synchronise after round `first`, and then whenever the rounds so far have grown by `ratio`: O(log T) syncs.
 
     Statistics that are up to a tenth short decide almost as well as fresh ones, so little is lost by waiting; and
-    fewer releases mean less noise in each.
+    fewer releases mean less noise in each. A sync whose noise drowns what few people have said so far is wasted: a
+    later `first` leaves it out.
     """
 
     ratio: float = 1.1
+    first: int = 1
 
     def __post_init__(self) -> None:
         _validate.within("ratio", self.ratio, 1, math.inf)
+        _validate.count("first", self.first)
 
     def times(self, rounds: int) -> tuple[int, ...]:
         """Rounds after which silos synchronise, the last of them the horizon."""
-        times = [1]
+        if self.first > rounds:
+            raise ArgumentError("first", f"must be at most the horizon of {rounds} rounds, got {self.first}")
+        times = [self.first]
         while times[-1] < rounds:
             times.append(min(rounds, max(times[-1] + 1, math.ceil(times[-1] * self.ratio))))
         return tuple(times)
 
     def __str__(self) -> str:
-        return f"growing({self.ratio:g})"
+        return f"growing({self.ratio:g}{'' if self.first == 1 else f', first={self.first}'})"
+
+
+@dataclass(frozen=True)
+class At:
+    """Synchronise after just these rounds, the last of which is the horizon."""
+
+    rounds: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rounds", tuple(_validate.count("rounds", one) for one in self.rounds))
+        if not self.rounds or any(later <= sooner for sooner, later in pairwise(self.rounds)):
+            raise ArgumentError("rounds", f"must rise from sync to sync, got {self.rounds}")
+
+    def times(self, rounds: int) -> tuple[int, ...]:
+        """Rounds after which silos synchronise, the last of them the horizon."""
+        if self.rounds[-1] != rounds:
+            raise ArgumentError("rounds", f"must end with the horizon of {rounds} rounds, got {self.rounds[-1]}")
+        return self.rounds
+
+    def __str__(self) -> str:
+        return f"at({self.rounds[0]}, ..., {self.rounds[-1]})" if len(self.rounds) > 3 else f"at{self.rounds}"
 
 
 @dataclass(frozen=True)
@@ -81,10 +110,12 @@ class Clock:
 
     A plan's `rounds` are then periods: a batch is whoever came since the last tick, however many they are. With a
     `ratio` above 1, the ticks are those at which the periods so far have grown by it, as `Growing` counts rounds.
+    The first tick comes after `first` periods.
     """
 
     period: float
     ratio: float = 1.0
+    first: int = 1
 
     def __post_init__(self) -> None:
         _validate.positive("period", self.period)
@@ -94,13 +125,19 @@ class Clock:
             )
         if self.ratio != 1:
             _validate.within("ratio", self.ratio, 1, math.inf)
+        _validate.count("first", self.first)
 
     def times(self, rounds: int) -> tuple[int, ...]:
         """The periods after which silos synchronise, the last of them the horizon."""
-        return tuple(range(1, rounds + 1)) if self.ratio == 1 else Growing(self.ratio).times(rounds)
+        if self.ratio != 1:
+            return Growing(self.ratio, self.first).times(rounds)
+        if self.first > rounds:
+            raise ArgumentError("first", f"must be at most the horizon of {rounds} periods, got {self.first}")
+        return tuple(range(self.first, rounds + 1))
 
     def __str__(self) -> str:
-        return f"clock({self.period:g}{'' if self.ratio == 1 else f', {self.ratio:g}'})"
+        ratio = "" if self.ratio == 1 else f", {self.ratio:g}"
+        return f"clock({self.period:g}{ratio}{'' if self.first == 1 else f', first={self.first}'})"
 
 
 @dataclass(frozen=True)
@@ -127,14 +164,18 @@ class Adaptive:
         return f"adaptive({self.threshold:g}{', private' if self.private else ''})"
 
 
-Schedule = Every | Growing | Clock | Adaptive
-Kind = Literal["every", "growing", "clock", "adaptive"]
-_KINDS: dict[Kind, type[Every] | type[Growing] | type[Clock] | type[Adaptive]] = {
+Schedule = Every | Growing | At | Clock | Adaptive
+Kind = Literal["every", "growing", "at", "clock", "adaptive"]
+_KINDS: dict[Kind, type[Schedule]] = {
     "every": Every,
     "growing": Growing,
+    "at": At,
     "clock": Clock,
     "adaptive": Adaptive,
 }
+# Fields that came later, and what schedules written without them mean: they are left out where that is what they say,
+# so that a plan keeps its identity.
+_LATER = {"first": 1}
 
 
 def every(batch: int) -> Every:
@@ -146,26 +187,38 @@ def every(batch: int) -> Every:
     return Every(batch)
 
 
-def growing(ratio: float = 1.1) -> Growing:
-    """Synchronise whenever the rounds so far have grown by `ratio`.
+def growing(ratio: float = 1.1, first: int = 1) -> Growing:
+    """Synchronise after round `first`, and then whenever the rounds so far have grown by `ratio`.
 
     >>> growing(2).times(rounds=50)
     (1, 2, 4, 8, 16, 32, 50)
     >>> len(growing().times(rounds=10_000))
     79
+    >>> growing(1.5, first=4).times(rounds=50)
+    (4, 6, 9, 14, 21, 32, 48, 50)
     """
-    return Growing(ratio)
+    return Growing(ratio, first)
 
 
-def clock(period: float, ratio: float = 1.0) -> Clock:
-    """Synchronise every `period` seconds; with a `ratio`, whenever the periods so far have grown by it.
+def at(*rounds: int) -> At:
+    """Synchronise after just these rounds.
+
+    >>> at(7, 30, 365).times(rounds=365)
+    (7, 30, 365)
+    """
+    return At(rounds)
+
+
+def clock(period: float, ratio: float = 1.0, first: int = 1) -> Clock:
+    """Synchronise every `period` seconds, from the end of period `first` on; with a `ratio`, whenever the periods so
+    far have grown by it.
 
     >>> clock(3600).times(rounds=4)
     (1, 2, 3, 4)
     >>> clock(86400, ratio=1.5).times(rounds=30)
     (1, 2, 3, 5, 8, 12, 18, 27, 30)
     """
-    return Clock(period, ratio)
+    return Clock(period, ratio, first)
 
 
 def adaptive(threshold: float, private: bool = False) -> Adaptive:
@@ -184,7 +237,8 @@ def as_dict(schedule: Schedule) -> dict[str, Any]:
     {'kind': 'every', 'batch': 25}
     """
     kind = next(name for name, known in _KINDS.items() if isinstance(schedule, known))
-    return {"kind": kind, **vars(schedule)}
+    written = {name: value for name, value in vars(schedule).items() if _LATER.get(name) != value}
+    return {"kind": kind, **written}
 
 
 def from_dict(data: dict[str, Any]) -> Schedule:

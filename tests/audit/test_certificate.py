@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from datetime import date
 
-from fedbandit import clock, every
+import pytest
+from scipy.special import expit
+
+from fedbandit import Plan, Privacy, clock, every
 from fedbandit.audit.certificate import certificate
 from fedbandit.audit.report import audit
 from fedbandit.schedule import Schedule
@@ -20,3 +24,23 @@ def federation(schedule: Schedule) -> str:
 def test_rounds_of_a_clock_are_periods() -> None:
     assert federation(every(4)) == "3 silos, 32 rounds each, 3 features"
     assert federation(clock(60.0, 2.0)) == "3 silos, 32 periods of the clock each, 3 features"
+
+
+@pytest.mark.parametrize("epsilon", [1e-4, 0.003, 0.0123, 0.3333, 1.0, 1.01, 2.345, 6.0])
+@pytest.mark.parametrize("delta", [1.00000049e-5, 0.01])
+def test_the_promise_in_plain_words_is_never_rounded_into_a_smaller_one(epsilon: float, delta: float) -> None:
+    plan = Plan(3, 32, 2, Privacy(epsilon, delta), trust="silo")
+    promise = certificate(plan, audit(small_case(small_plan()), trials=50), date(2026, 1, 1)).promise
+    times = promise.split(" at most ")[1].split(" times")[0]
+    assert sum(map(float, times.split(" + "))) >= math.exp(epsilon)
+    assert f"(but for a chance of {delta!r})" in promise
+    share = float(promise.split(" right more than ")[1].split("%")[0]) / 100
+    best = 1 - (1 - delta) * float(expit(-epsilon))
+    assert best <= share <= best + 0.001 + 1e-12
+
+
+def test_the_budget_stands_in_a_certificate_as_it_was_asked_for() -> None:
+    plan = Plan(3, 32, 2, Privacy(1.00000049, 1.00000049e-5), trust="silo")
+    page = certificate(plan, audit(small_case(small_plan()), trials=50), date(2026, 1, 1))
+    budget = next(row[1] for section in page.sections for row in section.table if row[0] == "Budget")
+    assert budget.startswith("epsilon = 1.00000049, delta = 1.00000049e-05,")

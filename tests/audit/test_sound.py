@@ -59,8 +59,10 @@ def test_verdicts_over_many_audits() -> None:
 def test_false_alarms_over_200_seeds(fields: dict[str, Any]) -> None:
     sound = small_case(small_plan(**fields))
     reports = [audit(sound, trials=500, seed=seed) for seed in range(200)]
-    assert sum(report.verdict == "broken" for report in reports) <= _most(200)
-    assert sum(bool(report.failed) for report in reports) <= 2  # of 0.4 expected at most
+    broken, failed = (sum(map(found, reports)) for found in (lambda r: r.verdict == "broken", lambda r: bool(r.failed)))
+    print(f"{broken} of 200 called broken, {failed} by a failed check: {fields}")
+    assert broken <= _most(200)
+    assert failed <= 2  # of 0.4 expected at most
 
 
 def _most(audits: int) -> int:

@@ -52,32 +52,45 @@ def test_theory_is_the_lemma_as_stated() -> None:
     law, alpha = PLAN.noise_law, 0.01
     stated = confidence.theory(law, DIM, alpha)
     matrix = confidence.matrix_norm_bound(law, DIM, alpha / 4)
-    assert stated.regulariser == pytest.approx(2 * matrix)
-    assert stated.floor == pytest.approx(matrix)
+    assert stated.regularisers == pytest.approx(np.full(PLAN.syncs or 0, 2 * matrix))
     growth = 2 * math.log(200) + DIM * math.log(1 + 5000 / (DIM * 2 * matrix))
-    assert stated.radius(5000) == pytest.approx(math.sqrt(growth) + math.sqrt(2 * matrix))
+    assert stated.radius(5000, 2 * matrix) == pytest.approx(math.sqrt(growth) + math.sqrt(2 * matrix))
 
 
 def test_the_proof_needs_wider_radii_than_the_lemma_states() -> None:
     law = PLAN.noise_law
     stated, proven = confidence.theory(law, DIM, 0.01), confidence.proof(law, DIM, 0.01)
-    assert proven.regulariser == stated.regulariser
-    assert all(proven.radius(users) > stated.radius(users) for users in (0, 100, 10**6))
+    np.testing.assert_array_equal(proven.regularisers, stated.regularisers)
+    regulariser = float(stated.regularisers[0])
+    assert all(proven.radius(users, regulariser) > stated.radius(users, regulariser) for users in (0, 100, 10**6))
 
 
 def test_without_noise_all_rules_regularise_by_one() -> None:
     for rule in (confidence.theory, confidence.proof, confidence.practical):
-        assert rule(NO_NOISE, DIM, 0.01).regulariser == 1.0
+        np.testing.assert_array_equal(rule(NO_NOISE, DIM, 0.01).regularisers, np.ones(5))
 
 
 @pytest.mark.parametrize("law", [NO_NOISE, PLAN.noise_law])
 def test_the_practical_rule_is_one_rule(law: NoiseLaw) -> None:
-    """lambda = Sigma_N (at least 1), eigenvalues at least half of it, radii a tenth of the stated form."""
+    """lambda_k = Sigma_N of sync k alone (at least 1), radii 0.03 of the stated form."""
     rule = confidence.practical(law, DIM, 0.01)
-    regulariser = max(1.0, confidence.matrix_norm_bound(law, DIM, 0.0025))
-    assert (rule.regulariser, rule.floor) == pytest.approx((regulariser, regulariser / 2))
-    growth = 2 * math.log(200) + DIM * math.log(1 + 700 / (DIM * regulariser))
-    assert rule.radius(700) == pytest.approx(0.1 * (math.sqrt(growth) + math.sqrt(regulariser)))
+    for sync, regulariser in enumerate(rule.regularisers):
+        alone = NoiseLaw(*(std[sync : sync + 1] for std in (law.bias, law.diagonal, law.off_diagonal)))
+        assert regulariser == pytest.approx(max(1.0, confidence.matrix_norm_bound(alone, DIM, 0.0025)))
+    growth = 2 * math.log(200) + DIM * math.log(1 + 700 / (DIM * 9.0))
+    assert rule.radius(700, 9.0) == pytest.approx(0.03 * (math.sqrt(growth) + 3.0))
+
+
+def test_every_sync_has_its_own_practical_regulariser() -> None:
+    plan = PLAN.changed(confidence="practical")
+    first, last = plan.learner.regularisers[[0, -1]]
+    assert first < last == plan.regulariser
+    times = plan.times
+    asked = (0, times[0], times[1] - 1, times[1], times[-1], times[-1] + 5)
+    syncs = (0, 0, 0, 1, len(times) - 1, len(times) - 1)
+    assert [plan.regulariser_after(round_) for round_ in asked] == [plan.learner.regularisers[sync] for sync in syncs]
+    model = plan.fit(np.zeros(plan.protocol.width), times[3]).model
+    np.testing.assert_allclose(model.root @ model.root.T, np.eye(DIM) / plan.learner.regularisers[3])
 
 
 def test_the_published_simulation_has_its_own_regulariser_and_radii() -> None:
@@ -85,10 +98,10 @@ def test_the_published_simulation_has_its_own_regulariser_and_radii() -> None:
     noisy = confidence.published_regulariser(std, silos, levels, DIM, alpha)
     assert noisy == pytest.approx(math.sqrt(900) * 4 * (math.sqrt(9 + math.log(100)) + math.sqrt(6)))
     assert confidence.published_regulariser(0.0, silos, levels, DIM, alpha) == 10.0  # sqrt(M) without privacy
-    rule = confidence.published(noisy, DIM, alpha, scale=0.5, reward_noise=0.3)
+    rule = confidence.published(3, noisy, DIM, alpha, scale=0.5, reward_noise=0.3)
     growth = DIM * math.log(1 + 700 / (DIM * noisy)) + math.log(100)
-    assert rule.radius(700) == pytest.approx(0.5 * (math.sqrt(noisy * DIM) + 0.3 * math.sqrt(growth)))
-    assert (rule.regulariser, rule.floor) == (noisy, noisy / 2)
+    assert rule.radius(700, noisy) == pytest.approx(0.5 * (math.sqrt(noisy * DIM) + 0.3 * math.sqrt(growth)))
+    np.testing.assert_array_equal(rule.regularisers, np.full(3, noisy))
 
 
 def test_privacy_does_not_depend_on_radii() -> None:
@@ -99,9 +112,10 @@ def test_privacy_does_not_depend_on_radii() -> None:
 
 def test_radii_grow_and_shrink_as_they_should() -> None:
     for rule in (confidence.theory, confidence.proof, confidence.practical):
-        sizes = [rule(PLAN.noise_law, DIM, 0.01).radius(users) for users in (0, 10, 1000, 10**6)]
+        made = rule(PLAN.noise_law, DIM, 0.01)
+        sizes = [made.radius(users, float(made.regularisers[-1])) for users in (0, 10, 1000, 10**6)]
         assert sizes == sorted(sizes)
         less = NoiseLaw(
             *(0.5 * std for std in (PLAN.noise_law.bias, PLAN.noise_law.diagonal, PLAN.noise_law.off_diagonal))
         )
-        assert rule(less, DIM, 0.01).regulariser < rule(PLAN.noise_law, DIM, 0.01).regulariser
+        assert (rule(less, DIM, 0.01).regularisers < made.regularisers).all()

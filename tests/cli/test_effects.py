@@ -51,7 +51,7 @@ def test_refused_before_anything_is_done(
 
 def test_what_has_an_effect_is_not_refused(fedbandit: Command, tmp_path: Path) -> None:
     sizes = ("--silos", "10", "--rounds", "300", "--dim", "5")
-    assert fedbandit("plan", "--best", "--trust", "silo", *sizes, "--json").code == 0
+    assert fedbandit("plan", "--best", "--trust", "silo", "--days", "20", "--dim", "5", "--json").code == 0
     assert fedbandit("frontier", "--shuffle", *sizes, "--budgets", "1:0.1", "--json").json["shuffle"]
 
 

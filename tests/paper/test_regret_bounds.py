@@ -54,7 +54,7 @@ def test_amplification_where_its_theorem_reaches():
 
 def test_the_bound_by_the_formulas_of_the_proof():
     plan = COVERED["Theorem LDP"]
-    smallest = plan.learner.floor  # Sigma_N, for lambda = 2 Sigma_N
+    smallest = plan.regulariser / 2  # Sigma_N, for lambda = 2 Sigma_N
     users = SILOS * ROUNDS
     growth = DIM * math.log(1 + users / (DIM * smallest))
     found = regret_bounds.bound(plan)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+import re
+from dataclasses import replace
 
 import pytest
 from scipy.optimize import minimize_scalar
 
 from fedbandit.plan import Plan
 from fedbandit.planner import best, shuffling, tuning
-from fedbandit.planner.prediction import lost_rounds
+from fedbandit.planner.prediction import predicted
+from fedbandit.planner.setting import Setting
 from fedbandit.privacy.budget import Privacy
 from fedbandit.privacy.sensitivity import joint_shift
-from fedbandit.schedule import growing
+from fedbandit.schedule import Clock, growing
 
 PRIVACY = Privacy(1.0, 0.1)
 BASE = Plan(100, 10_000, 10, PRIVACY)
@@ -38,25 +41,97 @@ def test_tuning_keeps_the_promise_and_lowers_the_cost() -> None:
         plan = BASE.changed(trust=trust)
         better = tuning.tuned(plan, centred=True)
         assert (better.guarantee.epsilon, better.guarantee.delta) == (1.0, 0.1)
-        assert lost_rounds(better) < lost_rounds(plan)
+        assert predicted(better).mean() < predicted(plan).mean()
         assert better.syncs is not None
         assert better.syncs <= 90
-        assert better.mechanism == "optimal"
+        assert better.mechanism in ("early", "optimal")
 
 
-def test_a_horizon_too_long_for_the_optimal_encoder_gets_buffers() -> None:
-    assert tuning.mechanism_for(512) == "optimal"
-    assert tuning.mechanism_for(513) == "blt"
+def test_a_horizon_too_long_for_a_factorisation_gets_buffers() -> None:
+    assert tuning.mechanisms_for(128) == ("early", "optimal")
+    assert tuning.mechanisms_for(512) == ("early",)
+    assert tuning.mechanisms_for(513) == ("blt",)
 
 
-@pytest.mark.parametrize(("trust", "expected"), [("local", "local"), ("silo", "silo"), ("secure-sum", "secure-sum")])
+CLINIC = Setting(silos=12, people_per_day=20, days=120, dim=8, privacy=Privacy(1.0, 1e-6), arms=4)
+
+
+@pytest.mark.parametrize(("trust", "expected"), [("silo", "silo"), ("secure-sum", "secure-sum")])
 def test_the_best_plan_for_every_trust(trust: str, expected: str) -> None:
-    choice = best.best_plan(100, 10_000, 10, PRIVACY, trust)
-    assert choice.best.name == expected
-    costs = [one.lost for one in (choice.best, *choice.protocols)]
+    advice = best.recommended(replace(CLINIC, trust=trust, privacy=Privacy(4.0, 1e-4)))
+    assert advice.name == expected
+    assert advice.best is not None
+    assert advice.best.plan is not None
+    costs = [one.cost for one in advice.options]
     assert costs == sorted(costs)
-    assert all(choice.best.lost <= one.lost for one in choice.variants)
-    assert choice.plan.guarantee.promised
+    plan = advice.best.plan
+    assert plan.guarantee.promised
+    assert isinstance(plan.schedule, Clock)
+    assert (plan.rounds, plan.people, plan.confidence, plan.centre) == (120, 20, "practical", 0.5)
+
+
+def test_where_alone_is_better_it_is_recommended() -> None:
+    advice = best.recommended(replace(CLINIC, privacy=Privacy(0.02, 1e-6)))
+    assert (advice.name, advice.best, advice.break_even_day, advice.paid_back_day) == ("alone", None, None, None)
+    assert advice.options[0].cost > advice.alone.mean()
+
+
+def test_a_person_counts_as_often_as_it_pays() -> None:
+    """More visits that count need more noise; where noise hardly matters they pay."""
+    few = best.recommended(replace(CLINIC, visits=5, back_after=30))
+    many = best.recommended(replace(CLINIC, visits=5, mean_visits=4.8, privacy=Privacy(50.0, 1e-2)))
+    assert few.best is not None
+    assert few.best.plan is not None
+    assert few.best.plan.cap == 1
+    assert many.best is not None
+    assert many.best.plan is not None
+    assert many.best.plan.cap is not None
+    assert many.best.plan.cap > 1
+
+
+def test_days_of_break_even() -> None:
+    advice = best.recommended(CLINIC)
+    assert advice.best is not None
+    assert advice.best.prediction is not None
+    day, made_up = advice.break_even_day, advice.paid_back_day
+    assert day is not None
+    assert made_up is not None
+    assert 1 < day < made_up < 120
+    ours = advice.best.prediction
+    assert advice.regret(ours, day - 2, day - 1) > advice.regret(advice.alone, day - 2, day - 1)
+    assert all(advice.regret(ours, d - 1, d) <= advice.regret(advice.alone, d - 1, d) for d in range(day, 121))
+    assert advice.lost(ours, made_up - 1) > advice.lost(advice.alone, made_up - 1)
+    assert advice.lost(ours, made_up) <= advice.lost(advice.alone, made_up)
+
+
+def test_a_constant_is_what_centring_needs() -> None:
+    plan = best.recommended(replace(CLINIC, constant=False, privacy=Privacy(4.0, 1e-4))).options[0].plan
+    assert plan is not None
+    assert (plan.centre, plan.ratio) == (0.0, 1.0)
+
+
+def test_what_a_setting_refuses() -> None:
+    for change, message in (
+        ({"silos": 0}, "silos must be a whole number >= 1, got 0"),
+        ({"people_per_day": 0}, "people_per_day must be a whole number >= 1, got 0"),
+        ({"dim": 1}, "dim must be at least 2, got 1"),
+        ({"sync": "hourly"}, "sync must be one of daily, weekly, monthly; got 'hourly'"),
+        ({"sync": "monthly", "days": 20}, "days must be at least the 30 between two syncs, got 20"),
+        ({"mean_visits": 2.0}, "mean_visits has no effect where everybody comes once"),
+        ({"back_after": 5}, "back_after has no effect where everybody comes once"),
+        ({"consenting": 1.5}, "consenting must lie between 0 and 1, got 1.5"),
+        ({"visits": 3, "mean_visits": 4.0}, "mean must lie between 1 and the 3 visits, got 4.0"),
+    ):
+        with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+            replace(CLINIC, **change)
+
+
+def test_a_setting_reads_back() -> None:
+    setting = replace(CLINIC, visits=5, back_after=30, sync="weekly", consenting=0.5)
+    assert Setting.from_dict(setting.as_dict()) == setting
+    assert setting.periods == 17
+    assert setting.people_per_period == 140
+    assert setting.plan().in_visits().rounds == setting.visits_per_silo == 17 * 140
 
 
 def test_what_asks_for_no_more_trust_than_the_user_gives() -> None:
@@ -69,20 +144,11 @@ def test_what_asks_for_no_more_trust_than_the_user_gives() -> None:
 
 
 def test_what_cannot_be_used_says_why() -> None:
-    choice = best.best_plan(100, 10_000, 10, PRIVACY, "secure-sum")
-    assert [one.name for one in choice.impossible] == ["sdp-amplified"]
-    assert "epsilon must be at most about" in choice.impossible[0].reason
+    reasons = {one.name: one.reason for one in best.recommended(CLINIC).impossible}
+    assert "epsilon must be at most about" in reasons["sdp-amplified"]
+    assert "schedule must count rounds" in reasons["sdp-vector-sum"]
     with pytest.raises(ValueError, match=r"^trust must be one of central, local, .*silo, .*; got 'nobody'"):
-        best.best_plan(100, 10_000, 10, PRIVACY, "nobody")
-
-
-def test_variants_name_one_change_each() -> None:
-    choice = best.best_plan(20, 2000, 5, PRIVACY, "silo")
-    plan = choice.plan
-    for one in choice.variants:
-        assert one.plan is not None
-        changed = {k for k, v in one.plan.as_dict().items() if v != plan.as_dict()[k]}
-        assert changed <= {"mechanism", "schedule"}
+        best.recommended(replace(CLINIC, trust="nobody"))
 
 
 def test_vector_sum_pays_from_very_many_silos_on_and_never_against_secure_sums() -> None:

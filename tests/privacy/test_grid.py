@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fedbandit._validate import ArgumentError
-from fedbandit.bandit.statistics import width
+from fedbandit.bandit.statistics import Scales, width
 from fedbandit.federation.exact.exact_noise import ExactNoise
 from fedbandit.plan import Plan
 from fedbandit.privacy.accounting import gaussian_delta, gaussian_epsilon
@@ -216,3 +216,13 @@ def test_live_noise_at_the_narrowest_grid_has_its_deviation_and_never_vanishes()
     ratio = draws.std(axis=0) / scales
     assert np.abs(ratio - 1).max() < 6 / math.sqrt(2 * 4_000)  # six standard errors
     assert (draws == 0).mean() < 0.12
+
+
+def test_four_steps_are_wide_enough_and_no_more_bits_are_asked_for_than_it_takes() -> None:
+    """Noise that a theorem fixes: it does not shrink on a finer grid, so twice as fine is enough for half as wide."""
+    request = plan(10, "silo", calibration="published").request
+    step = 2.0 ** -(10 + request.encoder.fraction_bits)
+    assert request.on_grid(Scales.flat(4 * step)).bias == pytest.approx(math.sqrt(16 + SPARE) * step, rel=1e-12)
+    for steps, bits in ((3.999, 11), (2.0, 11), (1.999, 12), (1.7, 12), (1.0, 12), (0.999, 13)):
+        with pytest.raises(ArgumentError, match=rf"^bits must be at least {bits} here, got 10"):
+            request.on_grid(Scales.flat(steps * step))

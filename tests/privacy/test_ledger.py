@@ -125,8 +125,62 @@ def test_signatures_and_witnesses() -> None:
     for wrong in ((3, entries[1].hash), (5, entries[3].hash), (4, "ab" * 32)):
         with pytest.raises(LedgerError, match="others have seen a ledger"):
             verify(entries, witnessed=[wrong])
-    lost = append(entries[-1].hash, release(4, released=LOST + "ab" * 32), 5, sign)
-    verify([*entries, lost], signed=check, witnessed=[(5, "ab" * 32)])
+
+
+def lost_after(kept: int, count: int) -> tuple[list[Entry], list[Entry]]:
+    """A ledger of `count` entries, and the old copy with the first `kept` of them, brought forward to there."""
+    before = chained([release(sync) for sync in range(count)])
+    names = LOST + before[-1].hash
+    return before, chained([given_up(sync, names) if sync >= kept else release(sync) for sync in range(count)])
+
+
+def given_up(sync: int, names: str, **fields: Any) -> Release:
+    return release(sync, released=names, **fields)
+
+
+@pytest.mark.parametrize("kept", [1, 3, 5])
+def test_heads_of_a_lost_copy_are_known_by_what_was_given_up(kept: int) -> None:
+    """Named or not: somebody who was not asked when the copy was brought forward may hold an earlier head of it."""
+    before, after = lost_after(kept, 6)
+    verify(after, witnessed=[(number, entry.hash) for number, entry in enumerate(before, 1)])
+    longer = [*after, append(after[-1].hash, release(6))]
+    verify(longer, witnessed=[(6, before[-1].hash), (7, longer[-1].hash)])
+
+
+def test_a_copy_that_is_lost_again_is_known_as_well() -> None:
+    _, once = lost_after(2, 4)
+    twice = chained([*(e.event for e in once), *(given_up(s, LOST + "cd" * 32) for s in (4, 5))])
+    lost = chained([*(e.event for e in once), release(4), release(5)])
+    verify(twice, witnessed=[(5, lost[4].hash), (6, lost[5].hash)])
+
+
+def test_a_release_that_was_seen_and_is_not_there_is_not_made_good_by_naming_it() -> None:
+    """A silo that others have seen at 6 releases, and that gives up one of them alone, has spent more than it says."""
+    before, after = lost_after(3, 6)
+    with pytest.raises(LedgerError, match="others have seen a ledger of 6 entries"):
+        verify(after[:4], witnessed=[(6, before[-1].hash)])
+
+
+def test_giving_up_does_not_cover_a_rewritten_past() -> None:
+    """Entries before the loss are those of the lost copy, and what was given up cost what it had cost."""
+    before, _ = lost_after(3, 6)
+    names = LOST + before[-1].hash
+    cheap = Gaussian(sigma=10 * SIGMA, own_sigma=10 * SIGMA, sensitivity=2.0)
+    rewritten = [release(s, cost=cheap) if s == 1 else given_up(s, names) if s >= 3 else release(s) for s in range(6)]
+    redrawn = [given_up(s, names) if s == 5 else release(s) for s in (0, 1, 2, 2, 2, 5)]
+    cheaper = [given_up(s, names, cost=cheap) if s >= 3 else release(s) for s in range(6)]
+    for events in (rewritten, redrawn, cheaper):
+        with pytest.raises(LedgerError, match="others have seen a ledger of 6 entries"):
+            verify(chained(events), witnessed=[(6, before[-1].hash)])
+
+
+def test_a_ledger_that_is_all_lost_is_believed_in_what_it_names() -> None:
+    """Nothing is left to learn from what the releases were; their number and cost stand in the ledger."""
+    before, after = lost_after(0, 3)
+    verify(after, witnessed=[(3, before[-1].hash)])
+    for number, hash_ in ((2, before[1].hash), (4, before[-1].hash)):
+        with pytest.raises(LedgerError, match="others have seen"):
+            verify(after, witnessed=[(number, hash_)])
 
 
 @settings(max_examples=60, deadline=None)

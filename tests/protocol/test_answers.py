@@ -12,7 +12,7 @@ import pytest
 from fedbandit._validate import ArgumentError
 from fedbandit.plan import Plan
 from fedbandit.privacy.accounting import compose_gdp, gaussian_epsilon, gaussian_sigma
-from fedbandit.privacy.budget import Privacy
+from fedbandit.privacy.budget import Privacy, at_most
 from fedbandit.privacy.sensitivity import ADJACENCIES, Adjacency
 from fedbandit.protocol import trust as trusts
 from fedbandit.protocol.adversaries import SeesMessages
@@ -215,7 +215,7 @@ def test_any_one_silo_faces_the_printed_epsilon(silos: int, delta: float, faced:
     unprotected = default.changed(colluding=0)
     assert seen_by_a_silo(unprotected) == pytest.approx(faced, abs=5e-4)
     assert seen_by_a_silo(unprotected, colluding=0) == pytest.approx(1.0, rel=1e-4)
-    faces = f"any one other silo, with the analyzer or without it: {faced:.4g}"
+    faces = f"any one other silo, with the analyzer or without it: {at_most(seen_by_a_silo(unprotected))}"
     assert faces in answers(unprotected)["If parties collude"]
     assert answers(unprotected)["Against whom"] == "the mixer alone or the analyzer alone"
     assert "The analyzer knows none of their noise." in str(unprotected.guarantee)
@@ -240,14 +240,14 @@ def test_numbers_of_a_secure_sum_with_several_colluding(colluding: int, visits: 
     assert f"against the analyzer together with {who};" in made.guarantee.statement
     assert seen_by_a_silo(made, colluding) == pytest.approx(1.0, rel=1e-4)
     one_more = seen_by_a_silo(made, colluding + 1)
-    more = f"any {colluding + 1} other silos, with the analyzer or without it: {one_more:.4g}"
+    more = f"any {colluding + 1} other silos, with the analyzer or without it: {at_most(one_more)}"
     assert more in said["If parties collude"]
     assert f"At least 8 silos take part in a sync. {'One of them knows its' if colluding == 1 else colluding}" in text
     assert f"Each of the other {honest} adds noise of variance 1/{honest} of that" in text
     assert "at least 8 of the 10 are there" in said["If a silo is missing"]
     alone = together(made)
-    assert f"mixer and analyzer together: epsilon = {alone:.4g};" in said["If parties collude"]
-    assert f"each silo's own noise still gives ({alone:.4g}, 0.001)" in made.guarantee.statement
+    assert f"mixer and analyzer together: epsilon = {at_most(alone)};" in said["If parties collude"]
+    assert f"each silo's own noise still gives ({at_most(alone)}, 0.001)" in made.guarantee.statement
     larger = re.search(r"mu is then (\S+) instead of (\S+), an exact epsilon of (\S+)\.", text)
     assert larger is not None
     ratio = float(larger[1]) / float(larger[2])

@@ -36,6 +36,6 @@ def test_covariances_that_noise_has_broken_are_repaired_and_counted() -> None:
     federation = SimulatedFederation(plan, Hostile(runs_noise(0, (0, 1), "x").sources))
     for round_ in (10, 20, 30):
         federation.synchronise(np.zeros((2, 4, 9), dtype=np.int64), round_)
-        assert all(np.isfinite(field).all() for field in federation.model)
+        assert all(np.isfinite(field).all() for field in federation.public.model)
     assert federation.repaired == 3
-    np.testing.assert_allclose(federation.model.root[0], np.eye(3) / np.sqrt(plan.regulariser))
+    np.testing.assert_allclose(federation.public.model.root[0], np.eye(3) / np.sqrt(plan.regulariser))

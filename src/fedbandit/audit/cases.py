@@ -119,7 +119,7 @@ def claim_of(name: str, plan: Plan, budget: tuple[float, float]) -> Claim | None
     if promise.epsilon is not None and promise.delta is not None:
         return Claim(promise.epsilon, promise.delta, promise.statement)
     if name in AUTHORS_CLAIM:
-        return Claim(*budget, f"({budget[0]:g}, {budget[1]:g})-DP: {AUTHORS_CLAIM[name]}. {promise.statement}")
+        return Claim(*budget, f"{Privacy(*budget).pair}-DP: {AUTHORS_CLAIM[name]}. {promise.statement}")
     return None
 
 

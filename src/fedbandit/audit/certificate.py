@@ -15,6 +15,7 @@ from fedbandit._words import counted
 from fedbandit.audit.auditor import CONFIDENCE
 from fedbandit.audit.report import REFUTES, Report
 from fedbandit.plan import Plan
+from fedbandit.privacy.budget import at_most, exactly
 from fedbandit.privacy.sensitivity import Adjacency
 from fedbandit.protocol.trust import Faith
 from fedbandit.schedule import Clock
@@ -88,7 +89,7 @@ def _promise(plan: Plan) -> str:
     otherwise = "with anybody else's in their place" if guarantee.adjacency == "replace-one" else "without them"
     return (
         f"What {guarantee.against} can see over the whole run is at most {_times(guarantee.epsilon)} times as likely "
-        f"with your data as {otherwise} (but for a chance of {guarantee.delta:g}), "
+        f"with your data as {otherwise} (but for a chance of {exactly(guarantee.delta)}), "
         f"{_guesses(guarantee.epsilon, guarantee.delta)}."
     )
 
@@ -96,13 +97,13 @@ def _promise(plan: Plan) -> str:
 def _times(epsilon: float) -> str:
     """e^epsilon, to be read."""
     if epsilon > LARGE:
-        return f"e^{epsilon:g}"
-    return f"{math.exp(epsilon):.3g}" if epsilon > SMALL else f"1 + {math.expm1(epsilon):.2g}"
+        return f"e^{exactly(epsilon)}"
+    return at_most(math.exp(epsilon), 3) if epsilon > SMALL else f"1 + {at_most(math.expm1(epsilon), 2)}"
 
 
 def _guesses(epsilon: float, delta: float) -> str:
     """How well one can guess between two neighbours, at best."""
-    share = f"{_best_guess(epsilon, delta):.1%}"
+    share = f"{math.ceil(1000 * _best_guess(epsilon, delta)) / 10:.1f}%"
     if share == "100.0%":
         return "which hides next to nothing: somebody who has to guess between the two may be right every time"
     return (
@@ -118,7 +119,7 @@ def _best_guess(epsilon: float, delta: float) -> float:
 
 def _plan(plan: Plan) -> Section:
     budget = plan.privacy
-    asked = "none" if budget is None else f"epsilon = {budget.epsilon:g}, delta = {budget.delta:g}"
+    asked = "none" if budget is None else f"epsilon = {exactly(budget.epsilon)}, delta = {exactly(budget.delta)}"
     noise = (
         f"{plan.protocol.scales.bias:.5g} in one entry of one silo's release; {plan.noise_std:.5g} in the worst total"
     )
@@ -166,7 +167,11 @@ def _not_promised(plan: Plan) -> Section:
 
 def _audit(report: Report, live: Report | None, on: date) -> Section:
     claim = report.claim
-    claimed = "nothing is claimed" if claim is None else f"claimed: {claim.epsilon:g} at delta = {claim.delta:g}"
+    claimed = (
+        "nothing is claimed"
+        if claim is None
+        else f"claimed: {exactly(claim.epsilon)} at delta = {exactly(claim.delta)}"
+    )
     head = (
         f"On {on.isoformat()} the protocol was run {report.trials:,} times in each of two neighbouring worlds, seed "
         f"{report.seed}. With {CONFIDENCE:.0%} confidence epsilon is at least "

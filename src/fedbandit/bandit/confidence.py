@@ -13,16 +13,18 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy.special import gammaincc, ndtr
+from scipy.special import gammaincc, ndtr, ndtri
 
 from fedbandit._arrays import Floats
 from fedbandit._roots import falling_root
 
 __all__ = [
+    "NOISELESS",
     "Confidence",
     "NoiseLaw",
     "Radii",
     "matrix_norm_bound",
+    "matrix_norm_bounds",
     "practical",
     "proof",
     "published",
@@ -32,7 +34,8 @@ __all__ = [
 ]
 
 Radii = Literal["theory", "proof", "practical", "published"]
-PRACTICAL_SCALE = 0.1
+PRACTICAL_SCALE = 0.03
+NOISELESS = 1.0  # lambda where nothing was added
 
 
 @dataclass(frozen=True)
@@ -46,11 +49,10 @@ class NoiseLaw:
 
 @dataclass(frozen=True)
 class Confidence:
-    """lambda, and beta_t as a function of the number of users seen so far, t times the silos."""
+    """lambda of every sync (syncs,), and beta as a function of the users seen so far, t times the silos, and lambda."""
 
-    regulariser: float
-    floor: float  # no eigenvalue of V may fall below it: half of lambda, at most lambda_min of Assumption "Regularity"
-    radius: Callable[[float], float]
+    regularisers: Floats
+    radius: Callable[[float, float], float]
 
 
 def theory(law: NoiseLaw, dim: int, alpha: float) -> Confidence:
@@ -61,12 +63,11 @@ def theory(law: NoiseLaw, dim: int, alpha: float) -> Confidence:
     radius, `proof`: the statement drops constants.
     """
     matrix = matrix_norm_bound(law, dim, alpha / 4)
-    regulariser = max(1.0, 2 * matrix)
 
-    def radius(users: float) -> float:
+    def radius(users: float, regulariser: float) -> float:
         return _self_normalised(users, dim, regulariser, alpha) + math.sqrt(regulariser)
 
-    return Confidence(regulariser, regulariser / 2, radius)
+    return Confidence(_everywhere(law, max(NOISELESS, 2 * matrix)), radius)
 
 
 def proof(law: NoiseLaw, dim: int, alpha: float) -> Confidence:
@@ -76,44 +77,45 @@ def proof(law: NoiseLaw, dim: int, alpha: float) -> Confidence:
     sqrt(2 log(2/alpha) + d log(1 + Mt/(d lambda_min))) + sqrt(lambda_max) + nu. Half of alpha goes to the
     self-normalised bound, a quarter each to the matrix and the vector.
     """
-    matrix = matrix_norm_bound(law, dim, alpha / 4)
-    regulariser = max(1.0, 2 * matrix)
-    smallest = regulariser - matrix
-    slack = math.sqrt(regulariser + matrix) + vector_norm_bound(law.bias, dim, alpha / 4) / math.sqrt(smallest)
+    matrix, vector = matrix_norm_bound(law, dim, alpha / 4), vector_norm_bound(law.bias, dim, alpha / 4)
 
-    def radius(users: float) -> float:
+    def radius(users: float, regulariser: float) -> float:
+        smallest = regulariser - matrix
+        slack = math.sqrt(regulariser + matrix) + vector / math.sqrt(smallest)
         return _self_normalised(users, dim, smallest, alpha) + slack
 
-    return Confidence(regulariser, regulariser / 2, radius)
+    return Confidence(_everywhere(law, max(NOISELESS, 2 * matrix)), radius)
 
 
 def practical(law: NoiseLaw, dim: int, alpha: float) -> Confidence:
-    """One rule for all settings: lambda = Sigma_N, radii PRACTICAL_SCALE of the stated form. Outside the theorem.
+    """One rule for all settings: lambda_k = Sigma_N of sync k alone, radii PRACTICAL_SCALE of the stated form. Outside
+    the theorem.
 
-    Half the theory's lambda shrinks less; where the noise then makes V too small in some direction (rarely: Sigma_N
-    is a bound on all syncs at once), that eigenvalue is raised to lambda / 2, which is a positive-definite correction
-    of the noisy covariance. Radii ten times narrower explore less. The scale was picked among 0.05, 0.1, 0.2 and 0.3 by
-    simulation (synthetic users, warfarin, MSLR). Three more ideas showed no gain in a few runs and were dropped: a
-    lambda per sync, widths from the exact covariance of the estimate instead of V^-1, other factors of lambda.
+    Half the theory's lambda shrinks less, and a lambda for each sync shrinks early models, whose prefix sums have less
+    noise, only as much as they need. Where the noise then makes V too small in some direction, that eigenvalue is
+    raised to lambda / 2, which is a positive-definite correction of the noisy covariance. Narrow radii explore less.
     Privacy does not depend on any of it.
     """
-    matrix = matrix_norm_bound(law, dim, alpha / 4)
-    regulariser = max(1.0, matrix)
 
-    def radius(users: float) -> float:
+    def radius(users: float, regulariser: float) -> float:
         return PRACTICAL_SCALE * (_self_normalised(users, dim, regulariser, alpha) + math.sqrt(regulariser))
 
-    return Confidence(regulariser, regulariser / 2, radius)
+    return Confidence(np.maximum(NOISELESS, matrix_norm_bounds(law, dim, alpha / 4)), radius)
 
 
-def published(regulariser: float, dim: int, alpha: float, scale: float, reward_noise: float) -> Confidence:
+def published(syncs: int, regulariser: float, dim: int, alpha: float, scale: float, reward_noise: float) -> Confidence:
     """beta of the published simulation: crs (sqrt(lambda d) + R sqrt(d ln(1 + Mt/(d lambda)) + ln(1/alpha)))."""
 
-    def radius(users: float) -> float:
+    def radius(users: float, regulariser: float) -> float:
         growth = dim * math.log1p(users / (dim * regulariser)) + math.log(1 / alpha)
         return scale * (math.sqrt(regulariser * dim) + reward_noise * math.sqrt(growth))
 
-    return Confidence(regulariser, regulariser / 2, radius)
+    return Confidence(np.full(syncs, regulariser), radius)
+
+
+def _everywhere(law: NoiseLaw, regulariser: float) -> Floats:
+    """The same lambda at every sync."""
+    return np.full(len(law.bias), regulariser)
 
 
 def published_regulariser(std: float, silos: int, levels: int, dim: int, alpha: float) -> float:
@@ -136,15 +138,26 @@ def matrix_norm_bound(law: NoiseLaw, dim: int, alpha: float) -> float:
     Lipschitz constant sqrt(2) o. Its median is below its mean, so by Gaussian isoperimetry it exceeds
     2 o sqrt(d) + sqrt(2) o t with probability at most 1 - Phi(t). Both signs and all syncs by a union bound.
     """
-    spread = np.maximum(law.diagonal, math.sqrt(2) * law.off_diagonal)
+    mean, spread = _spectral(law, dim)
     if not spread.any():
         return 0.0
-    mean = math.sqrt(2 * dim) * spread
 
     def excess(bound: float) -> float:
         return float(np.sum(2 * ndtr((mean - bound) / spread)) - alpha)
 
     return _root(excess, float(mean.max()), float((mean + 40 * spread).max()))
+
+
+def matrix_norm_bounds(law: NoiseLaw, dim: int, alpha: float) -> Floats:
+    """For every sync a bound that its own ||N_k|| exceeds with probability at most alpha, (syncs,)."""
+    mean, spread = _spectral(law, dim)
+    return np.asarray(mean - spread * ndtri(alpha / 2))
+
+
+def _spectral(law: NoiseLaw, dim: int) -> tuple[Floats, Floats]:
+    """Bounds on the mean of the largest eigenvalue and on its Lipschitz constant, of every sync."""
+    spread = np.maximum(law.diagonal, math.sqrt(2) * law.off_diagonal)
+    return np.asarray(math.sqrt(2 * dim) * spread), np.asarray(spread)
 
 
 def vector_norm_bound(std: Floats, dim: int, alpha: float) -> float:

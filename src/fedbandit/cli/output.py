@@ -17,7 +17,6 @@ from rich.table import Table
 from fedbandit._validate import ArgumentError
 
 __all__ = [
-    "at_most",
     "number",
     "print_json",
     "print_table",
@@ -70,16 +69,6 @@ def progress_bar(what: str) -> Iterator[Callable[[float], None]]:
 def number(value: float | None, digits: int = 4) -> str:
     """A number in a table."""
     return "-" if value is None or math.isnan(value) else f"{value:,.{digits}g}" if abs(value) < 1e6 else f"{value:.2e}"
-
-
-def at_most(value: float, digits: int = 4) -> str:
-    """A number in a sentence that says "no more than": rounded up, but for a millionth."""
-    if not math.isfinite(value):
-        return "no bound"
-    text = f"{value:.{digits}g}"
-    if float(text) >= value * (1 - 1e-6):
-        return text
-    return f"{value + 10.0 ** (math.floor(math.log10(value)) - digits + 1) / 2:.{digits}g}"
 
 
 def writable_folder(path: Path) -> Path:

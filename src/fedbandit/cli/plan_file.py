@@ -9,27 +9,28 @@ from typing import Any
 
 from fedbandit import _validate
 from fedbandit._validate import ArgumentError
-from fedbandit.plan import Plan
+from fedbandit.plan import SETTING, Plan
 from fedbandit.problem import Schema
 
-__all__ = ["read_bytes", "read_plan", "read_schema", "read_text"]
+__all__ = ["read_bytes", "read_plan", "read_schema", "read_table", "read_text"]
 
 
 def read_plan(path: Path) -> Plan:
     """A plan from JSON or TOML."""
-    data = _read_table("plan", path)
+    data = read_table("plan", path)
     with _validate.reading("plan"):
-        return Plan.from_dict(data)
+        return Plan.from_dict({name: value for name, value in data.items() if name != SETTING})
 
 
 def read_schema(path: Path) -> Schema:
     """A schema from JSON or TOML, or that of the plan that the file holds."""
-    data = _read_table("schema", path)
+    data = read_table("schema", path)
     with _validate.reading("schema"):
         return Schema.from_dict(data["schema"] if isinstance(data.get("schema"), dict) else data)
 
 
-def _read_table(what: str, path: Path) -> dict[str, Any]:
+def read_table(what: str, path: Path) -> dict[str, Any]:
+    """A table of fields from JSON or TOML."""
     text = read_text(path)
     try:
         data = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)

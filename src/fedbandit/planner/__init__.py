@@ -1,5 +1,6 @@
 """Choosing a plan: what a protocol is predicted to cost, the best one, and how they all compare when simulated."""
 
-from fedbandit.planner.best import best_plan
+from fedbandit.planner.best import recommended
+from fedbandit.planner.setting import Setting
 
-__all__ = ["best_plan"]
+__all__ = ["Setting", "recommended"]

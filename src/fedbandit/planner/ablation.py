@@ -9,7 +9,7 @@ from fedbandit import presets
 from fedbandit.bandit.confidence import Radii
 from fedbandit.plan import Plan
 from fedbandit.planner.frontier import YARDSTICK, baseline, baseline_name, excess, excess_ratio
-from fedbandit.planner.prediction import noise_energy
+from fedbandit.planner.prediction import noise_variance
 from fedbandit.planner.tuning import tuned, with_best_mechanism
 from fedbandit.presets import plan_for
 from fedbandit.schedule import Every, Growing
@@ -101,9 +101,9 @@ def unsymmetric_noise_factor(plan: Plan) -> float:
     """How many times as large the noise's share of the squared error would be if every number on and above the
     diagonal had the diagonal's noise, instead of what a symmetric matrix needs. Computed, not simulated: there is no
     such plan."""
-    law, reward_bound = plan.noise_law, max(plan.centre, 1 - plan.centre)
+    law = plan.noise_law
     flat = replace(law, off_diagonal=law.diagonal)
-    return float((noise_energy(flat, plan.dim, reward_bound) / noise_energy(law, plan.dim, reward_bound)).max())
+    return float((noise_variance(flat, plan.centre) / noise_variance(law, plan.centre)).max())
 
 
 def _label(preset: str, without: str) -> str:

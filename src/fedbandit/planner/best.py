@@ -1,109 +1,180 @@
-"""Which protocol, schedule and mechanism to use, and what the next best would cost."""
+"""Whether to federate at all, with which plan, and what it would be worth: everything predicted, nothing simulated."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
 
 from fedbandit._validate import ArgumentError
-from fedbandit.bandit.confidence import Radii
 from fedbandit.plan import Plan
-from fedbandit.planner.prediction import lost_rounds
-from fedbandit.planner.tuning import TUNED, mechanism_for, tuned
-from fedbandit.presets import BATCH, TRUST_OF, plan_for
-from fedbandit.privacy.budget import Privacy
+from fedbandit.planner.prediction import Prediction, predicted, predicted_alone
+from fedbandit.planner.setting import Setting
+from fedbandit.planner.tuning import CENTRE, TUNED, mechanisms_for, split
+from fedbandit.presets import TRUST_OF, plan_for
 from fedbandit.protocol.trust import trust as trust_model
-from fedbandit.schedule import Every, Growing
+from fedbandit.schedule import Clock
 
-__all__ = ["CANDIDATES", "Choice", "Option", "acceptable", "best_plan"]
+__all__ = ["ALONE", "CANDIDATES", "SURE", "Option", "Recommendation", "acceptable", "at_other_budgets", "recommended"]
 
 # Presets to choose from: on a public schedule and with a guarantee, wherever their theorems reach.
 CANDIDATES = ("local", "ldp", "silo", "sdp-amplified", "sdp-vector-sum", "secure-sum", "super-agent", "central")
+ALONE = "alone"
+SURE = 0.9  # a federation is recommended if its predicted regret is at most this part of staying alone
+RATIOS = (1.0, 1.1, 1.2, 1.35, 1.5, 2.0)
+FIRSTS = (1, 2, 3, 5, 8, 13, 21, 34)  # periods before the first sync
+CAPS = (1, 2, 3, 4, 5, 8, 12, 20, 50)  # visits of one person that are counted
 
 
 @dataclass(frozen=True)
 class Option:
-    """A protocol that could be used, and how many rounds of random play it is predicted to cost; or why it cannot."""
+    """A plan on the public clock that could be used, and what it is predicted to cost; or why it cannot be used."""
 
     name: str
-    plan: Plan | None
-    lost: float
+    plan: Plan | None = None
+    prediction: Prediction | None = None
     reason: str = ""
+
+    @property
+    def cost(self) -> float:
+        """Predicted regret per visit."""
+        return np.inf if self.prediction is None else self.prediction.mean()
 
 
 @dataclass(frozen=True)
-class Choice:
-    """The best option, the others from best to worst, and the best one's own alternatives."""
+class Recommendation:
+    """What to do, what else could be done, and what it all costs."""
 
-    best: Option
-    protocols: tuple[Option, ...]  # the others that can be used
-    variants: tuple[Option, ...]  # the best protocol with another mechanism or schedule
+    setting: Setting
+    alone: Prediction
+    options: tuple[Option, ...]  # that can be used, from best to worst
     impossible: tuple[Option, ...]
 
     @property
-    def plan(self) -> Plan:
-        """The best plan."""
-        assert self.best.plan is not None
-        return self.best.plan
+    def best(self) -> Option | None:
+        """The federation that is recommended; None: stay alone."""
+        best = self.options[0] if self.options else None
+        return best if best is not None and best.cost <= SURE * self.alone.mean() else None
+
+    @property
+    def name(self) -> str:
+        return ALONE if self.best is None else self.best.name
+
+    def regret(self, prediction: Prediction, first_day: float = 0.0, last_day: float | None = None) -> float:
+        """Group regret per round (one visit to every silo), as simulations measure it, over some days."""
+        last = self.setting.days if last_day is None else last_day
+        return self.setting.silos * prediction.mean(self.setting.round_of(first_day), self._round_of(last))
+
+    def lost(self, prediction: Prediction, day: float) -> float:
+        """Outcomes that are missed until the end of a day, in all silos, against knowing everybody's best action."""
+        return self.setting.silos * prediction.total(self._round_of(day))
+
+    @cached_property
+    def break_even_day(self) -> int | None:
+        """The first day from which on the recommended federation serves people better than alone; None: never."""
+        return None if self.best is None or self.best.prediction is None else self._overtaken(self.best.prediction)
+
+    @cached_property
+    def paid_back_day(self) -> int | None:
+        """The first day by which the federation has made up for its slower start; None: not within the horizon."""
+        if self.best is None or self.best.prediction is None:
+            return None
+        days = range(1, self.setting.days + 1)
+        ours = [self.lost(self.best.prediction, day) for day in days]
+        theirs = [self.lost(self.alone, day) for day in days]
+        return _last_change(np.array(ours) <= np.array(theirs))
+
+    def _overtaken(self, prediction: Prediction) -> int | None:
+        days = range(1, self.setting.days + 1)
+        better = [self.regret(prediction, day - 1, day) <= self.regret(self.alone, day - 1, day) for day in days]
+        return _last_change(np.array(better))
+
+    def _round_of(self, day: float) -> float:
+        return min(self.setting.round_of(day), float(self.setting.visits_per_silo))
 
 
-def best_plan(
-    silos: int,
-    rounds: int,
-    dim: int,
-    privacy: Privacy,
-    trust: str = "secure-sum",
-    centred: bool = False,
-    confidence: Radii = "practical",
-) -> Choice:
-    """The plan with the least predicted regret among those that ask users to trust no more than `trust` does.
+def _last_change(better: Any) -> int | None:
+    """The first day, counted from 1, from which on all days are better."""
+    worse = np.flatnonzero(~better)
+    day = 1 if len(worse) == 0 else int(worse[-1]) + 2
+    return day if day <= len(better) else None
 
-    Ranked by `prediction.lost_rounds`, a model of the noise and the schedule; nothing is simulated.
 
-    >>> choice = best_plan(silos=20, rounds=2000, dim=5, privacy=Privacy(epsilon=1.0, delta=0.1), trust="silo")
-    >>> choice.best.name, str(choice.plan.schedule), choice.plan.mechanism
-    ('silo', 'growing(1.25)', 'optimal')
-    >>> [option.name for option in choice.protocols]
-    ['ldp', 'local']
+def recommended(setting: Setting) -> Recommendation:
+    """The plan with the least predicted regret among those that ask people to trust no more than the setting does.
+
+    >>> clinic = Setting(silos=12, people_per_day=20, days=90, dim=5, privacy=Privacy(1.0, 1e-6), arms=4, visits=2)
+    >>> advice = recommended(clinic)
+    >>> advice.name, advice.best.plan.privacy.participations
+    ('secure-sum', 1)
+    >>> recommended(replace(clinic, privacy=Privacy(0.01, 1e-6))).name
+    'alone'
     """
-    base = Plan(silos, rounds, dim, privacy, trust="none", confidence=confidence)
-    found = [_option(name, base, centred) for name in acceptable(trust)]
-    possible = sorted((one for one in found if one.plan is not None), key=lambda one: one.lost)
-    if not possible:
-        raise ArgumentError("trust", f"must allow a protocol here, but: {'; '.join(one.reason for one in found)}")
-    best = possible[0]
-    impossible = tuple(one for one in found if one.plan is None)
-    return Choice(best, tuple(possible[1:]), _variants(best), impossible)
+    found = [_option(name, setting) for name in acceptable(setting.trust)]
+    possible = sorted((one for one in found if one.plan is not None), key=lambda one: one.cost)
+    alone = predicted_alone(setting.visits_per_silo, setting.dim, setting.arms)
+    return Recommendation(setting, alone, tuple(possible), tuple(one for one in found if one.plan is None))
+
+
+def at_other_budgets(advice: Recommendation, name: str) -> dict[float, Option]:
+    """What the protocol `name` would cost with half and with double the epsilon."""
+    asked = advice.setting.privacy
+    budgets = [replace(asked, epsilon=factor * asked.epsilon) for factor in (0.5, 2.0)]
+    return {one.epsilon: _option(name, replace(advice.setting, privacy=one)) for one in budgets}
 
 
 def acceptable(trust: str) -> tuple[str, ...]:
-    """The candidates that ask users to trust no more than the trust model `trust` does."""
+    """The candidates that ask people to trust no more than the trust model `trust` does."""
     limit = trust_model(trust).faith
     return tuple(name for name in CANDIDATES if trust_model(TRUST_OF[name]).faith <= limit)
 
 
-def _option(name: str, base: Plan, centred: bool) -> Option:
+def _option(name: str, setting: Setting) -> Option:
     """One protocol at its best: ours are tuned, the paper's are as the paper has them."""
-    try:
-        plan = plan_for(name, base)
-        if name in TUNED:
-            plan = tuned(plan, centred)
-    except ValueError as error:
-        return Option(name, None, float("inf"), f"{name}: {error}")
-    if not plan.guarantee.promised:
-        return Option(name, None, float("inf"), f"{name}: {plan.guarantee.statement}")
-    return Option(name, plan, lost_rounds(plan))
+    options: list[Option] = []
+    for cap in (cap for cap in CAPS if cap == 1 or cap <= setting.visits):
+        try:
+            plan = _planned(name, setting, cap)
+        except ArgumentError as error:
+            return min([*options, Option(name, reason=f"{name}: {error}")], key=lambda one: one.cost)
+        if not plan.guarantee.promised:
+            return Option(name, reason=f"{name}: {plan.guarantee.statement}")
+        options.append(Option(name, plan, _cost(plan, setting)))
+        if len(options) > 1 and options[-1].cost > options[-2].cost:
+            break  # more visits per person only bring more noise from here on
+    return min(options, key=lambda one: one.cost)
 
 
-def _variants(best: Option) -> tuple[Option, ...]:
-    """The same protocol with each other mechanism, and on each other kind of schedule, from best to worst."""
-    plan = best.plan
-    if plan is None or best.name not in TUNED:
-        return ()
-    others = {mechanism: plan.changed(mechanism=mechanism) for mechanism in ("toeplitz", "blt", "tree", "batches")}
-    for schedule in (Growing(), Every(min(BATCH, plan.rounds))):
-        syncs = len(schedule.times(plan.rounds))
-        others[str(schedule)] = plan.changed(schedule=schedule, mechanism=mechanism_for(syncs))
-    named = (
-        Option(f"{best.name}, {what}", other, lost_rounds(other)) for what, other in others.items() if other != plan
-    )
-    return tuple(sorted(named, key=lambda one: one.lost))
+def _planned(name: str, setting: Setting, cap: int) -> Plan:
+    base = setting.plan(trust="none")
+    base = base.changed(privacy=replace(setting.privacy, participations=cap))
+    if name not in TUNED:
+        return plan_for(name, base, Clock(setting.period))
+    centre = CENTRE if setting.constant else 0.0
+    plan = plan_for(name, base).changed(centre=centre, ratio=split(centre))
+    return _on_best_schedule(plan, setting)
+
+
+def _on_best_schedule(plan: Plan, setting: Setting) -> Plan:
+    """The plan with the ratio, then the first sync, then the mechanism that is predicted to lose least."""
+
+    def cost(candidate: Plan) -> float:
+        return _cost(candidate, setting).mean()
+
+    def clocked(ratio: float, first: int) -> Plan:
+        changed = plan.changed(schedule=Clock(setting.period, ratio, first))
+        return changed.changed(mechanism=mechanisms_for(len(changed.times))[0])
+
+    firsts = [first for first in FIRSTS if first == 1 or first <= setting.periods // 4]
+    start = firsts[len(firsts) // 2]
+    best = min((clocked(ratio, 1 if ratio == 1 else start) for ratio in RATIOS), key=cost)
+    assert isinstance(best.schedule, Clock)
+    if best.schedule.ratio != 1:
+        best = min((clocked(best.schedule.ratio, first) for first in firsts), key=cost)
+    return min((best.changed(mechanism=one) for one in mechanisms_for(len(best.times))), key=cost)
+
+
+def _cost(plan: Plan, setting: Setting) -> Prediction:
+    return predicted(plan.in_visits(), setting.arms, setting.attendance)

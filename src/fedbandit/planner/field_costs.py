@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from fedbandit._validate import ArgumentError
 from fedbandit.plan import Plan
-from fedbandit.planner.prediction import lost_rounds
+from fedbandit.planner.prediction import predicted
 from fedbandit.problem import Projection, Schema
 
 __all__ = ["FieldCost", "ProjectionCost", "field_costs", "projection_costs"]
@@ -40,7 +40,7 @@ class ProjectionCost:
 
 def field_costs(plan: Plan) -> tuple[FieldCost, ...]:
     """All fields, the dearest first."""
-    schema, whole = _schema(plan), lost_rounds(plan)
+    schema, whole = _schema(plan), _lost(plan)
     costs = [_cost(plan, schema, name, whole) for name in (*schema.context, *schema.features)]
     return tuple(sorted(costs, key=lambda one: -one.rounds))
 
@@ -48,21 +48,25 @@ def field_costs(plan: Plan) -> tuple[FieldCost, ...]:
 def projection_costs(plan: Plan) -> Sequence[ProjectionCost]:
     """Projections to fewer columns, if the plan loses too much to its dimension; only those that save half of it or
     more. What a projection blurs is not counted, nor that its rows are shorter: a sketch, to try in a simulation."""
-    schema, whole = _schema(plan), lost_rounds(plan)
-    if whole < TOO_MUCH * plan.rounds:
+    schema, whole = _schema(plan), _lost(plan)
+    if whole < TOO_MUCH * plan.in_visits().rounds:
         return ()
     sizes = sorted({round(share * schema.dim) for share in SHRUNK} - {0, schema.dim}, reverse=True)
-    found = [ProjectionCost(Projection(size), lost_rounds(_projected(plan, schema, size))) for size in sizes]
+    found = [ProjectionCost(Projection(size), _lost(_projected(plan, schema, size))) for size in sizes]
     return [one for one in found if one.rounds < TOO_MUCH * whole]
 
 
 def _cost(plan: Plan, schema: Schema, name: str, whole: float) -> FieldCost:
     share = sum(schema.shares[block.name] for block in schema.blocks if name in block)
     try:
-        without = lost_rounds(plan.changed(schema=schema.without(name)))
+        without = _lost(plan.changed(schema=schema.without(name)))
     except ArgumentError:  # a schema without it has nothing left, or no more columns than its projection
         without = 0.0 if schema.projection is None else whole
     return FieldCost(name, schema.columns_of(name), share, whole - without)
+
+
+def _lost(plan: Plan) -> float:
+    return predicted(plan.in_visits()).lost_rounds
 
 
 def _projected(plan: Plan, schema: Schema, size: int) -> Plan:

@@ -154,7 +154,7 @@ def excess(result: Result, name: str) -> Estimate:
 
 def _label(curve: str, epsilon: float, delta: float) -> str:
     """A curve at one budget."""
-    return f"{curve} ({epsilon:g}, {delta:g})"
+    return f"{curve} {Privacy(epsilon, delta).pair}"
 
 
 def _planned(

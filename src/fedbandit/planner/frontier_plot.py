@@ -8,6 +8,7 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
 from fedbandit.planner.frontier import PRACTICAL, REFERENCES, Frontier, Point
+from fedbandit.privacy.budget import exactly
 from fedbandit.simulator.plot import COLOURS, STYLES, save
 
 __all__ = ["draw"]
@@ -30,9 +31,9 @@ def draw(frontier: Frontier, path: Path, title: str) -> None:
     axes.set_xscale("log")
     axes.set_yscale("log")
     epsilons = sorted({point.epsilon for point in budgeted if point.epsilon is not None})
-    axes.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
+    axes.set_xticks(epsilons, [exactly(epsilon) for epsilon in epsilons])
     axes.set_xticks([], minor=True)
-    axes.set_xlabel(f"epsilon (delta = {usual:g}; hollow: another delta)" if usual is not None else "epsilon")
+    axes.set_xlabel(f"epsilon (delta = {exactly(usual)}; hollow: another delta)" if usual is not None else "epsilon")
     axes.set_ylabel("time-averaged group regret")
     axes.set_title(title, fontsize=10)
     axes.grid(alpha=0.25, which="both")

@@ -1,49 +1,168 @@
 """What a plan will cost, before anything is run: the regret that its noise and its schedule make unavoidable.
 
-After n users in d directions the estimate of theta is off by about
+The reference problem is the paper's: every visitor brings `arms` actions in random directions of R^m, m = d - 1, beside
+a constant; the mean reward of an action is (1 + cosine) / 2, the cosine with an unknown direction. A silo that knows
+that direction up to an angle phi takes the best action of a wrong direction, and loses the share 1 - cos phi of what
+acting at random would lose. So a model is as good as its angle, and
 
-    error^2 = (R d)^2 / n + (d / n)^2 (E||N theta||^2 + E||h||^2):
+    cos phi = a / sqrt(a^2 + m e^2),    e^2 = (R^2 I + nu^2) / (I + lambda)^2,    a = I' / (I' + lambda) / sqrt 2:
 
-the rewards' own noise (R = 1/2 for rewards in [0, 1]) and the privacy noise (N, h) of the prefix sum, in units of the
-information n / d that a direction has received. A user's expected regret grows with the square of the error and is at
-most that of acting at random. Added up over the users of the horizon, each of whom is served by the model of the last
-sync, this counts how many of them might as well have been served at random. The noise is that of the worst prefix sum
-throughout, because the regulariser has to be large enough for it from the start; theta is taken to be as long as the
-rewards are wide. This is a model, not a bound, and radii do not enter it: it ranks plans, and the tests hold the
-ranking against simulations.
+I is what has been learnt about each direction that is not taken (whoever takes an action adds its square), R^2 the
+variance of a reward, nu^2 that of the privacy noise in one coordinate, and a the length that the regulariser leaves to
+the estimate, I' being what was learnt along it. Visits that count are served by the model of the last sync and teach
+the next one. Those that do not are served by all that their silo knows, whose errors add up by their precisions.
+
+This is a model, not a bound; wide radii cost exploration that it does not count. docs/planning.md holds it against
+simulations.
 """
 
 from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from fedbandit._arrays import Floats
 from fedbandit._validate import ArgumentError
 from fedbandit.bandit.confidence import NoiseLaw
+from fedbandit.bandit.directions import Alignment, best_of
 from fedbandit.plan import Plan
+from fedbandit.simulator.attendance import EVERYBODY, Attendance
 
-__all__ = ["lost_rounds", "noise_energy"]
+__all__ = ["ARMS", "Prediction", "noise_variance", "predicted", "predicted_alone"]
 
-REWARD_STD = 0.5  # the largest that a reward in [0, 1] can have
+ARMS = 100  # of the reference problem, where nobody says how many there are
+LENGTH = math.sqrt(0.5)  # of theta, without its constant
+STOPS = 80  # rounds, besides those of syncs, at which a silo's own knowledge is looked at
 
 
-def lost_rounds(plan: Plan) -> float:
-    """Rounds of random play, by all silos, that cost as much regret as this plan over its horizon."""
+@dataclass(frozen=True)
+class Prediction:
+    """Expected regret of one visit, stretch by stretch: those of the rounds up to `times` (stretches,)."""
+
+    times: Floats
+    regret: Floats
+    chance: float  # of acting at random
+
+    @property
+    def lost_rounds(self) -> float:
+        """Rounds of random play, by all silos, that cost as much."""
+        return float(self.times[-1]) * self.mean() / self.chance
+
+    def mean(self, first: float = 0.0, last: float | None = None) -> float:
+        """Expected regret per visit of the rounds from `first` to `last`."""
+        last = float(self.times[-1]) if last is None else last
+        edges = np.clip(np.append(0.0, self.times), first, last)
+        return float(np.sum(np.diff(edges) * self.regret) / (last - first))
+
+    def total(self, last: float) -> float:
+        """Expected regret of all visits to one silo up to round `last`."""
+        return self.mean(0.0, last) * last
+
+
+@dataclass
+class _Learnt:
+    """What is known about the direction that is looked for: along it, and about each of the others."""
+
+    best: Alignment
+    axes: int
+    along: float = 0.0
+    across: float = 0.0
+
+    def add(self, visits: float, cosine: float) -> None:
+        """So many visits take the best action of a model with that cosine."""
+        others = max(1, self.axes - 1)
+        taken = self.best.square if cosine else 1 / self.axes  # along the model's direction; before it there is none
+        left = (1 - taken) / others
+        self.along += visits * (taken * cosine**2 + left * (1 - cosine**2)) / 2
+        self.across += visits * left / 2
+
+
+@dataclass
+class _Silos:
+    """All silos of a plan, one like the other: what is public, what waits for a sync, and what one of them has seen."""
+
+    best: Alignment
+    axes: int
+    public: _Learnt = field(init=False)
+    own: _Learnt = field(init=False)
+    cosine: float = 0.0  # of the public model
+
+    def __post_init__(self) -> None:
+        self.public, self.own = _Learnt(self.best, self.axes), _Learnt(self.best, self.axes)
+
+    @property
+    def spread(self) -> float:
+        """R^2: the variance of a reward with mean (1 + cosine) / 2."""
+        return (1 - self.best.square * self.cosine**2) / 4
+
+    def synchronise(self, noise: float, regulariser: float) -> None:
+        """A model from what was learnt publicly, with noise of that variance."""
+        error = (self.spread * self.public.across + noise) / (self.public.across + regulariser) ** 2
+        length = LENGTH * self.public.along / (self.public.along + regulariser)
+        self.cosine = length / math.sqrt(length**2 + self.axes * error)
+
+    def local_cosine(self, noise: float, others: float) -> float:
+        """Of all that one silo knows: its own visits, and the public sums less its own part (`others` is the rest)."""
+        heard = others * self.public.across
+        precision = self.own.across / self.spread + heard**2 / (self.spread * heard + noise or math.inf)
+        told = LENGTH / math.sqrt(LENGTH**2 + self.axes / precision) if precision else 0.0
+        return max(told, self.cosine)  # who knows more than the public is not served worse
+
+
+def predicted(plan: Plan, arms: int = ARMS, attendance: Attendance = EVERYBODY) -> Prediction:
+    """The regret of a plan whose rounds are visits, by those who count and those who do not."""
     if plan.syncs is None:
         raise ArgumentError("schedule", f"must be public to be predicted, got {plan.schedule}")
-    times = np.array(plan.times, dtype=float)
-    seen = plan.silos * np.append(0.0, times[:-1])  # users behind the model that serves each batch
-    noise = float(noise_energy(plan.noise_law, plan.dim, max(plan.centre, 1 - plan.centre)).max())
-    error = np.ones(len(times))
-    after = seen > 0
-    error[after] = (REWARD_STD * plan.dim) ** 2 / seen[after] + (plan.dim / seen[after]) ** 2 * noise
-    return float(np.sum(np.diff(times, prepend=0.0) * np.minimum(1.0, error)))
+    noises, regularisers = noise_variance(plan.noise_law, plan.centre), plan.learner.regularisers
+    silos = _Silos(best_of(arms, plan.dim - 1), plan.dim - 1)
+    syncs = dict(zip(plan.times, zip(noises.tolist(), regularisers.tolist(), strict=True), strict=True))
+    partly = not attendance.all_counted(plan)
+    stops = sorted({*plan.times, *(_stops(plan.rounds) if partly else ())})
+    lost, waiting, noise, before = [], _Learnt(silos.best, silos.axes), 0.0, 0
+    for stop in stops:
+        share = attendance.share(plan.cap, (before + stop + 1) // 2) if partly else 1.0
+        locally = plan.serves_uncounted == "local"
+        kept = silos.local_cosine(noise, 1 - 1 / plan.silos) if partly and locally else silos.cosine
+        lost.append(share * (1 - silos.cosine) + (1 - share) * (1 - kept))
+        waiting.add(plan.silos * share * (stop - before), silos.cosine)
+        silos.own.add(share * (stop - before), silos.cosine)
+        silos.own.add((1 - share) * (stop - before), kept)
+        if stop in syncs:
+            silos.public.along += waiting.along
+            silos.public.across += waiting.across
+            waiting = _Learnt(silos.best, silos.axes)
+            noise, regulariser = syncs[stop]
+            silos.synchronise(noise, regulariser)
+        before = stop
+    return _prediction(stops, lost, silos.best)
 
 
-def noise_energy(law: NoiseLaw, dim: int, theta_norm: float) -> Floats:
-    """E||N theta||^2 + E||h||^2 of every prefix sum.
+def predicted_alone(rounds: int, dim: int, arms: int = ARMS) -> Prediction:
+    """A silo on its own, which learns from each of its visits at once and adds no noise."""
+    silos, stops, lost, before = _Silos(best_of(arms, dim - 1), dim - 1), _stops(rounds), [], 0
+    for stop in stops:
+        lost.append(1 - silos.cosine)
+        silos.public.add(stop - before, silos.cosine)
+        silos.synchronise(0.0, 1.0)
+        before = stop
+    return _prediction(stops, lost, silos.best)
 
-    Whatever the direction of theta, E||N theta||^2 is (d - 1) off-diagonal variances and a diagonal one.
-    """
-    matrix = (dim - 1) * law.off_diagonal**2 + law.diagonal**2
-    return np.asarray(theta_norm**2 * matrix + dim * law.bias**2)
+
+def _prediction(stops: Sequence[int], lost: Sequence[float], best: Alignment) -> Prediction:
+    """`lost` is the share of what acting at random would lose."""
+    chance = best.cosine / 2
+    return Prediction(np.array(stops, dtype=float), chance * np.array(lost), chance)
+
+
+def noise_variance(law: NoiseLaw, centre: float) -> Floats:
+    """Variance of the noise in one coordinate of U - W theta, for every prefix sum (syncs,)."""
+    squared_length = LENGTH**2 + 2 * (0.5 - centre) ** 2  # of theta with its constant, which centring takes away
+    return np.asarray(law.bias**2 + squared_length * law.off_diagonal**2)
+
+
+def _stops(rounds: int) -> list[int]:
+    """Rounds that lie ever further apart."""
+    return [int(stop) for stop in np.unique(np.ceil(np.geomspace(1, rounds, STOPS)))]

@@ -2,41 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from fedbandit.plan import Plan
-from fedbandit.planner.prediction import lost_rounds
+from fedbandit.planner.prediction import ARMS, predicted
 from fedbandit.protocol.mechanisms.optimal import LONGEST
 from fedbandit.schedule import growing
 
-__all__ = ["TUNED", "mechanism_for", "split", "tuned", "with_best_mechanism"]
+__all__ = ["TUNED", "mechanisms_for", "split", "tuned", "with_best_mechanism"]
 
 TUNED = ("silo", "secure-sum", "central")  # presets with a free choice of schedule, mechanism and split
-RATIOS = (1.1, 1.15, 1.2, 1.25, 1.3, 1.4, 1.5, 1.75, 2.0)
+RATIOS = (1.1, 1.2, 1.3, 1.4, 1.5, 1.75, 2.0)
+FIRSTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 CENTRE = 0.5
+LONG = 128  # syncs: beyond, a second factorisation takes longer to compute than it is worth
 
 
 def split(centre: float) -> float:
     """(Covariance noise / bias noise)^2 that wastes least: 1 / h^2, for rewards entering as y - centre in [-h, h].
 
     With s = ratio h^2 the squared shift of a replaced user is 2 + 2 s + s^2 / 2, in units of the covariance noise, and
-    the error of the estimate is proportional to that times (d + 1) / 2 + d / s (`prediction.noise_energy`). The best s
-    lies between 0.95 and 1.05 for any d above 4 and the optimum is flat, so s = 1.
+    the error of the estimate is proportional to that times (d + 1) / 2 + d / s (`prediction.noise_variance`). The
+    best s lies between 0.95 and 1.05 for any d above 4 and the optimum is flat, so s = 1.
     """
     return 1 / max(centre, 1 - centre) ** 2
 
 
-def mechanism_for(syncs: int) -> str:
-    """The optimal factorisation while it can be computed, a few buffers beyond."""
-    return "optimal" if syncs <= LONGEST else "blt"
+def mechanisms_for(syncs: int) -> tuple[str, ...]:
+    """The mechanisms worth a comparison: the best factorisations while they can be computed, a few buffers beyond."""
+    return ("early", "optimal") if syncs <= LONG else ("early",) if syncs <= LONGEST else ("blt",)
 
 
-def with_best_mechanism(plan: Plan) -> Plan:
-    """The same plan with the mechanism that has the least worst-prefix noise on its schedule."""
-    return plan.changed(mechanism=mechanism_for(len(plan.times)))
+def with_best_mechanism(plan: Plan, arms: int = ARMS) -> Plan:
+    """The same plan with the mechanism that is predicted to lose least on its schedule."""
+    plans = [plan.changed(mechanism=mechanism) for mechanism in mechanisms_for(len(plan.times))]
+    return min(plans, key=lambda one: predicted(one, arms).mean())
 
 
-def tuned(plan: Plan, centred: bool = False) -> Plan:
+def tuned(plan: Plan, centred: bool = False, arms: int = ARMS) -> Plan:
     """`plan` on the growing schedule with which it is predicted to lose least, with its best mechanism and split.
 
     `centred`: rewards enter as y - 1/2, which halves how far one of them can move a sum. It changes no decision where
@@ -44,9 +45,8 @@ def tuned(plan: Plan, centred: bool = False) -> Plan:
     caller can know that. It pays where rewards lie around 1/2; far from there the shrunken estimate starts off wrong.
     """
     centre = CENTRE if centred else 0.0
-    shared = plan.changed(centre=centre, ratio=split(centre))
-    return min(map(_on_schedule(shared), RATIOS), key=lost_rounds)
-
-
-def _on_schedule(plan: Plan) -> Callable[[float], Plan]:
-    return lambda ratio: with_best_mechanism(plan.changed(schedule=growing(ratio), mechanism="batches"))
+    shared = plan.changed(centre=centre, ratio=split(centre), mechanism="batches")
+    firsts = [first for first in FIRSTS if first <= plan.rounds]
+    schedules = [growing(ratio, first) for first in firsts for ratio in RATIOS]
+    plans = [with_best_mechanism(shared.changed(schedule=schedule), arms) for schedule in schedules]
+    return min(plans, key=lambda one: predicted(one, arms).mean())

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context, Decimal
 from typing import Any
 
 from fedbandit import _validate
 from fedbandit.privacy.sensitivity import ADJACENCIES, Adjacency
 
-__all__ = ["Privacy", "exactly"]
+__all__ = ["Privacy", "at_most", "exactly"]
 
 
 @dataclass(frozen=True)
@@ -59,3 +61,16 @@ def exactly(number: float) -> str:
     """The shortest text that reads back as this number."""
     short = f"{number:g}"
     return short if float(short) == number else repr(float(number))
+
+
+def at_most(number: float, digits: int = 4) -> str:
+    """A computed epsilon or delta in few digits, rounded up: what is printed is never less than what is spent.
+
+    >>> at_most(1.23441), at_most(0.99991), at_most(1.00000001), at_most(math.inf)
+    ('1.235', '1', '1.001', 'infinity')
+    """
+    if not math.isfinite(number):
+        return "infinity"
+    last_digits = 1 - 1e-12  # a sum of floats may be above a round number by those
+    rounded = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(Decimal(number * last_digits))
+    return f"{float(rounded):.{digits}g}"

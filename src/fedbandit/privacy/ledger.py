@@ -13,7 +13,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, ClassVar, NamedTuple
 
 from fedbandit import _validate
@@ -218,7 +218,7 @@ def verify(
 
     `head` is a hash that somebody noted, the last one then: it must be in the ledger still (see `entries_since`).
     `signed` checks every entry's signature; `witnessed` are heads (number of entries, last hash) that others have seen
-    of this ledger: each must be in it, or be named by a later entry as one that was lost (`LOST`).
+    of this ledger: each must be in it, or be that of a lost copy whose last releases this one has given up (`LOST`).
     """
     previous = GENESIS
     for number, entry in enumerate(entries, 1):
@@ -267,13 +267,35 @@ def _verify_signatures(entries: Sequence[Entry], signed: Checks) -> None:
 
 
 def _verify_witness(entries: Sequence[Entry], count: int, hash_: str) -> None:
-    if 0 < count <= len(entries) and entries[count - 1].hash == hash_:
+    if not count or (count <= len(entries) and hash_ in {entries[count - 1].hash, *_lost_heads(entries)[count]}):
         return
-    if count and not any(LOST + hash_ in entry.event.released for entry in entries):
-        raise LedgerError(
-            f"others have seen a ledger of {count} entries with last hash {hash_[:12]}; this one has {len(entries)} "
-            "and does not contain it: it was rewritten, or put back to an older copy"
-        )
+    raise LedgerError(
+        f"others have seen a ledger of {count} entries with last hash {hash_[:12]}; this one has {len(entries)} "
+        "and does not contain it: it was rewritten, or put back to an older copy"
+    )
+
+
+def _lost_heads(entries: Sequence[Entry]) -> dict[int, set[str]]:
+    """By number of entries, the last hashes that a lost copy of this ledger can have had where this one has given up.
+
+    An entry that gives a release up tells all about it but what was released, and that is the same for all releases of
+    a term: so the lost entry can be written again, after whatever came before it here, and its hash is known. Entries
+    before the loss, and what the lost ones cost, are thereby checked as well. Only where a term has no other release to
+    learn the text from is the silo believed that the head it names was that of the lost copy.
+    """
+    texts = {(e.event.term, e.event.plan): e.event.released for e in entries if LOST not in e.event.released}
+    heads: dict[int, set[str]] = {0: set()}
+    for number, entry in enumerate(entries, 1):
+        heads[number] = set()
+        if LOST not in entry.event.released:
+            continue
+        text = texts.get((entry.event.term, entry.event.plan))
+        if text is None:
+            heads[number] = set(re.findall(f"{LOST}([0-9a-f]{{64}})", entry.event.released))
+        else:
+            lost = replace(entry.event, released=text)
+            heads[number] = {_hash(previous, lost) for previous in (entry.previous, *heads[number - 1])}
+    return heads
 
 
 def terms(entries: Iterable[Entry]) -> dict[tuple[int, str], list[Release]]:

@@ -23,7 +23,7 @@ import numpy as np
 
 from fedbandit._arrays import Floats
 from fedbandit.privacy.accounting import compose_gdp, gaussian_delta, gaussian_epsilon
-from fedbandit.privacy.ledger import Binomial, Clear, Entrusted, Entry, Gaussian, LedgerError, Release, terms
+from fedbandit.privacy.ledger import LOST, Binomial, Clear, Entrusted, Entry, Gaussian, LedgerError, Release, terms
 from fedbandit.privacy.sensitivity import Adjacency
 
 __all__ = ["Encoders", "Rows", "Spent", "TermSpent", "spent"]
@@ -56,6 +56,7 @@ class TermSpent:
     syncs: int  # planned releases
     released: int  # different syncs released
     redrawn: tuple[int, ...]  # syncs that were drawn more than once
+    given_up: tuple[int, ...]  # syncs that were drawn in a copy of the store that was lost: spent all the same
     draws: int  # of the sync that was drawn most often
     mu: float  # of its Gaussian releases; inf if anything left in the clear
     budget: tuple[float, float]  # (epsilon, delta)
@@ -164,6 +165,7 @@ def _term(events: Sequence[Release], encoders: Encoders) -> TermSpent:
         syncs=first.syncs,
         released=len(counts),
         redrawn=tuple(sorted(sync for sync, times in counts.items() if times > 1)),
+        given_up=tuple(sorted({event.sync for event in events if LOST in event.released})),
         draws=max(counts.values()),
         mu=_mu(events, encoders),
         budget=(first.epsilon, first.delta),

@@ -117,6 +117,11 @@ class Schema:
         self._set("weights", self._weights())
         self._check_size()
 
+    @property
+    def has_constant(self) -> bool:
+        """Whether some fixed combination of the columns is the same in every row, so that rewards may be centred."""
+        return self.projection is None and bool(self.intercept or self.actions)
+
     # -- what it makes ----------------------------------------------------------------------------------------------
 
     @cached_property

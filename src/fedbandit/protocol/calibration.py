@@ -13,6 +13,7 @@ from fedbandit.privacy.accounting import (
     tree_levels,
     zcdp_epsilon,
 )
+from fedbandit.privacy.budget import at_most, exactly
 from fedbandit.privacy.ledger import Gaussian
 from fedbandit.protocol.guarantee import Request
 
@@ -78,13 +79,13 @@ def _theorem(request: Request, joint_silos: bool, comes: str) -> GaussianNoise:
         return noise._replace(problem=FLIP)
     exact = request.exact_epsilon(sigma, joint_silos)
     if exact > privacy.epsilon:
-        return noise._replace(problem=f"the theorem's noise gives an exact epsilon of {exact:.4g} here")
+        return noise._replace(problem=f"the theorem's noise gives an exact epsilon of {at_most(exact)} here")
     steps = (
         _theorem_step(request, sigma),
         "The theorem takes the sensitivity of each stream to be 1, which is that of adding or removing a user; whether "
         "its slack covers the rest is computed exactly:",
         *_sensitivity_steps(request, joint_silos, comes),
-        f"At sigma_0 = {sigma:.4f} this is exactly ({exact:.4f}, {privacy.delta:g})-DP, within the budget.",
+        f"At sigma_0 = {sigma:.4f} this is exactly {request.pair_of(exact)}-DP, within the budget.",
     )
     return noise._replace(steps=steps)
 
@@ -97,7 +98,8 @@ def _theorem_step(request: Request, sigma: float) -> str:
     stream = zcdp_epsilon(levels / (2 * sigma**2), delta)
     return (
         f"Theorem LDP: each p-sum is 1/(2 sigma_0^2)-zCDP, a datum enters kappa = 1 + log2 {request.encoder.size} = "
-        f"{levels:.3f} of them, so each of the two streams is ({stream:.4f}, {delta:g})-DP at sigma_0 = {sigma:.4f}."
+        f"{levels:.3f} of them, so each of the two streams is ({at_most(stream)}, {exactly(delta)})-DP at sigma_0 = "
+        f"{sigma:.4f}."
     )
 
 

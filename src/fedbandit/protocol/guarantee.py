@@ -13,7 +13,7 @@ import numpy as np
 from fedbandit import _validate
 from fedbandit.bandit.statistics import Scales, width
 from fedbandit.privacy.accounting import compose_gdp, gaussian_epsilon, gaussian_sigma
-from fedbandit.privacy.budget import Privacy
+from fedbandit.privacy.budget import Privacy, at_most, exactly
 from fedbandit.privacy.grid import LEAST, SPARE, slack, widened
 from fedbandit.privacy.ledger import Cost
 from fedbandit.privacy.sensitivity import Adjacency, Shift, joint_shift, late_factor, rounding_shift
@@ -30,6 +30,7 @@ __all__ = [
     "DecodeAt",
     "Guarantee",
     "Request",
+    "Uncounted",
     "Visits",
     "nothing",
 ]
@@ -38,6 +39,7 @@ Calibration = Literal["exact", "paper", "published"]
 Acting = Literal["lazy", "eager"]
 DecodeAt = Literal["analyzer", "silo"]
 Visits = Literal["private", "public"]
+Uncounted = Literal["local", "public"]
 
 BOUNDED = "features have norm at most 1 and rewards lie in [0, 1]; a silo refuses others"
 FIXED_TIMES = "times and sizes of messages are fixed by the plan, not by data"
@@ -74,6 +76,13 @@ class Guarantee:
     steps: tuple[str, ...] = ()
     assumes: tuple[str, ...] = ()
     answers: tuple[tuple[str, str], ...] = ()  # questions that a reader has, and their answers
+
+    @property
+    def pair(self) -> str:
+        """(epsilon, delta) in words, exactly; "nothing" where nothing is promised."""
+        if self.epsilon is None or self.delta is None:
+            return "nothing"
+        return f"({exactly(self.epsilon)}, {exactly(self.delta)})"
 
     @property
     def promised(self) -> bool:
@@ -208,6 +217,10 @@ class Request:
         if self.privacy is None:
             raise _validate.ArgumentError("privacy", "must be given for every trust but 'none', got None")
         return self.privacy
+
+    def pair_of(self, epsilon: float) -> str:
+        """A computed epsilon and the budget's delta, in words."""
+        return f"({at_most(epsilon)}, {exactly(self.asked.delta)})"
 
     @property
     def adaptive(self) -> bool:

@@ -1,24 +1,35 @@
-"""How the simulated silos of several plans act between syncs: lazily or eagerly."""
+"""How the simulated silos of several plans act between syncs: lazily, eagerly, or, where some visits do
+not count, lazily for those who count and by all that the silo knows for the others."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from fedbandit._arrays import Floats
+from fedbandit._arrays import Floats, Integers
 from fedbandit.bandit.linucb import Model
 from fedbandit.bandit.statistics import unpack
-from fedbandit.protocol.guarantee import Acting
-from fedbandit.simulator.kernels import Beliefs, Local, Tally, policy_row
+from fedbandit.knowledge import OwnData, PublicModel, local_knowledge
+from fedbandit.simulator.attendance import EVERYBODY, Attendance
+from fedbandit.simulator.kernels import Beliefs, Kept, Local, Tally, policy_row
 from fedbandit.simulator.kernels.layout import Scores
 from fedbandit.simulator.population import Population
 from fedbandit.simulator.simulated import SimulatedFederation
 
-__all__ = ["ActingSilos", "EagerSilos", "LazySilos", "Precision", "acting_silos"]
+__all__ = ["ActingSilos", "EagerSilos", "LazySilos", "Manner", "PartlySilos", "Precision", "Uncounted", "acting_silos"]
+
+Manner = Literal["lazy", "eager", "partly"]  # partly: lazily for those who count, by local knowledge for the others
 
 Precision = Literal["float32", "float64"]  # of scores
+
+
+class Uncounted(NamedTuple):
+    """Visits that are not counted, and their regret, run by run."""
+
+    visits: Integers  # (runs,)
+    regret: Floats  # (runs,)
 
 
 class ActingSilos(Protocol):
@@ -28,16 +39,26 @@ class ActingSilos(Protocol):
         """Rounds first + 1 .. end, which no sync interrupts."""
         ...
 
-    def synchronised(self, index: int) -> None:
-        """The federation of plan `index` has a new model."""
+    def synchronised(self, index: int, sums: Integers) -> None:
+        """The federation of plan `index` has a new model; `sums` (runs, shards, width) were in its last batch."""
+        ...
+
+    def uncounted(self, index: int) -> Uncounted | None:
+        """What came of the visits that plan `index` does not count; None where all of them count."""
         ...
 
 
 def acting_silos(
-    acting: Acting, population: Population, federations: Sequence[SimulatedFederation], precision: Precision
+    manner: Manner,
+    population: Population,
+    federations: Sequence[SimulatedFederation],
+    precision: Precision,
+    attendance: Attendance = EVERYBODY,
 ) -> ActingSilos:
     """Silos that act in this way, before the first round."""
-    kind: type[LazySilos | EagerSilos] = LazySilos if acting == "lazy" else EagerSilos
+    if manner == "partly":
+        return PartlySilos(population, federations, precision, attendance)
+    kind: type[LazySilos | EagerSilos] = LazySilos if manner == "lazy" else EagerSilos
     return kind(population, federations, precision)
 
 
@@ -51,17 +72,14 @@ class LazySilos:
         self._policies = np.array([policy_row(federation.plan.policy) for federation in federations])
 
     def play(self, first: int, end: int, tally: Tally) -> None:
-        models = [federation.model for federation in self._federations]
-        beliefs = Beliefs(
-            np.stack([model.theta for model in models]),
-            np.stack([model.root for model in models]),
-            _scores(np.stack([model.radius for model in models]), self._precision),
-            self._policies,
-        )
+        beliefs = _beliefs([federation.public for federation in self._federations], self._policies, self._precision)
         self._population.play(first + 1, end - first, beliefs, tally)
 
-    def synchronised(self, index: int) -> None:
+    def synchronised(self, index: int, sums: Integers) -> None:
         """Nothing is remembered between syncs."""
+
+    def uncounted(self, index: int) -> None:
+        """Everybody counts."""
 
 
 class EagerSilos:
@@ -75,7 +93,7 @@ class EagerSilos:
         self._inverse = np.zeros((*lead, dim, dim))
         self._bias = np.zeros((*lead, dim))
         for index in range(len(federations)):
-            self.synchronised(index)
+            self._start_again(index)
 
     def play(self, first: int, end: int, tally: Tally) -> None:
         plans = [federation.plan for federation in self._federations]
@@ -84,11 +102,91 @@ class EagerSilos:
         local = Local(self._inverse, self._bias, _scores(in_runs, self._precision))
         self._population.play(first + 1, end - first, local, tally)
 
-    def synchronised(self, index: int) -> None:
+    def synchronised(self, index: int, sums: Integers) -> None:
         """All silos of the plan start again from the synchronised statistics."""
+        self._start_again(index)
+
+    def uncounted(self, index: int) -> None:
+        """Everybody counts."""
+
+    def _start_again(self, index: int) -> None:
         federation = self._federations[index]
-        self._inverse[index] = _inverse(federation.model)[:, None]
+        self._inverse[index] = _inverse(federation.public.model)[:, None]
         self._bias[index] = unpack(federation.prefix, federation.plan.dim)[0][:, None]
+
+
+class PartlySilos:
+    """Silos of which only some visits count. Those are served by the public model; everybody else by local knowledge,
+    which grows with every visit, or by the public model too, as the plan says."""
+
+    def __init__(
+        self,
+        population: Population,
+        federations: Sequence[SimulatedFederation],
+        precision: Precision,
+        attendance: Attendance,
+    ) -> None:
+        self._population, self._federations, self._precision = population, federations, precision
+        self._attendance = attendance
+        self._policies = np.array([policy_row(federation.plan.policy) for federation in federations])
+        plans = [federation.plan for federation in federations]
+        lead, dim = (len(plans), len(population.runs), population.silos), plans[0].dim
+        width = plans[0].protocol.width
+        self._released = np.zeros((*lead, width), dtype=np.int64)
+        self._kept = np.zeros((*lead, width), dtype=np.int64)
+        self._squares = np.zeros(lead)
+        self._visits, self._regret = np.zeros(lead, dtype=np.int64), np.zeros(lead)  # of those who are not counted
+        self._inverse, self._bias = np.zeros((*lead, dim, dim)), np.zeros((*lead, dim))
+        self._beyond = np.zeros(lead[:2])  # what the others tell, in visits
+        self._locally = np.array([plan.serves_uncounted == "local" for plan in plans])
+        for index in range(len(plans)):
+            self._learn(index, 0)
+
+    def play(self, first: int, end: int, tally: Tally) -> None:
+        rounds, plans = end - first, [federation.plan for federation in self._federations]
+        share = np.stack([self._attendance.counted(plan.cap, first + 1, rounds) for plan in plans])
+        kept = Kept(share, self._locally, self._kept, self._squares, self._visits, self._regret)
+        beliefs = _beliefs([federation.public for federation in self._federations], self._policies, self._precision)
+        local = Local(self._inverse, self._bias, _scores(self._radii(first, end), self._precision))
+        self._population.play_partly(first + 1, rounds, beliefs, local, kept, tally)
+
+    def synchronised(self, index: int, sums: Integers) -> None:
+        self._released[index] += sums
+        self._learn(index, self._federations[index].round)
+
+    def uncounted(self, index: int) -> Uncounted:
+        return Uncounted(self._visits[index].sum(axis=-1), self._regret[index].sum(axis=-1))
+
+    def _learn(self, index: int, visits: int) -> None:
+        """Every silo's local knowledge after so many visits, all of them kept or released."""
+        federation, released = self._federations[index], self._released[index]
+        lead = released.shape[:-1]
+        own = OwnData(released + self._kept[index], self._squares[index], np.full(lead, visits), released)
+        known = local_knowledge(federation.plan, own, federation.public)
+        self._inverse[index] = np.linalg.inv(known.precision)
+        self._bias[index] = known.bias
+        self._beyond[index] = (known.visits - visits).mean(axis=-1)
+
+    def _radii(self, first: int, end: int) -> Floats:
+        """Radii (plans, runs, rounds) of silos that know of all visits before a round, and what the others tell."""
+        rounds = range(first, end)
+        return np.array(
+            [
+                [[federation.plan.radius_alone(seen + more) for seen in rounds] for more in beyond]
+                for federation, beyond in zip(self._federations, self._beyond.tolist(), strict=True)
+            ]
+        )
+
+
+def _beliefs(known: Sequence[PublicModel], policies: Floats, precision: Precision) -> Beliefs:
+    """What those who count are served by: public models and nothing else."""
+    models = [public.model for public in known]
+    return Beliefs(
+        np.stack([model.theta for model in models]),
+        np.stack([model.root for model in models]),
+        _scores(np.stack([model.radius for model in models]), precision),
+        policies,
+    )
 
 
 def _scores(values: Floats, precision: Precision) -> Scores:

@@ -14,8 +14,8 @@ import numpy as np
 
 from fedbandit._arrays import Floats, Integers, Singles
 from fedbandit.plan import Plan
-from fedbandit.protocol.guarantee import Acting
-from fedbandit.simulator.acting import Precision, acting_silos
+from fedbandit.simulator.acting import Manner, Precision, Uncounted, acting_silos
+from fedbandit.simulator.attendance import EVERYBODY, Attendance
 from fedbandit.simulator.kernels import Tally
 from fedbandit.simulator.population import Population
 from fedbandit.simulator.simulated import SimulatedFederation, runs_noise
@@ -33,32 +33,36 @@ class Played:
     regret: Floats  # (runs, recorded rounds), cumulative group regret
     syncs: Integers  # (runs,)
     repaired: int
+    uncounted: Uncounted | None = None  # of the visits and regret, what is not counted; None: everybody counts
 
 
 def play_together(
     population: Population,
     plans: Mapping[str, Plan],
-    acting: Acting,
+    manner: Manner,
     record: Sequence[int],
     progress: Progress,
     precision: Precision = "float32",
     pooled: bool = True,
+    attendance: Attendance = EVERYBODY,
 ) -> dict[str, Played]:
     """Plans with public schedules that all act in the same way, on the same users."""
     seed, runs, silos = population.seed, population.runs, population.silos
     federations = [SimulatedFederation(plan, runs_noise(seed, runs, name), pooled) for name, plan in plans.items()]
     calendars = [set(plan.times) for plan in plans.values()]
-    collector = Collector(population, list(plans.values()), record, min(SHARDS, silos) if pooled else silos)
-    playing = acting_silos(acting, population, federations, precision)
+    shards = min(SHARDS, silos) if pooled and manner != "partly" else silos
+    collector = Collector(population, list(plans.values()), record, shards)
+    playing = acting_silos(manner, population, federations, precision, attendance)
     for first, end in _blocks(calendars, record):
         playing.play(first, end, collector.open(end - first))
         collector.close(end)
         for index, federation in enumerate(federations):
             if end in calendars[index]:
-                collector.hand_over(index, federation, end)
-                playing.synchronised(index)
+                playing.synchronised(index, collector.hand_over(index, federation, end))
         progress(end / record[-1])
-    return {name: collector.played(index, federations[index]) for index, name in enumerate(plans)}
+    return {
+        name: collector.played(index, federations[index], playing.uncounted(index)) for index, name in enumerate(plans)
+    }
 
 
 def _blocks(calendars: Iterable[set[int]], record: Sequence[int]) -> Iterator[tuple[int, int]]:
@@ -96,17 +100,19 @@ class Collector:
         for index, waiting in self._waiting.items():
             waiting.append(self._points[self._slot[index]])
 
-    def hand_over(self, index: int, federation: SimulatedFederation, round_: int) -> None:
-        """What plan `index` has collected since its last sync goes through the protocol."""
+    def hand_over(self, index: int, federation: SimulatedFederation, round_: int) -> Integers:
+        """What plan `index` has collected since its last sync goes through the protocol; returns the sums of it."""
+        sums = self._take(index)
         if federation.protocol.needs_points:
             federation.synchronise_points(self._take_points(index), round_)
         else:
-            federation.synchronise(self._take(index), round_)
+            federation.synchronise(sums, round_)
+        return sums
 
-    def played(self, index: int, federation: SimulatedFederation) -> Played:
+    def played(self, index: int, federation: SimulatedFederation, uncounted: Uncounted | None = None) -> Played:
         """What came of plan `index`."""
         syncs = np.full(self._runs, federation.syncs, dtype=np.int64)
-        return Played(self._regret[index], syncs, federation.repaired)
+        return Played(self._regret[index], syncs, federation.repaired, uncounted)
 
     def _take(self, index: int) -> Integers:
         """The batch sums of plan `index` since its last sync: (runs, shards, width)."""

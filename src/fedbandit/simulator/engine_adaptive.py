@@ -38,11 +38,10 @@ def play_adaptive(
         before = covariances.copy()
         playing.play(round_ - 1, round_, tally)
         collector.close(round_)
-        root = federation.model.root[:, None]
+        root = federation.public.model.root[:, None]
         waiting, asking = plan.rule.step(waiting, covariances - before, root, federation.noise)
         if asking.any() or round_ == record[-1]:
-            collector.hand_over(0, federation, round_)
-            playing.synchronised(0)
+            playing.synchronised(0, collector.hand_over(0, federation, round_))
             waiting = plan.rule.init(lead)
         if round_ % REPORTED == 0:
             progress(round_ / record[-1])

@@ -33,7 +33,7 @@ class Result:
 
     plans: Mapping[str, Plan]
     frame: pl.DataFrame  # name, run, round, regret: cumulative group regret
-    totals: pl.DataFrame  # name, run, syncs
+    totals: pl.DataFrame  # name, run, syncs, uncounted visits and their regret
     repaired: Mapping[str, int]  # covariances per plan that noise had made indefinite, over all runs
     runs: int  # asked for; fewer are in the frame after an interruption
     seed: int
@@ -46,8 +46,8 @@ class Result:
         """Time-averaged group regret Reg_M(T)/T of one plan, run by run."""
         return self._last(name)["regret"].to_numpy() / self._rounds
 
-    def regret(self, name: str) -> Estimate:
-        """Reg_M(T)/T of one plan over its runs.
+    def regret(self, name: str, second_half: bool = False) -> Estimate:
+        """Reg_M(T)/T of one plan over its runs; with `second_half`, of the rounds after the middle of the horizon.
 
         >>> import fedbandit as fb
         >>> plan = fb.Plan(silos=4, rounds=100, dim=3, trust="none")
@@ -56,12 +56,20 @@ class Result:
         >>> result.regret("often").mean < result.regret("once").mean
         True
         """
-        return estimate(self.final(name))
+        return estimate(self._late(name) if second_half else self.final(name))
 
     def excess(self, name: str, over: str) -> Estimate:
         """Reg_M(T)/T of one plan beyond another's on the same users, over the runs that both have finished."""
         both = self._last(name).join(self._last(over), on="run")
         return estimate((both["regret"] - both["regret_right"]).to_numpy() / self._rounds)
+
+    def by_count(self, name: str) -> tuple[Estimate, Estimate]:
+        """Regret per visit of those whom one plan counts, and of the others (nan where there are none)."""
+        totals = self.totals.filter(pl.col("name") == name).sort("run")
+        others, lost = totals["uncounted"].to_numpy(), totals["uncounted_regret"].to_numpy()
+        all_lost, visits = self._last(name)["regret"].to_numpy(), self.plans[name].silos * self._rounds
+        with np.errstate(invalid="ignore"):
+            return estimate((all_lost - lost) / (visits - others)), estimate(lost / others)
 
     def syncs(self, name: str) -> float:
         """How often one plan synchronised, in the mean over its runs."""
@@ -101,6 +109,16 @@ class Result:
             "versions": {"python": platform.python_version(), **versions},
         }
 
+    def _late(self, name: str) -> Floats:
+        """Regret per round from the recorded round nearest to the middle on, run by run."""
+        rounds = self.frame["round"].unique().sort().to_numpy()
+        middle = int(rounds[np.abs(rounds - self._rounds / 2).argmin()])
+        if middle == self._rounds:
+            return self.final(name)
+        rows = self.frame.filter((pl.col("name") == name) & (pl.col("round") == middle)).sort("run")
+        late = self._last(name)["regret"].to_numpy() - rows["regret"].to_numpy()
+        return np.asarray(late / (self._rounds - middle))
+
     def _last(self, name: str) -> pl.DataFrame:
         """The rows of one plan's last round, in the order of runs."""
         return self.frame.filter((pl.col("name") == name) & (pl.col("round") == self._rounds)).sort("run")
@@ -132,5 +150,12 @@ def collected(
             for row, run in enumerate(numbers):
                 regret = {"name": name, "run": run, "round": list(record), "regret": one.regret[row]}
                 frames.append(pl.DataFrame(regret))
-                totals.append({"name": name, "run": run, "syncs": int(one.syncs[row])})
+                totals.append({"name": name, "run": run, "syncs": int(one.syncs[row]), **_uncounted(one, row)})
     return Result(plans, pl.concat(frames).sort("name", "run", "round"), pl.DataFrame(totals), repaired, runs, seed)
+
+
+def _uncounted(played: Played, row: int) -> dict[str, float]:
+    """Visits of one run that are not counted, and their regret."""
+    if played.uncounted is None:
+        return {"uncounted": 0, "uncounted_regret": 0.0}
+    return {"uncounted": int(played.uncounted.visits[row]), "uncounted_regret": float(played.uncounted.regret[row])}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 import numpy as np
@@ -13,7 +13,8 @@ from fedbandit._arrays import Integers
 from fedbandit._validate import ArgumentError
 from fedbandit.plan import Plan
 from fedbandit.schedule import Adaptive
-from fedbandit.simulator.acting import Precision
+from fedbandit.simulator.acting import Manner, Precision
+from fedbandit.simulator.attendance import EVERYBODY, Attendance
 from fedbandit.simulator.engine import Played, Progress, play_together
 from fedbandit.simulator.engine_adaptive import play_adaptive
 from fedbandit.simulator.population import Population
@@ -22,7 +23,7 @@ from fedbandit.simulator.tasks import Synthetic, Tabled, Task
 
 __all__ = ["RUNS_AT_ONCE", "Executor", "Job", "Way", "check", "divided", "play_here", "simulate"]
 
-Way = Literal["lazy", "eager", "adaptive"]  # how silos act, or that the data decide when they synchronise
+Way = Manner | Literal["adaptive"]  # how silos act, or that the data decide when they synchronise
 RECORDED = 100  # rounds at which regret is recorded
 RUNS_AT_ONCE = 5
 STATE_BUDGET = 256e6  # bytes of statistics that one job may hold
@@ -39,6 +40,7 @@ class Job:
     way: Way
     record: tuple[int, ...]
     precision: Precision
+    attendance: Attendance = field(default=EVERYBODY, kw_only=True)
 
     @property
     def weight(self) -> float:
@@ -50,7 +52,15 @@ class Job:
         silos = next(iter(self.plans.values())).silos
         population = Population(self.task, silos, self.runs, self.seed)
         if self.way != "adaptive":
-            return play_together(population, self.plans, self.way, self.record, progress, self.precision)
+            return play_together(
+                population,
+                self.plans,
+                self.way,
+                self.record,
+                progress,
+                self.precision,
+                attendance=self.attendance,
+            )
         ((name, plan),) = self.plans.items()
         return {name: play_adaptive(population, name, plan, self.record, progress, self.precision)}
 
@@ -64,11 +74,15 @@ def simulate(
     runs: int = 25,
     seed: int = 0,
     *,
+    attendance: Attendance = EVERYBODY,
     precision: Precision = "float32",
     progress: Progress = lambda share: None,
     executor: Executor | None = None,  # where jobs are played; None: here
 ) -> Result:
     """Play every plan on the same users, `runs` times; group regret by round, plan and run.
+
+    `attendance` says how often people come and who agrees to be counted. A plan counts a person as often as its budget
+    allows for; visits that are not counted are served as its `uncounted` says, and nothing of them is released.
 
     The same seed gives the same numbers on any number of cores. Interrupted (Ctrl-C), it returns what was finished.
 
@@ -82,9 +96,10 @@ def simulate(
     4.0
     """
     check(task, plans, runs, seed, precision)
+    check_attendance(plans, attendance)
     rounds = next(iter(plans.values())).rounds
     record = _recorded_rounds(plans, rounds)
-    jobs = divided(task, plans, runs, seed, record, precision)
+    jobs = divided(task, plans, runs, seed, record, precision, attendance)
     finished: list[tuple[Job, dict[str, Played]]] = []
     try:
         for done in (executor or play_here)(jobs, progress):
@@ -109,31 +124,45 @@ def _part_of(progress: Progress, before: float, share: float) -> Progress:
 
 
 def divided(
-    task: Task, plans: Mapping[str, Plan], runs: int, seed: int, record: tuple[int, ...], precision: Precision
+    task: Task,
+    plans: Mapping[str, Plan],
+    runs: int,
+    seed: int,
+    record: tuple[int, ...],
+    precision: Precision,
+    attendance: Attendance = EVERYBODY,
 ) -> list[Job]:
     """Jobs of a few runs each; runs come first, so that an interrupted simulation has whole runs of all plans."""
-    together: dict[Way, dict[str, Plan]] = {"lazy": {}, "eager": {}}
+    together: dict[Way, dict[str, Plan]] = {"lazy": {}, "eager": {}, "partly": {}}
     adaptive = {name: plan for name, plan in plans.items() if isinstance(plan.schedule, Adaptive)}
     for name, plan in plans.items():
         if name not in adaptive:
-            together[plan.acting][name] = plan
-    at_once = min(RUNS_AT_ONCE, max(1, int(STATE_BUDGET / _state_bytes(plans))))
+            together[_way(plan, attendance)][name] = plan
+    at_once = min(RUNS_AT_ONCE, max(1, int(STATE_BUDGET / _state_bytes(plans, attendance))))
     jobs = []
     for first in range(0, runs, at_once):
         some = tuple(range(first, min(runs, first + at_once)))
         for way, group in together.items():
             if group:
-                jobs.append(Job(task, group, some, seed, way, record, precision))
+                jobs.append(Job(task, group, some, seed, way, record, precision, attendance=attendance))
         for name, plan in adaptive.items():
             jobs += [Job(task, {name: plan}, (run,), seed, "adaptive", record, precision) for run in some]
     return jobs
 
 
-def _state_bytes(plans: Mapping[str, Plan]) -> float:
-    """Bytes of sums (and, eagerly, of inverses) that one run of these plans holds."""
-    eager = [plan for plan in plans.values() if plan.acting == "eager"]
+def _way(plan: Plan, attendance: Attendance) -> Manner:
+    """How the silos of a plan act on these visits."""
+    return "partly" if plan.acting == "lazy" and not attendance.all_counted(plan) else plan.acting
+
+
+def _state_bytes(plans: Mapping[str, Plan], attendance: Attendance) -> float:
+    """Bytes of sums (and, where silos have models of their own, of these) that one run of these plans holds."""
     rows = sum(16 * plan.protocol.width for plan in plans.values())
-    return 8.0 * (rows + sum(plan.silos * plan.dim**2 for plan in eager))
+    for plan in plans.values():
+        way = _way(plan, attendance)
+        own = 0 if way == "lazy" else plan.dim**2 + (3 * plan.protocol.width if way == "partly" else 0)
+        rows += plan.silos * own
+    return 8.0 * rows
 
 
 def _recorded_rounds(plans: Mapping[str, Plan], rounds: int) -> tuple[int, ...]:
@@ -168,3 +197,16 @@ def check(task: Task, plans: Mapping[str, Plan], runs: int, seed: int, precision
     dim = next(iter(plans.values())).dim
     if task.dim != dim:
         raise ArgumentError("dim", f"must be {task.dim}, the task's, in all plans, got {dim}")
+
+
+def check_attendance(plans: Mapping[str, Plan], attendance: Attendance) -> None:
+    """Refuse plans whose silos cannot tell visits that count from others.
+
+    A silo alone releases nothing before the horizon, and learns from all its visits, counted or not.
+    """
+    for name, plan in plans.items():
+        blind = isinstance(plan.schedule, Adaptive) or (plan.acting == "eager" and plan.syncs != 1)
+        if blind and not attendance.all_counted(plan):
+            raise ArgumentError(
+                "attendance", f"must count every visit for plan {name!r}, whose silos act or synchronise on raw data"
+            )

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedbandit._arrays import Floats, Indices, Integers, Singles, Words
-from fedbandit.bandit.linucb import Model
 from fedbandit.bandit.statistics import contributions
+from fedbandit.knowledge import PublicModel, nothing_public, public_model
 from fedbandit.plan import Plan
 from fedbandit.privacy.noise import SimulatedNoise
 from fedbandit.protocol import composition
@@ -62,11 +62,11 @@ class SimulatedFederation:
         self.plan = plan
         self.noise = noise
         self.protocol: Protocol = plan.protocol.pooled() if pooled else plan.protocol
-        self.repaired = 0
         self.syncs = 0
-        self._round = 0  # of the last sync
+        self.round = 0  # of the last sync
         self._state = composition.init(self.protocol, (len(noise.sources),))
-        self.model = self._fit()
+        self.public: PublicModel = nothing_public(plan, (len(noise.sources),))
+        self.repaired = self.public.fit.repaired
 
     @property
     def prefix(self) -> Floats:
@@ -76,7 +76,7 @@ class SimulatedFederation:
     def synchronise(self, sums: Integers, round_: int) -> None:
         """The batch of all rounds up to `round_`, as sums (runs, silos or shards, width), goes through R, S and A."""
         rows = sums.sum(axis=1, keepdims=True) if self.protocol.silos == 1 else sums
-        users = (round_ - self._round) * self.plan.silos // self.protocol.silos
+        users = (round_ - self.round) * self.plan.silos // self.protocol.silos
         self._step(self.protocol.privatise(rows, users, self.noise), round_)
 
     def synchronise_points(self, points: Singles, round_: int) -> None:
@@ -88,11 +88,7 @@ class SimulatedFederation:
 
     def _step(self, batch: Integers, round_: int) -> None:
         self._state = composition.step(self.protocol, self._state, batch, self.noise)
-        self._round = round_
+        self.round = round_
+        self.public = public_model(self.plan, self.syncs, self.prefix, round_)
+        self.repaired += self.public.fit.repaired
         self.syncs += 1
-        self.model = self._fit()
-
-    def _fit(self) -> Model:
-        fitted = self.plan.fit(self.prefix, self._round)
-        self.repaired += fitted.repaired
-        return fitted.model

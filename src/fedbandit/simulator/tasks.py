@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import ClassVar, Literal, get_args
 
 import numpy as np
-from scipy.special import betainc
 
 from fedbandit import _validate
 from fedbandit._arrays import Floats
 from fedbandit._validate import ArgumentError
+from fedbandit.bandit.directions import best_of
 from fedbandit.simulator.data import (
     ActionTable,
     Group,
@@ -185,17 +185,9 @@ def chance(task: Task, silos: int, seed: int) -> float:
     """The expected regret of one round in which every silo takes an action at random."""
     source = task.source(seed, (0,), silos)
     if isinstance(source, Fresh):
-        return silos * (_best_of(source.arms, source.theta.shape[1]) - 0.5)
+        return silos * best_of(source.arms, source.theta.shape[1] - 1).cosine / 2
     lost = source.best - np.add.reduceat(source.means, source.offsets[:-1]) / np.diff(source.offsets)
     return float(sum(lost[first:last].mean() for first, last in source.ranges))
-
-
-def _best_of(arms: int, dim: int) -> float:
-    """The expected best mean of fresh actions: a mean (1 + cosine) / 2 in d - 1 dimensions has the law Beta(a, a)."""
-    if dim == 2:  # directions on a line: a mean is 0 or 1
-        return float(1 - 0.5**arms)
-    means = np.linspace(0, 1, 20_001)
-    return float(1 - np.trapezoid(betainc(dim / 2 - 1, dim / 2 - 1, means) ** arms, means))
 
 
 def synthetic(

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from fedbandit import Plan, Privacy, Silo
-from fedbandit.cli import output
 from fedbandit.federation.setup import founding
 from fedbandit.federation.silo import book
 from fedbandit.federation.store import open_engine
@@ -19,7 +18,7 @@ from fedbandit.federation.store.silo_store import LedgerRow
 from fedbandit.federation.timing import Timing
 from fedbandit.federation.wire.heads import Head
 from fedbandit.federation.wire.keys import PartyKeys
-from fedbandit.privacy.ledger import Entry, Gaussian, Release, event_to_json, to_json
+from fedbandit.privacy.ledger import LOST, Entry, Gaussian, Release, event_to_json, to_json
 from fedbandit.schedule import clock
 from tests.cli.officer.running import run
 from tests.privacy.test_ledger import COST, SYNCS, WHOLE, chained, release
@@ -109,15 +108,6 @@ def test_ledger_names_the_adjacency_and_against_whom(tmp_path: Path) -> None:
     assert "a user in every term (replace-one) has spent no more than epsilon = " in said
 
 
-def test_what_was_spent_is_rounded_up() -> None:
-    assert output.at_most(1.23441) == "1.235"
-    assert output.at_most(1.0 + 1e-9) == "1"
-    assert output.at_most(0.99991) == "1"
-    assert output.at_most(1.2345e-7, 4) == "1.235e-07"
-    assert output.at_most(0.0) == "0"
-    assert output.at_most(float("inf")) == "no bound"
-
-
 def test_ledger_says_what_went_wrong(tmp_path: Path) -> None:
     file = tmp_path / "ledger.jsonl"
     file.write_text("\n".join(map(to_json, chained([*(e.event for e in WHOLE), release(0)]))))
@@ -126,6 +116,19 @@ def test_ledger_says_what_went_wrong(tmp_path: Path) -> None:
     assert data["terms"][0]["overspent"]
     said = run("ledger", file)
     assert said.exit_code == 0
+
+
+def test_ledger_names_what_was_given_up(tmp_path: Path) -> None:
+    file = tmp_path / "ledger.jsonl"
+    lost = [release(sync, released=LOST + "ab" * 32) for sync in (3, 4)]
+    file.write_text("\n".join(map(to_json, chained([*(e.event for e in WHOLE[:3]), *lost]))))
+    (term,) = json.loads(run("ledger", file, "--json").stdout)["terms"]
+    assert (term["released"], term["given_up"], term["redrawn"]) == (5, [3, 4], [])
+    whole = tmp_path / "whole.jsonl"
+    whole.write_text("\n".join(map(to_json, WHOLE[:5])))
+    (kept,) = json.loads(run("ledger", whole, "--json").stdout)["terms"]
+    assert (kept["given_up"], kept["spent"]) == ([], term["spent"])
+    assert "sync(s) 3, 4 drawn in a copy of the store that was lost" in " ".join(run("ledger", file).stderr.split())
 
 
 def federation_of(folder: Path) -> tuple[Path, PartyKeys]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from fedbandit.plan import Plan
 from fedbandit.presets import NAMES
+from fedbandit.schedule import clock
 from tests.cli.harness import Command, assert_refused
 
 PLAN_KEYS = [
@@ -77,22 +81,74 @@ def test_non_unique_users_from_the_command_line(fedbandit: Command) -> None:
     assert "participations must be 1" in often["sdp-vector-sum"]["reason"]
 
 
+CLINIC = (
+    *("plan", "--best", "--silos", "12", "--people-per-day", "20", "--days", "90", "--sync", "daily"),
+    *("--visits", "5", "--back-after", "30", "--arms", "4", "--dim", "10", "--delta", "1e-6"),
+)
+
+
 def test_the_best_plan(fedbandit: Command) -> None:
-    shape = ("plan", "--best", "--silos", "10", "--rounds", "300", "--dim", "5")
-    data = fedbandit(*shape, "--json").json
-    assert list(data) == ["best", "plan", "next_best", "protocols", "variants", "impossible"]
-    assert sorted(data["best"]) == ["lost_rounds", "mechanism", "name", "schedule", "syncs", "trust"]
-    assert data["best"]["name"] == data["plan"]["trust"] == "secure-sum"
-    assert data["next_best"] == data["protocols"][0]
-    costs = [option["lost_rounds"] for option in (data["best"], *data["protocols"])]
+    data = fedbandit(*CLINIC, "--epsilon", "2", "--json").json
+    assert {"recommendation", "alone", "break_even_day", "plans"} <= set(data)
+    best = data["recommendation"]
+    assert (best["name"], best["trust"], best["cap"]) == ("secure-sum", "secure-sum", 1)
+    assert best["regret"] < data["alone"]["regret"]
+    assert best["regret_second_half"] < best["regret"]
+    assert 1 <= data["break_even_day"] <= data["paid_back_day"] <= 90
+    assert data["plans"][0] == best
+    costs = [option["regret"] for option in data["plans"]]
     assert costs == sorted(costs)
-    assert list(data["impossible"]) == ["sdp-amplified"]
-    said = fedbandit(*shape)
+    assert set(data["other_epsilons"]) == {"1", "4"}
+    assert data["other_epsilons"]["1"]["regret"] > best["regret"] > data["other_epsilons"]["4"]["regret"]
+    assert list(best["lost_outcomes"]) == ["month", "all"]
+    assert data["plan"]["schedule"]["kind"] == "clock"
+
+
+def test_the_best_plan_in_words(fedbandit: Command) -> None:
+    said = fedbandit(*CLINIC, "--epsilon", "2")
     assert said.code == 0
-    assert "secure-sum" in said.out
+    assert said.out.startswith("Federate, with secure-sum: (2, 1e-06)-DP, replace-one.\n")
+    assert "Each person's first visit is counted; silos synchronise after day " in said.out
     assert "not here: sdp-amplified: " in said.out
-    own = fedbandit(*shape, "--trust", "silo", "--json").json
-    assert {own["best"]["name"], *(option["name"] for option in own["protocols"])} == {"silo", "ldp", "local"}
+    own = fedbandit(*CLINIC, "--epsilon", "2", "--trust", "silo", "--json").json
+    assert {option["name"] for option in own["plans"]} <= {"silo", "ldp", "local"}
+
+
+def test_staying_alone_is_said_first(fedbandit: Command, tmp_path: Path) -> None:
+    file = tmp_path / "plan.toml"
+    said = fedbandit(*CLINIC, "--epsilon", "0.01", "--out", str(file))
+    assert said.out.startswith("Stay alone: ")
+    assert "is not written: staying alone needs no plan" in said.err
+    assert not file.exists()
+    data = fedbandit(*CLINIC, "--epsilon", "0.01", "--json").json
+    assert data["recommendation"]["name"] == "alone"
+    assert data["recommendation"]["regret"] == data["alone"]["regret"]
+    assert data["break_even_day"] is data["plan"] is None
+
+
+def test_from_facts_to_a_plan_a_curve_and_a_certificate(fedbandit: Command, tmp_path: Path) -> None:
+    """The file that is written serves every other command."""
+    file = tmp_path / "plan.toml"
+    assert "written: " in fedbandit(*CLINIC, "--epsilon", "2", "--out", str(file)).err
+    plan = Plan.load(file)
+    assert plan.people == 20
+    played = fedbandit("simulate", "--plan", str(file), "--runs", "2", "--out", str(tmp_path / "curve"), "--json").json
+    curves = {curve["name"]: curve for curve in played["curves"]}
+    assert list(curves) == ["secure-sum", "alone", "alone, theory radii"]
+    assert curves["secure-sum"]["regret_second_half"]["mean"] < curves["alone"]["regret_second_half"]["mean"]
+    assert (tmp_path / "curve" / "regret.svg").exists()
+    assert "(2, 1e-06)" in fedbandit("certificate", str(file), "--out", str(tmp_path), "--trials", "400").out
+    assert fedbandit("audit", str(file), "--trials", "400", "--json").code == 0
+    assert fedbandit("federation", "init", str(tmp_path / "f"), "--plan", str(file), "--name", "clinics").code == 0
+
+
+def test_a_plan_that_does_not_say_its_setting_cannot_be_played(fedbandit: Command, tmp_path: Path) -> None:
+    file = tmp_path / "plan.toml"
+    Plan(3, 10, 2, schedule=clock(86400.0), trust="none").save(file)
+    assert_refused(fedbandit("simulate", "--plan", str(file)), "plan must say its setting")
+    assert_refused(fedbandit("simulate", "--plan", str(file), "--silos", "4"), "--silos has no effect with --plan")
+    file.write_text("silos = [")
+    assert_refused(fedbandit("simulate", "--plan", str(file)), "plan must be JSON or TOML")
 
 
 PLAN_ERRORS = [
@@ -112,6 +168,9 @@ PLAN_ERRORS = [
     (["--batch", "0"], "batch must be a whole number >= 1, got 0"),
     (["--batch", "10001"], "batch must be at most the horizon of 10000 rounds, got 10001"),
     (["--explain", "magic"], "protocol must be one of fed-lin-ucb"),
+    (["--best", "--rounds", "10"], "--rounds has no effect with --best, which is told of people and days"),
+    (["--people-per-day", "3"], "--people-per-day has no effect without --best"),
+    (["--best", "--sync", "hourly"], "sync must be one of daily, weekly, monthly; got 'hourly'"),
     (["--best", "--trust", "nobody"], "trust must be one of central, local, none, secure-sum, shuffle, silo"),
     (["--colour", "red"], "No such option: --colour"),
 ]

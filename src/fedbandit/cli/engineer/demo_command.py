@@ -15,7 +15,7 @@ import typer
 from fedbandit import _validate, presets
 from fedbandit.cli import options, output
 from fedbandit.plan import Plan
-from fedbandit.privacy.budget import Privacy, exactly
+from fedbandit.privacy.budget import Privacy, at_most, exactly
 from fedbandit.protocol.trust import trust as trusting
 from fedbandit.schedule import clock, every
 
@@ -175,7 +175,7 @@ def spent_in_words(plan: Plan, statuses: list[dict[str, Any]]) -> str:
         return "no bound"
     against = statuses[int(np.argmax(spent))]["spent_against"]
     asked = f"{exactly(plan.privacy.epsilon)} at delta = {exactly(plan.privacy.delta)} ({plan.privacy.adjacency})"
-    return f"{output.at_most(max(spent))} of {asked}{'' if against is None else f', against {against}'}"
+    return f"{at_most(max(spent))} of {asked}{'' if against is None else f', against {against}'}"
 
 
 def _plot(curves: dict[str, Curve], path: Path) -> None:

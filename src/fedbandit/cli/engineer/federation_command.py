@@ -334,7 +334,8 @@ def _schedule(text: str) -> schedules.Schedule:
         if kind == "growing":
             return schedules.growing(float(value))
         if kind == "clock":
-            return schedules.clock(*map(float, value.split(":", 1)))
+            period, _, ratio = value.partition(":")
+            return schedules.clock(float(period), float(ratio or 1))
     except ArgumentError:
         raise
     except ValueError as error:

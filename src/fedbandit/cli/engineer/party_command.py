@@ -12,6 +12,7 @@ import typer
 
 from fedbandit._validate import ArgumentError
 from fedbandit.cli import checks, options, output
+from fedbandit.privacy.budget import at_most
 
 if TYPE_CHECKING:
     from fedbandit.federation.recovery import Recovery
@@ -80,9 +81,9 @@ def forward_silo(
     if json or not found.syncs:
         _report(home, found, json, "")
         return
-    spent = (
-        "" if found.epsilon_after is None else f" (epsilon {found.epsilon_after:.4g} instead of {found.epsilon:.4g})"
-    )
+    spent = ""
+    if found.epsilon is not None and found.epsilon_after is not None:
+        spent = f" (epsilon {at_most(found.epsilon_after)} instead of {at_most(found.epsilon)})"
     _report(
         home,
         found,

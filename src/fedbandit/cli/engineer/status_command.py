@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fedbandit.cli import options, output
-from fedbandit.privacy.budget import exactly
+from fedbandit.privacy.budget import at_most, exactly
 
 __all__ = ["status"]
 
@@ -26,7 +26,7 @@ def status(home: options.Home, json: options.Json = False) -> None:
 
 def _cell(name: str, value: Any) -> str:
     if name in SPENT:
-        return "no bound" if value is None else output.at_most(value)
+        return "no bound" if value is None else at_most(value)
     return exactly(value) if name in BUDGET and value is not None else _text(value)
 
 

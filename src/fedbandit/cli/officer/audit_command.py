@@ -18,6 +18,7 @@ from fedbandit.cli import options, output
 from fedbandit.cli.plan_file import read_plan
 from fedbandit.plan import Plan
 from fedbandit.presets import NAMES
+from fedbandit.privacy.budget import exactly
 
 __all__ = ["audit", "audited", "live_case_of"]
 
@@ -69,7 +70,9 @@ def _chosen(name: str, epsilon: float | None, delta: float | None, live: bool) -
     if name not in NAMES and Path(name).exists():
         for option, given in (("--epsilon", epsilon), ("--delta", delta)):
             if given is not None:
-                raise ArgumentError(option, f"must not be given with a plan, which has its own budget; got {given:g}")
+                raise ArgumentError(
+                    option, f"must not be given with a plan, which has its own budget; got {exactly(given)}"
+                )
         plan = read_plan(Path(name))
         return live_case_of(plan) if live else reduced(plan)
     budget = _budget(epsilon, delta)
@@ -112,7 +115,7 @@ def _show_all(reports: list[Report]) -> None:
             "live" if report.live else "",
             report.verdict,
             output.number(report.epsilon_lower),
-            "-" if report.claim is None else output.number(report.claim.epsilon),
+            "-" if report.claim is None else exactly(report.claim.epsilon),
         ]
         for report in reports
     ]
@@ -125,7 +128,7 @@ def _show_all(reports: list[Report]) -> None:
 
 def _show(report: Report) -> None:
     claim = report.claim
-    allowed = f"asked for {report.budget[0]:g}" if claim is None else f"claimed {claim.epsilon:g}"
+    allowed = f"asked for {exactly(report.budget[0])}" if claim is None else f"claimed {exactly(claim.epsilon)}"
     rows = [
         [f.adversary, f"{f.hits / f.trials:.4f}", f"{f.alarms / f.trials:.4f}", output.number(f.epsilon_lower)]
         for f in report.findings

@@ -13,7 +13,7 @@ import typer
 
 from fedbandit.cli import options, output
 from fedbandit.cli.plan_file import read_bytes, read_text
-from fedbandit.privacy.budget import exactly
+from fedbandit.privacy.budget import at_most, exactly
 from fedbandit.privacy.ledger import Checks, Entry, LedgerError, entries_since, event_from_json, from_json, verify
 from fedbandit.privacy.spending import Spent, TermSpent, spent
 from fedbandit.protocol import mechanisms
@@ -42,8 +42,9 @@ def ledger(
     """What has been spent and what is left, from the signed hash chain of a silo's releases.
 
     The chain alone shows that entries were not altered one by one. With the federation file, that the silo wrote them
-    all; with a witness, that it has not rewritten or lost what it had sent by then. A silo can still add entries, which
-    say that it spent more, and nobody can see a release that it never sent to anybody.
+    all; with a witness, that it has not rewritten or lost what it had sent by then, unless it has lost a copy and says
+    so: then as many entries give up as were lost, each at its cost. A silo can still add entries, which say that it
+    spent more, and nobody can see a release that it never sent to anybody.
     """
     entries = _read(file)
     silo = entries[0].event.silo if entries else None
@@ -142,6 +143,7 @@ def _as_dict(term: TermSpent) -> dict[str, Any]:
         "released": term.released,
         "syncs": term.syncs,
         "redrawn": list(term.redrawn),
+        "given_up": list(term.given_up),
         "mu": term.mu,
         "spent": {"epsilon": term.epsilon, "delta": term.delta},
         "budget": {"epsilon": term.budget[0], "delta": term.budget[1]},
@@ -169,6 +171,9 @@ def _remarks(term: TermSpent) -> Iterator[str]:
     if term.redrawn:
         syncs = ", ".join(map(str, term.redrawn))
         yield f"sync(s) {syncs} drawn more than once, counted as often as drawn"
+    if term.given_up:
+        syncs = ", ".join(map(str, term.given_up))
+        yield f"sync(s) {syncs} drawn in a copy of the store that was lost, given up and counted as spent"
     if term.overspent:
         yield "more was spent than planned"
 
@@ -177,19 +182,19 @@ def _together(total: Spent) -> str:
     who = f"a user in every term ({total.adjacency})"
     if not math.isfinite(total.epsilon):
         return f"{who} has no bound on what was spent."
-    return f"{who} has spent no more than epsilon = {output.at_most(total.epsilon)} at delta = {_delta(total.delta)}."
+    return f"{who} has spent no more than epsilon = {at_most(total.epsilon)} at delta = {_delta(total.delta)}."
 
 
 def _row(term: TermSpent) -> list[str]:
     done, budget = f"{term.released} of {term.syncs}", f"({exactly(term.budget[0])}, {exactly(term.budget[1])})"
     spent_ = "no bound"
     if math.isfinite(term.epsilon):
-        spent_ = f"({output.at_most(term.epsilon)}, {_delta(term.delta)})"
+        spent_ = f"({at_most(term.epsilon)}, {_delta(term.delta)})"
     left = f"{term.left:.4g}"
     return [str(term.term), term.plan[:12], term.trust, term.adjacency, done, budget, spent_, left]
 
 
 def _delta(delta: float) -> str:
     """A delta in few digits, rounded up; in all of them where it would come out as 1."""
-    short = output.at_most(delta, 6)
+    short = at_most(delta, 6)
     return exactly(delta) if float(short) >= 1 else short

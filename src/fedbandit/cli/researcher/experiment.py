@@ -9,16 +9,20 @@ from typing import Any
 
 from fedbandit import _validate
 from fedbandit._validate import ArgumentError
+from fedbandit._words import counted
 from fedbandit.bandit.confidence import Radii
-from fedbandit.plan import Plan
-from fedbandit.presets import NAMES, plan_for
+from fedbandit.cli.plan_file import read_plan, read_table
+from fedbandit.plan import SETTING, Plan
+from fedbandit.planner.setting import Setting
+from fedbandit.presets import NAMES, isolated, plan_for
 from fedbandit.privacy.budget import Privacy
 from fedbandit.privacy.sensitivity import Adjacency
 from fedbandit.schedule import Every
 from fedbandit.simulator.acting import Precision
+from fedbandit.simulator.attendance import EVERYBODY, Attendance
 from fedbandit.simulator.tasks import Contexts, RewardKind, Synthetic, synthetic
 
-__all__ = ["Experiment"]
+__all__ = ["Experiment", "PlannedExperiment"]
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,16 @@ class Experiment:
             self._check_type(name, value)
         return replace(self, **given)
 
+    @property
+    def title(self) -> str:
+        """Who takes part."""
+        return f"{counted(self.silos, 'silo')}, {self.rounds:,} rounds"
+
+    @property
+    def attendance(self) -> Attendance:
+        """Everybody comes once and is counted."""
+        return EVERYBODY
+
     def task(self) -> Synthetic:
         """The users."""
         return synthetic(self.dim, self.arms, self.rewards, contexts=self.contexts)
@@ -85,3 +99,50 @@ class Experiment:
         if not isinstance(value, allowed) or isinstance(value, bool):
             kind = "a list of names" if expected is tuple else f"of type {expected.__name__}"
             raise ArgumentError(name, f"must be {kind}, got {value!r}")
+
+
+@dataclass(frozen=True)
+class PlannedExperiment:
+    """A plan from its file, and staying alone beside it, in the setting that the plan was chosen for."""
+
+    plan: Plan
+    setting: Setting
+    runs: int = 5
+    seed: int = 0
+    precision: Precision = "float32"
+
+    @classmethod
+    def read(cls, path: Path, **running: Any) -> PlannedExperiment:
+        """The plan and the setting of a file."""
+        plan, data = read_plan(path), read_table("plan", path)
+        if SETTING not in data:
+            raise ArgumentError(
+                "plan", f"must say its setting, as `plan --best --out` writes it; {str(path)!r} does not"
+            )
+        with _validate.reading("setting"):
+            return cls(plan, Setting.from_dict(data[SETTING]), **running)
+
+    @property
+    def title(self) -> str:
+        """Who takes part."""
+        size = f"{counted(self.setting.silos, 'silo')}, {self.setting.people_per_day} people per day"
+        return f"{size}, {counted(self.setting.days, 'day')}"
+
+    @property
+    def attendance(self) -> Attendance:
+        """Who comes, and who is counted."""
+        return self.setting.attendance
+
+    def task(self) -> Synthetic:
+        """People with as many actions as the setting says."""
+        return synthetic(self.setting.dim, self.setting.arms)
+
+    def plans(self) -> dict[str, Plan]:
+        """The plan with one round per visit, and each silo by itself with either kind of radii."""
+        played = self.plan.in_visits()
+        practical, theory = (played.changed(confidence=radii) for radii in ("practical", "theory"))
+        return {
+            self.plan.trust: played,
+            "alone": isolated(practical),
+            "alone, theory radii": isolated(theory),
+        }

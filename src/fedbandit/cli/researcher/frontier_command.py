@@ -151,7 +151,7 @@ def _point_row(point: Point) -> list[str]:
     plan = point.plan
     return [
         point.name,
-        "none" if point.epsilon is None else f"({point.epsilon:g}, {point.delta:g})",
+        "none" if point.epsilon is None or point.delta is None else Privacy(point.epsilon, point.delta).pair,
         output.number(point.regret.mean),
         output.number(point.regret.stderr, 2),
         output.number(None if point.excess is None else point.excess.mean),
@@ -181,9 +181,7 @@ def _show_ablation(rows: tuple[Ablated, ...], base: Plan, json: bool) -> None:
         for row in rows
     ]
     assert base.privacy is not None
-    output.print_table(
-        f"one improvement taken back, ({base.privacy.epsilon:g}, {base.privacy.delta:g})", columns, cells
-    )
+    output.print_table(f"one improvement taken back, {base.privacy.pair}", columns, cells)
     output.remark(
         f"Noise on the whole matrix instead of its symmetric part: {factor:.3g} times the noise's squared error."
     )

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, cast, get_args
 
 import typer
 
+from fedbandit import _validate
 from fedbandit._words import counted
 from fedbandit.cli import checks, options, output
 from fedbandit.cli.plan_file import read_schema
+from fedbandit.cli.researcher import advice
 from fedbandit.cli.researcher.schema_report import schema_as_dict, show_schema
 from fedbandit.plan import Plan
-from fedbandit.planner.best import Choice, Option, best_plan
+from fedbandit.planner.setting import Setting, Sync
 from fedbandit.presets import ALONE, NAMES, plan_for
 from fedbandit.privacy.budget import Privacy
 from fedbandit.privacy.sensitivity import Adjacency
-from fedbandit.problem import Schema
 from fedbandit.protocol.guarantee import nothing
 from fedbandit.schedule import Every, Schedule
 
@@ -25,6 +25,10 @@ __all__ = ["plan"]
 
 UNKNOWN = ("trust", "mechanism", "schedule", "acting", "calibration", "noise", "lambda", "syncs", "bytes")
 
+ONLY_BEST = (
+    *("people_per_day", "days", "sync", "visits", "mean_visits", "back_after", "consenting", "arms", "constant"),
+    *("trust", "out"),
+)
 STAYS_ALONE = "each silo stays alone and sends nothing; what its own decisions show of its users is not hidden"
 
 
@@ -40,14 +44,24 @@ def plan(
     silos_per_user: options.SilosPerUser = 1,
     batch: options.Batch = None,
     explain: Annotated[str | None, typer.Option(help="Print the whole guarantee of this protocol instead.")] = None,
-    best: Annotated[bool, typer.Option("--best", help="Name the plan to use, and what the next best costs.")] = False,
+    best: Annotated[bool, typer.Option("--best", help="Say which plan to use, or to stay alone.")] = False,
+    people_per_day: Annotated[int, typer.Option(help="With --best: visits to one silo on a day.")] = 20,
+    days: Annotated[int, typer.Option(help="With --best: how long the federation runs.")] = 365,
+    sync: Annotated[str, typer.Option(help="With --best: daily, weekly or monthly at most.")] = "daily",
+    visits: Annotated[int, typer.Option(help="With --best: how often one person comes at most.")] = 1,
+    mean_visits: Annotated[float | None, typer.Option(help="With --best: how often in the mean.")] = None,
+    back_after: Annotated[int, typer.Option(help="With --best: days until people begin to come back.")] = 0,
+    consenting: Annotated[float, typer.Option(help="With --best: share of people who may be counted.")] = 1.0,
+    arms: Annotated[int, typer.Option(help="With --best: actions to choose from.")] = 4,
+    constant: Annotated[bool, typer.Option(help="With --best: whether rows hold a constant entry.")] = True,
     trust: Annotated[str, typer.Option(help="With --best: local, silo, secure-sum or central at most.")] = "secure-sum",
+    out: Annotated[Path | None, typer.Option(help="With --best: write the plan there, as TOML.")] = None,
     schema: Annotated[
         Path | None, typer.Option(help="File of a schema: it says the dimension, and what each field costs is shown.")
     ] = None,
     json: options.Json = False,
 ) -> None:
-    """What every protocol would promise and cost here, one row per protocol.
+    """What every protocol would promise and cost here, one row per protocol; with --best, what to do.
 
     Guarantee, noise, regulariser, syncs and bytes; or the reason why a protocol cannot be used here.
     """
@@ -55,15 +69,29 @@ def plan(
     described_by = None if schema is None else read_schema(schema)
     if described_by is not None:
         checks.no_effect(context, ("dim", "explain"), "with --schema, which says the dimension and what fields cost")
-        dim = described_by.dim
+        checks.no_effect(context, ("constant",), "with --schema, which says whether there is a constant")
+        dim, constant = described_by.dim, described_by.has_constant
     if best:
-        checks.no_effect(context, ("explain", "batch"), "with --best, which compares every schedule")
-        choice = _with_schema(best_plan(silos, rounds, dim, privacy, trust), described_by)
-        output.print_json(_choice_as_dict(choice) | schema_as_dict(choice.plan)) if json else _show_choice(choice)
-        if not json:
-            show_schema(choice.plan)
+        counted_in_rounds = ("rounds", "participations", "batch", "explain")
+        checks.no_effect(context, counted_in_rounds, "with --best, which is told of people and days")
+        setting = Setting(
+            silos=silos,
+            people_per_day=people_per_day,
+            days=days,
+            dim=dim,
+            privacy=privacy,
+            arms=arms,
+            sync=_validate.one_of("sync", sync, get_args(Sync)),
+            visits=visits,
+            mean_visits=mean_visits,
+            back_after=back_after,
+            consenting=consenting,
+            constant=constant,
+            trust=trust,
+        )
+        advice.give(setting, described_by, out, json)
         return
-    checks.no_effect(context, ("trust",), "without --best")
+    checks.no_effect(context, ONLY_BEST, "without --best")
     base = Plan(silos, rounds, dim, privacy, trust="none", schema=described_by)
     schedule = None if batch is None else Every(batch)
     if schedule is not None:
@@ -83,13 +111,6 @@ def plan(
 def _usual(base: Plan, schedule: Schedule | None) -> Plan:
     """The plan that the costs of fields are shown for, where none is chosen."""
     return plan_for("secure-sum", base, schedule) if base.schema is not None else base
-
-
-def _with_schema(choice: Choice, schema: Schema | None) -> Choice:
-    """The choice, its plan for records."""
-    if schema is None:
-        return choice
-    return replace(choice, best=replace(choice.best, plan=choice.plan.changed(schema=schema)))
 
 
 def _row_of(name: str, base: Plan, privacy: Privacy, schedule: Schedule | None) -> dict[str, Any]:
@@ -127,7 +148,7 @@ def _described(name: str, planned: Plan) -> dict[str, Any]:
 
 def _show(rows: list[dict[str, Any]], base: Plan, privacy: Privacy) -> None:
     columns = ["protocol", "promise", "noise", "lambda", "syncs", "bytes", "trust", "mechanism, schedule, acting"]
-    title = f"{_size(base)}, ({privacy.epsilon:g}, {privacy.delta:g}), {privacy.adjacency}"
+    title = f"{_size(base)}, {privacy.pair}, {privacy.adjacency}"
     output.print_table(title, columns, [_row(row) for row in rows if row["applicable"]])
     for row in rows:
         if not row["applicable"]:
@@ -137,7 +158,7 @@ def _show(rows: list[dict[str, Any]], base: Plan, privacy: Privacy) -> None:
 
 
 def _row(row: dict[str, Any]) -> list[str]:
-    promise = f"({row['epsilon']:g}, {row['delta']:g})" if row["guarantee"] else "none"
+    promise = Privacy(row["epsilon"], row["delta"]).pair if row["guarantee"] else "none"
     syncs = "by data" if row["syncs"] is None else str(row["syncs"])
     sent = "by data" if row["bytes"] is None else f"{row['bytes']:,}"
     how = f"{row['mechanism']}, {row['schedule']}, {row['acting']}"
@@ -147,49 +168,3 @@ def _row(row: dict[str, Any]) -> list[str]:
 
 def _size(planned: Plan) -> str:
     return f"{counted(planned.silos, 'silo')}, {planned.rounds:,} rounds, d = {planned.dim}"
-
-
-# -- plan --best ------------------------------------------------------------------------------------------------------
-
-
-def _choice_as_dict(choice: Choice) -> dict[str, Any]:
-    return {
-        "best": _option_as_dict(choice.best),
-        "plan": choice.plan.as_dict(),
-        "next_best": _option_as_dict(choice.protocols[0]) if choice.protocols else None,
-        "protocols": [_option_as_dict(one) for one in choice.protocols],
-        "variants": [_option_as_dict(one) for one in choice.variants],
-        "impossible": {one.name: one.reason for one in choice.impossible},
-    }
-
-
-def _option_as_dict(one: Option) -> dict[str, Any]:
-    assert one.plan is not None
-    return {
-        "name": one.name,
-        "lost_rounds": one.lost,
-        "trust": one.plan.trust,
-        "schedule": str(one.plan.schedule),
-        "mechanism": one.plan.mechanism,
-        "syncs": one.plan.syncs,
-    }
-
-
-def _show_choice(choice: Choice) -> None:
-    planned, best = choice.plan, choice.best
-    assert planned.privacy is not None
-    title = f"{_size(planned)}, ({planned.privacy.epsilon:g}, {planned.privacy.delta:g})"
-    columns = ["use", "trust", "schedule", "syncs", "mechanism", "lost rounds", "times the best"]
-    rows = [_option_row(one, best) for one in (best, *choice.protocols, *choice.variants)]
-    output.print_table(title, columns, rows)
-    for one in choice.impossible:
-        output.say(f"not here: {one.reason}")
-    output.remark("lost rounds: so many rounds in which every silo acts at random would cost as much regret;")
-    output.remark("predicted from the noise and the schedule, not simulated.")
-    output.remark("A name with a comma is the best protocol with one thing changed.")
-
-
-def _option_row(one: Option, best: Option) -> list[str]:
-    described = _option_as_dict(one)
-    how = [str(described[key]) for key in ("trust", "schedule", "syncs", "mechanism")]
-    return [one.name, *how, output.number(one.lost, 3), output.number(one.lost / best.lost, 3)]

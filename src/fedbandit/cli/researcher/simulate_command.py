@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from fedbandit._words import counted
-from fedbandit.cli import options, output
-from fedbandit.cli.researcher.experiment import Experiment
+from fedbandit.cli import checks, options, output
+from fedbandit.cli.researcher.experiment import Experiment, PlannedExperiment
 from fedbandit.simulator.on_ray import ray_executor
 from fedbandit.simulator.result import Result
 from fedbandit.simulator.runner import check, play_here
@@ -17,8 +17,11 @@ from fedbandit.simulator.runner import simulate as run
 
 __all__ = ["simulate"]
 
+RUNNING = {"runs", "seed", "precision"}  # what can be said of a simulation besides who takes part
+
 
 def simulate(
+    context: typer.Context,
     file: Annotated[Path | None, typer.Argument(help="A TOML file; options override it.")] = None,
     protocols: Annotated[str | None, typer.Option(help="Names, separated by commas.")] = None,
     silos: Annotated[int | None, typer.Option(help="Number of silos, M.")] = None,
@@ -38,6 +41,7 @@ def simulate(
     runs: Annotated[int | None, typer.Option(help="Independent runs.")] = None,
     seed: Annotated[int | None, typer.Option(help="The same seed gives the same numbers.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the frame, the plans and a plot.")] = None,
+    plan: Annotated[Path | None, typer.Option(help="A plan's file: play it, and staying alone beside it.")] = None,
     on: Annotated[str | None, typer.Option(help="ray, or ray://host:port: spread runs over a Ray cluster.")] = None,
     json: options.Json = False,
 ) -> None:
@@ -61,10 +65,15 @@ def simulate(
         "runs": runs,
         "seed": seed,
     }
-    experiment = Experiment() if file is None else Experiment.read(file)
-    experiment = experiment.overridden({name: value for name, value in given.items() if value is not None})
-    plans, task = experiment.plans(), experiment.task()
-    check(task, plans, experiment.runs, experiment.seed, experiment.precision)
+    given = {name: value for name, value in given.items() if value is not None}
+    if plan is not None:
+        checks.no_other_effect(context, (*given.keys() & RUNNING, "plan", "out", "on", "json"), "with --plan")
+        played: Experiment | PlannedExperiment = PlannedExperiment.read(plan, **given)
+    else:
+        experiment = Experiment() if file is None else Experiment.read(file)
+        played = experiment.overridden(given)
+    plans, task = played.plans(), played.task()
+    check(task, plans, played.runs, played.seed, played.precision)
     folder = None if out is None else output.writable_folder(out)
     if not task.responses.bounded:
         output.remark("rewards 'gaussian' leave [0, 1]: no guarantee covers such users; they reproduce the paper.")
@@ -73,9 +82,10 @@ def simulate(
         result = run(
             task,
             plans,
-            experiment.runs,
-            experiment.seed,
-            precision=experiment.precision,
+            played.runs,
+            played.seed,
+            attendance=played.attendance,
+            precision=played.precision,
             progress=progress,
             executor=executor,
         )
@@ -86,22 +96,23 @@ def simulate(
     if json:
         output.print_json({"curves": [_curve(result, name) for name in result.names]})
     else:
-        _show(result, experiment, task.responses.bounded)
+        _show(result, played.title, task.responses.bounded)
 
 
-def _show(result: Result, experiment: Experiment, bounded: bool) -> None:
+def _show(result: Result, title: str, bounded: bool) -> None:
     """The table of a comparison; rewards that are not bounded are covered by no promise."""
     rows = []
     for name in result.names:
         regret, guarantee = result.regret(name), result.plans[name].guarantee
-        covered = guarantee.promised and bounded
-        promise = f"({guarantee.epsilon:g}, {guarantee.delta:g})" if covered else "none"
+        promise = guarantee.pair if guarantee.promised and bounded else "none"
         syncs = f"{result.syncs(name):g}"
-        rows.append([name, promise, f"{regret.mean:.4f}", output.number(regret.stderr, 2), syncs])
+        late = result.regret(name, second_half=True)
+        numbers = [f"{regret.mean:.4f}", output.number(regret.stderr, 2), f"{late.mean:.4f}"]
+        rows.append([name, promise, *numbers, syncs])
     finished = min(len(result.final(name)) for name in result.names)
     runs = f"{finished} of {result.runs} runs, seed {result.seed}"
-    title = f"{counted(experiment.silos, 'silo')}, {experiment.rounds:,} rounds, {runs}"
-    output.print_table(title, ["protocol", "promise", "regret / T", "std. error", "syncs"], rows)
+    columns = ["protocol", "promise", "regret / T", "std. error", "second half", "syncs"]
+    output.print_table(f"{title}, {runs}", columns, rows)
     for name, count in result.repaired.items():
         if count:
             output.remark(f"{name}: noise made {counted(count, 'covariance')} too small; eigenvalues were raised.")
@@ -109,4 +120,10 @@ def _show(result: Result, experiment: Experiment, bounded: bool) -> None:
 
 def _curve(result: Result, name: str) -> dict[str, Any]:
     regret = result.regret(name)
-    return {"name": name, "regret": regret._asdict(), "syncs": result.syncs(name)}
+    late = result.regret(name, second_half=True)
+    return {
+        "name": name,
+        "regret": regret._asdict(),
+        "regret_second_half": late._asdict(),
+        "syncs": result.syncs(name),
+    }

@@ -70,9 +70,8 @@ def on_the_papers_users(plan: Plan, runs: int, seed: int = 0) -> Misses:
     for sync, (first, end) in enumerate(pairwise((0, *plan.times))):
         silos.play(first, end, collector.open(end - first))
         collector.close(end)
-        collector.hand_over(0, federation, end)
-        silos.synchronised(0)
-        difference = np.linalg.solve(federation.model.root, (truth - federation.model.theta)[..., None])
+        silos.synchronised(0, collector.hand_over(0, federation, end))
+        difference = np.linalg.solve(federation.public.model.root, (truth - federation.public.model.theta)[..., None])
         errors[:, sync] = np.linalg.norm(difference[..., 0], axis=-1)  # V^-1 = root root^T
     return Misses.of(errors, np.array([plan.radius(round_) for round_ in plan.times]))
 

@@ -26,7 +26,20 @@ from fedbandit._arrays import Floats
 from fedbandit._validate import ArgumentError
 from fedbandit.protocol.encoder import Encoder
 
-__all__ = ["FRACTION_BITS", "LONGEST", "Optimal", "encoder", "weights"]
+__all__ = [
+    "FRACTION_BITS",
+    "LONGEST",
+    "DenseEncoder",
+    "Optimal",
+    "checked",
+    "encoder",
+    "factor",
+    "prefix_sums",
+    "raised",
+    "root",
+    "rounded",
+    "weights",
+]
 
 FRACTION_BITS = 12  # coarse enough that every machine rounds to the same C, fine enough to cost 0.03 % of noise
 LONGEST = 512  # releases: a second or two of work
@@ -35,12 +48,10 @@ STEPS, SHORT_STEPS = 16, 60  # of the fixed point
 
 
 @dataclass(frozen=True)
-class Optimal(Encoder):
-    """C from the fixed point, rounded; no entry of C or of B is negative."""
+class DenseEncoder(Encoder):
+    """C without any structure, written down entry by entry. A silo and the analyzer remember every batch."""
 
     matrix: Floats = field(compare=False, repr=False)  # follows from `size`
-
-    fraction_bits = FRACTION_BITS
 
     def row(self, k: int) -> Floats:
         return self.matrix[k, : k + 1]
@@ -51,51 +62,69 @@ class Optimal(Encoder):
     @cached_property
     def _decoder(self) -> Floats:
         """B = A C^-1, column by column from C^T B^T = A^T."""
-        prefix_sums = _prefix_sums(self.size)
-        return np.asarray(scipy.linalg.solve_triangular(self.matrix, prefix_sums.T, trans="T", lower=True).T)
+        return np.asarray(scipy.linalg.solve_triangular(self.matrix, prefix_sums(self.size).T, trans="T", lower=True).T)
+
+
+@dataclass(frozen=True)
+class Optimal(DenseEncoder):
+    """C from the fixed point, rounded; no entry of C or of B is negative."""
+
+    fraction_bits = FRACTION_BITS
 
 
 def encoder(size: int) -> Encoder:
     """The optimal C of `size` releases, rounded to 2^-12."""
+    p = weights(checked("optimal", size))
+    return Optimal(size, rounded(factor(p, p[::-1])))
+
+
+def checked(name: str, size: int) -> int:
+    """`size`, if the factorisation of mechanism `name` can be computed for as many releases."""
     if size > LONGEST:
         raise ArgumentError(
-            "syncs", f"must be at most {LONGEST} for mechanism 'optimal', got {size}; 'blt' has no limit"
+            "syncs", f"must be at most {LONGEST} for mechanism {name!r}, got {size}; 'blt' has no limit"
         )
-    rounded = np.rint(_factor(weights(size)) * 2**FRACTION_BITS) / 2**FRACTION_BITS
-    return Optimal(size, rounded)
+    return size
 
 
-def _prefix_sums(size: int) -> Floats:
-    """A: ones on and below the diagonal."""
-    return np.tril(np.ones((size, size)))
+def rounded(matrix: Floats) -> Floats:
+    """The nearest matrix on the grid 2^-FRACTION_BITS."""
+    return np.asarray(np.rint(matrix * 2**FRACTION_BITS) / 2**FRACTION_BITS)
 
 
 def weights(size: int) -> Floats:
     """The best p, up to a relative gap of about 1e-4 between the noise and its lower bound."""
     p = np.full(size, 1 / size) if size <= SHORT else _stretched(weights((size + 1) // 2), size)
     for _ in range(SHORT_STEPS if size <= SHORT else STEPS):
-        squares, vectors = _spectrum(p)
-        diagonal = vectors**2 @ np.sqrt(squares)
-        p = p * (diagonal / p) ** 2
-        p = p / p.sum()
+        q = p[::-1]
+        p = raised(q, root(p, q).diagonal(), power=2)[::-1]
     return p
 
 
-def _factor(p: Floats) -> Floats:
-    """Lower-triangular C with unit columns and C^T C as above."""
-    squares, vectors = _spectrum(p)
-    root = ((vectors * np.sqrt(squares)) @ vectors.T)[::-1, ::-1]  # (M^T M)^1/2 is (M M^T)^1/2 read backwards
-    gram = root / np.sqrt(np.outer(root.diagonal(), root.diagonal()))
+def raised(q: Floats, diagonal: Floats, power: float) -> Floats:
+    """One step of the fixed point q = diag (M^T M)^1/2, up to scale: `power` above 1 gets there sooner."""
+    stepped = q * (diagonal / q) ** power
+    return np.asarray(stepped / stepped.sum())
+
+
+def factor(p: Floats, q: Floats) -> Floats:
+    """Lower-triangular C with C^T C = diag(q)^-1/2 (M^T M)^1/2 diag(q)^-1/2, scaled to unit columns."""
+    wanted = root(p, q)
+    gram = wanted / np.sqrt(np.outer(wanted.diagonal(), wanted.diagonal()))
     # J L L^T J = gram with L lower triangular: C = J L^T J is lower triangular too, and C^T C = gram.
     return np.asarray(np.linalg.cholesky(gram[::-1, ::-1]).T[::-1, ::-1])
 
 
-def _spectrum(p: Floats) -> tuple[Floats, Floats]:
-    """Eigenvalues (not below 0) and eigenvectors of M M^T."""
-    scales = np.sqrt(p)
-    matrix = scales[:, None] * _prefix_sums(len(p)) * scales[::-1]
-    values, vectors = np.linalg.eigh(matrix @ matrix.T)
-    return np.maximum(values, 0.0), vectors
+def prefix_sums(size: int) -> Floats:
+    """A: ones on and below the diagonal."""
+    return np.tril(np.ones((size, size)))
+
+
+def root(p: Floats, q: Floats) -> Floats:
+    """(M^T M)^1/2 for M = diag(p)^1/2 A diag(q)^1/2."""
+    matrix = np.sqrt(p)[:, None] * prefix_sums(len(p)) * np.sqrt(q)
+    squares, vectors = np.linalg.eigh(matrix.T @ matrix)
+    return np.asarray((vectors * np.sqrt(np.maximum(squares, 0.0))) @ vectors.T)
 
 
 def _stretched(p: Floats, size: int) -> Floats:

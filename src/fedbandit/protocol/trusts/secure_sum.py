@@ -19,6 +19,7 @@ import numpy as np
 from fedbandit._arrays import Floats, Integers, Words
 from fedbandit._validate import ArgumentError
 from fedbandit.bandit.statistics import Scales
+from fedbandit.privacy.budget import at_most
 from fedbandit.privacy.noise import NoiseSource
 from fedbandit.protocol.adversaries import (
     Adversary,
@@ -164,7 +165,7 @@ def _guarantee(request: Request, noise: GaussianNoise, honest: int, scales: Scal
     return request.promise(
         f"The noisy sums are {privacy.pair}-differentially private for each user of any silo "
         f"({privacy.adjacency}), against {against}; the mixer alone sees uniform words. If mixer and analyzer collude, "
-        f"each silo's own noise still gives ({alone:.4g}, {privacy.delta:g}).",
+        f"each silo's own noise still gives {request.pair_of(alone)}.",
         against=f"the mixer alone or {against}",
         steps=(
             *noise.steps,
@@ -172,7 +173,7 @@ def _guarantee(request: Request, noise: GaussianNoise, honest: int, scales: Scal
             "A share is uniform modulo 2^64 whatever the release, so the mixer's view tells nothing, and the "
             "analyzer's view is a function of the noisy sum and of uniform words.",
             f"Mixer and analyzer together see each silo's release with its own noise alone: mu is then {mu_alone:.5f} "
-            f"instead of {mu:.5f}, an exact epsilon of {alone:.4g}.",
+            f"instead of {mu:.5f}, an exact epsilon of {at_most(alone)}.",
             request.grid_step(scales),
         ),
         assumes=(
@@ -180,7 +181,7 @@ def _guarantee(request: Request, noise: GaussianNoise, honest: int, scales: Scal
             "mixer and analyzer do not collude (for the first statement)",
             f"a sync with fewer than {request.cohort} silos is not opened",
         ),
-        collusion=f"mixer and analyzer together: epsilon = {alone:.4g}; {_beyond(request, noise, honest)}",
+        collusion=f"mixer and analyzer together: epsilon = {at_most(alone)}; {_beyond(request, noise, honest)}",
         missing=_missing(request),
     )
 
@@ -218,7 +219,7 @@ def _beyond(request: Request, noise: GaussianNoise, honest: int) -> str:
     if honest == 1:
         return "more silos together gain nothing, for each silo's own noise is enough"
     epsilon = request.exact_epsilon(noise.sigma * math.sqrt(1 - 1 / honest), joint_silos=True)
-    return f"{_others(request.colluding + 1)}, with the analyzer or without it: {epsilon:.4g}"
+    return f"{_others(request.colluding + 1)}, with the analyzer or without it: {at_most(epsilon)}"
 
 
 def _missing(request: Request) -> str:

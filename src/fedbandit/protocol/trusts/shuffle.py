@@ -12,6 +12,7 @@ from fedbandit._validate import ArgumentError
 from fedbandit.bandit.statistics import Scales
 from fedbandit.privacy.accounting import published_levels
 from fedbandit.privacy.amplification import Amplified, largest_epsilon, published_sdp_sigma, theorem_sdp
+from fedbandit.privacy.budget import at_most, exactly
 from fedbandit.privacy.ledger import Gaussian
 from fedbandit.privacy.noise import NoiseSource
 from fedbandit.protocol.adversaries import Adversary, Bound, Moment, Residual, SeesMessages
@@ -94,14 +95,17 @@ def _local_budget(request: Request) -> Amplified:
     except ArgumentError:
         limit = largest_epsilon(privacy.delta, request.silos, request.rounds, releases)
         size = "1 silo" if request.silos == 1 else f"{request.silos} silos"
-        theorem = f"{request.rounds} rounds and delta = {privacy.delta:g} (Theorem SDP needs a local epsilon <= 1/T)"
+        theorem = (
+            f"{request.rounds} rounds and delta = {exactly(privacy.delta)} (Theorem SDP needs a local epsilon <= 1/T)"
+        )
         if not limit:
             raise ArgumentError(
                 "silos", f"must be more than {request.silos} for trust 'shuffle': no epsilon is in reach with {theorem}"
             ) from None
         raise ArgumentError(
             "epsilon",
-            f"must be at most about {limit:.2g} for trust 'shuffle' with {size}, {theorem}, got {privacy.epsilon:g}",
+            f"must be at most about {limit:.2g} for trust 'shuffle' with {size}, {theorem}, got "
+            f"{exactly(privacy.epsilon)}",
         ) from None
 
 
@@ -113,7 +117,7 @@ def _guarantee(request: Request, local: Amplified) -> Guarantee:
     privacy = request.asked
     unshuffled = request.exact_epsilon(local.sigma, joint_silos=False)
     if unshuffled > privacy.epsilon:
-        return nothing(f"the lemma's sensitivity is too small here: {unshuffled:.3g} without a mixer")
+        return nothing(f"the lemma's sensitivity is too small here: {at_most(unshuffled)} without a mixer")
     return request.promise(
         f"What the mixer passes on is {privacy.pair}-differentially private for each user "
         f"of any silo ({privacy.adjacency}), against the analyzer. At this noise it is so without the mixer too.",
@@ -125,7 +129,7 @@ def _guarantee(request: Request, local: Amplified) -> Guarantee:
             f"{local.local_epsilon:.3g} at delta_0 = {local.local_delta:.3g}: sigma_0 = {local.sigma:.5g}.",
             *_unknown_points(request),
             "The lemma takes the sensitivity of a stream to be 1; what each silo's transcript promises on its own, "
-            f"computed exactly, is ({unshuffled:.3g}, {privacy.delta:g})-DP, so the statement holds either way.",
+            f"computed exactly, is {request.pair_of(unshuffled)}-DP, so the statement holds either way.",
             request.grid_step(request.on_grid(Scales.flat(local.sigma))),
         ),
         assumes=(*COMMON_ASSUMPTIONS, "the mixer does not collude with the analyzer (for the amplified statement)"),

@@ -27,6 +27,7 @@ from fedbandit._arrays import Floats, Integers
 from fedbandit._validate import ArgumentError
 from fedbandit.bandit.statistics import Scales
 from fedbandit.privacy.accounting import advanced_composition_share, published_levels
+from fedbandit.privacy.budget import at_most, exactly
 from fedbandit.privacy.ledger import Binomial
 from fedbandit.privacy.noise import NoiseSource
 from fedbandit.protocol.adversaries import (
@@ -267,7 +268,8 @@ def _check_reach(request: Request) -> None:
     limit = _largest_epsilon(request)
     if request.calibration == "paper" and privacy.epsilon > limit:
         raise ArgumentError(
-            "epsilon", f"must be at most {limit:.4g} for trust 'vector-sum' (Theorem SDP-vec), got {privacy.epsilon:g}"
+            "epsilon",
+            f"must be at most {limit:.4g} for trust 'vector-sum' (Theorem SDP-vec), got {exactly(privacy.epsilon)}",
         )
 
 
@@ -348,7 +350,7 @@ def _against_a_silo(request: Request) -> str:
     epsilon = _epsilon_against_a_silo(request)
     if epsilon is None:
         return " Nothing is promised against another silo, which knows its own noise."
-    return f" Against any one other silo, which knows its own noise, it is ({epsilon:.4g}, {request.asked.delta:g})."
+    return f" Against any one other silo, which knows its own noise, it is {request.pair_of(epsilon)}."
 
 
 def _subtracting_step(request: Request) -> tuple[str, ...]:
@@ -358,7 +360,7 @@ def _subtracting_step(request: Request) -> tuple[str, ...]:
     return (
         "Every silo sees the models and may subtract its own noise bits: then those of "
         f"{left} of {silos} silos are left, what the theorem asks for at an epsilon sqrt({silos}/{left}) times as "
-        f"large: ({epsilon:.4g}, {request.asked.delta:g}).",
+        f"large: {request.pair_of(epsilon)}.",
     )
 
 
@@ -366,7 +368,7 @@ def _colluding_silo(request: Request) -> str:
     if request.silos == 1:
         return "there is no other silo"
     epsilon = _epsilon_against_a_silo(request)
-    said = "nothing is promised" if epsilon is None else f"epsilon = {epsilon:.4g}"
+    said = "nothing is promised" if epsilon is None else f"epsilon = {at_most(epsilon)}"
     return f"any one other silo, with the analyzer or without it: {said}"
 
 

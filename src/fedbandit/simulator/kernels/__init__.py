@@ -6,7 +6,7 @@ is chosen. Results depend on the arguments alone, not on the number of threads.
 
 from __future__ import annotations
 
-from fedbandit.simulator.kernels.checked import play, play_fixed
+from fedbandit.simulator.kernels.checked import play, play_fixed, play_partly
 from fedbandit.simulator.kernels.contexts import contexts_of, set_of
 from fedbandit.simulator.kernels.exploring import policy_row
 from fedbandit.simulator.kernels.layout import (
@@ -15,6 +15,7 @@ from fedbandit.simulator.kernels.layout import (
     GAUSSIAN,
     Beliefs,
     Fresh,
+    Kept,
     Local,
     Rewards,
     Table,
@@ -30,6 +31,7 @@ __all__ = [
     "GAUSSIAN",
     "Beliefs",
     "Fresh",
+    "Kept",
     "Local",
     "Rewards",
     "Table",
@@ -40,6 +42,7 @@ __all__ = [
     "make_users",
     "play",
     "play_fixed",
+    "play_partly",
     "policy_row",
     "set_of",
 ]

@@ -17,6 +17,7 @@ from fedbandit.simulator.kernels.layout import (
     GAUSSIAN,
     Beliefs,
     Fresh,
+    Kept,
     Local,
     Rewards,
     Table,
@@ -25,7 +26,7 @@ from fedbandit.simulator.kernels.layout import (
     padded,
 )
 
-__all__ = ["play", "play_fixed"]
+__all__ = ["play", "play_fixed", "play_partly"]
 
 
 def play(users: Users, source: Fresh | Table, rewards: Rewards, model: Beliefs | Local, tally: Tally) -> None:
@@ -37,7 +38,20 @@ def play(users: Users, source: Fresh | Table, rewards: Rewards, model: Beliefs |
     known = _checked_source(users, source, tally.points.shape[-1] - 1)
     fresh, table = (known, None) if isinstance(known, Fresh) else (None, known)
     beliefs, local = (model, None) if isinstance(model, Beliefs) else (None, model)
-    drive(users, fresh, table, _checked_rewards(rewards), beliefs, local, tally)
+    drive(users, fresh, table, _checked_rewards(rewards), beliefs, local, None, tally)
+
+
+def play_partly(
+    users: Users, source: Fresh | Table, rewards: Rewards, beliefs: Beliefs, local: Local, kept: Kept, tally: Tally
+) -> None:
+    """`play` where only some visits count: these are decided from ``Beliefs`` alone, the others from ``Local`` models
+    that learn from everybody. ``kept`` says which, and takes what is not counted."""
+    _check_model(users, beliefs, tally)
+    _check_local(users, local)
+    _check_kept(users, kept, tally)
+    known = _checked_source(users, source, tally.points.shape[-1] - 1)
+    fresh, table = (known, None) if isinstance(known, Fresh) else (None, known)
+    drive(users, fresh, table, _checked_rewards(rewards), beliefs, local, kept, tally)
 
 
 def play_fixed(users: Users, table: Table, rewards: Rewards, local: Local, tally: Tally) -> None:
@@ -77,6 +91,18 @@ def _check_local(users: Users, local: Local) -> None:
     _check("bias", local.bias, np.float64, (*lead, dim))
     _check("inverse", local.inverse, np.float64, (*lead, dim, dim))
     _check("radius", local.radius, _precision(local.radius), (*lead[:2], users.rounds))
+
+
+def _check_kept(users: Users, kept: Kept, tally: Tally) -> None:
+    protocols, runs, shards = tally.regret.shape
+    if shards != users.silos:
+        raise ArgumentError("regret", f"must have one shard per silo, {users.silos}, got {shards}")
+    _check("share", kept.share, np.float64, (protocols, users.rounds))
+    _check("locally", kept.locally, np.bool_, (protocols,))
+    _check("kept sums", kept.sums, np.int64, (protocols, runs, users.silos, tally.sums.shape[-1]))
+    _check("squares", kept.squares, np.float64, (protocols, runs, users.silos))
+    _check("kept visits", kept.visits, np.int64, (protocols, runs, users.silos))
+    _check("kept regret", kept.regret, np.float64, (protocols, runs, users.silos))
 
 
 def _check_tally(users: Users, tally: Tally, protocols: int, dim: int) -> None:

@@ -9,10 +9,19 @@ from fedbandit._arrays import Integers
 from fedbandit.simulator.kernels.contexts import best_mean, draw, mean_of, open_contexts, pick_set, set_block, sets_of
 from fedbandit.simulator.kernels.deciding import enter_silo, learn, open_eager, open_lazy, survey
 from fedbandit.simulator.kernels.exploring import WORK_ROWS, explore, is_certain
-from fedbandit.simulator.kernels.layout import Beliefs, Fresh, Local, Rewards, Table, Tally, Users
-from fedbandit.simulator.kernels.outcomes import CHUNK, add_chunk, add_regret, noise_of, open_book, respond
+from fedbandit.simulator.kernels.layout import Beliefs, Fresh, Kept, Local, Rewards, Table, Tally, Users
+from fedbandit.simulator.kernels.outcomes import (
+    CHUNK,
+    add_chunk,
+    add_columns,
+    add_regret,
+    noise_of,
+    open_book,
+    respond,
+    withhold,
+)
 from fedbandit.simulator.kernels.scoring import MEANS, best_arm, project, square_widths
-from fedbandit.simulator.randomness import CHOICE, CONTEXT, REWARD, uniform, user_key
+from fedbandit.simulator.randomness import CHOICE, CONTEXT, REWARD, VISIT, uniform, user_key
 
 __all__ = ["drive", "task_bounds"]
 
@@ -25,13 +34,14 @@ def drive(
     rewards: Rewards,
     beliefs: Beliefs | None,
     local: Local | None,
+    kept: Kept | None,
     tally: Tally,
 ) -> None:
     """See :func:`fedbandit.simulator.kernels.play`. A task for a thread is a group of runs in a shard of silos."""
     groups = _group_bounds(users.context_runs)
     tasks = np.arange((groups.size - 1) * tally.regret.shape[2])
     for i in prange(tasks.size):
-        _play_task(users, fresh, table, rewards, beliefs, local, tally, groups, tasks[i])
+        _play_task(users, fresh, table, rewards, beliefs, local, kept, tally, groups, tasks[i])
 
 
 @njit(cache=True)
@@ -42,13 +52,15 @@ def _play_task(
     rewards: Rewards,
     beliefs: Beliefs | None,
     local: Local | None,
+    kept: Kept | None,
     tally: Tally,
     groups: Integers,
     task: int,
 ) -> None:
     """Contexts are drawn `fresh` or come from a `table`; silos decide from `beliefs` or from `local` models.
 
-    The other of either pair is None. Numba compiles every combination on its own and leaves out what depends on a
+    The other of either pair is None, but for `kept`: then some visits are decided from the one, some from the other.
+    Numba compiles every combination on its own and leaves out what depends on a
     None, so a test for None costs nothing in the loop. Arrays are taken out of their tuples before the loop: each time
     one is taken out its references are counted, and that would cost a few per cent.
     """
@@ -72,9 +84,14 @@ def _play_task(
         if table is not None:
             # Models are fixed during a call, so a set's best action is the same at every visit.
             memo = np.zeros((protocols * runs, sets), dtype=np.int32)  # 1 + the best action, 0 if not yet known
-    elif local is not None:
+    if local is not None:
         estimates, weights, folded, board, feature, direction = open_eager(local, protocols * runs, height, room)
         inverses, biases, radii = local.inverse, local.bias, local.radius
+    if kept is not None:
+        withheld, _ = open_book(protocols * runs, dim)
+        columns, others = np.zeros(protocols * runs, dtype=np.int64), np.zeros(protocols * runs, dtype=np.int64)
+        share, locally, squares = kept.share, kept.locally, kept.squares
+        uncounted, uncounted_regret = kept.visits, kept.regret
     for silo in range(first_silo, last_silo):
         if local is not None:
             enter_silo(local, silo, first_run, last_run, estimates)
@@ -95,9 +112,15 @@ def _play_task(
                     elif table is not None:
                         best = bests[index]
                     noise = noise_of(rewards.kind, user_key(users.seed, users.runs[run], silo, now, REWARD))
+                    if kept is not None:
+                        coming = uniform(user_key(users.seed, users.runs[run], silo, now, VISIT))
                     for q in range(protocols):
                         model, who = q * runs + r, (q, run, silo, start + u)
-                        if beliefs is not None:
+                        counted = public = True
+                        if kept is not None:
+                            counted = coming < share[q, start + u]
+                            public = counted or not locally[q]
+                        if beliefs is not None and public:
                             arm, certain = -1, is_certain(policies, q)
                             if table is not None and certain:
                                 arm = memo[model, index - first_set] - 1
@@ -119,11 +142,29 @@ def _play_task(
                             mean = mean_of(x, arm, theta, run)
                         elif table is not None:
                             mean = means[offsets[index] + arm]
-                        reward = respond(x, arm, mean, noise, rewards, who, u, chosen[model], tally)
-                        regret[model] += best - (reward + centre[q] if rewards.realised else mean)
+                        if kept is None:
+                            reward = respond(x, arm, mean, noise, rewards, who, u, chosen[model], tally)
+                        elif counted:
+                            reward = respond(x, arm, mean, noise, rewards, who, columns[model], chosen[model], tally)
+                            columns[model] += 1
+                        else:
+                            reward = withhold(x, arm, mean, noise, rewards, who, others[model], withheld[model], tally)
+                            others[model] += 1
+                        lost = best - (reward + centre[q] if rewards.realised else mean)
+                        regret[model] += lost
+                        if kept is not None:
+                            squares[q, run, silo] += reward * reward
+                            if not counted:
+                                uncounted[q, run, silo] += 1
+                                uncounted_regret[q, run, silo] += lost
                         if local is not None:
+                            inverse, estimate = inverses[q, run, silo], estimates[model]
                             learn(x, arm, reward, inverse, biases[q, run, silo], estimate, feature, direction)
-            add_chunk(chosen, count, first_run, shard, tally)
+            if kept is None:
+                add_chunk(chosen, count, first_run, shard, tally)
+            else:
+                add_columns(chosen, columns, first_run, silo, tally.bits, tally.sums)
+                add_columns(withheld, others, first_run, silo, tally.bits, kept.sums)
     add_regret(regret, first_run, shard, tally)
 
 

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedbandit._arrays import Floats, Integers, Singles
+from fedbandit._arrays import Flags, Floats, Integers, Singles
 from fedbandit._validate import ArgumentError
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "LANES",
     "Beliefs",
     "Fresh",
+    "Kept",
     "Local",
     "Rewards",
     "Scores",
@@ -99,6 +100,21 @@ class Local(NamedTuple):
     inverse: Floats  # (Q, R, M, d, d)
     bias: Floats  # (Q, R, M, d)
     radius: Scores  # (Q, R, n)
+
+
+class Kept(NamedTuple):
+    """For visits of which only some are counted: which ones, and what a silo keeps of its visits for itself.
+
+    Those that count are served by `Beliefs` and go to the tally, which then has one shard per silo. The others are
+    served by `Local` models, which learn from everybody at once, or by the same `Beliefs`; they go to `sums` here.
+    """
+
+    share: Floats  # (Q, n) of the visits that a protocol counts, by round of the call
+    locally: Flags  # (Q,) whether `Local` models serve the others
+    sums: Integers  # (Q, R, M, p) packed contributions of visits that are not counted, in units of 2^-bits
+    squares: Floats  # (Q, R, M) squared rewards, less the centre, of all visits
+    visits: Integers  # (Q, R, M) visits that are not counted
+    regret: Floats  # (Q, R, M) their part of the tally's regret
 
 
 class Tally(NamedTuple):

@@ -11,7 +11,17 @@ from fedbandit._arrays import Floats, Integers, Singles
 from fedbandit.simulator.kernels.layout import BERNOULLI, CLIPPED, Rewards, Tally
 from fedbandit.simulator.randomness import normal, uniform
 
-__all__ = ["CHUNK", "add_chunk", "add_contributions", "add_regret", "noise_of", "open_book", "respond"]
+__all__ = [
+    "CHUNK",
+    "add_chunk",
+    "add_columns",
+    "add_contributions",
+    "add_regret",
+    "noise_of",
+    "open_book",
+    "respond",
+    "withhold",
+]
 
 CHUNK: Final = 32  # users whose contributions are added together
 
@@ -58,6 +68,27 @@ def respond(
 
 
 @njit(cache=True)
+def withhold(
+    x: Singles,
+    arm: int,
+    mean: float,
+    noise: float,
+    rewards: Rewards,
+    who: tuple[int, int, int, int],
+    column: int,
+    chosen: Floats,
+    tally: Tally,
+) -> float:
+    """`respond` for a user who is not counted: among the points of the tally their place is left empty."""
+    protocol, run, silo, index = who
+    centred: float = _reward_of(rewards.kind, rewards.std, noise, mean) - tally.centre[protocol]
+    _keep(x, arm, centred, column, chosen)
+    if tally.slot[protocol] >= 0:
+        tally.points[tally.slot[protocol], run, silo, index] = 0.0
+    return centred
+
+
+@njit(cache=True)
 def add_chunk(chosen: Floats, count: int, first_run: int, shard: int, tally: Tally) -> None:
     """Add the contributions in the first ``count`` columns of ``chosen`` (models, d + 1, CHUNK) to the tally."""
     protocols = tally.regret.shape[0]
@@ -65,6 +96,19 @@ def add_chunk(chosen: Floats, count: int, first_run: int, shard: int, tally: Tal
     for q in range(protocols):
         for r in range(runs):
             add_contributions(chosen[q * runs + r], count, tally.bits, tally.sums[q, first_run + r, shard])
+
+
+@njit(cache=True)
+def add_columns(chosen: Floats, columns: Integers, first_run: int, row: int, bits: int, sums: Integers) -> None:
+    """Add the contributions in the first ``columns[model]`` columns of ``chosen`` (models, d + 1, CHUNK) to the sums
+    (Q, R, rows, p), in this row; then there are none."""
+    protocols = sums.shape[0]
+    runs = chosen.shape[0] // protocols
+    for q in range(protocols):
+        for r in range(runs):
+            model = q * runs + r
+            add_contributions(chosen[model], columns[model], bits, sums[q, first_run + r, row])
+            columns[model] = 0
 
 
 @njit(cache=True)

@@ -1,0 +1,108 @@
+"""What a consortium knows of itself, in its own words: who takes part, who comes, how often, and what they want."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
+from typing import Any, Literal, get_args
+
+from fedbandit import _validate
+from fedbandit._validate import ArgumentError
+from fedbandit.plan import Plan
+from fedbandit.privacy.budget import Privacy
+from fedbandit.schedule import Clock
+from fedbandit.simulator.attendance import Attendance
+
+__all__ = ["DAY", "Setting", "Sync"]
+
+DAY = 86_400.0  # seconds
+Sync = Literal["daily", "weekly", "monthly"]
+PERIODS: dict[Sync, int] = {"daily": 1, "weekly": 7, "monthly": 30}  # days
+RETURNING = 0.5  # who says only how often people come at most is taken to mean that half of them come back each time
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A consortium.
+
+    >>> clinic = Setting(silos=12, people_per_day=20, days=365, dim=20, arms=4, privacy=Privacy(1.0, 1e-6), visits=5)
+    >>> clinic.visits_per_silo, round(clinic.attendance.share(1, round_=1000), 2)
+    (7300, 0.52)
+    """
+
+    silos: int
+    people_per_day: int  # visits to one silo
+    days: int
+    dim: int
+    privacy: Privacy  # its `participations` are chosen, not given
+    arms: int = 4
+    sync: Sync = "daily"  # how often silos can synchronise at most
+    visits: int = 1  # how often one person comes at most
+    mean_visits: float | None = None  # how often in the mean
+    back_after: int = 0  # days until people begin to come back
+    consenting: float = 1.0  # share of people whose visits may be counted
+    constant: bool = True  # whether some fixed combination of the features is the same for every action
+    trust: str = "secure-sum"  # the most that people are asked to trust
+
+    def __post_init__(self) -> None:
+        for name in ("silos", "people_per_day", "days", "dim", "arms", "visits"):
+            _validate.count(name, getattr(self, name))
+        _validate.one_of("sync", self.sync, get_args(Sync))
+        _validate.count("back_after", self.back_after, least=0)
+        if self.dim < 2:
+            raise ArgumentError("dim", f"must be at least 2, got {self.dim}")
+        if self.days < PERIODS[self.sync]:
+            raise ArgumentError("days", f"must be at least the {PERIODS[self.sync]} between two syncs, got {self.days}")
+        if self.mean_visits is not None and self.visits == 1:
+            raise ArgumentError("mean_visits", "has no effect where everybody comes once: say how often, with visits")
+        if self.back_after and self.visits == 1:
+            raise ArgumentError("back_after", "has no effect where everybody comes once: say how often, with visits")
+        _ = self.attendance
+
+    @property
+    def visits_per_silo(self) -> int:
+        """Over the whole horizon: the rounds of a simulation."""
+        return self.periods * self.people_per_period
+
+    @property
+    def periods(self) -> int:
+        """Between the earliest possible syncs: the rounds of a plan on the clock."""
+        return self.days // PERIODS[self.sync]
+
+    @property
+    def people_per_period(self) -> int:
+        return self.people_per_day * PERIODS[self.sync]
+
+    @property
+    def period(self) -> float:
+        """Seconds between the earliest possible syncs."""
+        return DAY * PERIODS[self.sync]
+
+    @cached_property
+    def attendance(self) -> Attendance:
+        """Who comes, and whose visits may be counted."""
+        mean = self.mean_visits
+        if mean is None:
+            mean = sum(RETURNING**visit for visit in range(self.visits))
+        return Attendance.up_to(self.visits, mean, self.back_after * self.people_per_day, self.consenting)
+
+    def round_of(self, day: float) -> float:
+        """How many visits a silo has had by the end of a day."""
+        return day * self.people_per_day
+
+    def as_dict(self) -> dict[str, Any]:
+        """What it says, as plain data, without what is left to its default."""
+        defaults = {one.name: one.default for one in fields(self)}
+        return {name: value for name, value in asdict(self).items() if value != defaults[name]}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Setting:
+        """The setting that `as_dict` wrote; unknown names are refused."""
+        required = ("silos", "people_per_day", "days", "dim", "privacy")
+        _validate.known_keys("setting", data, cls.__dataclass_fields__, required)
+        return cls(**{**data, "privacy": Privacy.from_dict(data["privacy"])})
+
+    def plan(self, **fields: Any) -> Plan:
+        """A plan for it, on the public clock, with these fields."""
+        given = {"schedule": Clock(self.period), "people": self.people_per_period, "confidence": "practical"}
+        return Plan(self.silos, self.periods, self.dim, self.privacy, **{**given, **fields})

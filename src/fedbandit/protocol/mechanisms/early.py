@@ -1,0 +1,47 @@
+"""The factorisation with the least noise where it hurts most: in the early prefix sums, which few people stand behind.
+
+The noise of prefix k matters in proportion to how few people the model of sync k has seen, so `early` minimises not the
+worst but a weighted sum of the prefix variances, sum_k p_k ||B_k||^2 with p_k = 1 / (k + 1), over all A = B C with unit
+columns of C. With X = C^T C that is tr(A^T diag(p) A X^-1) under diag X = 1; where its gradient is diagonal,
+
+    X = diag(q)^-1/2 (M^T M)^1/2 diag(q)^-1/2,    M = diag(p)^1/2 A diag(q)^1/2,
+
+and diag X = 1 is the fixed point q = diag (M^T M)^1/2. The same form as `optimal`, which chooses p as well.
+
+Against `toeplitz` the first prefix has a quarter less noise over a year of daily syncs, the last a tenth more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedbandit._arrays import Floats
+from fedbandit.protocol.encoder import Encoder
+from fedbandit.protocol.mechanisms import optimal
+
+__all__ = ["Early", "encoder", "weights"]
+
+STEPS, POWER = 10, 2.5  # of the fixed point: beyond that q moves by less than a hundred-thousandth
+
+
+@dataclass(frozen=True)
+class Early(optimal.DenseEncoder):
+    """C from the fixed point, rounded; no entry of C or of B is negative."""
+
+    fraction_bits = optimal.FRACTION_BITS
+
+
+def encoder(size: int) -> Encoder:
+    """The C of `size` releases, rounded to 2^-12."""
+    p = weights(optimal.checked("early", size))
+    q = np.full(size, 1 / size)
+    for _ in range(STEPS):
+        q = optimal.raised(q, optimal.root(p, q).diagonal(), POWER)
+    return Early(size, optimal.rounded(optimal.factor(p, q)))
+
+
+def weights(size: int) -> Floats:
+    """How much the variance of each prefix sum counts."""
+    return 1 / np.arange(1.0, size + 1)

@@ -1,0 +1,92 @@
+"""Who comes, and who of them is counted: how often a person comes back, and how many agree to share their data.
+
+In the simulator a round is one visit to every silo. Which visits count is decided by the person and the plan: the
+person must agree, and must not have come more often than the plan's cap.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+
+from fedbandit import _validate
+from fedbandit._arrays import Floats
+from fedbandit._roots import falling_root
+from fedbandit._validate import ArgumentError
+from fedbandit.plan import Plan
+
+__all__ = ["EVERYBODY", "Attendance"]
+
+
+@dataclass(frozen=True)
+class Attendance:
+    """How often people come, as a public model.
+
+    `people[n - 1]` is the share of people who come n times in all. Up to round `first_visits` every visit is a first
+    one; from then on people come back, and a visit is somebody's n-th as often as that share of people comes n times or
+    more. `consenting` is the share of people whose visits may be shared at all.
+
+    >>> Attendance().counted(1, 1, 3).tolist()  # everybody comes once
+    [1.0, 1.0, 1.0]
+    >>> Attendance.up_to(5).share(1, 1)  # everybody comes five times
+    0.2
+    >>> clinic = Attendance.up_to(5, mean=2.0, first_visits=600)
+    >>> [round(clinic.share(cap, 601), 2) for cap in (1, 2, 5)], clinic.share(1, 600)
+    ([0.5, 0.76, 1.0], 1.0)
+    """
+
+    people: tuple[float, ...] = (1.0,)
+    first_visits: int = 0
+    consenting: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.people or min(self.people) < 0 or abs(sum(self.people) - 1) > 1e-9:
+            raise ArgumentError("people", f"must be shares that add up to 1, got {self.people}")
+        _validate.count("first_visits", self.first_visits, least=0)
+        if not 0 <= self.consenting <= 1:
+            raise ArgumentError("consenting", f"must lie between 0 and 1, got {self.consenting!r}")
+
+    @classmethod
+    def up_to(cls, most: int, mean: float | None = None, first_visits: int = 0, consenting: float = 1.0) -> Attendance:
+        """People who come up to `most` times: all of them that often or, given a `mean`, each further time with the
+        same chance."""
+        _validate.count("visits", most)
+        if mean is None:
+            return cls((*[0.0] * (most - 1), 1.0), first_visits, consenting)
+        if not 1 <= mean <= most:
+            raise ArgumentError("mean", f"must lie between 1 and the {most} visits, got {mean!r}")
+        again = 0.0 if mean == 1 else falling_root(lambda chance: mean - _mean_visits(chance, most), 0.0, 1.0)
+        coming = again ** np.arange(most + 1)
+        coming[most] = 0.0
+        return cls(tuple((coming[:-1] - coming[1:]).tolist()), first_visits, consenting)
+
+    def share(self, cap: int | None, round_: int) -> float:
+        """The share of the visits of a round that count if a person counts up to `cap` times (None: always)."""
+        if cap is None or round_ <= self.first_visits:
+            return self.consenting
+        return self.consenting * min(1.0, sum(self._numbers[:cap]))
+
+    def counted(self, cap: int | None, first_round: int, rounds: int) -> Floats:
+        """`share` of so many rounds, from `first_round` on."""
+        earlier, later = self.share(cap, 0), self.share(cap, self.first_visits + 1)
+        return np.where(np.arange(first_round, first_round + rounds) <= self.first_visits, earlier, later)
+
+    def all_counted(self, plan: Plan) -> bool:
+        """Whether every visit counts under a plan."""
+        return bool(self.counted(plan.cap, 1, plan.rounds).min() >= 1.0)
+
+    @property
+    def _numbers(self) -> tuple[float, ...]:
+        """The share of visits, once people come back, that are somebody's first, second, ..."""
+        at_least = [1.0, *(1 - done for done in accumulate(self.people[:-1]))]
+        return tuple(share / sum(at_least) for share in at_least)
+
+
+def _mean_visits(again: float, most: int) -> float:
+    """How often people come in the mean if they come back with this chance."""
+    return float(sum(again**n for n in range(most)))
+
+
+EVERYBODY = Attendance()

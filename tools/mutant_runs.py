@@ -1,0 +1,522 @@
+"""Runs tests on mutants: the way from one changed file to "killed", and by which test.
+
+Most mutants change one function. Those are decided in seconds: all tests are collected once, in one process, and each
+mutant is a fork of it in which the function has the mutant's code and nothing computed before is remembered. Only tests
+that run the changed line are run, those that killed mutants of the same file first (`Forks`).
+What no test notices there, and what lies outside functions, is looked at in a process that imports a changed copy of
+the source anew (`Fresh`): nobody survives by something that was computed before the change.
+
+Which tests run which line is traced once and kept (`trace`), until a test file or the source changes.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import gc
+import hashlib
+import importlib
+import inspect
+import itertools
+import json
+import multiprocessing
+import os
+import resource
+import shutil
+import signal
+import sys
+import time
+import types
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, NamedTuple
+
+__all__ = ["Forks", "Fresh", "Lines", "Mutant", "Outcome", "load", "trace"]
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "fedbandit"
+SLOW = (  # to load: once, before processes are forked
+    *("pytest", "numpy", "scipy.stats", "scipy.optimize", "scipy.signal", "scipy.integrate", "numba", "polars"),
+    *("hypothesis.strategies", "dp_accounting", "opendp.prelude", "cryptography.hazmat.primitives.hpke", "coverage"),
+)
+ARGUMENTS = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "addopts=", "-m", "not torture and not fire")
+SURVIVED, UNUSABLE, UNCHANGED, KILLED = 0, 9, 8, 10  # exit codes of a process that runs tests
+
+
+class Mutant(NamedTuple):
+    """One changed file."""
+
+    path: Path
+    lines: range  # of the statement that changed, without the statements in it
+    source: str
+    diff: str
+
+    @property
+    def name(self) -> str:
+        """The file and what changed, on one line: known survivors are found by it wherever they move."""
+        changed = [line for line in self.diff.splitlines() if line[:1] in "+-"]
+        return f"{self.path.relative_to(PACKAGE)}: " + " -> ".join(line[1:].strip() for line in changed)
+
+
+class Outcome(NamedTuple):
+    """How a mutant fared: "killed", "timed out" or "survived", and the test that killed it."""
+
+    how: str
+    by: str = ""
+
+
+# -- which tests run which line ---------------------------------------------------------------------------------------
+
+
+class Lines(NamedTuple):
+    """Which tests run which line, and how long each test takes."""
+
+    seconds: dict[str, float]  # by test
+    tests: dict[str, dict[int, tuple[str, ...]]]  # by file of the package and by line
+
+    def of(self, mutant: Mutant) -> tuple[str, ...]:
+        """The tests that run what changed; all of them where that runs at import, those of the file first."""
+        lines = self.tests.get(mutant.path.relative_to(PACKAGE).as_posix(), {})
+        found = {test for line in mutant.lines for test in lines.get(line, ())}
+        return tuple(found) or tuple(self.seconds)
+
+    def near(self, path: Path) -> Counter[str]:
+        """How many lines of a file each test runs."""
+        lines = self.tests.get(path.relative_to(PACKAGE).as_posix(), {})
+        return Counter(test for tests in lines.values() for test in tests)
+
+
+def trace(suite: Sequence[str], kept: Path) -> Lines:
+    """Run the suite once and note which test runs which line of the package; test files that were traced before, with
+    the same source, are read from `kept`."""
+    source = _digest(sorted(PACKAGE.rglob("*.py")))
+    known = json.loads(kept.read_text()) if kept.exists() else {}
+    files = {str(file.relative_to(ROOT)): _digest([file]) for one in suite for file in _test_files(ROOT / one)}
+    if known.get("source") != source:
+        known = {"source": source, "files": {}}
+    traced = {name: one for name, one in known["files"].items() if name in files and one["of"] == files[name]}
+    stale = [name for name in files if name not in traced]
+    if stale:
+        print(f"tracing {len(stale)} test files", flush=True)
+        receive, send = multiprocessing.Pipe(duplex=False)
+        process = multiprocessing.get_context("fork").Process(target=_trace, args=(stale, send))
+        process.start()
+        found = receive.recv()
+        process.join()
+        traced |= {name: {"of": files[name], **found[name]} for name in stale}
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_text(json.dumps({"source": source, "files": traced}))
+    return _joined(traced.values())
+
+
+def _digest(files: Iterable[Path]) -> str:
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(file.relative_to(ROOT).as_posix().encode() + b"\n" + file.read_bytes())
+    return digest.hexdigest()
+
+
+def _test_files(path: Path) -> list[Path]:
+    return sorted(path.rglob("test_*.py")) if path.is_dir() else [path]
+
+
+def _joined(traced: Iterable[dict[str, Any]]) -> Lines:
+    seconds: dict[str, float] = {}
+    tests: dict[str, dict[int, tuple[str, ...]]] = defaultdict(dict)
+    for one in traced:
+        seconds |= one["seconds"]
+        for file, lines in one["lines"].items():
+            for line, names in lines.items():
+                tests[file][int(line)] = (*tests[file].get(int(line), ()), *names)
+    return Lines(seconds, dict(tests))
+
+
+def _trace(files: Sequence[str], send: Connection) -> None:
+    """In a process of its own."""
+    import coverage
+    import pytest
+
+    _quiet(str(ROOT / "src"))
+    tracer = coverage.Coverage(data_file=None, config_file=False, source=[str(PACKAGE)], messages=False)
+    plugin = _Tracer(tracer)
+    tracer.start()
+    code = pytest.main([*ARGUMENTS, *files], plugins=[plugin])
+    tracer.stop()
+    if code != pytest.ExitCode.OK:
+        raise RuntimeError("a test fails on the source as it is: no mutant can be judged by it")
+    found: dict[str, Any] = {file: {"seconds": {}, "lines": defaultdict(dict)} for file in files}
+    for test, seconds in plugin.seconds.items():
+        found[test.split("::")[0]]["seconds"][test] = seconds
+    data = tracer.get_data()
+    for path in data.measured_files():
+        name = Path(path).relative_to(PACKAGE).as_posix()
+        for line, tests in data.contexts_by_lineno(path).items():
+            for test in filter(None, tests):
+                found[test.split("::")[0]]["lines"][name].setdefault(line, []).append(test)
+    send.send(found)
+
+
+class _Tracer:
+    """A plug-in of pytest: each test is a context of the trace, and starts with nothing remembered."""
+
+    def __init__(self, tracer: Any) -> None:
+        self._tracer = tracer
+        self._memories: _Memories | None = None
+        self.seconds: dict[str, float] = defaultdict(float)
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self._memories = self._memories or _Memories()
+        self._memories.forget()
+        self._tracer.switch_context(nodeid)
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        self.seconds[report.nodeid] += report.duration
+
+
+class _Memories:
+    """What the package has computed and kept by the time that tests are collected."""
+
+    def __init__(self) -> None:
+        self._caches, self._values = [], []
+        for one in gc.get_objects():
+            if isinstance(one, functools._lru_cache_wrapper):
+                if _ours(getattr(one, "__module__", "")):
+                    self._caches.append(one)
+            elif _ours(getattr(type(one), "__module__", "")) and hasattr(one, "__dict__") and _kept(type(one)):
+                self._values.append(one)
+
+    def forget(self) -> None:
+        """Leave nothing of it."""
+        for cache in self._caches:
+            cache.cache_clear()
+        for value in self._values:
+            for name in _kept(type(value)):
+                value.__dict__.pop(name, None)
+
+
+def _ours(module: object) -> bool:
+    return isinstance(module, str) and module.split(".")[0] in ("fedbandit", "tests")
+
+
+@functools.cache
+def _kept(type_: type) -> tuple[str, ...]:
+    """Names of the properties that a value of this type computes once."""
+    return tuple(name for name in dir(type_) if isinstance(getattr(type_, name, None), functools.cached_property))
+
+
+# -- in forks of one process that has collected everything ------------------------------------------------------------
+
+
+class Forks:
+    """Judges mutants of functions, each in a fork; what is left is for `Fresh`."""
+
+    def __init__(self, lines: Lines, suite: Sequence[str], jobs: int, longest: float) -> None:
+        """`longest`: seconds of tests per mutant, the most promising ones."""
+        self._lines, self._suite, self._jobs, self._longest = lines, suite, jobs, longest
+
+    def fare(self, mutants: Sequence[Mutant]) -> Iterator[tuple[Mutant, Outcome | None]]:
+        """How each fared, as it is known; None: it is none of a function, and cannot be judged here."""
+        receive, send = multiprocessing.Pipe(duplex=False)
+        process = multiprocessing.get_context("fork").Process(target=self._serve, args=(mutants, send))
+        process.start()
+        send.close()
+        for _ in mutants:
+            number, outcome = receive.recv()
+            yield mutants[number], outcome
+        process.join()
+
+    def _serve(self, mutants: Sequence[Mutant], send: Connection) -> None:
+        import pytest
+
+        _quiet(str(ROOT / "src"))
+        try:
+            server = _Server(mutants, self._lines, self._jobs, self._longest, send.send)
+            pytest.main([*ARGUMENTS, *self._suite], plugins=[server])
+        finally:
+            send.close()
+
+
+class _Server:
+    """A plug-in of pytest: where tests would be run, mutants are."""
+
+    def __init__(
+        self, mutants: Sequence[Mutant], lines: Lines, jobs: int, longest: float, tell: Callable[[Any], None]
+    ) -> None:
+        self._mutants, self._lines, self._jobs, self._longest, self._tell = mutants, lines, jobs, longest, tell
+        self._kills: Counter[tuple[Path, str]] = Counter()
+        self._sound: dict[str, bool] = {}
+        self._failed = False
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        self._failed = self._failed or report.failed
+
+    def pytest_runtestloop(self, session: Any) -> bool:
+        self._session = session
+        self._items = {item.nodeid: item for item in session.items}
+        self._functions = _functions({mutant.path for mutant in self._mutants})
+        for mutant in self._mutants:
+            _compiled_as_it_is(mutant.path)
+        self._memories = _Memories()
+        gc.freeze()
+        running: dict[int, int] = {}  # numbers of mutants, by process
+        for number, mutant in enumerate(self._mutants):
+            while len(running) >= self._jobs:
+                self._reap(running)
+            running[self._fork(mutant, self._ordered(mutant))] = number
+        while running:
+            self._reap(running)
+        return True
+
+    def _ordered(self, mutant: Mutant) -> tuple[str, ...]:
+        """The best killers first, then one example of each test, another one, and so on; quick tests first."""
+        usable = (test for test in self._lines.of(mutant) if test in self._items and self._sound.get(test, True))
+        met: Counter[str] = Counter()
+        ranks = {}
+        for test in sorted(usable, key=_shuffled):
+            function = test.split("[")[0]
+            met[function] += 1
+            ranks[test] = (-self._kills[mutant.path, test], met[function], self._lines.seconds[test])
+        ordered = sorted(ranks, key=ranks.__getitem__)
+        until = itertools.accumulate(self._lines.seconds[test] for test in ordered)
+        return tuple(t for t, seconds in zip(ordered, until, strict=True) if seconds <= self._longest) or (ordered[0],)
+
+    def _reap(self, running: dict[int, int]) -> None:
+        pid, status = os.wait()
+        number = running.pop(pid)
+        mutant, code = self._mutants[number], os.waitstatus_to_exitcode(status)
+        if code in (-signal.SIGXCPU, -signal.SIGALRM):
+            self._tell((number, Outcome("timed out")))
+        elif code == SURVIVED:
+            self._tell((number, Outcome("survived")))
+        elif code != KILLED:  # it could not be made here, or crashed
+            self._tell((number, None))
+        else:
+            by = Path(f"{self._notes}/{pid}").read_text()
+            if not self._passes(by):
+                running[self._fork(mutant, self._ordered(mutant))] = number
+                return
+            self._kills[mutant.path, by] += 1
+            self._tell((number, Outcome("killed", by)))
+
+    def _passes(self, test: str) -> bool:
+        """Whether a test passes on the source as it is, in a fork like those of mutants."""
+        if test not in self._sound:
+            pid = self._fork(None, (test,))
+            self._sound[test] = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == SURVIVED
+        return self._sound[test]
+
+    @functools.cached_property
+    def _notes(self) -> Path:
+        """Where a fork says which test failed."""
+        folder = Path(os.environ["PYTEST_DEBUG_TEMPROOT"]) / "notes"
+        folder.mkdir(exist_ok=True)
+        return folder
+
+    def _fork(self, mutant: Mutant | None, tests: tuple[str, ...]) -> int:
+        notes = self._notes
+        pid = os.fork()
+        if pid:
+            return pid
+        try:
+            os._exit(self._run(mutant, tests, notes))
+        except BaseException:
+            os._exit(UNUSABLE)
+
+    def _run(self, mutant: Mutant | None, tests: tuple[str, ...], notes: Path) -> int:
+        """In a fork: the tests until one fails."""
+        _limit(sum(self._lines.seconds[test] for test in tests))
+        if mutant is not None and not _replaced(mutant, self._functions):
+            return UNCHANGED
+        self._memories.forget()
+        items = [self._items[test] for test in tests]
+        for item, following in zip(items, [*items[1:], None], strict=True):
+            item.ihook.pytest_runtest_protocol(item=item, nextitem=following)
+            if self._failed:
+                (notes / str(os.getpid())).write_text(item.nodeid)
+                self._session._setupstate.teardown_exact(None)
+                return KILLED
+        return SURVIVED
+
+
+def _shuffled(test: str) -> bytes:
+    """An order in which examples that follow each other have nothing in common."""
+    return hashlib.sha256(test.encode()).digest()
+
+
+def _replaced(mutant: Mutant, functions: Functions) -> bool:
+    """Give the one function that differs its new code, wherever it is referred to; False if no function differs."""
+    pair = _differing(_compiled_as_it_is(mutant.path), compile(mutant.source, str(mutant.path), "exec"))
+    if pair is None:
+        return False
+    old, new = pair
+    module, changed = _module(mutant.path), False
+    for function in functions.get((module, old.co_qualname), ()):
+        if function.__code__.co_code == old.co_code:
+            function.__code__ = new
+            changed = True
+    return changed
+
+
+@functools.cache
+def _compiled_as_it_is(path: Path) -> types.CodeType:
+    return compile(ast.unparse(ast.parse(path.read_text())), str(path), "exec")
+
+
+Functions = dict[tuple[str, str], list[types.FunctionType]]
+
+
+def _functions(paths: Iterable[Path]) -> Functions:
+    """The functions of some files, by module and name."""
+    for path in paths:
+        importlib.import_module(_module(path))
+    found: Functions = defaultdict(list)
+    for one in gc.get_objects():
+        if isinstance(one, types.FunctionType) and _ours(one.__module__):
+            found[one.__module__, one.__code__.co_qualname].append(one)
+    return found
+
+
+def _module(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT / "src").with_suffix("").parts)
+
+
+def _differing(before: types.CodeType, after: types.CodeType) -> tuple[types.CodeType, types.CodeType] | None:
+    """The outermost functions of a module, or of a class in it, whose code differs; None if something else does."""
+    pairs = list(zip(_inner(before), _inner(after), strict=False))
+    if before.co_code != after.co_code or _plain(before) != _plain(after) or len(_inner(before)) != len(_inner(after)):
+        return None
+    for old, new in pairs:
+        if old == new:
+            continue
+        is_function = old.co_flags & inspect.CO_OPTIMIZED  # the body of a class is not
+        return (old, new) if is_function else _differing(old, new)
+    return None
+
+
+def _inner(code: types.CodeType) -> list[types.CodeType]:
+    return [one for one in code.co_consts if isinstance(one, types.CodeType)]
+
+
+def _plain(code: types.CodeType) -> list[object]:
+    return [(type(one), one) for one in code.co_consts if not isinstance(one, types.CodeType)]
+
+
+# -- in a process that imports a changed copy -------------------------------------------------------------------------
+
+
+class Fresh:
+    """Judges any mutant: a copy of the source with the change is imported anew, and the tests are collected anew."""
+
+    def __init__(self, folder: Path, lines: Lines) -> None:
+        self._copy = Path(shutil.copytree(ROOT / "src", folder / "copy", ignore=_compiled))
+        self._lines, self._stamp = lines, int(time.time())
+        self._sound: set[str] = set()  # test files that pass on the source as it is
+
+    def fare(self, mutant: Mutant) -> Outcome:
+        """How a mutant fares."""
+        files = self._files(mutant)
+        code = self._code(mutant, files)
+        if code in (-signal.SIGXCPU, -signal.SIGALRM):
+            return Outcome("timed out")
+        if code == SURVIVED:
+            return Outcome("survived")
+        if code == UNUSABLE:
+            raise RuntimeError(f"pytest could not run the tests of {mutant.path}")
+        by = list(files)[code - KILLED] if code >= KILLED else "a crash"
+        self._check({name: tests for name, tests in files.items() if by in (name, "a crash")})
+        return Outcome("killed", by)
+
+    def _files(self, mutant: Mutant) -> dict[str, list[str]]:
+        """The tests by file, those files first that run most lines of the mutant's."""
+        near: Counter[str] = Counter()
+        for test, lines in self._lines.near(mutant.path).items():
+            near[test.split("::")[0]] += lines
+        grouped: dict[str, list[str]] = defaultdict(list)
+        for test in self._lines.of(mutant):
+            grouped[test.split("::")[0]].append(test)
+        return {name: grouped[name] for name in sorted(grouped, key=lambda name: -near[name])}
+
+    def _check(self, files: dict[str, list[str]]) -> None:
+        """What failed must pass on the source as it is."""
+        for name, tests in files.items():
+            if name not in self._sound and self._code(None, {name: tests}) != SURVIVED:
+                raise RuntimeError(f"{name} fails on the source as it is: no mutant can be judged by it")
+            self._sound.add(name)
+
+    def _code(self, mutant: Mutant | None, files: dict[str, list[str]]) -> int:
+        """The exit code of the tests on the copy with this change, or with none."""
+        if mutant is None:
+            return self._exit_code(files)
+        target = self._copy / mutant.path.relative_to(ROOT / "src")
+        original, times = target.read_text(), target.stat()
+        try:
+            target.write_text(mutant.source)
+            self._stamp += 1  # a time of its own, or an older compiled file would be taken for it
+            os.utime(target, (self._stamp, self._stamp))
+            return self._exit_code(files)
+        finally:
+            target.write_text(original)
+            os.utime(target, (times.st_atime, times.st_mtime))
+
+    def _exit_code(self, files: dict[str, list[str]]) -> int:
+        process = multiprocessing.get_context("fork").Process(target=self._run, args=(files,))
+        process.start()
+        process.join()
+        assert process.exitcode is not None
+        return process.exitcode
+
+    def _run(self, files: dict[str, list[str]]) -> None:
+        """In a process of its own: the tests, file by file, until one fails."""
+        import pytest
+
+        _quiet(str(self._copy))
+        _limit(sum(self._lines.seconds[test] for tests in files.values() for test in tests))
+        for number, (name, tests) in enumerate(files.items()):
+            code = pytest.main([*ARGUMENTS, "-x", name], plugins=[_Only(set(tests))])
+            if code in (pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERRUPTED):  # the latter: no import
+                os._exit(KILLED + number)
+            if code not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+                os._exit(UNUSABLE)
+        os._exit(SURVIVED)
+
+
+class _Only:
+    """A plug-in of pytest: these tests, and parametrisations that the change has made."""
+
+    def __init__(self, tests: set[str]) -> None:
+        self._functions = {test.split("[")[0] for test in tests}
+
+    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        items[:] = [item for item in items if item.nodeid.split("[")[0] in self._functions]
+
+
+# -- shared -----------------------------------------------------------------------------------------------------------
+
+
+def load() -> None:
+    """Import what is slow to import, before processes are forked."""
+    for module in SLOW:
+        __import__(module)
+
+
+def _quiet(source: str) -> None:
+    """Say nothing, and import the package from here."""
+    quiet = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(quiet, 1)
+    os.dup2(quiet, 2)
+    os.chdir(ROOT)
+    os.environ["PYTHONPATH"] = source
+    sys.path[:0] = [source, str(ROOT)]
+
+
+def _limit(seconds: float) -> None:
+    """End this process if it takes several times what its tests take on the source as it is."""
+    limit = int(60 + 5 * seconds)
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
+    signal.alarm(20 * limit)
+
+
+def _compiled(folder: str, names: list[str]) -> list[str]:
+    return [name for name in names if name == "__pycache__"]
