@@ -10,6 +10,7 @@ import numpy as np
 
 from fedbandit import _validate
 from fedbandit._arrays import Integers
+from fedbandit._progress import progress_or_bar
 from fedbandit._validate import ArgumentError
 from fedbandit.plan import Plan
 from fedbandit.schedule import Adaptive
@@ -76,7 +77,7 @@ def simulate(
     *,
     attendance: Attendance = EVERYBODY,
     precision: Precision = "float32",
-    progress: Progress = lambda share: None,
+    progress: Progress | None = None,  # None: a bar where somebody looks, once it takes a while
     executor: Executor | None = None,  # where jobs are played; None: here
 ) -> Result:
     """Play every plan on the same users, `runs` times; group regret by round, plan and run.
@@ -102,8 +103,9 @@ def simulate(
     jobs = divided(task, plans, runs, seed, record, precision, attendance)
     finished: list[tuple[Job, dict[str, Played]]] = []
     try:
-        for done in (executor or play_here)(jobs, progress):
-            finished.append(done)
+        with progress_or_bar(progress, "simulating") as report:
+            for done in (executor or play_here)(jobs, report):
+                finished.append(done)
     except KeyboardInterrupt:
         if not finished:
             raise
