@@ -34,6 +34,7 @@ COMMANDS = {
     "simulate": Command("researcher.simulate_command", "Compare protocols by their time-averaged group regret."),
     "frontier": Command("researcher.frontier_command", "Regret against epsilon for all protocols, on the same users."),
     "evaluate": Command("researcher.evaluate_command", "What policies would have earned, from a log of decisions."),
+    "replay": Command("researcher.replay_command", "What a federation would have earned on a table of the past."),
     "paper": Command("researcher.paper_command", "The paper's figures and claims, made again."),
     "data": Command("researcher.data_command", "Look at data before using them."),
     "bench": Command("researcher.bench_command", "Time the engine against the reference, or a live federation."),

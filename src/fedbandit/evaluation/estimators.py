@@ -22,7 +22,7 @@ from scipy.special import ndtri
 from fedbandit import _validate
 from fedbandit._arrays import Floats
 
-__all__ = ["ESTIMATORS", "Estimator", "Worth", "doubly_robust", "effective_size", "ips", "snips", "worth"]
+__all__ = ["ESTIMATORS", "Estimator", "Worth", "doubly_robust", "effective_size", "interval", "ips", "snips", "worth"]
 
 Estimator = Literal["ips", "snips", "dr"]
 ESTIMATORS: tuple[Estimator, ...] = get_args(Estimator)
@@ -69,12 +69,15 @@ def doubly_robust(weights: Floats, rewards: Floats, played: Floats, averaged: Fl
 
 def worth(terms: Floats, weights: Floats, level: float = 0.95) -> Worth:
     """The mean of independent terms, with a normal interval of this level."""
-    _validate.within("level", level, 0, 1)
     count = len(terms)
-    value = float(terms.mean())
     stderr = float(terms.std(ddof=1) / math.sqrt(count)) if count > 1 else math.nan
-    reach = float(ndtri((1 + level) / 2)) * stderr
-    return Worth(value, stderr, value - reach, value + reach, count, effective_size(weights))
+    return interval(float(terms.mean()), stderr, count, effective_size(weights), level)
+
+
+def interval(value: float, stderr: float, decisions: int, effective: float, level: float) -> Worth:
+    """A value with its normal interval."""
+    reach = float(ndtri((1 + _validate.within("level", level, 0, 1)) / 2)) * stderr
+    return Worth(value, stderr, value - reach, value + reach, decisions, effective)
 
 
 def effective_size(weights: Floats) -> float:

@@ -1,24 +1,26 @@
-"""Intervals of several policies side by side."""
+"""Intervals of several policies side by side, and earnings over time."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedbandit.simulator.plot import COLOURS, save
+import matplotlib.pyplot as plt
+import polars as pl
+
+from fedbandit.simulator.plot import COLOURS, STYLES, save
 
 if TYPE_CHECKING:
     from fedbandit.evaluation.evaluating import Evaluation
+    from fedbandit.evaluation.replayed import Replay
 
-__all__ = ["worth_plot"]
+__all__ = ["earnings_plot", "worth_plot"]
 
 MARKERS = "osD^v"
 
 
 def worth_plot(evaluation: Evaluation, path: Path, title: str) -> None:
     """One line of points per policy; what was played is a vertical band."""
-    import matplotlib.pyplot as plt
-
     figure, axes = plt.subplots(figsize=(7.0, 1.4 + 0.5 * len(evaluation.judged)), layout="constrained")
     logged = evaluation.logged
     axes.axvspan(logged.low, logged.high, color="#444444", alpha=0.15, linewidth=0)
@@ -40,4 +42,24 @@ def worth_plot(evaluation: Evaluation, path: Path, title: str) -> None:
     handles, labels = axes.get_legend_handles_labels()
     unique = dict(zip(labels, handles, strict=True))
     axes.legend(unique.values(), unique.keys(), frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    save(figure, path)
+
+
+def earnings_plot(replay: Replay, path: Path, title: str) -> None:
+    """Mean reward per person up to each step, one line and band per name."""
+    figure, axes = plt.subplots(figsize=(7.0, 4.2), layout="constrained")
+    frame = replay.frame
+    for index, name in enumerate(replay.names):
+        curve = frame.filter(pl.col("name") == name)
+        step, colour = curve["step"].to_numpy(), COLOURS[index % len(COLOURS)]
+        style = STYLES[index % len(STYLES)]
+        axes.plot(step, curve["mean"].to_numpy(), label=name, color=colour, linestyle=style, linewidth=1.6)
+        axes.fill_between(
+            step, curve["low"].to_numpy(), curve["high"].to_numpy(), color=colour, alpha=0.12, linewidth=0
+        )
+    axes.set_xlabel("people per silo")
+    axes.set_ylabel(f"mean reward per person so far, {replay.level:.0%} intervals")
+    axes.set_title(title)
+    axes.grid(alpha=0.25)
+    axes.legend(frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     save(figure, path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedbandit._arrays import Floats
+from fedbandit._arrays import Flags, Floats
 from fedbandit.evaluation.decisions import Decisions
 
 __all__ = ["FOLDS", "cross_fitted"]
@@ -13,8 +13,8 @@ FOLDS = 5
 RIDGE = 1.0  # as much as one decision along each direction
 
 
-def cross_fitted(decisions: Decisions, folds: int = FOLDS) -> Floats:
-    """A prediction of the reward of every action, (actions,), in [0, 1].
+def cross_fitted(decisions: Decisions, known: Flags | None = None, folds: int = FOLDS) -> Floats:
+    """A prediction of the reward of every action, (actions,), in [0, 1]; from the decisions whose reward is `known`.
 
     A ridge regression of rewards on the rows that were played and a constant. Decision i is predicted from the
     decisions of the other folds; i belongs to fold i mod `folds`, so neighbours in time are spread over them.
@@ -22,11 +22,11 @@ def cross_fitted(decisions: Decisions, folds: int = FOLDS) -> Floats:
     seen = np.column_stack([np.ones(len(decisions)), decisions.rows[decisions.played]])
     every = np.column_stack([np.ones(len(decisions.rows)), decisions.rows])
     fold_of = np.arange(len(decisions)) % folds
-    predicted = np.empty(len(decisions.rows))
+    predicted, usable = np.empty(len(decisions.rows)), np.ones(len(decisions), dtype=bool) if known is None else known
     penalty = RIDGE * np.eye(seen.shape[1])
     penalty[0, 0] = 1e-9
     for fold in range(folds):
-        others, mine = fold_of != fold, fold_of[decisions.decision] == fold
+        others, mine = usable & (fold_of != fold), fold_of[decisions.decision] == fold
         x, y = seen[others], decisions.reward[others]
         predicted[mine] = every[mine] @ np.linalg.solve(x.T @ x + penalty, x.T @ y)
     return np.clip(predicted, 0.0, 1.0)

@@ -12,17 +12,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedbandit._arrays import Floats, Integers, Singles
+from fedbandit._arrays import Flags, Floats, Integers, Singles
+from fedbandit.bandit.statistics import contributions
 from fedbandit.plan import Plan
 from fedbandit.simulator.acting import Manner, Precision, Uncounted, acting_silos
 from fedbandit.simulator.attendance import EVERYBODY, Attendance
 from fedbandit.simulator.kernels import Tally
-from fedbandit.simulator.population import Population
+from fedbandit.simulator.population import AT_ONCE, NEVER, Population
 from fedbandit.simulator.simulated import SimulatedFederation, runs_noise
 
-__all__ = ["Collector", "Played", "Progress", "play_together"]
+__all__ = ["Collector", "DelayedCollector", "Played", "Progress", "play_together"]
 
 Progress = Callable[[float], None]  # called with the share of this pass that is done
+LATE_AT_ONCE = 1 << 15  # late users that are added up at a time
 SHARDS = 16  # rows that a run's users are added up in; fixed, so that results do not depend on the number of cores
 
 
@@ -51,7 +53,8 @@ def play_together(
     federations = [SimulatedFederation(plan, runs_noise(seed, runs, name), pooled) for name, plan in plans.items()]
     calendars = [set(plan.times) for plan in plans.values()]
     shards = min(SHARDS, silos) if pooled and manner != "partly" else silos
-    collector = Collector(population, list(plans.values()), record, shards)
+    kind = Collector if population.delays == AT_ONCE else DelayedCollector
+    collector = kind(population, list(plans.values()), record, shards)
     playing = acting_silos(manner, population, federations, precision, attendance)
     for first, end in _blocks(calendars, record):
         playing.play(first, end, collector.open(end - first))
@@ -74,6 +77,8 @@ def _blocks(calendars: Iterable[set[int]], record: Sequence[int]) -> Iterator[tu
 class Collector:
     """Sums, regret and recorded points of Q plans in R runs, from one sync to the next."""
 
+    keeps_points = False  # True: the kernels record every user of every plan
+
     def __init__(self, population: Population, plans: Sequence[Plan], record: Sequence[int], shards: int) -> None:
         count, self._runs, self._silos = len(plans), len(population.runs), population.silos
         self._dim, self._bits = plans[0].dim, plans[0].bits
@@ -82,7 +87,7 @@ class Collector:
         self._running = np.zeros((count, self._runs, shards))
         self._regret = np.zeros((count, self._runs, len(record)))
         self._centre = np.array([plan.centre for plan in plans])
-        wants_points = [plan.protocol.needs_points for plan in plans]
+        wants_points = [self.keeps_points or plan.protocol.needs_points for plan in plans]
         self._slot = np.where(wants_points, np.cumsum(wants_points) - 1, -1).astype(np.int64)
         self._points: Singles = np.empty(0, dtype=np.float32)
         self._waiting: dict[int, list[Singles]] = {i: [] for i, wants in enumerate(wants_points) if wants}
@@ -125,3 +130,61 @@ class Collector:
         points = np.concatenate(self._waiting[index], axis=2)
         self._waiting[index] = []
         return points
+
+
+class DelayedCollector(Collector):
+    """A collector that holds every user back until their reward has come: a batch is what came while it was open."""
+
+    keeps_points = True
+
+    def __init__(self, population: Population, plans: Sequence[Plan], record: Sequence[int], shards: int) -> None:
+        super().__init__(population, plans, record, shards)
+        self._population, self._plans = population, plans
+        self._last = [0] * len(plans)  # the round of each plan's last sync
+        self._late = [_nobody(self._dim)] * len(plans)
+
+    def _take(self, index: int) -> Integers:
+        shape = super()._take(index).shape
+        points = self._take_points(index)
+        first = self._last[index] + 1
+        waits = self._population.waits(first, points.shape[2])
+        self._last[index] += points.shape[2]
+        late = self._late[index].joined(points, waits, first)
+        come = late.comes <= self._last[index]
+        self._late[index] = late.only(~come)
+        return late.only(come).sums(shape, self._silos, self._plans[index])
+
+
+@dataclass(frozen=True)
+class _Late:
+    """Users one under another, and when their rewards come."""
+
+    run: Integers
+    silo: Integers
+    comes: Integers  # the round
+    points: Singles  # (users, dim + 1), features then reward
+
+    def joined(self, points: Singles, waits: Integers, first: int) -> _Late:
+        """And the users of the rounds from `first` on, (runs, silos, rounds, dim + 1), whose rewards come at all."""
+        run, silo, place = np.nonzero(waits < NEVER)
+        new = _Late(run, silo, first + place + waits[run, silo, place], points[run, silo, place])
+        return _Late(*(np.concatenate([getattr(self, name), getattr(new, name)]) for name in vars(new)))
+
+    def only(self, chosen: Flags) -> _Late:
+        return _Late(self.run[chosen], self.silo[chosen], self.comes[chosen], self.points[chosen])
+
+    def sums(self, shape: tuple[int, ...], silos: int, plan: Plan) -> Integers:
+        """Sums by run and shard, (runs, shards, width); shard s holds the silos s M // S up to (s + 1) M // S."""
+        runs, shards, width = shape
+        shard = np.searchsorted(np.arange(1, shards + 1) * silos // shards, self.silo, side="right")
+        sums = np.zeros((runs * shards, width), dtype=np.int64)
+        for first in range(0, len(shard), LATE_AT_ONCE):
+            some = slice(first, first + LATE_AT_ONCE)
+            rows = contributions(self.points[some, :-1], self.points[some, -1], plan.bits, plan.centre)
+            np.add.at(sums, self.run[some] * shards + shard[some], rows)
+        return sums.reshape(shape)
+
+
+def _nobody(dim: int) -> _Late:
+    empty = np.zeros(0, dtype=np.int64)
+    return _Late(empty, empty, empty, np.zeros((0, dim + 1), dtype=np.float32))

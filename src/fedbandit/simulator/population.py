@@ -5,11 +5,54 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+from numba import njit
+
+from fedbandit import _validate
+from fedbandit._arrays import Floats, Integers
 from fedbandit.simulator import kernels
 from fedbandit.simulator.kernels import Beliefs, Fresh, Kept, Local, Table, Tally, Users
+from fedbandit.simulator.randomness import DELAY, uniform, user_key
 from fedbandit.simulator.tasks import Task
 
-__all__ = ["Population"]
+__all__ = ["AT_ONCE", "NEVER", "Delays", "Population"]
+
+NEVER = np.iinfo(np.int64).max  # rounds that a missing reward takes
+
+
+@dataclass(frozen=True)
+class Delays:
+    """How many rounds after its decision a reward comes: geometric with a mean, 0 for at once; some never come.
+
+    A reward counts in the batch that is open when it comes, as in a live silo; one after the `window` (in rounds)
+    counts nowhere.
+    """
+
+    mean: float = 0.0
+    missing: float = 0.0
+    window: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.mean != 0:
+            _validate.positive("delay", self.mean)
+        if self.missing != 0:
+            _validate.within("missing", self.missing, 0, 1)
+        if self.window is not None:
+            _validate.count("window", self.window, least=0)
+
+    def waits(self, chances: Floats) -> Integers:
+        """Rounds that each reward takes, NEVER for those that never come, from uniform numbers in [0, 1)."""
+        never = chances < self.missing
+        spread = np.clip((chances - self.missing) / (1 - self.missing), 0.0, 1.0)
+        waits = np.zeros(chances.shape, dtype=np.int64)
+        if self.mean != 0:  # P(wait >= k) = (mean / (1 + mean))^k
+            waits = (np.log1p(-spread) / np.log(self.mean / (1 + self.mean))).astype(np.int64)
+        if self.window is not None:
+            never |= waits > self.window
+        return np.where(never, NEVER, waits)
+
+
+AT_ONCE = Delays()
 
 
 @dataclass(frozen=True)
@@ -20,6 +63,7 @@ class Population:
     silos: int
     runs: tuple[int, ...]
     seed: int
+    delays: Delays = AT_ONCE
 
     def play(self, first_round: int, rounds: int, model: Beliefs | Local, tally: Tally) -> None:
         """Rounds `first_round` .. `first_round + rounds - 1`.
@@ -34,6 +78,12 @@ class Population:
         else:
             kernels.play(users, source, rewards, model, tally)
 
+    def waits(self, first_round: int, rounds: int) -> Integers:
+        """How many rounds the reward of each user takes, (runs, silos, rounds): the same for every protocol."""
+        chances = np.empty((len(self.runs), self.silos, rounds))
+        _fill_chances(np.uint64(self.seed % 2**64), np.array(self.runs, dtype=np.int64), first_round, chances)
+        return self.delays.waits(chances)
+
     def play_partly(
         self, first_round: int, rounds: int, beliefs: Beliefs, local: Local, kept: Kept, tally: Tally
     ) -> None:
@@ -47,3 +97,11 @@ class Population:
     @cached_property
     def _source(self) -> Fresh | Table:
         return self.task.source(self.seed, self.runs, self.silos)
+
+
+@njit(cache=True)
+def _fill_chances(seed: np.uint64, runs: Integers, first: int, out: Floats) -> None:
+    for r in range(out.shape[0]):
+        for silo in range(out.shape[1]):
+            for i in range(out.shape[2]):
+                out[r, silo, i] = uniform(user_key(seed, runs[r], silo, first + i, DELAY))

@@ -32,12 +32,24 @@ from fedbandit.simulator.instructions import (
     subtract,
 )
 
-__all__ = ["CHOICE", "CONTEXT", "REWARD", "VISIT", "fill_normals", "integer_below", "normal", "uniform", "user_key"]
+__all__ = [
+    "CHOICE",
+    "CONTEXT",
+    "DELAY",
+    "REWARD",
+    "VISIT",
+    "fill_normals",
+    "integer_below",
+    "normal",
+    "uniform",
+    "user_key",
+]
 
 CONTEXT: Final = 0  # purpose: the actions that a user brings
 REWARD: Final = 1  # purpose: the noise of the user's reward, the same whichever action is chosen
 VISIT: Final = 2  # purpose: how often the user has come before, and whether they agree to be counted
 CHOICE: Final = 3  # purpose: what a policy that is not certain draws its action by, the same for every protocol
+DELAY: Final = 4  # purpose: when the user's reward comes
 
 _word = np.uint32
 _key = np.uint64

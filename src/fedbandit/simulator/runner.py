@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -18,7 +18,7 @@ from fedbandit.simulator.acting import Manner, Precision
 from fedbandit.simulator.attendance import EVERYBODY, Attendance
 from fedbandit.simulator.engine import Played, Progress, play_together
 from fedbandit.simulator.engine_adaptive import play_adaptive
-from fedbandit.simulator.population import Population
+from fedbandit.simulator.population import AT_ONCE, Delays, Population
 from fedbandit.simulator.result import Result, collected
 from fedbandit.simulator.tasks import Synthetic, Tabled, Task
 
@@ -42,6 +42,7 @@ class Job:
     record: tuple[int, ...]
     precision: Precision
     attendance: Attendance = field(default=EVERYBODY, kw_only=True)
+    delays: Delays = field(default=AT_ONCE, kw_only=True)
 
     @property
     def weight(self) -> float:
@@ -51,7 +52,7 @@ class Job:
     def play(self, progress: Progress = lambda share: None) -> dict[str, Played]:
         """Play it here."""
         silos = next(iter(self.plans.values())).silos
-        population = Population(self.task, silos, self.runs, self.seed)
+        population = Population(self.task, silos, self.runs, self.seed, self.delays)
         if self.way != "adaptive":
             return play_together(
                 population,
@@ -79,6 +80,7 @@ def simulate(
     precision: Precision = "float32",
     progress: Progress | None = None,  # None: a bar where somebody looks, once it takes a while
     executor: Executor | None = None,  # where jobs are played; None: here
+    delays: Delays = AT_ONCE,  # of rewards, for plans whose silos act lazily
 ) -> Result:
     """Play every plan on the same users, `runs` times; group regret by round, plan and run.
 
@@ -98,9 +100,12 @@ def simulate(
     """
     check(task, plans, runs, seed, precision)
     check_attendance(plans, attendance)
+    if delays != AT_ONCE:
+        _check_delays(plans, attendance)
     rounds = next(iter(plans.values())).rounds
     record = _recorded_rounds(plans, rounds)
-    jobs = divided(task, plans, runs, seed, record, precision, attendance)
+    at_once = divided(task, plans, runs, seed, record, precision, attendance)
+    jobs = [replace(job, delays=delays) for job in at_once]
     finished: list[tuple[Job, dict[str, Played]]] = []
     try:
         with progress_or_bar(progress, "simulating") as report:
@@ -199,6 +204,17 @@ def check(task: Task, plans: Mapping[str, Plan], runs: int, seed: int, precision
     dim = next(iter(plans.values())).dim
     if task.dim != dim:
         raise ArgumentError("dim", f"must be {task.dim}, the task's, in all plans, got {dim}")
+
+
+def _check_delays(plans: Mapping[str, Plan], attendance: Attendance) -> None:
+    """Refuse late rewards where it is not defined what becomes of them."""
+    for name, plan in plans.items():
+        if plan.acting == "eager" or isinstance(plan.schedule, Adaptive):
+            raise ArgumentError("delays", f"must be left out for {name!r}: its silos act on every user at once")
+        if plan.protocol.needs_points or not plan.trusting.live:
+            raise ArgumentError("delays", f"must be left out for {name!r}: its protocol counts on who comes when")
+        if not attendance.all_counted(plan):
+            raise ArgumentError("delays", "must be left out where some visits do not count")
 
 
 def check_attendance(plans: Mapping[str, Plan], attendance: Attendance) -> None:

@@ -1,0 +1,160 @@
+"""`fedbandit replay`: what a federation, each silo alone and the practice would have earned on a table of the past."""
+
+from __future__ import annotations
+
+import json as json_format
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedbandit import _validate
+from fedbandit._validate import ArgumentError
+from fedbandit._words import counted
+from fedbandit.cli import checks, options, output
+from fedbandit.cli.plan_file import read_text
+from fedbandit.evaluation.past import Columns, past_of, read_table
+from fedbandit.evaluation.replayed import Replay
+from fedbandit.evaluation.replayed import replay as play
+from fedbandit.evaluation.replaying import Tape
+from fedbandit.plan import Plan
+from fedbandit.presets import plan_for
+from fedbandit.privacy.budget import Privacy
+from fedbandit.problem.public_schema import Schema
+from fedbandit.simulator.population import AT_ONCE, Delays
+
+__all__ = ["replay"]
+
+FEDERATION = "federation"
+SIZES = {"silos": 2, "rounds": 2}  # until the table says how many there are
+
+
+def replay(
+    context: typer.Context,
+    table: Annotated[Path, typer.Argument(help="A CSV (plain or .gz) or Parquet file, one row per person.")],
+    schema: Annotated[Path | None, typer.Option(help="TOML or JSON; by default the plan's own.")] = None,
+    plan: Annotated[
+        Path | None, typer.Option(help="TOML or JSON; its silos and rounds are those of the table.")
+    ] = None,
+    silo_column: Annotated[str, typer.Option(help="Which silo somebody came to.")] = "",
+    parts: Annotated[int, typer.Option(help="Without such a column: so many equal parts of the table.")] = 0,
+    right: Annotated[str, typer.Option(help="Column of the action that was right: reward 1, all others 0.")] = "",
+    bands: Annotated[str, typer.Option(help="Actions by numbers in that column, such as '<21,<=49'.")] = "",
+    outcomes: Annotated[str, typer.Option(help="Columns of all rewards: this text followed by the action.")] = "",
+    action: Annotated[str, typer.Option(help="Column of what was done.")] = "",
+    reward: Annotated[str, typer.Option(help="Column of what came of it, in [0, 1].")] = "",
+    propensity: Annotated[str, typer.Option(help="With which probability it was done: a column or a number.")] = "",
+    time: Annotated[str, typer.Option(help="Column of when; by default the table is in order.")] = "",
+    reward_time: Annotated[str, typer.Option(help="Column of when the reward came; empty for never.")] = "",
+    delay: Annotated[float, typer.Option(help="Or rewards come so many rounds later, on average.")] = 0.0,
+    missing: Annotated[float, typer.Option(help="Share of rewards that never come.")] = 0.0,
+    epsilon: Annotated[float | None, typer.Option(help="In place of the plan's budget.")] = None,
+    delta: Annotated[float | None, typer.Option(help="In place of the plan's budget.")] = None,
+    compare: Annotated[str, typer.Option(help="Protocols to play too, by name, separated by commas.")] = "",
+    always: Annotated[str, typer.Option(help="Actions to play for everybody, separated by commas.")] = "",
+    shuffle: Annotated[bool, typer.Option(help="Each run meets people in an order of its own.")] = False,
+    runs: Annotated[int, typer.Option(help="Times that the federation's noise is drawn anew.")] = 20,
+    seed: options.Seed = 0,
+    level: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    plot: Annotated[Path | None, typer.Option(help="Draw earnings over time: .svg, .png or .pdf.")] = None,
+    json: options.Json = False,
+) -> None:
+    """Try before you join: what the federation, each silo alone and the practice would have earned."""
+    if reward_time:
+        checks.no_effect(context, ("delay", "missing"), "with --reward-time")
+    if not right:
+        checks.no_effect(context, ("bands",), "without --right")
+    given = _table_of(plan)
+    shape = _schema(schema, given)
+    chosen = _plan(given, shape, epsilon, delta)
+    columns = Columns(
+        *(silo_column, parts, right, tuple(_split(bands)), outcomes, action, reward, propensity, time, reward_time)
+    )
+    if plot is not None:
+        checks.picture("plot", plot)
+    past = past_of(read_table(table), shape, columns)
+    tape = Tape(past, _validate.count("runs", runs), _validate.count("seed", seed, 0), shuffle, _delays(delay, missing))
+    plans = {FEDERATION: chosen, **{name: _fitting(name, chosen, tape) for name in _split(compare)}}
+    with output.progress_bar("replaying") as progress:
+        found = play(tape, plans, _split(always), level=level, progress=progress)
+    if plot is not None:
+        found.plot(plot)
+    if json:
+        output.print_json(found.as_dict())
+    else:
+        _print(found)
+
+
+def _split(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _delays(delay: float, missing: float) -> Delays:
+    return AT_ONCE if not (delay or missing) else Delays(delay, missing)
+
+
+def _table_of(path: Path | None) -> dict[str, object]:
+    """The fields of a TOML or JSON file."""
+    if path is None:
+        return {}
+    text = read_text(path)
+    try:
+        data = tomllib.loads(text) if path.suffix == ".toml" else json_format.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ArgumentError("file", f"must be JSON or TOML, {str(path)!r} is not: {error}") from None
+    if not isinstance(data, dict):
+        raise ArgumentError("file", f"must be a table of fields, {str(path)!r} is not")
+    return data
+
+
+def _schema(path: Path | None, plan: dict[str, object]) -> Schema:
+    data = plan.get("schema") if path is None else _table_of(path)
+    if not isinstance(data, dict):
+        raise ArgumentError("schema", "must be given, by --schema or in the plan")
+    with _validate.reading("schema"):
+        return Schema.from_dict(data)
+
+
+def _plan(given: dict[str, object], schema: Schema, epsilon: float | None, delta: float | None) -> Plan:
+    """The plan, with the schema's dimension; silos and rounds are set when the table is known."""
+    values = {name: value for name, value in given.items() if name not in ("silos", "rounds", "dim", "schema")}
+    fields = {**values, **SIZES, "schema": schema.as_dict(), "privacy": _budget(values, epsilon, delta)}
+    with _validate.reading("plan"):
+        return Plan.from_dict(fields)
+
+
+def _budget(values: dict[str, object], epsilon: float | None, delta: float | None) -> dict[str, object] | None:
+    planned = values.get("privacy")
+    fields = dict(planned) if isinstance(planned, dict) else {}
+    fields |= {name: value for name, value in (("epsilon", epsilon), ("delta", delta)) if value is not None}
+    if not fields:
+        return None
+    Privacy.from_dict(fields)
+    return fields
+
+
+def _fitting(name: str, plan: Plan, tape: Tape) -> Plan:
+    """A protocol by its name, for the silos and rounds of the table."""
+    rounds = max(1, int(tape.steps * tape.past.rate))
+    return plan_for(name, replace(plan, silos=len(tape.past.silos), rounds=rounds))
+
+
+def _print(found: Replay) -> None:
+    past, first = found.tape.past, next(iter(found.plans))
+    rows = []
+    for name in found.names:
+        worth = found.worth(name)
+        ahead = "-" if name == first else str(found.excess(first, name))
+        promise = found.plans[name].guarantee.statement if name in found.plans else ""
+        interval = f"{output.number(worth.low)} to {output.number(worth.high)}"
+        rows.append([name, output.number(worth.value), interval, ahead, promise])
+    people = f"{len(past):,} people of {counted(len(past.silos), 'silo')}, {past.kind} outcomes"
+    title = f"Mean reward per person: {people}, {counted(found.tape.runs, 'run')}, {found.level:.0%} intervals"
+    output.print_table(title, ["who", "mean", "interval", f"{first} ahead by", "promise"], rows)
+    if past.left_out:
+        output.say(f"{past.left_out:,} people are left out: the table does not say what came of them.")
+    output.say("Assuming:")
+    for assumption in found.assumes:
+        output.say(f"  - {assumption}")

@@ -1,0 +1,303 @@
+"""A table of the past as a bandit: people one by one, the rows of their actions, and what is known of the outcomes.
+
+Three kinds of tables tell what another policy would have earned:
+known       the outcome of every action is known (the right dose was found in the end): it is simply looked up;
+randomised  actions were played with known probabilities: what agrees with the log is kept, the rest passed over;
+observed    somebody chose by judgement: outcomes of other actions are predicted, doubly robust, under assumptions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import polars as pl
+from scipy.optimize import minimize
+
+from fedbandit import _validate
+from fedbandit._arrays import Floats, Integers
+from fedbandit._validate import ArgumentError
+from fedbandit.evaluation.decisions import Decisions
+from fedbandit.evaluation.reward_model import cross_fitted
+from fedbandit.problem.encoding import RecordEncoder
+from fedbandit.problem.public_schema import Schema
+from fedbandit.simulator.population import NEVER
+
+__all__ = ["Columns", "Kind", "Past", "past_of", "read_table"]
+
+Kind = Literal["known", "randomised", "observed"]
+NULLS = ["", "NA", "N/A", "null", "None"]
+LEAST_PROPENSITY = 0.01  # an estimated probability counts as no less
+RIDGE = 1e-2  # of the model of who chose what
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which column of a table says what; "" for none."""
+
+    silo: str = ""
+    parts: int = 0  # without a column: so many equal parts of the table, one after the other
+    right: str = ""  # the action that was right: reward 1, and 0 for all others
+    bands: Sequence[str] = ()  # makes actions of numbers in that column: "<21", "<=49"; above the last: the last action
+    outcomes: str = ""  # rewards of all actions, in columns of this name followed by the action's
+    action: str = ""  # what was done
+    reward: str = ""  # and what came of it
+    propensity: str = ""  # with which probability it was done: a column, or a number
+    time: str = ""  # when; by default the table is in the order of time
+    reward_time: str = ""  # when the reward came
+
+
+@dataclass(frozen=True)
+class Past:
+    """People of the past, in the order of time."""
+
+    rows: Floats  # (people, arms, dim)
+    actions: tuple[str, ...]
+    silo: Integers  # (people,)
+    silos: tuple[str, ...]
+    outcomes: Floats | None = None  # (people, arms)
+    action: Integers | None = None  # (people,) what was done
+    reward: Floats | None = None  # (people,) NaN where none has come
+    propensity: Floats | None = None  # (people,)
+    waits: Integers | None = None  # (people,) rounds that the reward took, NEVER if none came
+    left_out: int = 0  # people of whom the table does not say what is needed
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def kind(self) -> Kind:
+        if self.outcomes is not None:
+            return "known"
+        return "observed" if self.propensity is None else "randomised"
+
+    @property
+    def practice(self) -> Floats | None:
+        """What was earned by what was done, (people,)."""
+        if self.action is not None and self.outcomes is not None:
+            return np.asarray(self.outcomes[np.arange(len(self)), self.action])
+        return self.reward
+
+    @property
+    def done(self) -> tuple[Integers, Floats]:
+        """What was done and what came of it, (people,) each; an error where the table does not say."""
+        if self.action is None or self.reward is None:
+            raise ArgumentError("table", "must say what was done and what came of it")
+        return self.action, self.reward
+
+    @property
+    def rate(self) -> float:
+        """The share of people who are kept in a replay, whoever plays."""
+        return float(self.propensity.min()) if self.kind == "randomised" and self.propensity is not None else 1.0
+
+    @cached_property
+    def decisions(self) -> Decisions:
+        """As a log; probabilities that nobody has written down are estimated."""
+        people, arms, dim = self.rows.shape
+        action, reward = self.done
+        likely = self.likely if self.propensity is None else self.propensity
+        return Decisions(
+            self.rows.reshape(-1, dim), np.arange(people + 1) * arms, action, likely, np.nan_to_num(reward)
+        )
+
+    @cached_property
+    def predicted(self) -> Floats:
+        """Rewards of all actions, (people, arms), by models that have not seen the person."""
+        return cross_fitted(self.decisions, ~np.isnan(self.done[1])).reshape(self.rows.shape[:2])
+
+    @cached_property
+    def likely(self) -> Floats:
+        """The estimated probability of what was done, (people,): a conditional logit in the rows."""
+        action = self.done[0]
+        shares = _softmax(self.rows @ _logit(self.rows, action))[np.arange(len(self)), action]
+        return np.maximum(shares, LEAST_PROPENSITY)
+
+
+def _logit(rows: Floats, action: Integers) -> Floats:
+    """The weights (dim,) that make the actions done most likely, with a small ridge."""
+    done, people = rows[np.arange(len(rows)), action].sum(axis=0), len(rows)
+
+    def cost(weights: Floats) -> tuple[float, Floats]:
+        scores = rows @ weights
+        top = scores.max(axis=1, keepdims=True)
+        total = float((np.log(np.exp(scores - top).sum(axis=1)) + top[:, 0]).sum() - done @ weights)
+        slope = np.einsum("na,nad->d", _softmax(scores), rows) - done
+        loss = (total + RIDGE * float(weights @ weights) / 2) / people
+        return loss, np.asarray((slope + RIDGE * weights) / people)
+
+    return np.asarray(minimize(cost, np.zeros(rows.shape[2]), jac=True, method="L-BFGS-B").x)
+
+
+def _softmax(scores: Floats) -> Floats:
+    grown = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return np.asarray(grown / grown.sum(axis=1, keepdims=True))
+
+
+# -- from a table -----------------------------------------------------------------------------------------------------
+
+
+def read_table(path: str | Path) -> pl.DataFrame:
+    """A CSV (plain or .gz) or Parquet file. Empty fields and "NA" are missing values."""
+    try:
+        if str(path).endswith(".parquet"):
+            return pl.read_parquet(path)
+        return pl.read_csv(path, infer_schema_length=None, null_values=NULLS)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        reason = str(error).splitlines()[0]
+        raise ArgumentError("table", f"must be a CSV or Parquet file, got {str(path)!r} ({reason})") from None
+
+
+def past_of(table: pl.DataFrame, schema: Schema, columns: Columns) -> Past:
+    """The people of a table, encoded by a schema with named actions. Those of whom the table does not say what came of
+    them are left out and counted."""
+    _check(table, schema, columns)
+    if columns.time:
+        table = table.filter(pl.col(columns.time).is_not_null()).sort(columns.time, maintain_order=True)
+    total, table = len(table), _complete(table, columns)
+    if not len(table):
+        raise ArgumentError("table", "must say of somebody what came of it; nobody is left")
+    encoder = RecordEncoder(schema)
+    values = {name: table[name].to_list() for name in schema.context}
+    silo, silos = _silos(table, columns)
+    return Past(
+        rows=encoder.rows_of_many(values, len(table)).rows,
+        actions=tuple(schema.actions),
+        silo=silo,
+        silos=silos,
+        outcomes=_outcomes(table, schema, columns),
+        action=_actions(table[columns.action], schema, columns) if columns.action else None,
+        reward=_rewards(table[columns.reward]) if columns.reward else None,
+        propensity=_propensities(table, columns),
+        waits=_waits(table, columns, silo),
+        left_out=total - len(table),
+    )
+
+
+def _check(table: pl.DataFrame, schema: Schema, columns: Columns) -> None:
+    if not schema.actions or schema.features:
+        raise ArgumentError("schema", "must name its actions, and these must have no features: a table has none")
+    absent = [name for name in schema.context if name not in table.columns]
+    if absent:
+        raise ArgumentError("table", f"must have the fields of the schema, and lacks {', '.join(absent)}")
+    for name in ("silo", "right", "action", "reward", "time", "reward_time"):
+        column = getattr(columns, name)
+        if column and column not in table.columns:
+            raise ArgumentError(name, f"must be a column of the table, got {column!r}")
+    known, done = bool(columns.right) + bool(columns.outcomes), columns.action and columns.reward
+    if known > 1 or not (known or done):
+        raise ArgumentError("right", "must say which action was right; or give outcomes, or both action and reward")
+    if bool(columns.silo) == bool(columns.parts):
+        raise ArgumentError("silo_column", "must be given, or a number of parts, and not both")
+    if columns.reward_time and not columns.time:
+        raise ArgumentError("reward_time", "must come with time")
+
+
+def _complete(table: pl.DataFrame, columns: Columns) -> pl.DataFrame:
+    """People of whom all is known that is needed. A reward that never came is missing, not the person, if times are
+    given."""
+    needed = [columns.right, columns.action, columns.silo, "" if columns.reward_time else columns.reward]
+    for name in needed:
+        if name:
+            table = table.filter(pl.col(name).is_not_null())
+    return table
+
+
+def _silos(table: pl.DataFrame, columns: Columns) -> tuple[Integers, tuple[str, ...]]:
+    if columns.parts:
+        parts = _validate.count("parts", columns.parts)
+        if parts > len(table):
+            raise ArgumentError("parts", f"must be at most the {len(table)} people, got {parts}")
+        return np.arange(len(table)) * parts // len(table), tuple(f"part {number + 1}" for number in range(parts))
+    names = [str(name) for name in table[columns.silo].to_list()]
+    silos = tuple(sorted(set(names)))
+    places = {name: number for number, name in enumerate(silos)}
+    return np.array([places[name] for name in names], dtype=np.int64), silos
+
+
+def _outcomes(table: pl.DataFrame, schema: Schema, columns: Columns) -> Floats | None:
+    if columns.right:
+        right = _actions(table[columns.right], schema, columns, bands=True)
+        return np.asarray(np.eye(len(schema.actions))[right])
+    if not columns.outcomes:
+        return None
+    names = [f"{columns.outcomes}{action}" for action in schema.actions]
+    absent = [name for name in names if name not in table.columns]
+    if absent:
+        raise ArgumentError("outcomes", f"must be columns of the table, and {', '.join(absent)} are not")
+    outcomes = np.column_stack([_rewards(table[name]) for name in names])
+    if np.isnan(outcomes).any():
+        raise ArgumentError("outcomes", "must be known of every action for everybody in the table")
+    return outcomes
+
+
+def _actions(column: pl.Series, schema: Schema, columns: Columns, bands: bool = False) -> Integers:
+    if bands and columns.bands:
+        return _banded(column, schema, columns.bands)
+    places = {name: number for number, name in enumerate(schema.actions)}
+    names = [str(value) for value in column.to_list()]
+    unknown = sorted({name for name in names if name not in places})
+    if unknown:
+        raise ArgumentError(column.name, f"must name actions of the schema ({', '.join(places)}), got {unknown[0]!r}")
+    return np.array([places[name] for name in names], dtype=np.int64)
+
+
+def _banded(column: pl.Series, schema: Schema, bands: Sequence[str]) -> Integers:
+    if len(bands) != len(schema.actions) - 1:
+        raise ArgumentError("bands", f"must be one fewer than the {len(schema.actions)} actions, got {len(bands)}")
+    if not column.dtype.is_numeric():
+        raise ArgumentError("bands", f"must be of numbers, and {column.name!r} is not a column of numbers")
+    values, above = column.to_numpy(), np.zeros(len(column), dtype=np.int64)
+    for band in bands:
+        sign, limit = ("<=", band[2:]) if band.startswith("<=") else (band[:1], band[1:])
+        try:
+            edge = float(limit)
+        except ValueError:
+            raise ArgumentError("bands", f"must be like '<21' or '<=49', got {band!r}") from None
+        if sign not in ("<", "<="):
+            raise ArgumentError("bands", f"must be like '<21' or '<=49', got {band!r}")
+        above += (values > edge) if sign == "<=" else (values >= edge)
+    return above
+
+
+def _rewards(column: pl.Series) -> Floats:
+    if not (column.dtype.is_numeric() or column.dtype == pl.Boolean):
+        raise ArgumentError(column.name, "must be a column of numbers in [0, 1]")
+    values = column.cast(pl.Float64).fill_null(np.nan).to_numpy()
+    if not (np.isnan(values) | ((values >= 0) & (values <= 1))).all():
+        raise ArgumentError(column.name, "must lie in [0, 1]: scale rewards by public constants beforehand")
+    return np.asarray(values)
+
+
+def _propensities(table: pl.DataFrame, columns: Columns) -> Floats | None:
+    given: Any = columns.propensity
+    if not given or columns.right or columns.outcomes:
+        return None
+    if given in table.columns:
+        values = table[given].cast(pl.Float64).to_numpy()
+    else:
+        try:
+            values = np.full(len(table), float(given))
+        except ValueError:
+            raise ArgumentError("propensity", f"must be a column of the table or a number, got {given!r}") from None
+    if not ((values > 0) & (values <= 1)).all():
+        raise ArgumentError("propensity", "must lie above 0 and up to 1 for everybody")
+    return np.asarray(values)
+
+
+def _waits(table: pl.DataFrame, columns: Columns, silo: Integers) -> Integers | None:
+    """Rounds between a decision and its reward: so many others of the same silo were decided on in between."""
+    if not columns.reward_time:
+        return None
+    decided = table[columns.time].to_physical().to_numpy().astype(np.float64)
+    rewarded = table[columns.reward_time].to_physical().cast(pl.Float64).fill_null(np.inf).to_numpy()
+    rewarded = np.where(table[columns.reward].is_null().to_numpy() if columns.reward else False, np.inf, rewarded)
+    waits = np.full(len(table), NEVER)
+    for number in np.unique(silo):
+        mine = np.flatnonzero(silo == number)
+        later = np.searchsorted(decided[mine], rewarded[mine], side="right") - 1 - np.arange(len(mine))
+        waits[mine] = np.where(np.isinf(rewarded[mine]), NEVER, np.maximum(later, 0))
+    return waits

@@ -1,0 +1,138 @@
+"""From a table to people: rows, silos, outcomes, times, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from fedbandit.evaluation.past import Columns, past_of, read_table
+from fedbandit.problem.encoding import RecordEncoder
+from fedbandit.problem.fields import Number
+from fedbandit.problem.public_schema import Schema
+from fedbandit.simulator.population import NEVER
+from tests.evaluation.tables import CLINICS, JUDGED, KNOWN, SCHEMA, TOSSED, past, table
+
+
+def test_people_are_encoded_as_a_silo_would() -> None:
+    frame, found = table(20), past(count=20)
+    for number, record in enumerate(frame.select("age", "sex").to_dicts()):
+        np.testing.assert_array_equal(found.rows[number], RecordEncoder(SCHEMA).rows(record).rows)
+    assert [CLINICS[one] for one in found.silo] == frame["clinic"].to_list()
+
+
+def test_three_kinds_of_tables() -> None:
+    assert (past(KNOWN).kind, past(TOSSED).kind, past(JUDGED).kind) == ("known", "randomised", "observed")
+    assert past(TOSSED).rate == pytest.approx(0.3)
+    assert past(KNOWN).practice is None
+    both = past(replace(KNOWN, action="judged"))
+    np.testing.assert_array_equal(both.practice, table()["paid"].to_numpy())
+
+
+def test_the_right_action_pays_one_and_the_others_nothing() -> None:
+    found = past(Columns(silo="clinic", right="right"))
+    assert found.outcomes is not None
+    assert found.outcomes.sum(axis=1).tolist() == [1] * 900
+
+
+def test_bands_of_numbers_are_actions() -> None:
+    doses = pl.DataFrame(
+        {"age": [0.0] * 5, "sex": ["f"] * 5, "dose": [20.9, 21.0, 49.0, 49.1, None], "clinic": ["a"] * 5}
+    )
+    schema = replace(SCHEMA, actions=("low", "medium", "high"), interactions=None)
+    found = past_of(doses, schema, Columns(silo="clinic", right="dose", bands=("<21", "<=49")))
+    assert found.outcomes is not None
+    assert found.outcomes.argmax(axis=1).tolist() == [0, 1, 1, 2]
+    assert found.left_out == 1
+
+
+def test_parts_are_contiguous_and_equal() -> None:
+    found = past(replace(KNOWN, silo="", parts=4), count=10)
+    assert found.silo.tolist() == [0, 0, 0, 1, 1, 2, 2, 2, 3, 3]
+    assert found.silos == ("part 1", "part 2", "part 3", "part 4")
+
+
+def test_waits_count_the_people_of_the_same_silo_in_between() -> None:
+    frame = pl.DataFrame(
+        {
+            "age": [0.0] * 6,
+            "sex": ["f"] * 6,
+            "clinic": list("aababa"),
+            "done": ["drug"] * 6,
+            "paid": [1, 0, 1, None, 0, 1],
+            "at": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0],
+            "known": [4.5, 2.0, 9.0, None, 5.0, 6.5],
+        }
+    )
+    found = past_of(frame, SCHEMA, Columns(silo="clinic", action="done", reward="paid", time="at", reward_time="known"))
+    assert found.waits is not None
+    # a: times 1 2 4 6, rewards known at 4.5 (after the third), 2, never, 6.5; b: times 3 5, rewards at 9 and 5
+    assert found.waits.tolist() == [2, 0, 1, NEVER, 0, 0]
+    mixed = past_of(
+        frame.sample(6, shuffle=True, seed=1),
+        SCHEMA,
+        Columns(silo="clinic", action="done", reward="paid", time="at", reward_time="known"),
+    )
+    np.testing.assert_array_equal(mixed.waits, found.waits)
+
+
+def test_estimated_probabilities_are_near_the_true_ones() -> None:
+    """The doctor's own law is a logit in age; one that ignored age would be off by far more."""
+    found = past(JUDGED, count=6000)
+    age = table(6000)["age"].to_numpy()
+    drug = 1 / (1 + np.exp(-2 * age))
+    true = np.where(found.done[0] == 0, drug, 1 - drug)
+    assert np.abs(found.likely - true).mean() < 0.02
+    assert np.abs(np.where(found.done[0] == 0, 0.5, 0.5) - true).mean() > 0.1
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (Columns(outcomes="out_"), "silo_column must be given, or a number of parts, and not both"),
+        (replace(KNOWN, parts=3), "silo_column must be given, or a number of parts, and not both"),
+        (Columns(parts=3), "right must say which action was right; or give outcomes, or both action and reward"),
+        (Columns(parts=3, right="right", outcomes="out_"), "right must say which action was right"),
+        (Columns(parts=3, action="judged"), "right must say which action was right"),
+        (Columns(parts=3, right="left"), "right must be a column of the table, got 'left'"),
+        (Columns(parts=3, right="sex"), "sex must name actions of the schema (drug, rest), got 'f'"),
+        (Columns(parts=3, right="age", bands=("<1", "<2")), "bands must be one fewer than the 2 actions, got 2"),
+        (Columns(parts=3, right="age", bands=(">1",)), "bands must be like '<21' or '<=49', got '>1'"),
+        (Columns(parts=3, right="age", bands=("<x",)), "bands must be like '<21' or '<=49', got '<x'"),
+        (Columns(parts=3, right="sex", bands=("<1",)), "bands must be of numbers, and 'sex' is not"),
+        (Columns(parts=3, outcomes="x_"), "outcomes must be columns of the table, and x_drug, x_rest are not"),
+        (Columns(parts=3, action="judged", reward="day"), "day must lie in [0, 1]"),
+        (Columns(parts=3, action="judged", reward="sex"), "sex must be a column of numbers in [0, 1]"),
+        (replace(TOSSED, propensity="often"), "propensity must be a column of the table or a number, got 'often'"),
+        (replace(TOSSED, propensity="0"), "propensity must lie above 0"),
+        (replace(JUDGED, reward_time="known"), "reward_time must come with time"),
+        (replace(KNOWN, silo="", parts=901), "parts must be at most the 900 people, got 901"),
+    ],
+)  # fmt: skip
+def test_what_a_table_does_not_say_is_refused(columns: Columns, message: str) -> None:
+    with pytest.raises(ValueError) as error:
+        past(columns)
+    assert str(error.value).startswith(message)
+
+
+def test_schemas_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"^schema must name its actions"):
+        past_of(table(), Schema({"age": Number(-1, 1)}, {"price": Number(0, 1)}), KNOWN)
+    with pytest.raises(ValueError, match=r"^table must have the fields of the schema, and lacks sex$"):
+        past_of(table().drop("sex"), SCHEMA, KNOWN)
+    with pytest.raises(ValueError, match=r"^table must say of somebody what came of it; nobody is left"):
+        past_of(table().head(0), SCHEMA, KNOWN)
+
+
+def test_files(tmp_path: Path) -> None:
+    frame = table(30)
+    frame.write_csv(tmp_path / "t.csv", null_value="NA")
+    frame.write_parquet(tmp_path / "t.parquet")
+    for name in ("t.csv", "t.parquet"):
+        assert read_table(tmp_path / name).shape == frame.shape
+    assert read_table(tmp_path / "t.csv")["known"].null_count() == frame["known"].null_count() > 0
+    with pytest.raises(ValueError, match=r"^table must be a CSV or Parquet file"):
+        read_table(tmp_path / "none.csv")
