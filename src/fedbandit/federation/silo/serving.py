@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -52,7 +52,7 @@ from fedbandit.knowledge import PublicModel, nothing_public, public_model
 from fedbandit.plan import Plan
 from fedbandit.privacy.ledger import LedgerError
 from fedbandit.problem.frames import Columns, columns_of, is_table, length_of
-from fedbandit.problem.records import Actions, Records
+from fedbandit.problem.records import Actions, Records, as_json
 
 __all__ = [
     "Acknowledgement",
@@ -83,6 +83,14 @@ class Decision(NamedTuple):
     model: int
     propensity: float | None = 1.0
     name: str | None = None
+
+
+class _Made(NamedTuple):
+    """A decision, and what it was made from."""
+
+    decision: Decision
+    appraisal: Appraisal | QuickAppraisal
+    allowed: Sequence[int] | None
 
 
 class Acknowledgement(NamedTuple):
@@ -275,11 +283,38 @@ class Silo:
         on leaves the silo in this term. They and whoever is over the cap are served by all that the silo knows, unless
         the plan says otherwise.
         """
+        return self._made(actions, context, user, allowed, chosen, propensity, shared=shared).decision
+
+    def rank(
+        self,
+        actions: Any = None,
+        *,
+        context: Mapping[str, Any],
+        user: str | None = None,
+        allowed: Sequence[Any] | None = None,
+    ) -> tuple[Decision, list[float]]:
+        """A decision for a record, and the probability that each of the actions had."""
+        made = self._made(actions, context, user, allowed, ranked=True)
+        assert isinstance(made.appraisal, Appraisal)
+        return made.decision, made.appraisal.likely(made.allowed).tolist()
+
+    def _made(
+        self,
+        actions: Any,
+        context: Mapping[str, Any] | None,
+        user: str | None,
+        allowed: Sequence[Any] | None,
+        chosen: int | str | None = None,
+        propensity: float | None = None,
+        *,
+        shared: bool = True,
+        ranked: bool = False,
+    ) -> _Made:
         version, public = self._current
         person = None if user is None else self.ids.person(user)
         place, local = self._way(person, shared)
         offered = self._offered(context, actions)
-        quick = self._plain and chosen is None
+        quick = self._plain and chosen is None and not ranked
         appraisal = self._for_counted(offered, public, quick) if local is None else self._for_others(offered, local)
         names = offered.names
         if allowed is not None:
@@ -304,9 +339,11 @@ class Silo:
                 appraisal.likely(allowed),
                 allowed,
                 own=chosen is not None,
+                record=None if context is None else as_json(context, names, actions),
             )
         self._counter.add(1, keyed=user is not None)
-        return Decision(decision, action, version, likely, names[action] if names else None)
+        made = Decision(decision, action, version, likely, names[action] if names else None)
+        return _Made(made, appraisal, allowed)
 
     @property
     def _recorded(self) -> Records:
@@ -353,26 +390,38 @@ class Silo:
     def _decide_table(
         self, columns: Columns, users: Sequence[str] | str | None, actions: Actions | None, shared: bool
     ) -> list[Decision]:
-        people, made = length_of(columns), list[Decision]()
+        total, made = length_of(columns), list[Decision]()
         if isinstance(users, str):
             if users not in columns:
                 raise ArgumentError("users", f"must be keys, or the name of a column, got {users!r}")
             users = columns.pop(users)
-        if users is not None and len(users) != people:
-            raise ArgumentError("users", f"must be as many as contexts, {people}, got {len(users)}")
+        if users is not None and len(users) != total:
+            raise ArgumentError("users", f"must be as many as contexts, {total}, got {len(users)}")
         for rows, names in self._recorded.many(columns, actions):
             keys = None if users is None else users[len(made) : len(made) + len(rows)]
-            made += [one._replace(name=names[one.action]) for one in self._decide_rows(rows, keys, shared)]
+            people = range(len(made), len(made) + len(rows))
+            records = (
+                as_json({name: column[one] for name, column in columns.items()}, names, actions) for one in people
+            )
+            decided = self._decide_rows(rows, keys, shared, records if self._log is not None else None)
+            made += [one._replace(name=names[one.action]) for one in decided]
         return made
 
-    def _decide_rows(self, contexts: Floats, users: Sequence[str] | str | None, shared: bool) -> list[Decision]:
+    def _decide_rows(
+        self,
+        contexts: Floats,
+        users: Sequence[str] | str | None,
+        shared: bool,
+        records: Iterable[str] | None = None,
+    ) -> list[Decision]:
         if users is not None and len(users) != len(contexts):
             raise ArgumentError("users", f"must be as many as contexts, {len(contexts)}, got {len(users)}")
         people = [None] * len(contexts) if users is None else [self.ids.person(user) for user in users]
         if self._plain and shared and not self._apart.intersection(people):
             made = self._decide_plainly(contexts, people)
         else:
-            made = self._decide_one_by_one(contexts, people, [self._way(person, shared) for person in people])
+            ways = [self._way(person, shared) for person in people]
+            made = self._decide_one_by_one(contexts, people, ways, records)
         self._counter.add(len(made), keyed=users is not None)
         return made
 
@@ -384,7 +433,11 @@ class Silo:
         return list(map(Decision, ids, chosen.tolist(), repeat(version)))
 
     def _decide_one_by_one(
-        self, contexts: Floats, people: Sequence[bytes | None], ways: Sequence[_Way]
+        self,
+        contexts: Floats,
+        people: Sequence[bytes | None],
+        ways: Sequence[_Way],
+        records: Iterable[str] | None,
     ) -> list[Decision]:
         version, public = self._current
         features = choosing.checked_many(contexts, self.plan.dim)
@@ -404,7 +457,8 @@ class Silo:
         ]
         if self._log is not None:
             likely = self.plan.policy.probabilities(means, spreads)
-            for decision, offered, probabilities in zip(made, features, likely, strict=True):
+            known = [None] * len(made) if records is None else records
+            for decision, offered, probabilities, record in zip(made, features, likely, known, strict=True):
                 self._log.decided(
                     decision.id,
                     self._clock.expected,
@@ -413,6 +467,7 @@ class Silo:
                     decision.action,
                     decision.propensity,
                     probabilities,
+                    record=record,
                 )
         return made
 
@@ -456,6 +511,16 @@ class Silo:
     def _for_others(self, offered: _Offered, local: LocalModel) -> Appraisal:
         """The same by all that the silo knows, for those who are not."""
         return Appraisal.of(offered.features, local.model, self.plan.policy)
+
+    @property
+    def now(self) -> float:
+        """The time by the silo's clock."""
+        return self._clock.expected
+
+    @property
+    def reward_window(self) -> float:
+        """Seconds that a decision waits for its reward."""
+        return self._window
 
     @property
     def deciding_writes(self) -> bool:
