@@ -141,6 +141,7 @@ class Conductor:
                 self.sync(sync)
             for name in self.homes:
                 self.ask(name, "close")
+                self._running[name].reads = False  # one that is closed handles nothing, whoever else comes back
         except BaseException:
             self.stop()
             raise

@@ -210,6 +210,6 @@ def _check_arrays(arrays: Message, parts: Sequence[Part]) -> None:
 
 def _checked_cohort(cohort: Numbers) -> Integers:
     """A cohort is 0s and 1s."""
-    if cohort.dtype != np.int64 or not np.isin(cohort, (0, 1)).all():
+    if cohort.dtype != np.int64 or not ((cohort == 0) | (cohort == 1)).all():
         raise MessageError("cohort must hold 0s and 1s")
     return cohort
