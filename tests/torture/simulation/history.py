@@ -12,6 +12,7 @@ from typing import NamedTuple, cast
 from fedbandit.federation.silo.serving import Silo
 from fedbandit.federation.store.rewards import UNLIMITED
 from fedbandit.federation.wire.link import Link
+from fedbandit.schedule import Clock as ClockSchedule
 from tests.torture.simulation.broker import Alter, Broker, SimulatedLink
 from tests.torture.simulation.clients import Client
 from tests.torture.simulation.faults import Faults, weather
@@ -79,7 +80,7 @@ class _World:
         """In some histories a silo is an attacker's, in a few the analyzer; returns the silo."""
         agreement, chance = self._setting.agreement, self._chance
         drawn, silo = chance.random(), chance.choice(agreement.silos)
-        if drawn < 0.04 and agreement.plan.protocol.has_mixer and "analyzer" in agreement.subjects.receivers:
+        if drawn < 0.04 and self._would_be_noticed():
             self.say(f"the analyzer tells {silo} other models than the rest")
             self._deceiver = TwoStories(self._setting.parties["analyzer"], self.oracle, silo, self.say)
             self._alter["analyzer"] = self._deceiver
@@ -92,6 +93,13 @@ class _World:
                 self._alter[silo] = OneSided(self.oracle, chance.choice(["analyzer", "mixer"]))
             return silo
         return None
+
+    def _would_be_noticed(self) -> bool:
+        """Whether silos say to the mixer, with a release after a model, which model they have. Where visits are
+        counted, the second release may be drawn before the first model comes."""
+        plan, receivers = self._setting.plan, self._setting.agreement.subjects.receivers
+        after = isinstance(plan.schedule, ClockSchedule) or len(plan.times) > 2
+        return plan.protocol.has_mixer and "analyzer" in receivers and after
 
     def say(self, text: str) -> None:
         self.lines.append(f"{self._loop.time():7.0f}  {text}")
