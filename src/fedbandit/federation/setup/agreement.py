@@ -61,7 +61,7 @@ class Agreement:
         """Names of the silos, sorted: their order in a cohort."""
         return tuple(sorted(party.name for party in self.parties if party.role == "silo"))
 
-    @property
+    @cached_property
     def subjects(self) -> Subjects:
         """Who may say what to whom, as the plan's protocol routes its messages.
 
@@ -72,15 +72,14 @@ class Agreement:
         to_analyzer: tuple[Role, ...] = ("analyzer",) if direct else ()
         return Subjects(self.id, (*to_analyzer, "mixer") if protocol.has_mixer else to_analyzer)
 
-    def party(self, name: str) -> PublicKeys:
-        try:
-            return self._by_name[name]
-        except KeyError:
-            raise LookupError(f"{name!r} is not a party of federation {self.id}") from None
-
     @cached_property
     def _by_name(self) -> dict[str, PublicKeys]:
         return {party.name: party for party in self.parties}
+
+    def party(self, name: str) -> PublicKeys:
+        if name not in self._by_name:
+            raise LookupError(f"{name!r} is not a party of federation {self.id}")
+        return self._by_name[name]
 
     def holder(self, role: Role) -> PublicKeys:
         """The one party in this role."""
