@@ -442,3 +442,34 @@ def test_counts_of_people_who_come_or_stay_away_count_for_two_who_are_replaced(
     once = min(1.0, draws * delta)
     grown = once * (1 + math.exp(draws * epsilon)) if draws * epsilon < 700 else math.inf
     assert total.delta == pytest.approx(min(1.0, grown + delta), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *(("kind", "laplace"), ("kind", 5), ("kind", []), ("kind", None)),
+        *(
+            ("sigma", True),
+            ("sigma", "7"),
+            ("silo", 5),
+            ("silo", None),
+            ("term", 1.0),
+            ("sync", True),
+            ("released", []),
+        ),
+    ],
+)
+def test_an_event_of_another_kind_or_with_a_value_of_another_type_is_not_read(field: str, value: object) -> None:
+    data = json.loads(event_to_json(release(0)))
+    assert field in data
+    said = "event kind must be one of gaussian" if field == "kind" else f"{field} must be of type"
+    with pytest.raises(LedgerError, match=rf"^{said}"):
+        event_from_json(json.dumps({**data, field: value}))
+
+
+def test_terms_of_two_deltas_are_added_up_at_the_smaller_one() -> None:
+    other = [release(sync, term=2, delta=1e-3) for sync in range(SYNCS)]
+    total = spent(chained([*(entry.event for entry in WHOLE), *other]), mechanisms.encoder)
+    assert total.delta == 1e-5
+    mu = math.sqrt(2) / gaussian_sigma(1.0, 1e-5)  # the same noise in both
+    assert total.epsilon == pytest.approx(gaussian_epsilon(mu, 1e-5), rel=1e-9)
