@@ -412,6 +412,7 @@ def term_at(mu: float, budget: tuple[float, float] = (4.0, 1e-3)) -> TermSpent:
 def test_what_is_left_is_nothing_where_it_is_less_than_a_millionth(missing: float, is_left: bool) -> None:
     term = term_at(1 / gaussian_sigma(4.0 * (1 - missing), 1e-3))
     assert term.left == (pytest.approx(4.0 * missing, rel=1e-3) if is_left else 0.0)
+    assert (term.epsilon, term.delta) == (pytest.approx(4.0 * (1 - missing), rel=1e-9), 1e-3)
 
 
 @pytest.mark.parametrize(("more", "overspent"), [(3e-6, True), (5e-7, False), (0.0, False), (-0.1, False), (0.1, True)])
@@ -440,6 +441,7 @@ def test_counts_of_people_who_come_or_stay_away_count_for_two_who_are_replaced(
     assert total.converted == (1,)
     assert total.epsilon == pytest.approx(2 * draws * epsilon + epsilon, rel=1e-12)
     once = min(1.0, draws * delta)
+    assert (total.terms[0].epsilon, total.terms[0].delta) == (draws * epsilon, once)
     grown = once * (1 + math.exp(draws * epsilon)) if draws * epsilon < 700 else math.inf
     assert total.delta == pytest.approx(min(1.0, grown + delta), rel=1e-12)
 
