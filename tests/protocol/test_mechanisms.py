@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fedbandit.protocol import mechanisms
-from fedbandit.protocol.encoder import Encoder, Stream
+from fedbandit.protocol.encoder import Encoder, Stream, ToeplitzEncoder
 from fedbandit.protocol.mechanisms.blt import Blt
 from fedbandit.protocol.mechanisms.toeplitz import square_root
 
@@ -261,3 +261,14 @@ def _released(encoder: Encoder, sums: np.ndarray) -> list[int]:
         state, released = encoder.step(state, np.asarray(batch))
         out.append(int(released))
     return out
+
+
+@pytest.mark.parametrize(
+    ("column", "negative"),
+    [((1.0, -1.0), True), ((1.0, 0.0), False), ((1.0, 0.5), False), ((1.0, 2.0, -0.25), True), ((-1.0, -0.5), True)],
+)
+def test_an_encoder_that_takes_anything_back_says_so(column: tuple[float, ...], negative: bool) -> None:
+    """Then a late reward can move the releases further than one in time, and the sensitivity counts it."""
+    toeplitz = ToeplitzEncoder(len(column), column)
+    assert toeplitz.has_negative is negative
+    assert Encoder.has_negative.func(toeplitz) is negative  # by the whole matrix, as for any other
