@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
+from fedbandit._arrays import Floats
 from fedbandit.protocol import mechanisms
 from fedbandit.protocol.encoder import Encoder, Stream, ToeplitzEncoder
 from fedbandit.protocol.mechanisms.blt import Blt
@@ -272,3 +274,27 @@ def test_an_encoder_that_takes_anything_back_says_so(column: tuple[float, ...], 
     toeplitz = ToeplitzEncoder(len(column), column)
     assert toeplitz.has_negative is negative
     assert Encoder.has_negative.func(toeplitz) is negative  # by the whole matrix, as for any other
+
+
+class Planted(Encoder):
+    """Whatever matrix it is given; everything else is read off it."""
+
+    matrix: ClassVar[np.ndarray] = np.array([[1.0, 0.0, 0.0], [0.0, 2.0, 0.0], [1.0, 1.0, 1.0]])
+
+    def row(self, k: int) -> Floats:
+        return np.asarray(self.matrix[k, : k + 1])
+
+    def decoder_row(self, k: int) -> Floats:
+        return np.asarray((np.tri(3) @ np.linalg.inv(self.matrix))[k, : k + 1])
+
+
+def test_what_is_read_off_a_matrix_of_ones_own() -> None:
+    """Batch 1 is in releases 1 and 3, batch 2 in 2 and 3; release 3 has all three of them."""
+    made = Planted(3)
+    assert made.touches == 2
+    assert made.column_norm == pytest.approx(math.sqrt(5))
+    assert made.rounding_units == 0.0
+    assert not made.has_negative
+    np.testing.assert_allclose(made.decoder @ made.coefficients, np.tri(3), atol=1e-12)
+    np.testing.assert_allclose(made.prefix_norms, np.linalg.norm(made.decoder, axis=1))
+    assert made.worst_prefix == pytest.approx(math.sqrt(5) * made.prefix_norms.max())
