@@ -412,7 +412,8 @@ def term_at(mu: float, budget: tuple[float, float] = (4.0, 1e-3)) -> TermSpent:
 def test_what_is_left_is_nothing_where_it_is_less_than_a_millionth(missing: float, is_left: bool) -> None:
     term = term_at(1 / gaussian_sigma(4.0 * (1 - missing), 1e-3))
     assert term.left == (pytest.approx(4.0 * missing, rel=1e-3) if is_left else 0.0)
-    assert (term.epsilon, term.delta) == (pytest.approx(4.0 * (1 - missing), rel=1e-9), 1e-3)
+    assert term.epsilon == pytest.approx(4.0 * (1 - missing), rel=1e-9)
+    assert term.delta == 1e-3
 
 
 @pytest.mark.parametrize(("more", "overspent"), [(3e-6, True), (5e-7, False), (0.0, False), (-0.1, False), (0.1, True)])
@@ -434,7 +435,7 @@ def test_counts_of_people_who_come_or_stay_away_count_for_two_who_are_replaced(
 ) -> None:
     """Group privacy for two: (2 epsilon, (1 + e^epsilon) delta), each as often as drawn; a delta is at most 1."""
     cost = Binomial(noise_bits=7, users=3)
-    shared = {"trust": "vector-sum", "cost": cost, "epsilon": epsilon, "delta": delta}
+    shared: dict[str, Any] = {"trust": "vector-sum", "cost": cost, "epsilon": epsilon, "delta": delta}
     counted = [release(0, adjacency="add-remove", **shared)] * draws
     total = spent(chained([*counted, release(0, term=2, **shared)]), mechanisms.encoder)
     assert total.adjacency == "replace-one"
