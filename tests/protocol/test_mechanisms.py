@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
+from fedbandit._arrays import Floats
 from fedbandit.protocol import mechanisms
-from fedbandit.protocol.encoder import Encoder, Stream
+from fedbandit.protocol.encoder import Encoder, Stream, ToeplitzEncoder
 from fedbandit.protocol.mechanisms.blt import Blt
 from fedbandit.protocol.mechanisms.toeplitz import square_root
 
@@ -261,3 +263,45 @@ def _released(encoder: Encoder, sums: np.ndarray) -> list[int]:
         state, released = encoder.step(state, np.asarray(batch))
         out.append(int(released))
     return out
+
+
+@pytest.mark.parametrize(
+    ("column", "negative"),
+    [((1.0, -1.0), True), ((1.0, 0.0), False), ((1.0, 0.5), False), ((1.0, 2.0, -0.25), True), ((-1.0, -0.5), True)],
+)
+def test_an_encoder_that_takes_anything_back_says_so(column: tuple[float, ...], negative: bool) -> None:
+    """Then a late reward can move the releases further than one in time, and the sensitivity counts it."""
+    toeplitz = ToeplitzEncoder(len(column), column)
+    assert toeplitz.has_negative is negative
+    assert bool(toeplitz.coefficients.min() < 0) is negative
+
+
+class Planted(Encoder):
+    """Whatever matrix it is given; everything else is read off it."""
+
+    matrix: ClassVar[np.ndarray] = np.array([[1.0, 0.0, 0.0], [0.0, 2.0, 0.0], [1.0, 1.0, 1.0]])
+
+    def row(self, k: int) -> Floats:
+        return np.asarray(self.matrix[k, : k + 1])
+
+    def decoder_row(self, k: int) -> Floats:
+        return np.asarray((np.tri(3) @ np.linalg.inv(self.matrix))[k, : k + 1])
+
+
+class TakesBack(Planted):
+    """One entry is negative."""
+
+    matrix = np.array([[1.0, 0.0, 0.0], [-0.5, 1.0, 0.0], [1.0, 1.0, 1.0]])
+
+
+def test_what_is_read_off_a_matrix_of_ones_own() -> None:
+    """Batch 1 is in releases 1 and 3, batch 2 in 2 and 3; release 3 has all three of them."""
+    made = Planted(3)
+    assert made.touches == 2
+    assert made.column_norm == pytest.approx(math.sqrt(5))
+    assert made.rounding_units == 0.0
+    assert not made.has_negative
+    np.testing.assert_allclose(made.decoder @ made.coefficients, np.tri(3), atol=1e-12)
+    np.testing.assert_allclose(made.prefix_norms, np.linalg.norm(made.decoder, axis=1))
+    assert made.worst_prefix == pytest.approx(math.sqrt(5) * made.prefix_norms.max())
+    assert TakesBack(3).has_negative
