@@ -142,7 +142,8 @@ def local(plan: Plan, schedule: Schedule | None = None) -> Plan:
 
 def isolated(plan: Plan, schedule: Schedule | None = None) -> Plan:
     """Each silo alone, without privacy: what a silo has if it stays out. It has no schedule, it never synchronises."""
-    return _ours(plan, Every(plan.rounds)).changed(trust="none", privacy=None, acting="eager", colluding=None)
+    alone = _ours(plan.changed(cohort=None, uncounted=None), Every(plan.rounds))
+    return alone.changed(trust="none", privacy=None, acting="eager", colluding=None)
 
 
 def _ours(plan: Plan, schedule: Schedule | None) -> Plan:

@@ -45,7 +45,7 @@ def test_rewards_that_stay_are_in_the_sums_and_in_no_batch(silo):
     assert [verdict.stays for verdict in verdicts] == [True, False, True]
     assert [verdict.last for verdict in verdicts] == [False, True, False]
     assert [row.reward for row in silo.batch(1, 0)] == [0.5]
-    assert silo.parts(1) == {UNSHARED: expected(0.25), NOWHERE: expected(0.75)}
+    assert silo.own(1)[0] == {UNSHARED: expected(0.25), NOWHERE: expected(0.75)}
 
 
 def test_repeats_and_conflicts_add_nothing(silo):
@@ -53,14 +53,14 @@ def test_repeats_and_conflicts_add_nothing(silo):
         (same, other) = count(silo, reward(1, 0.25, place=UNSHARED), reward(1, 0.5, place=UNSHARED))
         assert (same.state, other.conflict) == (DecisionState.KEPT, True)
         assert not other.stays
-    assert silo.parts(1) == {UNSHARED: expected(0.25)}
+    assert silo.own(1)[0] == {UNSHARED: expected(0.25)}
 
 
 def test_sums_add_up_over_transactions(silo):
     values = [number / 64 for number in range(20)]
     for number, value in enumerate(values, 1):
         count(silo, reward(number, value, place=UNSHARED))
-    found, whole = silo.parts(1)[UNSHARED], expected(*values)
+    found, whole = silo.own(1)[0][UNSHARED], expected(*values)
     assert (found.visits, found.value) == (whole.visits, whole.value)
     assert found.squares == pytest.approx(whole.squares)
 
@@ -73,7 +73,7 @@ def test_a_transaction_that_fails_keeps_nothing(silo, monkeypatch):
     with pytest.raises(OSError, match="full"):
         count(silo, reward(1, place=UNSHARED), reward(2))
     monkeypatch.undo()
-    assert silo.parts(1) == {}
+    assert silo.own(1)[0] == {}
     assert silo.batch(1, 0) == []
     assert not count(silo, reward(1, place=UNSHARED))[0].repeated
 
