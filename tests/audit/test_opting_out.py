@@ -82,7 +82,7 @@ def what_is_kept_is_added_to_the_batch(patch: Patch) -> None:
     sound = ticker.Ticker._draw
 
     def draw(self: ticker.Ticker, sync: int) -> bool:
-        kept = self._store.parts(self._term).get(UNSHARED)
+        kept = self._store.own(self._term)[0].get(UNSHARED)
         if kept is not None and kept.value:
             added = np.asarray(kept.sums)
             patch.setattr(releasing, "_points", lambda plan, sync, rows: POINTS(plan, sync, rows) + added)

@@ -231,7 +231,7 @@ def test_a_plan_may_serve_everybody_by_the_public_model(tmp_path):
             assert decision.action == first
             assert not answer.counted
         assert silo.status()["opted_out"] == 20
-        assert all(part.value == b"" for part in silo.store.parts(1).values())
+        assert all(part.value == b"" for part in silo.store.own(1)[0].values())
 
 
 def test_many_at_once_are_served_like_one_by_one(silo):
@@ -305,13 +305,13 @@ def test_what_stays_is_summed_exactly_once_whatever_is_killed(tmp_path, plan):
                 asked[line.split()[1]] = float(line.split()[2])
         child.wait()
         with Silo.open(store, plan) as silo:
-            known = silo.store.parts(1)[UNSHARED]
+            known = silo.store.own(1)[0][UNSHARED]
             assert len(told) <= known.visits <= len(asked)
             answers = [silo.reward(decision, reward) for decision, reward in asked.items()]
             assert all(answer.repeated for answer, decision in zip(answers, asked, strict=True) if decision in told)
             told |= set(asked)
             rows = [(np.array([0.6, 0.8]), reward) for reward in asked.values()]
-            known = silo.store.parts(1)[UNSHARED]
+            known = silo.store.own(1)[0][UNSHARED]
             assert known.visits == len(asked)
             np.testing.assert_array_equal(known.sums, own_data(plan, rows).sums)
             assert silo.store.batch(1, 0) == []

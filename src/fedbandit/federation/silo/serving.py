@@ -200,6 +200,7 @@ class Silo:
         self._current = (0, nothing_public(plan))  # version and model, swapped together
         self._own = OwnKnowledge(store, plan, self.term.number, self._current[1])
         self._apart = store.apart(self.term.number, self._cap)
+        self._setting_apart = threading.Lock()
         self._soon_apart: list[bytes] = []  # they have counted for the last time, and it may not be on disk yet
         if plan.serves_uncounted == "local":
             self._own.refresh(self._current[1])
@@ -590,10 +591,11 @@ class Silo:
         new = [one for one in judged if one[1].stays or (one[1].state is DecisionState.COUNTED and not one[1].repeated)]
         if self.plan.serves_uncounted == "local" and new:
             self._own.add([(reward.features, reward.reward) for reward, verdict in new if not verdict.conflict])
-        self._apart.update(self._soon_apart)
-        self._soon_apart = [reward.person for reward, verdict in judged if verdict.last and reward.person is not None]
-        if durable:
+        with self._setting_apart:
             self._apart.update(self._soon_apart)
+            self._soon_apart = [one.person for one, verdict in judged if verdict.last and one.person is not None]
+            if durable:
+                self._apart.update(self._soon_apart)
 
     def flush(self) -> None:
         """Write down how many decisions were answered since the last time."""
@@ -635,8 +637,8 @@ class Silo:
             self._log.model(version, self._current[1].model, self.plan)
         if newest is not None and self.plan.serves_uncounted == "local":
             self._own.refresh(self._current[1])
-        if self.store.engine.shared:  # other workers set people apart, too
-            self._apart |= self.store.apart(self.term.number, self._cap)
+            if self.store.engine.shared:  # other workers set people apart, too
+                self._apart |= self.store.apart(self.term.number, self._cap)
 
     @property
     def version(self) -> int:

@@ -179,10 +179,11 @@ class SiloStore:
         with self.engine.read() as sql:
             return own_sums.parts(sql, term), own_sums.waiting_rows(sql, term)
 
-    def parts(self, term: int) -> dict[int, PartSums]:
-        """The sums alone."""
+    def kept(self, term: int) -> dict[int, int]:
+        """How many rewards are never released: NOWHERE those over the cap, UNSHARED those of people who opted out."""
         with self.engine.read() as sql:
-            return own_sums.parts(sql, term)
+            rows = sql.all("SELECT part, visits FROM own_sums WHERE term = ? AND part < 0", (term,))
+            return {int(part): int(visits) for part, visits in rows}
 
     def batch(self, term: int, sync: int) -> list[CountedRow]:
         """The raw rows of a batch: features and reward."""
