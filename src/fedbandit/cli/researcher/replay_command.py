@@ -147,14 +147,19 @@ def _print(found: Replay) -> None:
     for name in found.names:
         worth = found.worth(name)
         ahead = "-" if name == first else str(found.excess(first, name))
-        promise = found.plans[name].guarantee.statement if name in found.plans else ""
-        interval = f"{output.number(worth.low)} to {output.number(worth.high)}"
-        rows.append([name, output.number(worth.value), interval, ahead, promise])
+        promise = _promise(found.plans[name]) if name in found.plans else ""
+        interval, late = f"{output.number(worth.low)} to {output.number(worth.high)}", found.late(name).value
+        rows.append([name, output.number(worth.value), interval, output.number(late), ahead, promise])
     people = f"{len(past):,} people of {counted(len(past.silos), 'silo')}, {past.kind} outcomes"
     title = f"Mean reward per person: {people}, {counted(found.tape.runs, 'run')}, {found.level:.0%} intervals"
-    output.print_table(title, ["who", "mean", "interval", f"{first} ahead by", "promise"], rows)
+    output.print_table(title, ["who", "mean", "interval", "last third", f"{first} ahead by", "promise"], rows)
     if past.left_out:
         output.say(f"{past.left_out:,} people are left out: the table does not say what came of them.")
     output.say("Assuming:")
     for assumption in found.assumes:
         output.say(f"  - {assumption}")
+
+
+def _promise(plan: Plan) -> str:
+    promise = plan.guarantee
+    return f"({promise.epsilon:g}, {promise.delta:g})" if promise.promised else "none"
