@@ -20,7 +20,7 @@ from typing import Any, get_args
 import numpy as np
 import tomli_w
 
-from fedbandit import _validate
+from fedbandit import _html, _validate
 from fedbandit import schedule as schedules
 from fedbandit._arrays import Floats
 from fedbandit._validate import ArgumentError
@@ -420,6 +420,24 @@ class Plan:
         if "schema" in fields and fields["schema"] is not None:
             fields.setdefault("dim", 0)
         return replace(self, **fields)
+
+    def _repr_html_(self) -> str:
+        budget = "none" if self.privacy is None else f"({self.privacy.epsilon:g}, {self.privacy.delta:g})"
+        sent = "by data" if self.bytes_per_silo is None else f"{self.bytes_per_silo:,} bytes per silo"
+        rows = [
+            ("silos, rounds, dimension", f"{self.silos:,}, {self.rounds:,}, {self.dim}"),
+            ("budget", budget),
+            ("trust", self.trust),
+            ("mechanism, schedule, acting", f"{self.mechanism}, {self.schedule}, {self.acting}"),
+            ("policy", str(self.policy)),
+            ("syncs", "by data" if self.syncs is None else f"{self.syncs:,}"),
+            ("sent", sent),
+            ("noise of the worst prefix sum", f"{self.noise_std:.4g}"),
+            ("lambda", f"{self.regulariser:.4g}"),
+            ("hash", self.hash[:12]),
+        ]
+        schema = "" if self.schema is None else self.schema._repr_html_()
+        return _html.tabled((), rows, "Plan") + self.guarantee._repr_html_() + schema
 
     def __getstate__(self) -> dict[str, Any]:
         """What is pickled: the fields. Everything else follows from them and is derived again where it is needed."""

@@ -32,7 +32,7 @@ def test_a_projection_is_offered_where_the_dimension_is_too_large_for_the_budget
 
 
 def test_of_a_schema_with_one_field_all_is_its_cost() -> None:
-    alone = PLAN.changed(schema=Schema(features={"age": Number(0, 1)}, intercept=False))
+    alone = PLAN.changed(schema=Schema(features={"age": Number(0, 1, knots=3)}, intercept=False))
     (cost,) = field_costs(alone)
     assert cost.rounds > 0
 

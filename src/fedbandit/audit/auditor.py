@@ -17,6 +17,7 @@ from typing import Literal, NamedTuple, Protocol
 import numpy as np
 
 from fedbandit import _validate
+from fedbandit._progress import progress_or_bar
 from fedbandit.audit import residuals, times_and_sizes
 from fedbandit.audit.bounds import epsilon_lower, rates
 from fedbandit.audit.calendar_game import Scored
@@ -99,7 +100,7 @@ def examined(
     trials: int,
     seed: int,
     workers: int = 1,
-    progress: Callable[[float], None] = lambda share: None,
+    progress: Callable[[float], None] | None = None,
 ) -> Examined:
     """Every adversary's lower bound, and every check.
 
@@ -109,9 +110,10 @@ def examined(
     _validate.count("seed", seed, least=0)
     tasks = list(_tasks(games, trials))
     outcomes = []
-    for outcome in _run(games, tasks, seed, workers):
-        outcomes.append(outcome)
-        progress(sum(o.task.trials for o in outcomes) / sum(task.trials for task in tasks))
+    with progress_or_bar(progress, "auditing") as report:
+        for outcome in _run(games, tasks, seed, workers):
+            outcomes.append(outcome)
+            report(sum(o.task.trials for o in outcomes) / sum(task.trials for task in tasks))
     outcomes.sort(key=lambda o: o.task)
     by_game = [[o for o in outcomes if o.task.game == index] for index in range(len(games))]
     told = [row for game, own in zip(games, by_game, strict=True) for row in _told(game, own)]

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from fedbandit._progress import bar_on
 from fedbandit._validate import ArgumentError
 
 __all__ = [
@@ -60,8 +60,7 @@ def remark(text: str) -> None:
 @contextmanager
 def progress_bar(what: str) -> Iterator[Callable[[float], None]]:
     """A bar on standard error with the time left; what it yields is called with the share that is done."""
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-    with Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=stderr, transient=True) as bar:
+    with bar_on(stderr) as bar:
         task = bar.add_task(what, total=1.0)
         yield lambda share: bar.update(task, completed=share)
 

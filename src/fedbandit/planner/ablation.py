@@ -74,7 +74,7 @@ def ablation(
     *,
     confidence: Radii = "practical",
     centred: bool = True,
-    progress: Progress = lambda share: None,
+    progress: Progress | None = None,
 ) -> tuple[Ablated, ...]:
     """Simulate the tuned plan of each preset in ABLATED and all its ablations; `base` holds the budget.
 

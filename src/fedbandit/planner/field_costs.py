@@ -51,7 +51,7 @@ def projection_costs(plan: Plan) -> Sequence[ProjectionCost]:
     schema, whole = _schema(plan), _lost(plan)
     if whole < TOO_MUCH * plan.in_visits().rounds:
         return ()
-    sizes = sorted({round(share * schema.dim) for share in SHRUNK} - {0, schema.dim}, reverse=True)
+    sizes = sorted({round(share * schema.dim) for share in SHRUNK} - {0, 1, schema.dim}, reverse=True)
     found = [ProjectionCost(Projection(size), _lost(_projected(plan, schema, size))) for size in sizes]
     return [one for one in found if one.rounds < TOO_MUCH * whole]
 
@@ -66,6 +66,8 @@ def _cost(plan: Plan, schema: Schema, name: str, whole: float) -> FieldCost:
 
 
 def _lost(plan: Plan) -> float:
+    if plan.dim < 2:  # one number says which action is better as soon as its sign is known
+        return 0.0
     return predicted(plan.in_visits()).lost_rounds
 
 

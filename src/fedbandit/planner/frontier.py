@@ -99,7 +99,7 @@ def frontier(
     seed: int = 0,
     *,
     centred: bool = True,
-    progress: Progress = lambda share: None,
+    progress: Progress | None = None,
 ) -> Frontier:
     """Simulate every curve at every budget; `base` gives silos, rounds, dimension and adjacency.
 

@@ -15,7 +15,7 @@ from dataclasses import field as dataclass_field
 from functools import cached_property
 from typing import Any, NamedTuple, Self, TypeVar
 
-from fedbandit import _validate
+from fedbandit import _html, _validate
 from fedbandit._validate import ArgumentError
 from fedbandit.problem.fields import Category, Field, field_as_dict, field_from_dict
 from fedbandit.problem.projection import Projection
@@ -205,6 +205,11 @@ class Schema:
             baseline=tuple(one for one in self.baseline if one != name),
             weights={key: weight for key, weight in self.weights.items() if key not in gone},
         )
+
+    def _repr_html_(self) -> str:
+        rows = [(name, self._size(block), f"{self.shares[name]:.0%}") for block in self.blocks for name in [block.name]]
+        title = f"Schema: d = {self.dim}, {self.filled:.0%} of a row's squared length filled by values spread evenly"
+        return _html.tabled(("block", "columns", "share of a row"), rows, title) + _html.listed(self.warnings)
 
     # -- as data ----------------------------------------------------------------------------------------------------
 

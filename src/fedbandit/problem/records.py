@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -13,7 +14,7 @@ from fedbandit.problem.encoding import ActionRecord, Oddities, RecordEncoder
 from fedbandit.problem.frames import Columns, length_of
 from fedbandit.problem.public_schema import Schema
 
-__all__ = ["Actions", "Offer", "Records", "action_records"]
+__all__ = ["Actions", "Offer", "Records", "action_records", "as_json"]
 
 Actions = Sequence[ActionRecord | Mapping[str, Any] | str]
 MOST_ACTIONS = 100_000
@@ -94,6 +95,13 @@ def action_records(actions: Actions) -> list[ActionRecord]:
     if len({one.id for one in records}) != len(records):
         raise ArgumentError("actions", "must have different ids")
     return records
+
+
+def as_json(context: Mapping[str, Any], names: Sequence[str], actions: Actions | None) -> str:
+    """A record as it was sent, for a log: the context, and the actions with their features."""
+    features = [{}] * len(names) if actions is None else [dict(one.features) for one in action_records(actions)]
+    offered = [{"id": name, "features": one} for name, one in zip(names, features, strict=True)]
+    return json.dumps({"context": dict(context), "actions": offered}, default=str)
 
 
 def _action(number: int, one: Any) -> ActionRecord:

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from fedbandit import _validate
+from fedbandit import _html, _validate
 from fedbandit.bandit.statistics import Scales, width
 from fedbandit.privacy.accounting import compose_gdp, gaussian_epsilon, gaussian_sigma
 from fedbandit.privacy.budget import Privacy, at_most, exactly
@@ -96,6 +96,12 @@ class Guarantee:
         if self.assumes:
             lines += ["Assuming:", *(f"  - {assumption}" for assumption in self.assumes)]
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        answers = _html.tabled((), self.answers) if self.answers else ""
+        steps = _html.folded("Because", _html.listed(self.steps, numbered=True)) if self.steps else ""
+        assumes = _html.folded("Assuming", _html.listed(self.assumes)) if self.assumes else ""
+        return _html.paragraph(self.statement) + answers + steps + assumes
 
 
 def nothing(why: str) -> Guarantee:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
+from fedbandit import _html
 from fedbandit._arrays import Floats
 from fedbandit.plan import Plan
 from fedbandit.simulator.engine import Played
@@ -118,6 +119,14 @@ class Result:
         rows = self.frame.filter((pl.col("name") == name) & (pl.col("round") == middle)).sort("run")
         late = self._last(name)["regret"].to_numpy() - rows["regret"].to_numpy()
         return np.asarray(late / (self._rounds - middle))
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (name, f"{self.regret(name).mean:.4g}", f"{self.regret(name).stderr:.2g}", f"{self.syncs(name):g}")
+            for name in self.names
+        ]
+        columns = ("plan", "time-averaged group regret", "standard error", "syncs")
+        return _html.tabled(columns, rows, f"{self.runs} runs of {self._rounds:,} rounds, seed {self.seed}")
 
     def _last(self, name: str) -> pl.DataFrame:
         """The rows of one plan's last round, in the order of runs."""

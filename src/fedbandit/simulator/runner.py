@@ -10,6 +10,7 @@ import numpy as np
 
 from fedbandit import _validate
 from fedbandit._arrays import Integers
+from fedbandit._progress import progress_or_bar
 from fedbandit._validate import ArgumentError
 from fedbandit.plan import Plan
 from fedbandit.schedule import Adaptive
@@ -77,7 +78,7 @@ def simulate(
     *,
     attendance: Attendance = EVERYBODY,
     precision: Precision = "float32",
-    progress: Progress = lambda share: None,
+    progress: Progress | None = None,  # None: a bar where somebody looks, once it takes a while
     executor: Executor | None = None,  # where jobs are played; None: here
     delays: Delays = AT_ONCE,  # of rewards, for plans whose silos act lazily
 ) -> Result:
@@ -107,8 +108,9 @@ def simulate(
     jobs = [replace(job, delays=delays) for job in at_once]
     finished: list[tuple[Job, dict[str, Played]]] = []
     try:
-        for done in (executor or play_here)(jobs, progress):
-            finished.append(done)
+        with progress_or_bar(progress, "simulating") as report:
+            for done in (executor or play_here)(jobs, report):
+                finished.append(done)
     except KeyboardInterrupt:
         if not finished:
             raise

@@ -64,7 +64,7 @@ def test_types_and_levels_are_proposed_and_ranges_are_not(fedbandit: Command, ta
 def test_planning_with_it_waits_for_the_ranges(fedbandit: Command, table: Path, tmp_path: Path) -> None:
     out = tmp_path / "s.toml"
     fedbandit("new", str(table), "--action", "drug given", "--leave-out", "reward", "--out", str(out))
-    small = ("--silos", "5", "--rounds", "50")
+    small = ("--silos", "12", "--rounds", "2000", "--delta", "1e-5")
     assert_refused(
         fedbandit("plan", "--schema", str(out), *small), "context.age low must be a finite number, stated by"
     )
@@ -78,7 +78,8 @@ def test_planning_with_it_waits_for_the_ranges(fedbandit: Command, table: Path, 
     for_people = fedbandit("plan", "--schema", str(out), *small)
     assert "rounds it costs" in for_people.out
     assert "too many columns for the budget; a public projection to fewer may help" in for_people.out
-    chosen = fedbandit("plan", "--best", "--schema", str(out), *small, "--json").json
+    setting = ("--silos", "100", "--days", "60", "--delta", "1e-5")
+    chosen = fedbandit("plan", "--best", "--schema", str(out), *setting, "--json").json
     assert chosen["plan"]["schema"]["actions"] == ["high", "low", "none"]
     assert chosen["schema"]["dim"] == 72
     refused = fedbandit("plan", "--schema", str(out), "--dim", "5")

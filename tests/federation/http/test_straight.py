@@ -88,7 +88,7 @@ def spoken(silo, *parts, answers, pause=0.0):
 def test_a_whole_request_goes_the_short_way(timed, one):
     ((status, content),), app = spoken(timed, one, answers=1)
     assert status == 200
-    assert set(json.loads(content)) == {"id", "action", "model"}
+    assert set(json.loads(content)) == {"id", "action", "model", "propensity", "name"}
     assert (app.straight, app.long) == ([True], 0)
     assert timed.status()["decisions"] == 1
 

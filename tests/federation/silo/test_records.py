@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,9 @@ import polars as pl
 import pytest
 
 from fedbandit._validate import ArgumentError
+from fedbandit.evaluation.decisions import from_frame
+from fedbandit.evaluation.evaluating import evaluate
+from fedbandit.evaluation.targets import always
 from fedbandit.federation.silo.serving import Silo
 from fedbandit.federation.store.decision_log import DecisionLog
 from fedbandit.plan import Plan
@@ -174,10 +179,26 @@ def test_a_store_of_another_schema_is_refused(tmp_path: Path) -> None:
         Silo.open(tmp_path / "silo.db", plan, secret=bytes(32))
 
 
-def test_the_log_has_the_rows_of_records(tmp_path: Path) -> None:
+def test_the_log_has_records_as_they_were_sent_and_their_rows(tmp_path: Path) -> None:
     log = DecisionLog(tmp_path / "log.db")
     plan = small_plan(schema=NAMED)
     with Silo.open(tmp_path / "silo.db", plan, secret=bytes(32), log=log) as silo:
-        silo.decide(context=PERSON)
-        silo.flush()
-        assert len(log.frame()) == 1
+        made = [silo.decide(context=PERSON), *silo.decide_many(pl.DataFrame([PERSON, {"age": 3, "sex": "?"}]))]
+        silo.reward_all([(one.id, 0.5) for one in made])
+        frame = log.frame()
+    offered = [{"id": name, "features": {}} for name in NAMED.actions]
+    records = sorted(map(json.loads, frame["record"]), key=lambda one: -one["context"]["age"])
+    assert records == [{"context": one, "actions": offered} for one in (PERSON, PERSON, {"age": 3, "sex": "?"})]
+    rows = RecordEncoder(NAMED).rows(PERSON).rows.tolist()
+    assert [one == rows for one in frame["rows"].to_list()].count(True) == 2
+    found = evaluate(from_frame(frame), {"low": always("low")})
+    assert found.logged.value == 0.5
+
+
+def test_the_log_has_features_of_actions(tmp_path: Path) -> None:
+    log = DecisionLog(tmp_path / "log.db")
+    with Silo.open(tmp_path / "silo.db", small_plan(schema=FREE), secret=bytes(32), log=log) as silo:
+        silo.decide(DRUGS, context={"age": 40, "seen": datetime.date(2026, 1, 1)})
+        (record,) = log.frame()["record"].to_list()
+    offered = [{"id": "aspirin", "features": {"dose": 3}}, {"id": "placebo", "features": {}}]
+    assert json.loads(record) == {"context": {"age": 40, "seen": "2026-01-01"}, "actions": offered}

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from types import TracebackType
 from typing import Any
 
 import msgspec
 
 from fedbandit.federation.http import openapi
+from fedbandit.federation.http.personalizer import PersonalizerProblems
 from fedbandit.federation.http.refusals import REFUSED, Headers, Refusal, refusal
 from fedbandit.federation.http.routes import JSON_MEDIA, Route, Router, service_routes
 from fedbandit.federation.http.schemas import Answer, Problems
@@ -25,6 +26,7 @@ Send = Callable[[Message], Awaitable[None]]
 
 MAX_BODY = 16 * 2**20
 BODY_TIMEOUT = 30.0  # seconds
+SUBSCRIPTION_KEY = b"ocp-apim-subscription-key"  # where a client of Personalizer shows the token
 CLOSE = (b"connection", b"close")  # what is left of the request is not read
 _encode = msgspec.json.Encoder().encode
 
@@ -53,7 +55,7 @@ class App:
         self._router = Router(routes)
         self._at_once = {route.path.encode(): route for route in routes if route.at_once is not None}
         self._open = {route.path for route in routes if not route.token}
-        self._expected = f"Bearer {token}".encode()
+        self._expected, self._key = f"Bearer {token}".encode(), token.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -67,7 +69,7 @@ class App:
         """The answer to a POST that waits for nothing; None for any other, which is then asked again over ASGI, and for
         one that is refused."""
         route, headers = self._at_once.get(path), dict(shown)
-        if route is None or not self._shows_token(headers.get(b"authorization", b"")):
+        if route is None or not self._shows_token(headers):
             return None
         try:
             answer = route.answer_at_once(headers.get(b"content-type", b""), body)
@@ -77,22 +79,24 @@ class App:
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         shown = dict(scope["headers"])
+        problems: type[Problems] | type[PersonalizerProblems] = Problems
         try:
-            route, given = self._route(scope["method"], scope["path"], shown.get(b"authorization", b""))
+            route, given = self._route(scope["method"], scope["path"], shown)
+            problems = route.problems
             body = b"" if route.body is None else await _read(shown.get(b"content-length", b"0"), receive)
             status, content = _encoded(await route.answer(given, shown.get(b"content-type", b""), body))
             await _respond(send, status, route.media, content)
         except REFUSED as error:
             refused = refusal(error)
-            content = _encode(Problems([refused.problem]))
+            content = _encode(problems.about(refused.status, refused.problem))
             await _respond(send, refused.status, JSON_MEDIA, content, refused.headers)
         except _Gone:
             pass
 
-    def _route(self, method: str, path: str, authorization: bytes) -> tuple[Route, dict[str, str]]:
+    def _route(self, method: str, path: str, shown: Mapping[bytes, bytes]) -> tuple[Route, dict[str, str]]:
         """The route that is asked for. Without the token nobody learns which paths exist."""
         if path not in self._open:
-            self._check_token(authorization)
+            self._check_token(shown)
         methods, given = self._router.find(path)
         if not methods:
             raise Refusal(404, "path", "is not served; /openapi.json describes those that are")
@@ -101,11 +105,13 @@ class App:
             raise Refusal(405, "method", f"must be {allowed}", [(b"allow", allowed.encode())])
         return methods[method], given
 
-    def _shows_token(self, authorization: bytes) -> bool:
-        return hmac.compare_digest(authorization, self._expected)
+    def _shows_token(self, shown: Mapping[bytes, bytes]) -> bool:
+        if hmac.compare_digest(shown.get(b"authorization", b""), self._expected):
+            return True
+        return hmac.compare_digest(shown.get(SUBSCRIPTION_KEY, b""), self._key)
 
-    def _check_token(self, authorization: bytes) -> None:
-        if not self._shows_token(authorization):
+    def _check_token(self, shown: Mapping[bytes, bytes]) -> None:
+        if not self._shows_token(shown):
             challenge = (b"www-authenticate", b"Bearer")
             raise Refusal(401, "authorization", "must be 'Bearer' and this silo's token", [challenge, CLOSE])
 
@@ -164,6 +170,8 @@ def _encoded(answer: Answer | bytes) -> tuple[int, bytes]:
 
 async def _respond(send: Send, status: int, media: str, content: bytes, extra: Headers = ()) -> None:
     headers = [(b"content-type", media.encode()), (b"content-length", str(len(content)).encode()), *extra]
+    if status == 204:  # which has no body, and says nothing about one
+        headers, content = [*extra], b""
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": content})
 

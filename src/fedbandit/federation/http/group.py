@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
-from fedbandit.federation.silo.serving import Silo
+from fedbandit._validate import ArgumentError
+from fedbandit.federation.silo.serving import Silo, UnknownActionSet
 from fedbandit.federation.store import Reward, Verdict
 
-__all__ = ["GroupCommit", "StoreUnavailable"]
+__all__ = ["GroupCommit", "StoreUnavailable", "in_thread"]
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 MAX_GROUP = 5000  # rewards in one transaction
@@ -81,6 +86,16 @@ class GroupCommit:
             taken += 1
         group, self._waiting = self._waiting[:taken], self._waiting[taken:]
         return group
+
+
+async def in_thread(call: Callable[[], T]) -> T:
+    """A call that may wait for the database. What the database says is no answer to the caller: StoreUnavailable."""
+    try:
+        return await asyncio.to_thread(call)
+    except (ArgumentError, UnknownActionSet):
+        raise
+    except Exception as error:
+        raise StoreUnavailable.because(error) from error
 
 
 def _tell(group: list[Waiting], verdicts: list[Verdict]) -> None:

@@ -15,13 +15,14 @@ from fedbandit.federation.http.schemas import Answer, Problems
 __all__ = ["document", "page"]
 
 Schema = dict[str, Any]
+KEY = {"type": "apiKey", "in": "header", "name": "Ocp-Apim-Subscription-Key"}
 _COMPONENTS = "#/components/schemas/"
 
 
 def document(routes: Sequence[Route]) -> dict[str, Any]:
     """The OpenAPI document of these routes."""
-    types = {kind for route in routes for kind in (route.body, *route.answers) if kind not in (None, bytes)}
-    ordered = sorted({*types, Problems}, key=lambda kind: kind.__name__)
+    used = (kind for route in routes for kind in (route.body, Problems, route.problems, *route.answers))
+    ordered = sorted({kind for kind in used if kind not in (None, bytes)}, key=lambda kind: str(kind))
     references, components = msgspec.json.schema_components(ordered, ref_template=f"{_COMPONENTS}{{name}}")
     known = {bytes: {"type": "string"}, **dict(zip(ordered, references, strict=True))}
     paths: dict[str, dict[str, Any]] = {}
@@ -33,14 +34,14 @@ def document(routes: Sequence[Route]) -> dict[str, Any]:
         "paths": paths,
         "components": {
             "schemas": dict(sorted(components.items())),
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}, "key": KEY},
         },
-        "security": [{"token": []}],
+        "security": [{"token": []}, {"key": []}],
     }
 
 
 def _operation(route: Route, known: dict[Any, Schema]) -> dict[str, Any]:
-    refused = {status: _response(status, JSON_MEDIA, known[Problems]) for status in route.refuses}
+    refused = {status: _response(status, JSON_MEDIA, known[_told(route, status)]) for status in route.refuses}
     answered = {_status(kind): _response(_status(kind), route.media, known[kind]) for kind in route.answers}
     operation: dict[str, Any] = {
         "operationId": route.call.__name__,
@@ -64,7 +65,14 @@ def _status(kind: type[Answer] | type[bytes]) -> int:
     return kind.STATUS if issubclass(kind, Answer) else 200
 
 
+def _told(route: Route, status: int) -> Any:
+    """How a refusal is told: without a token nobody is told which route it was."""
+    return Problems if status == 401 else route.problems
+
+
 def _response(status: int, media: str, schema: Schema) -> dict[str, Any]:
+    if status == 204:
+        return {"description": HTTPStatus(status).phrase}
     return {"description": HTTPStatus(status).phrase, "content": {media: {"schema": schema}}}
 
 
@@ -104,7 +112,7 @@ def _call(path: str, method: str, call: dict[str, Any]) -> str:
 
 
 def _content(part: dict[str, Any]) -> str:
-    return ", ".join(dict.fromkeys(_kind(content["schema"]) for content in part["content"].values()))
+    return ", ".join(dict.fromkeys(_kind(content["schema"]) for content in part.get("content", {}).values()))
 
 
 def _component(name: str, schema: Schema) -> str:

@@ -7,10 +7,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, get_args, get_type_hints
 
 import msgspec
+from msgspec import Struct
 
 from fedbandit.federation.http.metrics import METRICS_MEDIA
+from fedbandit.federation.http.personalizer import Personalizer, PersonalizerProblems
 from fedbandit.federation.http.refusals import bad_argument
-from fedbandit.federation.http.schemas import Answer, Body
+from fedbandit.federation.http.schemas import Answer, Problems
 from fedbandit.federation.http.service import Service
 
 __all__ = ["JSON_MEDIA", "PACKED_MEDIA", "Route", "Router", "service_routes"]
@@ -27,7 +29,7 @@ class Route:
     The signature of the call says the rest: a parameter that the path names in braces comes from the path, the other
     one is the body, and what the call returns is the answer (`bytes` if it is not JSON). `refuses` are the statuses of
     refusals beside those that follow from the signature. `token` is False for what anybody may ask. `at_once` is the
-    same call for a body that needs no waiting: it returns None if this one does.
+    same call for a body that needs no waiting: it returns None if this one does. `problems` is how a refusal is told.
     """
 
     def __init__(
@@ -40,16 +42,17 @@ class Route:
         refuses: Sequence[int] = (),
         token: bool = True,
         media: str = JSON_MEDIA,
+        problems: type[Problems] | type[PersonalizerProblems] = Problems,
     ) -> None:
         self.method, self.path, self.call, self.token, self.media = method, path, call, token, media
-        self.at_once = at_once
+        self.at_once, self.problems = at_once, problems
         hints = get_type_hints(call, include_extras=True)
         answer = hints.pop("return")
         self.answers: tuple[type[Answer] | type[bytes], ...] = get_args(answer) or (answer,)
         self.parameters: dict[str, Any] = {name: hints.pop(name) for name in re.findall(r"{(\w+)}", path)}
-        self.body: type[Body] | None = next(iter(hints.values()), None)
-        self._json: msgspec.json.Decoder[Body] = msgspec.json.Decoder(self.body or Body)
-        self._packed: msgspec.msgpack.Decoder[Body] = msgspec.msgpack.Decoder(self.body or Body)
+        self.body: type[Struct] | None = next(iter(hints.values()), None)
+        self._json: msgspec.json.Decoder[Struct] = msgspec.json.Decoder(self.body or Struct)
+        self._packed: msgspec.msgpack.Decoder[Struct] = msgspec.msgpack.Decoder(self.body or Struct)
         self.refuses = {*refuses, *self._usual_refusals()}
 
     async def answer(self, given: dict[str, str], media: bytes, body: bytes | bytearray) -> Answer | bytes:
@@ -63,7 +66,7 @@ class Route:
         """The same, without waiting; None if it must wait."""
         return None if self.at_once is None else self.at_once(self._decoded(media, body))
 
-    def _decoded(self, media: bytes, body: bytes | bytearray) -> Body:
+    def _decoded(self, media: bytes, body: bytes | bytearray) -> Struct:
         packed = media.startswith(_PACKED)
         try:
             return self._packed.decode(body) if packed else self._json.decode(body)
@@ -108,6 +111,7 @@ class Router:
 
 def service_routes(service: Service) -> list[Route]:
     """Everything that a silo answers."""
+    personalizer = [] if service.personalizer is None else _personalizer_routes(service.personalizer)
     return [
         Route("POST", "/v1/decisions", service.decide, at_once=service.decide_at_once, refuses=[503]),
         Route("POST", "/v1/decisions/batch", service.decide_batch, refuses=[503]),
@@ -120,4 +124,16 @@ def service_routes(service: Service) -> list[Route]:
         Route("GET", "/healthz", service.health, token=False),
         Route("GET", "/readyz", service.readiness, token=False),
         Route("GET", "/metrics", service.metrics, refuses=[503], media=METRICS_MEDIA),
+        *personalizer,
+    ]
+
+
+def _personalizer_routes(calls: Personalizer) -> list[Route]:
+    def route(path: str, call: Callable[..., Awaitable[Answer]], *refuses: int) -> Route:
+        return Route("POST", f"/personalizer/v1.0/{path}", call, refuses=refuses, problems=PersonalizerProblems)
+
+    return [
+        route("rank", calls.rank, 503),
+        route("events/{event_id}/reward", calls.reward_event, 410, 503),
+        route("events/{event_id}/activate", calls.activate_event, 410, 503),
     ]

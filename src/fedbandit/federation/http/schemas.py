@@ -177,6 +177,11 @@ class Problems(Struct, frozen=True):
 
     errors: list[Problem]
 
+    @classmethod
+    def about(cls, status: int, problem: Problem) -> Problems:
+        """One problem; the status says nothing more."""
+        return cls([problem])
+
 
 class RewardResult(Struct, frozen=True, omit_defaults=True):
     """What became of one reward of a batch: its answer, or why there is none."""

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from fedbandit._validate import ArgumentError
 from fedbandit.federation.http import schemas
-from fedbandit.federation.http.group import GroupCommit, StoreUnavailable
+from fedbandit.federation.http.group import GroupCommit, StoreUnavailable, in_thread
 from fedbandit.federation.http.metrics import Metrics, Tally
+from fedbandit.federation.http.personalizer import Personalizer
 from fedbandit.federation.http.refusals import refusal
 from fedbandit.federation.silo import actions as choosing
 from fedbandit.federation.silo.serving import RewardConflict, Silo, TermEnded, UnknownActionSet, acknowledged
@@ -25,7 +25,6 @@ from fedbandit.problem.encoding import ActionRecord
 
 __all__ = ["UNCONNECTED", "Connection", "Service"]
 
-T = TypeVar("T")
 PATIENCE = 5.0  # seconds after which a store that does not answer is not ready
 AT_ONCE = 32  # decisions of a batch before other requests get their turn
 
@@ -60,6 +59,8 @@ class Service:
         """`tally` is where this worker of the silo counts what it does, by default on its own."""
         self._silo, self._connection = silo, connection
         self._group, self._metrics = GroupCommit(silo), Metrics(tally or Tally())
+        schema = silo.plan.schema
+        self.personalizer = None if schema is None else Personalizer(silo, self._group, self._metrics)
         self._in_memory: set[str] = set()  # registered sets that the silo has read from its store
 
     async def decide(self, asked: schemas.DecisionRequest) -> schemas.DecisionAnswer:
@@ -108,7 +109,7 @@ class Service:
 
     async def register(self, name: schemas.Name, asked: schemas.ActionSetRequest) -> schemas.ActionSets:
         """Register an action set under a name, for good."""
-        await _in_thread(partial(self._silo.register, name, self._features(asked.actions)))
+        await in_thread(partial(self._silo.register, name, self._features(asked.actions)))
         return await self.action_sets()
 
     async def action_sets(self) -> schemas.ActionSets:
@@ -122,7 +123,7 @@ class Service:
 
     async def status(self) -> schemas.SiloStatus:
         """Show where the term stands."""
-        return schemas.SiloStatus(**await _in_thread(self._silo.status))
+        return schemas.SiloStatus(**await in_thread(self._silo.status))
 
     async def health(self) -> schemas.Health:
         """Tell that the process is alive, and whether the term still runs."""
@@ -155,7 +156,7 @@ class Service:
         if answer is not None:
             return answer
         try:
-            answer = await _in_thread(partial(self._chosen, asked))
+            answer = await in_thread(partial(self._chosen, asked))
         except UnknownActionSet as error:
             raise ArgumentError("action_set", f"must be the name of a registered set, got {error.name!r}") from None
         if asked.action_set is not None:
@@ -210,13 +211,3 @@ def _result(verdict: Verdict) -> schemas.RewardResult:
 def _refused(error: UnknownDecision | DecisionExpired | RewardConflict | TermEnded) -> schemas.RewardResult:
     found = refusal(error)
     return schemas.RewardResult(found.status, error=found.problem)
-
-
-async def _in_thread(call: Callable[[], T]) -> T:
-    """A call that may wait for the database. What the database says is no answer to the caller: StoreUnavailable."""
-    try:
-        return await asyncio.to_thread(call)
-    except (ArgumentError, UnknownActionSet):
-        raise
-    except Exception as error:
-        raise StoreUnavailable.because(error) from error

@@ -9,7 +9,7 @@ Rules that hold at every instant, whatever is killed:
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from random import SystemRandom
@@ -45,7 +45,7 @@ from fedbandit.federation.wire.parcels import Outcome
 from fedbandit.plan import Plan
 from fedbandit.privacy.ledger import LedgerError
 from fedbandit.problem.frames import Columns, columns_of, is_table, length_of
-from fedbandit.problem.records import Actions, Records
+from fedbandit.problem.records import Actions, Records, as_json
 
 __all__ = [
     "Acknowledgement",
@@ -73,6 +73,14 @@ class Decision(NamedTuple):
     model: int
     propensity: float | None = 1.0
     name: str | None = None
+
+
+class _Made(NamedTuple):
+    """A decision, and what it was made from."""
+
+    decision: Decision
+    appraisal: Appraisal
+    allowed: Sequence[int] | None
 
 
 class Acknowledgement(NamedTuple):
@@ -230,6 +238,29 @@ class Silo:
         Under a plan with `apprentice` the application may say what it has `chosen` itself, and with which `propensity`
         if it knows: that is played and learnt from. The guarantee says what such a choice may depend on.
         """
+        return self._made(actions, context, user, allowed, chosen, propensity).decision
+
+    def rank(
+        self,
+        actions: Any = None,
+        *,
+        context: Mapping[str, Any],
+        user: str | None = None,
+        allowed: Sequence[Any] | None = None,
+    ) -> tuple[Decision, list[float]]:
+        """A decision for a record, and the probability that each of the actions had."""
+        made = self._made(actions, context, user, allowed)
+        return made.decision, made.appraisal.likely(made.allowed).tolist()
+
+    def _made(
+        self,
+        actions: Any,
+        context: Mapping[str, Any] | None,
+        user: str | None,
+        allowed: Sequence[Any] | None,
+        chosen: int | str | None = None,
+        propensity: float | None = None,
+    ) -> _Made:
         version, model = self._current
         names: tuple[str, ...] = ()
         if context is not None:
@@ -264,9 +295,11 @@ class Silo:
                 appraisal.likely(allowed),
                 allowed,
                 own=chosen is not None,
+                record=None if context is None else as_json(context, names, actions),
             )
         self._counter.add(1, keyed=user is not None)
-        return Decision(decision, action, version, likely, names[action] if names else None)
+        made = Decision(decision, action, version, likely, names[action] if names else None)
+        return _Made(made, appraisal, allowed)
 
     @property
     def _recorded(self) -> Records:
@@ -308,19 +341,26 @@ class Silo:
     def _decide_table(
         self, columns: Columns, users: Sequence[str] | str | None, actions: Actions | None
     ) -> list[Decision]:
-        people, made = length_of(columns), list[Decision]()
+        total, made = length_of(columns), list[Decision]()
         if isinstance(users, str):
             if users not in columns:
                 raise ArgumentError("users", f"must be keys, or the name of a column, got {users!r}")
             users = columns.pop(users)
-        if users is not None and len(users) != people:
-            raise ArgumentError("users", f"must be as many as contexts, {people}, got {len(users)}")
+        if users is not None and len(users) != total:
+            raise ArgumentError("users", f"must be as many as contexts, {total}, got {len(users)}")
         for rows, names in self._recorded.many(columns, actions):
             keys = None if users is None else users[len(made) : len(made) + len(rows)]
-            made += [one._replace(name=names[one.action]) for one in self._decide_rows(rows, keys)]
+            people = range(len(made), len(made) + len(rows))
+            records = (
+                as_json({name: column[one] for name, column in columns.items()}, names, actions) for one in people
+            )
+            decided = self._decide_rows(rows, keys, records if self._log is not None else None)
+            made += [one._replace(name=names[one.action]) for one in decided]
         return made
 
-    def _decide_rows(self, features: Floats, users: Sequence[str] | str | None) -> list[Decision]:
+    def _decide_rows(
+        self, features: Floats, users: Sequence[str] | str | None, records: Iterable[str] | None = None
+    ) -> list[Decision]:
         if users is not None and len(users) != len(features):
             raise ArgumentError("users", f"must be as many as contexts, {len(features)}, got {len(users)}")
         version, model = self._current
@@ -336,7 +376,8 @@ class Silo:
         ]
         if self._log is not None:
             likely = self.plan.policy.probabilities(means, spreads)
-            for decision, rows, probabilities in zip(made, features, likely, strict=True):
+            known = [None] * len(made) if records is None else records
+            for decision, rows, probabilities, record in zip(made, features, likely, known, strict=True):
                 self._log.decided(
                     decision.id,
                     self._clock.expected,
@@ -345,9 +386,20 @@ class Silo:
                     decision.action,
                     decision.propensity,
                     probabilities,
+                    record=record,
                 )
         self._counter.add(len(ids), keyed=users is not None)
         return made
+
+    @property
+    def now(self) -> float:
+        """The time by the silo's clock."""
+        return self._clock.expected
+
+    @property
+    def reward_window(self) -> float:
+        """Seconds that a decision waits for its reward."""
+        return self._window
 
     @property
     def deciding_writes(self) -> bool:

@@ -196,7 +196,8 @@ def _plain(row: tuple[Any, ...]) -> tuple[Any, ...]:
     features = np.frombuffer(rows).reshape(arms, -1).tolist()
     subset = None if allowed is None else json.loads(allowed)
     chosen = (features, action, bool(own), propensity, _floats(probabilities), subset)
-    return key, at, plan, model, *chosen, record, reward, rewarded
+    names = None if record is None else [one["id"] for one in json.loads(record)["actions"]]
+    return key, at, plan, model, *chosen, record, names, reward, rewarded
 
 
 def _columns(pl: Any) -> dict[str, Any]:
@@ -212,6 +213,7 @@ def _columns(pl: Any) -> dict[str, Any]:
         "probabilities": pl.List(pl.Float64),
         "allowed": pl.List(pl.Int64),
         "record": pl.String,
+        "names": pl.List(pl.String),
         "reward": pl.Float64,
         "rewarded_at": pl.Float64,
     }

@@ -1,0 +1,222 @@
+"""Twelve hospitals learn which dose suits whom, and none shows the others a patient.
+
+Everything here is real but the patients, who are made up, and the days, which last a second or two: a broker, a mixer,
+an analyzer and twelve silos are processes of this machine, and every decision and reward goes over HTTP.
+
+    python examples/clinic/clinic.py
+
+1. A schema (schema.toml) says how a patient becomes a row; a plan says what is promised to patients.
+2. Apprentice week: the doctors choose as they always did. What they choose is played and learnt from.
+3. From then on the model chooses, and synchronises with the other hospitals every day.
+4. Each hospital judges, from its own log, what the model is worth beside its old practice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import tempfile
+import time
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+
+import fedbandit as fb
+from fedbandit.bandit.policies import Policy
+from fedbandit.demo.processes import Processes, seconds_to_start, url
+from fedbandit.evaluation.decisions import from_frame
+from fedbandit.evaluation.evaluating import Evaluation, evaluate
+from fedbandit.evaluation.targets import logged_model, uniform
+from fedbandit.federation.setup import founding
+from fedbandit.federation.setup.home import Home
+from fedbandit.federation.store.decision_log import DecisionLog
+from fedbandit.federation.timing import Timing
+from fedbandit.plan import Plan
+
+HERE = Path(__file__).parent
+HOSPITALS, WEEK, DAYS, PATIENTS = 12, 7, 21, 15
+DOSES = ("low", "medium", "high")
+PRACTICE = np.array([0.15, 0.7, 0.15])  # how often doctors give each dose, whoever comes
+AT_ONCE = 4  # patients of one hospital at the same time
+
+
+# -- patients ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Patient:
+    """What the hospital knows of a patient, how likely each dose is to help, and the luck of the draw."""
+
+    record: dict[str, Any]
+    chances: np.ndarray  # (doses,)
+    luck: float
+
+    def helped(self, dose: str) -> float:
+        """Whether the dose helps: 1 or 0."""
+        return float(self.luck < self.chances[DOSES.index(dose)])
+
+
+def patient(rng: np.random.Generator) -> Patient:
+    """Old people and impaired kidneys need less, young and healthy ones more; the medium dose is right for few."""
+    age, impaired = rng.uniform(18, 100), rng.random() < 0.4
+    need = (59 - age) / 82 + (0.35 if not impaired else -0.35)  # negative: less
+    chances = np.clip([0.45 - 0.6 * need, 0.5, 0.45 + 0.6 * need], 0.05, 0.95)
+    record = {"age": round(float(age), 1), "kidneys": "impaired" if impaired else "normal"}
+    return Patient(record, chances, float(rng.random()))
+
+
+# -- the plan ---------------------------------------------------------------------------------------------------------
+
+
+def clinic_plan(day: float) -> Plan:
+    """A sync per day for three weeks, (2, 1e-5) for every patient, and doctors who may choose themselves."""
+    schema = fb.Schema.from_dict(tomllib.loads((HERE / "schema.toml").read_text()))
+    return fb.Plan(
+        silos=HOSPITALS,
+        rounds=DAYS,
+        people=PATIENTS,
+        schema=schema,
+        privacy=fb.Privacy(epsilon=2.0, delta=1e-5),
+        schedule=fb.clock(day),
+        confidence="practical",
+        policy=Policy("inverse-gap", floor=0.1),
+        apprentice=True,
+    )
+
+
+# -- live -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Hospital:
+    """One hospital's application: asks its silo over HTTP, and reports what came of it."""
+
+    home: Home
+    patients: list[list[Patient]]  # by day
+    rng: np.random.Generator
+    start: float
+    day: float
+
+    async def run(self) -> list[float]:
+        """All days, one after the other; the expected outcome of every decision."""
+        headers = {"Authorization": f"Bearer {self.home.token()}"}
+        async with httpx.AsyncClient(base_url=url(self.home), headers=headers, timeout=30) as http:
+            expected = []
+            for day, arrivals in enumerate(self.patients):
+                await asyncio.sleep(max(0.0, self.start + (day + 0.1) * self.day - time.time()))
+                gate = asyncio.Semaphore(AT_ONCE)
+                visits = (
+                    self._treat(http, one, f"{day}/{number}", day < WEEK, gate) for number, one in enumerate(arrivals)
+                )
+                expected += await asyncio.gather(*visits)
+        return expected
+
+    async def _treat(
+        self, http: httpx.AsyncClient, one: Patient, key: str, apprentice: bool, gate: asyncio.Semaphore
+    ) -> float:
+        async with gate:
+            asked = {"context": one.record, "user": key, **(self._own_choice() if apprentice else {})}
+            decision = (await http.post("/v1/decisions", json=asked)).raise_for_status().json()
+            reward = {"reward": one.helped(decision["name"])}
+            answer = await http.post(f"/v1/decisions/{decision['id']}/reward", json=reward)
+            if answer.status_code != httpx.codes.GONE:  # too late to count: the term is over
+                answer.raise_for_status()
+            return float(one.chances[decision["action"]])
+
+    def _own_choice(self) -> dict[str, Any]:
+        """Doctors choose by habit, and know how often they choose what."""
+        dose = int(self.rng.choice(len(DOSES), p=PRACTICE))
+        return {"chosen": DOSES[dose], "propensity": float(PRACTICE[dose])}
+
+
+def live(folder: Path, day: float, seed: int) -> tuple[Plan, list[Home], np.ndarray]:
+    """Three weeks of all hospitals; the expected outcome of every decision, (hospitals, days, patients)."""
+    plan, names = clinic_plan(day), [f"hospital-{number:02}" for number in range(1, HOSPITALS + 1)]
+    start = time.time() + 2 * (HOSPITALS + 3) * seconds_to_start()  # when all are up
+    homes = founding.local(folder, plan, names, Timing(deadline=60.0, settle_last=5.0, start=start))
+    silos = [home for home in homes if home.settings.role == "silo"]
+    for home in silos:
+        keep_a_log(home)
+    streams = [np.random.default_rng((seed, number)) for number in range(HOSPITALS)]
+    come = [[[patient(rng) for _ in range(PATIENTS)] for _ in range(DAYS)] for rng in streams]
+    with Processes(folder, [Home.load(home.path) for home in homes]):
+        hospitals = [Hospital(*one, start, day) for one in zip(silos, come, streams, strict=True)]
+        expected = asyncio.run(together(hospitals))
+    return plan, silos, np.array(expected).reshape(HOSPITALS, DAYS, PATIENTS)
+
+
+async def together(hospitals: list[Hospital]) -> list[list[float]]:
+    return list(await asyncio.gather(*(one.run() for one in hospitals)))
+
+
+def keep_a_log(home: Home) -> None:
+    """A hospital that wants to judge decisions later keeps a log of them, in a file of its own that nothing sends."""
+    settings = home.path / "party.json"
+    settings.write_text(json.dumps({**json.loads(settings.read_text()), "log_days": 90}))
+
+
+# -- the verdict ------------------------------------------------------------------------------------------------------
+
+
+def verdict(home: Home) -> Evaluation:
+    """What one hospital's own log says: practice, the newest model, and tossing a coin."""
+    log = DecisionLog(home.decision_log)
+    try:
+        return evaluate(from_frame(log.frame()), {"model": logged_model(log.models()), "uniform": uniform})
+    finally:
+        log.close()
+
+
+def report(plan: Plan, verdicts: dict[str, Evaluation], expected: np.ndarray) -> dict[str, Any]:
+    """The whole story in numbers. Only here, where patients are made up, does anybody know what was right."""
+    weeks = expected.reshape(HOSPITALS, DAYS // WEEK, -1).mean(axis=(0, 2))
+    rng = np.random.default_rng(0)
+    chances = np.array([patient(rng).chances for _ in range(20_000)])
+    return {
+        "dim": plan.dim,
+        "guarantee": plan.guarantee.statement,
+        "helped by week": [round(float(one), 3) for one in weeks],
+        "helped by old practice": round(float((chances @ PRACTICE).mean()), 3),
+        "helped by knowing everything": round(float(chances.max(axis=1).mean()), 3),
+        "verdicts": {
+            name: {policy: found[policy].worth["dr"]._asdict() for policy in ("model", "uniform")}
+            for name, found in verdicts.items()
+        },
+    }
+
+
+def show(found: dict[str, Any]) -> None:
+    print(f"{HOSPITALS} hospitals, {PATIENTS} patients a day each, rows of {found['dim']} numbers")
+    print(found["guarantee"])
+    print("\npatients helped, in truth:")
+    print(f"  old practice {found['helped by old practice']:.1%}", end="; ")
+    print("; ".join(f"week {number} {share:.1%}" for number, share in enumerate(found["helped by week"], 1)), end="; ")
+    print(f"the best possible {found['helped by knowing everything']:.1%}")
+    print("\nwhat each hospital reads from its own log (doubly robust, 95 %):")
+    for name, judged in found["verdicts"].items():
+        model, coin = judged["model"], judged["uniform"]
+        interval = f"{model['value']:.1%} ({model['low']:.1%} to {model['high']:.1%})"
+        print(f"  {name}: the newest model would help {interval}, tossing a coin {coin['value']:.1%}")
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("--day", type=float, default=1.5, help="seconds that a day lasts")
+    options.add_argument("--seed", type=int, default=0)
+    options.add_argument("--out", type=Path, help="folder for stores and logs; else one that is deleted")
+    options.add_argument("--json", action="store_true")
+    given = options.parse_args()
+    with tempfile.TemporaryDirectory() as spare:
+        folder = given.out or Path(spare)
+        plan, homes, expected = live(folder, given.day, given.seed)
+        found = report(plan, {home.settings.name: verdict(home) for home in homes}, expected)
+    print(json.dumps(found)) if given.json else show(found)
+
+
+if __name__ == "__main__":
+    main()

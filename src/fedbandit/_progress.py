@@ -1,0 +1,60 @@
+"""A bar for whoever waits: shown where somebody looks, and only once something has taken two seconds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+
+__all__ = ["PATIENCE", "bar_on", "late_bar", "progress_or_bar"]
+
+PATIENCE = 2.0  # seconds
+
+
+def bar_on(console: Console) -> Progress:
+    """A bar with the time left, which goes when it is done."""
+    from rich import progress as rich
+
+    columns = (rich.TextColumn("{task.description}"), rich.BarColumn(), rich.TaskProgressColumn())
+    times = (rich.TimeElapsedColumn(), rich.TextColumn("left"), rich.TimeRemainingColumn())
+    return rich.Progress(*columns, *times, console=console, transient=True)
+
+
+@contextmanager
+def late_bar(
+    what: str, console: Console, clock: Callable[[], float] = time.monotonic
+) -> Iterator[Callable[[float], None]]:
+    """What it yields is called with the share that is done; a bar is there from the first call after `PATIENCE`, on a
+    terminal or in a notebook."""
+    began, seen, bars = clock(), console.is_terminal or console.is_jupyter, list["Progress"]()
+
+    def report(share: float) -> None:
+        if seen and not bars and clock() - began >= PATIENCE:
+            bars.append(bar_on(console))
+            bars[0].add_task(what, total=1.0)
+            bars[0].start()
+        for bar in bars:
+            bar.update(bar.task_ids[0], completed=share)
+
+    try:
+        yield report
+    finally:
+        for bar in bars:
+            bar.stop()
+
+
+@contextmanager
+def progress_or_bar(progress: Callable[[float], None] | None, what: str) -> Iterator[Callable[[float], None]]:
+    """What the caller gave, or a bar on standard error."""
+    if progress is not None:
+        yield progress
+        return
+    from rich.console import Console
+
+    with late_bar(what, Console(stderr=True)) as report:
+        yield report
