@@ -14,7 +14,12 @@ from fedbandit.bandit.policies import UCB, Policy
 from fedbandit.evaluation.decisions import Decisions, from_frame, read_decisions
 from fedbandit.evaluation.evaluating import evaluate
 from fedbandit.evaluation.targets import Target, always, by_model, given, logged_model, suggested, uniform
+from fedbandit.federation.silo.serving import Silo
+from fedbandit.federation.store.decision_log import DecisionLog
+from fedbandit.plan import Plan
+from fedbandit.privacy.budget import Privacy
 from tests.evaluation.logs import ARMS, DIM, World
+from tests.evaluation.tables import SCHEMA
 
 MODEL = Model(np.array([0.3, -0.5, 0.2]), np.diag([0.2, 0.3, 0.4]), np.asarray(1.5))
 
@@ -181,6 +186,19 @@ def test_where_the_application_chose_the_models_probabilities_are_not_those_of_t
     assert read.suggested is not None
 
 
+def test_a_silo_that_serves_records_logs_the_names_of_its_actions(tmp_path: Path) -> None:
+    log_ = DecisionLog(tmp_path / "log.db")
+    plan = Plan(3, 100, schema=SCHEMA, privacy=Privacy(1.0, 0.1), visits="public", policy="thompson")  # type: ignore[arg-type]
+    with Silo.open(tmp_path / "silo.db", plan, secret=bytes(32), log=log_) as silo:
+        made = [silo.decide(context={"age": number / 50 - 1, "sex": "f"}) for number in range(100)]
+        silo.reward_all([(one.id, float(one.action == 1)) for one in made])
+        decisions = from_frame(log_.frame())
+    assert decisions.names == ["drug", "rest"] * 100
+    found = evaluate(decisions, {"rest": always("rest"), "drug": always("drug")})
+    assert found["rest"].worth["snips"].value == 1
+    assert found["drug"].worth["snips"].value == 0
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -189,6 +207,7 @@ def test_where_the_application_chose_the_models_probabilities_are_not_those_of_t
         ({"propensity": pl.lit(0.0)}, "propensity must lie above 0"),
         ({"reward": pl.lit(None, dtype=pl.Float64)}, "log must hold at least one decision with a reward"),
         ({"probabilities": pl.lit([0.5, 0.5])}, "probabilities must have one number per action"),
+        ({"names": pl.lit(["a", "b"])}, "names must be one per action"),
     ],
 )
 def test_a_log_that_cannot_be_is_refused(change: dict[str, pl.Expr], message: str) -> None:

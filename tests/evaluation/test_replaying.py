@@ -18,7 +18,7 @@ from fedbandit.evaluation.replaying import NOBODY, Tape, alone, federated, fitte
 from fedbandit.plan import Plan
 from fedbandit.presets import isolated, plan_for
 from fedbandit.privacy.budget import Privacy
-from fedbandit.schedule import adaptive, every
+from fedbandit.schedule import adaptive, clock, every
 from fedbandit.simulator.population import NEVER, Delays
 from tests.evaluation.tables import JUDGED, KNOWN, SCHEMA, TOSSED, past, table
 
@@ -92,6 +92,15 @@ def test_noise_and_policies_are_those_of_the_plan() -> None:
     assert (same != federated("y", plan, tape).chosen).any(), "another name is other noise"
     random = federated("x", plan.changed(policy=Policy(floor=1.0)), tape).chosen
     assert abs((random == 0).mean() - 0.5) < 5 * np.sqrt(0.25 / random.size)
+
+
+def test_a_plan_on_a_clock_keeps_its_periods() -> None:
+    tape = Tape(past(count=900), 1)
+    daily = PRIVATE.changed(schedule=clock(86400), rounds=10)
+    plan = fitted_plan(daily, tape.past, tape.steps)
+    people = -(-tape.steps // 10)
+    assert plan.times == tuple(people * day for day in range(1, 11))
+    assert (federated("x", plan, tape).chosen >= 0).all()
 
 
 def test_people_whose_reward_never_came_are_not_counted_as_failures() -> None:

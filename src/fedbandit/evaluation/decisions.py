@@ -112,7 +112,7 @@ def from_frame(frame: pl.DataFrame) -> Decisions:
         action=_column(rewarded, "action", np.int64, 0),
         propensity=_column(rewarded, "propensity", np.float64, np.nan),
         reward=_column(rewarded, "reward", np.float64, np.nan),
-        names=_names(rewarded),
+        names=_names(rewarded, sizes),
         allowed=_allowed(rewarded, offsets),
         logged=None if own.any() else suggested,
         model=_column(rewarded, "model", np.int64, 0) if "model" in rewarded.columns else None,
@@ -122,10 +122,12 @@ def from_frame(frame: pl.DataFrame) -> Decisions:
     )
 
 
-def _names(frame: pl.DataFrame) -> list[str] | None:
+def _names(frame: pl.DataFrame, sizes: Integers) -> list[str] | None:
     """What the actions are called, if all of them have names."""
     if "names" not in frame.columns or frame["names"].null_count():
         return None
+    if not np.array_equal(frame["names"].list.len().to_numpy(), sizes):
+        raise ArgumentError("names", "must be one per action in every decision of the log")
     return frame["names"].explode().to_list()
 
 

@@ -59,10 +59,14 @@ class Replay:
     def assumes(self) -> tuple[str, ...]:
         return ASSUMPTIONS[self.tape.past.kind]
 
-    def worth(self, name: str, silo: int | None = None, steps: int | None = None) -> Worth:
-        """What somebody earned per person, by all silos or one of them, up to a step or the end."""
-        earned = np.where(self._counted(silo, steps), self.played[name].earned, np.nan)
+    def worth(self, name: str, silo: int | None = None, steps: int | None = None, after: int = 0) -> Worth:
+        """What somebody earned per person, by all silos or one of them, after one step and up to another."""
+        earned = np.where(self._counted(silo, steps, after), self.played[name].earned, np.nan)
         return _worth(earned, self.level)
+
+    def late(self, name: str) -> Worth:
+        """The same in the last third of the steps, when most has been learnt."""
+        return self.worth(name, after=2 * self.tape.steps // 3)
 
     def excess(self, name: str, over: str) -> Worth:
         """What somebody earned per person beyond another: paired by person where the table tells of both."""
@@ -115,6 +119,7 @@ class Replay:
             "runs": self.tape.runs,
             "level": self.level,
             "worth": {name: self.worth(name)._asdict() for name in self.names},
+            "last_third": {name: self.late(name)._asdict() for name in self.names},
             "excess": {name: self.excess(first, name)._asdict() for name in self.names if first and name != first},
             "plans": {name: plan.as_dict() for name, plan in self.plans.items()},
             "promises": {name: plan.guarantee.statement for name, plan in self.plans.items()},
@@ -140,8 +145,8 @@ class Replay:
             f"<tbody>{''.join(rows)}</tbody></table><p>Assuming:</p><ul>{assumed}</ul>"
         )
 
-    def _counted(self, silo: int | None, steps: int | None) -> Flags:
-        counted = np.ones(self.tape.step.shape, dtype=bool) if steps is None else self.tape.step <= steps
+    def _counted(self, silo: int | None, steps: int | None, after: int) -> Flags:
+        counted = (self.tape.step > after) & (self.tape.step <= (self.tape.steps if steps is None else steps))
         return counted if silo is None else counted & (self.tape.past.silo == silo)
 
 

@@ -23,7 +23,7 @@ from fedbandit.bandit.statistics import contributions
 from fedbandit.evaluation.past import Past
 from fedbandit.plan import Plan
 from fedbandit.presets import isolated
-from fedbandit.schedule import Adaptive
+from fedbandit.schedule import Adaptive, Clock
 from fedbandit.simulator.engine import Progress
 from fedbandit.simulator.population import AT_ONCE, NEVER, Delays
 from fedbandit.simulator.simulated import SimulatedFederation, runs_noise
@@ -126,11 +126,14 @@ class Tape:
 
 
 def fitted_plan(plan: Plan, past: Past, steps: int) -> Plan:
-    """The plan for the silos and the rounds of a table."""
+    """The plan for the silos and the rounds of a table. On a clock the table's people are spread over its periods."""
     if isinstance(plan.schedule, Adaptive) or plan.acting == "eager":
         raise ArgumentError("plan", "must act lazily on a public schedule to be replayed")
     rounds = max(1, math.floor(steps * past.rate))
-    fitted = plan.changed(silos=len(past.silos), rounds=rounds)
+    if isinstance(plan.schedule, Clock):
+        fitted = plan.changed(silos=len(past.silos), people=math.ceil(rounds / plan.rounds)).in_visits()
+    else:
+        fitted = plan.changed(silos=len(past.silos), rounds=rounds)
     if fitted.dim != past.rows.shape[2]:
         raise ArgumentError("dim", f"must be {past.rows.shape[2]}, the schema's, got {fitted.dim}")
     if fitted.protocol.needs_points or not fitted.trusting.live:

@@ -164,3 +164,13 @@ def test_a_folder_that_cannot_be_written(fedbandit: Command, tmp_path: Path) -> 
         assert_refused(said, "out must be a folder that can be written, got ")
     assert (tmp_path / "file").read_text() == "not a folder"
     assert [file.name for file in tmp_path.iterdir()] == ["file"]
+
+
+def test_late_and_missing_rewards(fedbandit: Command) -> None:
+    plain, late = (
+        fedbandit("simulate", *SMALL, "--protocols", "silo", *options, "--json").json["curves"][0]["regret"]["mean"]
+        for options in ([], ["--delay", "8", "--missing", "0.3"])
+    )
+    assert plain != late
+    refused = fedbandit("simulate", *SMALL, "--protocols", "ldp-eager", "--delay", "8")
+    assert_refused(refused, "delays must be left out for 'ldp-eager': its silos act on every user at once")

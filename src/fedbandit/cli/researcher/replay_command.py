@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json as json_format
 import tomllib
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -18,12 +17,12 @@ from fedbandit.cli.plan_file import read_text
 from fedbandit.evaluation.past import Columns, past_of, read_table
 from fedbandit.evaluation.replayed import Replay
 from fedbandit.evaluation.replayed import replay as play
-from fedbandit.evaluation.replaying import Tape
-from fedbandit.plan import Plan
+from fedbandit.evaluation.replaying import Tape, fitted_plan
+from fedbandit.plan import SETTING, Plan
 from fedbandit.presets import plan_for
 from fedbandit.privacy.budget import Privacy
 from fedbandit.problem.public_schema import Schema
-from fedbandit.simulator.population import AT_ONCE, Delays
+from fedbandit.simulator.population import Delays
 
 __all__ = ["replay"]
 
@@ -75,7 +74,7 @@ def replay(
     if plot is not None:
         checks.picture("plot", plot)
     past = past_of(read_table(table), shape, columns)
-    tape = Tape(past, _validate.count("runs", runs), _validate.count("seed", seed, 0), shuffle, _delays(delay, missing))
+    tape = Tape(past, _validate.count("runs", runs), _validate.count("seed", seed, 0), shuffle, Delays(delay, missing))
     plans = {FEDERATION: chosen, **{name: _fitting(name, chosen, tape) for name in _split(compare)}}
     with output.progress_bar("replaying") as progress:
         found = play(tape, plans, _split(always), level=level, progress=progress)
@@ -89,10 +88,6 @@ def replay(
 
 def _split(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def _delays(delay: float, missing: float) -> Delays:
-    return AT_ONCE if not (delay or missing) else Delays(delay, missing)
 
 
 def _table_of(path: Path | None) -> dict[str, object]:
@@ -119,8 +114,8 @@ def _schema(path: Path | None, plan: dict[str, object]) -> Schema:
 
 def _plan(given: dict[str, object], schema: Schema, epsilon: float | None, delta: float | None) -> Plan:
     """The plan, with the schema's dimension; silos and rounds are set when the table is known."""
-    values = {name: value for name, value in given.items() if name not in ("silos", "rounds", "dim", "schema")}
-    fields = {**values, **SIZES, "schema": schema.as_dict(), "privacy": _budget(values, epsilon, delta)}
+    values = {name: value for name, value in given.items() if name not in ("dim", "schema", SETTING)}
+    fields = {**SIZES, **values, "schema": schema.as_dict(), "privacy": _budget(values, epsilon, delta)}
     with _validate.reading("plan"):
         return Plan.from_dict(fields)
 
@@ -137,8 +132,7 @@ def _budget(values: dict[str, object], epsilon: float | None, delta: float | Non
 
 def _fitting(name: str, plan: Plan, tape: Tape) -> Plan:
     """A protocol by its name, for the silos and rounds of the table."""
-    rounds = max(1, int(tape.steps * tape.past.rate))
-    return plan_for(name, replace(plan, silos=len(tape.past.silos), rounds=rounds))
+    return plan_for(name, fitted_plan(plan, tape.past, tape.steps))
 
 
 def _print(found: Replay) -> None:
@@ -147,12 +141,12 @@ def _print(found: Replay) -> None:
     for name in found.names:
         worth = found.worth(name)
         ahead = "-" if name == first else str(found.excess(first, name))
-        promise = found.plans[name].guarantee.statement if name in found.plans else ""
-        interval = f"{output.number(worth.low)} to {output.number(worth.high)}"
-        rows.append([name, output.number(worth.value), interval, ahead, promise])
+        promise = found.plans[name].guarantee.pair if name in found.plans else ""
+        interval, late = f"{output.number(worth.low)} to {output.number(worth.high)}", found.late(name).value
+        rows.append([name, output.number(worth.value), interval, output.number(late), ahead, promise])
     people = f"{len(past):,} people of {counted(len(past.silos), 'silo')}, {past.kind} outcomes"
     title = f"Mean reward per person: {people}, {counted(found.tape.runs, 'run')}, {found.level:.0%} intervals"
-    output.print_table(title, ["who", "mean", "interval", f"{first} ahead by", "promise"], rows)
+    output.print_table(title, ["who", "mean", "interval", "last third", f"{first} ahead by", "promise"], rows)
     if past.left_out:
         output.say(f"{past.left_out:,} people are left out: the table does not say what came of them.")
     output.say("Assuming:")

@@ -11,6 +11,7 @@ from fedbandit._words import counted
 from fedbandit.cli import checks, options, output
 from fedbandit.cli.researcher.experiment import Experiment, PlannedExperiment
 from fedbandit.simulator.on_ray import ray_executor
+from fedbandit.simulator.population import Delays
 from fedbandit.simulator.result import Result
 from fedbandit.simulator.runner import check, play_here
 from fedbandit.simulator.runner import simulate as run
@@ -40,6 +41,8 @@ def simulate(
     precision: Annotated[str | None, typer.Option(help="float32 or float64 scores.")] = None,
     runs: Annotated[int | None, typer.Option(help="Independent runs.")] = None,
     seed: Annotated[int | None, typer.Option(help="The same seed gives the same numbers.")] = None,
+    delay: Annotated[float, typer.Option(help="Rewards come so many rounds later, on average.")] = 0.0,
+    missing: Annotated[float, typer.Option(help="Share of rewards that never come.")] = 0.0,
     out: Annotated[Path | None, typer.Option(help="Folder for the frame, the plans and a plot.")] = None,
     plan: Annotated[Path | None, typer.Option(help="A plan's file: play it, and staying alone beside it.")] = None,
     on: Annotated[str | None, typer.Option(help="ray, or ray://host:port: spread runs over a Ray cluster.")] = None,
@@ -67,7 +70,9 @@ def simulate(
     }
     given = {name: value for name, value in given.items() if value is not None}
     if plan is not None:
-        checks.no_other_effect(context, (*given.keys() & RUNNING, "plan", "out", "on", "json"), "with --plan")
+        checks.no_other_effect(
+            context, (*given.keys() & RUNNING, "plan", "out", "on", "json", "delay", "missing"), "with --plan"
+        )
         played: Experiment | PlannedExperiment = PlannedExperiment.read(plan, **given)
     else:
         experiment = Experiment() if file is None else Experiment.read(file)
@@ -88,6 +93,7 @@ def simulate(
             precision=played.precision,
             progress=progress,
             executor=executor,
+            delays=Delays(delay, missing),
         )
     if folder is not None:
         result.save(folder)
