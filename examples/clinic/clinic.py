@@ -134,10 +134,12 @@ class Hospital:
         return {"chosen": DOSES[dose], "propensity": float(PRACTICE[dose])}
 
 
-def live(folder: Path, day: float, seed: int) -> tuple[Plan, list[Home], np.ndarray]:
+def live(folder: Path, day: float | None, seed: int) -> tuple[Plan, list[Home], np.ndarray]:
     """Three weeks of all hospitals; the expected outcome of every decision, (hospitals, days, patients)."""
+    to_start = seconds_to_start()  # of a process: on a busy machine days are longer
+    day = max(1.5, 2.5 * to_start) if day is None else day
     plan, names = clinic_plan(day), [f"hospital-{number:02}" for number in range(1, HOSPITALS + 1)]
-    start = time.time() + 2 * (HOSPITALS + 3) * seconds_to_start()  # when all are up
+    start = time.time() + 2 * (HOSPITALS + 3) * to_start  # when all are up
     homes = founding.local(folder, plan, names, Timing(deadline=60.0, settle_last=5.0, start=start))
     silos = [home for home in homes if home.settings.role == "silo"]
     for home in silos:
@@ -206,7 +208,7 @@ def show(found: dict[str, Any]) -> None:
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("--day", type=float, default=1.5, help="seconds that a day lasts")
+    options.add_argument("--day", type=float, help="seconds that a day lasts; else what this machine needs")
     options.add_argument("--seed", type=int, default=0)
     options.add_argument("--out", type=Path, help="folder for stores and logs; else one that is deleted")
     options.add_argument("--json", action="store_true")
