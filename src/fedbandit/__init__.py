@@ -10,15 +10,17 @@ __version__ = "0.2.0"
 from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy
 from fedbandit.problem import Category, Hashed, Number, Projection, Schema
-from fedbandit.schedule import adaptive, clock, every, growing
+from fedbandit.schedule import adaptive, at, clock, every, growing
 
 if TYPE_CHECKING:
     from fedbandit import paper
     from fedbandit.federation.silo.serving import Silo
     from fedbandit.simulator import tasks
+    from fedbandit.simulator.attendance import Attendance
     from fedbandit.simulator.runner import simulate
 
 __all__ = [
+    "Attendance",
     "Category",
     "Hashed",
     "Number",
@@ -28,6 +30,7 @@ __all__ = [
     "Schema",
     "Silo",
     "adaptive",
+    "at",
     "clock",
     "every",
     "growing",
@@ -41,6 +44,7 @@ _LATER = {
     "paper": ("fedbandit.paper", None),
     "tasks": ("fedbandit.simulator.tasks", None),
     "simulate": ("fedbandit.simulator.runner", "simulate"),
+    "Attendance": ("fedbandit.simulator.attendance", "Attendance"),
     "Silo": ("fedbandit.federation.silo.serving", "Silo"),
 }
 
