@@ -25,10 +25,10 @@ def test_the_clinic(tmp_path: Path) -> None:
     assert processor_seconds() - before < BUSY
     found = json.loads(done.stdout)
     assert found["dim"] == 3 * (1 + 1 + 2)
-    assert found["guarantee"].startswith("Each user is (2, 1e-05)-differentially private")
+    assert "(1, 1e-05)-differentially private" in found["guarantee"]
     first, *_, last = found["helped by week"]
     assert abs(first - found["helped by old practice"]) < 0.02, "doctors choose as they always did"
-    assert last > first + 0.02, "the model helps more patients than the practice it learnt from"
+    assert last > first + 0.05, "the model helps more patients than the practice it learnt from"
     assert len(found["verdicts"]) == 12
     for judged in found["verdicts"].values():
         model = judged["model"]
