@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -86,12 +86,11 @@ class Decision(NamedTuple):
 
 
 class _Made(NamedTuple):
-    """A decision, and what it was made from. `arms` are those that have names."""
+    """A decision, and what it was made from."""
 
     decision: Decision
     appraisal: Appraisal | QuickAppraisal
     allowed: Sequence[int] | None
-    arms: int
 
 
 class Acknowledgement(NamedTuple):
@@ -284,7 +283,7 @@ class Silo:
         on leaves the silo in this term. They and whoever is over the cap are served by all that the silo knows, unless
         the plan says otherwise.
         """
-        return self._made(actions, context, user, allowed, chosen, propensity, shared).decision
+        return self._made(actions, context, user, allowed, chosen, propensity, shared=shared).decision
 
     def rank(
         self,
@@ -295,10 +294,9 @@ class Silo:
         allowed: Sequence[Any] | None = None,
     ) -> tuple[Decision, list[float]]:
         """A decision for a record, and the probability that each of the actions had."""
-        made = self._made(actions, context, user, allowed)
-        if isinstance(made.appraisal, Appraisal):
-            return made.decision, made.appraisal.likely(made.allowed).tolist()
-        return made.decision, [float(number == made.decision.action) for number in range(made.arms)]
+        made = self._made(actions, context, user, allowed, ranked=True)
+        assert isinstance(made.appraisal, Appraisal)
+        return made.decision, made.appraisal.likely(made.allowed).tolist()
 
     def _made(
         self,
@@ -308,13 +306,15 @@ class Silo:
         allowed: Sequence[Any] | None,
         chosen: int | str | None = None,
         propensity: float | None = None,
+        *,
         shared: bool = True,
+        ranked: bool = False,
     ) -> _Made:
         version, public = self._current
         person = None if user is None else self.ids.person(user)
         place, local = self._way(person, shared)
         offered = self._offered(context, actions)
-        quick = self._plain and chosen is None
+        quick = self._plain and chosen is None and not ranked
         appraisal = self._for_counted(offered, public, quick) if local is None else self._for_others(offered, local)
         names = offered.names
         if allowed is not None:
@@ -343,7 +343,7 @@ class Silo:
             )
         self._counter.add(1, keyed=user is not None)
         made = Decision(decision, action, version, likely, names[action] if names else None)
-        return _Made(made, appraisal, allowed, len(names))
+        return _Made(made, appraisal, allowed)
 
     @property
     def _recorded(self) -> Records:
@@ -400,9 +400,10 @@ class Silo:
         for rows, names in self._recorded.many(columns, actions):
             keys = None if users is None else users[len(made) : len(made) + len(rows)]
             people = range(len(made), len(made) + len(rows))
-            contexts = ({name: column[one] for name, column in columns.items()} for one in people)
-            records = [as_json(one, names, actions) for one in contexts] if self._log is not None else None
-            decided = self._decide_rows(rows, keys, shared, records)
+            records = (
+                as_json({name: column[one] for name, column in columns.items()}, names, actions) for one in people
+            )
+            decided = self._decide_rows(rows, keys, shared, records if self._log is not None else None)
             made += [one._replace(name=names[one.action]) for one in decided]
         return made
 
@@ -411,7 +412,7 @@ class Silo:
         contexts: Floats,
         users: Sequence[str] | str | None,
         shared: bool,
-        records: Sequence[str] | None = None,
+        records: Iterable[str] | None = None,
     ) -> list[Decision]:
         if users is not None and len(users) != len(contexts):
             raise ArgumentError("users", f"must be as many as contexts, {len(contexts)}, got {len(users)}")
@@ -420,7 +421,7 @@ class Silo:
             made = self._decide_plainly(contexts, people)
         else:
             ways = [self._way(person, shared) for person in people]
-            made = self._decide_one_by_one(contexts, people, ways, records or [None] * len(people))
+            made = self._decide_one_by_one(contexts, people, ways, records)
         self._counter.add(len(made), keyed=users is not None)
         return made
 
@@ -436,7 +437,7 @@ class Silo:
         contexts: Floats,
         people: Sequence[bytes | None],
         ways: Sequence[_Way],
-        records: Sequence[str | None],
+        records: Iterable[str] | None,
     ) -> list[Decision]:
         version, public = self._current
         features = choosing.checked_many(contexts, self.plan.dim)
@@ -456,7 +457,8 @@ class Silo:
         ]
         if self._log is not None:
             likely = self.plan.policy.probabilities(means, spreads)
-            for decision, offered, probabilities, record in zip(made, features, likely, records, strict=True):
+            known = [None] * len(made) if records is None else records
+            for decision, offered, probabilities, record in zip(made, features, likely, known, strict=True):
                 self._log.decided(
                     decision.id,
                     self._clock.expected,
