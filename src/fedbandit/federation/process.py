@@ -125,6 +125,7 @@ async def serve(home: Home, party: Party, orders: Orders, listen: socket.socket 
         new_term=orders.new_term,
         catch_up=orders.catch_up,
         keep_raw=settings.keep_raw,
+        strict=settings.strict,
         log=DecisionLog(home.decision_log, settings.log_days) if settings.log_days else None,
     )
     bind(silo.store.engine, agreement)

@@ -11,7 +11,7 @@ NEW = Verdict(DecisionState.COUNTED, 0, repeated=False, conflict=False)
 
 
 def lines(metrics, silo):
-    page = metrics.page(SiloStatus(**silo.status())).decode()
+    page = metrics.page(SiloStatus(**silo.status()), {}).decode()
     return dict(line.rsplit(" ", 1) for line in page.splitlines() if not line.startswith("#"))
 
 

@@ -145,7 +145,7 @@ class Service:
 
     async def metrics(self) -> bytes:
         """Metrics of the silo, of all its workers together, for Prometheus."""
-        return self._metrics.page(await self.status())
+        return self._metrics.page(await self.status(), self._silo.odd_values)
 
     def close(self) -> None:
         """Let go of the thread that waits for the disk."""
