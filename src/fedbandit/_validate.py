@@ -101,7 +101,8 @@ def features(name: str, value: ArrayLike, dim: int) -> Floats:
         raise ArgumentError(name, "must hold at least one action, got an empty set")
     if not np.isfinite(array).all():
         raise ArgumentError(name, "must be finite, got NaN or infinity")
-    norms = np.linalg.norm(array, axis=1)
+    with np.errstate(over="ignore"):  # then it is infinite, and refused
+        norms = np.linalg.norm(array, axis=1)
     if norms.max() > 1 + NORM_SLACK:
         raise ArgumentError(name, f"must have rows of norm at most 1, got {norms.max():.6g}")
     return np.asarray(array / np.maximum(norms, 1.0)[:, None])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -62,6 +63,8 @@ def sync_cost(silos: int, dim: int, period: float = PERIOD) -> SyncCost:
     """The median of a few syncs, from the tick of the public clock on. The silos are tasks of this process, each with a
     store of its own; broker, mixer and analyzer are processes."""
     plan = Plan(silos, SYNCS, dim, Privacy(1.0, 1e-5), schedule=clock(period))
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a silo has some ten files open
     with tempfile.TemporaryDirectory() as folder:
         return uvloop.run(_syncs(Path(folder), plan))
 

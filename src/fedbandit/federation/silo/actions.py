@@ -274,6 +274,7 @@ def inside(features: Floats) -> Floats:
 
 def _longest(features: Floats) -> float | None:
     """The largest square of a row's norm; None if it is too large, or not a number."""
-    squares = np.vecdot(features, features).ravel()
+    with np.errstate(over="ignore", invalid="ignore"):  # what comes of it is refused
+        squares = np.vecdot(features, features).ravel()
     largest = float(squares[squares.argmax()]) if squares.size else 0.0  # the argmax of NaN and others is the NaN
     return largest if largest <= MOST else None

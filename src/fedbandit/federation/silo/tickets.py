@@ -70,8 +70,9 @@ class DecisionIds:
         self._prefix, self._count = os.urandom(PREFIX_BYTES), itertools.count()
         self._context = plan_hash.encode()
         self._features_bytes = 8 * dim
-        self._recent: dict[str, Ticket] = {}
-        self._less_recent: dict[str, Ticket] = {}
+        # Plain tuples: unlike a Ticket, they are none of the garbage collector's business.
+        self._recent: dict[str, tuple[bytes, bytes | None, bytes, int, float]] = {}
+        self._less_recent: dict[str, tuple[bytes, bytes | None, bytes, int, float]] = {}
 
     def issue(
         self, features: Floats, people: Sequence[bytes | None], places: Sequence[int], now: float = 0.0
@@ -93,14 +94,15 @@ class DecisionIds:
         raw = nonce + self._cipher.encrypt(nonce, plain, self._context)
         decision = binascii.b2a_base64(raw, newline=False).translate(_TO_URL).decode()
         recent = self._recent
-        recent[decision] = Ticket(nonce, person, features, place, minutes * MINUTE)
+        recent[decision] = (nonce, person, features, place, minutes * MINUTE)
         if len(recent) >= RECENT:
             self._recent, self._less_recent = {}, recent
         return decision
 
     def read(self, decision: str) -> Ticket:
         """What the id holds; UnknownDecision for anything this silo did not issue under this plan."""
-        return self._recent.get(decision) or self._less_recent.get(decision) or self._opened(decision)
+        known = self._recent.get(decision) or self._less_recent.get(decision)
+        return self._opened(decision) if known is None else Ticket(*known)
 
     def _opened(self, decision: str) -> Ticket:
         try:
