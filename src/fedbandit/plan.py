@@ -55,7 +55,7 @@ HEADROOM_BITS = 62  # a total, noise included, must stay this far inside 64-bit 
 # Fields that came later, and what plans written without them mean. A plan that says nothing else does not name them, so
 # that it keeps its identity.
 LATER: dict[str, Any] = {"people": 1, "uncounted": None, "schema": None, "policy": UCB, "apprentice": False}
-SETTING = "setting"  # the table of a plan's file that says what the plan was chosen for
+CONSORTIUM = "consortium"  # the table of a plan's file that says what the plan was chosen for
 PEOPLE = 10**9  # who must fit into the sums of a term on a clock, all silos together: nobody knows how many will come
 
 
@@ -384,7 +384,7 @@ class Plan:
 
     @classmethod
     def load(cls, path: str | Path) -> Plan:
-        """The plan in a TOML or JSON file. A table `setting` beside it says what it was chosen for; it is left alone.
+        """The plan in a TOML or JSON file. A table `consortium` in it says for whom it was chosen; it is left alone.
 
         >>> import tempfile
         >>> plan = Plan(12, 365, 20, Privacy(1.0, 1e-6), schedule=Clock(86400), people=20)
@@ -398,11 +398,11 @@ class Plan:
         data = tomllib.loads(text) if file.suffix == ".toml" else json.loads(text)
         if not isinstance(data, dict):
             raise ArgumentError("plan", f"must be a table of fields, got {type(data).__name__}")
-        return cls.from_dict({name: value for name, value in data.items() if name != SETTING})
+        return cls.from_dict({name: value for name, value in data.items() if name != CONSORTIUM})
 
-    def save(self, path: str | Path, setting: Mapping[str, Any] | None = None) -> None:
-        """Write the plan as TOML, whole, defaults included; and beside it the `setting` it was chosen for."""
-        data = self.as_dict() | ({} if setting is None else {SETTING: dict(setting)})
+    def save(self, path: str | Path, consortium: Mapping[str, Any] | None = None) -> None:
+        """Write the plan as TOML, whole, defaults included; and in a table of its own the `consortium` it was chosen for."""
+        data = self.as_dict() | ({} if consortium is None else {CONSORTIUM: dict(consortium)})
         Path(path).write_text(tomli_w.dumps(_without_none(data)), encoding="utf-8")
 
     def in_visits(self) -> Plan:

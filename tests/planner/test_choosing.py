@@ -11,8 +11,8 @@ from scipy.optimize import minimize_scalar
 
 from fedbandit.plan import Plan
 from fedbandit.planner import best, shuffling, tuning
+from fedbandit.planner.consortium import Consortium
 from fedbandit.planner.prediction import predicted
-from fedbandit.planner.setting import Setting
 from fedbandit.privacy.budget import Privacy
 from fedbandit.privacy.sensitivity import joint_shift
 from fedbandit.schedule import Clock, growing
@@ -53,7 +53,7 @@ def test_a_horizon_too_long_for_a_factorisation_gets_buffers() -> None:
     assert tuning.mechanisms_for(513) == ("blt",)
 
 
-CLINIC = Setting(silos=12, people_per_day=20, days=120, dim=8, privacy=Privacy(1.0, 1e-6), arms=4)
+CLINIC = Consortium(silos=12, people_per_day=20, days=120, dim=8, privacy=Privacy(1.0, 1e-6), arms=4)
 
 
 @pytest.mark.parametrize(("trust", "expected"), [("silo", "silo"), ("secure-sum", "secure-sum")])
@@ -127,11 +127,11 @@ def test_what_a_setting_refuses() -> None:
 
 
 def test_a_setting_reads_back() -> None:
-    setting = replace(CLINIC, visits=5, back_after=30, sync="weekly", consenting=0.5)
-    assert Setting.from_dict(setting.as_dict()) == setting
-    assert setting.periods == 17
-    assert setting.people_per_period == 140
-    assert setting.plan().in_visits().rounds == setting.visits_per_silo == 17 * 140
+    consortium = replace(CLINIC, visits=5, back_after=30, sync="weekly", consenting=0.5)
+    assert Consortium.from_dict(consortium.as_dict()) == consortium
+    assert consortium.periods == 17
+    assert consortium.people_per_period == 140
+    assert consortium.plan().in_visits().rounds == consortium.visits_per_silo == 17 * 140
 
 
 def test_what_asks_for_no_more_trust_than_the_user_gives() -> None:

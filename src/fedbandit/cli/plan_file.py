@@ -9,7 +9,7 @@ from typing import Any
 
 from fedbandit import _validate
 from fedbandit._validate import ArgumentError
-from fedbandit.plan import SETTING, Plan
+from fedbandit.plan import CONSORTIUM, Plan
 from fedbandit.problem import Schema
 
 __all__ = ["read_bytes", "read_plan", "read_schema", "read_table", "read_text"]
@@ -19,7 +19,7 @@ def read_plan(path: Path) -> Plan:
     """A plan from JSON or TOML."""
     data = read_table("plan", path)
     with _validate.reading("plan"):
-        return Plan.from_dict({name: value for name, value in data.items() if name != SETTING})
+        return Plan.from_dict({name: value for name, value in data.items() if name != CONSORTIUM})
 
 
 def read_schema(path: Path) -> Schema:

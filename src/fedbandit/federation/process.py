@@ -19,7 +19,7 @@ import uvloop
 
 from fedbandit._validate import ArgumentError
 from fedbandit.federation.http.app import create_app
-from fedbandit.federation.http.metrics import Tally
+from fedbandit.federation.http.metrics import SharedTally
 from fedbandit.federation.http.service import Service
 from fedbandit.federation.http.straight import StraightProtocol
 from fedbandit.federation.setup.agreement import Agreement
@@ -66,7 +66,7 @@ def run(
     path: Path,
     orders: Orders = Orders(),  # noqa: B008 (frozen)
     listen: socket.socket | None = None,
-    tally: Tally | None = None,
+    tally: SharedTally | None = None,
 ) -> int:
     """Run the party of this directory in its role until SIGTERM or SIGINT; returns the exit code. A worker of a silo
     is given the socket and the tally that it shares with the others."""
@@ -113,7 +113,9 @@ async def keep(home: Home, party: Party) -> None:
         engine.close()
 
 
-async def serve(home: Home, party: Party, orders: Orders, listen: socket.socket | None, tally: Tally | None) -> None:
+async def serve(
+    home: Home, party: Party, orders: Orders, listen: socket.socket | None, tally: SharedTally | None
+) -> None:
     """A silo: its HTTP service, and its side of the federation beside it."""
     agreement, settings, sealer = party.agreement, home.settings, Sealer(party)
     silo = Silo.open(

@@ -1,6 +1,6 @@
 """Choosing a plan: what a protocol is predicted to cost, the best one, and how they all compare when simulated."""
 
 from fedbandit.planner.best import recommended
-from fedbandit.planner.setting import Setting
+from fedbandit.planner.consortium import Consortium
 
-__all__ = ["Setting", "recommended"]
+__all__ = ["Consortium", "recommended"]

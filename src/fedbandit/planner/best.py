@@ -10,8 +10,8 @@ import numpy as np
 
 from fedbandit._validate import ArgumentError
 from fedbandit.plan import Plan
+from fedbandit.planner.consortium import Consortium
 from fedbandit.planner.prediction import Prediction, predicted, predicted_alone
-from fedbandit.planner.setting import Setting
 from fedbandit.planner.tuning import CENTRE, TUNED, mechanisms_for, split
 from fedbandit.presets import TRUST_OF, plan_for
 from fedbandit.protocol.trust import trust as trust_model
@@ -47,7 +47,7 @@ class Option:
 class Recommendation:
     """What to do, what else could be done, and what it all costs."""
 
-    setting: Setting
+    consortium: Consortium
     alone: Prediction
     options: tuple[Option, ...]  # that can be used, from best to worst
     impossible: tuple[Option, ...]
@@ -64,12 +64,12 @@ class Recommendation:
 
     def regret(self, prediction: Prediction, first_day: float = 0.0, last_day: float | None = None) -> float:
         """Group regret per round (one visit to every silo), as simulations measure it, over some days."""
-        last = self.setting.days if last_day is None else last_day
-        return self.setting.silos * prediction.mean(self.setting.round_of(first_day), self._round_of(last))
+        last = self.consortium.days if last_day is None else last_day
+        return self.consortium.silos * prediction.mean(self.consortium.round_of(first_day), self._round_of(last))
 
     def lost(self, prediction: Prediction, day: float) -> float:
         """Outcomes that are missed until the end of a day, in all silos, against knowing everybody's best action."""
-        return self.setting.silos * prediction.total(self._round_of(day))
+        return self.consortium.silos * prediction.total(self._round_of(day))
 
     @cached_property
     def break_even_day(self) -> int | None:
@@ -81,18 +81,18 @@ class Recommendation:
         """The first day by which the federation has made up for its slower start; None: not within the horizon."""
         if self.best is None or self.best.prediction is None:
             return None
-        days = range(1, self.setting.days + 1)
+        days = range(1, self.consortium.days + 1)
         ours = [self.lost(self.best.prediction, day) for day in days]
         theirs = [self.lost(self.alone, day) for day in days]
         return _last_change(np.array(ours) <= np.array(theirs))
 
     def _overtaken(self, prediction: Prediction) -> int | None:
-        days = range(1, self.setting.days + 1)
+        days = range(1, self.consortium.days + 1)
         better = [self.regret(prediction, day - 1, day) <= self.regret(self.alone, day - 1, day) for day in days]
         return _last_change(np.array(better))
 
     def _round_of(self, day: float) -> float:
-        return min(self.setting.round_of(day), float(self.setting.visits_per_silo))
+        return min(self.consortium.round_of(day), float(self.consortium.visits_per_silo))
 
 
 def _last_change(better: Any) -> int | None:
@@ -102,27 +102,27 @@ def _last_change(better: Any) -> int | None:
     return day if day <= len(better) else None
 
 
-def recommended(setting: Setting) -> Recommendation:
-    """The plan with the least predicted regret among those that ask people to trust no more than the setting does.
+def recommended(consortium: Consortium) -> Recommendation:
+    """The plan with the least predicted regret among those that ask people to trust no more than theirs does.
 
-    >>> clinic = Setting(silos=12, people_per_day=20, days=90, dim=5, privacy=Privacy(1.0, 1e-6), arms=4, visits=2)
+    >>> clinic = Consortium(silos=12, people_per_day=20, days=90, dim=5, privacy=Privacy(1.0, 1e-6), arms=4, visits=2)
     >>> advice = recommended(clinic)
     >>> advice.name, advice.best.plan.privacy.participations
     ('secure-sum', 1)
     >>> recommended(replace(clinic, privacy=Privacy(0.01, 1e-6))).name
     'alone'
     """
-    found = [_option(name, setting) for name in acceptable(setting.trust)]
+    found = [_option(name, consortium) for name in acceptable(consortium.trust)]
     possible = sorted((one for one in found if one.plan is not None), key=lambda one: one.cost)
-    alone = predicted_alone(setting.visits_per_silo, setting.dim, setting.arms)
-    return Recommendation(setting, alone, tuple(possible), tuple(one for one in found if one.plan is None))
+    alone = predicted_alone(consortium.visits_per_silo, consortium.dim, consortium.arms)
+    return Recommendation(consortium, alone, tuple(possible), tuple(one for one in found if one.plan is None))
 
 
 def at_other_budgets(advice: Recommendation, name: str) -> dict[float, Option]:
     """What the protocol `name` would cost with half and with double the epsilon."""
-    asked = advice.setting.privacy
+    asked = advice.consortium.privacy
     budgets = [replace(asked, epsilon=factor * asked.epsilon) for factor in (0.5, 2.0)]
-    return {one.epsilon: _option(name, replace(advice.setting, privacy=one)) for one in budgets}
+    return {one.epsilon: _option(name, replace(advice.consortium, privacy=one)) for one in budgets}
 
 
 def acceptable(trust: str) -> tuple[str, ...]:
@@ -131,43 +131,43 @@ def acceptable(trust: str) -> tuple[str, ...]:
     return tuple(name for name in CANDIDATES if trust_model(TRUST_OF[name]).faith <= limit)
 
 
-def _option(name: str, setting: Setting) -> Option:
+def _option(name: str, consortium: Consortium) -> Option:
     """One protocol at its best: ours are tuned, the paper's are as the paper has them."""
     options: list[Option] = []
-    for cap in (cap for cap in CAPS if cap == 1 or cap <= setting.visits):
+    for cap in (cap for cap in CAPS if cap == 1 or cap <= consortium.visits):
         try:
-            plan = _planned(name, setting, cap)
+            plan = _planned(name, consortium, cap)
         except ArgumentError as error:
             return min([*options, Option(name, reason=f"{name}: {error}")], key=lambda one: one.cost)
         if not plan.guarantee.promised:
             return Option(name, reason=f"{name}: {plan.guarantee.statement}")
-        options.append(Option(name, plan, _cost(plan, setting)))
+        options.append(Option(name, plan, _cost(plan, consortium)))
         if len(options) > 1 and options[-1].cost > options[-2].cost:
             break  # more visits per person only bring more noise from here on
     return min(options, key=lambda one: one.cost)
 
 
-def _planned(name: str, setting: Setting, cap: int) -> Plan:
-    base = setting.plan(trust="none")
-    base = base.changed(privacy=replace(setting.privacy, participations=cap))
+def _planned(name: str, consortium: Consortium, cap: int) -> Plan:
+    base = consortium.plan(trust="none")
+    base = base.changed(privacy=replace(consortium.privacy, participations=cap))
     if name not in TUNED:
-        return plan_for(name, base, Clock(setting.period))
-    centre = CENTRE if setting.constant else 0.0
+        return plan_for(name, base, Clock(consortium.period))
+    centre = CENTRE if consortium.constant else 0.0
     plan = plan_for(name, base).changed(centre=centre, ratio=split(centre))
-    return _on_best_schedule(plan, setting)
+    return _on_best_schedule(plan, consortium)
 
 
-def _on_best_schedule(plan: Plan, setting: Setting) -> Plan:
+def _on_best_schedule(plan: Plan, consortium: Consortium) -> Plan:
     """The plan with the ratio, then the first sync, then the mechanism that is predicted to lose least."""
 
     def cost(candidate: Plan) -> float:
-        return _cost(candidate, setting).mean()
+        return _cost(candidate, consortium).mean()
 
     def clocked(ratio: float, first: int) -> Plan:
-        changed = plan.changed(schedule=Clock(setting.period, ratio, first))
+        changed = plan.changed(schedule=Clock(consortium.period, ratio, first))
         return changed.changed(mechanism=mechanisms_for(len(changed.times))[0])
 
-    firsts = [first for first in FIRSTS if first == 1 or first <= setting.periods // 4]
+    firsts = [first for first in FIRSTS if first == 1 or first <= consortium.periods // 4]
     start = firsts[len(firsts) // 2]
     best = min((clocked(ratio, 1 if ratio == 1 else start) for ratio in RATIOS), key=cost)
     assert isinstance(best.schedule, Clock)
@@ -176,5 +176,5 @@ def _on_best_schedule(plan: Plan, setting: Setting) -> Plan:
     return min((best.changed(mechanism=one) for one in mechanisms_for(len(best.times))), key=cost)
 
 
-def _cost(plan: Plan, setting: Setting) -> Prediction:
-    return predicted(plan.in_visits(), setting.arms, setting.attendance)
+def _cost(plan: Plan, consortium: Consortium) -> Prediction:
+    return predicted(plan.in_visits(), consortium.arms, consortium.attendance)

@@ -145,7 +145,7 @@ def test_from_facts_to_a_plan_a_curve_and_a_certificate(fedbandit: Command, tmp_
 def test_a_plan_that_does_not_say_its_setting_cannot_be_played(fedbandit: Command, tmp_path: Path) -> None:
     file = tmp_path / "plan.toml"
     Plan(3, 10, 2, schedule=clock(86400.0), trust="none").save(file)
-    assert_refused(fedbandit("simulate", "--plan", str(file)), "plan must say its setting")
+    assert_refused(fedbandit("simulate", "--plan", str(file)), "plan must say its consortium")
     assert_refused(fedbandit("simulate", "--plan", str(file), "--silos", "4"), "--silos has no effect with --plan")
     file.write_text("silos = [")
     assert_refused(fedbandit("simulate", "--plan", str(file)), "plan must be JSON or TOML")

@@ -11,8 +11,8 @@ from fedbandit.cli import checks, output
 from fedbandit.cli.researcher.schema_report import schema_as_dict, show_schema
 from fedbandit.plan import Plan
 from fedbandit.planner.best import ALONE, Option, Recommendation, at_other_budgets, recommended
+from fedbandit.planner.consortium import Consortium
 from fedbandit.planner.prediction import Prediction
-from fedbandit.planner.setting import Setting
 from fedbandit.privacy.budget import exactly
 from fedbandit.problem import Schema
 from fedbandit.schedule import Clock
@@ -22,20 +22,20 @@ __all__ = ["give"]
 SPANS = {"month": 30, "quarter": 91, "year": 365}  # days
 
 
-def give(setting: Setting, schema: Schema | None, out: Path | None, as_json: bool) -> None:
-    """Say what to do in this setting, for records that `schema` describes; with `out`, write the plan there."""
-    advice = recommended(setting)
+def give(consortium: Consortium, schema: Schema | None, out: Path | None, as_json: bool) -> None:
+    """Say what this consortium should do, for records that `schema` describes; with `out`, write the plan there."""
+    advice = recommended(consortium)
     if schema is not None:
         advice = replace(advice, options=tuple(_for_records(one, schema) for one in advice.options))
     best = advice.best
     others = at_other_budgets(advice, best.name) if best is not None else {}
-    if out is not None:
-        _write(advice, out)
     planned = None if best is None else best.plan
     reported = {} if planned is None else schema_as_dict(planned)
     output.print_json(_as_dict(advice, others) | reported) if as_json else _show(advice, others)
     if planned is not None and not as_json:
         show_schema(planned)
+    if out is not None:
+        _write(advice, out)
 
 
 def _for_records(one: Option, schema: Schema) -> Option:
@@ -47,7 +47,7 @@ def _write(advice: Recommendation, out: Path) -> None:
         output.remark(f"{out} is not written: staying alone needs no plan.")
         return
     with checks.writing("out", out):
-        advice.best.plan.save(out, advice.setting.as_dict())
+        advice.best.plan.save(out, advice.consortium.as_dict())
     output.remark(f"written: {out}")
 
 
@@ -57,8 +57,8 @@ def _write(advice: Recommendation, out: Path) -> None:
 def _show(advice: Recommendation, others: dict[float, Option]) -> None:
     for line in _sentences(advice):
         output.say(line)
-    setting = advice.setting
-    spans = {name: days for name, days in SPANS.items() if days < setting.days} | {"all": setting.days}
+    consortium = advice.consortium
+    spans = {name: days for name, days in SPANS.items() if days < consortium.days} | {"all": consortium.days}
     rows = [_row(ALONE, "-", advice.alone, advice, spans)]
     for one in advice.options:
         assert one.plan is not None
@@ -68,31 +68,31 @@ def _show(advice: Recommendation, others: dict[float, Option]) -> None:
         if one.plan is not None and one.prediction is not None:
             rows.append(_row(f"{one.name}, {exactly(epsilon)}", _cap(one.plan), one.prediction, advice, spans))
     columns = ["use", "cap", "regret / T", "of alone", *spans]
-    output.print_table(_title(setting), columns, rows)
+    output.print_table(_title(consortium), columns, rows)
     for one in advice.impossible:
         output.say(f"not here: {one.reason}")
     output.remark("cap: visits of one person that count. regret / T: per round (a visit to every silo), predicted.")
     output.remark("month, quarter, all: outcomes missed by then, against knowing everybody's best action.")
-    for line in _assumptions(setting):
+    for line in _assumptions(consortium):
         output.remark(line)
 
 
 def _sentences(advice: Recommendation) -> list[str]:
-    setting, best = advice.setting, advice.best
-    people = setting.silos * setting.visits_per_silo
-    alone = f"{advice.lost(advice.alone, setting.days):,.0f} of {people:,} outcomes"
+    consortium, best = advice.consortium, advice.best
+    people = consortium.silos * consortium.visits_per_silo
+    alone = f"{advice.lost(advice.alone, consortium.days):,.0f} of {people:,} outcomes"
     if best is None or best.plan is None or best.prediction is None:
         told = f"Stay alone: each silo by itself is predicted to miss {alone}, all silos together"
         if not advice.options:
             return [f"{told}; no federation is possible here."]
         other = advice.options[0]
         assert other.prediction is not None
-        missed = f"{advice.lost(other.prediction, setting.days):,.0f}"
+        missed = f"{advice.lost(other.prediction, consortium.days):,.0f}"
         return [f"{told}; the best federation, {other.name}, {missed}."]
     lines = [
         f"Federate, with {best.name}: {_promise(best.plan)}.",
         f"{_counted_visits(best.plan)}; {_timetable(best.plan)}.",
-        f"It is predicted to miss {advice.lost(best.prediction, setting.days):,.0f} outcomes; alone, all silos "
+        f"It is predicted to miss {advice.lost(best.prediction, consortium.days):,.0f} outcomes; alone, all silos "
         f"together would miss {alone}.",
     ]
     if advice.break_even_day is not None:
@@ -137,23 +137,23 @@ def _row(name: str, cap: str, prediction: Prediction, advice: Recommendation, sp
     return [name, cap, output.number(regret, 3), f"{regret / alone:.2f}", *lost]
 
 
-def _title(setting: Setting) -> str:
-    visits = "" if setting.visits == 1 else f", up to {setting.visits} visits per person"
+def _title(consortium: Consortium) -> str:
+    visits = "" if consortium.visits == 1 else f", up to {consortium.visits} visits per person"
     return (
-        f"{counted(setting.silos, 'silo')}, {setting.people_per_day} people per day, {counted(setting.days, 'day')}, "
-        f"{counted(setting.arms, 'action')}, d = {setting.dim}{visits}"
+        f"{counted(consortium.silos, 'silo')}, {consortium.people_per_day} people per day, "
+        f"{counted(consortium.days, 'day')}, {counted(consortium.arms, 'action')}, d = {consortium.dim}{visits}"
     )
 
 
-def _assumptions(setting: Setting) -> list[str]:
+def _assumptions(consortium: Consortium) -> list[str]:
     lines = [
         "Predicted for actions in random directions and silos that are alike; "
         "`simulate --plan` plays it, `replay` plays your own data."
     ]
-    if setting.constant:
+    if consortium.constant:
         lines.append("Rewards enter as y - 1/2: rows must hold a constant entry (else: --no-constant).")
-    if setting.visits > 1:
-        share = setting.attendance.share(1, setting.visits_per_silo) / max(setting.consenting, 1e-9)
+    if consortium.visits > 1:
+        share = consortium.attendance.share(1, consortium.visits_per_silo) / max(consortium.consenting, 1e-9)
         lines.append(f"Once people come back, {share:.0%} of visits are taken to be first ones (--mean-visits).")
     return lines
 
@@ -196,7 +196,7 @@ def _described(one: Option, advice: Recommendation) -> dict[str, Any]:
 
 
 def _costs(prediction: Prediction, advice: Recommendation) -> dict[str, Any]:
-    days = advice.setting.days
+    days = advice.consortium.days
     return {
         "regret": advice.regret(prediction),
         "regret_second_half": advice.regret(prediction, days / 2),

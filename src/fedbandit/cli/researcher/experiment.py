@@ -12,8 +12,8 @@ from fedbandit._validate import ArgumentError
 from fedbandit._words import counted
 from fedbandit.bandit.confidence import Radii
 from fedbandit.cli.plan_file import read_plan, read_table
-from fedbandit.plan import SETTING, Plan
-from fedbandit.planner.setting import Setting
+from fedbandit.plan import CONSORTIUM, Plan
+from fedbandit.planner.consortium import Consortium
 from fedbandit.presets import NAMES, isolated, plan_for
 from fedbandit.privacy.budget import Privacy
 from fedbandit.privacy.sensitivity import Adjacency
@@ -103,39 +103,39 @@ class Experiment:
 
 @dataclass(frozen=True)
 class PlannedExperiment:
-    """A plan from its file, and staying alone beside it, in the setting that the plan was chosen for."""
+    """A plan from its file, and staying alone beside it, for the consortium that the plan was chosen for."""
 
     plan: Plan
-    setting: Setting
+    consortium: Consortium
     runs: int = 5
     seed: int = 0
     precision: Precision = "float32"
 
     @classmethod
     def read(cls, path: Path, **running: Any) -> PlannedExperiment:
-        """The plan and the setting of a file."""
+        """The plan and the consortium of a file."""
         plan, data = read_plan(path), read_table("plan", path)
-        if SETTING not in data:
+        if CONSORTIUM not in data:
             raise ArgumentError(
-                "plan", f"must say its setting, as `plan --best --out` writes it; {str(path)!r} does not"
+                "plan", f"must say its consortium, as `plan --best --out` writes it; {str(path)!r} does not"
             )
-        with _validate.reading("setting"):
-            return cls(plan, Setting.from_dict(data[SETTING]), **running)
+        with _validate.reading("consortium"):
+            return cls(plan, Consortium.from_dict(data[CONSORTIUM]), **running)
 
     @property
     def title(self) -> str:
         """Who takes part."""
-        size = f"{counted(self.setting.silos, 'silo')}, {self.setting.people_per_day} people per day"
-        return f"{size}, {counted(self.setting.days, 'day')}"
+        size = f"{counted(self.consortium.silos, 'silo')}, {self.consortium.people_per_day} people per day"
+        return f"{size}, {counted(self.consortium.days, 'day')}"
 
     @property
     def attendance(self) -> Attendance:
         """Who comes, and who is counted."""
-        return self.setting.attendance
+        return self.consortium.attendance
 
     def task(self) -> Synthetic:
-        """People with as many actions as the setting says."""
-        return synthetic(self.setting.dim, self.setting.arms)
+        """People with as many actions as the consortium says."""
+        return synthetic(self.consortium.dim, self.consortium.arms)
 
     def plans(self) -> dict[str, Plan]:
         """The plan with one round per visit, and each silo by itself with either kind of radii."""

@@ -14,9 +14,9 @@ from fedbandit.bandit.confidence import Radii
 from fedbandit.cli import checks, options, output
 from fedbandit.plan import Plan
 from fedbandit.planner.ablation import Ablated, ablation, unsymmetric_noise_factor
+from fedbandit.planner.consortia import Checked, accord, checked
 from fedbandit.planner.frontier import BUDGETS, CURVES, QUICK_CURVES, Frontier, Point
 from fedbandit.planner.frontier import frontier as measured
-from fedbandit.planner.settings_grid import Checked, accord, checked
 from fedbandit.planner.shuffling import Payoff, payoffs
 from fedbandit.privacy.budget import Privacy, exactly
 from fedbandit.simulator.tasks import Task, letor, synthetic
@@ -75,7 +75,7 @@ def frontier(
     if data is not None and warfarin is not None:
         raise ArgumentError("data", "must not be given together with warfarin: a frontier has one kind of users")
     if predictions:
-        checks.no_other_effect(context, PREDICTION_READS, "with --predictions, which has settings of its own")
+        checks.no_other_effect(context, PREDICTION_READS, "with --predictions, which has consortia of its own")
         _show_predictions(3 if runs is None else runs, seed, json)
         return
     _check_effects(context, shuffle, ablated, data is not None or warfarin is not None)
@@ -212,20 +212,22 @@ def _show_predictions(runs: int, seed: int, as_json: bool) -> None:
     if as_json:
         output.print_json({"settings": [row.as_dict() for row in rows], "accord": asdict(found)})
         return
-    columns = ["setting", "say", "predicted", "measured", "alone: predicted", "measured"]
-    output.print_table(f"{len(rows)} settings, {counted(runs, 'run')}", columns, [_prediction_row(row) for row in rows])
+    columns = ["consortium", "say", "predicted", "measured", "alone: predicted", "measured"]
+    output.print_table(
+        f"{len(rows)} consortia, {counted(runs, 'run')}", columns, [_prediction_row(row) for row in rows]
+    )
     output.say(
         f"rank correlation {found.rank_correlation:.3f}; predicted over measured between {found.lowest_ratio:.2f} and "
         f"{found.highest_ratio:.2f}; {found.wrong} recommended that cost over a tenth more than staying alone"
     )
-    output.remark("setting: silos x people per day x days, d, actions, epsilon; v visits, c consenting.")
+    output.remark("consortium: silos x people per day x days, d, actions, epsilon; v visits, c consenting.")
 
 
 def _prediction_row(row: Checked) -> list[str]:
-    setting = row.setting
-    more = (f", v {setting.visits}" if setting.visits > 1 else "") + (
-        f", c {setting.consenting:g}" if setting.consenting < 1 else ""
+    consortium = row.consortium
+    more = (f", v {consortium.visits}" if consortium.visits > 1 else "") + (
+        f", c {consortium.consenting:g}" if consortium.consenting < 1 else ""
     )
-    size = f"{setting.silos} x {setting.people_per_day} x {setting.days}, {setting.dim}, {setting.arms}"
+    size = f"{consortium.silos} x {consortium.people_per_day} x {consortium.days}, {consortium.dim}, {consortium.arms}"
     regrets = [row.predicted, row.measured.mean, row.alone_predicted, row.alone_measured.mean]
-    return [f"{size}, {exactly(setting.privacy.epsilon)}{more}", row.recommended, *(f"{one:.3g}" for one in regrets)]
+    return [f"{size}, {exactly(consortium.privacy.epsilon)}{more}", row.recommended, *(f"{one:.3g}" for one in regrets)]

@@ -14,7 +14,7 @@ from fedbandit.cli.plan_file import read_schema
 from fedbandit.cli.researcher import advice
 from fedbandit.cli.researcher.schema_report import schema_as_dict, show_schema
 from fedbandit.plan import Plan
-from fedbandit.planner.setting import Setting, Sync
+from fedbandit.planner.consortium import Consortium, Sync
 from fedbandit.presets import ALONE, NAMES, plan_for
 from fedbandit.privacy.budget import Privacy
 from fedbandit.privacy.sensitivity import Adjacency
@@ -74,7 +74,7 @@ def plan(
     if best:
         counted_in_rounds = ("rounds", "participations", "batch", "explain")
         checks.no_effect(context, counted_in_rounds, "with --best, which is told of people and days")
-        setting = Setting(
+        consortium = Consortium(
             silos=silos,
             people_per_day=people_per_day,
             days=days,
@@ -89,7 +89,7 @@ def plan(
             constant=constant,
             trust=trust,
         )
-        advice.give(setting, described_by, out, json)
+        advice.give(consortium, described_by, out, json)
         return
     checks.no_effect(context, ONLY_BEST, "without --best")
     base = Plan(silos, rounds, dim, privacy, trust="none", schema=described_by)

@@ -18,7 +18,7 @@ from fedbandit.evaluation.past import Columns, past_of, read_table
 from fedbandit.evaluation.replayed import Replay
 from fedbandit.evaluation.replayed import replay as play
 from fedbandit.evaluation.replaying import Tape, fitted_plan
-from fedbandit.plan import SETTING, Plan
+from fedbandit.plan import CONSORTIUM, Plan
 from fedbandit.presets import plan_for
 from fedbandit.privacy.budget import Privacy
 from fedbandit.problem.public_schema import Schema
@@ -114,7 +114,7 @@ def _schema(path: Path | None, plan: dict[str, object]) -> Schema:
 
 def _plan(given: dict[str, object], schema: Schema, epsilon: float | None, delta: float | None) -> Plan:
     """The plan, with the schema's dimension; silos and rounds are set when the table is known."""
-    values = {name: value for name, value in given.items() if name not in ("dim", "schema", SETTING)}
+    values = {name: value for name, value in given.items() if name not in ("dim", "schema", CONSORTIUM)}
     fields = {**SIZES, **values, "schema": schema.as_dict(), "privacy": _budget(values, epsilon, delta)}
     with _validate.reading("plan"):
         return Plan.from_dict(fields)

@@ -13,7 +13,7 @@ from fedbandit.privacy.budget import Privacy
 from fedbandit.schedule import Clock
 from fedbandit.simulator.attendance import Attendance
 
-__all__ = ["DAY", "Setting", "Sync"]
+__all__ = ["DAY", "Consortium", "Sync"]
 
 DAY = 86_400.0  # seconds
 Sync = Literal["daily", "weekly", "monthly"]
@@ -22,10 +22,10 @@ RETURNING = 0.5  # who says only how often people come at most is taken to mean 
 
 
 @dataclass(frozen=True)
-class Setting:
+class Consortium:
     """A consortium.
 
-    >>> clinic = Setting(silos=12, people_per_day=20, days=365, dim=20, arms=4, privacy=Privacy(1.0, 1e-6), visits=5)
+    >>> clinic = Consortium(silos=12, people_per_day=20, days=365, dim=20, arms=4, privacy=Privacy(1.0, 1e-6), visits=5)
     >>> clinic.visits_per_silo, round(clinic.attendance.share(1, round_=1000), 2)
     (7300, 0.52)
     """
@@ -96,10 +96,10 @@ class Setting:
         return {name: value for name, value in asdict(self).items() if value != defaults[name]}
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Setting:
-        """The setting that `as_dict` wrote; unknown names are refused."""
+    def from_dict(cls, data: dict[str, Any]) -> Consortium:
+        """The consortium that `as_dict` wrote; unknown names are refused."""
         required = ("silos", "people_per_day", "days", "dim", "privacy")
-        _validate.known_keys("setting", data, cls.__dataclass_fields__, required)
+        _validate.known_keys("consortium", data, cls.__dataclass_fields__, required)
         return cls(**{**data, "privacy": Privacy.from_dict(data["privacy"])})
 
     def plan(self, **fields: Any) -> Plan:

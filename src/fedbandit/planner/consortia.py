@@ -1,4 +1,4 @@
-"""The prediction held against simulations: settings of all kinds, and what was predicted and measured in each."""
+"""The prediction held against simulations: consortia of all kinds, and what was predicted and measured for each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scipy.stats import spearmanr
 
 from fedbandit.plan import Plan
 from fedbandit.planner.best import ALONE, recommended
-from fedbandit.planner.setting import Setting
+from fedbandit.planner.consortium import Consortium
 from fedbandit.presets import isolated
 from fedbandit.privacy.budget import Privacy
 from fedbandit.simulator.engine import Progress
@@ -19,12 +19,12 @@ from fedbandit.simulator.result import Estimate
 from fedbandit.simulator.runner import simulate
 from fedbandit.simulator.tasks import synthetic
 
-__all__ = ["SETTINGS", "Accord", "Checked", "accord", "checked"]
+__all__ = ["CONSORTIA", "Accord", "Checked", "accord", "checked"]
 
 WORST = 1.1  # a federation that is recommended must not cost more than this times staying alone
 
 
-def _setting(
+def _consortium(
     silos: int,
     people_per_day: int,
     days: int,
@@ -35,30 +35,32 @@ def _setting(
     visits: int = 1,
     consenting: float = 1.0,
     trust: str = "secure-sum",
-) -> Setting:
+) -> Consortium:
     privacy = Privacy(epsilon, delta)
-    return Setting(silos, people_per_day, days, dim, privacy, arms, visits=visits, consenting=consenting, trust=trust)
+    return Consortium(
+        silos, people_per_day, days, dim, privacy, arms, visits=visits, consenting=consenting, trust=trust
+    )
 
 
-SETTINGS = (
-    *(_setting(12, 20, 100, 20, 4, epsilon, 1e-6) for epsilon in (0.3, 1.0, 3.0, 10.0)),
-    *(_setting(12, 20, 100, 10, 4, epsilon, 1e-6, visits=5) for epsilon in (0.3, 1.0, 3.0, 10.0)),
-    *(_setting(silos, 20, 60, 8, 10, 1.0, 1e-5) for silos in (3, 5, 10, 30, 100)),
-    *(_setting(12, 30, 60, dim, 5, 2.0, 1e-5) for dim in (3, 6, 12, 24, 60)),
-    *(_setting(12, 30, 60, 8, arms, 2.0, 1e-5) for arms in (2, 10, 50, 200, 1000)),
-    *(_setting(20, 20, 60, 6, 4, 2.0, 1e-4, consenting=share) for share in (0.1, 0.3, 0.6)),
-    *(_setting(50, 20, 60, 6, 4, epsilon, 1e-4, trust="silo") for epsilon in (1.0, 4.0, 10.0)),
-    _setting(1000, 2, 30, 6, 4, 1.0, 1e-5),
-    _setting(2, 100, 60, 4, 3, 5.0, 1e-4, trust="silo"),
-    _setting(12, 100, 30, 8, 4, 1.0, 1e-5, visits=3),
+CONSORTIA = (
+    *(_consortium(12, 20, 100, 20, 4, epsilon, 1e-6) for epsilon in (0.3, 1.0, 3.0, 10.0)),
+    *(_consortium(12, 20, 100, 10, 4, epsilon, 1e-6, visits=5) for epsilon in (0.3, 1.0, 3.0, 10.0)),
+    *(_consortium(silos, 20, 60, 8, 10, 1.0, 1e-5) for silos in (3, 5, 10, 30, 100)),
+    *(_consortium(12, 30, 60, dim, 5, 2.0, 1e-5) for dim in (3, 6, 12, 24, 60)),
+    *(_consortium(12, 30, 60, 8, arms, 2.0, 1e-5) for arms in (2, 10, 50, 200, 1000)),
+    *(_consortium(20, 20, 60, 6, 4, 2.0, 1e-4, consenting=share) for share in (0.1, 0.3, 0.6)),
+    *(_consortium(50, 20, 60, 6, 4, epsilon, 1e-4, trust="silo") for epsilon in (1.0, 4.0, 10.0)),
+    _consortium(1000, 2, 30, 6, 4, 1.0, 1e-5),
+    _consortium(2, 100, 60, 4, 3, 5.0, 1e-4, trust="silo"),
+    _consortium(12, 100, 30, 8, 4, 1.0, 1e-5, visits=3),
 )
 
 
 @dataclass(frozen=True)
 class Checked:
-    """One setting: what was predicted and measured for its best federation and for staying alone."""
+    """A consortium: what was predicted and measured for its best federation and for staying alone."""
 
-    setting: Setting
+    consortium: Consortium
     plan: Plan
     recommended: str
     predicted: float  # group regret per round
@@ -79,7 +81,7 @@ class Checked:
     def as_dict(self) -> dict[str, Any]:
         """The row as plain data."""
         return {
-            "setting": self.setting.as_dict(),
+            "consortium": self.consortium.as_dict(),
             "recommended": self.recommended,
             "predicted": self.predicted,
             "measured": self.measured._asdict(),
@@ -99,10 +101,10 @@ class Accord:
 
 
 def checked(runs: int, seed: int, progress: Progress = lambda share: None) -> Iterator[Checked]:
-    """Every setting, simulated `runs` times."""
-    for number, setting in enumerate(SETTINGS):
-        yield _check(setting, runs, seed + number)
-        progress((number + 1) / len(SETTINGS))
+    """Every one of them, simulated `runs` times."""
+    for number, consortium in enumerate(CONSORTIA):
+        yield _check(consortium, runs, seed + number)
+        progress((number + 1) / len(CONSORTIA))
 
 
 def accord(rows: list[Checked]) -> Accord:
@@ -114,16 +116,16 @@ def accord(rows: list[Checked]) -> Accord:
     return Accord(correlation, float(ratios.min()), float(ratios.max()), sum(row.wrong for row in rows))
 
 
-def _check(setting: Setting, runs: int, seed: int) -> Checked:
-    advice = recommended(setting)
+def _check(consortium: Consortium, runs: int, seed: int) -> Checked:
+    advice = recommended(consortium)
     best = advice.options[0]
     assert best.plan is not None
     assert best.prediction is not None
     played = best.plan.in_visits()
     plans = {"federation": played, ALONE: isolated(played)}
-    result = simulate(synthetic(setting.dim, setting.arms), plans, runs, seed, attendance=setting.attendance)
+    result = simulate(synthetic(consortium.dim, consortium.arms), plans, runs, seed, attendance=consortium.attendance)
     return Checked(
-        setting,
+        consortium,
         best.plan,
         advice.name,
         advice.regret(best.prediction),
