@@ -401,7 +401,7 @@ class Plan:
         return cls.from_dict({name: value for name, value in data.items() if name != CONSORTIUM})
 
     def save(self, path: str | Path, consortium: Mapping[str, Any] | None = None) -> None:
-        """Write the plan as TOML, whole, defaults included; and in a table of its own the `consortium` it was chosen for."""
+        """Write the whole plan as TOML, defaults included; in a table of its own the `consortium` it was chosen for."""
         data = self.as_dict() | ({} if consortium is None else {CONSORTIUM: dict(consortium)})
         Path(path).write_text(tomli_w.dumps(_without_none(data)), encoding="utf-8")
 

@@ -10,13 +10,9 @@ pytestmark = pytest.mark.fire
 WITHIN = 1000  # histories, which the code as it is passes (test_simulation.py)
 RARE = (  # those that take more than a few, and are looked for in full only
     "an old copy of a silo draws",
-    "a silo draws before it has asked",
     "a question is asked before it is on disk",
-    "messages for later syncs are taken",
-    "the deadline runs from a message for a later sync",
     "an old copy of a mixer or an analyzer goes on",
     "nothing is ever said again",
-    "the analyzer says what it holds anew each time",
     "nobody compares what the analyzer has told others",
 )
 
