@@ -237,3 +237,18 @@ def test_the_analytic_gaussian_is_that_of_another_library(epsilon: float, delta:
 
     assert gaussian_sigma(epsilon, delta) == pytest.approx(get_sigma_gaussian(epsilon, delta), rel=1e-6)
     assert gaussian_delta(1 / gaussian_sigma(epsilon, delta), epsilon) <= delta
+
+
+def test_the_ends_of_what_is_computed_are_part_of_it() -> None:
+    for epsilon, delta in ((1e-100, 0.1), (1e9, 0.1), (1.0, 1e-300)):
+        assert 0 < gaussian_sigma(epsilon, delta) < math.inf
+    for epsilon, delta in ((0.99e-100, 0.1), (1.01e9, 0.1), (1.0, 0.99e-300)):
+        with pytest.raises(ArgumentError, match="for its noise to be computed safely"):
+            gaussian_sigma(epsilon, delta)
+
+
+def test_where_nobody_moves_anything_nothing_is_spent() -> None:
+    assert gaussian_epsilon(0.0, 1e-5) == 0.0
+    assert gaussian_delta(0.0, 1.0) == 0.0
+    assert gaussian_epsilon(1e9, 0.5) < math.inf
+    assert gaussian_epsilon(1.01e9, 0.5) == math.inf
