@@ -20,7 +20,8 @@ from fedbandit.protocol import trust as trusts
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 SRC = DOCS.parent / "src" / "fedbandit"
-FEDERATION, FRONTIER, INDEX = ((DOCS / name).read_text() for name in ("federation.md", "frontier.md", "README.md"))
+FEDERATION, PLANNING, INDEX = ((DOCS / name).read_text() for name in ("federation.md", "planning.md", "README.md"))
+README = (DOCS.parent / "README.md").read_text()
 
 
 def run(command: str) -> str:
@@ -47,9 +48,25 @@ def test_pages_speak_of_syncs_and_of_the_parties_there_are(name: str) -> None:
 
 
 def test_the_best_plan_is_printed_as_the_page_shows_it() -> None:
-    (shown,) = re.findall(r"```\n\$ fedbandit plan --best\n(.*?)```", FRONTIER, flags=re.DOTALL)
-    printed = run("fedbandit plan --best")
+    ((command, shown),) = re.findall(r"```\n\$ (fedbandit plan --best .*?)\n(.*?)```", PLANNING, flags=re.DOTALL)
+    printed = run(command)
     assert [line.split() for line in printed.splitlines()] == [line.split() for line in shown.splitlines()]
+
+
+def test_three_commands_lead_from_facts_to_a_plan_a_curve_and_a_certificate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As README and page show them, but with a shorter year and fewer trials."""
+    monkeypatch.chdir(tmp_path)
+    (shown,) = re.findall(r"```sh\n(fedbandit plan --best .*?)```", README.replace("\\\n", " "), flags=re.DOTALL)
+    (again,) = re.findall(r"```sh\n(fedbandit plan --best .*?)```", PLANNING.replace("\\\n", " "), flags=re.DOTALL)
+    commands = [line.partition("#")[0].split() for line in shown.splitlines()]
+    assert commands == [line.split() for line in again.splitlines()]
+    planned, simulated, certified = (" ".join(command) for command in commands)
+    assert run(planned.replace("--days 365", "--days 120")).startswith("Federate, with secure-sum")
+    assert "alone" in run(f"{simulated} --runs 1")
+    assert Path("clinic/regret.svg").exists()
+    assert "(1, 1e-06)" in run(f"{certified} --trials 400")
 
 
 def test_three_organisations_as_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -185,3 +185,10 @@ def test_presets_without_a_budget() -> None:
     assert paper.fed_lin_ucb(bare).privacy is None
     with pytest.raises(ValueError, match=r"^privacy must be given for every trust but 'none', got None"):
         paper.ldp(bare)
+
+
+def test_a_silo_alone_needs_nothing_of_what_its_federation_agreed_on() -> None:
+    for agreed in (BASE.changed(cohort=90), BASE.changed(uncounted="local"), BASE.changed(trust="silo", ratio=4.0)):
+        alone = plan_for("isolated", agreed)
+        assert (alone.acting, alone.syncs, alone.cohort, alone.learner.regulariser) == ("eager", 1, None, 1.0)
+        assert alone.radius(50) == alone.alone.radius(50)

@@ -55,7 +55,7 @@ def test_what_passes_comes_back_as_a_plain_value(check: Callable[[Any], Any], va
     [
         (
             lambda v: _validate.positive("x", v),
-            [0, -1.5, math.inf, math.nan, True, "1", None, 1j],
+            [0, -1.5, math.inf, math.nan, True, "1", None, 1j, 10**400],
             "x must be a finite number > 0, got {!r}",
         ),
         (
@@ -78,6 +78,14 @@ def test_what_does_not_pass_is_named(check: Callable[[Any], Any], values: list[o
             check(value)
         assert error.value.field == "x"
         assert str(error.value) == message.format(value)
+
+
+def test_a_number_that_no_float_holds_is_refused_everywhere() -> None:
+    with pytest.raises(ArgumentError, match=r"^x must lie strictly between 1 and inf, got 10{400}$"):
+        _validate.within("x", 10**400, 1, math.inf)
+    with pytest.raises(ArgumentError, match=r"^x must be at most 9,223,372,036,854,775,807, got more$"):
+        _validate.count("x", 2**63)
+    assert _validate.count("x", 2**63 - 1) == 2**63 - 1
 
 
 def test_names_that_nothing_reads_and_names_that_are_missing() -> None:

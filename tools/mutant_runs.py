@@ -512,10 +512,10 @@ def _quiet(source: str) -> None:
 
 
 def _limit(seconds: float) -> None:
-    """End this process if it takes several times what its tests take on the source as it is."""
-    limit = int(60 + 5 * seconds)
+    """End this process if it takes far longer than its tests do on the source as it is, traced."""
+    limit = int(15 + 2 * seconds)
     resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
-    signal.alarm(20 * limit)
+    signal.alarm(100 * limit)
 
 
 def _compiled(folder: str, names: list[str]) -> list[str]:

@@ -11,15 +11,17 @@ from fedbandit.bandit.policies import Policy
 from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy
 from fedbandit.problem import Category, Hashed, Number, Projection, Schema
-from fedbandit.schedule import adaptive, clock, every, growing
+from fedbandit.schedule import adaptive, at, clock, every, growing
 
 if TYPE_CHECKING:
     from fedbandit import evaluation, paper
     from fedbandit.federation.silo.serving import Silo
     from fedbandit.simulator import tasks
+    from fedbandit.simulator.attendance import Attendance
     from fedbandit.simulator.runner import simulate
 
 __all__ = [
+    "Attendance",
     "Category",
     "Hashed",
     "Number",
@@ -30,6 +32,7 @@ __all__ = [
     "Schema",
     "Silo",
     "adaptive",
+    "at",
     "clock",
     "evaluation",
     "every",
@@ -45,6 +48,7 @@ _LATER = {
     "paper": ("fedbandit.paper", None),
     "tasks": ("fedbandit.simulator.tasks", None),
     "simulate": ("fedbandit.simulator.runner", "simulate"),
+    "Attendance": ("fedbandit.simulator.attendance", "Attendance"),
     "Silo": ("fedbandit.federation.silo.serving", "Silo"),
 }
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from typing import Any, TypeVar
 
 import numpy as np
@@ -20,6 +22,7 @@ __all__ = [
     "features",
     "known_keys",
     "one_of",
+    "plain_numbers",
     "positive",
     "reading",
     "reward",
@@ -28,6 +31,7 @@ __all__ = [
 ]
 
 Name = TypeVar("Name", bound=str)
+LARGEST_COUNT = 2**63 - 1
 NORM_SLACK = 1e-6  # features scaled to norm 1 in float32 land this close to it
 
 
@@ -60,7 +64,17 @@ def count(name: str, value: int, least: int = 1) -> int:
     """A whole number of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise ArgumentError(name, f"must be a whole number >= {least}, got {value!r}")
+    if value > LARGEST_COUNT:
+        raise ArgumentError(name, f"must be at most {LARGEST_COUNT:,}, got more")
     return int(value)
+
+
+def plain_numbers(value: Any) -> None:
+    """Make numpy's numbers in the fields of a dataclass Python's own: small ones wrap around and drop digits unseen."""
+    for field in fields(value):
+        found = getattr(value, field.name)
+        if isinstance(found, np.generic):
+            object.__setattr__(value, field.name, found.item())
 
 
 def one_of(name: str, value: str, allowed: Iterable[Name]) -> Name:
@@ -95,6 +109,8 @@ def features(name: str, value: ArrayLike, dim: int) -> Floats:
 
 def reward(name: str, value: float) -> float:
     """A reward in [0, 1]."""
+    if type(value) is float and 0 <= value <= 1:  # nearly all of them: there may be many
+        return value
     if not (_is_number(value) and 0 <= value <= 1):
         raise ArgumentError(name, f"must lie in [0, 1], got {value!r}")
     return float(value)
@@ -133,4 +149,7 @@ def table(what: str, text: str | bytes) -> dict[str, Any]:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (float, int, np.floating, np.integer)) and not isinstance(value, bool)
+    """A number that a float can hold, or a float that is none."""
+    if isinstance(value, int):
+        return not isinstance(value, bool) and abs(value) <= sys.float_info.max
+    return isinstance(value, (float, np.floating, np.integer))

@@ -5,9 +5,12 @@ else (over the cap, or opted out) may be served by `LocalKnowledge`: all that th
 public model. So a release is a function of the counted people's data and of earlier releases, and nothing else.
 
 How the two are weighed. The public prefix sum less the silo's own part of it (which the silo knows) is what the others
-know, plus noise: W = V + N and U = V theta + e + h, so U - W theta = e + h - N theta has covariance about
-variance V + noise^2 I. In the directions of W's eigenvectors these equations are worth variance v / (variance v +
-noise^2) of as many visits to the silo itself, v the part of the eigenvalue that noise does not explain.
+know, plus noise: W = V + N and U = V theta + e + h, with e the chance in rewards. V is unknown, but probably looks like
+the silo's own: between W and a multiple of that, the estimate of V lies as near to W as W is exact (the shrinkage of
+Ledoit & Wolf 2004, with a noise that is known). Given V, U is a linear equation for theta with covariance
+variance V + noise^2 I, so by generalised least squares a direction in which V has the eigenvalue v is worth
+variance v / (variance v + noise^2) of as many visits to the silo itself. Noise that drowns the data is worth nothing:
+then the silo decides as it would alone.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ __all__ = ["NONE_YET", "LocalKnowledge", "OwnData", "PublicModel", "local_knowle
 NONE_YET = -1  # no sync has been decoded
 LARGEST_VARIANCE = 0.25  # of a reward in [0, 1]: what is believed before there are rewards
 SMALLEST_VARIANCE = 1e-6
+BELIEF = 4  # visits that this belief is as good as
 
 
 class PublicModel(NamedTuple):
@@ -89,37 +93,69 @@ def local_knowledge(plan: Plan, own: OwnData, public: PublicModel) -> LocalKnowl
     """All that a silo with these data knows. The axes of `own` are those of `public`, and maybe more after them."""
     scale = 2.0**-plan.bits
     bias, covariance = unpack(np.asarray(own.sums * scale), plan.dim)
-    precision = covariance + NOISELESS * np.eye(plan.dim)
+    variance = _variance(own, bias, covariance)
+    precision = covariance + _regulariser(plan, variance)
     if public.sync == NONE_YET:
         return LocalKnowledge(precision, bias, np.asarray(own.visits, dtype=float))
     more = own.sums.ndim - public.prefix.ndim
     prefix = public.prefix.reshape(*public.prefix.shape[:-1], *[1] * more, -1)
-    others_bias, others = unpack(prefix - own.released * scale, plan.dim)
-    values, vectors = np.linalg.eigh(others)
-    worth = _worth(plan, public.sync, values, _variance(own, bias, covariance)[..., None])
-    turned = np.einsum("...ij,...i->...j", vectors, others_bias)
-    precision += np.einsum("...ij,...j,...kj->...ik", vectors, worth * values, vectors)
-    bias += np.einsum("...ij,...j->...i", vectors, worth * turned)
-    return LocalKnowledge(precision, bias, own.visits + (worth * values).sum(axis=-1))
+    others = _others(plan, public.sync, prefix - own.released * scale, precision, variance)
+    visits = own.visits + np.trace(others.precision, axis1=-2, axis2=-1)
+    return LocalKnowledge(precision + others.precision, bias + others.bias, visits)
 
 
-def _worth(plan: Plan, sync: int, values: Floats, variance: Floats) -> Floats:
-    """What the others' equations are worth in each direction of their covariance, between 0 and 1.
+class _Others(NamedTuple):
+    """What the other silos tell, as if it had been seen here."""
 
-    The noise of a symmetric matrix alone has eigenvalues up to about 2 sqrt(dim) times that of one entry: only what
-    exceeds it is taken for data. theta is taken to have norm 1, the largest that rewards in [0, 1] allow.
-    """
+    precision: Floats  # (..., dim, dim)
+    bias: Floats  # (..., dim)
+
+
+def _others(plan: Plan, sync: int, rest: Floats, alike: Floats, variance: Floats) -> _Others:
+    """The public sums less the silo's own part (..., width), weighed; `alike` (..., dim, dim) is what their covariance
+    probably looks like."""
     law = plan.noise_law
-    entry = max(law.off_diagonal[sync], law.diagonal[sync] / np.sqrt(2))
-    noise = law.bias[sync] ** 2 + entry**2
-    data = variance * np.maximum(values - 2 * np.sqrt(plan.dim) * entry, 0.0)
-    return np.asarray(data / np.maximum(data + noise, np.finfo(float).tiny))
+    bias, noisy = unpack(rest, plan.dim)
+    entry = max(float(law.off_diagonal[sync]), float(law.diagonal[sync]) / np.sqrt(2))
+    drawn = plan.dim * (plan.dim + 1) * entry**2  # the mean of |N|^2, diagonal entries having twice the variance
+    covariance, doubt = _between(noisy, alike, drawn)
+    noise = float(law.bias[sync]) ** 2 + entry**2 * doubt[..., None]  # of h - (W - V) theta, theta of norm 1 at most
+    values, vectors = np.linalg.eigh(covariance)
+    data = variance[..., None] * np.maximum(values, 0.0)
+    worth = data / np.maximum(data + noise, np.finfo(float).tiny)
+    turned = worth * np.einsum("...ij,...i->...j", vectors, bias)
+    return _Others(
+        np.einsum("...ij,...j,...kj->...ik", vectors, worth * np.maximum(values, 0.0), vectors),
+        np.einsum("...ij,...j->...i", vectors, turned),
+    )
+
+
+def _between(noisy: Floats, alike: Floats, drawn: float) -> tuple[Floats, Floats]:
+    """A covariance between a noisy one and the multiple of another that is nearest to it, and the share of the noisy
+    one in it. `drawn` is the mean squared norm of the noise."""
+    factor = np.maximum(_product(noisy, alike) / _product(alike, alike), 0.0)
+    target = factor[..., None, None] * alike
+    apart = noisy - target
+    distance = _product(apart, apart)
+    exact = np.maximum(distance - drawn, 0.0) / np.maximum(distance, np.finfo(float).tiny)
+    return target + exact[..., None, None] * apart, exact
+
+
+def _product(left: Floats, right: Floats) -> Floats:
+    return np.asarray(np.einsum("...ij,...ij->...", left, right))
+
+
+def _regulariser(plan: Plan, variance: Floats) -> Floats:
+    """lambda I: the plan's for a silo alone, or, if larger, what a theta of norm 1 in no particular direction calls
+    for: variance times dim."""
+    strength = np.maximum(NOISELESS, variance * plan.dim)
+    return np.asarray(strength[..., None, None] * np.eye(plan.dim))
 
 
 def _variance(own: OwnData, bias: Floats, covariance: Floats) -> Floats:
     """The variance of a reward around its mean, by the residuals of the silo's own visits.
 
-    Before it has any, LARGEST_VARIANCE is believed, as firmly as by `dim` visits.
+    Before it has any, LARGEST_VARIANCE is believed.
     """
     dim = bias.shape[-1]
     inverse = np.linalg.inv(covariance + np.eye(dim))
@@ -128,4 +164,4 @@ def _variance(own: OwnData, bias: Floats, covariance: Floats) -> Floats:
     used = np.einsum("...ij,...ji->...", inverse, covariance)
     residuals = np.maximum(own.squares - fitted, 0.0)
     free = np.maximum(own.visits - used, 0.0)
-    return np.asarray(np.maximum((dim * LARGEST_VARIANCE + residuals) / (dim + free), SMALLEST_VARIANCE))
+    return np.asarray(np.maximum((BELIEF * LARGEST_VARIANCE + residuals) / (BELIEF + free), SMALLEST_VARIANCE))

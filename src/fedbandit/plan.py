@@ -105,6 +105,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         self._take_schema()
+        _validate.plain_numbers(self)
         for name in ("silos", "rounds", "dim"):
             _validate.count(name, getattr(self, name))
         if not isinstance(self.privacy, Privacy | None):
@@ -123,7 +124,8 @@ class Plan:
         _validate.positive("exploration", self.exploration)
         _validate.positive("reward_noise", self.reward_noise)
         _validate.positive("ratio", self.ratio)
-        _validate.count("bits", self.bits)
+        if _validate.count("bits", self.bits) > HEADROOM_BITS:
+            raise ArgumentError("bits", f"must be at most {HEADROOM_BITS}, got {self.bits}: sums are 64-bit integers")
         _validate.one_of("mechanism", self.mechanism, mechanisms.names())
         _validate.reward("centre", self.centre)
         if self.decode_at not in self.trusting.decodes_at:
@@ -230,6 +232,7 @@ class Plan:
             counted=not isinstance(self.schedule, Clock),
             visits=self.visits,
             apprentice=self.apprentice,
+            uncounted=self.serves_uncounted,
         )
 
     @property

@@ -144,7 +144,8 @@ def local(plan: Plan, schedule: Schedule | None = None) -> Plan:
 
 def isolated(plan: Plan, schedule: Schedule | None = None) -> Plan:
     """Each silo alone, without privacy: what a silo has if it stays out. It has no schedule, it never synchronises."""
-    alone = _ours(plan, Every(plan.rounds)).changed(policy=UCB, apprentice=False)
+    free = plan.changed(cohort=None, uncounted=None, policy=UCB, apprentice=False)
+    alone = _ours(free, Every(plan.rounds))
     return alone.changed(trust="none", privacy=None, acting="eager", colluding=None)
 
 

@@ -41,6 +41,7 @@ class Every:
     batch: int = 25
 
     def __post_init__(self) -> None:
+        _validate.plain_numbers(self)
         _validate.count("batch", self.batch)
 
     def times(self, rounds: int) -> tuple[int, ...]:
@@ -67,6 +68,7 @@ class Growing:
     first: int = 1
 
     def __post_init__(self) -> None:
+        _validate.plain_numbers(self)
         _validate.within("ratio", self.ratio, 1, math.inf)
         _validate.count("first", self.first)
 
@@ -118,6 +120,7 @@ class Clock:
     first: int = 1
 
     def __post_init__(self) -> None:
+        _validate.plain_numbers(self)
         _validate.positive("period", self.period)
         if not SHORTEST <= self.period <= LONGEST:
             raise ArgumentError(
@@ -152,6 +155,7 @@ class Adaptive:
     private: bool = False
 
     def __post_init__(self) -> None:
+        _validate.plain_numbers(self)
         _validate.positive("threshold", self.threshold)
         if not isinstance(self.private, bool):
             raise ArgumentError("private", f"must be true or false, got {self.private!r}")

@@ -46,7 +46,7 @@ def test_a_sound_federation_holds(name: str) -> None:
     assert report.live
     assert report.as_dict()["live"] is True
     assert "on the live path" in report.described
-    assert {check.kind for check in report.checks} == {"residuals", "times and sizes"}
+    assert {check.kind for check in report.checks} == {"residuals", "times and sizes", "served apart"}
 
 
 class Watcher:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedbandit import Plan, Privacy
+from fedbandit._roots import falling_root
 from fedbandit._validate import ArgumentError
-from fedbandit.privacy.accounting import gaussian_epsilon, gaussian_sigma
+from fedbandit.privacy.accounting import gaussian_delta, gaussian_epsilon, gaussian_sigma
 from fedbandit.privacy.ledger import (
     GENESIS,
     LOST,
@@ -32,7 +34,7 @@ from fedbandit.privacy.ledger import (
     to_json,
     verify,
 )
-from fedbandit.privacy.spending import spent
+from fedbandit.privacy.spending import TermSpent, spent
 from fedbandit.protocol import mechanisms
 from fedbandit.schedule import every
 
@@ -382,3 +384,95 @@ def test_what_is_no_entry_is_refused_however_it_is_written(text: str) -> None:
     for read in (from_json, event_from_json):
         with pytest.raises(LedgerError):
             read(text)
+
+
+def test_counts_of_nobody_are_still_an_event_and_no_noise_is_none() -> None:
+    event = release(0, trust="vector-sum", cost=Binomial(noise_bits=1, users=0))
+    assert event_from_json(event_to_json(event)) == event
+    for bits, users in ((0, 1), (1, -1)):
+        with pytest.raises(ArgumentError):
+            Binomial(noise_bits=bits, users=users)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1.0, 1.5, -0.1])
+def test_a_release_has_a_delta_between_0_and_1(delta: float) -> None:
+    with pytest.raises(ArgumentError, match=r"^delta must lie strictly between 0 and 1"):
+        release(0, delta=delta)
+
+
+def term_at(mu: float, budget: tuple[float, float] = (4.0, 1e-3)) -> TermSpent:
+    """A term of this budget whose releases make it mu-GDP."""
+    (term,) = spent(WHOLE, mechanisms.encoder).terms
+    return replace(term, mu=mu, budget=budget)
+
+
+@pytest.mark.parametrize(
+    ("missing", "is_left"), [(2e-6, True), (5e-7, False), (0.0, False), (-0.1, False), (0.5, True)]
+)
+def test_what_is_left_is_nothing_where_it_is_less_than_a_millionth(missing: float, is_left: bool) -> None:
+    term = term_at(1 / gaussian_sigma(4.0 * (1 - missing), 1e-3))
+    assert term.left == (pytest.approx(4.0 * missing, rel=1e-3) if is_left else 0.0)
+    assert term.epsilon == pytest.approx(4.0 * (1 - missing), rel=1e-9)
+    assert term.delta == 1e-3
+
+
+@pytest.mark.parametrize(("more", "overspent"), [(3e-6, True), (5e-7, False), (0.0, False), (-0.1, False), (0.1, True)])
+def test_more_than_a_millionth_above_the_budget_is_overspent(more: float, overspent: bool) -> None:
+    """In epsilon at its delta, or in delta at its epsilon."""
+    assert term_at(1 / gaussian_sigma(4.0 * (1 + more), 1e-3)).overspent == overspent
+    at = falling_root(lambda mu: 1e-3 * (1 + more) - gaussian_delta(mu, 4.0 * (1 + 1e-6)), 0.1, 10.0)
+    assert term_at(at).overspent == overspent
+
+
+def test_a_term_in_which_nothing_was_moved_has_spent_nothing() -> None:
+    term = term_at(0.0)
+    assert (term.epsilon, term.left, term.overspent) == (0.0, 4.0, False)
+
+
+@pytest.mark.parametrize(("epsilon", "delta", "draws"), [(0.5, 1e-3, 1), (3.0, 1e-3, 2), (0.5, 0.4, 3), (800, 1e-9, 1)])
+def test_counts_of_people_who_come_or_stay_away_count_for_two_who_are_replaced(
+    epsilon: float, delta: float, draws: int
+) -> None:
+    """Group privacy for two: (2 epsilon, (1 + e^epsilon) delta), each as often as drawn; a delta is at most 1."""
+    cost = Binomial(noise_bits=7, users=3)
+    shared: dict[str, Any] = {"trust": "vector-sum", "cost": cost, "epsilon": epsilon, "delta": delta}
+    counted = [release(0, adjacency="add-remove", **shared)] * draws
+    total = spent(chained([*counted, release(0, term=2, **shared)]), mechanisms.encoder)
+    assert total.adjacency == "replace-one"
+    assert total.converted == (1,)
+    assert total.epsilon == pytest.approx(2 * draws * epsilon + epsilon, rel=1e-12)
+    once = min(1.0, draws * delta)
+    assert (total.terms[0].epsilon, total.terms[0].delta) == (draws * epsilon, once)
+    grown = once * (1 + math.exp(draws * epsilon)) if draws * epsilon < 700 else math.inf
+    assert total.delta == pytest.approx(min(1.0, grown + delta), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *(("kind", "laplace"), ("kind", 5), ("kind", []), ("kind", None)),
+        *(
+            ("sigma", True),
+            ("sigma", "7"),
+            ("silo", 5),
+            ("silo", None),
+            ("term", 1.0),
+            ("sync", True),
+            ("released", []),
+        ),
+    ],
+)
+def test_an_event_of_another_kind_or_with_a_value_of_another_type_is_not_read(field: str, value: object) -> None:
+    data = json.loads(event_to_json(release(0)))
+    assert field in data
+    said = "event kind must be one of gaussian" if field == "kind" else f"{field} must be of type"
+    with pytest.raises(LedgerError, match=rf"^{said}"):
+        event_from_json(json.dumps({**data, field: value}))
+
+
+def test_terms_of_two_deltas_are_added_up_at_the_smaller_one() -> None:
+    other = [release(sync, term=2, delta=1e-3) for sync in range(SYNCS)]
+    total = spent(chained([*(entry.event for entry in WHOLE), *other]), mechanisms.encoder)
+    assert total.delta == 1e-5
+    mu = math.sqrt(2) / gaussian_sigma(1.0, 1e-5)  # the same noise in both
+    assert total.epsilon == pytest.approx(gaussian_epsilon(mu, 1e-5), rel=1e-9)

@@ -284,3 +284,43 @@ def play_counts() -> Game:
     _, transcript = composition.send(protocol, state, protocol.collect(state.silos, points, noise), noise)
     expected = users.sum(axis=-2)
     return Game(protocol, [Moment(0, BATCH, (expected[0], expected[1]), [transcript.sent], transcript.held)])
+
+
+STREAMS: dict[str, set[str]] = {  # whose noise is there to be looked at, all adversaries together
+    "none": set(),
+    "local": {"noise that everybody, the silo included sees"},
+    "silo": {"noise that everybody outside the silo sees"},
+    "P_alt": {"noise that everybody outside the silo sees"},
+    "shuffle": {"noise that the analyzer together with the mixer sees"},
+    "central": {"noise of the analyzer"},
+}
+HOLDERS = ("shares of the mixer", "shares of the analyzer, by its shares alone")
+SHARED = {"noise of the total", "noise of the silos", *HOLDERS, *(f"{holder}, low bits" for holder in HOLDERS)}
+
+
+@pytest.mark.parametrize("name", sorted(set(PLANS) - {"vector-sum"}))
+@pytest.mark.parametrize("world", [0, 1])
+def test_what_is_left_of_a_sound_protocol_is_standard_noise(name: str, world: int) -> None:
+    """Entry by entry and sync by sync, to 5 standard errors of a variance; in the other world's units it is not."""
+    game = play(PLANS[name], world)
+    met = set()
+    for moment in game.moments:
+        for adversary in game.protocol.adversaries():
+            for residual in adversary.residuals(game.protocol, moment, world):
+                met.add(residual.name)
+                squares = (residual.values**2).mean(axis=(0, 1))
+                error = math.sqrt(2 / math.prod(residual.values.shape[:2]))
+                assert np.abs(squares - 1).max() < 5 * error, (residual.name, moment.sync)
+                assert len(residual.values) == TRIALS
+    assert met == STREAMS.get(name, SHARED)
+
+
+def test_each_holder_of_shares_looks_at_its_own() -> None:
+    game = play(PLANS["secure-sum"], 0, trials=50)
+    mixer, analyzer = (one for one in game.protocol.adversaries() if isinstance(one, SeesShares))
+    assert (mixer.part, analyzer.part) == (0, 1)
+    for moment in game.moments:
+        for one in (mixer, analyzer):
+            words = moment.sent[-1][one.part]
+            high = one.residuals(game.protocol, moment, 0)[0].values
+            assert np.array_equal(norm.cdf(high) > 0.5, words >= np.uint64(2**63))

@@ -24,6 +24,7 @@ QUESTIONS = [
     "Against whom",
     "For whom",
     "How often one may come",
+    "Who does not count",
     "What is public",
     "If parties collude",
     "If a silo is missing",
@@ -44,12 +45,14 @@ def answers(made: Plan) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("trust", PROMISING)
-def test_every_promise_answers_the_six_questions_and_prints_them(trust: str) -> None:
+def test_every_promise_answers_every_question_and_prints_them(trust: str) -> None:
     made = plan(trust)
     assert [question for question, _ in made.guarantee.answers] == QUESTIONS
     assert all(answer and not answer.endswith(".") for _, answer in made.guarantee.answers)
     printed = str(made.guarantee).splitlines()
-    assert printed[1:7] == [f"  {question}: {answer}." for question, answer in made.guarantee.answers]
+    assert printed[1 : 1 + len(QUESTIONS)] == [
+        f"  {question}: {answer}." for question, answer in made.guarantee.answers
+    ]
     assert answers(made)["Against whom"] == made.guarantee.against
     assert answers(made)["What is public"] == (
         "which silos take part, when they synchronise, how long messages are, and every model"
@@ -369,3 +372,27 @@ def test_acting_eagerly_by_the_clock_is_refused(trust: str) -> None:
     """How many may change with one person is not known beforehand; a plan used to count one per tick."""
     with pytest.raises(ValueError, match=r"^acting must be 'lazy' with a clock"):
         plan(trust, acting="eager").changed(schedule=clock(60.0))
+
+
+@pytest.mark.parametrize(
+    ("silos", "colluding", "said", "adds"),
+    [
+        (1, 0, "At least 1 silo takes part in a sync.", "It adds all of that noise."),
+        (2, 1, "At least 2 silos take part in a sync.", "The other one adds all of that noise."),
+        (2, 0, "At least 2 silos take part in a sync.", "Each of the 2 adds noise of variance 1/2 of that"),
+        (3, 1, "At least 3 silos take part in a sync.", "Each of the other 2 adds noise of variance 1/2 of that"),
+    ],
+)
+def test_who_adds_how_much_of_the_noise(silos: int, colluding: int, said: str, adds: str) -> None:
+    text = str(plan("secure-sum", silos, Privacy(1.0, 1e-5), colluding=colluding).guarantee)
+    assert said in text
+    assert adds in text
+
+
+def test_it_says_who_does_not_count_and_what_serves_them() -> None:
+    made = plan("silo")
+    local, public = (answers(made.changed(uncounted=way))["Who does not count"] for way in ("local", "public"))
+    for said in (local, public):
+        assert said.startswith("whoever opts out or comes more often than that; nothing of theirs leaves their silo")
+    assert "its raw data included; those who count are served by the public model alone" in local
+    assert "served by the public model, as everybody is" in public

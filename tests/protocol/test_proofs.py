@@ -8,10 +8,12 @@ import re
 import numpy as np
 import pytest
 
+from fedbandit._validate import ArgumentError
 from fedbandit.plan import Plan
 from fedbandit.privacy.accounting import gaussian_epsilon, gaussian_sigma
 from fedbandit.privacy.amplification import theorem_sdp
 from fedbandit.privacy.budget import Privacy
+from fedbandit.protocol import mechanisms
 from fedbandit.protocol.trusts.vector_sum import TheoremCoding, VectorSumProtocol
 from fedbandit.schedule import Schedule, adaptive, clock, every, growing
 
@@ -56,8 +58,8 @@ def test_one_round_and_the_noise_that_hides_it(
     assert exact == pytest.approx(shift, abs=1e-5)
     twice = 2 if adjacency == "replace-one" else 1
     rounded = twice * math.sqrt(ratio * 3 + 9) * 2.0**-21
-    if mechanism == "blt":  # a release is rounded, too: half a unit of 2^-30, in either world
-        rounded += math.sqrt(ratio * 3 + 9) * 2.0**-30 * math.sqrt(touches)
+    if mechanism == "blt":  # its buffers are rounded, too: half a unit of 2^-30, in either world, for each product
+        rounded += (2 + matrix[-1, :-1].sum()) * math.sqrt(ratio * 3 + 9) * 2.0**-30 * math.sqrt(touches)
     assert rounding == pytest.approx(rounded, rel=0.05)
     enters, size, weights = numbers(
         text, "A batch enters # of # releases, with squared weights that add up to at most #"
@@ -84,6 +86,27 @@ def test_several_rounds_of_a_user() -> None:
     assert (most, times) == (3, 3)
     assert one == pytest.approx(math.sqrt(4.5), abs=1e-4)
     assert total == pytest.approx(3 * one, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("acting", "said"), [("lazy", "at worst all in one batch: # x # = #."), ("eager", "#: # x # = #.")]
+)
+def test_on_a_coarse_grid_several_rounds_are_rounded_as_often(acting: str, said: str) -> None:
+    """2^-7 for a number of a replaced pair: 0.027 in all, on top of sqrt 4.5 for each round."""
+    made = plan(privacy=Privacy(1.0, 1e-5, participations=3), mechanism="tree", bits=7, acting=acting)
+    times, one, total = numbers(str(made.guarantee), said)[-3:]
+    assert one == pytest.approx(math.sqrt(4.5) + math.sqrt(12) * 2.0**-7, abs=1e-5)
+    assert total == pytest.approx(times * one, rel=1e-3 if acting == "eager" else 1e-5)
+
+
+@pytest.mark.parametrize("visits", [1, 2, 3])
+def test_several_silos_of_a_user_are_said_how_they_add_up(visits: int) -> None:
+    privacy = Privacy(1.0, 1e-5, silos_per_user=visits)
+    apart, together = (str(plan(privacy=privacy, trust=trust).guarantee) for trust in ("silo", "central"))
+    for text, how in ((apart, f"compose in squares: sqrt {visits} times"), (together, f"add up: {visits} times")):
+        said = f"A user visits at most {visits} silos; these shifts {how} the sensitivity."
+        assert (said in text) == (visits > 1)
+        assert ("these shifts" in text) == (visits > 1)
 
 
 @pytest.mark.parametrize("participations", [1, 3])
@@ -150,6 +173,26 @@ def test_theorem_sdp_in_its_own_words() -> None:
     assert "Live noise is drawn on the grid 2^-20" in text
 
 
+@pytest.mark.parametrize(("batch", "said"), [(20, "1 release"), (10, "2 releases"), (5, "3 releases")])
+def test_the_releases_that_share_a_budget_are_counted(batch: int, said: str) -> None:
+    shuffled = Plan(2000, 20, 2, Privacy(1e-3, 1e-4), "shuffle", "tree", every(batch), calibration="paper")
+    assert f"shared over {said} by advanced composition" in str(shuffled.guarantee)
+    counted = Plan(10, 20, 2, Privacy(1.0, 1e-5), "vector-sum", "tree", every(batch), calibration="paper")
+    assert f"shared over {said.replace('release', 'p-sum')} by advanced composition" in str(counted.guarantee)
+
+
+@pytest.mark.parametrize(
+    ("silos", "said"),
+    [
+        (200, r"epsilon must be at most about \S+ for trust 'shuffle' with 200 silos, 50 rounds and delta = 0\.0001"),
+        (2, "silos must be more than 2 for trust 'shuffle': no epsilon is in reach with 50 rounds and delta = 0.0001"),
+    ],
+)
+def test_how_far_the_lemma_reaches_is_said_with_what_it_depends_on(silos: int, said: str) -> None:
+    with pytest.raises(ArgumentError, match=f"^{said}"):
+        Plan(silos, 50, 3, Privacy(1.0, 1e-4), "shuffle", "tree", every(50), calibration="paper")
+
+
 def test_on_a_clock_the_lemma_is_not_what_the_promise_rests_on() -> None:
     """How many people a period brings is unknown: the lemma's number of points would be made up."""
     rounds, periods = (
@@ -193,9 +236,30 @@ def test_a_theorem_that_does_not_reach_says_by_how_much() -> None:
 def test_a_release_that_is_rounded_itself_counts_that_in_every_release_a_batch_enters(
     adjacency: str, ratio: float
 ) -> None:
-    """Half a unit of 2^-30 in each number, in either world, in each of 12 releases: these are orthogonal."""
+    """Half a unit of 2^-30 in each number, in either world, for each product that is rounded on its way into a release,
+    in each of 12 releases: these are orthogonal."""
     blt, toeplitz = (
         plan(mechanism=name, ratio=ratio, privacy=Privacy(1.0, 1e-5, adjacency)).request.shift.rounding  # type: ignore[arg-type]
         for name in ("blt", "toeplitz")
     )
-    assert blt - toeplitz == pytest.approx(math.sqrt(ratio * 3 + 9) * 2.0**-30 * math.sqrt(12), rel=1e-6, abs=0.0)
+    products = 2 + sum(mechanisms.encoder("blt", 12).row(11)[:-1])  # two buffers, weighted; and as they decay
+    units = products * math.sqrt(12)
+    assert blt - toeplitz == pytest.approx(math.sqrt(ratio * 3 + 9) * 2.0**-30 * units, rel=1e-6, abs=0.0)
+
+
+@pytest.mark.parametrize(("batch", "levels"), [(20, 1), (10, 2), (5, 3)])
+@pytest.mark.parametrize("delta", [1e-5, 0.1])
+def test_theorem_sdp_vec_is_not_used_beyond_its_range(batch: int, levels: int, delta: float) -> None:
+    """epsilon <= 60 sqrt(2 kappa log(2 / delta)); advanced composition gives up before, and says so by itself."""
+    limit = 60 * math.sqrt(2 * levels * math.log(2 / delta))
+    for epsilon in (1.001 * limit, 0.999 * limit):
+        with pytest.raises(ArgumentError) as refused:
+            Plan(10, 20, 2, Privacy(epsilon, delta), "vector-sum", "tree", every(batch), calibration="paper")
+        assert refused.value.field == "epsilon"
+        if epsilon > limit:
+            said = numbers(str(refused.value), "must be at most # for trust 'vector-sum'")
+            assert said == [pytest.approx(limit, rel=1e-3)]
+        else:
+            assert "must be small enough for advanced composition" in str(refused.value)
+    free = Plan(10, 20, 2, Privacy(1.001 * limit, delta), "vector-sum", "tree", every(batch), calibration="published")
+    assert not free.guarantee.promised  # and so it may ask for anything

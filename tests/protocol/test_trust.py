@@ -173,3 +173,13 @@ def test_a_new_file_is_a_new_trust_model(own_trust: str) -> None:
 def test_a_protocol_without_adversaries_is_not_one() -> None:
     with pytest.raises(TypeError, match="abstract"):
         Protocol(plan("silo").encoder, plan("silo").protocol.scales, 2, 20, 4)  # type: ignore[abstract]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_silo_with_the_users_of_all_has_the_noise_of_all(name: str) -> None:
+    """The noise of a total: of one silo as many times the variance as there are silos, unless it is drawn elsewhere."""
+    made = plan(name).protocol
+    pooled, times = made.pooled(), 1 if name in ("central", "local") else math.sqrt(made.silos)
+    assert made.silos > 1
+    assert pooled.silos == 1
+    assert list(pooled.scales) == pytest.approx([times * scale for scale in made.scales], rel=1e-12, abs=0.0)

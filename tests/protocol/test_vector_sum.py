@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fedbandit._validate import ArgumentError
 from fedbandit.bandit.statistics import contributions, unpack, width
 from fedbandit.paper.reference import Parameters, VectorSum, paper_parameters
 from fedbandit.plan import Plan
@@ -250,3 +251,27 @@ def test_bad_input(fields: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=f"^{message}") as error:
         good.changed(**fields)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(("users", "dim", "grid"), [(1, 2, 4), (4, 4, 4), (5, 4, 5), (3, 5, 5), (100, 9, 20)])
+def test_the_grid_of_the_appendix(users: int, dim: int, grid: int) -> None:
+    """g = max(2 sqrt n, d, 4), rounded up."""
+    assert TINY.node(0, users, dim).grid == grid
+
+
+@pytest.mark.parametrize("batch", [2, 8])
+def test_counts_that_could_wrap_around_are_refused(batch: int) -> None:
+    """The noise bits of all users of the largest p-sum, of which there are as 1 / epsilon^2: at most 2^62."""
+
+    def plan(epsilon: float) -> Plan:
+        return Plan(4, 8, DIM, Privacy(epsilon, 1e-5), "vector-sum", "tree", every(batch), calibration="paper", bits=10)
+
+    made = plan(1.0).protocol
+    assert isinstance(made, VectorSumProtocol)
+    most = max(node.users * node.noise_bits for node in map(made.node, range(1, made.encoder.size + 1)))
+    edge = math.sqrt(most / 2**62)
+    assert plan(1.01 * edge).guarantee.promised
+    with pytest.raises(
+        ArgumentError, match=r"^epsilon must be larger for trust 'vector-sum': .* overflow 64-bit counts"
+    ):
+        plan(0.99 * edge)

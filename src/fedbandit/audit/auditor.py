@@ -32,7 +32,7 @@ CONFIDENCE = 0.95
 SCORE_ALARMS = 1 - CONFIDENCE - residuals.FALSE_ALARMS - times_and_sizes.FALSE_ALARMS  # what is left for the scores
 LONE_RUNS = 100  # of each world, one by one, where times and sizes are not those of the plan
 LONE = 1_000_000  # the number of the first of them, beyond that of any chunk
-CheckKind = Literal["claimed noise", "residuals", "times and sizes"]
+CheckKind = Literal["claimed noise", "residuals", "times and sizes", "served apart"]
 
 
 class Game(Protocol):

@@ -27,6 +27,10 @@ ADJACENCY: dict[Adjacency, str] = {
     "add-remove": "Two worlds are neighbours if one user takes part in one of them and not in the other.",
 }
 OWN_SILO = "Nothing is hidden from a user's own silo, which serves the user and sees the data."
+LOCAL = (
+    "What is recommended to somebody who does not count depends on the raw data of their silo's people, and may tell "
+    "them something about these: within a silo nothing is promised. (`uncounted = public` rules it out.)"
+)
 NOT_PROMISED = (
     "What is true of people in general is not hidden: learning it is the purpose.",
     "A user who takes part more often than stated is not covered; a silo that recognises them leaves those rounds out.",
@@ -162,7 +166,8 @@ def _who(plan: Plan) -> Section:
 
 def _not_promised(plan: Plan) -> Section:
     own_silo = (OWN_SILO,) if plan.trusting.faith >= Faith.OWN_SILO else ()
-    return Section("What is not promised", (), (*own_silo, *NOT_PROMISED))
+    local = (LOCAL,) if plan.guarantee.promised and plan.serves_uncounted == "local" else ()
+    return Section("What is not promised", (), (*own_silo, *local, *NOT_PROMISED))
 
 
 def _audit(report: Report, live: Report | None, on: date) -> Section:

@@ -11,6 +11,7 @@ from typing import Any
 from fedbandit.audit.auditor import CONFIDENCE, Check, CheckKind, Finding, examined, ignore_interrupts
 from fedbandit.audit.calendar_game import CalendarGame
 from fedbandit.audit.cases import Case, Claim
+from fedbandit.audit.opting_out import served_apart
 from fedbandit.audit.worlds import neighbours, worst_pairs
 from fedbandit.privacy.accounting import gaussian_epsilon
 from fedbandit.protocol.adversaries import Bound
@@ -27,6 +28,7 @@ PROVES: dict[CheckKind, str] = {
     "claimed noise": "even noise of exactly the claimed size would not keep the claim",
     "residuals": "the noise is not the independent noise of the claimed size that the proof counts on",
     "times and sizes": "when or how long messages are depends on the user, which no noise covers",
+    "served apart": "people who do not count, or raw data, reach a release or somebody who counts",
 }
 
 
@@ -100,7 +102,8 @@ def audit(
     runs = case.trials if trials is None else trials
     delta = case.budget[1] if case.claim is None else case.claim.delta
     found = examined(case.games, delta, runs, seed, workers, progress)
-    checks = (*_claimed_noise(case, delta), *found.checks)
+    apart = (served_apart(case.plan),) if case.live else ()
+    checks = (*_claimed_noise(case, delta), *found.checks, *apart)
     return Report(
         case.name,
         case.described,

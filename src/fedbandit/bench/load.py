@@ -1,12 +1,19 @@
-"""What is asked of a silo, and a load generator that costs little itself: HTTP/1.1 over raw streams."""
+"""What is asked of a silo, and who asks: `wrk` for as much as a server can take, requests at fixed times for how long
+one takes.
+
+`wrk` is a tool of its own, in C, which costs far less than any server here: what is measured is the server. Requests at
+fixed times come from this process, whatever became of those before (an open loop): a server that stumbles is seen to.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import time
-from collections.abc import Awaitable, Callable
-from typing import Any
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -15,63 +22,168 @@ from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy
 from fedbandit.schedule import clock
 
-__all__ = ["ARMS", "HttpClient", "contexts", "plan", "throughput"]
+__all__ = ["ARMS", "DIM", "Latencies", "Posts", "contexts", "latencies", "plan", "saturated"]
 
 DIM, ARMS = 10, 100
+WRK = "wrk"
+WAIT = 30.0  # seconds until requests at fixed times must have been answered
+
+# Reads bodies from files, since they may hold any bytes. In a pair, the id in one answer is rewarded by a next request.
+_SCRIPT = """
+local headers, first, ids = {}, nil, {}
+function init(args)
+  headers["Authorization"], headers["Content-Type"] = "Bearer " .. args[1], args[3]
+  local file = io.open(args[2], "rb")
+  first = wrk.format("POST", "/v1/decisions", headers, file:read("*a"))
+  file:close()
+  if args[4] ~= "pair" then response = nil end
+end
+function request()
+  local id = table.remove(ids)
+  if id == nil then return first end
+  return wrk.format("POST", "/v1/decisions/" .. id .. "/reward", headers, '{"reward":0.5}')
+end
+function response(status, headers, body)
+  local id = string.match(body, '"id":"([^"]+)"')
+  if id ~= nil then table.insert(ids, id) end
+end
+"""
 
 
-def plan() -> Plan:
+class Posts(NamedTuple):
+    """What is posted to a silo: requests for a decision, each followed by its reward if they come in pairs."""
+
+    token: str
+    body: bytes
+    media: str = "application/json"
+    pairs: bool = False
+
+
+class Latencies(NamedTuple):
+    """Seconds from the moment at which a request was due to its answer, for each."""
+
+    decisions: Floats
+    rewards: Floats
+
+
+def plan(dim: int = DIM) -> Plan:
     """The plan of the silo that is measured; its term does not end while it is."""
-    return Plan(silos=3, rounds=365, dim=DIM, privacy=Privacy(1.0, 1e-5), schedule=clock(86_400.0))
+    return Plan(silos=3, rounds=365, dim=dim, privacy=Privacy(1.0, 1e-5), schedule=clock(86_400.0))
 
 
-def contexts(people: int) -> Floats:
-    """Actions for so many people, (people, ARMS, DIM), each of norm 1."""
-    drawn = np.random.default_rng(0).standard_normal((people, ARMS, DIM))
+def contexts(people: int, arms: int = ARMS, dim: int = DIM) -> Floats:
+    """Actions for so many people, (people, arms, dim), each of norm 1."""
+    drawn = np.random.default_rng(0).standard_normal((people, arms, dim))
     return np.asarray(drawn / np.linalg.norm(drawn, axis=-1, keepdims=True))
 
 
-class HttpClient:
-    """One connection, kept alive."""
+def saturated(port: int, folder: Path, clients: int, seconds: float, posts: Posts | None = None) -> float:
+    """Requests per second that so many clients, each with the next request as soon as it has an answer, get answered.
+    Without `posts` they get `/`."""
+    found = shutil.which(WRK)
+    if found is None:
+        raise FileNotFoundError(
+            "`wrk` is needed to measure a server, and is not installed: `apt install wrk` (Debian, Ubuntu),"
+            " `brew install wrk` (macOS), or https://github.com/wg/wrk"
+        )
+    command = [found, "-t1", f"-c{clients}", f"-d{max(1, round(seconds))}s", f"http://127.0.0.1:{port}/"]
+    if posts is not None:
+        script, body = folder / "posts.lua", folder / "body"
+        script.write_text(_SCRIPT)
+        body.write_bytes(posts.body)
+        options = [posts.token, str(body), posts.media, "pair" if posts.pairs else "decide"]
+        command[-1:] = ["-s", str(script), command[-1], "--", *options]
+    return _rate(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, token: str) -> None:
-        self._reader, self._writer = reader, writer
-        self._head = f"Host: localhost\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n"
 
-    @classmethod
-    async def open(cls, port: int, token: str) -> HttpClient:
-        return cls(*await asyncio.open_connection("127.0.0.1", port), token)
+def _rate(report: str) -> float:
+    """Requests per second by a report of `wrk`; an error if any of them was refused or lost."""
+    wrong = re.search(r"(Non-2xx or 3xx responses|Socket errors): .*", report)
+    rate = re.search(r"Requests/sec:\s*([\d.]+)", report)
+    if wrong or rate is None:
+        raise RuntimeError(f"the load was not served: {wrong[0] if wrong else report}")
+    return float(rate[1])
 
-    async def request(self, method: str, path: str, body: bytes = b"") -> dict[str, Any]:
-        """Send a request and wait for its answer, which must be a 200."""
-        head = f"{method} {path} HTTP/1.1\r\n{self._head}Content-Length: {len(body)}\r\n\r\n"
-        self._writer.write(head.encode() + body)
-        answer = await self._reader.readuntil(b"\r\n\r\n")
-        length = int(answer.lower().split(b"content-length:")[1].split(b"\r\n")[0])
-        content = await self._reader.readexactly(length)
-        if not answer.startswith(b"HTTP/1.1 200"):
-            raise RuntimeError(f"{path}: {answer.splitlines()[0].decode()} {content.decode()[:200]}")
-        return dict(json.loads(content))
+
+async def latencies(port: int, posts: Posts, pairs_per_s: float, seconds: float, connections: int = 32) -> Latencies:
+    """How long decisions and rewards take when a pair begins at each of these times, whatever became of those before.
+    A request that has to wait for a connection has waited."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
+    opened = [
+        (await loop.create_connection(lambda: _Connection(done), "127.0.0.1", port))[1] for _ in range(connections)
+    ]
+    free, due = list(opened), list[Callable[[_Connection], None]]()
+    found: tuple[list[float], list[float]] = ([], [])
+    decide = _request("/v1/decisions", posts.token, posts.media, posts.body)
+    pairs = round(pairs_per_s * seconds)
+
+    def give(work: Callable[[_Connection], None]) -> None:
+        if free:
+            work(free.pop())
+        else:
+            due.append(work)
+
+    def back(connection: _Connection) -> None:
+        if due:
+            due.pop(0)(connection)
+        else:
+            free.append(connection)
+
+    def begin(moment: float) -> None:
+        give(lambda connection: connection.ask(decide, lambda body: decided(connection, moment, body)))
+
+    def decided(connection: _Connection, moment: float, body: bytes) -> None:
+        now = loop.time()
+        found[0].append(now - moment)
+        decision = body.split(b'"', 4)[3].decode()  # {"id":"...",
+        reward = _request(f"/v1/decisions/{decision}/reward", posts.token, "application/json", b'{"reward":0.5}')
+        back(connection)
+        give(lambda other: other.ask(reward, lambda _: rewarded(other, now)))
+
+    def rewarded(connection: _Connection, moment: float) -> None:
+        found[1].append(loop.time() - moment)
+        back(connection)
+        if len(found[1]) == pairs:
+            done.set_result(None)
+
+    start = loop.time() + 0.1
+    for number in range(pairs):
+        loop.call_at(start + number / pairs_per_s, begin, start + number / pairs_per_s)
+    await asyncio.wait_for(done, seconds + WAIT)
+    for connection in opened:
+        connection.close()
+    return Latencies(np.array(found[0]), np.array(found[1]))
+
+
+def _request(path: str, token: str, media: str, body: bytes) -> bytes:
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\nContent-Type: {media}\r\n"
+    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+class _Connection(asyncio.Protocol):
+    """One connection, kept alive, with one request at a time; every answer must be a 200."""
+
+    def __init__(self, done: asyncio.Future[None]) -> None:
+        self._done, self._came = done, b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def ask(self, request: bytes, answered: Callable[[bytes], None]) -> None:
+        self._answered = answered
+        self._transport.write(request)
+
+    def data_received(self, data: bytes) -> None:
+        self._came += data
+        head, end, body = self._came.partition(b"\r\n\r\n")
+        if not end or len(body) < int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0]):
+            return
+        self._came = b""
+        if head.startswith(b"HTTP/1.1 200"):
+            self._answered(body)
+        elif not self._done.done():
+            self._done.set_exception(RuntimeError(f"{head.splitlines()[0].decode()} {body.decode()[:200]}"))
 
     def close(self) -> None:
-        self._writer.close()
-
-
-async def throughput(
-    port: int, token: str, clients: int, seconds: float, work: Callable[[HttpClient], Awaitable[None]]
-) -> tuple[float, list[float]]:
-    """How often per second so many clients, each in a loop, get through `work`; and how long each time took."""
-    latencies: list[float] = []
-    end = time.perf_counter() + seconds
-
-    async def loop() -> None:
-        client = await HttpClient.open(port, token)
-        while time.perf_counter() < end:
-            began = time.perf_counter()
-            await work(client)
-            latencies.append(time.perf_counter() - began)
-        client.close()
-
-    began = time.perf_counter()
-    await asyncio.gather(*(loop() for _ in range(clients)))
-    return len(latencies) / (time.perf_counter() - began), latencies
+        self._transport.close()

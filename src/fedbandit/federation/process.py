@@ -48,6 +48,7 @@ SERVER: dict[str, Any] = {
 }
 REFUSED = 3  # exit code: this party refuses to work
 FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0  # seconds until a silo tries again to take part
+QUICKEN = 1.0  # seconds after the start of a silo until it loads what makes decisions faster
 STEADY = 2.0  # seconds without an error after which a silo takes part again
 
 
@@ -99,6 +100,7 @@ def bind(engine: Engine, agreement: Agreement) -> None:
 
 async def keep(home: Home, party: Party) -> None:
     """Mixer or analyzer."""
+    party.agreement.check_keys()
     kind: type[SyncKeeper] = Mixer if home.settings.role == "mixer" else Analyzer
     engine = open_engine(home.store(party.agreement.plan.hash))
     bind(engine, party.agreement)
@@ -123,6 +125,7 @@ async def serve(home: Home, party: Party, orders: Orders, listen: socket.socket 
         new_term=orders.new_term,
         catch_up=orders.catch_up,
         keep_raw=settings.keep_raw,
+        strict=settings.strict,
         log=DecisionLog(home.decision_log, settings.log_days) if settings.log_days else None,
     )
     bind(silo.store.engine, agreement)
@@ -130,16 +133,27 @@ async def serve(home: Home, party: Party, orders: Orders, listen: socket.socket 
     service = Service(silo, member, tally)
     server = _StoppableServer(_config(home, service))
     federation = asyncio.create_task(member.run())
+    quickening = asyncio.create_task(_quicken(silo))
     federation.add_done_callback(lambda _: setattr(server, "should_exit", True))
     log.info("silo %s serves on %s port %d", silo.name, settings.host, settings.port)
     try:
         await server.serve([listen] if listen else None)
     finally:
+        quickening.cancel()
         federation.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await federation
         service.close()
         silo.close()
+
+
+async def _quicken(silo: Silo) -> None:
+    """Make decisions faster, once the silo serves."""
+    await asyncio.sleep(QUICKEN)
+    try:
+        await asyncio.to_thread(silo.quicken)
+    except Exception as error:  # no compiler, no place for its cache: decisions go on as they are
+        log.warning("decisions stay slower than they could be: %s: %s", type(error).__name__, error)
 
 
 class _StoppableServer(uvicorn.Server):

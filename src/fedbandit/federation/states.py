@@ -28,7 +28,8 @@ __all__ = [
 class DecisionState(StrEnum):
     ISSUED = "issued"  # the caller holds it; the silo keeps nothing of it
     COUNTED = "counted"  # its reward is in the open batch
-    LEFT_OUT = "left out"  # its user has reached the participation cap; answered, never counted
+    LEFT_OUT = "left out"  # its user has reached the participation cap; it stays in the silo, and never counts
+    KEPT = "kept"  # its user has opted out; it stays in the silo, and never counts
     RELEASED = "released"  # its batch was released; raw values are deleted
     EXPIRED = "expired"
 
@@ -36,6 +37,7 @@ class DecisionState(StrEnum):
 class DecisionEvent(StrEnum):
     REWARD = "reward"
     REWARD_OVER_CAP = "reward over the cap"
+    REWARD_UNSHARED = "reward of somebody who opted out"
     SAME_REWARD = "the same reward again"
     RELEASE = "batch released"
     EXPIRE = "reward window over"
@@ -97,6 +99,7 @@ DECISION: Final[dict[DecisionState, dict[DecisionEvent, DecisionState | None]]] 
     _D.ISSUED: {
         _DE.REWARD: _D.COUNTED,
         _DE.REWARD_OVER_CAP: _D.LEFT_OUT,
+        _DE.REWARD_UNSHARED: _D.KEPT,
         _DE.SAME_REWARD: REFUSED,
         _DE.RELEASE: REFUSED,
         _DE.EXPIRE: _D.EXPIRED,
@@ -104,6 +107,7 @@ DECISION: Final[dict[DecisionState, dict[DecisionEvent, DecisionState | None]]] 
     _D.COUNTED: {
         _DE.REWARD: REFUSED,  # a reward counts once
         _DE.REWARD_OVER_CAP: REFUSED,
+        _DE.REWARD_UNSHARED: REFUSED,
         _DE.SAME_REWARD: _D.COUNTED,
         _DE.RELEASE: _D.RELEASED,
         _DE.EXPIRE: REFUSED,
@@ -111,13 +115,23 @@ DECISION: Final[dict[DecisionState, dict[DecisionEvent, DecisionState | None]]] 
     _D.LEFT_OUT: {
         _DE.REWARD: REFUSED,
         _DE.REWARD_OVER_CAP: REFUSED,
+        _DE.REWARD_UNSHARED: REFUSED,
         _DE.SAME_REWARD: _D.LEFT_OUT,
+        _DE.RELEASE: REFUSED,  # it is in no batch
+        _DE.EXPIRE: REFUSED,
+    },
+    _D.KEPT: {
+        _DE.REWARD: REFUSED,
+        _DE.REWARD_OVER_CAP: REFUSED,
+        _DE.REWARD_UNSHARED: REFUSED,
+        _DE.SAME_REWARD: _D.KEPT,
         _DE.RELEASE: REFUSED,  # it is in no batch
         _DE.EXPIRE: REFUSED,
     },
     _D.RELEASED: {
         _DE.REWARD: REFUSED,
         _DE.REWARD_OVER_CAP: REFUSED,
+        _DE.REWARD_UNSHARED: REFUSED,
         _DE.SAME_REWARD: _D.RELEASED,
         _DE.RELEASE: REFUSED,
         _DE.EXPIRE: REFUSED,

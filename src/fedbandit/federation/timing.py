@@ -38,7 +38,7 @@ __all__ = [
 
 JUMP = 5.0  # seconds by which the wall clock may drift from the steady one before it is not believed
 DAY = 86_400.0
-PACE, LONGEST_PACE = 0.5, 10.0  # seconds, see `pace`
+PACE, LONGEST_PACE = 0.1, 10.0  # seconds, see `pace`
 LAST = 1e11  # seconds: a time beyond the year 5000 is a mistake
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 

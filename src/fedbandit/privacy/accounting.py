@@ -56,6 +56,7 @@ def gaussian_sigma(epsilon: float, delta: float) -> float:
     The tests hold it against dp_accounting's, and against many digits.
     """
     _check_reach(epsilon, delta)
+    epsilon, delta = float(epsilon), float(delta)  # a float32 would give its few digits to whoever asks for the same
 
     def excess(sigma: float) -> float:
         return _excess(1 / sigma, epsilon, delta) + ROUNDING
@@ -70,6 +71,7 @@ def gaussian_sigma(epsilon: float, delta: float) -> float:
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
     """The delta of a mu-GDP mechanism at this epsilon, exact but for a rounding in the last digits, upwards."""
+    mu, epsilon = float(mu), float(epsilon)
     if mu <= 0:
         return 0.0
     return math.exp(min(0.0, _log_delta(mu, epsilon) + _rounding(mu, epsilon)))
@@ -78,6 +80,7 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
 def gaussian_epsilon(mu: float, delta: float) -> float:
     """The epsilon of a mu-GDP mechanism at this delta, exact but for a rounding of that delta, downwards; infinity
     where mu is so large that nothing is hidden."""
+    mu, delta = float(mu), float(delta)
     if mu > LARGEST_MU:
         return math.inf
     if mu <= 0 or _excess(mu, 0.0, delta) <= 0:

@@ -35,6 +35,7 @@ class Privacy:
     silos_per_user: int = 1
 
     def __post_init__(self) -> None:
+        _validate.plain_numbers(self)
         _validate.positive("epsilon", self.epsilon)
         _validate.within("delta", self.delta, 0, 1)
         _validate.one_of("adjacency", self.adjacency, ADJACENCIES)

@@ -37,7 +37,7 @@ def eta(width: float) -> float:
 
 def widened(scale: float, step: float) -> float:
     """The standard deviation to draw on a grid of this step so that `scale` is left to the accounting."""
-    return math.sqrt(scale**2 + SPARE * step**2)
+    return math.hypot(scale, math.sqrt(SPARE) * step)
 
 
 def slack(numbers: int, silos: int) -> float:

@@ -57,6 +57,14 @@ OWN_CHOICE = (
     "where the application chooses in the model's place, its choice depends on the person's own record, on public "
     "things (models among them) and on chance, not on other people's data that were not released"
 )
+NOT_COUNTED = "whoever opts out or comes more often than that; nothing of theirs leaves their silo, and "
+SERVED: dict[Uncounted, str] = {
+    "public": "they are served by the public model, as everybody is",
+    "local": (
+        "they are served by all that it knows, its raw data included; those who count are served by the public model "
+        "alone, and nobody counts any more who was once served otherwise"
+    ),
+}
 SAME_KEY = "a person who comes to a silo again is given the same user key there"
 EMPTY_ROUND = (
     "whoever stays away leaves their round empty, so that nobody else's batch moves; live, where rounds are counted by "
@@ -141,6 +149,7 @@ class Request:
     counted: bool = True  # False: `times` are periods of a clock, and nobody knows how many people come in one
     visits: Visits = "private"
     apprentice: bool = False  # the application may choose in the model's place
+    uncounted: Uncounted = "public"
 
     def promise(
         self,
@@ -166,6 +175,7 @@ class Request:
             ("Against whom", against),
             ("For whom", NEIGHBOURS[privacy.adjacency]),
             ("How often one may come", self._visits(silos_count)),
+            ("Who does not count", NOT_COUNTED + SERVED[self.uncounted]),
             ("What is public", public),
             ("If parties collude", collusion),
             ("If a silo is missing", missing),

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from fedbandit import _html
-from fedbandit._arrays import Floats
+from fedbandit._arrays import Floats, Integers
 from fedbandit.plan import Plan
 from fedbandit.simulator.engine import Played
 
@@ -69,8 +69,7 @@ class Result:
         totals = self.totals.filter(pl.col("name") == name).sort("run")
         others, lost = totals["uncounted"].to_numpy(), totals["uncounted_regret"].to_numpy()
         all_lost, visits = self._last(name)["regret"].to_numpy(), self.plans[name].silos * self._rounds
-        with np.errstate(invalid="ignore"):
-            return estimate((all_lost - lost) / (visits - others)), estimate(lost / others)
+        return _per_visit(all_lost - lost, visits - others), _per_visit(lost, others)
 
     def syncs(self, name: str) -> float:
         """How often one plan synchronised, in the mean over its runs."""
@@ -141,6 +140,11 @@ def estimate(values: Floats) -> Estimate:
     """Mean and standard error."""
     spread = float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
     return Estimate(float(np.mean(values)) if len(values) else float("nan"), spread)
+
+
+def _per_visit(lost: Floats, visits: Integers) -> Estimate:
+    """Regret per visit over the runs in which there are any."""
+    return estimate(lost[visits > 0] / visits[visits > 0])
 
 
 def collected(

@@ -33,6 +33,24 @@ def test_decide_and_reward(http):
     assert reward(http, again["id"]).json()["counted"] is False
 
 
+def test_whoever_opts_out_is_served_and_never_counted(http):
+    http.put("/v1/action-sets/drugs", json={"actions": ACTIONS})
+    first = decide(http, user="bob", shared=False).json()
+    assert reward(http, first["id"], 1.0).json() == {"counted": False, "batch": 0, "repeated": False}
+    for asked in ({"actions": ACTIONS}, {"action_set": "drugs"}):
+        for shared in (True, False):
+            answer = http.post("/v1/decisions", json={**asked, "user": "bob", "shared": shared}).json()
+            assert answer["action"] in range(3)
+            assert reward(http, answer["id"]).json()["counted"] is False
+    batch = [{"actions": ACTIONS, "shared": False}, {"actions": ACTIONS}]
+    made = http.post("/v1/decisions/batch", json={"decisions": batch}).json()["decisions"]
+    assert [reward(http, one["id"]).json()["counted"] for one in made] == [False, True]
+    status = http.get("/v1/status").json()
+    assert (status["opted_out"], status["over_cap"]) == (4, 2)
+    wrong = decide(http, shared="no")
+    assert (wrong.status_code, fields(wrong)) == (422, {"shared"})
+
+
 def test_registered_sets_and_subsets(http):
     assert http.put("/v1/action-sets/drugs", json={"actions": ACTIONS}).json() == {"action_sets": {"drugs": 3}}
     assert http.get("/v1/action-sets").json() == {"action_sets": {"drugs": 3}}

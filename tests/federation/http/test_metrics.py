@@ -11,7 +11,7 @@ NEW = Verdict(DecisionState.COUNTED, 0, repeated=False, conflict=False)
 
 
 def lines(metrics, silo):
-    page = metrics.page(SiloStatus(**silo.status())).decode()
+    page = metrics.page(SiloStatus(**silo.status()), {}).decode()
     return dict(line.rsplit(" ", 1) for line in page.splitlines() if not line.startswith("#"))
 
 
@@ -27,13 +27,8 @@ def test_any_worker_answers_for_all_of_them(silo):
     pages = [lines(metrics, silo) for metrics in workers]
     assert pages[0] == pages[1] == pages[2]
     assert pages[0]["fedbandit_decisions_total"] == "6.0"
-    assert [
-        pages[0][f'fedbandit_rewards_total{{became="{became}"}}'] for became in ("new", "repeated", "conflict")
-    ] == [
-        "3.0",
-        "1.0",
-        "1.0",
-    ]
+    became = [pages[0][f'fedbandit_rewards_total{{became="{name}"}}'] for name in ("new", "repeated", "conflict")]
+    assert became == ["3.0", "1.0", "1.0"]
 
 
 def test_one_that_takes_a_workers_place_goes_on_with_its_numbers(silo):

@@ -93,6 +93,13 @@ def test_rows_are_still_taken(http: Client) -> None:
     assert http.post("/v1/decisions", content=msgspec.msgpack.encode(packed), headers=media).status_code == 200
 
 
+def test_odd_values_are_counted_for_whoever_runs_the_silo(http: Client) -> None:
+    http.post("/v1/decisions", json={"context": {**PERSON, "age": 1000}, "actions": ["low"]})
+    page = http.get("/metrics").text
+    assert 'fedbandit_odd_values_total{field="age",was="clamped"} 1.0' in page
+    assert 'fedbandit_odd_values_total{field="dose",was="missing"} 1.0' in page
+
+
 def test_a_batch_of_records(http: Client) -> None:
     several = {"decisions": [{"context": PERSON}, {"context": {"age": 3}}]}
     assert len(http.post("/v1/decisions/batch", json=several).json()["decisions"]) == 2

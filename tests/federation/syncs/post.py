@@ -76,8 +76,10 @@ class Post:
         """A silo's parcels for a sync, empty sums, put into the queues."""
         for name in receivers:
             if name in self.keepers:
-                zeros = np.zeros(self.plan.protocol.width, dtype=np.uint64)
-                parcel = Parcel((zeros,), **words).encode()
+                protocol = self.plan.protocol
+                read = [part for part in protocol.parts if part.reader == name and not part.blind]
+                zeros = tuple(np.zeros(protocol.width, dtype=part.dtype) for part in read)
+                parcel = Parcel(zeros, **words).encode()
                 sealed = self.parties[silo].seal("release", self.parties[name].public, sync, parcel)
                 self.queues[name].append(sealed)
 

@@ -14,6 +14,7 @@ from fedbandit.federation.states import ReleaseState
 from fedbandit.federation.store import SiloStore, open_engine
 from fedbandit.federation.store.seen import SeenStore
 from fedbandit.federation.wire import heads
+from fedbandit.federation.wire.envelopes import FORMAT
 from fedbandit.federation.wire.heads import Greeting
 from fedbandit.federation.wire.parcels import Outcome, SignedOutcome
 from fedbandit.privacy.ledger import verify
@@ -130,7 +131,7 @@ def test_nobody_draws_for_a_receiver_of_another_format(tmp_path):
     async def scenario(running):
         mixer, silo = running.homes["mixer"].party(), running.running["silo-00"]
         await running.until(lambda: silo._question != bytes(16))
-        other = Greeting(3, 4, answer=silo._question).encode()
+        other = Greeting(FORMAT + 1, FORMAT + 2, answer=silo._question).encode()
         await silo.handle([mixer.seal("greeting", silo.party.public, 0, other)])
         await running.until(lambda: "format" in (silo._sealer.held or ""))
         await running.batch(0)

@@ -18,9 +18,9 @@ NONSENSE = [
     b"",
     b"[" * 60_000,
     b"FBE1" + b"[" * 60_000,
-    b"FBE2" + b"[" * 60_000,
-    b"FBE2" + bytes(5_000),
-    b"FBE2" + b"\xff" * 100_000,
+    b"FBE3" + b"[" * 60_000,
+    b"FBE3" + bytes(5_000),
+    b"FBE3" + b"\xff" * 100_000,
 ]
 
 
@@ -339,6 +339,36 @@ def test_whoever_sends_for_a_sync_that_is_over_is_told_again_what_came_of_it(tmp
         assert post.outcomes() == [[1, 1, 1]]
 
     run(tmp_path, small_plan(), scenario)
+
+
+def test_a_silo_that_speaks_to_the_mixer_alone_is_told_again_too(tmp_path):
+    """It lost a model while its disk was full, told the mixer, and nobody told the analyzer."""
+    plan = small_plan(rounds=8, schedule=every(1), trust="vector-sum", mechanism="tree", calibration="paper")
+
+    async def scenario(post):
+        for silo in post.silos:
+            post.release(silo, 0, ["mixer"])
+        await post.deliver()
+        before = {silo: len(post.queues[silo]) for silo in post.silos}
+        post.now += DEADLINE + 1
+        post.release("silo-00", 0, ["mixer"])
+        await post.deliver()
+        assert {silo: len(post.queues[silo]) - before[silo] for silo in post.silos} == dict.fromkeys(post.silos, 1)
+
+    run(tmp_path, plan, scenario)
+
+
+def test_what_goes_well_is_logged(tmp_path, caplog):
+    """Mixer and analyzer said nothing at all, and nobody could tell whether they worked."""
+    caplog.set_level("INFO", logger="fedbandit")
+
+    async def scenario(post):
+        for silo in post.silos:
+            post.release(silo, 0)
+        await post.deliver()
+
+    run(tmp_path, small_plan(), scenario)
+    assert caplog.messages.count("sync 0 done: 3 silos") == 2  # the mixer's word and the analyzer's
 
 
 def test_a_head_is_its_partys_word(tmp_path):

@@ -42,7 +42,7 @@ def main():
         ("sealed for the sender", "does not open", seal(plain, context, to_silo, silo.signer)),
         ("another sync", "sync differs", seal(plain, context._replace(sync=8), to_mixer, silo.signer)),
         ("another plan", "plan differs", seal(plain, context._replace(plan="cd" * 32), to_mixer, silo.signer)),
-        ("a header of 60,000 brackets", "truncated|no name|kind", b"FBE2" + b"[" * 60_000),
+        ("a header of 60,000 brackets", "truncated|no name|kind", b"FBE3" + b"[" * 60_000),
     ]
     vectors["envelope"] = good.hex()
     vectors["bad"] = [{"what": what, "error": error, "envelope": envelope.hex()} for what, error, envelope in bad]

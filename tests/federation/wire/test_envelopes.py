@@ -121,7 +121,7 @@ def test_a_header_with_a_name_that_is_none_is_refused_even_if_it_is_signed(name)
 @given(st.binary(max_size=3000), st.booleans())
 def test_whatever_the_bytes_they_are_refused(data, marked):
     with pytest.raises(EnvelopeError):
-        unseal(b"FBE2" + data if marked else data, CONTEXT, FROM_SILO, MIXER.opener)
+        unseal(b"FBE3" + data if marked else data, CONTEXT, FROM_SILO, MIXER.opener)
 
 
 def test_the_overhead_is_what_it_is_said_to_be():
@@ -130,7 +130,7 @@ def test_the_overhead_is_what_it_is_said_to_be():
 
 def test_another_version_is_refused():
     with pytest.raises(EnvelopeError, match="format"):
-        unseal(b"FBE3" + envelope()[4:], CONTEXT, FROM_SILO, MIXER.opener)
+        unseal(b"FBE2" + envelope()[4:], CONTEXT, FROM_SILO, MIXER.opener)
 
 
 def test_anonymous_messages_say_nothing_of_the_sender():

@@ -127,6 +127,7 @@ class Conductor:
         self._stops = {} if crash is None else {crash.party: [crash.stop, crash.again]}
         self._waiting: list[Message] = []
         self._running: dict[str, _Actor] = {}
+        self._closed: set[str] = set()  # at the end; whoever dies over it must find the others there again
         self._now = START
         self._random = np.random.default_rng(1)
 
@@ -139,8 +140,9 @@ class Conductor:
             self.begin()
             for sync in range(len(self.plan.times)):
                 self.sync(sync)
-            for name in self.homes:
-                self.ask(name, "close")
+            while still_open := [name for name in self.homes if name not in self._closed]:
+                self.ask(still_open[0], "close")
+                self._closed.add(still_open[0])
         except BaseException:
             self.stop()
             raise
@@ -279,6 +281,10 @@ class Conductor:
             if other != name:
                 self._running.pop(other).kill()
             self.met |= after_the_stop(self.store(other), self._crash.stop.how)
+        for other in sorted(self._closed - set(fallen)):
+            self._running.pop(other).done()
+            fallen.append(other)
+        self._closed.clear()
         for other in fallen:
             self._open(other)
         self._recover(fallen)

@@ -120,11 +120,25 @@ class Faults:
         node.disk.failing = not node.disk.failing
 
     def restore(self) -> None:
-        """An old copy of a store takes the place of the newest: once per history, when there is something to lose."""
+        """Old copies of stores take the place of the newest: once per history, when there is something to lose."""
         if self.oracle.restored or asyncio.get_running_loop().time() < 1.2 * PERIOD:
             return
         keepers = [node for node in self.nodes.values() if node.party.public.role != "silo"]
         node = self.chance.choice(keepers) if self.chance.random() < 0.3 else self._anyone()
+        for one in (node, *self._too(node)):
+            self._put_back(one)
+
+    def _too(self, node: Node) -> list[Node]:
+        """Who is put back together with a party: as many as still leave somebody who has seen what each of them did."""
+        if self.chance.random() < 0.6:
+            return []
+        silos = [one for one in self.nodes.values() if one is not node and one.party.public.role == "silo"]
+        keeper = node.party.public.role != "silo"
+        if keeper and len(self.setting.agreement.subjects.receivers) < 2:
+            return []  # it alone hears the silos
+        return self.chance.sample(silos, self.chance.randint(1, max(1, len(silos) - keeper)))
+
+    def _put_back(self, node: Node) -> None:
         kept = self.chance.choice((0, self.chance.randint(0, len(node.disk.written)), len(node.disk.written)))
         self.say(f"{node.name} is put back to {kept} of {len(node.disk.written)} transactions")
         node.kill()
@@ -197,14 +211,16 @@ class Faults:
 
     def send_early(self) -> None:
         """A release of the attacker's silo for a sync that is still to come, or for any other."""
-        if self.evil is not None:
-            receiver = self.chance.choice([node for node in self.nodes.values() if node.party.public.role != "silo"])
-            sync = self.chance.randrange(len(self.setting.plan.times) + 2)
-            self.say(f"{self.evil} sends release {sync} to {receiver.name}")
-            sealed = self.setting.parties[self.evil].seal(
-                "release", receiver.party.public, sync, self._parcel(receiver)
-            )
-            self.broker.slip_in(receiver.name, sealed)
+        if self.evil is None:
+            return
+        syncs = len(self.setting.plan.times)
+        sync = self.chance.choice((*range(syncs), *range(1, syncs), syncs + 1))
+        for receiver in self.nodes.values():
+            if receiver.party.public.role != "silo":
+                self.say(f"{self.evil} sends release {sync} to {receiver.name}")
+                plain = self._parcel(receiver)
+                sealed = self.setting.parties[self.evil].seal("release", receiver.party.public, sync, plain)
+                self.broker.slip_in(receiver.name, sealed)
 
     def send_garbage(self) -> None:
         """Anything at all, in an envelope of the attacker's silo."""

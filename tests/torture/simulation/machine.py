@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import random
+import re
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any, NamedTuple
 
-from fedbandit.federation.store.database import Row, Sql, create
-from fedbandit.federation.store.schema import FORMAT, tables
+from fedbandit.federation.store.database import Row, Sql
+from fedbandit.federation.store.schema import FORMAT, TABLES, tables
 from fedbandit.federation.timing import Reading
 
 __all__ = ["START", "Clock", "Crash", "Disk", "Process", "SimulatedEngine", "Statement", "Written"]
@@ -27,17 +28,18 @@ class Clock:
 
     def __init__(self, passed: Callable[[], float]) -> None:
         self.wrong, self._passed = 0.0, passed
-        self._booted, self._boots = 0.0, 0
+        self._booted, self._boots, self._boot = 0.0, 0, "boot 0"
 
     def read(self) -> Reading:
         passed = self._passed()
-        return Reading(START + passed + self.wrong, passed - self._booted, f"boot {self._boots}")
+        return Reading(START + passed + self.wrong, passed - self._booted, self._boot)
 
     def steady(self) -> float:
-        return self.read().steady
+        return self._passed() - self._booted
 
     def reboot(self) -> None:
         self._booted, self._boots = self._passed(), self._boots + 1
+        self._boot = f"boot {self._boots}"
 
 
 class Process:
@@ -75,6 +77,30 @@ class Statement(NamedTuple):
 Written = tuple[Statement, ...]
 
 
+class Known(dict[tuple[str, tuple[Any, ...]], list[Row]]):
+    """What queries have found, each until its table changes: those who wait ask the same again and again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._of: dict[str, list[tuple[str, tuple[Any, ...]]]] = {}
+
+    def keep(self, key: tuple[str, tuple[Any, ...]], found: list[Row]) -> None:
+        for table in _tables(key[0]):
+            self._of.setdefault(table, []).append(key)
+        self[key] = found
+
+    def forget(self, written: Written) -> None:
+        for table in {table for statement in written for table in _tables(statement.query)}:
+            for key in self._of.pop(table, ()):
+                self.pop(key, None)
+
+
+@cache
+def _tables(query: str) -> frozenset[str]:
+    """The tables that a statement is about."""
+    return frozenset(re.findall(r"\w+", query)) & frozenset(TABLES)
+
+
 class Disk:
     """Transactions in the order of their commits; the first `durable` of them survive a power cut."""
 
@@ -87,6 +113,7 @@ class Disk:
         self._committed = committed
         self._ghost: Written | None = None  # a commit that failed, and may be found after a power cut all the same
         self.connection = _empty()
+        self.known = Known()
 
     def commit(self, statements: Written, durable: bool) -> None:
         """Take a transaction; if this raises it is to be rolled back."""
@@ -99,6 +126,7 @@ class Disk:
         if statements:
             self._ghost = None
             self.written.append(statements)
+            self.known.forget(statements)
         if durable:
             self.durable = len(self.written)
 
@@ -118,6 +146,7 @@ class Disk:
         ghost, self._ghost = self._ghost, None
         if found and ghost is not None:
             self.written.append(ghost)
+            self.known.forget(ghost)
             _again(self.connection, [ghost])
         elif kept < len(self.written):
             self.put_back(kept)
@@ -127,9 +156,13 @@ class Disk:
     def put_back(self, kept: int) -> None:
         """The state after so many transactions, and nothing of what came later."""
         self.written, self.durable, self._ghost = self.written[:kept], kept, None
-        self.connection.close()
-        self.connection = _empty()
+        self.known = Known()
+        _begin(self.connection)
         _again(self.connection, self.written)
+
+    def scrap(self) -> None:
+        """The end of its history; the connection goes to the next one, with all the statements that it knows."""
+        _SPARE.append(self.connection)
 
 
 class SimulatedEngine:
@@ -140,29 +173,13 @@ class SimulatedEngine:
     def __init__(self, disk: Disk, process: Process) -> None:
         self._disk, self._process = disk, process
 
-    @contextmanager
-    def transaction(self, durable: bool = True) -> Iterator[Sql]:
-        point, disk = self._process.point, self._disk
-        point()
-        disk.connection.execute("BEGIN")
-        sql = _RecordingSql(disk.connection)
-        try:
-            yield sql
-            point()
-            statements = tuple(sql.changes)
-            disk.commit(statements, durable)
-        except BaseException:
-            disk.connection.execute("ROLLBACK")
-            raise
-        disk.connection.execute("COMMIT")
-        disk.announce(statements)
-        point()
+    def transaction(self, durable: bool = True) -> AbstractContextManager[Sql]:
+        return _Transaction(self._disk, self._process, durable)
 
-    @contextmanager
-    def read(self) -> Iterator[Sql]:
+    def read(self) -> AbstractContextManager[Sql]:
         if not self._process.alive:
             raise Crash
-        yield _RecordingSql(self._disk.connection)
+        return _RecordingSql(self._disk)
 
     def harden(self) -> None:
         self._process.point()
@@ -182,22 +199,76 @@ class SimulatedEngine:
 
 
 class _RecordingSql:
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
+    """Statements on a disk. A transaction begins with its first change: nobody else comes in between."""
+
+    __slots__ = ("_connection", "_known", "changes")
+
+    def __init__(self, disk: Disk) -> None:
+        self._connection, self._known = disk.connection, disk.known
         self.changes: list[Statement] = []
 
+    def __enter__(self) -> Sql:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        """It was only a look."""
+
     def all(self, query: str, values: Sequence[Any] = ()) -> list[Row]:
+        key = (query, tuple(values))
         if query[:6] != "SELECT":
-            self.changes.append(Statement(query, tuple(values), many=False))
-        return self._connection.execute(query.removesuffix(" FOR UPDATE"), values).fetchall()
+            self._change(Statement(query, key[1], many=False))
+        elif not self.changes:
+            if key not in self._known:
+                self._known.keep(key, self._look(query, values))
+            return self._known[key].copy()
+        return self._look(query, values)
 
     def many(self, query: str, rows: Sequence[Row]) -> None:
         if rows:
-            self.changes.append(Statement(query, tuple(rows), many=True))
+            self._change(Statement(query, tuple(rows), many=True))
             self._connection.executemany(query, rows)
 
     def lock(self, table: str) -> None:
         """Nothing to do: one process."""
+
+    def _look(self, query: str, values: Sequence[Any]) -> list[Row]:
+        return self._connection.execute(query.removesuffix(" FOR UPDATE"), values).fetchall()
+
+    def _change(self, statement: Statement) -> None:
+        if not self.changes:
+            self._connection.execute("BEGIN")
+        self.changes.append(statement)
+
+
+class _Transaction:
+    __slots__ = ("_disk", "_durable", "_process", "_sql")
+
+    def __init__(self, disk: Disk, process: Process, durable: bool) -> None:
+        self._disk, self._process, self._durable = disk, process, durable
+
+    def __enter__(self) -> Sql:
+        self._process.point()
+        self._sql = _RecordingSql(self._disk)
+        return self._sql
+
+    def __exit__(self, kind: type[BaseException] | None, *raised: object) -> None:
+        statements = tuple(self._sql.changes)
+        if kind is not None:
+            self._end("ROLLBACK", statements)
+            return
+        try:
+            self._process.point()
+            self._disk.commit(statements, self._durable)
+        except BaseException:
+            self._end("ROLLBACK", statements)
+            raise
+        self._end("COMMIT", statements)
+        self._disk.announce(statements)
+        self._process.point()
+
+    def _end(self, how: str, statements: Written) -> None:
+        if statements:
+            self._disk.connection.execute(how)
 
 
 def _again(connection: sqlite3.Connection, written: Sequence[Written]) -> None:
@@ -206,17 +277,24 @@ def _again(connection: sqlite3.Connection, written: Sequence[Written]) -> None:
             (connection.executemany if many else connection.execute)(query, values)
 
 
+_SPARE: list[sqlite3.Connection] = []
+
+
 def _empty() -> sqlite3.Connection:
-    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-    connection.deserialize(_new_store())
+    """A store as `open_engine` begins it."""
+    if _SPARE:
+        connection = _SPARE.pop()
+    else:
+        connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False, cached_statements=500)
+        for statement in tables("BLOB", "REAL", "INTEGER", "WITHOUT ROWID"):
+            connection.execute(statement)
+    _begin(connection)
     return connection
 
 
-@cache
-def _new_store() -> bytes:
-    """A store as `open_engine` begins it."""
-    connection = sqlite3.connect(":memory:", isolation_level=None)
-    sql = _RecordingSql(connection)
-    create(sql, tables("BLOB", "REAL", "INTEGER", "WITHOUT ROWID"), ())
-    sql.all("INSERT INTO meta (key, value) VALUES ('format', ?)", (FORMAT.encode(),))
-    return connection.serialize()
+def _begin(connection: sqlite3.Connection) -> None:
+    if connection.in_transaction:
+        connection.execute("ROLLBACK")
+    for table in TABLES:
+        connection.execute(f"DELETE FROM {table}")
+    connection.execute("INSERT INTO meta (key, value) VALUES ('format', ?)", (FORMAT.encode(),))

@@ -115,7 +115,9 @@ class Oracle:
         self._crossed: dict[tuple[str, str, int, str], bytes] = {}
 
     def memory(self, name: str) -> _Memory:
-        return self._memories.setdefault(name, _Memory())
+        if name not in self._memories:
+            self._memories[name] = _Memory()
+        return self._memories[name]
 
     def fail(self, text: str) -> None:
         self.violations.append(text)

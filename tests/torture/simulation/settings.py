@@ -17,6 +17,7 @@ from fedbandit.presets import plan_for
 from fedbandit.privacy.budget import Privacy
 from fedbandit.schedule import clock, every
 from tests.torture.simulation.machine import START
+from tests.torture.simulation.models import simulated
 
 __all__ = ["DEADLINE", "NAMES", "PERIOD", "SETTINGS", "Setting", "setting"]
 
@@ -37,30 +38,41 @@ class Setting(NamedTuple):
         return self.parties["analyzer"].agreement
 
 
-def _plan(trust: str, silos: int, privacy: Privacy | None = BUDGET, cohort: int | None = None) -> Plan:
-    return Plan(silos=silos, rounds=3, dim=2, privacy=privacy, trust=trust, schedule=clock(PERIOD), cohort=cohort)
+def _plan(
+    trust: str, silos: int, privacy: Privacy | None = BUDGET, cohort: int | None = None, *, syncs: int = 3
+) -> Plan:
+    return Plan(silos=silos, rounds=syncs, dim=2, privacy=privacy, trust=trust, schedule=clock(PERIOD), cohort=cohort)
 
 
 _COUNTED = {"schedule": every(2), "rounds": 6, "visits": "public"}
+_SLOWLY = {"schedule": every(4), "rounds": 8, "visits": "public"}  # so that somebody can be early for a while
 SETTINGS: dict[str, Plan] = {
     "secure sum": _plan("secure-sum", 3, cohort=2),
+    "secure sum, two syncs": _plan("secure-sum", 3, cohort=2, syncs=2),
     "secure sum of two": _plan("secure-sum", 2),
+    "secure sum of two, two syncs": _plan("secure-sum", 2, syncs=2),
     "secure sum of four, visits twice": _plan("secure-sum", 4, TWICE, cohort=3),
     "secure sum, counted": _plan("secure-sum", 3, cohort=2).changed(**_COUNTED),
+    "secure sum, counted, two syncs": _plan("secure-sum", 3, cohort=2).changed(**_SLOWLY),
     "silo": _plan("silo", 2, cohort=1),
+    "silo, two syncs": _plan("silo", 2, cohort=1, syncs=2),
     "silo, visits twice": _plan("silo", 3, TWICE, cohort=2),
     "in the clear": _plan("none", 2, None, cohort=1),
+    "in the clear, two syncs": _plan("none", 2, None, cohort=1, syncs=2),
     "in the clear, three": _plan("none", 3, None, cohort=2),
     "central": _plan("central", 2),
     "vector sum": plan_for("sdp-vector-sum", Plan(3, 6, 2, BUDGET, trust="none"), every(2)).changed(visits="public"),
 }
-OFTEN = ("secure sum", "secure sum of two", "secure sum", "silo", "in the clear")  # drawn as often as all others
-NAMES = (*SETTINGS, *OFTEN, *OFTEN)
+SMALL = tuple(name for name in SETTINGS if name.endswith("two syncs"))  # what goes wrong at all goes wrong in these
+NAMES = (*SETTINGS, *SMALL, *SMALL, *SMALL, *SMALL, *SMALL)  # drawn more often than all others
 
 
 @cache
-def setting(name: str) -> Setting:
-    """A federation of this plan, with keys on disk like any other."""
+def setting(name: str, real_keys: bool) -> Setting:
+    """A federation of this plan, with keys on disk like any other, or with keys of the model."""
+    if not real_keys:
+        real = setting(name, real_keys=True)
+        return Setting(real.plan, simulated(real.parties))
     plan = SETTINGS[name]
     timing = Timing(DEADLINE, start=START, settle=SETTLE if "twice" in name else 0.0)
     with tempfile.TemporaryDirectory(dir=SHM if SHM.is_dir() else None) as folder:

@@ -230,6 +230,7 @@ def accept(
     if offered.plan.hash == joined and new_term:
         raise ArgumentError("--new-term", f"has no effect: the file has the plan that was joined, {joined[:16]}")
     offered.complete()
+    offered.check_keys()
     if offered.party(party.settings.name) != party.public:
         raise ArgumentError("federation", f"must know {party.settings.name!r} by its own keys; it has others")
     offered.save(home / FEDERATION)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, cast
 
@@ -16,8 +16,9 @@ from fedbandit.plan import Plan
 from fedbandit.planner.ablation import Ablated, ablation, unsymmetric_noise_factor
 from fedbandit.planner.frontier import BUDGETS, CURVES, QUICK_CURVES, Frontier, Point
 from fedbandit.planner.frontier import frontier as measured
+from fedbandit.planner.settings_grid import Checked, accord, checked
 from fedbandit.planner.shuffling import Payoff, payoffs
-from fedbandit.privacy.budget import Privacy
+from fedbandit.privacy.budget import Privacy, exactly
 from fedbandit.simulator.tasks import Task, letor, synthetic
 from fedbandit.simulator.tasks import warfarin as patients
 
@@ -36,6 +37,7 @@ class FrontierSize:
 
 
 FULL = FrontierSize(100, 10_000, 10, BUDGETS, CURVES)
+PREDICTION_READS = ("predictions", "runs", "seed", "json")
 SHUFFLE_READS = ("shuffle", "silos", "rounds", "dim", "data", "warfarin", "budgets", "quick", "json")
 QUICK = FrontierSize(20, 1_000, 2, ((1.0, 0.1),), QUICK_CURVES)
 
@@ -62,6 +64,9 @@ def frontier(
     shuffle: Annotated[
         bool, typer.Option("--shuffle", help="Only say from how many silos on the shuffle protocols would pay.")
     ] = False,
+    predictions: Annotated[
+        bool, typer.Option("--predictions", help="Instead, hold what `plan --best` predicts against simulations.")
+    ] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Small and rough: 20 silos, 1000 rounds, 2 runs.")] = False,
     plot: Annotated[Path | None, typer.Option(help="Draw the frontier here (SVG, PNG or PDF).")] = None,
     json: options.Json = False,
@@ -69,6 +74,10 @@ def frontier(
     """Regret against epsilon for all protocols, on the same users."""
     if data is not None and warfarin is not None:
         raise ArgumentError("data", "must not be given together with warfarin: a frontier has one kind of users")
+    if predictions:
+        checks.no_other_effect(context, PREDICTION_READS, "with --predictions, which has settings of its own")
+        _show_predictions(3 if runs is None else runs, seed, json)
+        return
     _check_effects(context, shuffle, ablated, data is not None or warfarin is not None)
     size = QUICK if quick else FULL
     task = _task(dim, arms, data, warfarin)
@@ -194,3 +203,29 @@ def _show_payoffs(found: tuple[Payoff, ...], json: bool) -> None:
     for one in found:
         pays = "never pays" if one.silos is None else f"pays from {one.silos:.1e} silos on"
         output.say(f"{one.protocol} against {one.against}: {pays} ({one.reason})")
+
+
+def _show_predictions(runs: int, seed: int, as_json: bool) -> None:
+    with output.progress_bar("simulating") as progress:
+        rows = list(checked(runs, seed, progress))
+    found = accord(rows)
+    if as_json:
+        output.print_json({"settings": [row.as_dict() for row in rows], "accord": asdict(found)})
+        return
+    columns = ["setting", "say", "predicted", "measured", "alone: predicted", "measured"]
+    output.print_table(f"{len(rows)} settings, {counted(runs, 'run')}", columns, [_prediction_row(row) for row in rows])
+    output.say(
+        f"rank correlation {found.rank_correlation:.3f}; predicted over measured between {found.lowest_ratio:.2f} and "
+        f"{found.highest_ratio:.2f}; {found.wrong} recommended that cost over a tenth more than staying alone"
+    )
+    output.remark("setting: silos x people per day x days, d, actions, epsilon; v visits, c consenting.")
+
+
+def _prediction_row(row: Checked) -> list[str]:
+    setting = row.setting
+    more = (f", v {setting.visits}" if setting.visits > 1 else "") + (
+        f", c {setting.consenting:g}" if setting.consenting < 1 else ""
+    )
+    size = f"{setting.silos} x {setting.people_per_day} x {setting.days}, {setting.dim}, {setting.arms}"
+    regrets = [row.predicted, row.measured.mean, row.alone_predicted, row.alone_measured.mean]
+    return [f"{size}, {exactly(setting.privacy.epsilon)}{more}", row.recommended, *(f"{one:.3g}" for one in regrets)]

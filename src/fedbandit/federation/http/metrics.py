@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, MutableSequence, Sequence
+from collections.abc import Iterator, Mapping, MutableSequence, Sequence
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import generate_latest
@@ -16,6 +16,7 @@ __all__ = ["METRICS_MEDIA", "TALLY", "Metrics", "Tally"]
 
 METRICS_MEDIA = "text/plain; version=0.0.4"
 BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
+Odd = Mapping[str, Mapping[str, int]]  # by field and what a value was: missing, clamped, unknown
 BECAME = ("new", "repeated", "conflict")
 _DECISIONS, _REWARDS, _SECONDS = 0, 1, 1 + len(BECAME)
 _TIMES = _SECONDS + 1
@@ -61,16 +62,16 @@ class Metrics:
         self._tally.add(_SECONDS, seconds)
         self._tally.add(_TIMES + bisect_left(BUCKETS, seconds), 1)
 
-    def page(self, status: SiloStatus) -> bytes:
-        """All metrics as Prometheus reads them."""
+    def page(self, status: SiloStatus, odd: Odd) -> bytes:
+        """All metrics as Prometheus reads them. `odd` are values of records, as this worker has met them."""
         registry = CollectorRegistry()
-        registry.register(_Page(self._tally.total(), status))
+        registry.register(_Page(self._tally.total(), status, odd))
         return generate_latest(registry)
 
 
 class _Page(Collector):
-    def __init__(self, total: Sequence[float], status: SiloStatus) -> None:
-        self._total, self._status = total, status
+    def __init__(self, total: Sequence[float], status: SiloStatus, odd: Odd) -> None:
+        self._total, self._status, self._odd = total, status, odd
 
     def collect(self) -> Iterator[Metric]:
         total, status = self._total, self._status
@@ -82,6 +83,15 @@ class _Page(Collector):
         yield HistogramMetricFamily(
             "fedbandit_reward_seconds", "Time until a reward is on disk", _cumulated(total[_TIMES:]), total[_SECONDS]
         )
+        values = CounterMetricFamily(
+            "fedbandit_odd_values",
+            "Values of records that this worker could not use as they were",
+            labels=["field", "was"],
+        )
+        for field, counts in self._odd.items():
+            for oddity, count in counts.items():
+                values.add_metric([field, oddity], count)
+        yield values
         for name, text, value in (
             ("model_version", "Syncs that the model has learnt from", status.model),
             ("releases", "Releases drawn in this term", status.released),

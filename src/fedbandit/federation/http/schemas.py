@@ -103,6 +103,10 @@ class DecisionRequest(Body, frozen=True):
         Annotated[float, Meta(gt=0, le=1)] | None,
         Meta(description="With `chosen`: the probability with which the application chose it, if it knows."),
     ] = None
+    shared: Annotated[
+        bool,
+        Meta(description="False: the person opts out, and from now on nothing of them leaves the silo in this term."),
+    ] = True
 
     def __post_init__(self) -> None:
         if self.context is None and (self.actions is None) == (self.action_set is None):
@@ -159,7 +163,10 @@ class RewardAnswer(Answer, frozen=True):
 
     counted: Annotated[
         bool,
-        Meta(description="False if the person has reached the participation cap, or the decision's batch is closed."),
+        Meta(
+            description="False if the person has opted out or reached the participation cap, or the decision's batch is"
+            " closed."
+        ),
     ]
     batch: Annotated[int, Meta(description="The batch that the reward counts in, from 0.")]
     repeated: Annotated[bool, Meta(description="True if this very reward was acknowledged before.")]
@@ -262,6 +269,10 @@ class SiloStatus(Answer, frozen=True):
     problem: Annotated[str | None, Meta(description="Why nothing is drawn, as far as this silo has found out.")]
     decisions: Annotated[int, Meta(description="Decisions of this term.")]
     without_user_key: Annotated[int, Meta(description="Decisions that came without a `user`.")]
+    opted_out: Annotated[int, Meta(description="Rewards of people who have opted out: they stay in the silo.")]
+    over_cap: Annotated[
+        int, Meta(description="Rewards over the participation cap, or of a closed batch: they stay in the silo.")
+    ]
     syncs: Annotated[int, Meta(description="Syncs of the whole term.")]
     released: Annotated[int, Meta(description="Releases drawn so far.")]
     missed: Annotated[list[int], Meta(description="The syncs, from 0, that went by without this silo's release.")]

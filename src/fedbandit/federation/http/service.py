@@ -145,7 +145,7 @@ class Service:
 
     async def metrics(self) -> bytes:
         """Metrics of the silo, of all its workers together, for Prometheus."""
-        return self._metrics.page(await self.status())
+        return self._metrics.page(await self.status(), self._silo.odd_values)
 
     def close(self) -> None:
         """Let go of the thread that waits for the disk."""
@@ -166,7 +166,7 @@ class Service:
     def _decide_from_memory(self, asked: schemas.DecisionRequest) -> schemas.DecisionAnswer | None:
         """None if the store is needed: for a place in a batch, or for a set that was not read yet."""
         unread = asked.action_set is not None and asked.action_set not in self._in_memory
-        return None if unread or self._silo.deciding_writes else self._chosen(asked)
+        return None if unread or not asked.shared or self._silo.deciding_writes else self._chosen(asked)
 
     def _chosen(self, asked: schemas.DecisionRequest) -> schemas.DecisionAnswer:
         decision = self._silo.decide(
@@ -176,6 +176,7 @@ class Service:
             allowed=asked.allowed,
             chosen=asked.chosen,
             propensity=asked.propensity,
+            shared=asked.shared,
         )
         return schemas.DecisionAnswer(*decision)
 

@@ -61,7 +61,7 @@ class Agreement:
         """Names of the silos, sorted: their order in a cohort."""
         return tuple(sorted(party.name for party in self.parties if party.role == "silo"))
 
-    @property
+    @cached_property
     def subjects(self) -> Subjects:
         """Who may say what to whom, as the plan's protocol routes its messages.
 
@@ -72,11 +72,14 @@ class Agreement:
         to_analyzer: tuple[Role, ...] = ("analyzer",) if direct else ()
         return Subjects(self.id, (*to_analyzer, "mixer") if protocol.has_mixer else to_analyzer)
 
+    @cached_property
+    def _by_name(self) -> dict[str, PublicKeys]:
+        return {party.name: party for party in self.parties}
+
     def party(self, name: str) -> PublicKeys:
-        for party in self.parties:
-            if party.name == name:
-                return party
-        raise LookupError(f"{name!r} is not a party of federation {self.id}")
+        if name not in self._by_name:
+            raise LookupError(f"{name!r} is not a party of federation {self.id}")
+        return self._by_name[name]
 
     def holder(self, role: Role) -> PublicKeys:
         """The one party in this role."""
@@ -93,6 +96,12 @@ class Agreement:
             missing.append(f"{self.plan.silos - len(self.silos)} of {self.plan.silos} silos")
         if missing:
             raise ArgumentError("parties", f"of federation {self.id} are not complete: it lacks {', '.join(missing)}")
+
+    def check_keys(self) -> None:
+        """Refuse keys that cannot be used, of whichever party."""
+        for party in self.parties:
+            with _validate.reading(f"public keys of {party.name}"):
+                _ = party.verifier, party.sealing
 
     def admit(self, party: PublicKeys) -> Agreement:
         """The agreement with one more party; a name that is taken is refused, unless it is the same party again."""

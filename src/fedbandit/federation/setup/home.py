@@ -38,6 +38,7 @@ class Settings:
     broker_ca: str = ""
     keep_raw: bool = False
     log_days: float = 0  # a silo keeps a log of its decisions for so many days; 0 for none
+    strict: bool = False  # a silo refuses records with values that are missing, out of range or unknown
 
     def __post_init__(self) -> None:
         party_name(self.name)

@@ -22,6 +22,8 @@ __all__ = [
     "MAX_ARMS",
     "ActionSet",
     "Appraisal",
+    "Chooser",
+    "QuickAppraisal",
     "checked",
     "checked_many",
     "choose_many",
@@ -29,12 +31,12 @@ __all__ = [
     "inside",
     "into_ball",
     "numbered",
-    "shortened",
     "subset_of",
 ]
 
 MAX_ARMS = 100_000
 SINGLE = np.dtype("<f4")
+BLOCK = 2**15  # numbers that are scored at a time
 MOST = (1 + _validate.NORM_SLACK) ** 2  # of the square of a norm
 
 
@@ -57,13 +59,13 @@ class ActionSet:
 class Appraisal:
     """An action set as a model sees it."""
 
-    def __init__(self, means: Floats, spreads: Floats, policy: Policy) -> None:
-        self._means, self._spreads, self._policy = means, spreads, policy
+    def __init__(self, features: Floats, means: Floats, spreads: Floats, policy: Policy) -> None:
+        self._features, self._means, self._spreads, self._policy = features, means, spreads, policy
         self._best: int | None = None
 
     @classmethod
     def of(cls, features: Floats, model: Model, policy: Policy) -> Self:
-        return cls(*linucb.scores(features, model), policy)
+        return cls(features, *linucb.scores(features, model), policy)
 
     def choose(self, allowed: Sequence[int] | None, chance: Callable[[], float]) -> Pick:
         """The policy's choice among the actions allowed; `chance` gives uniform numbers in [0, 1)."""
@@ -76,6 +78,10 @@ class Appraisal:
         if self._best is None:
             self._best = int(np.argmax(self._means + self._spreads))
         return Pick(self._best, 1.0)
+
+    def row(self, action: int) -> Floats:
+        """The features of an action, inside the unit ball."""
+        return _shortened(self._features[action])
 
     def likely(self, allowed: Sequence[int] | None) -> Floats:
         """The probability of every action, 0 for those that are not allowed."""
@@ -102,7 +108,82 @@ def choose_many(means: Floats, spreads: Floats, policy: Policy, chance: Callable
     return np.array([one.action for one in choices], dtype=np.intp), np.array([one.propensity for one in choices])
 
 
-def shortened(row: Floats) -> Floats:
+class Chooser:
+    """Chooses among actions that came with a request, and checks them meanwhile. It works at once; once `quicken` has
+    loaded the compiled way, which takes the same decisions, it is several times as fast."""
+
+    def __init__(self, dim: int) -> None:
+        self._dim = dim
+        self._best: Callable[..., int] | None = None
+        self._best_of_many: Callable[..., Indices] | None = None
+
+    def quicken(self) -> None:
+        """Load the compiled way. The first time on a machine it is compiled: that takes some seconds."""
+        from fedbandit.federation.silo.compiled import best_of, best_of_many
+
+        self._best, self._best_of_many = best_of, best_of_many
+
+    def one(self, actions: ArrayLike, model: Model, allowed: Sequence[int] | None) -> tuple[int, Floats]:
+        """The best of the `actions`, of these only the `allowed` ones, and its features, inside the unit ball."""
+        if self._best is not None and allowed is None:
+            features = _as_array(actions, self._dim)
+            if features is not None and _fits(features, 2, self._dim):
+                action = self._best(features, model.theta, model.root, float(model.radius), MOST)
+                if action >= 0:
+                    return action, _shortened(features[action])
+        features = checked(actions, self._dim)
+        subset = None if allowed is None else subset_of(allowed, len(features))
+        action = linucb.decide(features if subset is None else features[subset], model)
+        action = action if subset is None else int(subset[action])
+        return action, _shortened(features[action])
+
+    def many(self, contexts: ArrayLike, model: Model) -> tuple[Indices, Floats]:
+        """The best of each person's actions, (people, arms, dim) to (people,), and its features."""
+        features = np.asarray(contexts, dtype=np.float64)
+        chosen = None
+        if self._best_of_many is not None and _fits(features, 3, self._dim):
+            chosen = self._best_of_many(features, model.theta, model.root, float(model.radius), MOST)
+        if chosen is None or (chosen < 0).any():
+            features = checked_many(features, self._dim)
+            chosen = _best_of_many(features, model)
+        return chosen, inside(features[np.arange(len(features)), chosen])
+
+
+class QuickAppraisal:
+    """Actions that came with a request and are looked at only when one of them is chosen, by upper bounds."""
+
+    def __init__(self, chooser: Chooser, actions: ArrayLike, model: Model) -> None:
+        self._chooser, self._actions, self._model = chooser, actions, model
+        self._row: Floats = np.empty(0)
+
+    def choose(self, allowed: Sequence[int] | None, chance: Callable[[], float]) -> Pick:
+        """The best of the actions allowed; nothing is left to chance."""
+        action, self._row = self._chooser.one(self._actions, self._model, allowed)
+        return Pick(action, 1.0)
+
+    def row(self, action: int) -> Floats:
+        """The features of the action that was chosen, inside the unit ball."""
+        return self._row
+
+
+def _fits(features: Floats, sides: int, dim: int) -> bool:
+    """Whether the compiled way may look at it."""
+    fits = features.ndim == sides and features.shape[-1] == dim and 0 < features.shape[-2] <= MAX_ARMS
+    return fits and features.flags.c_contiguous
+
+
+def _best_of_many(features: Floats, model: Model) -> Indices:
+    """In blocks that stay in the cache."""
+    people, arms, dim = features.shape
+    block = max(1, BLOCK // (arms * dim))
+    best = np.empty(people, dtype=np.intp)
+    for at in range(0, people, block):
+        some = features[at : at + block]
+        best[at : at + block] = linucb.upper_bounds(some.reshape(-1, dim), model).reshape(-1, arms).argmax(axis=-1)
+    return best
+
+
+def _shortened(row: Floats) -> Floats:
     """A row that was checked, (dim,), at norm 1 if it is longer than that by rounding."""
     square = row @ row
     return row if square <= 1 else row / np.sqrt(square)
@@ -110,7 +191,7 @@ def shortened(row: Floats) -> Floats:
 
 def checked(actions: ArrayLike, dim: int) -> Floats:
     """Features from outside: shape, number of arms, finiteness and norms are checked. Rows may be longer than 1 by
-    rounding: the one that is chosen must be `shortened`."""
+    rounding: the one that is chosen is shortened."""
     features = _as_array(actions, dim)
     if features is None or features.ndim != 2 or features.shape[1] != dim or _longest(features) is None:
         features = _validate.features("actions", actions, dim)  # says what is wrong
@@ -124,8 +205,9 @@ def checked_many(contexts: ArrayLike, dim: int) -> Floats:
     array = np.asarray(contexts, dtype=np.float64)
     if array.ndim != 3 or array.shape[-1] != dim or not 0 < array.shape[1] <= MAX_ARMS:
         raise ArgumentError("contexts", f"must have shape (people, arms, {dim}), got {array.shape}")
-    inside = into_ball(array)
-    return np.stack([_validate.features("contexts", one, dim) for one in array]) if inside is None else inside
+    if _longest(array) is None:
+        return np.stack([_validate.features("contexts", one, dim) for one in array])  # says what is wrong
+    return array
 
 
 def numbered(field: str, actions: Sequence[Any], names: Sequence[str]) -> Sequence[int]:

@@ -34,7 +34,7 @@ from fedbandit.federation.wire.repeats import Repeats
 __all__ = ["Agent"]
 
 log = logging.getLogger(__name__)
-LOOK = 0.05  # seconds between looks at the calendar
+LOOK = 0.05  # seconds between looks at the calendar, where it does not say when to look again
 LEAD = 1.0  # seconds between looks at which worker leads
 ASK_AGAIN = 10.0  # seconds until a question that not all have answered is asked again
 RETRY = 0.5  # seconds until the store is tried again
@@ -351,7 +351,7 @@ class Agent:
                     log.error("nothing ticks: %s: %s", type(error).__name__, error)
                 self._clock_problem = f"the store does not work, so nothing ticks: {type(error).__name__}: {error}"
                 await asyncio.sleep(RETRY)
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(min(LEAD, self.silo.ticker.look_in() or LOOK))
 
     async def _look_around(self) -> None:
         """Where several workers serve one silo: who leads, what the others have taken in."""

@@ -17,6 +17,7 @@ from fedbandit._arrays import Integers
 from fedbandit.bandit.statistics import contributions
 from fedbandit.federation.exact.exact_noise import ExactNoise
 from fedbandit.federation.silo.actions import into_ball
+from fedbandit.federation.store.rewards import CountedRow
 from fedbandit.plan import Plan
 from fedbandit.protocol.base import Message, Protocol
 from fedbandit.protocol.encoder import Stream
@@ -26,10 +27,13 @@ __all__ = ["draw", "prepare"]
 CHUNK = 4096  # users turned into contributions at a time
 
 
-def draw(plan: Plan, state: Stream, rows: Sequence[tuple[bytes, float]], noise: ExactNoise) -> tuple[Stream, Message]:
-    """Release the next batch. The noise must be an `ExactNoise`: its type has no seed to set."""
+def draw(plan: Plan, state: Stream, rows: Sequence[CountedRow], noise: ExactNoise) -> tuple[Stream, Message]:
+    """Release the next batch. The noise must be an `ExactNoise`: its type has no seed to set. The rows must be those of
+    a batch, whose type nothing else has that a silo keeps of its people."""
     if type(noise) is not ExactNoise:
         raise TypeError(f"noise must be an ExactNoise, got {type(noise).__name__}")
+    if any(type(row) is not CountedRow for row in rows):
+        raise TypeError("rows must all be rows of a batch, of people who count: nothing is released")
     protocol = plan.protocol
     batch = protocol.collect(state, _points(plan, state.done, rows), noise)
     return protocol.release(state, batch, noise)
@@ -41,7 +45,7 @@ def prepare(protocol: Protocol, noise: ExactNoise) -> None:
         noise.prepare(protocol.drawn_scales)
 
 
-def _points(plan: Plan, sync: int, rows: Sequence[tuple[bytes, float]]) -> Integers:
+def _points(plan: Plan, sync: int, rows: Sequence[CountedRow]) -> Integers:
     """Contributions of a batch (users, width). Where the protocol counts every point, a batch has as many as planned,
     the missing ones empty; elsewhere one row holds the sum, which is all that `collect` looks at."""
     width = plan.protocol.width
@@ -55,7 +59,7 @@ def _points(plan: Plan, sync: int, rows: Sequence[tuple[bytes, float]]) -> Integ
     return total
 
 
-def _contributions(plan: Plan, rows: Sequence[tuple[bytes, float]]) -> Integers:
+def _contributions(plan: Plan, rows: Sequence[CountedRow]) -> Integers:
     x = np.frombuffer(b"".join(features for features, _ in rows)).reshape(len(rows), plan.dim)
     y = np.array([reward for _, reward in rows])
     inside = into_ball(x)

@@ -3,14 +3,19 @@
 Rules that hold at every instant, whatever is killed:
 - a reward that was acknowledged is in exactly one batch, once;
 - release k is drawn once and is on disk, with the budget it spends, before anybody sees it;
-- nothing about a user's data changes when a release happens or how long it is.
+- nothing about a user's data changes when a release happens or how long it is;
+- whoever may be released is decided for by the public model alone, and whoever was not is never released.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import repeat
 from pathlib import Path
 from random import SystemRandom
 from types import TracebackType
@@ -23,10 +28,11 @@ from fedbandit import _validate
 from fedbandit._arrays import Floats
 from fedbandit._validate import ArgumentError
 from fedbandit.bandit import linucb
+from fedbandit.federation.own_knowledge import LocalModel, OwnKnowledge, summed
 from fedbandit.federation.setup.agreement import check_live
 from fedbandit.federation.silo import actions as choosing
 from fedbandit.federation.silo import book
-from fedbandit.federation.silo.actions import ActionSet, Appraisal
+from fedbandit.federation.silo.actions import ActionSet, Appraisal, Chooser, QuickAppraisal
 from fedbandit.federation.silo.counter import DecisionCounter
 from fedbandit.federation.silo.outgoing import Sealer
 from fedbandit.federation.silo.seats import Seats
@@ -37,11 +43,12 @@ from fedbandit.federation.silo.tickets import DecisionExpired, DecisionIds, Unkn
 from fedbandit.federation.states import DecisionState
 from fedbandit.federation.store import Reward, SiloStore, Verdict, open_engine
 from fedbandit.federation.store.decision_log import DecisionLog
-from fedbandit.federation.store.rewards import UNLIMITED
+from fedbandit.federation.store.rewards import NOWHERE, UNLIMITED, UNSHARED
 from fedbandit.federation.timing import DAY, Clocks, MachineClocks, Reading, SteadyClock, TicksHeld, Timing
 from fedbandit.federation.wire import messages
 from fedbandit.federation.wire.keys import party_name
 from fedbandit.federation.wire.parcels import Outcome
+from fedbandit.knowledge import PublicModel, nothing_public, public_model
 from fedbandit.plan import Plan
 from fedbandit.privacy.ledger import LedgerError
 from fedbandit.problem.frames import Columns, columns_of, is_table, length_of
@@ -63,6 +70,9 @@ __all__ = [
 CHANCE = SystemRandom().random  # what a policy draws by: nobody can foresee a choice, or draw it again
 
 
+log = logging.getLogger(__name__)
+
+
 class Decision(NamedTuple):
     """An answer: `id` to reward it with, the `action` chosen (its index), the version of the model that chose it, and
     the probability with which it did; None where the application chose and did not say. `name` is what the action is
@@ -79,12 +89,12 @@ class _Made(NamedTuple):
     """A decision, and what it was made from."""
 
     decision: Decision
-    appraisal: Appraisal
+    appraisal: Appraisal | QuickAppraisal
     allowed: Sequence[int] | None
 
 
 class Acknowledgement(NamedTuple):
-    """A reward that is on disk. `counted` is False for a user who has reached the participation cap."""
+    """A reward that is on disk. `counted` is False for a user who has opted out or reached the participation cap."""
 
     counted: bool
     batch: int
@@ -109,6 +119,29 @@ class TermEnded(ValueError):
 
 class OutcomeConflict(ValueError):
     """There is one model k; somebody sent a second one."""
+
+
+class _Way(NamedTuple):
+    """How somebody is served: a place outside all batches (None: whoever counts takes one), and what decides unless it
+    is the public model."""
+
+    place: int | None
+    local: LocalModel | None
+
+
+@dataclass(frozen=True)
+class _Offered:
+    """Actions to choose from: their rows as they came, what they are called, and the registered set that they are."""
+
+    rows: Any
+    dim: int
+    names: tuple[str, ...] = ()
+    known: ActionSet | None = None
+
+    @cached_property
+    def features(self) -> Floats:
+        """The rows, checked."""
+        return self.rows if self.known is not None else choosing.checked(self.rows, self.dim)
 
 
 class Silo:
@@ -160,9 +193,17 @@ class Silo:
             signer=book.own_signer(secret) if sealer is None else sealer.signer,
         )
         self._sets = _action_sets(store)
+        self._chooser = Chooser(plan.dim)
+        self._plain = plan.policy.certain and log is None  # the best action, and no questions asked
         self._chance, self._log = chance, log
         self._records = None if plan.schema is None else Records(plan.schema, strict=strict, lock=threading.Lock())
-        self._current = (0, plan.fit(np.zeros(plan.protocol.width), 0).model)  # version and model, swapped together
+        self._current = (0, nothing_public(plan))  # version and model, swapped together
+        self._own = OwnKnowledge(store, plan, self.term.number, self._current[1])
+        self._apart = store.apart(self.term.number, self._cap)
+        self._setting_apart = threading.Lock()
+        self._soon_apart: list[bytes] = []  # they have counted for the last time, and it may not be on disk yet
+        if plan.serves_uncounted == "local":
+            self._own.refresh(self._current[1])
         self.refresh()
 
     @classmethod
@@ -225,6 +266,7 @@ class Silo:
         allowed: Sequence[Any] | None = None,
         chosen: int | str | None = None,
         propensity: float | None = None,
+        shared: bool = True,
     ) -> Decision:
         """Choose among `actions`, restricted to `allowed` if given.
 
@@ -237,8 +279,12 @@ class Silo:
 
         Under a plan with `apprentice` the application may say what it has `chosen` itself, and with which `propensity`
         if it knows: that is played and learnt from. The guarantee says what such a choice may depend on.
+
+        Unless `shared`, the person opts out: what counted before stays counted, and nothing that comes of them from now
+        on leaves the silo in this term. They and whoever is over the cap are served by all that the silo knows, unless
+        the plan says otherwise.
         """
-        return self._made(actions, context, user, allowed, chosen, propensity).decision
+        return self._made(actions, context, user, allowed, chosen, propensity, shared=shared).decision
 
     def rank(
         self,
@@ -249,7 +295,8 @@ class Silo:
         allowed: Sequence[Any] | None = None,
     ) -> tuple[Decision, list[float]]:
         """A decision for a record, and the probability that each of the actions had."""
-        made = self._made(actions, context, user, allowed)
+        made = self._made(actions, context, user, allowed, ranked=True)
+        assert isinstance(made.appraisal, Appraisal)
         return made.decision, made.appraisal.likely(made.allowed).tolist()
 
     def _made(
@@ -260,18 +307,17 @@ class Silo:
         allowed: Sequence[Any] | None,
         chosen: int | str | None = None,
         propensity: float | None = None,
+        *,
+        shared: bool = True,
+        ranked: bool = False,
     ) -> _Made:
-        version, model = self._current
-        names: tuple[str, ...] = ()
-        if context is not None:
-            features, names = self._recorded.one(context, actions)
-            appraisal = Appraisal.of(features, model, self.plan.policy)
-        elif isinstance(actions, str):
-            known = self._set(actions)
-            features, appraisal = known.features, known.score(model, self.plan.policy)
-        else:
-            features = choosing.checked(actions, self.plan.dim)
-            appraisal = Appraisal.of(features, model, self.plan.policy)
+        version, public = self._current
+        person = None if user is None else self.ids.person(user)
+        place, local = self._way(person, shared)
+        offered = self._offered(context, actions)
+        quick = self._plain and chosen is None and not ranked
+        appraisal = self._for_counted(offered, public, quick) if local is None else self._for_others(offered, local)
+        names = offered.names
         if allowed is not None:
             allowed = choosing.numbered("allowed", allowed, names)
         likely = None if propensity is None else _propensity(propensity, chosen)
@@ -279,17 +325,16 @@ class Silo:
             action, likely = appraisal.choose(allowed, self._chance)
         else:
             (number,) = choosing.numbered("chosen", [chosen], names)
-            action = self._own_choice(number, allowed, len(features))
-        person = None if user is None else self.ids.person(user)
-        (place,) = self._seats.take([person])
-        row = choosing.shortened(features[action])
-        decision = self.ids.issue_one(row, person, place, self._clock.expected)
-        if self._log is not None:
+            action = self._own_choice(number, allowed, len(offered.features))
+        if place is None:
+            (place,) = self._seats.take([person])
+        decision = self.ids.issue_one(appraisal.row(action), person, place, self._clock.expected)
+        if self._log is not None and isinstance(appraisal, Appraisal):
             self._log.decided(
                 decision,
                 self._clock.expected,
                 version,
-                features,
+                offered.features,
                 action,
                 likely,
                 appraisal.likely(allowed),
@@ -324,22 +369,27 @@ class Silo:
         return int(action)
 
     def decide_many(
-        self, contexts: Any, users: Sequence[str] | str | None = None, actions: Actions | None = None
+        self,
+        contexts: Any,
+        users: Sequence[str] | str | None = None,
+        actions: Actions | None = None,
+        *,
+        shared: bool = True,
     ) -> list[Decision]:
         """Decisions for many at once: `contexts` is (people, arms, dim), `users` their keys.
 
         Under a plan with a schema `contexts` can be a table of records, one per person: a frame of polars or pandas, an
         Arrow table, a list of records. `actions` are then what all of them are offered, by default the schema's named
-        ones, and `users` may be the name of the column that holds the keys.
+        ones, and `users` may be the name of the column that holds the keys. Unless `shared`, all of them opt out.
         """
         if is_table(contexts):
-            return self._decide_table(columns_of(contexts), users, actions)
+            return self._decide_table(columns_of(contexts), users, actions, shared)
         if actions is not None:
             raise ArgumentError("actions", "must be left out: contexts are rows, of every action")
-        return self._decide_rows(choosing.checked_many(contexts, self.plan.dim), users)
+        return self._decide_rows(np.asarray(contexts, dtype=np.float64), users, shared)
 
     def _decide_table(
-        self, columns: Columns, users: Sequence[str] | str | None, actions: Actions | None
+        self, columns: Columns, users: Sequence[str] | str | None, actions: Actions | None, shared: bool
     ) -> list[Decision]:
         total, made = length_of(columns), list[Decision]()
         if isinstance(users, str):
@@ -354,22 +404,54 @@ class Silo:
             records = (
                 as_json({name: column[one] for name, column in columns.items()}, names, actions) for one in people
             )
-            decided = self._decide_rows(rows, keys, records if self._log is not None else None)
+            decided = self._decide_rows(rows, keys, shared, records if self._log is not None else None)
             made += [one._replace(name=names[one.action]) for one in decided]
         return made
 
     def _decide_rows(
-        self, features: Floats, users: Sequence[str] | str | None, records: Iterable[str] | None = None
+        self,
+        contexts: Floats,
+        users: Sequence[str] | str | None,
+        shared: bool,
+        records: Iterable[str] | None = None,
     ) -> list[Decision]:
-        if users is not None and len(users) != len(features):
-            raise ArgumentError("users", f"must be as many as contexts, {len(features)}, got {len(users)}")
-        version, model = self._current
-        flat = linucb.scores(features.reshape(-1, self.plan.dim), model)  # one large product
+        if users is not None and len(users) != len(contexts):
+            raise ArgumentError("users", f"must be as many as contexts, {len(contexts)}, got {len(users)}")
+        people = [None] * len(contexts) if users is None else [self.ids.person(user) for user in users]
+        if self._plain and shared and not self._apart.intersection(people):
+            made = self._decide_plainly(contexts, people)
+        else:
+            ways = [self._way(person, shared) for person in people]
+            made = self._decide_one_by_one(contexts, people, ways, records)
+        self._counter.add(len(made), keyed=users is not None)
+        return made
+
+    def _decide_plainly(self, contexts: Floats, people: Sequence[bytes | None]) -> list[Decision]:
+        """The best action for each, by the public model: all of them count."""
+        version, public = self._current
+        chosen, rows = self._chooser.many(contexts, public.model)
+        ids = self.ids.issue(rows, people, self._seats.take(people), self._clock.expected)
+        return list(map(Decision, ids, chosen.tolist(), repeat(version)))
+
+    def _decide_one_by_one(
+        self,
+        contexts: Floats,
+        people: Sequence[bytes | None],
+        ways: Sequence[_Way],
+        records: Iterable[str] | None,
+    ) -> list[Decision]:
+        version, public = self._current
+        features = choosing.checked_many(contexts, self.plan.dim)
+        flat = linucb.scores(features.reshape(-1, self.plan.dim), public.model)  # one large product
         means, spreads = (part.reshape(features.shape[:2]) for part in flat)
+        for number, (_, local) in enumerate(ways):
+            if local is not None:
+                means[number], spreads[number] = linucb.scores(features[number], local.model)
         chosen, propensities = choosing.choose_many(means, spreads, self.plan.policy, self._chance)
-        people = [None] * len(features) if users is None else [self.ids.person(user) for user in users]
-        places = self._seats.take(people)
-        ids = self.ids.issue(features[np.arange(len(features)), chosen], people, places, self._clock.expected)
+        seats = iter(self._seats.take([person for person, way in zip(people, ways, strict=True) if way.place is None]))
+        places = [next(seats) if way.place is None else way.place for way in ways]
+        rows = choosing.inside(features[np.arange(len(features)), chosen])
+        ids = self.ids.issue(rows, people, places, self._clock.expected)
         made = [
             Decision(one, action, version, propensity)
             for one, action, propensity in zip(ids, chosen.tolist(), propensities.tolist(), strict=True)
@@ -377,19 +459,59 @@ class Silo:
         if self._log is not None:
             likely = self.plan.policy.probabilities(means, spreads)
             known = [None] * len(made) if records is None else records
-            for decision, rows, probabilities, record in zip(made, features, likely, known, strict=True):
+            for decision, offered, probabilities, record in zip(made, features, likely, known, strict=True):
                 self._log.decided(
                     decision.id,
                     self._clock.expected,
                     version,
-                    rows,
+                    offered,
                     decision.action,
                     decision.propensity,
                     probabilities,
                     record=record,
                 )
-        self._counter.add(len(ids), keyed=users is not None)
         return made
+
+    def _way(self, person: bytes | None, shared: bool) -> _Way:
+        """How a person is served. Local knowledge only serves people of whom it is on disk that nothing more of them is
+        released, or whom nobody will recognise: what they do later may depend on it."""
+        if shared and (person is None or person not in self._apart):
+            return _Way(None, None)
+        place = NOWHERE if shared else UNSHARED
+        known = person is None or person in self._apart or self._opt_out(person)
+        return _Way(place, self._own.model() if known and self.plan.serves_uncounted == "local" else None)
+
+    def _opt_out(self, person: bytes) -> bool:
+        """Whether it is on disk now; without a store decisions go on, by the public model."""
+        try:
+            self.store.opt_out(self.term.number, person)
+        except Exception as error:
+            log.error("somebody who opts out is served by the public model: the store does not work: %s", error)
+            return False
+        self._apart.add(person)
+        return True
+
+    def _offered(self, context: Mapping[str, Any] | None, actions: Any) -> _Offered:
+        """Actions from records, a registered set or rows."""
+        if context is not None:
+            features, names = self._recorded.one(context, actions)
+            return _Offered(features, self.plan.dim, names)
+        if isinstance(actions, str):
+            known = self._set(actions)
+            return _Offered(known.features, self.plan.dim, known=known)
+        return _Offered(actions, self.plan.dim)
+
+    def _for_counted(self, offered: _Offered, public: PublicModel, quick: bool) -> Appraisal | QuickAppraisal:
+        """What the public model makes of the actions: the only way to serve those who are released."""
+        if offered.known is not None:
+            return offered.known.score(public.model, self.plan.policy)
+        if quick:
+            return QuickAppraisal(self._chooser, offered.rows, public.model)
+        return Appraisal.of(offered.features, public.model, self.plan.policy)
+
+    def _for_others(self, offered: _Offered, local: LocalModel) -> Appraisal:
+        """The same by all that the silo knows, for those who are not."""
+        return Appraisal.of(offered.features, local.model, self.plan.policy)
 
     @property
     def now(self) -> float:
@@ -405,6 +527,10 @@ class Silo:
     def deciding_writes(self) -> bool:
         """Whether a decision takes a place in the store, and so may wait for it."""
         return self._seats.counted
+
+    def quicken(self) -> None:
+        """Load what makes decisions faster. It takes a while, beside which decisions go on: call it in a thread."""
+        self._chooser.quicken()
 
     def register(self, name: str, actions: ArrayLike) -> None:
         """Keep an action set under a name; a name means one set for good."""
@@ -427,27 +553,49 @@ class Silo:
         `decision` and `reward`. One that is refused is refused before any is counted, except for a conflict with an
         earlier reward, which is raised when all others are on disk."""
         pairs = _rewards_of(columns_of(rewards)) if is_table(rewards) else rewards
-        return [acknowledged(v) for v in self.reward_many([self.read(*reward) for reward in pairs])]
+        oldest = self._clock.expected - self._window
+        return [acknowledged(v) for v in self.reward_many([self._read(one, reward, oldest) for one, reward in pairs])]
 
     def read(self, decision: str, reward: float) -> Reward:
         """Check a reward and open its decision id, without storing anything."""
+        return self._read(decision, reward, self._clock.expected - self._window)
+
+    def _read(self, decision: str, reward: float, oldest: float) -> Reward:
         value = _validate.reward("reward", reward)
-        ticket = self.ids.read(decision)
-        if self._clock.expected - ticket.issued > self._window:
+        nonce, person, features, place, issued = self.ids.read(decision)
+        if issued < oldest:
             raise DecisionExpired(f"decision has expired: its reward was waited for {self._window / DAY:g} days")
-        digest = self.ids.digest(ticket.nonce, value)
-        return Reward(ticket.nonce, ticket.person, ticket.features, value, digest, ticket.place)
+        return Reward(nonce, person, features, value, self.ids.digest(nonce, value), place)
 
     def reward_many(self, rewards: Sequence[Reward], durable: bool = True) -> list[Verdict]:
         """Store rewards that `read` has checked, all in one transaction. Unless `durable`, `store.engine.harden` must
         follow before anybody is told."""
         with self._counter.take() as pending:
             verdicts = self.store.count(
-                self.term.number, rewards, *pending, cap=self._cap, syncs=self.syncs, durable=durable
+                self.term.number,
+                rewards,
+                *pending,
+                cap=self._cap,
+                syncs=self.syncs,
+                durable=durable,
+                adding=partial(summed, self.plan),
             )
+        self._note(list(zip(rewards, verdicts, strict=True)), durable)
         if self._log is not None:
             self._log.rewarded(rewards, verdicts, self._clock.expected)
         return verdicts
+
+    def _note(self, judged: Sequence[tuple[Reward, Verdict]], durable: bool) -> None:
+        """What the silo knows grows. Who has counted for the last time is set apart once that is on disk: with the next
+        call at the latest, which comes when the disk has caught up with this one."""
+        new = [one for one in judged if one[1].stays or (one[1].state is DecisionState.COUNTED and not one[1].repeated)]
+        if self.plan.serves_uncounted == "local" and new:
+            self._own.add([(reward.features, reward.reward) for reward, verdict in new if not verdict.conflict])
+        with self._setting_apart:
+            self._apart.update(self._soon_apart)
+            self._soon_apart = [one.person for one, verdict in judged if verdict.last and one.person is not None]
+            if durable:
+                self._apart.update(self._soon_apart)
 
     def flush(self) -> None:
         """Write down how many decisions were answered since the last time."""
@@ -478,15 +626,19 @@ class Silo:
 
     def refresh(self) -> None:
         """Read models that have come since, e.g. through another worker of this silo."""
-        version, model = self._current
+        version, public = self._current
         newest = None
         for sync, value in self.store.models(self.term.number, version - 1):
             outcome = Outcome.decode(value, self.plan)
             version = sync + 1
-            newest = newest if outcome.skipped else (outcome.prefix, self.plan.times[sync])
-        self._current = (version, model if newest is None else self.plan.fit(*newest).model)
+            newest = newest if outcome.skipped else (sync, outcome.prefix, self.plan.times[sync])
+        self._current = (version, public if newest is None else public_model(self.plan, *newest))
         if self._log is not None:
-            self._log.model(*self._current, self.plan)
+            self._log.model(version, self._current[1].model, self.plan)
+        if newest is not None and self.plan.serves_uncounted == "local":
+            self._own.refresh(self._current[1])
+            if self.store.engine.shared:  # other workers set people apart, too
+                self._apart |= self.store.apart(self.term.number, self._cap)
 
     @property
     def version(self) -> int:
@@ -495,8 +647,8 @@ class Silo:
 
     def model(self) -> tuple[int, list[float]]:
         """Version and parameter vector of the model that decides now."""
-        version, model = self._current
-        return version, [float(value) for value in model.theta]
+        version, public = self._current
+        return version, [float(value) for value in public.model.theta]
 
     # -- what it is doing -------------------------------------------------------------------------------------------
 
@@ -596,5 +748,5 @@ def acknowledged(verdict: Verdict) -> Acknowledgement:
         raise RewardConflict("reward differs from the one that was acknowledged for this decision")
     if verdict.state is DecisionState.EXPIRED:
         raise TermEnded("decision has expired: the last batch of the term was released")
-    counted = verdict.state is not DecisionState.LEFT_OUT
+    counted = verdict.state not in (DecisionState.LEFT_OUT, DecisionState.KEPT)
     return Acknowledgement(counted, verdict.sync, verdict.repeated)

@@ -9,6 +9,7 @@ import numpy as np
 
 from fedbandit.federation.silo import book
 from fedbandit.federation.states import ReleaseState
+from fedbandit.federation.store.rewards import NOWHERE, UNSHARED
 from fedbandit.federation.store.silo_store import SiloStore, Term
 from fedbandit.plan import Plan
 
@@ -24,6 +25,7 @@ def silo_status(store: SiloStore, plan: Plan, term: Term) -> dict[str, Any]:
         [release.sync for release in releases if release.state is state]
         for state in (ReleaseState.MISSED, ReleaseState.GIVEN_UP)
     )
+    kept = store.kept(term.number)
     models, problem = store.models(term.number), store.state(term.number, PROBLEM)
     return {
         "problem": (problem or b"").decode() or None,
@@ -33,6 +35,8 @@ def silo_status(store: SiloStore, plan: Plan, term: Term) -> dict[str, Any]:
         "visits": plan.visits,
         "decisions": term.decisions,
         "without_user_key": term.unkeyed,
+        "opted_out": kept.get(UNSHARED, 0),
+        "over_cap": kept.get(NOWHERE, 0),
         "syncs": len(plan.times),
         "released": sum(release.state is not ReleaseState.CLOSED for release in releases),
         "missed": missed,

@@ -7,6 +7,7 @@ import threading
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fedbandit.federation.exact.exact_noise import ExactNoise
+from fedbandit.federation.own_knowledge import summed
 from fedbandit.federation.silo import book, releasing
 from fedbandit.federation.silo.counter import DecisionCounter
 from fedbandit.federation.silo.outgoing import Sealer
@@ -81,6 +82,12 @@ class Ticker:
         if self._store.engine.shared and self._clock.steady - self._looked > LOOK_AGAIN:
             return True
         return self._calendar.due(self._seats.taken, self._clock) > self.open_sync
+
+    def look_in(self) -> float | None:
+        """Seconds until the next tick is due, if its time is known beforehand and still to come."""
+        moment = None if self.open_sync >= len(self._plan.times) else self._calendar.moment(self.open_sync)
+        wait = 0.0 if moment is None else moment - self._clock.expected
+        return wait if wait > 0 else None
 
     def check(self) -> None:
         """TicksHeld if nothing would be drawn now because the time is in doubt."""
@@ -163,6 +170,7 @@ class Ticker:
                 entry,
                 wire=None if self._sealer is None else self._sealer.at_once(sync, message, book.head(entry or last)),
                 keep_raw=self._keep_raw,
+                own=summed(self._plan, batch),
             )
         except IllegalEvent:  # this draw was never on disk, so nobody has seen it
             return False

@@ -34,6 +34,7 @@ _FROM_URL = bytes.maketrans(b"-_+/", b"+/??")  # only the URL alphabet is an id
 _REWARD = struct.Struct("<d")
 _HEAD = struct.Struct(f"<Bii{PERSON_BYTES}s")  # whether there is a user key, place, minutes, hash of the user
 MINUTE = 60.0
+RECENT = 8192  # decisions, at least, whose ids need not be opened again: most rewards come soon
 
 
 class UnknownDecision(LookupError):
@@ -69,30 +70,39 @@ class DecisionIds:
         self._prefix, self._count = os.urandom(PREFIX_BYTES), itertools.count()
         self._context = plan_hash.encode()
         self._features_bytes = 8 * dim
+        self._recent: dict[str, Ticket] = {}
+        self._less_recent: dict[str, Ticket] = {}
 
     def issue(
         self, features: Floats, people: Sequence[bytes | None], places: Sequence[int], now: float = 0.0
     ) -> list[str]:
         """New ids for decisions that chose these rows of `features`, (people, dim), for these hashes of users."""
         chosen, size, minutes = features.tobytes(), self._features_bytes, int(now // MINUTE)
-        heads = (
-            _HEAD.pack(person is not None, place, minutes, person or b"")
-            for person, place in zip(people, places, strict=True)
-        )
-        return [self._sealed(head, chosen[size * i : size * (i + 1)]) for i, head in enumerate(heads)]
+        rows = [chosen[at : at + size] for at in range(0, size * len(people), size)]
+        return [
+            self._sealed(row, person, place, minutes) for row, person, place in zip(rows, people, places, strict=True)
+        ]
 
     def issue_one(self, features: Floats, person: bytes | None, place: int, now: float) -> str:
         """A new id for one decision that chose this row, (dim,)."""
-        head = _HEAD.pack(person is not None, place, int(now // MINUTE), person or b"")
-        return self._sealed(head, features.tobytes())
+        return self._sealed(features.tobytes(), person, place, int(now // MINUTE))
 
-    def _sealed(self, head: bytes, features: bytes) -> str:
+    def _sealed(self, features: bytes, person: bytes | None, place: int, minutes: int) -> str:
         nonce = self._prefix + next(self._count).to_bytes(COUNT_BYTES, "big")
-        raw = nonce + self._cipher.encrypt(nonce, head + features, self._context)
-        return binascii.b2a_base64(raw, newline=False).translate(_TO_URL).decode()
+        plain = _HEAD.pack(person is not None, place, minutes, person or b"") + features
+        raw = nonce + self._cipher.encrypt(nonce, plain, self._context)
+        decision = binascii.b2a_base64(raw, newline=False).translate(_TO_URL).decode()
+        recent = self._recent
+        recent[decision] = Ticket(nonce, person, features, place, minutes * MINUTE)
+        if len(recent) >= RECENT:
+            self._recent, self._less_recent = {}, recent
+        return decision
 
     def read(self, decision: str) -> Ticket:
         """What the id holds; UnknownDecision for anything this silo did not issue under this plan."""
+        return self._recent.get(decision) or self._less_recent.get(decision) or self._opened(decision)
+
+    def _opened(self, decision: str) -> Ticket:
         try:
             raw = binascii.a2b_base64(decision.encode().translate(_FROM_URL), strict_mode=True)
             plain = self._cipher.decrypt(raw[:NONCE_BYTES], raw[NONCE_BYTES:], self._context)

@@ -1,24 +1,34 @@
-"""What becomes of rewards that come in one transaction: counted once, recognised again, or left out."""
+"""What becomes of rewards that come in one transaction: counted once, recognised again, left out or kept.
+
+Only a reward whose verdict is COUNTED becomes a `CountedRow`, and only those are ever released. Of the others the sums
+are kept, and stay in the silo.
+"""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 from fedbandit.federation.states import DECISION, DecisionEvent, DecisionState, advance
-from fedbandit.federation.store.database import Sql
+from fedbandit.federation.store.database import Row, Sql
 
 __all__ = [
     "NOWHERE",
     "OPEN_BATCH",
     "UNLIMITED",
+    "UNSHARED",
+    "CountedRow",
     "Judge",
     "Reward",
     "Verdict",
     "insert",
     "known_among",
+    "opted_out",
     "rows_of",
     "times_counted",
     "times_seated",
@@ -26,7 +36,7 @@ __all__ = [
 ]
 
 UNLIMITED = 2**62
-OPEN_BATCH, NOWHERE = -1, -2  # places of a decision other than a batch of its own
+OPEN_BATCH, NOWHERE, UNSHARED = -1, -2, -3  # places of a decision other than a batch of its own
 _REWARD = struct.Struct("<d")
 Known = tuple[DecisionState, int, bytes]
 
@@ -43,13 +53,27 @@ class Reward(NamedTuple):
     place: int = OPEN_BATCH
 
 
+class CountedRow(NamedTuple):
+    """What a batch holds of a person who counts; read from the store's batches, and from nowhere else."""
+
+    features: bytes
+    reward: float
+
+
 class Verdict(NamedTuple):
-    """What became of a reward: the state of its decision, the batch it counts in, whether it had come before."""
+    """What became of a reward: the state of its decision, the batch it counts in, whether it had come before, and
+    whether the person has counted as often as they may."""
 
     state: DecisionState
     sync: int
     repeated: bool
     conflict: bool
+    last: bool = False
+
+    @property
+    def stays(self) -> bool:
+        """Whether it has come first now, and is never released."""
+        return not self.repeated and not self.conflict and self.state in (DecisionState.LEFT_OUT, DecisionState.KEPT)
 
 
 def known_among(sql: Sql, rewards: Sequence[Reward]) -> dict[bytes, Known]:
@@ -63,8 +87,19 @@ def known_among(sql: Sql, rewards: Sequence[Reward]) -> dict[bytes, Known]:
 
 
 def times_counted(sql: Sql, term: int, rewards: Sequence[Reward]) -> dict[bytes, int]:
-    """How often the users behind these rewards have been counted."""
-    return _times(sql, "participants", term, [reward.person for reward in rewards])
+    """How often the users behind these rewards have been counted; whoever has opted out counts no more."""
+    people = [reward.person for reward in rewards]
+    return {**_times(sql, "participants", term, people), **dict.fromkeys(opted_out(sql, term, people), UNLIMITED)}
+
+
+def opted_out(sql: Sql, term: int, people: Sequence[bytes | None]) -> set[bytes]:
+    """Who of these people has opted out in this term."""
+    keyed = sorted({person for person in people if person is not None})
+    if not keyed:
+        return set()
+    marks = ", ".join("?" * len(keyed))
+    rows = sql.all(f"SELECT person FROM opted_out WHERE term = ? AND person IN ({marks})", [term, *keyed])
+    return {bytes(person) for (person,) in rows}
 
 
 def times_seated(sql: Sql, term: int, people: Sequence[bytes | None]) -> dict[bytes, int]:
@@ -98,8 +133,10 @@ class Judge:
         if self.open_sync >= self.syncs:
             return _first(DecisionEvent.EXPIRE, 0)
         sync = self.open_sync if reward.place == OPEN_BATCH else reward.place
-        if self.open_sync <= sync < self.syncs and self._admit(reward.person):
-            verdict = _first(DecisionEvent.REWARD, sync)
+        if reward.place == UNSHARED:
+            verdict = _first(DecisionEvent.REWARD_UNSHARED, self.open_sync)
+        elif self.open_sync <= sync < self.syncs and self._admit(reward.person):
+            verdict = _first(DecisionEvent.REWARD, sync)._replace(last=self._spent(reward.person))
         else:
             verdict = _first(DecisionEvent.REWARD_OVER_CAP, self.open_sync)
         self.known[reward.nonce] = (verdict.state, verdict.sync, reward.digest)
@@ -113,6 +150,9 @@ class Judge:
             return Verdict(state, sync, repeated=False, conflict=True)
         return Verdict(advance(DECISION, state, DecisionEvent.SAME_REWARD), sync, repeated=True, conflict=False)
 
+    def _spent(self, person: bytes | None) -> bool:
+        return person is not None and self.times[person] >= self.cap
+
     def _admit(self, person: bytes | None) -> bool:
         """Whether the person may count once more; if so, that is used up."""
         if person is None:
@@ -123,6 +163,7 @@ class Judge:
         return True
 
 
+@lru_cache(maxsize=1024)
 def _first(event: DecisionEvent, sync: int) -> Verdict:
     """The verdict on the first reward of a decision."""
     return Verdict(advance(DECISION, DecisionState.ISSUED, event), sync, repeated=False, conflict=False)
@@ -134,21 +175,23 @@ def users_in(sql: Sql, term: int, sync: int) -> int:
     return int(users)
 
 
-def rows_of(sql: Sql, term: int, sync: int) -> Iterator[tuple[bytes, float]]:
+def rows_of(sql: Sql, term: int, sync: int) -> Iterator[CountedRow]:
     """Features and reward of every user of a batch."""
     query = "SELECT users, features, rewards FROM raw_rows WHERE term = ? AND sync = ?"
     for users, features, rewards in sql.all(query, (term, sync)):
         size = len(features) // users
         for user, (reward,) in enumerate(_REWARD.iter_unpack(rewards)):
-            yield bytes(features[size * user : size * (user + 1)]), reward
+            yield CountedRow(bytes(features[size * user : size * (user + 1)]), reward)
 
 
 def insert(sql: Sql, term: int, judge: Judge) -> None:
     """Write down what the judge decided."""
-    sql.many(
-        "INSERT INTO rewarded (nonce, term, sync, state, digest) VALUES (?, ?, ?, ?, ?)",
-        sorted((r.nonce, term, v.sync, v.state.value, r.digest) for r, v in judge.fresh),  # in the order of the key
-    )
+    rewarded: list[Row] = []
+    for verdict, group in groupby(judge.fresh, key=itemgetter(1)):
+        sync, state = verdict.sync, verdict.state.value
+        rewarded += [(r.nonce, term, sync, state, r.digest) for r, _ in group]
+    rewarded.sort()  # in the order of the key
+    sql.many("INSERT INTO rewarded (nonce, term, sync, state, digest) VALUES (?, ?, ?, ?, ?)", rewarded)
     counted = [r for r, v in judge.fresh if v.state is DecisionState.COUNTED]
     for sync in sorted({v.sync for _, v in judge.fresh if v.state is DecisionState.COUNTED}):
         rows = [r for r, v in judge.fresh if v.sync == sync and v.state is DecisionState.COUNTED]

@@ -1,6 +1,7 @@
 """The tables of a party. Raw users' data is in `raw_rows` only, and leaves it when its batch is released.
 
-The users who were counted in one transaction are one raw row: they come, are read and are deleted together.
+The users who were counted in one transaction are one raw row: they come, are read and are deleted together. Sums of
+what a silo has seen stay in `own_sums`, and in the silo.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import re
 
 __all__ = ["FORMAT", "TABLES", "tables"]
 
-FORMAT = "3"
+FORMAT = "4"
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value {blob} NOT NULL);
@@ -25,6 +26,9 @@ CREATE TABLE IF NOT EXISTS participants (term {int} NOT NULL, person {blob} NOT 
     PRIMARY KEY (term, person));
 CREATE TABLE IF NOT EXISTS seats (term {int} NOT NULL, person {blob} NOT NULL, times {int} NOT NULL,
     PRIMARY KEY (term, person));
+CREATE TABLE IF NOT EXISTS opted_out (term {int} NOT NULL, person {blob} NOT NULL, PRIMARY KEY (term, person));
+CREATE TABLE IF NOT EXISTS own_sums (term {int} NOT NULL, part {int} NOT NULL, visits {int} NOT NULL,
+    squares {float} NOT NULL, value {blob} NOT NULL, PRIMARY KEY (term, part));
 CREATE TABLE IF NOT EXISTS releases (term {int} NOT NULL, sync {int} NOT NULL, state TEXT NOT NULL,
     users {int} NOT NULL, closed {float} NOT NULL, drawn {blob}, sent {blob}, sealed {blob}, PRIMARY KEY (term, sync));
 CREATE INDEX IF NOT EXISTS releases_by_state ON releases (term, state, sync);

@@ -12,8 +12,11 @@ from fedbandit.federation.states import (
     ReleaseState,
     advance,
 )
+from fedbandit.federation.store import own_sums
 from fedbandit.federation.store.database import Engine, Row, Sql, recall, remember
+from fedbandit.federation.store.own_sums import NO_SUMS, Adding, PartSums
 from fedbandit.federation.store.rewards import (
+    CountedRow,
     Judge,
     Reward,
     Verdict,
@@ -94,7 +97,7 @@ class SiloStore:
                 " VALUES (?, ?, ?, ?, 0, 0, 0, 0)",
                 values,
             )
-            for table in ("raw_rows", "rewarded", "participants", "seats"):  # ids of an earlier term are unknown now
+            for table in (*_OF_PEOPLE, "rewarded"):  # ids of an earlier term are unknown now
                 sql.all(f"DELETE FROM {table} WHERE term <= ?", (last,))
             return Term(*values, 0, 0, 0, 0)
 
@@ -135,11 +138,13 @@ class SiloStore:
         cap: int,
         syncs: int,
         durable: bool = True,
+        adding: Adding = lambda rows: NO_SUMS._replace(visits=len(rows)),
     ) -> list[Verdict]:
         """Count decisions made since the last call and put rewards into their batches, each once.
 
         `cap` is how often one person may count; beyond it, or when the batch of its place is closed, a reward is
-        `LEFT_OUT`. After the last of the `syncs` no batch is open: a first reward is then `EXPIRED`.
+        `LEFT_OUT`; that of a decision that is not shared is `KEPT`. Both are added to the silo's own sums by `adding`.
+        After the last of the `syncs` no batch is open: a first reward is then `EXPIRED`.
         Unless `durable`, nothing may be acknowledged before the engine's `harden`.
         """
         with self.engine.transaction(durable) as sql:
@@ -152,10 +157,35 @@ class SiloStore:
             )
             verdicts = [judge.judge(reward) for reward in rewards]
             insert(sql, term, judge)
+            own_sums.keep(sql, term, judge.fresh, adding)
             _count_decisions(sql, term, decisions, unkeyed)
             return verdicts
 
-    def batch(self, term: int, sync: int) -> list[tuple[bytes, float]]:
+    def opt_out(self, term: int, person: bytes) -> None:
+        """Whatever comes of a person from now on, it is never released in this term."""
+        with self.engine.transaction() as sql:
+            _term(sql, term)  # no reward of theirs is being counted meanwhile
+            sql.all("INSERT INTO opted_out (term, person) VALUES (?, ?) ON CONFLICT DO NOTHING", (term, person))
+
+    def apart(self, term: int, cap: int) -> set[bytes]:
+        """People of whom nothing more is released: they have opted out, or counted as often as they may."""
+        with self.engine.read() as sql:
+            query = "SELECT person FROM participants WHERE term = ? AND times >= ?"
+            rows = sql.all(query, (term, cap)) + sql.all("SELECT person FROM opted_out WHERE term = ?", (term,))
+            return {bytes(person) for (person,) in rows}
+
+    def own(self, term: int) -> tuple[dict[int, PartSums], list[CountedRow]]:
+        """All that the silo keeps of its people: sums by part, and rows that are in none of them yet."""
+        with self.engine.read() as sql:
+            return own_sums.parts(sql, term), own_sums.waiting_rows(sql, term)
+
+    def kept(self, term: int) -> dict[int, int]:
+        """How many rewards are never released: NOWHERE those over the cap, UNSHARED those of people who opted out."""
+        with self.engine.read() as sql:
+            rows = sql.all("SELECT part, visits FROM own_sums WHERE term = ? AND part < 0", (term,))
+            return {int(part): int(visits) for part, visits in rows}
+
+    def batch(self, term: int, sync: int) -> list[CountedRow]:
         """The raw rows of a batch: features and reward."""
         with self.engine.read() as sql:
             return list(rows_of(sql, term, sync))
@@ -190,13 +220,16 @@ class SiloStore:
         *,
         wire: Wire | None = None,
         keep_raw: bool = False,
+        own: PartSums = NO_SUMS,
     ) -> None:
         """Release, ledger event and encoder state, together or not at all; a release that exists is never redrawn.
 
-        With `wire`, what is sent and its sealed bytes are fixed in the same transaction.
+        With `wire`, what is sent and its sealed bytes are fixed in the same transaction. `own` are the sums of the
+        batch, which the silo keeps when the raw rows are deleted.
         """
         with self.engine.transaction() as sql:
             _enter(sql, term, sync, ReleaseEvent.DRAW, drawn, encoder, entry)
+            own_sums.put(sql, term, sync, own)
             if not keep_raw:
                 sql.all("DELETE FROM raw_rows WHERE term = ? AND sync = ?", (term, sync))
             if sql.all("SELECT 1 FROM models WHERE term = ? AND sync = ?", (term, sync)):
@@ -340,6 +373,7 @@ class SiloStore:
 
 ENCODER = "encoder"
 _TERM = "term, plan_hash, plan, started, open_sync, decisions, unkeyed, seated"
+_OF_PEOPLE = ("raw_rows", "participants", "seats", "opted_out", "own_sums")
 _LEDGER = "number, hash, previous, event, signature"
 
 

@@ -212,6 +212,12 @@ class BrokerProcess:
             time.sleep(0.02)
         return self
 
+    @property
+    def pid(self) -> int:
+        """The process, once it was started."""
+        assert self._process is not None
+        return self._process.pid
+
     def kill(self) -> None:
         """kill -9, for tests of what survives it."""
         if self._process is not None:

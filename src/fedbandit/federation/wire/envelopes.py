@@ -42,7 +42,7 @@ __all__ = [
     "unseal_anonymously",
 ]
 
-FORMAT = 2  # of envelopes and of what is in them; parties tell each other which ones they read when they greet
+FORMAT = 3  # of envelopes and of what is in them; parties tell each other which ones they read when they greet
 MAGIC = b"FBE" + str(FORMAT).encode()
 SIGNATURE_BYTES = 64
 Kind = Literal["greeting", "release", "mixed", "model", "holds"]

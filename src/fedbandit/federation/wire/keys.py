@@ -10,6 +10,7 @@ import base64
 import binascii
 import json
 import os
+import re
 import secrets
 import stat
 import struct
@@ -40,9 +41,11 @@ __all__ = [
 ]
 
 SEED_BYTES = {"identity": 32, "mlkem": 64, "x25519": 32, "broker": 32, "salt": 32}
+PUBLIC_BYTES = {"identity": 32, "mlkem": 1184, "x25519": 32, "broker": 32}
 NAME_BYTES = 40  # the longest name of a party or a federation
 Role = Literal["silo", "mixer", "analyzer"]
 ROLES: tuple[Role, ...] = get_args(Role)
+_NAME = re.compile(rf"[a-zA-Z0-9_-]{{1,{NAME_BYTES}}}")
 _NKEY_USER = 20 << 3  # the kind byte of a user key: it makes the text begin with U
 
 
@@ -73,20 +76,25 @@ class PublicKeys:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> PublicKeys:
-        _validate.known_keys("public keys", data, cls.__dataclass_fields__)
+        """The keys in a table. Those of a size that cannot be are refused; the rest is looked at when a key is used:
+        of a thousand parties a silo speaks to two."""
+        _validate.known_keys("public keys", data, cls.__dataclass_fields__, required=("name", "role"))
         try:
             keys = {name: bytes.fromhex(data[name]) for name in ("identity", "mlkem", "x25519", "broker")}
-            public = cls(party_name(data["name"]), as_role(data["role"]), **keys)
-            _ = public.verifier, public.sealing
         except (KeyError, TypeError) as error:
             raise ArgumentError("public keys", f"are incomplete: {error}") from None
-        return public
+        for name, size in PUBLIC_BYTES.items():
+            if len(keys[name]) != size:
+                raise ArgumentError("public keys", f"must have {size} bytes for {name}, got {len(keys[name])}")
+        return cls(party_name(data["name"]), as_role(data["role"]), **keys)
 
     @classmethod
     def load(cls, path: Path) -> PublicKeys:
         """The keys on a card that a party has sent."""
         with _validate.reading("card"):
-            return cls.from_dict(_validate.table("card", path.read_bytes()))
+            public = cls.from_dict(_validate.table("card", path.read_bytes()))
+            _ = public.verifier, public.sealing  # whoever admits a party looks at its keys
+            return public
 
 
 @dataclass(frozen=True)
@@ -160,8 +168,7 @@ def public_nkey(key: bytes) -> str:
 
 def party_name(name: str) -> str:
     """A name that is safe in a broker subject, a file name and a table: letters, digits, - and _, at most 40."""
-    allowed = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
-    if not isinstance(name, str) or not 0 < len(name) <= NAME_BYTES or set(name) - allowed:
+    if not isinstance(name, str) or _NAME.fullmatch(name) is None:
         raise ArgumentError("name", f"must be 1 to {NAME_BYTES} letters, digits, '-' or '_', got {name!r}")
     return name
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedbandit._arrays import Floats, Integers, Numbers
+from fedbandit._arrays import Floats, Integers, Numbers, Words
 from fedbandit.federation.wire import heads, messages
 from fedbandit.federation.wire.envelopes import OVERHEAD
 from fedbandit.federation.wire.heads import HEAD_BYTES, Head
@@ -59,15 +59,15 @@ class Holds(NamedTuple):
     models: Head = heads.NONE  # of the analyzer itself
 
     def encode(self) -> bytes:
-        return messages.pack([self.models.encode(), messages.encode([self.cohort])])
+        return messages.pack([self.models.encode(), messages.encode([_bits(self.cohort)])])
 
     @classmethod
     def decode(cls, data: bytes, plan: Plan) -> Holds:
         parts = messages.unpack(data, most=2)
         if len(parts) != 2:
             raise MessageError("a list of what is held must have a head and a cohort")
-        (cohort,) = messages.decode(parts[1], [(plan.silos,)])
-        return cls(_checked_cohort(cohort), Head.decode(parts[0]))
+        (bits,) = messages.decode(parts[1], [_words(plan)])
+        return cls(_cohort(bits, plan), Head.decode(parts[0]))
 
 
 class Mixed(NamedTuple):
@@ -79,7 +79,7 @@ class Mixed(NamedTuple):
     totals: Head = heads.NONE  # of the mixer, after this sync
 
     def encode(self) -> bytes:
-        parts = [messages.encode([self.cohort]), messages.encode(self.arrays), *self.carried]
+        parts = [messages.encode([_bits(self.cohort)]), messages.encode(self.arrays), *self.carried]
         return messages.pack([self.totals.encode(), *parts])
 
     @classmethod
@@ -90,7 +90,7 @@ class Mixed(NamedTuple):
         parts = messages.unpack(data, most=3 + plan.silos * blind)
         if len(parts) < 3:
             raise MessageError(f"a sync must have a head, a cohort and arrays, got {len(parts)} parts")
-        cohort = _checked_cohort(messages.decode(parts[1], [(plan.silos,)])[0])
+        cohort = _cohort(messages.decode(parts[1], [_words(plan)])[0], plan)
         present = int(cohort.sum())
         read = [part for part in protocol.parts if part.reader == "mixer"] if present else []
         arrays = messages.decode(parts[2], most=len(read))
@@ -112,14 +112,14 @@ class Outcome(NamedTuple):
     cohort: Integers  # (silos,), 1 for each silo that was counted, in the order of their names
 
     def encode(self) -> bytes:
-        return messages.encode(self)
+        return messages.encode([self.prefix, _bits(self.cohort)])
 
     @classmethod
     def decode(cls, data: bytes, plan: Plan) -> Outcome:
-        prefix, cohort = messages.decode(data, [(plan.protocol.width,), (plan.silos,)])
+        prefix, bits = messages.decode(data, [(plan.protocol.width,), _words(plan)])
         if prefix.dtype != np.float64 or not np.isfinite(prefix).all():
             raise MessageError("prefix must be finite numbers")
-        return cls(prefix, _checked_cohort(cohort))
+        return cls(prefix, _cohort(bits, plan))
 
     @property
     def skipped(self) -> bool:
@@ -155,7 +155,7 @@ def largest(plan: Plan) -> int:
     blind = sum(part.blind for part in protocol.parts)
     parcel = len(protocol.parts) * array + blind * ciphertext
     mixed = silos * (len(protocol.parts) * array + blind * ciphertext)
-    return OVERHEAD + 1024 + 16 * silos + max(parcel, mixed if protocol.has_mixer else 0)
+    return OVERHEAD + 1024 + silos + max(parcel, mixed if protocol.has_mixer else 0)
 
 
 def membership(present: Collection[str], silos: Sequence[str]) -> Integers:
@@ -208,8 +208,26 @@ def _check_arrays(arrays: Message, parts: Sequence[Part]) -> None:
             raise MessageError(f"message holds {array.dtype}, which is not the plan's form")
 
 
-def _checked_cohort(cohort: Numbers) -> Integers:
-    """A cohort is 0s and 1s."""
-    if cohort.dtype != np.int64 or not np.isin(cohort, (0, 1)).all():
-        raise MessageError("cohort must hold 0s and 1s")
-    return cohort
+WORD = 64  # silos to a word of a cohort's bits
+
+
+def _words(plan: Plan) -> tuple[int]:
+    """The shape of a cohort on the wire."""
+    return (-(-plan.silos // WORD),)
+
+
+def _bits(cohort: Integers) -> Words:
+    """A cohort on the wire: one bit per silo, the first in the lowest bit of the first word."""
+    padded = np.zeros(-(-len(cohort) // WORD) * WORD, dtype=np.uint8)
+    padded[: len(cohort)] = cohort
+    return np.packbits(padded, bitorder="little").view("<u8").astype(np.uint64)
+
+
+def _cohort(bits: Numbers, plan: Plan) -> Integers:
+    """The cohort again, as 0s and 1s; there are no others than the plan's silos."""
+    if bits.dtype != np.uint64:
+        raise MessageError(f"cohort must be words of bits, not {bits.dtype}")
+    members = np.unpackbits(bits.astype("<u8").view(np.uint8), bitorder="little")
+    if members[plan.silos :].any():
+        raise MessageError(f"cohort must hold at most the plan's {plan.silos} silos")
+    return members[: plan.silos].astype(np.int64)

@@ -1,7 +1,8 @@
 """Buffered linear Toeplitz: c_k = sum_i w_i l_i^(k-1), a few exponentials fitted to have the least worst-prefix noise.
 
 The same noise as `toeplitz` to about three digits, but a silo and an analyzer remember only `buffers` arrays however
-long the horizon is. A release is rounded to its grid; the rounding is counted in the sensitivity.
+long the horizon is. A silo's buffers are integers in the units of a release, rounded as they decay: how far that moves
+a release does not depend on how large the sums are, as it would in floating point, and is counted in the sensitivity.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from fedbandit.protocol.mechanisms.toeplitz import square_root
 __all__ = ["Blt", "encoder"]
 
 FRACTION_BITS = 10
+HALF_BITS = 32
 PARAMETER_BITS = 24  # parameters are kept this coarse so that every machine derives the same ones
 
 
@@ -32,18 +34,21 @@ class Blt(ToeplitzEncoder):
 
     @property
     def rounding_units(self) -> float:
-        """A release is rounded to the nearest integer, after float sums whose error stays far below one half."""
-        return 1.0
+        """Half a unit, in either world, for each weighted buffer of a release and for each time a buffer has decayed.
+
+        The latter weigh as the batches of that time do: sum_i w_i l_i^(k-1) = c_k, added up over k.
+        """
+        return len(self.decays) + float(self._column[1:].sum())
 
     def init(self, shape: tuple[int, ...]) -> Stream:
-        return Stream(0, (np.zeros((len(self.decays), *shape)),))
+        return Stream(0, (np.zeros((len(self.decays), *shape), dtype=np.int64),))
 
     def step(self, state: Stream, sums: Integers) -> tuple[Stream, Integers]:
         self._check_horizon(state)
-        (buffers,) = state.memory
-        encoded = sums + np.tensordot(np.array(self.weights), buffers, axes=1)
-        integers = np.rint(encoded * 2.0**self.fraction_bits).astype(np.int64)
-        return Stream(state.done + 1, (self._decayed(buffers) + sums,)), integers
+        buffers = state.memory[0].astype(np.int64)
+        units = np.asarray(sums, dtype=np.int64) << self.fraction_bits
+        encoded = units + _times(self.weights, buffers).sum(axis=0) if state.done else units
+        return Stream(state.done + 1, (_times(self.decays, buffers) + units,)), encoded
 
     def init_decoder(self, shape: tuple[int, ...]) -> Stream:
         return Stream(0, (np.zeros((len(self.decays), *shape)), np.zeros(shape)))
@@ -59,6 +64,15 @@ class Blt(ToeplitzEncoder):
 
     def _decayed(self, buffers: Numbers) -> Floats:
         return np.asarray(np.array(self.decays).reshape(-1, *[1] * (buffers.ndim - 1)) * buffers)
+
+
+def _times(parameters: tuple[float, ...], buffers: Integers) -> Integers:
+    """Each buffer times its parameter, a multiple of 2^-24 in [0, 1]: exact integers, rounded once, to the nearest."""
+    factors = np.rint(np.array(parameters) * 2**PARAMETER_BITS).astype(np.int64)
+    factors = factors.reshape(-1, *[1] * (buffers.ndim - 1))
+    high, low = buffers >> HALF_BITS, buffers & (2**HALF_BITS - 1)  # so that no product leaves 64 bits
+    rounded = (factors * low + 2 ** (PARAMETER_BITS - 1)) >> PARAMETER_BITS
+    return np.asarray((factors * high << HALF_BITS - PARAMETER_BITS) + rounded)
 
 
 def encoder(size: int) -> Encoder:

@@ -94,7 +94,6 @@ def _local_budget(request: Request) -> Amplified:
         return theorem_sdp(privacy.epsilon, privacy.delta, request.silos, request.rounds, releases)
     except ArgumentError:
         limit = largest_epsilon(privacy.delta, request.silos, request.rounds, releases)
-        size = "1 silo" if request.silos == 1 else f"{request.silos} silos"
         theorem = (
             f"{request.rounds} rounds and delta = {exactly(privacy.delta)} (Theorem SDP needs a local epsilon <= 1/T)"
         )
@@ -104,7 +103,7 @@ def _local_budget(request: Request) -> Amplified:
             ) from None
         raise ArgumentError(
             "epsilon",
-            f"must be at most about {limit:.2g} for trust 'shuffle' with {size}, {theorem}, got "
+            f"must be at most about {limit:.2g} for trust 'shuffle' with {request.silos} silos, {theorem}, got "
             f"{exactly(privacy.epsilon)}",
         ) from None
 

@@ -1,0 +1,137 @@
+"""What becomes of those who do not count: nothing of theirs may reach a release, or a decision for somebody who counts.
+
+A live silo is run twice on the same people, except that those who have opted out or are over the cap bring the opposite
+data in the second world: enough of them to turn every decision that looks at raw sums. Until noise is added nothing is
+random, so all that the two worlds could tell apart must be the same, to the bit: the actions of those who count, the
+batches that are closed and what the encoder makes of them, places, and sizes.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from fedbandit._arrays import Floats
+from fedbandit.audit.auditor import Check
+from fedbandit.bandit.statistics import contributions
+from fedbandit.federation.silo.serving import Silo
+from fedbandit.federation.store.rewards import CountedRow
+from fedbandit.federation.timing import Reading, Timing
+from fedbandit.federation.wire.parcels import Outcome
+from fedbandit.plan import Plan
+from fedbandit.schedule import Clock
+
+__all__ = ["served_apart"]
+
+WHAT = "who is served by what"
+OTHERS = 400  # people per sync who opt out, and of whom the silo knows nothing else
+KEYED = 4  # the same with a key
+KNOWN = 40  # visits that the public sums grow by per sync
+AGAIN = "again"  # the key of somebody who comes more often than the cap
+DEPENDS = {
+    "actions": "what is decided for those who count depends on the data of those who do not",
+    "batch": "data of those who do not count are in a batch",
+    "encoded": "what is released depends on the data of those who do not count",
+    "envelope": "places in batches, or sizes of releases, depend on the data of those who do not count",
+}
+
+
+class _Seen(NamedTuple):
+    """One sync, before noise."""
+
+    actions: tuple[int, ...]
+    batch: list[CountedRow]
+    encoded: bytes | None
+    envelope: tuple[int, int, int]
+
+
+def served_apart(plan: Plan) -> Check:
+    """A live silo of the plan in both worlds, and in words what differs."""
+    with tempfile.TemporaryDirectory(prefix="fedbandit-audit-") as folder:
+        low, high = (_played(Path(folder) / f"{world}.db", plan, world) for world in (0, 1))
+    failed = [
+        name
+        for name in _Seen._fields
+        if any(getattr(one, name) != getattr(other, name) for one, other in zip(low, high, strict=True))
+    ]
+    return Check("served apart", WHAT, len(low) * len(_Seen._fields), tuple(DEPENDS[name] for name in failed))
+
+
+class _Hand:
+    """Time that passes from tick to tick."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def read(self) -> Reading:
+        return Reading(self.now, self.now, "")
+
+
+def _played(store: Path, plan: Plan, world: int) -> list[_Seen]:
+    clock, seen = _Hand(), []
+    with Silo.open(store, plan, timing=Timing(start=0.0), clock=clock) as silo:
+        for sync in range(len(plan.times)):
+            actions = _serve(silo, sync, world)
+            batch = sorted(silo.store.batch(silo.term.number, sync))
+            if isinstance(plan.schedule, Clock):
+                clock.now = plan.times[sync] * plan.schedule.period
+            silo.tick()
+            seen.append(_Seen(actions, batch, _encoded(silo), _envelope(silo, sync)))
+            silo.learn(sync, Outcome(_public(plan, sync), np.ones(plan.silos, dtype=np.int64)), included=False)
+    return seen
+
+
+def _serve(silo: Silo, sync: int, world: int) -> tuple[int, ...]:
+    """Everybody who comes in one batch; returns the actions of those who count, who all choose between two."""
+    both = np.stack(_pair(silo.plan))
+    rewards = [float(number % 2 == world) for number in range(OTHERS)]
+    decisions = silo.decide_many(np.stack([both[number % 2][None] for number in range(OTHERS)]), shared=False)
+    silo.reward_all([(decision.id, reward) for decision, reward in zip(decisions, rewards, strict=True)])
+    for number in range(KEYED):
+        _come(silo, both[number % 2][None], f"out {sync} {number}", rewards[number], shared=False)
+    cap = silo.plan.cap or 1
+    counting = [AGAIN] * cap if sync == 0 else []
+    counting += [f"in {sync} {number}" for number in range(_people(silo.plan, sync) - len(counting))]
+    actions = tuple(_come(silo, both, key, 0.5) for key in counting)
+    for _ in range(2):
+        _come(silo, both[:1], AGAIN, float(world))
+    return actions
+
+
+def _come(silo: Silo, actions: Floats, key: str, reward: float, shared: bool = True) -> int:
+    decision = silo.decide(actions, user=key, shared=shared)
+    silo.reward(decision.id, reward)
+    return decision.action
+
+
+def _people(plan: Plan, sync: int) -> int:
+    """Those who count in a batch."""
+    if isinstance(plan.schedule, Clock):
+        return (plan.cap or 1) + 2
+    return int(np.diff((0, *plan.times))[sync])
+
+
+def _pair(plan: Plan) -> tuple[Floats, Floats]:
+    """Two actions that point apart."""
+    first = np.eye(plan.dim)[0]
+    return first, np.eye(plan.dim)[-1] if plan.dim > 1 else -first
+
+
+def _public(plan: Plan, sync: int) -> Floats:
+    """Public sums, the same in both worlds, by which the two actions are about as good."""
+    x = np.stack([action for _ in range(KNOWN * (sync + 1)) for action in _pair(plan)])
+    y = np.tile([0.5, 0.45], len(x) // 2)
+    return np.asarray(contributions(x, y, plan.bits, plan.centre).sum(axis=0) * 2.0**-plan.bits)
+
+
+def _encoded(silo: Silo) -> bytes | None:
+    """What the encoder has been given so far; None where that is random itself."""
+    return None if silo.plan.protocol.needs_points else silo.store.encoder(silo.term.number)
+
+
+def _envelope(silo: Silo, sync: int) -> tuple[int, int, int]:
+    release, term = silo.store.release(silo.term.number, sync), silo.store.term(silo.term.number)
+    return (-1, -1, term.seated) if release is None else (release.users, len(release.drawn or b""), term.seated)

@@ -1,0 +1,110 @@
+"""What a silo knows beyond the public model, for those whose data are never released.
+
+`OwnKnowledge` holds raw sums, and gives a `LocalModel` and nothing else. Those who count are served by the
+`PublicModel` alone, and their batches are read from the store, never from here.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedbandit._arrays import Floats
+from fedbandit.bandit.linucb import Model
+from fedbandit.bandit.statistics import contributions
+from fedbandit.federation.states import ReleaseState
+from fedbandit.federation.store.own_sums import NO_SUMS, PartSums
+from fedbandit.federation.store.silo_store import SiloStore
+from fedbandit.knowledge import NONE_YET, OwnData, PublicModel, local_knowledge
+from fedbandit.plan import Plan
+
+__all__ = ["LocalModel", "OwnKnowledge", "summed"]
+
+CHUNK = 4096  # rows turned into contributions at a time
+
+
+@dataclass(frozen=True)
+class LocalModel:
+    """What decides for those whose data stay in the silo. No `PublicModel`, and never taken for one."""
+
+    model: Model
+
+
+class OwnKnowledge:
+    """All that one silo has seen in a term, as far as this process knows: what was in the store when it last looked,
+    and what has come through this process since. Safe to use from several threads."""
+
+    def __init__(self, store: SiloStore, plan: Plan, term: int, public: PublicModel) -> None:
+        self._store, self._plan, self._term = store, plan, term
+        self._lock = threading.Lock()
+        self._public = public
+        self._more: list[tuple[bytes, float]] = []
+        self._seen, self._released = NO_SUMS, np.zeros(plan.protocol.width)
+        self._model: LocalModel | None = None
+
+    def refresh(self, public: PublicModel) -> None:
+        """There is a new model: look up what the silo has seen so far, and what part of it the model holds."""
+        parts, waiting = self._store.own(self._term)
+        seen = summed(self._plan, waiting)
+        for part in parts.values():
+            seen = seen.plus(part)
+        released = self._held_by(public, parts)
+        with self._lock:
+            self._seen, self._released, self._public = seen, released, public
+            self._more, self._model = [], None
+
+    def add(self, rows: Sequence[tuple[bytes, float]]) -> None:
+        """Features and rewards that were stored just now."""
+        with self._lock:
+            self._more += rows
+            self._model = None
+            if len(self._more) >= CHUNK:
+                self._fold()
+
+    def model(self) -> LocalModel:
+        """What decides for those whose data stay."""
+        with self._lock:
+            if self._model is None:
+                self._fold()
+                self._model = LocalModel(self._known())
+            return self._model
+
+    def _fold(self) -> None:
+        self._seen, self._more = self._seen.plus(summed(self._plan, self._more)), []
+
+    def _known(self) -> Model:
+        seen, width = self._seen, self._plan.protocol.width
+        sums = np.asarray(seen.sums) if seen.value else np.zeros(width, dtype=np.int64)
+        own = OwnData(sums, np.asarray(seen.squares), np.asarray(seen.visits), self._released)
+        return local_knowledge(self._plan, own, self._public).model(self._plan)
+
+    def _held_by(self, public: PublicModel, parts: dict[int, PartSums]) -> Floats:
+        """The silo's own part of the public prefix sum: its batches, weighted as they were decoded."""
+        held = np.zeros(self._plan.protocol.width)
+        if public.sync == NONE_YET:
+            return held
+        states = (ReleaseState.MISSED, ReleaseState.GIVEN_UP)
+        lost = sorted(sync for state in states for sync in self._store.in_state(self._term, state))
+        weights = self._plan.protocol.kept_weights(lost, public.sync)
+        for sync, weight in enumerate(weights):
+            if sync in parts:
+                held += weight * parts[sync].sums
+        return held
+
+
+def summed(plan: Plan, rows: Sequence[tuple[bytes, float]]) -> PartSums:
+    """Sums of some visits, features and reward each, on the plan's grid; only their number where nobody needs them."""
+    if plan.serves_uncounted == "public":
+        return NO_SUMS._replace(visits=len(rows))
+    total = NO_SUMS
+    for at in range(0, len(rows), CHUNK):
+        some = rows[at : at + CHUNK]
+        x = np.frombuffer(b"".join([features for features, _ in some])).reshape(len(some), plan.dim)
+        y = np.array([reward for _, reward in some])
+        packed = contributions(x, y, plan.bits, plan.centre).sum(axis=0)
+        squares = float(np.square(y - plan.centre).sum())
+        total = total.plus(PartSums(len(some), squares, packed.astype("<i8").tobytes()))
+    return total

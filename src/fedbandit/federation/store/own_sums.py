@@ -1,0 +1,86 @@
+"""Sums of all that a silo has seen of its people: they serve those whose data are not released, and never leave.
+
+One row per part: every batch that was released, and what is never released, by why it is not. A batch that was not
+released yet is in the raw rows. Sums are added in the transaction that says what became of the reward, so each reward
+is in them once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from fedbandit._arrays import Integers
+from fedbandit.federation.states import DecisionState
+from fedbandit.federation.store.database import Sql
+from fedbandit.federation.store.rewards import NOWHERE, UNSHARED, CountedRow, Reward, Verdict, rows_of
+
+__all__ = ["NO_SUMS", "Adding", "PartSums", "add", "keep", "parts", "put", "waiting_rows"]
+
+Rows = Sequence[tuple[bytes, float]]  # features and reward
+_PART = {DecisionState.LEFT_OUT: NOWHERE, DecisionState.KEPT: UNSHARED}
+
+
+class PartSums(NamedTuple):
+    """Sums of some visits: how many, their squared rewards, and their packed contributions as int64 bytes."""
+
+    visits: int
+    squares: float
+    value: bytes
+
+    @property
+    def sums(self) -> Integers | int:
+        """The packed contributions (width,), on the plan's grid; 0 where none are kept."""
+        return np.frombuffer(self.value, dtype="<i8").astype(np.int64) if self.value else 0
+
+    def plus(self, more: PartSums) -> PartSums:
+        """Both together."""
+        value = np.asarray(self.sums + more.sums, dtype="<i8").tobytes() if self.value or more.value else b""
+        return PartSums(self.visits + more.visits, self.squares + more.squares, value)
+
+
+NO_SUMS = PartSums(0, 0.0, b"")
+Adding = Callable[[Rows], PartSums]  # by the plan's rules
+
+
+def keep(sql: Sql, term: int, judged: Sequence[tuple[Reward, Verdict]], adding: Adding) -> None:
+    """Add rewards that are never released to the sums of those."""
+    for state, part in _PART.items():
+        rows = [(reward.features, reward.reward) for reward, verdict in judged if verdict.state is state]
+        if rows:
+            add(sql, term, part, adding(rows))
+
+
+def add(sql: Sql, term: int, part: int, more: PartSums) -> None:
+    """Add to the sums of a part; the caller holds the term."""
+    found = sql.all("SELECT visits, squares, value FROM own_sums WHERE term = ? AND part = ?", (term, part))
+    put(sql, term, part, _sums(*found[0]).plus(more) if found else more)
+
+
+def put(sql: Sql, term: int, part: int, sums: PartSums) -> None:
+    """Write the sums of a part."""
+    sql.all(
+        "INSERT INTO own_sums (term, part, visits, squares, value) VALUES (?, ?, ?, ?, ?) ON CONFLICT (term, part)"
+        " DO UPDATE SET visits = excluded.visits, squares = excluded.squares, value = excluded.value",
+        (term, part, *sums),
+    )
+
+
+def parts(sql: Sql, term: int) -> dict[int, PartSums]:
+    """All sums of a term: by sync, NOWHERE and UNSHARED."""
+    rows = sql.all("SELECT part, visits, squares, value FROM own_sums WHERE term = ? ORDER BY part", (term,))
+    return {int(part): _sums(*values) for part, *values in rows}
+
+
+def waiting_rows(sql: Sql, term: int) -> list[CountedRow]:
+    """Rows that count and are in no sums yet: those of batches that were not released."""
+    query = (
+        "SELECT DISTINCT sync FROM raw_rows WHERE term = ? AND sync NOT IN (SELECT part FROM own_sums WHERE term = ?)"
+    )
+    return [row for (sync,) in sql.all(query, (term, term)) for row in rows_of(sql, term, sync)]
+
+
+def _sums(visits: int, squares: float, value: bytes) -> PartSums:
+    return PartSums(int(visits), float(squares), bytes(value))
