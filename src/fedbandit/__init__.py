@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.2.0"
 
+from fedbandit.bandit.policies import Policy
 from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy
 from fedbandit.problem import Category, Hashed, Number, Projection, Schema
 from fedbandit.schedule import adaptive, at, clock, every, growing
 
 if TYPE_CHECKING:
-    from fedbandit import paper
+    from fedbandit import evaluation, paper
     from fedbandit.federation.silo.serving import Silo
     from fedbandit.simulator import tasks
     from fedbandit.simulator.attendance import Attendance
@@ -25,6 +26,7 @@ __all__ = [
     "Hashed",
     "Number",
     "Plan",
+    "Policy",
     "Privacy",
     "Projection",
     "Schema",
@@ -32,6 +34,7 @@ __all__ = [
     "adaptive",
     "at",
     "clock",
+    "evaluation",
     "every",
     "growing",
     "paper",
@@ -41,6 +44,7 @@ __all__ = [
 
 # What is loaded when it is asked for: the simulator compiles kernels, and a silo needs the extra `live`.
 _LATER = {
+    "evaluation": ("fedbandit.evaluation", None),
     "paper": ("fedbandit.paper", None),
     "tasks": ("fedbandit.simulator.tasks", None),
     "simulate": ("fedbandit.simulator.runner", "simulate"),
