@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedbandit.bandit import linucb
+from fedbandit.bandit.compiled import best_of, best_of_many
 from fedbandit.federation.silo.actions import Chooser
-from fedbandit.federation.silo.compiled import best_of, best_of_many
 
 SLACK = 1 + 9e-7
 

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from fedbandit._validate import ArgumentError
 from fedbandit.federation.http import schemas
 from fedbandit.federation.http.group import GroupCommit, StoreUnavailable
-from fedbandit.federation.http.metrics import Metrics, Tally
+from fedbandit.federation.http.metrics import Metrics, WorkerTally
 from fedbandit.federation.http.refusals import refusal
 from fedbandit.federation.silo import actions as choosing
 from fedbandit.federation.silo.serving import RewardConflict, Silo, TermEnded, UnknownActionSet, acknowledged
@@ -57,10 +57,10 @@ UNCONNECTED: Connection = _Unconnected()  # a silo without a federation
 class Service:
     """The calls of one silo. What may wait for a database or a disk runs in threads, beside the event loop."""
 
-    def __init__(self, silo: Silo, connection: Connection = UNCONNECTED, tally: Tally | None = None) -> None:
+    def __init__(self, silo: Silo, connection: Connection = UNCONNECTED, tally: WorkerTally | None = None) -> None:
         """`tally` is where this worker of the silo counts what it does, by default on its own."""
         self._silo, self._connection = silo, connection
-        self._group, self._metrics = GroupCommit(silo), Metrics(tally or Tally())
+        self._group, self._metrics = GroupCommit(silo), Metrics(tally or WorkerTally())
         self._in_memory: set[str] = set()  # registered sets that the silo has read from its store
 
     async def decide(self, asked: schemas.DecisionRequest) -> schemas.DecisionAnswer:

@@ -62,7 +62,7 @@ class Chooser:
 
     def quicken(self) -> None:
         """Load the compiled way. The first time on a machine it is compiled: that takes some seconds."""
-        from fedbandit.federation.silo.compiled import best_of, best_of_many
+        from fedbandit.bandit.compiled import best_of, best_of_many
 
         self._best, self._best_of_many = best_of, best_of_many
 
