@@ -1,6 +1,6 @@
 """The choice of an action, compiled: norms and upper confidence bounds in one pass over the rows, eight at a time.
 
-Importing this module loads a compiler, and compiles if no cache is there: `Chooser.quicken` does so beside the work.
+Importing this module loads a compiler, and compiles if no cache is there: a silo does so beside its work.
 """
 
 from __future__ import annotations

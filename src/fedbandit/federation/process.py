@@ -19,7 +19,7 @@ import uvloop
 
 from fedbandit._validate import ArgumentError
 from fedbandit.federation.http.app import create_app
-from fedbandit.federation.http.metrics import SharedTally
+from fedbandit.federation.http.metrics import WorkerTally
 from fedbandit.federation.http.service import Service
 from fedbandit.federation.http.straight import StraightProtocol
 from fedbandit.federation.setup.agreement import Agreement
@@ -66,7 +66,7 @@ def run(
     path: Path,
     orders: Orders = Orders(),  # noqa: B008 (frozen)
     listen: socket.socket | None = None,
-    tally: SharedTally | None = None,
+    tally: WorkerTally | None = None,
 ) -> int:
     """Run the party of this directory in its role until SIGTERM or SIGINT; returns the exit code. A worker of a silo
     is given the socket and the tally that it shares with the others."""
@@ -114,7 +114,7 @@ async def keep(home: Home, party: Party) -> None:
 
 
 async def serve(
-    home: Home, party: Party, orders: Orders, listen: socket.socket | None, tally: SharedTally | None
+    home: Home, party: Party, orders: Orders, listen: socket.socket | None, tally: WorkerTally | None
 ) -> None:
     """A silo: its HTTP service, and its side of the federation beside it."""
     agreement, settings, sealer = party.agreement, home.settings, Sealer(party)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from fedbandit import _validate
 from fedbandit._validate import ArgumentError
-from fedbandit.federation.http.metrics import TALLY, SharedTally
+from fedbandit.federation.http.metrics import TALLY, WorkerTally
 from fedbandit.federation.process import REFUSED, Orders, run
 from fedbandit.federation.setup.home import Home
 
@@ -91,4 +91,4 @@ class _Crew:
 
 
 def _worker(path: Path, orders: Orders, listener: socket.socket, numbers: MutableSequence[float], at: int) -> None:
-    raise SystemExit(run(path, orders, listener, SharedTally(numbers, at)))
+    raise SystemExit(run(path, orders, listener, WorkerTally(numbers, at)))

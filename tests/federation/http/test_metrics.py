@@ -2,7 +2,7 @@
 
 import multiprocessing
 
-from fedbandit.federation.http.metrics import TALLY, Metrics, SharedTally
+from fedbandit.federation.http.metrics import TALLY, Metrics, WorkerTally
 from fedbandit.federation.http.schemas import SiloStatus
 from fedbandit.federation.states import DecisionState
 from fedbandit.federation.store import Verdict
@@ -17,7 +17,7 @@ def lines(metrics, silo):
 
 def test_any_worker_answers_for_all_of_them(silo):
     numbers = multiprocessing.get_context("spawn").RawArray("d", 3 * TALLY)
-    workers = [Metrics(SharedTally(numbers, at)) for at in range(3)]
+    workers = [Metrics(WorkerTally(numbers, at)) for at in range(3)]
     for at, metrics in enumerate(workers):
         metrics.decided(at + 1)
         metrics.rewarded(NEW)
@@ -33,14 +33,14 @@ def test_any_worker_answers_for_all_of_them(silo):
 
 def test_one_that_takes_a_workers_place_goes_on_with_its_numbers(silo):
     numbers = [0.0] * TALLY * 2
-    Metrics(SharedTally(numbers, 1)).decided(5)
-    later = Metrics(SharedTally(numbers, 1))
+    Metrics(WorkerTally(numbers, 1)).decided(5)
+    later = Metrics(WorkerTally(numbers, 1))
     later.decided()
     assert lines(later, silo)["fedbandit_decisions_total"] == "6.0"
 
 
 def test_buckets_hold_what_took_at_most_so_long(silo):
-    metrics = Metrics(SharedTally())
+    metrics = Metrics(WorkerTally())
     for seconds in (0.0005, 0.0006, 0.02, 7.0):
         metrics.committed(seconds)
     page = lines(metrics, silo)

@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 from fedbandit.federation.http.schemas import SiloStatus
 from fedbandit.federation.store import Verdict
 
-__all__ = ["METRICS_MEDIA", "TALLY", "Metrics", "SharedTally"]
+__all__ = ["METRICS_MEDIA", "TALLY", "Metrics", "WorkerTally"]
 
 METRICS_MEDIA = "text/plain; version=0.0.4"
 BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
@@ -23,7 +23,7 @@ _TIMES = _SECONDS + 1
 TALLY = _TIMES + len(BUCKETS) + 1  # numbers that a worker counts
 
 
-class SharedTally:
+class WorkerTally:
     """What the workers of a silo have counted: `TALLY` numbers each, in memory that they share.
 
     Each writes its own and reads all, so any of them answers for the silo. One that takes the place of a worker that
@@ -46,7 +46,7 @@ class SharedTally:
 class Metrics:
     """What is counted, and the page that shows it."""
 
-    def __init__(self, tally: SharedTally) -> None:
+    def __init__(self, tally: WorkerTally) -> None:
         self._tally = tally
 
     def decided(self, decisions: int = 1) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from fedbandit._validate import ArgumentError
 from fedbandit.federation.http import schemas
 from fedbandit.federation.http.group import GroupCommit, StoreUnavailable, in_thread
-from fedbandit.federation.http.metrics import Metrics, SharedTally
+from fedbandit.federation.http.metrics import Metrics, WorkerTally
 from fedbandit.federation.http.personalizer import Personalizer
 from fedbandit.federation.http.refusals import refusal
 from fedbandit.federation.silo import actions as choosing
@@ -55,10 +55,10 @@ UNCONNECTED: Connection = _Unconnected()  # a silo without a federation
 class Service:
     """The calls of one silo. What may wait for a database or a disk runs in threads, beside the event loop."""
 
-    def __init__(self, silo: Silo, connection: Connection = UNCONNECTED, tally: SharedTally | None = None) -> None:
+    def __init__(self, silo: Silo, connection: Connection = UNCONNECTED, tally: WorkerTally | None = None) -> None:
         """`tally` is where this worker of the silo counts what it does, by default on its own."""
         self._silo, self._connection = silo, connection
-        self._group, self._metrics = GroupCommit(silo), Metrics(tally or SharedTally())
+        self._group, self._metrics = GroupCommit(silo), Metrics(tally or WorkerTally())
         schema = silo.plan.schema
         self.personalizer = None if schema is None else Personalizer(silo, self._group, self._metrics)
         self._in_memory: set[str] = set()  # registered sets that the silo has read from its store
