@@ -10,6 +10,7 @@ import pytest
 from fedbandit import Plan, Privacy, every
 from fedbandit.federation.exact.exact_noise import ExactNoise
 from fedbandit.federation.silo import releasing
+from fedbandit.federation.store.rewards import CountedRow
 
 GAUSSIAN = Plan(2, 12, 2, Privacy(1.0, 1e-5), "silo", "tree", every(5))
 COUNTED = Plan(2, 12, 2, Privacy(1.0, 1e-5), "vector-sum", "tree", every(5), calibration="paper")
@@ -17,7 +18,7 @@ ROW = np.array([0.6, 0.8]).tobytes()
 
 
 def draw(plan: Plan, rows: list[tuple[bytes, float]]) -> np.ndarray:
-    _, (released,) = releasing.draw(plan, plan.protocol.init(), rows, ExactNoise())
+    _, (released,) = releasing.draw(plan, plan.protocol.init(), [CountedRow(*row) for row in rows], ExactNoise())
     return released
 
 
@@ -45,13 +46,13 @@ def test_stored_features_that_are_too_long_stop_the_release(plan: Plan) -> None:
 @pytest.mark.parametrize("came", [0, 1, 2])
 def test_where_points_are_counted_there_are_as_many_as_planned(sync: int, planned: int, came: int) -> None:
     """P_vec shifts every point: one more or fewer of them would show who came."""
-    points = releasing._points(COUNTED, sync, [(ROW, 1.0)] * came)
+    points = releasing._points(COUNTED, sync, [CountedRow(ROW, 1.0)] * came)
     assert points.shape == (planned, COUNTED.protocol.width)
     assert (points != 0).any(axis=1).tolist() == [True] * came + [False] * (planned - came)
 
 
 def test_elsewhere_a_batch_is_its_sum() -> None:
-    one, two = (releasing._points(GAUSSIAN, 0, [(ROW, 1.0)] * came) for came in (1, 2))
+    one, two = (releasing._points(GAUSSIAN, 0, [CountedRow(ROW, 1.0)] * came) for came in (1, 2))
     assert np.array_equal(two, 2 * one)
     assert one.shape == (1, GAUSSIAN.protocol.width)
     assert not releasing._points(GAUSSIAN, 0, []).any()
