@@ -281,7 +281,7 @@ class Rounding(SimulatedNoise):
     """Rounds to the nearest and adds no bits."""
 
     def rounded_total(self, values: np.ndarray) -> np.ndarray:
-        return np.rint(values).sum(axis=-2).astype(np.int64)
+        return np.asarray(np.rint(values).sum(axis=-2), dtype=np.int64)
 
     def binomial(self, trials: int, chance: float, shape: tuple[int, ...]) -> np.ndarray:
         return np.zeros(shape, dtype=np.int64)
