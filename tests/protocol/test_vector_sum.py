@@ -275,3 +275,26 @@ def test_counts_that_could_wrap_around_are_refused(batch: int) -> None:
         ArgumentError, match=r"^epsilon must be larger for trust 'vector-sum': .* overflow 64-bit counts"
     ):
         plan(0.99 * edge)
+
+
+class Rounding(SimulatedNoise):
+    """Rounds to the nearest and adds no bits."""
+
+    def rounded_total(self, values: np.ndarray) -> np.ndarray:
+        return np.asarray(np.rint(values).sum(axis=-2), dtype=np.int64)
+
+    def binomial(self, trials: int, chance: float, shape: tuple[int, ...]) -> np.ndarray:
+        return np.zeros(shape, dtype=np.int64)
+
+
+def test_a_point_is_counted_in_its_own_p_sums_and_in_no_later_one() -> None:
+    """Eight syncs, so that every level but the top is used again: what was released must be gone from it."""
+    made = Plan(2, 16, DIM, Privacy(1.0, 1e-5), "vector-sum", "tree", every(2), calibration="paper").protocol
+    assert isinstance(made, VectorSumProtocol)
+    noise, state = Rounding(np.random.default_rng(0)), made.init()
+    for k in range(1, 9):
+        batch = made.collect(state, np.zeros((2, made.width), dtype=np.int64), noise)
+        state, (counts,) = made.release(state, batch, noise)
+        node = made.node(k)
+        users = 2 * (k & -k)  # of one silo: two per batch
+        assert counts.tolist() == [users * round(1 / node.unit)] * made.width
