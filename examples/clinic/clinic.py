@@ -42,6 +42,7 @@ HERE = Path(__file__).parent
 HOSPITALS, WEEK, DAYS, PATIENTS = 12, 7, 21, 15
 DOSES = ("low", "medium", "high")
 PRACTICE = np.array([0.15, 0.7, 0.15])  # how often doctors give each dose, whoever comes
+ATTEMPTS = 5
 AT_ONCE = 4  # patients of one hospital at the same time
 
 
@@ -123,9 +124,9 @@ class Hospital:
     ) -> float:
         async with gate:
             asked = {"context": one.record, "user": key, **(self._own_choice() if apprentice else {})}
-            decision = (await http.post("/v1/decisions", json=asked)).raise_for_status().json()
+            decision = (await posted(http, "/v1/decisions", asked)).raise_for_status().json()
             reward = {"reward": one.helped(decision["name"])}
-            answer = await http.post(f"/v1/decisions/{decision['id']}/reward", json=reward)
+            answer = await posted(http, f"/v1/decisions/{decision['id']}/reward", reward)
             if answer.status_code != httpx.codes.GONE:  # too late to count: the term is over
                 answer.raise_for_status()
             return float(one.chances[decision["action"]])
@@ -134,6 +135,16 @@ class Hospital:
         """Doctors choose by habit, and know how often they choose what."""
         dose = int(self.rng.choice(len(DOSES), p=PRACTICE))
         return {"chosen": DOSES[dose], "propensity": float(PRACTICE[dose])}
+
+
+async def posted(http: httpx.AsyncClient, path: str, body: dict[str, Any]) -> httpx.Response:
+    """Try again if the connection breaks: a reward counts once, however often it is sent."""
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return await http.post(path, json=body)
+        except httpx.TransportError:
+            await asyncio.sleep(0.5)
+    return await http.post(path, json=body)
 
 
 def live(folder: Path, day: float | None, seed: int) -> tuple[Plan, list[Home], np.ndarray]:

@@ -17,7 +17,7 @@ import numpy as np
 from fedbandit._arrays import Floats
 from fedbandit._validate import ArgumentError
 from fedbandit.problem.fields import Category, Field, Number
-from fedbandit.problem.filling import NOTHING, Oddity, filler
+from fedbandit.problem.filling import Filler, Oddity, PickFiller, StraightNumbers, filler
 from fedbandit.problem.public_schema import ACTION, Schema
 
 __all__ = ["ActionRecord", "Encoded", "Oddities", "Record", "RecordEncoder"]
@@ -47,12 +47,16 @@ class _Half:
     def __init__(self, fields: Mapping[str, Field]) -> None:
         self.starts: dict[str, int] = {}
         self.width = 1
-        self._fillers = {}
+        self._fillers: dict[str, Filler] = {}
         for name, field in fields.items():
             self.starts[name] = self.width
             self._fillers[name] = filler(field, self.width)
             self.width += len(field.labels)
         self._blank = [1.0, *[0.0] * (self.width - 1)]
+        self._picks = {name: one for name, one in self._fillers.items() if isinstance(one, PickFiller)}
+        numbers = {name: (field, self.starts[name]) for name, field in fields.items() if isinstance(field, Number)}
+        self._straight = StraightNumbers({name: one for name, one in numbers.items() if not one[0].knots})
+        self._knotted = [name for name, (field, _) in numbers.items() if field.knots]
 
     def one(self, record: Record, odd: Oddities) -> Floats:
         """The columns of one record, (width,)."""
@@ -67,12 +71,28 @@ class _Half:
         """The columns of many records, (records, width), given field by field."""
         rows = np.zeros((records, self.width))
         rows[:, 0] = 1.0
-        for name, fill in self._fillers.items():
-            given = values.get(name)
-            counts = fill.many(rows, [None] * records if given is None else given) if records else NOTHING
-            for oddity, count in counts.items():
+        if not records:
+            return rows
+        nothing = [None] * records
+        given = {name: values.get(name, nothing) for name in self._fillers}
+        odd_ones = self._fill_usual(rows, given)
+        for name in odd_ones:
+            for oddity, count in self._fillers[name].many(rows, given[name]).items():
                 odd[name, oddity] += count
         return rows
+
+    def _fill_usual(self, rows: Floats, given: Mapping[str, Sequence[Any]]) -> list[str]:
+        """Fill fields whose values are all as they should be, many fields at a time; the names of the others."""
+        left, straight = self._knotted.copy(), self._straight.names
+        if straight and not self._straight.fill(rows, [given[name] for name in straight]):
+            left += straight
+        columns = []
+        for name, pick in self._picks.items():
+            found = pick.columns(given[name])
+            left.append(name) if found is None else columns.append(found)
+        if columns:
+            rows[np.arange(len(rows)), columns] = 1.0
+        return left
 
 
 class RecordEncoder:

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import struct
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Any, Literal
+from itertools import chain
+from typing import Any, Literal, cast
 
 import numpy as np
 
 from fedbandit._arrays import Floats
 from fedbandit.problem.fields import Category, Field, Hashed, Number, as_number, is_missing, text_of
 
-__all__ = ["NOTHING", "Filler", "Oddity", "filler"]
+__all__ = ["NOTHING", "Filler", "Oddity", "PickFiller", "StraightNumbers", "filler"]
 
 Oddity = Literal["missing", "clamped", "unknown"]
 REMEMBERED = 1 << 14  # texts of a hashed field that need not be hashed again
 LONGEST_REMEMBERED = 100  # characters of such a text
 NOTHING: Mapping[Oddity, int] = {}
+_TEXT, _NUMBERS = {str}, {float, int, bool}
 _NUMERIC = {float, int, bool, type(None)}  # types that numpy and `as_number` read alike, None as not a number
 
 
@@ -91,7 +94,22 @@ class _NumberFiller(Filler):
         return {"clamped": clamped} if clamped else NOTHING
 
 
-class _CategoryFiller(Filler):
+class PickFiller(Filler):
+    """A field whose values fill one column with a 1."""
+
+    @abstractmethod
+    def columns(self, values: Sequence[Any]) -> list[int] | None:
+        """The columns of many values, if none of them is odd."""
+
+    def many(self, rows: Floats, values: Sequence[Any]) -> Mapping[Oddity, int]:
+        found = self.columns(values)
+        if found is None:
+            return self._one_by_one(rows, values)
+        rows[np.arange(len(rows)), found] = 1.0
+        return NOTHING
+
+
+class _CategoryFiller(PickFiller):
     def __init__(self, field: Category, start: int) -> None:
         super().__init__(field, start)
         self._column = {level: start + number for number, level in enumerate(field.levels)}
@@ -109,16 +127,14 @@ class _CategoryFiller(Filler):
             row[self._other] = 1.0
         return "unknown"
 
-    def many(self, rows: Floats, values: Sequence[Any]) -> Mapping[Oddity, int]:
-        if {str}.issuperset(map(type, values)):
-            columns = list(map(self._column.get, values))
-            if None not in columns:
-                rows[np.arange(len(rows)), columns] = 1.0  # type: ignore[index]
-                return NOTHING
-        return self._one_by_one(rows, values)
+    def columns(self, values: Sequence[Any]) -> list[int] | None:
+        if not _TEXT.issuperset(map(type, values)):
+            return None
+        found = list(map(self._column.get, values))
+        return None if None in found else cast(list[int], found)
 
 
-class _HashedFiller(Filler):
+class _HashedFiller(PickFiller):
     def __init__(self, field: Hashed, start: int) -> None:
         super().__init__(field, start)
         self._columns = field.columns
@@ -131,16 +147,43 @@ class _HashedFiller(Filler):
         row[self._remembered(text) if len(text) <= LONGEST_REMEMBERED else self._hashed(text)] = 1.0
         return None
 
-    def many(self, rows: Floats, values: Sequence[Any]) -> Mapping[Oddity, int]:
-        if {str}.issuperset(map(type, values)) and max(map(len, values)) <= LONGEST_REMEMBERED:
-            rows[np.arange(len(rows)), list(map(self._remembered, values))] = 1.0
-            return NOTHING
-        return self._one_by_one(rows, values)
+    def columns(self, values: Sequence[Any]) -> list[int] | None:
+        if not _TEXT.issuperset(map(type, values)) or max(map(len, values)) > LONGEST_REMEMBERED:
+            return None
+        return list(map(self._remembered, values))
 
     def _hashed(self, text: str) -> int:
         """The column of a text, the same on every machine."""
         digest = blake2b(text.encode(errors="surrogatepass"), digest_size=8).digest()
         return self.start + int.from_bytes(digest, "little") % self._columns
+
+
+class StraightNumbers:
+    """All straight numbers of a record at once."""
+
+    def __init__(self, fields: Mapping[str, tuple[Number, int]]) -> None:
+        """Fields by name, each with its column."""
+        self.names = tuple(fields)
+        ranges = np.array([(field.low, field.high, field.high - field.low) for field, _ in fields.values()]).reshape(
+            -1, 3
+        )
+        self._low, self._high, self._span = ranges.T[:, :, None]
+        self._columns = np.array([column for _, column in fields.values()], dtype=np.intp)
+
+    def fill(self, rows: Floats, values: Sequence[Sequence[Any]]) -> bool:
+        """Fill the columns of many records, if none of the values, field by field, is odd."""
+        flat = list(chain.from_iterable(values))
+        if not _NUMBERS.issuperset(map(type, flat)):
+            return False
+        try:
+            numbers = np.frombuffer(struct.pack(f"{len(flat)}d", *flat)).reshape(len(values), -1)
+        except (OverflowError, struct.error):  # a whole number too large for a float
+            return False
+        if not ((numbers >= self._low) & (numbers <= self._high)).all():  # not so for what is not a number
+            return False
+        numbers = numbers + 0.0
+        rows[:, self._columns] = (((numbers - self._low) - (self._high - numbers)) / self._span).T
+        return True
 
 
 def filler(field: Field, start: int) -> Filler:
