@@ -92,7 +92,7 @@ class At:
     rounds: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rounds", tuple(_validate.count("rounds", one) for one in self.rounds))
+        object.__setattr__(self, "rounds", tuple(int(_validate.count("rounds", one)) for one in self.rounds))
         if not self.rounds or any(later <= sooner for sooner, later in pairwise(self.rounds)):
             raise ArgumentError("rounds", f"must rise from sync to sync, got {self.rounds}")
 
