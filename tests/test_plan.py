@@ -225,6 +225,7 @@ OTHER_VALUES: dict[str, object] = {
     "policy": Policy("thompson"),
     "apprentice": True,
     "uncounted": "public",
+    "people": 20,
 }
 
 
@@ -232,7 +233,13 @@ def test_the_hash_changes_with_every_field() -> None:
     assert set(OTHER_VALUES) == {field.name for field in dataclasses.fields(Plan)}
     base = GOOD.changed(mechanism="tree")  # decodes with whole numbers, as P_alt must
     published, shared = base.changed(confidence="published"), base.changed(trust="secure-sum")
-    bases = {"exploration": published, "reward_noise": published, "colluding": shared}  # where they have an effect
+    ticking = base.changed(schedule=clock(5.0))  # each where it has an effect
+    bases = {
+        "exploration": published,
+        "reward_noise": published,
+        "colluding": shared,
+        "people": ticking,
+    }  # where they have an effect
     hashes = {name: bases.get(name, base).changed(**{name: value}).hash for name, value in OTHER_VALUES.items()}
     known = {base.hash, published.hash, *hashes.values()}
     assert len(known) == len(hashes) + 2

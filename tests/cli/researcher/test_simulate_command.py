@@ -20,7 +20,7 @@ def test_simulate_every_protocol_of_the_catalogue(fedbandit: Command) -> None:
     assert list(said.json) == ["curves"]
     assert [curve["name"] for curve in said.json["curves"]] == names
     for curve in said.json["curves"]:
-        assert sorted(curve) == ["name", "regret", "syncs"]
+        assert sorted(curve) == ["name", "regret", "regret_second_half", "syncs"]
         assert sorted(curve["regret"]) == ["mean", "stderr"]
         assert curve["regret"]["mean"] > 0
     again = fedbandit("simulate", "--protocols", ",".join(names), *SMALL, "--seed", "5", "--json")

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedbandit._arrays import Numbers
 from fedbandit.federation.exact.exact_noise import ExactNoise
 from fedbandit.federation.setup import founding
 from fedbandit.federation.setup.party import Party
@@ -241,6 +242,21 @@ class Arena:
 
     def holds(self, cohort: ArrayLike = (1, 1, 1), **changes: Any) -> bytes:
         return Holds(np.array(cohort))._replace(**changes).encode()
+
+    def mixed_with(self, cohort: Numbers) -> bytes:
+        """A total in the mixer's name, with any array in the place of the cohort's bits."""
+        total = np.zeros((1, self.plan.protocol.width), dtype=np.uint64)
+        return messages.pack([heads.NONE.encode(), messages.encode([cohort]), messages.encode([total])])
+
+    def holds_with(self, cohort: Numbers) -> bytes:
+        """A list of what the analyzer holds, alike."""
+        return messages.pack([heads.NONE.encode(), messages.encode([cohort])])
+
+    def model_with(self, cohort: Numbers) -> bytes:
+        """The first model, alike."""
+        before = heads.link(bytes(32), f"{self.agreement.id} {self.plan.hash}".encode())
+        plain = messages.encode([np.zeros(self.plan.protocol.width), cohort])
+        return messages.pack([before, self.parties["analyzer"].signed(1, heads.link(before, plain)).encode(), plain])
 
     # -- what must hold ---------------------------------------------------------------------------------------------
 

@@ -244,7 +244,7 @@ async def nonsense(field: Battlefield) -> None:
     link = await field.connect("silo-00")
     before = {name: field.running.running[name].refused for name in ("mixer", "analyzer")}
     for name in ("mixer", "analyzer"):
-        for number, data in enumerate((b"", b"[" * 1900, b"FBE2" + b"[" * OVERHEAD, b"FBE2" + bytes(1900))):
+        for number, data in enumerate((b"", b"[" * 1900, b"FBE3" + b"[" * OVERHEAD, b"FBE3" + bytes(1900))):
             await link.publish(f"fb.demo.{name}.silo-00", data, f"nonsense.{number}")
     await link.close()
     await field.go_on()

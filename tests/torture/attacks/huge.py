@@ -7,7 +7,7 @@ import struct
 import time
 
 from fedbandit.federation.wire import messages
-from fedbandit.federation.wire.envelopes import KINDS, OVERHEAD, Kind
+from fedbandit.federation.wire.envelopes import FORMAT, KINDS, OVERHEAD, Kind
 from fedbandit.federation.wire.heads import Greeting
 from tests.torture.attacks.arena import Arena
 from tests.torture.attacks.cases import Table
@@ -31,7 +31,7 @@ async def to_everybody(arena: Arena, *data: bytes, seconds: float = 2.0) -> None
 @attack("anybody", "60,000 '[', bare and behind the marks of envelopes", "refused")
 async def brackets(arena: Arena) -> None:
     brackets = b"[" * 60_000
-    await to_everybody(arena, brackets, b"FBE1" + brackets, b"FBE2" + brackets, b"FBM1" + brackets, b"FBG1" + brackets)
+    await to_everybody(arena, brackets, b"FBE1" + brackets, b"FBE3" + brackets, b"FBM1" + brackets, b"FBG1" + brackets)
 
 
 @attack("anybody", "nothing, one byte, the mark alone, a header alone, one byte too few", "refused")
@@ -44,7 +44,7 @@ async def too_short(arena: Arena) -> None:
 @attack("anybody", "megabytes of zeros, of ones, of noise", "refused")
 async def megabytes(arena: Arena) -> None:
     noise = secrets.token_bytes(2**20)
-    await to_everybody(arena, bytes(8 * 2**20), b"FBE2" + b"\xff" * 2**20, noise, b"FBE2" + noise)
+    await to_everybody(arena, bytes(8 * 2**20), b"FBE3" + b"\xff" * 2**20, noise, b"FBE3" + noise)
 
 
 @attack("silo-00", "an envelope, signed, with 60,000 '[' inside, of every kind", "refused")
@@ -86,7 +86,7 @@ async def absurd_shapes(arena: Arena) -> None:
 
 @attack("silo-00", "a greeting of a megabyte", "it is read to where greetings end, and answered")
 async def long_greeting(arena: Arena) -> None:
-    greeting = Greeting(2, 2, secrets.token_bytes(16)).encode() + bytes(2**20)
+    greeting = Greeting(FORMAT, FORMAT, secrets.token_bytes(16)).encode() + bytes(2**20)
     await arena.attack("mixer", arena.forge("greeting", "silo-00", "mixer", 0, greeting), refused=0)
     await arena.finish()
 
@@ -94,7 +94,7 @@ async def long_greeting(arena: Arena) -> None:
 @attack("silo-00", "100 greetings at once", "each answered once, the next sync is whole")
 async def many_greetings(arena: Arena) -> None:
     for receiver in ("mixer", "analyzer"):
-        greetings = [Greeting(2, 2, secrets.token_bytes(16)).encode() for _ in range(100)]
+        greetings = [Greeting(FORMAT, FORMAT, secrets.token_bytes(16)).encode() for _ in range(100)]
         before = len(arena.crossed)
         await arena.attack(
             receiver, *(arena.forge("greeting", "silo-00", receiver, 0, one) for one in greetings), refused=0

@@ -6,7 +6,9 @@ import secrets
 
 import numpy as np
 
+from fedbandit._arrays import Numbers
 from fedbandit.federation.wire import messages
+from fedbandit.federation.wire.envelopes import FORMAT
 from fedbandit.federation.wire.heads import NO_QUESTION, Greeting
 from fedbandit.federation.wire.parcels import Parcel
 from tests.torture.attacks.arena import EARLIER_PLAN, SILOS, Arena
@@ -67,29 +69,28 @@ async def cut_short(arena: Arena) -> None:
     await releases(arena, *(plain[:size] for size in range(0, len(plain), 7)), plain + b"\0", plain + plain)
 
 
-@attack("mixer", "a cohort with a silo counted twice, minus once, or in fractions", "refused")
+OF_ANOTHER_FORM: list[Numbers] = [np.array([7]), np.array([1.0]), np.ones(3, dtype=np.int64), np.ones(1)]
+UNKNOWN: list[Numbers] = [np.array(words, dtype=np.uint64) for words in ([15], [2**63], [8], [], [7, 0], [7] * 1000)]
+
+
+@attack("mixer", "a cohort in signed numbers, in fractions, or with a number for every silo", "refused")
 async def counted_twice(arena: Arena) -> None:
-    cohorts = [(2, 1, 0), (-1, 1, 1), (1, 1, 2**62)]
-    lies = [arena.forge("mixed", "mixer", "analyzer", 0, arena.mixed(cohort)) for cohort in cohorts]
-    fraction = arena.mixed(cohort=np.ones(3))
-    await arena.attack("analyzer", *lies, arena.forge("mixed", "mixer", "analyzer", 0, fraction))
-    await arena.finish()
-
-
-@attack("mixer", "a cohort with silos that nobody knows, or too few of them", "refused")
-async def unknown_silos(arena: Arena) -> None:
-    lies = [
-        arena.forge("mixed", "mixer", "analyzer", 0, arena.mixed(cohort=np.ones(size, dtype=np.int64)))
-        for size in (0, 1, 2, 4, 1000)
-    ]
+    lies = [arena.forge("mixed", "mixer", "analyzer", 0, arena.mixed_with(cohort)) for cohort in OF_ANOTHER_FORM]
     await arena.attack("analyzer", *lies)
     await arena.finish()
 
 
-@attack("analyzer", "a list of what it holds with a silo twice, or with silos that nobody knows", "refused")
+@attack("mixer", "a cohort with silos that nobody knows, or of another length", "refused")
+async def unknown_silos(arena: Arena) -> None:
+    lies = [arena.forge("mixed", "mixer", "analyzer", 0, arena.mixed_with(cohort)) for cohort in UNKNOWN]
+    await arena.attack("analyzer", *lies)
+    await arena.finish()
+
+
+@attack("analyzer", "a list of what it holds of another form, or with silos that nobody knows", "refused")
 async def holds_malformed(arena: Arena) -> None:
-    cohorts = [np.array([2, 1, 1]), np.array([-1, 1, 1]), np.ones(4, dtype=np.int64), np.ones(3)]
-    lies = [arena.forge("holds", "analyzer", "mixer", 0, arena.holds(cohort=cohort)) for cohort in cohorts]
+    cohorts = [*OF_ANOTHER_FORM, *UNKNOWN]
+    lies = [arena.forge("holds", "analyzer", "mixer", 0, arena.holds_with(cohort)) for cohort in cohorts]
     await arena.attack("mixer", *lies)
     await arena.finish()
 
@@ -142,10 +143,9 @@ async def model_and_head_differ(arena: Arena) -> None:
     await models(arena, *(lie.encode() for lie in lies))
 
 
-@attack("analyzer", "a model with a cohort of twos, or of more silos than there are", "refused")
+@attack("analyzer", "a model with a cohort of another form, or of more silos than there are", "refused")
 async def model_cohort(arena: Arena) -> None:
-    outcomes = [arena.outcome(0.0, cohort) for cohort in ((2, 1, 1), (1, 1), (1, 1, 1, 1), (-1, 1, 1))]
-    await models(arena, *(arena.model(0, outcome).encode() for outcome in outcomes))
+    await models(arena, *(arena.model_with(cohort) for cohort in (*OF_ANOTHER_FORM, *UNKNOWN)))
 
 
 @attack("analyzer", "models cut short and with bytes after their end", "refused")
@@ -159,7 +159,7 @@ async def model_cut_short(arena: Arena) -> None:
 
 @attack("silo-00", "greetings cut short, without the mark, of another form", "refused")
 async def greeting_malformed(arena: Arena) -> None:
-    plain = Greeting(2, 2, secrets.token_bytes(16)).encode()
+    plain = Greeting(FORMAT, FORMAT, secrets.token_bytes(16)).encode()
     lies = (b"", plain[:-1], plain[4:], b"FBG2" + plain[4:], messages.pack([plain]))
     for receiver in ("mixer", "analyzer"):
         await arena.attack(receiver, *(arena.forge("greeting", "silo-00", receiver, 0, lie) for lie in lies))
@@ -168,7 +168,7 @@ async def greeting_malformed(arena: Arena) -> None:
 
 @attack("silo-00", "an answer, under another plan, to a question that it was never asked", "nobody stops")
 async def wrong_plan_of_a_silo(arena: Arena) -> None:
-    greeting = Greeting(2, 2, secrets.token_bytes(16), secrets.token_bytes(16)).encode()
+    greeting = Greeting(FORMAT, FORMAT, secrets.token_bytes(16), secrets.token_bytes(16)).encode()
     for receiver in ("mixer", "analyzer"):
         forged = arena.forge("greeting", "silo-00", receiver, 0, greeting, plan=EARLIER_PLAN.hash)
         await arena.attack(receiver, forged, refused=0)
@@ -177,7 +177,7 @@ async def wrong_plan_of_a_silo(arena: Arena) -> None:
 
 @attack("mixer", "it reads other formats only", "silos draw nothing that it cannot read, until it does again")
 async def wrong_format(arena: Arena) -> None:
-    lie = Greeting(3, 7).encode()
+    lie = Greeting(FORMAT + 1, FORMAT + 5).encode()
     await arena.attack("silo-00", arena.forge("greeting", "mixer", "silo-00", 0, lie), refused=0)
     arena.visit("silo-00")
     assert arena.tick("silo-00") == []
@@ -201,7 +201,7 @@ async def seen_too_much(arena: Arena) -> None:
     await agent.introduce(arena.link("silo-00"))
     asked = Greeting.decode(arena.parties["mixer"].open(arena.last("silo-00", "mixer", "greeting"))[1])
     assert asked.question != NO_QUESTION
-    lie = Greeting(2, 2, answer=asked.question, syncs=2**32 - 1).encode()
+    lie = Greeting(FORMAT, FORMAT, answer=asked.question, syncs=2**32 - 1).encode()
     await arena.deliver()
     await arena.attack("silo-00", arena.forge("greeting", mixer.name, "silo-00", 0, lie), refused=0)
     await agent.judge()
@@ -213,7 +213,7 @@ async def seen_too_much(arena: Arena) -> None:
 @attack("silo-00", "it says that it has seen a mixer further than it is, unsigned", "not believed")
 async def keeper_seen_too_far(arena: Arena) -> None:
     head = arena.parties["silo-00"].signed(3, bytes(range(32)))
-    greeting = Greeting(2, 2, secrets.token_bytes(16), syncs=3, seen=head).encode()
+    greeting = Greeting(FORMAT, FORMAT, secrets.token_bytes(16), syncs=3, seen=head).encode()
     for receiver in ("mixer", "analyzer"):
         await arena.attack(receiver, arena.forge("greeting", "silo-00", receiver, 0, greeting), refused=0)
         assert arena.keepers[receiver].problem is None

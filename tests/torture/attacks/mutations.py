@@ -10,7 +10,7 @@ from typing import Any
 
 __all__ = ["mutated"]
 
-BYTES = [b"", b"\0", b"\xff", b"\x7f", b"\x80", b"[", b"{", b'"', b"FBM1", b"FBE2", b"FBG1", b"\xed\xa0\x80", b"1e999"]
+BYTES = [b"", b"\0", b"\xff", b"\x7f", b"\x80", b"[", b"{", b'"', b"FBM1", b"FBE3", b"FBG1", b"\xed\xa0\x80", b"1e999"]
 NUMBERS = [0, 1, 2, 7, 8, 9, 127, 128, 255, 2**16 - 1, 2**20, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1, 2**63, 2**64 - 1]
 VALUES: list[Any] = [
     None, True, False, 0, 1, -1, 3, 0.5, -0.0, 1e308, -1e308, 5e-324, 10**25, 10**400, -(10**30), "", "x", "silo", "é",

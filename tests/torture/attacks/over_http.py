@@ -8,7 +8,7 @@ import socket
 import tempfile
 import time
 from collections.abc import AsyncIterator, Collection
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -310,7 +310,8 @@ async def half_open(place: Counter) -> None:
     await place.decide()  # others are served meanwhile
     async with asyncio.timeout(5):
         for reader, writer in (*silent, *begun):
-            assert b" 200 " not in await reader.read()
+            with suppress(ConnectionResetError):  # closed with bytes unread
+                assert b" 200 " not in await reader.read()
             writer.close()
 
 

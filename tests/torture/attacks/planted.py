@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 
 from fedbandit.federation.http.app import App
@@ -128,7 +129,8 @@ PLANTED = [
     Planted("heads beyond the plan taken", _set(SyncKeeper, "_checked", lambda self, name, head: self.party.checked(
         name, head)), HUGE["endless_chain_of_totals"], TimeoutError),
     Planted("refused messages not acknowledged", _refusals_raised, HUGE["brackets"], envelopes.EnvelopeError),
-    Planted("cohort not checked", _set(parcels, "_checked_cohort", lambda cohort: cohort), MALFORMED["counted_twice"]),
+    Planted("cohort not checked", _set(parcels, "_cohort", lambda bits, plan: np.ones(plan.silos, np.int64)),
+            MALFORMED["unknown_silos"]),
     Planted("types of arrays not checked", _set(parcels, "_check_arrays", lambda *_: None), MALFORMED["wrong_type"]),
     Planted("two stories not compared", _set(SeenStore, "_told_two", lambda *_: False),
             EQUIVOCATING["different_models"]),

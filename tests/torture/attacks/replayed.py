@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fedbandit.federation.wire.envelopes import FORMAT
 from fedbandit.federation.wire.heads import Greeting
 from tests.torture.attacks.arena import EARLIER_PLAN, SILOS, Arena
 from tests.torture.attacks.cases import Table
@@ -61,7 +62,7 @@ async def earlier_term(arena: Arena) -> None:
 
 @attack("the broker", "a greeting of the analyzer under the earlier plan, left in a queue", "no mismatch, nobody stops")
 async def earlier_greeting(arena: Arena) -> None:
-    left_over = Greeting(2, 2, answer=b"a question asked").encode()
+    left_over = Greeting(FORMAT, FORMAT, answer=b"a question asked").encode()
     for receiver in ("mixer", "silo-00"):
         forged = arena.forge("greeting", "analyzer", receiver, 0, left_over, plan=EARLIER_PLAN.hash)
         await arena.attack(receiver, forged, refused=0)
