@@ -72,13 +72,13 @@ def test_without_noise_all_rules_regularise_by_one() -> None:
 
 @pytest.mark.parametrize("law", [NO_NOISE, PLAN.noise_law])
 def test_the_practical_rule_is_one_rule(law: NoiseLaw) -> None:
-    """lambda_k = Sigma_N of sync k alone (at least 1), radii 0.03 of the stated form."""
+    """lambda_k = Sigma_N of sync k alone (at least 1), radii a tenth of the stated form."""
     rule = confidence.practical(law, DIM, 0.01)
     for sync, regulariser in enumerate(rule.regularisers):
         alone = NoiseLaw(*(std[sync : sync + 1] for std in (law.bias, law.diagonal, law.off_diagonal)))
         assert regulariser == pytest.approx(max(1.0, confidence.matrix_norm_bound(alone, DIM, 0.0025)))
     growth = 2 * math.log(200) + DIM * math.log(1 + 700 / (DIM * 9.0))
-    assert rule.radius(700, 9.0) == pytest.approx(0.03 * (math.sqrt(growth) + 3.0))
+    assert rule.radius(700, 9.0) == pytest.approx(0.1 * (math.sqrt(growth) + 3.0))
 
 
 def test_every_sync_has_its_own_practical_regulariser() -> None:

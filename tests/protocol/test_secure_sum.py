@@ -140,7 +140,7 @@ def test_the_weaker_promise_if_mixer_and_analyzer_collude_is_stated_and_right() 
     plan = Plan(9, 20, 2, Privacy(1.0, 1e-3), "secure-sum", "tree", every(10))
     alone = float(str(plan.guarantee.statement).split("still gives (")[1].split(",")[0])
     mu = math.sqrt(8) / gaussian_sigma(1.0, 1e-3)  # 8 of 9 silos share the noise that the sum needs
-    assert gaussian_delta(mu, alone) == pytest.approx(1e-3, rel=2e-3)
+    assert 0.99e-3 < gaussian_delta(mu, alone) <= 1e-3  # printed rounded up
 
 
 TOO_FEW = (

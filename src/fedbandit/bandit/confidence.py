@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 Radii = Literal["theory", "proof", "practical", "published"]
-PRACTICAL_SCALE = 0.03
+PRACTICAL_SCALE = 0.1
 NOISELESS = 1.0  # lambda where nothing was added
 
 

@@ -12,7 +12,7 @@ from fedbandit.demo.clients import Visits
 from fedbandit.demo.visitors import Visitors
 from fedbandit.federation.exact.exact_noise import ExactNoise
 from fedbandit.federation.setup.home import Home
-from fedbandit.federation.silo.actions import checked_many
+from fedbandit.federation.silo.actions import checked_many, inside
 from fedbandit.federation.store import SiloStore, SyncStore, open_engine
 from fedbandit.federation.wire import messages
 from fedbandit.federation.wire.parcels import Outcome
@@ -105,7 +105,7 @@ def _difference(plan: Plan, outcomes: list[Outcome], sent: list[dict[int, Messag
 def _encoded(plan: Plan, users: Visitors, actions: Integers, silo: int, batches: list[int]) -> Stream:
     """Where a silo's encoder must stand, from what its applications noted: which reward counted in which batch."""
     offered = checked_many(users.contexts[silo], plan.dim)
-    chosen = np.take_along_axis(offered, actions[silo][:, None, None], axis=1)[:, 0]
+    chosen = inside(np.take_along_axis(offered, actions[silo][:, None, None], axis=1)[:, 0])
     rewards = [users.reward(silo, round_, int(action)) for round_, action in enumerate(actions[silo])]
     packed = contributions(chosen, rewards, plan.bits, plan.centre)
     state = plan.protocol.init()

@@ -38,7 +38,7 @@ __all__ = [
 
 JUMP = 5.0  # seconds by which the wall clock may drift from the steady one before it is not believed
 DAY = 86_400.0
-PACE, SHORTEST_PACE, LONGEST_PACE = 0.5, 0.1, 10.0  # seconds, see `pace`
+PACE, LONGEST_PACE = 0.5, 10.0  # seconds, see `pace`
 LAST = 1e11  # seconds: a time beyond the year 5000 is a mistake
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -256,4 +256,4 @@ def pace(plan: Plan, timing: Timing) -> float:
     from the plan. Where ticks are far apart there is time to hide the drawing of a very large batch."""
     if not isinstance(plan.schedule, ClockSchedule):
         return PACE
-    return max(SHORTEST_PACE, min(LONGEST_PACE, plan.schedule.period / 100, timing.deadline / 4))
+    return max(PACE, min(LONGEST_PACE, plan.schedule.period / 100, timing.deadline / 4))

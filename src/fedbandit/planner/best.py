@@ -105,7 +105,8 @@ def _last_change(better: Any) -> int | None:
 def recommended(consortium: Consortium) -> Recommendation:
     """The plan with the least predicted regret among those that ask people to trust no more than theirs does.
 
-    >>> clinic = Consortium(silos=12, people_per_day=20, days=90, dim=5, privacy=Privacy(1.0, 1e-6), arms=4, visits=2)
+    >>> from fedbandit.privacy.budget import Privacy
+    >>> clinic = Consortium(silos=12, people_per_day=20, days=120, dim=8, privacy=Privacy(4.0, 1e-6), arms=4)
     >>> advice = recommended(clinic)
     >>> advice.name, advice.best.plan.privacy.participations
     ('secure-sum', 1)

@@ -12,6 +12,7 @@ __all__ = ["TUNED", "mechanisms_for", "split", "tuned", "with_best_mechanism"]
 TUNED = ("silo", "secure-sum", "central")  # presets with a free choice of schedule, mechanism and split
 RATIOS = (1.1, 1.2, 1.3, 1.4, 1.5, 1.75, 2.0)
 FIRSTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+LATEST = 100  # the first sync comes within this part of the horizon: real users may be easier than the predicted ones
 CENTRE = 0.5
 LONG = 128  # syncs: beyond, a second factorisation takes longer to compute than it is worth
 
@@ -46,7 +47,7 @@ def tuned(plan: Plan, centred: bool = False, arms: int = ARMS) -> Plan:
     """
     centre = CENTRE if centred else 0.0
     shared = plan.changed(centre=centre, ratio=split(centre), mechanism="batches")
-    firsts = [first for first in FIRSTS if first <= plan.rounds]
+    firsts = [first for first in FIRSTS if first <= max(1, plan.rounds // LATEST)]
     schedules = [growing(ratio, first) for first in firsts for ratio in RATIOS]
     plans = [with_best_mechanism(shared.changed(schedule=schedule), arms) for schedule in schedules]
     return min(plans, key=lambda one: predicted(one, arms).mean())

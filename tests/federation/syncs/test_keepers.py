@@ -103,6 +103,22 @@ def test_a_sync_may_come_a_little_early(tmp_path):
     run(tmp_path, small_plan(schedule=clock(3600), rounds=8), scenario)
 
 
+def test_how_far_the_sender_of_an_early_release_has_come_is_remembered(tmp_path):
+    """Two clocks that were behind refused a release as early, its silo was put back to an older copy, and nobody could
+    tell it that it had drawn already: it drew anew."""
+
+    async def scenario(post):
+        head = post.parties["silo-00"].signed(1, bytes(range(32)))
+        post.release("silo-00", 0, ledger=head)
+        await post.deliver()
+        for name in ("mixer", "analyzer"):
+            assert post.keepers[name].refused == 1
+            assert post.keepers[name].store.senders(0) == set()
+            assert post.keepers[name].seen.of("silo-00").head == head
+
+    run(tmp_path, small_plan(schedule=clock(3600), rounds=8), scenario)
+
+
 def test_an_early_message_does_not_start_the_deadline_before_others_can_have_sent_theirs(tmp_path):
     """One silo sent its own almost a period early; with a deadline shorter than that, every sync was skipped."""
     plan = small_plan(schedule=clock(5), rounds=8, cohort=2)

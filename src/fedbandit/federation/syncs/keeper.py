@@ -218,11 +218,20 @@ class SyncKeeper(ABC):
                 return Taken(context, greeting=Greeting.decode(payload))
             if context.sync >= len(self.plan.times):
                 raise MessageError(f"the plan has no sync {context.sync}")
-            self._check_time(context.sync)
-            return self.accept(context, payload)
+            return self._timely(self.accept(context, payload))
         except Exception as error:  # deliberately broad, RecursionError and MemoryError included
             self._refused.note(error)
             return None
+
+    def _timely(self, taken: Taken) -> Taken:
+        """The message, or only the heads in it if it comes before its time. Whoever's clock is wrong, their signer has
+        come as far as they say, and is held to it when its store is put back."""
+        try:
+            self._check_time(taken.context.sync)
+        except EnvelopeError as error:
+            self._refused.note(error)
+            return Taken(taken.context, sightings=taken.sightings)
+        return taken
 
     def _keep(self, taken: Sequence[Taken]) -> None:
         """Put what came in on disk."""
