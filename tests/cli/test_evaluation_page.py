@@ -79,10 +79,10 @@ def test_a_table_is_replayed(place: Path, fedbandit: Command) -> None:
 @pytest.mark.shared
 @pytest.mark.skipif(not WARFARIN.exists(), reason="the warfarin CSV is not beside the clone")
 def test_warfarin_as_the_page_says(place: Path, fedbandit: Command) -> None:
-    """With fewer runs than the page: every share within its interval there, and the order of who is ahead of whom."""
+    """Every share within its interval there, and the order of who is ahead of whom."""
     shutil.copy(WARFARIN, place / WARFARIN.name)
     (command,) = (command for command in commands("replay") if "warfarin.csv.gz" in command)
-    said = json.loads(fedbandit(*command, "--runs", "4", "--json").out)
+    said = json.loads(fedbandit(*command, "--runs", "20", "--json").out)
     assert (said["people"], said["left_out"], said["silos"]) == (5528, 173, 100)
     rows = re.findall(r"^\| (.+?) \| ([\d.]+) % \| ([\d.]+) to ([\d.]+) \|", PAGE, flags=re.MULTILINE)
     assert len(rows) == len(said["worth"]) == 5
