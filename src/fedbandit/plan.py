@@ -368,7 +368,9 @@ class Plan:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Plan:
-        """The plan that `as_dict` wrote; unknown names are refused."""
+        """The plan that `as_dict` wrote; unknown names are refused. A table `consortium`, for whom the plan was chosen,
+        may stand beside it in a file and is left alone."""
+        data = {name: value for name, value in data.items() if name != CONSORTIUM}
         sizes = ("silos", "rounds") if data.get("schema") else ("silos", "rounds", "dim")
         _validate.known_keys("plan", data, cls.__dataclass_fields__, required=sizes)
         values = dict(data)
@@ -384,7 +386,7 @@ class Plan:
 
     @classmethod
     def load(cls, path: str | Path) -> Plan:
-        """The plan in a TOML or JSON file. A table `consortium` in it says for whom it was chosen; it is left alone.
+        """The plan in a TOML or JSON file.
 
         >>> import tempfile
         >>> plan = Plan(12, 365, 20, Privacy(1.0, 1e-6), schedule=Clock(86400), people=20)
@@ -398,7 +400,7 @@ class Plan:
         data = tomllib.loads(text) if file.suffix == ".toml" else json.loads(text)
         if not isinstance(data, dict):
             raise ArgumentError("plan", f"must be a table of fields, got {type(data).__name__}")
-        return cls.from_dict({name: value for name, value in data.items() if name != CONSORTIUM})
+        return cls.from_dict(data)
 
     def save(self, path: str | Path, consortium: Mapping[str, Any] | None = None) -> None:
         """Write the whole plan as TOML, defaults included; in a table of its own the `consortium` it was chosen for."""

@@ -50,9 +50,12 @@ def test_noise_is_that_of_one_coordinate() -> None:
     ids=["secure-sum", "early", "silo", "every", "none"],
 )
 def test_predictions_are_regrets(plan: Plan) -> None:
-    result = fb.simulate(fb.tasks.synthetic(5, 50), {"plan": plan}, runs=6, seed=5)
+    result = fb.simulate(fb.tasks.synthetic(5, 50), {"plan": plan}, runs=12, seed=5)
     measured, slack = result.regret("plan"), 4 * result.regret("plan").stderr
     assert (1 - MODEL) * measured.mean - slack < cost(plan) < (1 + MODEL) * measured.mean + slack
+    if plan.privacy is not None:  # and that of a thirtieth of the budget is another
+        noisier = plan.changed(privacy=fb.Privacy(plan.privacy.epsilon / 30, plan.privacy.delta))
+        assert cost(noisier) > (1 + MODEL) * measured.mean + slack
     late = result.regret("plan", second_half=True)
     predicted_late = plan.silos * predicted(plan, 50).mean(plan.rounds / 2)
     assert (1 - MODEL) * late.mean - 4 * late.stderr < predicted_late < (1 + MODEL) * late.mean + 4 * late.stderr

@@ -77,6 +77,13 @@ def test_the_first_prefix_sums_have_less_noise_and_the_last_more() -> None:
     assert (np.diff(ratio) > 0).all()
 
 
+def test_a_year_of_daily_syncs_against_the_square_root() -> None:
+    """A quarter less noise in the first prefix sum, a tenth more in the last."""
+    ours, root = mechanisms.encoder("early", 365), mechanisms.encoder("toeplitz", 365)
+    ratio = ours.column_norm * ours.prefix_norms / (root.column_norm * root.prefix_norms)
+    assert (ratio[0], ratio[-1]) == pytest.approx((0.75, 1.1), abs=0.02)
+
+
 @pytest.mark.parametrize(
     ("size", "digest"), [(8, "24981d3c734fff21"), (33, "85c4dd1662ef000c"), (78, "4eabe89833bb7223")]
 )

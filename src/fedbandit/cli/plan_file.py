@@ -9,27 +9,27 @@ from typing import Any
 
 from fedbandit import _validate
 from fedbandit._validate import ArgumentError
-from fedbandit.plan import CONSORTIUM, Plan
+from fedbandit.plan import Plan
 from fedbandit.problem import Schema
 
-__all__ = ["read_bytes", "read_plan", "read_schema", "read_table", "read_text"]
+__all__ = ["read_bytes", "read_fields", "read_plan", "read_schema", "read_text"]
 
 
 def read_plan(path: Path) -> Plan:
     """A plan from JSON or TOML."""
-    data = read_table("plan", path)
+    data = read_fields("plan", path)
     with _validate.reading("plan"):
-        return Plan.from_dict({name: value for name, value in data.items() if name != CONSORTIUM})
+        return Plan.from_dict(data)
 
 
 def read_schema(path: Path) -> Schema:
     """A schema from JSON or TOML, or that of the plan that the file holds."""
-    data = read_table("schema", path)
+    data = read_fields("schema", path)
     with _validate.reading("schema"):
         return Schema.from_dict(data["schema"] if isinstance(data.get("schema"), dict) else data)
 
 
-def read_table(what: str, path: Path) -> dict[str, Any]:
+def read_fields(what: str, path: Path) -> dict[str, Any]:
     """A table of fields from JSON or TOML."""
     text = read_text(path)
     try:

@@ -92,4 +92,4 @@ def test_a_schema_is_needed(files: list[str], fedbandit: Command, tmp_path: Path
     (tmp_path / "schema.toml").write_text("actions = 3")
     assert_refused(fedbandit("replay", *files, "--outcomes", "out_"), "actions must be a list of names, got 3")
     (tmp_path / "plan.toml").write_text("=")
-    assert_refused(fedbandit("replay", *files, "--outcomes", "out_"), "file must be JSON or TOML")
+    assert_refused(fedbandit("replay", *files, "--outcomes", "out_"), "plan must be JSON or TOML")

@@ -11,7 +11,7 @@ from fedbandit.cli import checks, output
 from fedbandit.cli.researcher.schema_report import schema_as_dict, show_schema
 from fedbandit.plan import Plan
 from fedbandit.planner.best import ALONE, Option, Recommendation, at_other_budgets, recommended
-from fedbandit.planner.consortium import Consortium
+from fedbandit.planner.consortium import DAY, Consortium
 from fedbandit.planner.prediction import Prediction
 from fedbandit.privacy.budget import exactly
 from fedbandit.problem import Schema
@@ -118,7 +118,7 @@ def _timetable(plan: Plan) -> str:
     schedule = plan.schedule
     assert isinstance(schedule, Clock)
     assert plan.syncs is not None
-    days = schedule.period / 86_400
+    days = schedule.period / DAY
     first = f"silos synchronise after day {schedule.first * days:g}"
     if schedule.ratio == 1:
         return f"{first} and then every {counted(round(days), 'day') if days > 1 else 'day'}, {plan.syncs} times in all"

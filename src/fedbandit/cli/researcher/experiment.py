@@ -11,7 +11,7 @@ from fedbandit import _validate
 from fedbandit._validate import ArgumentError
 from fedbandit._words import counted
 from fedbandit.bandit.confidence import Radii
-from fedbandit.cli.plan_file import read_plan, read_table
+from fedbandit.cli.plan_file import read_fields, read_plan
 from fedbandit.plan import CONSORTIUM, Plan
 from fedbandit.planner.consortium import Consortium
 from fedbandit.presets import NAMES, isolated, plan_for
@@ -114,7 +114,7 @@ class PlannedExperiment:
     @classmethod
     def read(cls, path: Path, **running: Any) -> PlannedExperiment:
         """The plan and the consortium of a file."""
-        plan, data = read_plan(path), read_table("plan", path)
+        plan, data = read_plan(path), read_fields("plan", path)
         if CONSORTIUM not in data:
             raise ArgumentError(
                 "plan", f"must say its consortium, as `plan --best --out` writes it; {str(path)!r} does not"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_format
-import tomllib
 from pathlib import Path
 from typing import Annotated
 
@@ -13,12 +11,12 @@ from fedbandit import _validate
 from fedbandit._validate import ArgumentError
 from fedbandit._words import counted
 from fedbandit.cli import checks, options, output
-from fedbandit.cli.plan_file import read_text
+from fedbandit.cli.plan_file import read_fields
 from fedbandit.evaluation.past import Columns, past_of, read_table
 from fedbandit.evaluation.replayed import Replay
 from fedbandit.evaluation.replayed import replay as play
 from fedbandit.evaluation.replaying import Tape, fitted_plan
-from fedbandit.plan import CONSORTIUM, Plan
+from fedbandit.plan import Plan
 from fedbandit.presets import plan_for
 from fedbandit.privacy.budget import Privacy
 from fedbandit.problem.public_schema import Schema
@@ -65,7 +63,7 @@ def replay(
         checks.no_effect(context, ("delay", "missing"), "with --reward-time")
     if not right:
         checks.no_effect(context, ("bands",), "without --right")
-    given = _table_of(plan)
+    given = {} if plan is None else read_fields("plan", plan)
     shape = _schema(schema, given)
     chosen = _plan(given, shape, epsilon, delta)
     columns = Columns(
@@ -90,22 +88,8 @@ def _split(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _table_of(path: Path | None) -> dict[str, object]:
-    """The fields of a TOML or JSON file."""
-    if path is None:
-        return {}
-    text = read_text(path)
-    try:
-        data = tomllib.loads(text) if path.suffix == ".toml" else json_format.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ArgumentError("file", f"must be JSON or TOML, {str(path)!r} is not: {error}") from None
-    if not isinstance(data, dict):
-        raise ArgumentError("file", f"must be a table of fields, {str(path)!r} is not")
-    return data
-
-
 def _schema(path: Path | None, plan: dict[str, object]) -> Schema:
-    data = plan.get("schema") if path is None else _table_of(path)
+    data = plan.get("schema") if path is None else read_fields("schema", path)
     if not isinstance(data, dict):
         raise ArgumentError("schema", "must be given, by --schema or in the plan")
     with _validate.reading("schema"):
@@ -114,7 +98,7 @@ def _schema(path: Path | None, plan: dict[str, object]) -> Schema:
 
 def _plan(given: dict[str, object], schema: Schema, epsilon: float | None, delta: float | None) -> Plan:
     """The plan, with the schema's dimension; silos and rounds are set when the table is known."""
-    values = {name: value for name, value in given.items() if name not in ("dim", "schema", CONSORTIUM)}
+    values = {name: value for name, value in given.items() if name not in ("dim", "schema")}
     fields = {**SIZES, **values, "schema": schema.as_dict(), "privacy": _budget(values, epsilon, delta)}
     with _validate.reading("plan"):
         return Plan.from_dict(fields)

@@ -18,7 +18,6 @@ from fedbandit.simulator.kernels.outcomes import (
     noise_of,
     open_book,
     respond,
-    withhold,
 )
 from fedbandit.simulator.kernels.scoring import MEANS, best_arm, project, square_widths
 from fedbandit.simulator.randomness import CHOICE, CONTEXT, REWARD, VISIT, uniform, user_key
@@ -143,12 +142,14 @@ def _play_task(
                         elif table is not None:
                             mean = means[offsets[index] + arm]
                         if kept is None:
-                            reward = respond(x, arm, mean, noise, rewards, who, u, chosen[model], tally)
+                            reward = respond(x, arm, mean, noise, rewards, who, u, chosen[model], True, tally)
                         elif counted:
-                            reward = respond(x, arm, mean, noise, rewards, who, columns[model], chosen[model], tally)
+                            at = columns[model]
+                            reward = respond(x, arm, mean, noise, rewards, who, at, chosen[model], True, tally)
                             columns[model] += 1
                         else:
-                            reward = withhold(x, arm, mean, noise, rewards, who, others[model], withheld[model], tally)
+                            at = others[model]
+                            reward = respond(x, arm, mean, noise, rewards, who, at, withheld[model], False, tally)
                             others[model] += 1
                         lost = best - (reward + centre[q] if rewards.realised else mean)
                         regret[model] += lost

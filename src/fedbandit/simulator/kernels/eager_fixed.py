@@ -66,7 +66,7 @@ def _play_task(
                     noise = noise_of(rewards.kind, user_key(users.seed, users.runs[run], silo, now, REWARD))
                     arm = best_arm(board, local.radius[q, run, start + u], set_means.size)
                     who = (q, run, silo, start + u)
-                    reward = respond(x, arm, set_means[arm], noise, rewards, who, u, chosen, tally)
+                    reward = respond(x, arm, set_means[arm], noise, rewards, who, u, chosen, True, tally)
                     gained = reward + tally.centre[q] if rewards.realised else set_means[arm]
                     regret += table.best[index] - gained
                     gain, step = learn(x, arm, reward, inverse, bias, theta, feature, direction)

@@ -20,7 +20,6 @@ __all__ = [
     "noise_of",
     "open_book",
     "respond",
-    "withhold",
 ]
 
 CHUNK: Final = 32  # users whose contributions are added together
@@ -51,40 +50,24 @@ def respond(
     who: tuple[int, int, int, int],
     column: int,
     chosen: Floats,
+    counted: bool,
     tally: Tally,
 ) -> float:
     """The user's reward for the chosen action, less the protocol's centre.
 
     ``who`` is (protocol, run, silo, round of the call). The feature and this reward go to ``column`` of ``chosen``,
-    (d + 1, CHUNK), and, where the protocol wants its users one by one, to the points of the tally.
+    (d + 1, CHUNK), and, where the protocol wants its users one by one, to the points of the tally. Among those, the
+    place of a user who is not counted is left empty.
     """
     protocol, run, silo, index = who
     reward = _reward_of(rewards.kind, rewards.std, noise, mean)
     centred: float = reward - tally.centre[protocol]
     _keep(x, arm, centred, column, chosen)
     if tally.slot[protocol] >= 0:
-        _record(x, arm, reward, (tally.slot[protocol], run, silo, index), tally.points)
-    return centred
-
-
-@njit(cache=True)
-def withhold(
-    x: Singles,
-    arm: int,
-    mean: float,
-    noise: float,
-    rewards: Rewards,
-    who: tuple[int, int, int, int],
-    column: int,
-    chosen: Floats,
-    tally: Tally,
-) -> float:
-    """`respond` for a user who is not counted: among the points of the tally their place is left empty."""
-    protocol, run, silo, index = who
-    centred: float = _reward_of(rewards.kind, rewards.std, noise, mean) - tally.centre[protocol]
-    _keep(x, arm, centred, column, chosen)
-    if tally.slot[protocol] >= 0:
-        tally.points[tally.slot[protocol], run, silo, index] = 0.0
+        if counted:
+            _record(x, arm, reward, (tally.slot[protocol], run, silo, index), tally.points)
+        else:
+            tally.points[tally.slot[protocol], run, silo, index] = 0.0
     return centred
 
 
