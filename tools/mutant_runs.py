@@ -52,12 +52,14 @@ class Mutant(NamedTuple):
     lines: range  # of the statement that changed, without the statements in it
     source: str
     diff: str
+    nth: int = 1  # of the file's mutants that look like this
 
     @property
     def name(self) -> str:
         """The file and what changed, on one line: known survivors are found by it wherever they move."""
         changed = [line for line in self.diff.splitlines() if line[:1] in "+-"]
-        return f"{self.path.relative_to(PACKAGE)}: " + " -> ".join(line[1:].strip() for line in changed)
+        which = "" if self.nth == 1 else f" ({self.nth})"
+        return f"{self.path.relative_to(PACKAGE)}: " + " -> ".join(line[1:].strip() for line in changed) + which
 
 
 class Outcome(NamedTuple):
@@ -326,12 +328,12 @@ class _Server:
 
     def _run(self, mutant: Mutant | None, tests: tuple[str, ...], notes: Path) -> int:
         """In a fork: the tests until one fails."""
-        _limit(sum(self._lines.seconds[test] for test in tests))
         if mutant is not None and not _replaced(mutant, self._functions):
             return UNCHANGED
         self._memories.forget()
         items = [self._items[test] for test in tests]
         for item, following in zip(items, [*items[1:], None], strict=True):
+            _limit(self._lines.seconds[item.nodeid])
             item.ihook.pytest_runtest_protocol(item=item, nextitem=following)
             if self._failed:
                 (notes / str(os.getpid())).write_text(item.nodeid)
@@ -409,7 +411,9 @@ def _plain(code: types.CodeType) -> list[object]:
 class Fresh:
     """Judges any mutant: a copy of the source with the change is imported anew, and the tests are collected anew."""
 
-    def __init__(self, folder: Path, lines: Lines) -> None:
+    def __init__(self, folder: Path, lines: Lines, longest: float) -> None:
+        """`longest`: seconds of tests per mutant, the most promising ones."""
+        self._longest = longest
         self._copy = Path(shutil.copytree(ROOT / "src", folder / "copy", ignore=_compiled))
         self._lines, self._stamp = lines, int(time.time())
         self._sound: set[str] = set()  # test files that pass on the source as it is
@@ -436,7 +440,10 @@ class Fresh:
         grouped: dict[str, list[str]] = defaultdict(list)
         for test in self._lines.of(mutant):
             grouped[test.split("::")[0]].append(test)
-        return {name: grouped[name] for name in sorted(grouped, key=lambda name: -near[name])}
+        ordered = sorted(grouped, key=lambda name: -near[name])
+        until = itertools.accumulate(sum(map(self._lines.seconds.__getitem__, grouped[name])) for name in ordered)
+        within = [name for name, seconds in zip(ordered, until, strict=True) if seconds <= self._longest]
+        return {name: grouped[name] for name in within or ordered[:1]}
 
     def _check(self, files: dict[str, list[str]]) -> None:
         """What failed must pass on the source as it is."""
@@ -512,9 +519,10 @@ def _quiet(source: str) -> None:
 
 
 def _limit(seconds: float) -> None:
-    """End this process if it takes far longer than its tests do on the source as it is, traced."""
-    limit = int(15 + 2 * seconds)
-    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
+    """End this process if what comes now takes far longer than it does on the source as it is, traced."""
+    used, limit = resource.getrusage(resource.RUSAGE_SELF), int(8 + 2 * seconds)
+    spent = int(used.ru_utime + used.ru_stime)
+    resource.setrlimit(resource.RLIMIT_CPU, (spent + limit, resource.RLIM_INFINITY))
     signal.alarm(100 * limit)
 
 
