@@ -105,8 +105,11 @@ def trace(suite: Sequence[str], kept: Path) -> Lines:
         receive, send = multiprocessing.Pipe(duplex=False)
         process = multiprocessing.get_context("fork").Process(target=_trace, args=(stale, send))
         process.start()
-        found = receive.recv()
+        send.close()
+        found, failed = receive.recv()
         process.join()
+        for name in failed:
+            print(f"fails on the source as it is, judges nothing: {name}", flush=True)
         traced |= {name: {"of": files[name], **found[name]} for name in stale}
         kept.parent.mkdir(parents=True, exist_ok=True)
         kept.write_text(json.dumps({"source": source, "files": traced}))
@@ -146,18 +149,19 @@ def _trace(files: Sequence[str], send: Connection) -> None:
     tracer.start()
     code = pytest.main([*ARGUMENTS, *files], plugins=[plugin])
     tracer.stop()
-    if code != pytest.ExitCode.OK:
-        raise RuntimeError("a test fails on the source as it is: no mutant can be judged by it")
+    if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        raise RuntimeError("pytest could not run the tests")
     found: dict[str, Any] = {file: {"seconds": {}, "lines": defaultdict(dict)} for file in files}
-    for test, seconds in plugin.seconds.items():
+    sound = {test: seconds for test, seconds in plugin.seconds.items() if test not in plugin.failed}
+    for test, seconds in sound.items():
         found[test.split("::")[0]]["seconds"][test] = seconds
     data = tracer.get_data()
     for path in data.measured_files():
         name = Path(path).relative_to(PACKAGE).as_posix()
         for line, tests in data.contexts_by_lineno(path).items():
-            for test in filter(None, tests):
+            for test in sound.keys() & set(tests):
                 found[test.split("::")[0]]["lines"][name].setdefault(line, []).append(test)
-    send.send(found)
+    send.send((found, sorted(plugin.failed)))
 
 
 class _Tracer:
@@ -167,6 +171,7 @@ class _Tracer:
         self._tracer = tracer
         self._memories: _Memories | None = None
         self.seconds: dict[str, float] = defaultdict(float)
+        self.failed: set[str] = set()
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self._memories = self._memories or _Memories()
@@ -175,6 +180,8 @@ class _Tracer:
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         self.seconds[report.nodeid] += report.duration
+        if report.failed:
+            self.failed.add(report.nodeid)
 
 
 class _Memories:
