@@ -61,6 +61,7 @@ SUITE = (
     "tests/federation/silo/test_release_time.py",
     "tests/federation/silo/test_releasing.py",
     "tests/federation/silo/test_silo.py",
+    "tests/federation/silo/test_ticker.py",
     "tests/federation/silo/test_time.py",
     "tests/federation/syncs/test_agents.py",
     "tests/audit/test_certificate.py",
