@@ -246,6 +246,9 @@ def main() -> None:
         f"{len(everything)} mutants, {len(drawn)} drawn, {len(drawn) - len(unknown)} of them known to survive, "
         f"{len(unknown) - len(chosen)} run before"
     )
+    if options.all and not options.only:
+        for name in sorted(known - {mutant.name for mutant in everything}):
+            print(f"listed, but there is no such mutant: {name}")
     if options.list:
         print(*(mutant.name for mutant in chosen), sep="\n")
         return
