@@ -6,6 +6,7 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 from itertools import pairwise
 
+import mpmath
 import pytest
 
 from fedbandit.federation.exact import binomial as module
@@ -153,6 +154,9 @@ def test_the_outermost_values_can_be_drawn_and_nothing_beyond(given, monkeypatch
     distance, offset = divmod(half - 1, block)
     given(*[1] * distance, 0, 0, block - 1 - offset)
     assert module._centred(SMALL) == -half
+    distance, offset = divmod(half, block)
+    given(*[1] * distance, 0, 0, block - 1 - offset, 0, 1, 7)
+    assert module._centred(SMALL) == 7
 
 
 WORD = 2**128
@@ -204,6 +208,18 @@ def test_neighbours_of_a_chance_are_told_apart_by_more_digits(given):
 def test_probabilities_are_right_to_the_digits_asked_for(trials, value, digits):
     relative = module._probability(trials, value, digits) / chance_of(trials, value) - 1
     assert abs(relative) < Fraction(1, 10**digits)
+
+
+@pytest.mark.parametrize("digits", [20, 60])
+@pytest.mark.parametrize("trials, value", [(10**12, 0), (10**12, -700_001), (2**60, 10**9), (10**30, 3 * 10**15)])
+def test_probabilities_among_very_many_trials_are_as_right(trials, value, digits):
+    with mpmath.workdps(200):
+        half = mpmath.mpf(trials // 2)
+        counts = (half * 2, -half - value, -half + value)
+        log = sum(mpmath.sign(n) * mpmath.loggamma(abs(n) + 1) for n in counts) - trials * mpmath.log(2)
+        found = module._probability(trials, value, digits)
+        relative = mpmath.mpf(found.numerator) / found.denominator / mpmath.exp(log) - 1
+        assert abs(relative) < mpmath.mpf(10) ** -digits
 
 
 def test_the_coefficients_of_stirlings_series():
