@@ -94,6 +94,23 @@ def test_a_clock_that_nobody_could_tick_by_is_refused(period: float) -> None:
         schedule.clock(period)
 
 
+def test_a_clock_ticks_from_a_millisecond_to_a_hundred_years() -> None:
+    century = 100 * 366 * 24 * 60 * 60.0
+    for period in (0.001, century):
+        assert clock(period).period == period
+    for period in (0.00099, century * 1.001):
+        with pytest.raises(ArgumentError, match=r"^period must lie between"):
+            clock(period)
+
+
+def test_what_is_not_said_of_a_schedule() -> None:
+    """Plans that were written without these keep their meaning."""
+    assert schedule.from_dict({"kind": "every"}) == every(25)
+    assert schedule.from_dict({"kind": "growing"}) == growing() == growing(1.1, 1)
+    assert schedule.from_dict({"kind": "clock", "period": 60.0}) == clock(60.0) == clock(60.0, 1.0, 1)
+    assert schedule.from_dict({"kind": "adaptive", "threshold": 3.0}) == adaptive(3.0) == adaptive(3.0, False)
+
+
 @pytest.mark.parametrize("private", ["no", "yes", 1, None])
 def test_whether_a_rule_is_private_is_said_by_true_or_false(private: object) -> None:
     with pytest.raises(ArgumentError, match=r"^private must be true or false, got"):

@@ -1,10 +1,10 @@
 """Runs tests on mutants: the way from one changed file to "killed", and by which test.
 
 Most mutants change one function. Those are decided in seconds: all tests are collected once, in one process, and each
-mutant is a fork of it in which the function has the mutant's code and nothing computed before is remembered. Only tests
-that run the changed line are run, those that killed mutants of the same file first (`Forks`).
-What no test notices there, and what lies outside functions, is looked at in a process that imports a changed copy of
-the source anew (`Fresh`): nobody survives by something that was computed before the change.
+mutant is a fork of it in which the function has the mutant's code (a constant, a default or a field: its value) and
+nothing computed before is remembered. Only tests that run the changed line are run, those that killed mutants of the
+same file first (`Forks`). What no test notices there is looked at in a process that imports a changed copy of the
+source anew (`Fresh`): nobody survives by something that was computed before the change.
 
 Which tests run which line is traced once and kept (`trace`), until a test file or the source changes.
 """
@@ -12,6 +12,8 @@ Which tests run which line is traced once and kept (`trace`), until a test file 
 from __future__ import annotations
 
 import ast
+import dataclasses
+import enum
 import functools
 import gc
 import hashlib
@@ -29,9 +31,12 @@ import time
 import types
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from fractions import Fraction
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
 
 __all__ = ["Forks", "Fresh", "Lines", "Mutant", "Outcome", "load", "trace"]
 
@@ -52,12 +57,14 @@ class Mutant(NamedTuple):
     lines: range  # of the statement that changed, without the statements in it
     source: str
     diff: str
+    nth: int = 1  # of the file's mutants that look like this
 
     @property
     def name(self) -> str:
         """The file and what changed, on one line: known survivors are found by it wherever they move."""
         changed = [line for line in self.diff.splitlines() if line[:1] in "+-"]
-        return f"{self.path.relative_to(PACKAGE)}: " + " -> ".join(line[1:].strip() for line in changed)
+        which = "" if self.nth == 1 else f" ({self.nth})"
+        return f"{self.path.relative_to(PACKAGE)}: " + " -> ".join(line[1:].strip() for line in changed) + which
 
 
 class Outcome(NamedTuple):
@@ -77,10 +84,10 @@ class Lines(NamedTuple):
     tests: dict[str, dict[int, tuple[str, ...]]]  # by file of the package and by line
 
     def of(self, mutant: Mutant) -> tuple[str, ...]:
-        """The tests that run what changed; all of them where that runs at import, those of the file first."""
+        """The tests that run what changed; where that runs at import, those that run anything of the file."""
         lines = self.tests.get(mutant.path.relative_to(PACKAGE).as_posix(), {})
         found = {test for line in mutant.lines for test in lines.get(line, ())}
-        return tuple(found) or tuple(self.seconds)
+        return tuple(found or self.near(mutant.path) or self.seconds)
 
     def near(self, path: Path) -> Counter[str]:
         """How many lines of a file each test runs."""
@@ -103,8 +110,11 @@ def trace(suite: Sequence[str], kept: Path) -> Lines:
         receive, send = multiprocessing.Pipe(duplex=False)
         process = multiprocessing.get_context("fork").Process(target=_trace, args=(stale, send))
         process.start()
-        found = receive.recv()
+        send.close()
+        found, failed = receive.recv()
         process.join()
+        for name in failed:
+            print(f"fails on the source as it is, judges nothing: {name}", flush=True)
         traced |= {name: {"of": files[name], **found[name]} for name in stale}
         kept.parent.mkdir(parents=True, exist_ok=True)
         kept.write_text(json.dumps({"source": source, "files": traced}))
@@ -144,18 +154,19 @@ def _trace(files: Sequence[str], send: Connection) -> None:
     tracer.start()
     code = pytest.main([*ARGUMENTS, *files], plugins=[plugin])
     tracer.stop()
-    if code != pytest.ExitCode.OK:
-        raise RuntimeError("a test fails on the source as it is: no mutant can be judged by it")
+    if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        raise RuntimeError("pytest could not run the tests")
     found: dict[str, Any] = {file: {"seconds": {}, "lines": defaultdict(dict)} for file in files}
-    for test, seconds in plugin.seconds.items():
+    sound = {test: seconds for test, seconds in plugin.seconds.items() if test not in plugin.failed}
+    for test, seconds in sound.items():
         found[test.split("::")[0]]["seconds"][test] = seconds
     data = tracer.get_data()
     for path in data.measured_files():
         name = Path(path).relative_to(PACKAGE).as_posix()
         for line, tests in data.contexts_by_lineno(path).items():
-            for test in filter(None, tests):
+            for test in sound.keys() & set(tests):
                 found[test.split("::")[0]]["lines"][name].setdefault(line, []).append(test)
-    send.send(found)
+    send.send((found, sorted(plugin.failed)))
 
 
 class _Tracer:
@@ -165,6 +176,7 @@ class _Tracer:
         self._tracer = tracer
         self._memories: _Memories | None = None
         self.seconds: dict[str, float] = defaultdict(float)
+        self.failed: set[str] = set()
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self._memories = self._memories or _Memories()
@@ -173,6 +185,8 @@ class _Tracer:
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         self.seconds[report.nodeid] += report.duration
+        if report.failed:
+            self.failed.add(report.nodeid)
 
 
 class _Memories:
@@ -326,12 +340,12 @@ class _Server:
 
     def _run(self, mutant: Mutant | None, tests: tuple[str, ...], notes: Path) -> int:
         """In a fork: the tests until one fails."""
-        _limit(sum(self._lines.seconds[test] for test in tests))
-        if mutant is not None and not _replaced(mutant, self._functions):
+        if mutant is not None and not (_replaced(mutant, self._functions) or _rebound(mutant)):
             return UNCHANGED
         self._memories.forget()
         items = [self._items[test] for test in tests]
         for item, following in zip(items, [*items[1:], None], strict=True):
+            _limit(self._lines.seconds[item.nodeid])
             item.ihook.pytest_runtest_protocol(item=item, nextitem=following)
             if self._failed:
                 (notes / str(os.getpid())).write_text(item.nodeid)
@@ -356,6 +370,71 @@ def _replaced(mutant: Mutant, functions: Functions) -> bool:
         if function.__code__.co_code == old.co_code:
             function.__code__ = new
             changed = True
+    return changed
+
+
+def _rebound(mutant: Mutant) -> bool:
+    """Give constants, defaults of functions and fields of classes the values that the mutant gives them, wherever they
+    are referred to; False if none of them differs."""
+    module = sys.modules[_module(mutant.path)]
+    other = types.ModuleType(module.__name__)
+    other.__dict__.update({name: getattr(module, name) for name in ("__file__", "__package__", "__spec__")})
+    exec(compile(mutant.source, str(mutant.path), "exec"), other.__dict__)
+    changed = False
+    for name, new in vars(other).items():
+        old = vars(module).get(name)
+        if getattr(new, "__module__", "") == module.__name__ and isinstance(new, types.FunctionType):
+            changed |= _defaults_taken(old, new)
+        elif getattr(new, "__module__", "") == module.__name__ and isinstance(new, type):
+            changed |= _fields_taken(old, new)
+        elif dataclasses.is_dataclass(new) and not isinstance(new, type) and type(new) is type(old):
+            pairs = ((field.name, getattr(new, field.name)) for field in dataclasses.fields(new))
+            values = {name: value for name, value in pairs if _is_value(value) and value != getattr(old, name)}
+            changed |= bool(values) and _bound(name, old, dataclasses.replace(old, **values))
+        elif _is_value(new) and not np.array_equal(new, old):  # type: ignore[arg-type]
+            changed |= _bound(name, old, new)
+    return changed
+
+
+def _is_value(one: object) -> bool:
+    return isinstance(one, bool | int | float | Fraction | tuple | dict | np.ndarray)
+
+
+def _bound(name: str, old: object, new: object) -> bool:
+    """The name means something else, in every module that has it from here."""
+    for module in list(sys.modules.values()):
+        if _ours(getattr(module, "__name__", "")) and name in vars(module):
+            there = vars(module)[name]
+            if there is old or (_is_value(there) and np.array_equal(there, old)):  # type: ignore[arg-type]
+                setattr(module, name, new)
+    return True
+
+
+def _defaults_taken(old: Any, new: Any) -> bool:
+    if (old.__defaults__, old.__kwdefaults__) == (new.__defaults__, new.__kwdefaults__):
+        return False
+    old.__defaults__, old.__kwdefaults__ = new.__defaults__, new.__kwdefaults__
+    return True
+
+
+def _fields_taken(old: Any, new: Any) -> bool:
+    """Values that the class itself has, and the defaults with which its values are made."""
+    if issubclass(new, enum.Enum):
+        return False  # what its members are stands in too many places
+    changed = False
+    for name, value in vars(new).items():
+        if not name.startswith("__") and _is_value(value) and value != vars(old).get(name):
+            setattr(old, name, value)
+            changed = True
+    maker = "__new__" if issubclass(new, tuple) else "__init__"
+    before, after = (getattr(vars(one).get(maker), "__defaults__", None) or () for one in (old, new))
+    taken = tuple(b if _is_value(b) else a for a, b in zip(before, after, strict=True))
+    if taken != before:
+        vars(old)[maker].__defaults__ = taken
+        for name, field in getattr(new, "__dataclass_fields__", {}).items():
+            if _is_value(field.default):
+                old.__dataclass_fields__[name].default = field.default
+        changed = True
     return changed
 
 
@@ -409,7 +488,9 @@ def _plain(code: types.CodeType) -> list[object]:
 class Fresh:
     """Judges any mutant: a copy of the source with the change is imported anew, and the tests are collected anew."""
 
-    def __init__(self, folder: Path, lines: Lines) -> None:
+    def __init__(self, folder: Path, lines: Lines, longest: float) -> None:
+        """`longest`: seconds of tests per mutant, the most promising ones."""
+        self._longest = longest
         self._copy = Path(shutil.copytree(ROOT / "src", folder / "copy", ignore=_compiled))
         self._lines, self._stamp = lines, int(time.time())
         self._sound: set[str] = set()  # test files that pass on the source as it is
@@ -436,7 +517,10 @@ class Fresh:
         grouped: dict[str, list[str]] = defaultdict(list)
         for test in self._lines.of(mutant):
             grouped[test.split("::")[0]].append(test)
-        return {name: grouped[name] for name in sorted(grouped, key=lambda name: -near[name])}
+        ordered = sorted(grouped, key=lambda name: -near[name])
+        until = itertools.accumulate(sum(map(self._lines.seconds.__getitem__, grouped[name])) for name in ordered)
+        within = [name for name, seconds in zip(ordered, until, strict=True) if seconds <= self._longest]
+        return {name: grouped[name] for name in within or ordered[:1]}
 
     def _check(self, files: dict[str, list[str]]) -> None:
         """What failed must pass on the source as it is."""
@@ -512,9 +596,10 @@ def _quiet(source: str) -> None:
 
 
 def _limit(seconds: float) -> None:
-    """End this process if it takes far longer than its tests do on the source as it is, traced."""
-    limit = int(15 + 2 * seconds)
-    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
+    """End this process if what comes now takes far longer than it does on the source as it is, traced."""
+    used, limit = resource.getrusage(resource.RUSAGE_SELF), int(3 + 2 * seconds)
+    spent = int(used.ru_utime + used.ru_stime)
+    resource.setrlimit(resource.RLIMIT_CPU, (spent + limit, resource.RLIM_INFINITY))
     signal.alarm(100 * limit)
 
 

@@ -1,12 +1,14 @@
 """Change one thing at a time in what guarantees rest on, and see whether a test notices.
 
     python tools/mutants.py --sample 100 --seed 0   # or --all; --only plan.py; --jobs 2; --log outcomes.jsonl
+    python tools/mutants.py --figures --log outcomes.jsonl   # what is known by now, file by file
 
 A mutant is one changed operator, comparison, number, branch or function (see `_changes`) in one of `FILES`. The tests
 of `SUITE` that run the changed line are run on it until one fails (`mutant_runs`). Survivors are listed with their
 diff; those of `tools/survivors.txt` are known, and why they live stands there. Mutants that take too long are counted
 apart: no test has failed on them. With `--log`, outcomes are written down one by one and a run goes on where the last
-one stopped; one that survived is run again. Not part of the tests: a whole run takes an hour or two.
+one stopped; one that survived is run again. With `--quick` no mutant gets more than a few seconds of tests, the most
+promising ones: that is how to look for survivors while tests are written. Not part of the tests of the package.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import os
 import random
 import sys
 import tempfile
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -32,6 +34,7 @@ from mutant_runs import PACKAGE, ROOT, Forks, Fresh, Lines, Mutant, Outcome, loa
 KNOWN = Path(__file__).with_name("survivors.txt")
 TRACE = ROOT / "out" / "mutants.json"  # which tests run which line
 QUICK = 12.0  # seconds of tests at first: most mutants need no more
+COLUMNS = ("mutants", "killed", "timed out", "listed", "open")
 FILES = (
     "plan.py",
     "privacy",
@@ -48,12 +51,17 @@ SUITE = (
     "tests/test_plan.py",
     "tests/test_schedule.py",
     "tests/test_presets.py",
+    "tests/test_roots.py",
     "tests/privacy",
     "tests/protocol",
     "tests/federation/exact",
     "tests/federation/silo/test_asking.py",
     "tests/federation/silo/test_norms.py",
+    "tests/federation/silo/test_outgoing.py",
+    "tests/federation/silo/test_release_time.py",
+    "tests/federation/silo/test_releasing.py",
     "tests/federation/silo/test_silo.py",
+    "tests/federation/silo/test_ticker.py",
     "tests/federation/silo/test_time.py",
     "tests/federation/syncs/test_agents.py",
     "tests/audit/test_certificate.py",
@@ -94,13 +102,16 @@ def mutants(path: Path) -> Iterator[Mutant]:
     """Every mutant of a file, in the order of its text."""
     tree = ast.parse(path.read_text())
     plain = ast.unparse(tree)
+    met: Counter[str] = Counter()
     for place, change in list(_sites(tree)):
         with _changed(place, change):
             source = ast.unparse(ast.fix_missing_locations(tree))
         difference = difflib.unified_diff(plain.splitlines(), source.splitlines(), lineterm="", n=0)
         diff = "\n".join(list(difference)[3:])
         if diff:
-            yield Mutant(path, _header(place.statement), source, diff)
+            mutant = Mutant(path, _header(place.statement), source, diff)
+            met[mutant.name] += 1
+            yield mutant._replace(nth=met[mutant.name])
 
 
 @contextmanager
@@ -214,7 +225,9 @@ def main() -> None:
     parser.add_argument(
         "--log", type=Path, help="write outcomes here; mutants that stand there already are not run again"
     )
+    parser.add_argument("--quick", action="store_true", help=f"{QUICK:g} seconds of tests per mutant and no more")
     parser.add_argument("--list", action="store_true", help="say which mutants would run, and stop")
+    parser.add_argument("--figures", action="store_true", help="a table of what the log says of each file, and stop")
     options = parser.parse_args()
     everything = [mutant for path in _files(options.only) for mutant in mutants(path)]
     drawn = (
@@ -222,28 +235,52 @@ def main() -> None:
         if options.all
         else random.Random(options.seed).sample(everything, min(options.sample, len(everything)))
     )
-    known = {line.split("  # ")[0].strip() for line in KNOWN.read_text().splitlines() if not line.startswith("#")}
+    known, logged = _known(), _logged(options.log)
+    if options.figures:
+        print(_figures(everything, known, logged))
+        return
     unknown = [mutant for mutant in drawn if mutant.name not in known]
-    done = _logged(options.log)
+    done = {name for name, how in logged.items() if how != "survived"}
     chosen = [mutant for mutant in unknown if mutant.name not in done]
     print(
         f"{len(everything)} mutants, {len(drawn)} drawn, {len(drawn) - len(unknown)} of them known to survive, "
         f"{len(unknown) - len(chosen)} run before"
     )
+    if options.all and not options.only:
+        for name in sorted(known - {mutant.name for mutant in everything}):
+            print(f"listed, but there is no such mutant: {name}")
     if options.list:
         print(*(mutant.name for mutant in chosen), sep="\n")
         return
-    counts = Counter(outcome.how for outcome in _outcomes(chosen, options.jobs, options.log))
+    counts = Counter(outcome.how for outcome in _outcomes(chosen, options.jobs, options.log, options.quick))
     print(f"\nof {len(chosen)}: " + ", ".join(f"{number} {how}" for how, number in sorted(counts.items())))
     sys.exit(1 if counts["survived"] else 0)
 
 
-def _logged(log: Path | None) -> set[str]:
-    """Mutants that were killed, or timed out, by what is written down."""
+def _known() -> set[str]:
+    """Mutants that are listed with why they live."""
+    return {line.split("  # ")[0].strip() for line in KNOWN.read_text().splitlines() if not line.startswith("#")}
+
+
+def _logged(log: Path | None) -> dict[str, str]:
+    """How mutants fared, by what is written down."""
     if log is None or not log.exists():
-        return set()
-    outcomes = {one["mutant"]: one["how"] for one in map(json.loads, log.read_text().splitlines())}
-    return {name for name, how in outcomes.items() if how != "survived"}
+        return {}
+    return {one["mutant"]: one["how"] for one in map(json.loads, log.read_text().splitlines())}
+
+
+def _figures(everything: list[Mutant], known: set[str], logged: dict[str, str]) -> str:
+    """A row per file and one for all of them: mutants, how many were killed, timed out, are listed, are open."""
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for mutant in everything:
+        how = "listed" if mutant.name in known else logged.get(mutant.name, "open")
+        for row in (mutant.path.relative_to(PACKAGE).as_posix(), "all"):
+            counts[row].update(["mutants", "open" if how == "survived" else how])
+    rows = [
+        f"| {name} | " + " | ".join(str(one[column]) for column in COLUMNS) + " |"
+        for name, one in sorted(counts.items(), key=lambda item: (item[0] == "all", item[0]))
+    ]
+    return "\n".join([f"| file | {' | '.join(COLUMNS)} |", "|---" + "|---:" * len(COLUMNS) + "|", *rows])
 
 
 def _files(only: list[str] | None) -> list[Path]:
@@ -258,13 +295,13 @@ def _rank(path: Path, only: list[str]) -> tuple[int, Path]:
     return next((place for place, one in enumerate(only) if name.startswith(one)), 0), path
 
 
-def _outcomes(chosen: list[Mutant], jobs: int, log: Path | None) -> Iterator[Outcome]:
+def _outcomes(chosen: list[Mutant], jobs: int, log: Path | None, quick: bool) -> Iterator[Outcome]:
     """How each fared; survivors are printed as they are found."""
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         os.environ["PYTEST_DEBUG_TEMPROOT"] = folder
         load()
         lines = trace(SUITE, TRACE)
-        for mutant, outcome in _fared(chosen, lines, Path(folder), jobs):
+        for mutant, outcome in _fared(chosen, lines, Path(folder), jobs, quick):
             yield outcome
             print(".", end="", flush=True)
             if outcome.how != "killed":
@@ -275,10 +312,12 @@ def _outcomes(chosen: list[Mutant], jobs: int, log: Path | None) -> Iterator[Out
                     written.write(json.dumps({"mutant": mutant.name, **outcome._asdict()}) + "\n")
 
 
-def _fared(chosen: list[Mutant], lines: Lines, folder: Path, jobs: int) -> Iterator[tuple[Mutant, Outcome]]:
+def _fared(
+    chosen: list[Mutant], lines: Lines, folder: Path, jobs: int, quick: bool
+) -> Iterator[tuple[Mutant, Outcome]]:
     """Each mutant and how it fared: in a fork, and where that does not decide, on a copy of the source."""
     outside, alive = [], chosen
-    for longest in (QUICK, math.inf):
+    for longest in (QUICK,) if quick else (QUICK, math.inf):
         tried, alive = alive, []
         for mutant, outcome in Forks(lines, SUITE, jobs, longest).fare(tried):
             if outcome is None:
@@ -288,11 +327,14 @@ def _fared(chosen: list[Mutant], lines: Lines, folder: Path, jobs: int) -> Itera
                 print(f"\nalive so far: {mutant.name}", flush=True)
             else:
                 yield mutant, outcome
+    if quick:
+        yield from ((mutant, Outcome("survived")) for mutant in alive)
+        alive = []
     left = [*outside, *alive]
     print(f"\non a copy of the source: {len(outside)} outside functions, {len(alive)} alive so far", flush=True)
     free: Queue[Fresh] = Queue()
     for job in range(jobs):
-        free.put(Fresh(folder / f"job{job}", lines))
+        free.put(Fresh(folder / f"job{job}", lines, QUICK if quick else math.inf))
 
     def fare(mutant: Mutant) -> Outcome:
         judge = free.get()

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
 
 from fedbandit.plan import Plan
 from fedbandit.privacy.accounting import advanced_composition_share, gaussian_delta, theorem_ldp_sigma
 from fedbandit.privacy.amplification import (
+    Amplified,
+    _for_slack,
     largest_epsilon,
     local_budget,
+    published_sdp_sigma,
     shuffled_epsilon,
     theorem_sdp,
     theorem_sdp_constants_one,
@@ -22,12 +27,19 @@ from fedbandit.schedule import every
 SILOS, ROUNDS, LEVELS = 100, 10_000, 9  # the paper's synthetic instance, K = 400
 
 
-def lemma(e0: float, d0: float, N: int, n: int, slack: float) -> tuple[float, float]:
+def lemma(e0: float, d0: float, N: int, n: int, slack: float, maths: Any = math) -> tuple[float, float]:
     """epsilon^r and delta^r, as printed."""
-    tilt = (math.exp(e0) - 1) / (math.exp(e0) + 1)
-    bracket = 8 * math.sqrt(math.exp(n * e0) * math.log(4 / slack)) / math.sqrt(N) + 8 * math.exp(n * e0) / N
-    epsilon = math.log(1 + tilt * bracket)
-    return epsilon, tilt * slack + N * (math.exp(epsilon) + 1) * (1 + math.exp(-e0) / 2) * d0
+    tilt = (maths.exp(e0) - 1) / (maths.exp(e0) + 1)
+    bracket = 8 * maths.sqrt(maths.exp(n * e0) * maths.log(4 / slack)) / maths.sqrt(N) + 8 * maths.exp(n * e0) / N
+    epsilon = maths.log(1 + tilt * bracket)
+    return epsilon, tilt * slack + N * (maths.exp(epsilon) + 1) * (1 + maths.exp(-e0) / 2) * d0
+
+
+def precisely(e0: float, d0: float, N: int, n: int, slack: float) -> tuple[float, float]:
+    """The lemma, with so many digits that nothing is lost to rounding."""
+    with mpmath.workdps(40):
+        epsilon, delta = lemma(mpmath.mpf(e0), mpmath.mpf(d0), N, n, mpmath.mpf(slack), mpmath)
+        return float(epsilon), float(delta)
 
 
 @pytest.mark.parametrize("silos", [50, 100, 5000])
@@ -74,6 +86,58 @@ def test_the_local_budget_meets_the_lemma_and_is_nearly_the_best(epsilon: float,
         if generous.local_epsilon <= math.log(SILOS / (16 * math.log(2 / slack))) / 1000:
             certified = lemma(generous.local_epsilon, generous.local_delta, SILOS, 1000, slack)
             assert certified[0] > epsilon or certified[1] > delta
+
+
+@pytest.mark.parametrize("points", [1, 30])
+@pytest.mark.parametrize("silos", [40, 100, 3000])
+@pytest.mark.parametrize("share", [0.02, 0.5, 0.999])
+@pytest.mark.parametrize("slack", [1e-3, 0.2, 1.0])
+def test_at_each_slack_the_lemma_is_used_up_and_never_exceeded(
+    points: int, silos: int, share: float, slack: float
+) -> None:
+    reach = math.log(silos / (16 * math.log(2 / slack))) if silos > 16 * math.log(2 / slack) else 0.0
+    top = min(1.0, reach) / points
+    if top <= 0:
+        assert _for_slack(1e-3, 0.1, silos, points, slack) is None
+        return
+    local = share * top
+    epsilon, least = precisely(local, 0.0, silos, points, slack)
+    for delta in (1.0001 * least, 3 * least):
+        budget = _for_slack(epsilon, delta, silos, points, slack)
+        assert budget is not None
+        assert (budget.epsilon, budget.delta) == (epsilon, delta)
+        assert local * (1 - 1e-11) <= budget.local_epsilon <= local
+        certified = precisely(budget.local_epsilon, budget.local_delta, silos, points, slack)
+        assert epsilon * (1 - 1e-10) <= certified[0] <= epsilon  # in doubt, below
+        assert certified[1] == pytest.approx(delta, rel=1e-10)
+    assert _for_slack(epsilon, 0.9999 * least, silos, points, slack) is None  # the slack alone is above delta
+    beyond = precisely(top, 0.0, silos, points, slack)[0] * (1 + 1e-9)
+    assert _for_slack(beyond, 0.5, silos, points, slack) is None  # nor does it say anything beyond its condition
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(1e-5, 1e-6), (1e-4, 1e-5)])
+def test_of_all_slacks_the_one_with_the_least_noise_is_taken(epsilon: float, delta: float) -> None:
+    found = [_for_slack(epsilon, delta, SILOS, 1000, float(slack)) for slack in np.geomspace(1e-12, 1, 400)]
+    least = min(one.sigma for one in found if one is not None)
+    assert local_budget(epsilon, delta, SILOS, 1000).sigma == pytest.approx(least, rel=1e-12)
+
+
+def test_the_noise_of_a_local_mechanism_is_the_classic_one() -> None:
+    assert Amplified(1.0, 0.1, 0.25, 1e-6).sigma == pytest.approx(math.sqrt(2 * math.log(1.25e6)) / 0.25, rel=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("silos", "rounds", "levels", "delta"), [(100, 10_000, 9, 1e-4), (40, 30, 4, 0.1), (7, 2, 3, 0.5)]
+)
+def test_the_formulas_without_a_proof_are_as_they_are_printed(
+    silos: int, rounds: int, levels: int, delta: float
+) -> None:
+    for epsilon in (0.3, 2.0):
+        read = math.sqrt(2 * levels * math.log(1 / delta) * math.log(silos * levels / delta) / silos) / epsilon
+        expected = read * math.sqrt(abs(math.log(levels / (delta * rounds))))
+        assert theorem_sdp_constants_one(epsilon, delta, silos, rounds, levels) == pytest.approx(expected, rel=1e-13)
+        expected = read / math.sqrt(2) * math.sqrt(math.log(1 + levels / (delta * rounds)))
+        assert published_sdp_sigma(epsilon, delta, silos, rounds, levels) == pytest.approx(expected, rel=1e-13)
 
 
 def test_the_local_mechanism_is_as_private_as_the_lemma_needs() -> None:

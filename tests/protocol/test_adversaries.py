@@ -13,7 +13,15 @@ from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy
 from fedbandit.privacy.noise import SimulatedNoise
 from fedbandit.protocol import composition, trust
-from fedbandit.protocol.adversaries import Adversary, Moment, SeesMessages, gaussian_score, summed
+from fedbandit.protocol.adversaries import (
+    Adversary,
+    Moment,
+    SeesMessages,
+    gaussian_residuals,
+    gaussian_score,
+    summed,
+    uniform_residuals,
+)
 from fedbandit.protocol.base import Message, Protocol
 from fedbandit.protocol.trusts.secure_sum import SeesShares, SeesTotal
 from fedbandit.protocol.trusts.shuffle import SeesShuffled
@@ -324,3 +332,33 @@ def test_each_holder_of_shares_looks_at_its_own() -> None:
             words = moment.sent[-1][one.part]
             high = one.residuals(game.protocol, moment, 0)[0].values
             assert np.array_equal(norm.cdf(high) > 0.5, words >= np.uint64(2**63))
+
+
+def test_what_is_left_is_counted_in_the_noise_that_is_claimed() -> None:
+    observed, expected, scales = np.array([[[7, 5, -2]]]), np.array([[[1, 5, 6]]]), np.array([2.0, 0.0, 4.0])
+    (left,) = gaussian_residuals("noise", observed, expected, scales)
+    assert (left.name, left.values.tolist(), left.uniform) == ("noise", [[[3.0, -2.0]]], False)
+    agree = 1.0  # two whole numbers with this noise: the sum of their squared chances
+    for scale in (2.0, 4.0):
+        edges = np.arange(-50, 51) + 0.5
+        agree *= float(np.sum(np.diff(norm.cdf(edges / scale)) ** 2))
+    assert left.coincidence == pytest.approx(agree, rel=0.02)
+    assert gaussian_residuals("none", observed, expected, np.zeros(3)) == ()
+
+
+def test_numbers_without_noise_are_known_to_half_a_unit() -> None:
+    low, high = np.zeros((1, 1, 1), dtype=np.int64), np.full((1, 1, 1), 3)
+    ratio = norm.logpdf(2, 3, 0.5) - norm.logpdf(2, 0, 0.5)
+    for scale in (0.0, 0.1, 0.5):
+        assert gaussian_score(np.full((1, 1, 1), 2), (low, high), np.array([scale])) == pytest.approx(ratio)
+
+
+def test_words_become_the_gaussians_of_their_rank_by_either_end() -> None:
+    words = np.array([[[0, 1, 2**63, 2**64 - 1, 3 * 2**61, 0x0102030405060708]]], dtype=np.uint64)
+    high, low = uniform_residuals("share", words)
+    assert (high.name, low.name, high.uniform, low.uniform) == ("share", "share, low bits", True, True)
+    for side, order in ((high, "big"), (low, "little")):
+        for word, value in zip(words.ravel().tolist(), side.values.ravel(), strict=True):
+            bits = int.from_bytes(word.to_bytes(8, "big"), order)  # type: ignore[arg-type]
+            assert value == pytest.approx(norm.ppf((bits // 2**11 + 0.5) / 2**53), rel=1e-9, abs=1e-15)
+        assert math.isclose(side.coincidence, 0.5 ** (53 * 6))

@@ -60,6 +60,14 @@ def test_gaussians_have_the_scale_asked_for_in_every_column():
     assert mean_verdict(draws.astype(float), 0.0, scales).accepted
 
 
+def test_noise_narrower_than_a_step_is_drawn_too():
+    scales = np.array([1.0, 0.75, 0.0])
+    draws = ExactNoise().gaussian(scales, (4000,))
+    assert_std(draws[:, :2].astype(float), scales[:2])
+    assert mean_verdict(draws[:, :2].astype(float), 0.0, scales[:2]).accepted
+    assert not draws[:, 2].any()
+
+
 def test_no_scale_no_noise():
     assert not ExactNoise().gaussian(np.zeros(5), (3,)).any()
 
@@ -70,6 +78,28 @@ def test_a_prepared_draw_is_handed_out_once():
     noise.prepare(scales)
     first, second = noise.gaussian(scales), noise.gaussian(scales)
     assert (first != second).all()
+
+
+def test_one_draw_is_prepared_at_a_time_and_taken_before_another_is_made(monkeypatch):
+    made = []
+
+    def draw(scales, lead):
+        made.append((scales.tolist(), lead))
+        return np.full((*lead, len(scales)), len(made))
+
+    monkeypatch.setattr(exact_noise, "_gaussian", draw)
+    noise, scales = ExactNoise(), np.array([5.0, 7.0])
+    noise.prepare(scales, (3,))
+    noise.prepare(scales, (3,))
+    assert made == [([5.0, 7.0], (3,))]
+    assert [noise.gaussian(scales, (3,))[0, 0] for _ in range(2)] == [1, 2]
+    noise.prepare(scales, (3,))
+    other = np.array([5.0, 8.0])  # a draw is for the scales and the shape that it was prepared for
+    assert (noise.gaussian(other, (3,))[0, 0], noise.gaussian(scales, (2,))[0, 0]) == (
+        4,
+        5,
+    )
+    assert noise.gaussian(scales, (3,))[0, 0] == 3
 
 
 def test_two_sources_never_agree():

@@ -12,23 +12,12 @@ import secrets
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
-from math import isqrt
+from math import comb, isqrt
 
 __all__ = ["bernoulli", "binomial"]
 
 SMALL = 2**16  # up to here, count random bits
 ENVELOPE = Fraction(6, 5)  # at least p(i) * block * 2^distance everywhere, for n >= SMALL
-# B_2k / (2k (2k - 1)) of Stirling's series; the error is below the first term left out.
-STIRLING = [
-    Fraction(1, 12),
-    Fraction(-1, 360),
-    Fraction(1, 1260),
-    Fraction(-1, 1680),
-    Fraction(1, 1188),
-    Fraction(-691, 360360),
-    Fraction(1, 156),
-    Fraction(-3617, 122400),
-]
 
 
 def binomial(trials: int, probability: float) -> int:
@@ -110,19 +99,29 @@ def _probability(trials: int, value: int, digits: int) -> Fraction:
 @lru_cache(maxsize=1024)
 def _log_factorial(number: int, digits: int) -> Decimal:
     """ln(number!), to an absolute error below 10^-(digits + 3): Stirling's series at a number that is large enough."""
+    *series, left_out = _stirling(digits // 5 + 5)  # the error is below the first term left out
     with localcontext() as context:
         context.prec = digits + len(str(number)) + 15
         raised = number + 1
-        while Decimal(raised) ** (1 - 2 * len(STIRLING)) > Decimal(10) ** -(digits + 3):
-            raised += max(1, raised)
+        while abs(left_out) * 10 ** (digits + 3) > raised ** (2 * len(series) + 1):
+            raised *= 2
         product = Decimal(1)
         for shift in range(number + 1, raised):
             product *= shift
         z = Decimal(raised)
         log = (z - Decimal("0.5")) * z.ln() - z + _half_log_two_pi(context.prec)
-        for k, term in enumerate(STIRLING):
+        for k, term in enumerate(series):
             log += Decimal(term.numerator) / Decimal(term.denominator) / z ** (2 * k + 1)
-        return log - product.ln() if raised > number + 1 else log
+        return log - product.ln()
+
+
+@lru_cache(maxsize=8)
+def _stirling(terms: int) -> tuple[Fraction, ...]:
+    """The coefficients B_2k / (2k (2k - 1)) of Stirling's series, from k = 1."""
+    numbers = [Fraction(1)]  # B_0, B_1, ...
+    for m in range(1, 2 * terms + 1):
+        numbers.append(-sum(comb(m + 1, j) * number for j, number in enumerate(numbers)) / (m + 1))
+    return tuple(numbers[2 * k] / (2 * k * (2 * k - 1)) for k in range(1, terms + 1))
 
 
 @lru_cache(maxsize=64)
