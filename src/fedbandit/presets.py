@@ -14,7 +14,7 @@ from typing import Literal
 from fedbandit import _validate
 from fedbandit.bandit.policies import UCB
 from fedbandit.plan import Plan
-from fedbandit.schedule import Adaptive, Every, Schedule
+from fedbandit.schedule import Adaptive, Clock, Every, Schedule
 
 __all__ = [
     "ALONE",
@@ -105,6 +105,7 @@ def _paper(plan: Plan, constants: Constants, schedule: Schedule | None) -> Plan:
     simulated = constants == "as_simulated"
     shared = shared.changed(
         schedule=schedule or Every(min(BATCH, plan.rounds)),
+        people=plan.people if isinstance(schedule, Clock) else 1,
         confidence="published" if simulated else plan.confidence,
         exploration=plan.exploration if simulated else 1.0,
         reward_noise=plan.reward_noise if simulated else 1.0,

@@ -76,6 +76,17 @@ def test_where_alone_is_better_it_is_recommended() -> None:
     assert advice.options[0].cost > advice.alone.mean()
 
 
+def test_every_option_is_predicted_for_every_visit() -> None:
+    """The paper's protocols, too: they forgot how many people come in a period."""
+    shop = Consortium(silos=5, people_per_day=100, days=60, dim=10, arms=20, privacy=Privacy(10.0, 1e-6))
+    advice = best.recommended(shop)
+    assert {one.name for one in advice.options} >= {"ldp", "local", "silo", "secure-sum"}
+    for option in advice.options:
+        assert option.plan is not None
+        assert option.plan.in_visits().rounds == shop.visits_per_silo, option.name
+    assert next(one for one in advice.options if one.name == "ldp").cost > advice.options[0].cost
+
+
 def test_a_person_counts_as_often_as_it_pays() -> None:
     """More visits that count need more noise; where noise hardly matters they pay."""
     few = best.recommended(replace(CLINIC, visits=5, back_after=30))
