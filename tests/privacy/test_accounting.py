@@ -15,6 +15,7 @@ from scipy.stats import norm
 
 from fedbandit import Plan, Privacy
 from fedbandit._validate import ArgumentError
+from fedbandit.privacy.accounting import _mills_slope as mills_slope
 from fedbandit.privacy.accounting import _rounding as allowance
 from fedbandit.privacy.accounting import (
     advanced_composition_share,
@@ -92,15 +93,32 @@ def test_what_floating_point_cannot_compute_safely_is_refused() -> None:
     assert gaussian_delta(1e200, 1.0) == 1.0
 
 
-@pytest.mark.parametrize("mu", [1e-12, 1e-3, 0.3, 1.0, 4.0, 300.0, 1e6])
-@pytest.mark.parametrize("epsilon", [0.0, 1e-12, 1e-3, 0.4, 1.0, 9.0, 1e4])
-def test_the_allowance_covers_what_the_ends_of_the_integral_may_be_off_by(mu: float, epsilon: float) -> None:
+def test_the_allowance_covers_what_the_ends_of_the_integral_may_be_off_by() -> None:
     """The ends are off by at most three roundings of their larger part, and the logarithm by |start| + 1 times that:
     a quotient of Gaussian tails falls no faster. On top of it comes what the special functions are off by."""
-    start, end = abs(epsilon / mu - mu / 2), epsilon / mu + mu / 2
-    if end < 1e9:
-        assert 1e-11 + 3 * 2.0**-53 * end * (start + 1) <= allowance(mu, epsilon)
-        assert allowance(mu, epsilon) <= 2e-11 + 2e-15 * (end + 1) * (start + 1)  # and hardly more
+    grid = [
+        (mu, epsilon) for mu in (1e-12, 1e-3, 0.3, 1.0, 4.0, 300.0, 1e6) for epsilon in (0.0, 1e-12, 1e-3, 0.4, 9.0)
+    ]
+    for mu, epsilon in (*grid, (1.0, 0.5), (1e4, 5e7), (1e4, 1e12)):
+        start, end = abs(epsilon / mu - mu / 2), epsilon / mu + mu / 2
+        if end < 1e9:
+            assert 1e-11 + 3 * 2.0**-53 * end * (start + 1) <= allowance(mu, epsilon)
+            assert allowance(mu, epsilon) <= 2e-11 + 2e-15 * (end + 1) * (start + 1)  # and hardly more
+
+
+def test_the_slope_of_mills_ratio_has_its_digits_near_and_far() -> None:
+    """Where a difference would lose them, by the series: from 50 on it is right to the last digits."""
+    for x, digits in [
+        (-5.0, 1e-13),
+        (0.0, 1e-15),
+        (3.0, 1e-13),
+        (49.9, 1e-11),
+        *((x, 4e-15) for x in (50.1, 55.0, 1e3, 1e8)),
+    ]:
+        with mpmath.workdps(60):
+            ratio = mpmath.sqrt(mpmath.pi / 2) * mpmath.exp(mpmath.mpf(x) ** 2 / 2) * mpmath.erfc(x / mpmath.sqrt(2))
+            true = float(1 - x * ratio) if x < 1e6 else x**-2.0
+        assert mills_slope(np.array([x]))[0] == pytest.approx(true, rel=digits)
 
 
 def test_known_answers(vectors: Vectors) -> None:
