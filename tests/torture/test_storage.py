@@ -45,7 +45,7 @@ class Clock:
         return Reading(self.now, self.now, "one machine")
 
 
-def opened(path: Path, clock_: Clock, **options: object) -> Silo:
+def opened(path: Path | str, clock_: Clock, **options: object) -> Silo:
     given = {"name": "silo-0", "secret": SECRET, "timing": Timing(start=START), "clock": clock_, **options}
     return Silo.open(path, PLAN, **given)  # type: ignore[arg-type]
 
