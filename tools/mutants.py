@@ -41,7 +41,7 @@ FILES = (
     "federation/silo/ticker.py",
     "federation/silo/outgoing.py",
     "federation/silo/book.py",
-    "federation/silo/counter.py",
+    "federation/silo/decisions/counter.py",
     "schedule.py",
 )
 SUITE = (

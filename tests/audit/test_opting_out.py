@@ -10,7 +10,8 @@ import pytest
 from fedbandit.audit.live_game import live_case, live_reduced
 from fedbandit.audit.opting_out import DEPENDS, served_apart
 from fedbandit.federation.silo import releasing, ticker
-from fedbandit.federation.silo.serving import Silo
+from fedbandit.federation.silo.decisions.apart import Apart
+from fedbandit.federation.silo.decisions.decider import Decider
 from fedbandit.federation.states import DecisionState
 from fedbandit.federation.store import rewards
 from fedbandit.federation.store.rewards import OPEN_BATCH, UNSHARED, CountedRow, Judge, Reward, Verdict
@@ -46,20 +47,20 @@ def test_a_sound_silo_passes_on_a_clock(uncounted: str) -> None:
 def raw_sums_decide_for_everybody(patch: Patch) -> None:
     """Somebody who counts is served by what the silo knows of its own."""
 
-    def chosen(self: Silo, offered: Any, public: PublicModel, quick: bool) -> Any:
-        return self._for_others(offered, self._own.model())
+    def chosen(self: Decider, offered: Any, public: PublicModel, quick: bool) -> Any:
+        return self._for_others(offered, self._apart._own.model())
 
-    patch.setattr(Silo, "_for_counted", chosen)
+    patch.setattr(Decider, "_for_counted", chosen)
 
 
 def raw_sums_decide_after_the_first_sync(patch: Patch) -> None:
-    sound = Silo._for_counted
+    sound = Decider._for_counted
 
-    def chosen(self: Silo, offered: Any, public: PublicModel, quick: bool) -> Any:
+    def chosen(self: Decider, offered: Any, public: PublicModel, quick: bool) -> Any:
         late = public.sync >= 0
-        return self._for_others(offered, self._own.model()) if late else sound(self, offered, public, quick)
+        return self._for_others(offered, self._apart._own.model()) if late else sound(self, offered, public, quick)
 
-    patch.setattr(Silo, "_for_counted", chosen)
+    patch.setattr(Decider, "_for_counted", chosen)
 
 
 def whoever_opts_out_is_counted(patch: Patch) -> None:
@@ -73,8 +74,8 @@ def whoever_opts_out_is_counted(patch: Patch) -> None:
 
 def the_cap_is_forgotten(patch: Patch) -> None:
     patch.setattr(Judge, "_admit", lambda self, person: self.times.setdefault(person, 0) == 0 or True)
-    sound = Silo._way
-    patch.setattr(Silo, "_way", lambda self, person, shared: sound(self, None if shared else person, shared))
+    sound = Apart.way
+    patch.setattr(Apart, "way", lambda self, person, shared: sound(self, None if shared else person, shared))
 
 
 def what_is_kept_is_added_to_the_batch(patch: Patch) -> None:

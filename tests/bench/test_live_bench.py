@@ -9,8 +9,8 @@ import uvloop
 from fedbandit.bench import http_speed, in_process, live_speed, load, sync_speed, worker_speed
 
 NAMED = {
-    "empty_per_s", "decide_ratio", "binary_ratio", "registered_ratio", "pair_ratio", "p99_ms", "in_process_vw_ratio",
-    "round_s_100_silos", "round_s_1000_silos",
+    "empty_per_s", "decide_ratio", "binary_ratio", "registered_ratio", "pair_ratio", "schema_ratio", "p99_ms",
+    "in_process_vw_ratio", "round_s_100_silos", "round_s_1000_silos",
 }  # fmt: skip
 
 

@@ -65,6 +65,17 @@ def test_ordering_at_a_small_size(measured: frontier.Frontier) -> None:
         assert regret == sorted(regret)
 
 
+def test_a_floor_has_the_noise_of_one_release() -> None:
+    for curve in ("silo practical", "secure-sum practical"):
+        plan = frontier.curve_plan(curve, BASE, centred=True)
+        floor = frontier.curve_plan(curve + frontier.FLOOR, BASE, centred=True)
+        single = plan.changed(schedule=Every(plan.rounds), mechanism="batches")
+        assert single.noise_std < 0.9 * plan.noise_std
+        assert floor.noise_std == pytest.approx(single.noise_std, rel=1e-9)
+        assert floor.privacy is not None
+        assert floor.privacy.epsilon > 1.0  # and says so
+
+
 def test_a_curve_that_does_not_exist_is_an_error() -> None:
     with pytest.raises(ValueError, match=r"^curves must be one of .*; got 'magic'"):
         frontier.frontier(tasks.synthetic(5, 20), BASE, curves=("magic practical",), runs=1)

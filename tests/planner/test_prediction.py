@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import fedbandit as fb
+from fedbandit._validate import ArgumentError
 from fedbandit.bandit.confidence import NoiseLaw
 from fedbandit.plan import Plan
 from fedbandit.planner.prediction import noise_variance, predicted, predicted_alone
@@ -108,6 +109,12 @@ def test_privacy_is_the_difference_to_no_noise() -> None:
     free = BASE.changed(trust="none", privacy=None)
     assert cost(BASE) > cost(free)
     assert cost(free) == pytest.approx(cost(free.changed(mechanism="batches")))  # no noise, no mechanism
+
+
+def test_one_dimension_has_no_direction() -> None:
+    for ask in (lambda: predicted(BASE.changed(dim=1), 50), lambda: predicted_alone(100, 1, 4)):
+        with pytest.raises(ArgumentError, match="dim must be at least 2"):
+            ask()
 
 
 def test_parts_of_the_horizon_add_up() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fedbandit._validate import ArgumentError
 from fedbandit.bandit.statistics import contributions
-from fedbandit.federation.silo.actions import into_ball
+from fedbandit.federation.silo.decisions.actions import into_ball
 from fedbandit.problem import Category, Hashed, Number, Projection, Schema
 from fedbandit.problem.encoding import FEW, ActionRecord, RecordEncoder
 from fedbandit.problem.fields import Field

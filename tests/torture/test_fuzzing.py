@@ -25,8 +25,8 @@ from fedbandit.federation.http.service import Service
 from fedbandit.federation.setup import founding
 from fedbandit.federation.setup.agreement import Agreement
 from fedbandit.federation.setup.home import Home, Settings
+from fedbandit.federation.silo.decisions.tickets import DecisionIds, UnknownDecision
 from fedbandit.federation.silo.serving import Silo
-from fedbandit.federation.silo.tickets import DecisionIds, UnknownDecision
 from fedbandit.federation.timing import Reading, Timing
 from fedbandit.federation.wire import envelopes, heads, messages
 from fedbandit.federation.wire.envelopes import NOBODY, Context, EnvelopeError

@@ -22,7 +22,7 @@ import numpy as np
 import uvicorn
 import uvloop
 
-from fedbandit.bench.load import Posts, contexts, latencies, plan, saturated
+from fedbandit.bench.load import Posts, contexts, latencies, plan, products, saturated, shop_plan
 from fedbandit.federation.http import create_app
 from fedbandit.federation.http.service import Service
 from fedbandit.federation.process import SERVER
@@ -34,6 +34,7 @@ __all__ = ["http_figures", "up"]
 CLIENTS, SECONDS, REPEATS = 16, 2.0, 3
 TOKEN = "bench"
 SET, SET_ARMS, SET_DIM = "catalogue", 1000, 40
+VISITOR: dict[str, object] = {"age": 44, "device": "phone", "segment": "regular", "hour": 13}
 
 
 def http_figures() -> dict[str, float | None]:
@@ -41,17 +42,22 @@ def http_figures() -> dict[str, float | None]:
 
     `decide_ratio`: a decision among 100 actions with 10 features, in JSON; `binary_ratio`: the same as float32 rows in
     MessagePack; `registered_ratio`: among a registered set of 1,000 actions with 40 features; `pair_ratio`: requests
-    that are alternately a decision, in JSON, and its durable reward. `p99_ms` is what 99 of 100 requests, decisions and
+    that are alternately a decision, in JSON, and its durable reward. `schema_ratio`: a decision among 100 products with
+    four features each for a visitor with four, in JSON, over the same decision from the rows that a schema makes of
+    them. `p99_ms` is what 99 of 100 requests, decisions and
     rewards alike, take at most when pairs begin at half of the rate at which they saturate the silo.
     """
     rows = contexts(1)[0]
     decide = Posts(TOKEN, json.dumps({"actions": rows.tolist()}).encode())
+    records, encoded = products(VISITOR)
     packed = msgspec.msgpack.encode({"actions": rows.astype("<f4").tobytes()})
     kinds = {
         "decide": ("silo", decide),
         "binary": ("silo", Posts(TOKEN, packed, "application/msgpack")),
         "registered": ("set", Posts(TOKEN, json.dumps({"action_set": SET}).encode())),
         "pair": ("silo", decide._replace(pairs=True)),
+        "records": ("shop", Posts(TOKEN, json.dumps(records).encode())),
+        "rows": ("shop", Posts(TOKEN, json.dumps({"actions": encoded.tolist()}).encode())),
     }
     with _servers() as (folder, ports):
         rates = [_rates(folder, ports, kinds) for _ in range(REPEATS)]
@@ -59,11 +65,12 @@ def http_figures() -> dict[str, float | None]:
         # uvloop keeps requests to their times better than asyncio does
         taken = uvloop.run(latencies(ports["silo"], decide, half, 2 * SECONDS))
     middle = {name: float(np.median([rate[name] for rate in rates])) for name in ("empty", *kinds)}
-    ratios = {f"{name}_ratio": float(np.median([rate[name] / rate["empty"] for rate in rates])) for name in kinds}
+    ratios = {f"{name}_ratio": _ratio(rates, name, "empty") for name in ("decide", "binary", "registered", "pair")}
     p99 = [float(1000 * np.quantile(one, 0.99)) for one in taken]
     return {
         "empty_per_s": middle["empty"],
         **ratios,
+        "schema_ratio": _ratio(rates, "records", "rows"),
         "decisions_per_s": middle["decide"],
         "pairs_per_s": middle["pair"] / 2,
         "open_loop_pairs_per_s": half,
@@ -72,6 +79,10 @@ def http_figures() -> dict[str, float | None]:
         "p99_decide_ms": p99[0],
         "p99_reward_ms": p99[1],
     }
+
+
+def _ratio(rates: list[dict[str, float]], name: str, over: str) -> float:
+    return float(np.median([rate[name] / rate[over] for rate in rates]))
 
 
 def _rates(folder: Path, ports: dict[str, int], kinds: dict[str, tuple[str, Posts]]) -> dict[str, float]:
@@ -84,14 +95,15 @@ def _rates(folder: Path, ports: dict[str, int], kinds: dict[str, tuple[str, Post
 
 @contextmanager
 def _servers() -> Iterator[tuple[Path, dict[str, int]]]:
-    """A folder, and the ports of the empty application, of a silo, and of one with a registered set."""
+    """A folder, and the ports of the empty application, of a silo, of one with a registered set, and of a shop's."""
     with (
         tempfile.TemporaryDirectory() as folder,
         _server(_empty) as empty,
         _server(_silo, folder) as silo,
         _server(_silo_with_set, folder) as with_set,
+        _server(_shop, folder) as shop,
     ):
-        yield Path(folder), {"empty": empty, "silo": silo, "set": with_set}
+        yield Path(folder), {"empty": empty, "silo": silo, "set": with_set, "shop": shop}
 
 
 async def _nothing(scope: Any, receive: Any, send: Callable[[MutableMapping[str, Any]], Awaitable[None]]) -> None:
@@ -113,6 +125,12 @@ def _silo(port: int, folder: str) -> None:
 def _silo_with_set(port: int, folder: str) -> None:
     with Silo.open(Path(folder) / "set.db", plan(SET_DIM)) as silo:
         silo.register(SET, contexts(1, SET_ARMS, SET_DIM)[0])
+        uvicorn.run(create_app(Service(silo), TOKEN), port=port, log_level="error", **SERVER)
+
+
+def _shop(port: int, folder: str) -> None:
+    with Silo.open(Path(folder) / "shop.db", shop_plan()) as silo:
+        silo.quicken()
         uvicorn.run(create_app(Service(silo), TOKEN), port=port, log_level="error", **SERVER)
 
 

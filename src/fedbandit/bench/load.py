@@ -20,9 +20,11 @@ import numpy as np
 from fedbandit._arrays import Floats
 from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy
+from fedbandit.problem import Category, Hashed, Number, Schema
+from fedbandit.problem.records import Records
 from fedbandit.schedule import clock
 
-__all__ = ["ARMS", "DIM", "Latencies", "Posts", "contexts", "latencies", "plan", "saturated"]
+__all__ = ["ARMS", "DIM", "Latencies", "Posts", "contexts", "latencies", "plan", "products", "saturated", "shop_plan"]
 
 DIM, ARMS = 10, 100
 WRK = "wrk"
@@ -69,6 +71,41 @@ class Latencies(NamedTuple):
 def plan(dim: int = DIM) -> Plan:
     """The plan of the silo that is measured; its term does not end while it is."""
     return Plan(silos=3, rounds=365, dim=dim, privacy=Privacy(1.0, 1e-5), schedule=clock(86_400.0))
+
+
+SHOP = Schema(
+    context={
+        "age": Number(18, 100),
+        "device": Category(["phone", "tablet", "desktop"]),
+        "segment": Category(["new", "regular", "returning"]),
+        "hour": Number(0, 24),
+    },
+    features={"price": Number(0, 500), "kind": Category(list("abcdefgh")), "brand": Hashed(8), "rating": Number(0, 5)},
+    interactions=[("segment", "kind")],
+)
+
+
+def shop_plan() -> Plan:
+    """The plan of a shop whose silo is asked in records."""
+    return plan(SHOP.dim).changed(schema=SHOP)
+
+
+def products(visitor: dict[str, object], arms: int = ARMS) -> tuple[dict[str, object], Floats]:
+    """A visitor of the shop is offered so many products: the body of the request, and the rows that it stands for."""
+    rng = np.random.default_rng(0)
+    offered = [
+        {
+            "id": f"product {number}",
+            "features": {
+                "price": round(rng.uniform(0, 500), 2),
+                "kind": "abcdefgh"[rng.integers(8)],
+                "brand": f"brand {rng.integers(40)}",
+                "rating": round(rng.uniform(0, 5), 1),
+            },
+        }
+        for number in range(arms)
+    ]
+    return {"context": visitor, "actions": offered}, Records(SHOP).one(visitor, offered).rows
 
 
 def contexts(people: int, arms: int = ARMS, dim: int = DIM) -> Floats:

@@ -12,7 +12,7 @@ from fedbandit.demo.clients import Visits
 from fedbandit.demo.visitors import Visitors
 from fedbandit.federation.exact.exact_noise import ExactNoise
 from fedbandit.federation.setup.home import Home
-from fedbandit.federation.silo.actions import checked_many, inside
+from fedbandit.federation.silo.decisions.actions import checked_many, inside
 from fedbandit.federation.store import SiloStore, SyncStore, open_engine
 from fedbandit.federation.wire import messages
 from fedbandit.federation.wire.parcels import Outcome

@@ -2,18 +2,21 @@
 
 Excess regret is the time-averaged group regret minus that of non-private FedLinUCB on the same users, schedule and
 radii. The yardstick is the excess of the paper's LDP protocol as it is proven (lazy), with a sync every 25 rounds.
+
+A floor is what a curve would come to if every prefix sum had the noise of a single release: no mechanism can have less.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fedbandit import _validate, presets
 from fedbandit.plan import Plan
 from fedbandit.planner.tuning import TUNED, tuned, with_best_mechanism
 from fedbandit.presets import NAMES, plan_for
+from fedbandit.privacy.accounting import gaussian_epsilon, gaussian_sigma
 from fedbandit.privacy.budget import Privacy
 from fedbandit.schedule import Every
 from fedbandit.simulator.engine import Progress
@@ -24,12 +27,14 @@ from fedbandit.simulator.tasks import Task
 __all__ = [
     "BUDGETS",
     "CURVES",
+    "FLOOR",
     "PRACTICAL",
     "QUICK_CURVES",
     "REFERENCES",
     "YARDSTICK",
     "Frontier",
     "Point",
+    "at_floor",
     "baseline",
     "baseline_name",
     "curve_plan",
@@ -41,6 +46,7 @@ __all__ = [
 BUDGETS = ((0.2, 0.1), (1.0, 0.1), (5.0, 0.1), (1.0, 1e-5))
 YARDSTICK = "ldp"
 PRACTICAL = " practical"  # ends the name of a curve with the practical radii
+FLOOR = " floor"  # ends the name of a curve with the noise of a single release in every prefix sum
 EVERY = " every-25"  # ends the name of a curve on the paper's schedule instead of a growing one
 CURVES = (
     YARDSTICK,
@@ -50,6 +56,7 @@ CURVES = (
     *TUNED,
     *(name + EVERY for name in TUNED[:2]),
     *(name + PRACTICAL for name in TUNED),
+    *(name + PRACTICAL + FLOOR for name in TUNED[:2]),
 )
 QUICK_CURVES = (YARDSTICK, "silo", "secure-sum", *(name + PRACTICAL for name in TUNED[:2]))
 REFERENCES = ("fed-lin-ucb", "isolated")  # curves without a budget
@@ -119,6 +126,8 @@ def frontier(
 
 def curve_plan(curve: str, base: Plan, centred: bool) -> Plan:
     """The plan behind a curve's name."""
+    if curve.endswith(FLOOR):
+        return at_floor(curve_plan(curve.removesuffix(FLOOR), base, centred))
     practical, name = curve.endswith(PRACTICAL), _protocol(curve)
     radii = base.changed(confidence="practical" if practical else "theory")
     if curve.endswith(EVERY):
@@ -127,8 +136,21 @@ def curve_plan(curve: str, base: Plan, centred: bool) -> Plan:
     return tuned(plan, centred and practical) if name in TUNED else plan
 
 
+def at_floor(plan: Plan) -> Plan:
+    """The same plan with the larger budget at which its worst prefix sum has as much noise as one release has at the
+    plan's own budget. What it promises is that larger budget: it is a line to compare with, not a plan for this one.
+
+    Noise is in inverse proportion to mu, so mu is as many times larger as the worst prefix sum is noisier.
+    """
+    assert plan.privacy is not None
+    single = plan.changed(schedule=Every(plan.rounds), mechanism="batches")
+    larger = plan.noise_std / single.noise_std / gaussian_sigma(plan.privacy.epsilon, plan.privacy.delta)
+    epsilon = gaussian_epsilon(larger, plan.privacy.delta)
+    return plan.changed(privacy=replace(plan.privacy, epsilon=epsilon))
+
+
 def _protocol(curve: str) -> str:
-    return curve.removesuffix(PRACTICAL).removesuffix(EVERY)
+    return curve.removesuffix(FLOOR).removesuffix(PRACTICAL).removesuffix(EVERY)
 
 
 def baseline(plan: Plan) -> Plan:

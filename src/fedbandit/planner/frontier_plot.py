@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import matplotlib.pyplot as plt
+import numpy as np
 from matplotlib.axes import Axes
 
-from fedbandit.planner.frontier import PRACTICAL, REFERENCES, Frontier, Point
+from fedbandit.planner.frontier import FLOOR, PRACTICAL, REFERENCES, Frontier, Point
 from fedbandit.privacy.budget import exactly
 from fedbandit.simulator.plot import COLOURS, STYLES, save
 
@@ -23,14 +24,21 @@ def draw(frontier: Frontier, path: Path, title: str) -> None:
     budgeted = [point for point in frontier.points if point.epsilon is not None]
     deltas = [point.delta for point in budgeted]
     usual = max(set(deltas), key=deltas.count, default=None)
-    for index, name in enumerate(dict.fromkeys(point.name for point in budgeted)):
-        _draw_curve(axes, index, [point for point in budgeted if point.name == name], usual)
+    names = list(dict.fromkeys(point.name for point in budgeted))
+    for name in names:
+        curve = [point for point in budgeted if point.name == name]
+        if name.endswith(FLOOR):
+            _draw_floor(axes, _colour(names, name.removesuffix(FLOOR)), curve, usual)
+        else:
+            _draw_curve(axes, names.index(name), curve, usual)
     for point, dashes in zip(_unbudgeted(frontier), DASHES, strict=False):
         label = f"{point.name}, not private"
         axes.axhline(point.regret.mean, color="#444444", linestyle=dashes, linewidth=1.2, label=label)
+    epsilons = sorted({point.epsilon for point in budgeted if point.epsilon is not None})
+    if budgeted and usual is not None:
+        _draw_lower_bound(axes, budgeted[0], epsilons, usual)
     axes.set_xscale("log")
     axes.set_yscale("log")
-    epsilons = sorted({point.epsilon for point in budgeted if point.epsilon is not None})
     axes.set_xticks(epsilons, [exactly(epsilon) for epsilon in epsilons])
     axes.set_xticks([], minor=True)
     axes.set_xlabel(f"epsilon (delta = {exactly(usual)}; hollow: another delta)" if usual is not None else "epsilon")
@@ -50,6 +58,23 @@ def _draw_curve(axes: Axes, index: int, points: list[Point], usual: float | None
     axes.errorbar(*_line(solid), yerr=spread, label=name, color=colour, linestyle=style, marker=marker, markersize=5)
     hollow = [point for point in points if point.delta != usual]
     axes.plot(*_line(hollow), linestyle="none", marker=marker, markerfacecolor="none", color=colour)
+
+
+def _draw_floor(axes: Axes, colour: str, points: list[Point], usual: float | None) -> None:
+    solid = sorted((point for point in points if point.delta == usual), key=lambda point: point.epsilon or 0.0)
+    axes.plot(*_line(solid), label=points[0].name, color=colour, linestyle=":", linewidth=1.0)
+
+
+def _draw_lower_bound(axes: Axes, point: Point, epsilons: list[float], delta: float) -> None:
+    """The order of what privacy must cost, d / (epsilon + delta) over the horizon, with the constant set to 1."""
+    bound = point.plan.dim / (np.asarray(epsilons) + delta) / point.plan.rounds
+    label = "d / (epsilon + delta) / T: order of a\nlower bound (Azize & Basu 2024), constant 1"
+    axes.plot(epsilons, bound, label=label, color="#999999", linestyle="-.", linewidth=1.0)
+
+
+def _colour(names: list[str], name: str) -> str:
+    """The colour of a curve; a floor without its curve is grey."""
+    return COLOURS[names.index(name) % len(COLOURS)] if name in names else "#777777"
 
 
 def _unbudgeted(frontier: Frontier) -> list[Point]:

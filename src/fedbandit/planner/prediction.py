@@ -112,12 +112,19 @@ class _Silos:
         return max(told, self.cosine)  # who knows more than the public is not served worse
 
 
+def _learners(arms: int, dim: int) -> _Silos:
+    """Silos that know nothing yet. One of the dimensions is the constant entry."""
+    if dim < 2:
+        raise ArgumentError("dim", f"must be at least 2 to be predicted: a direction is looked for, got {dim}")
+    return _Silos(best_of(arms, dim - 1), dim - 1)
+
+
 def predicted(plan: Plan, arms: int = ARMS, attendance: Attendance = EVERYBODY) -> Prediction:
     """The regret of a plan whose rounds are visits, by those who count and those who do not."""
     if plan.syncs is None:
         raise ArgumentError("schedule", f"must be public to be predicted, got {plan.schedule}")
     noises, regularisers = noise_variance(plan.noise_law, plan.centre), plan.learner.regularisers
-    silos = _Silos(best_of(arms, plan.dim - 1), plan.dim - 1)
+    silos = _learners(arms, plan.dim)
     syncs = dict(zip(plan.times, zip(noises.tolist(), regularisers.tolist(), strict=True), strict=True))
     partly = not attendance.all_counted(plan)
     stops = sorted({*plan.times, *(_stops(plan.rounds) if partly else ())})
@@ -142,7 +149,7 @@ def predicted(plan: Plan, arms: int = ARMS, attendance: Attendance = EVERYBODY) 
 
 def predicted_alone(rounds: int, dim: int, arms: int = ARMS) -> Prediction:
     """A silo on its own, which learns from each of its visits at once and adds no noise."""
-    silos, stops, lost, before = _Silos(best_of(arms, dim - 1), dim - 1), _stops(rounds), [], 0
+    silos, stops, lost, before = _learners(arms, dim), _stops(rounds), [], 0
     for stop in stops:
         lost.append(1 - silos.cosine)
         silos.public.add(stop - before, silos.cosine)

@@ -215,7 +215,7 @@ def test_own_part_of_the_public_sums_is_what_was_released(tmp_path):
         silo.store.acknowledged(1, 0)
         prefix = _prefix(plan, 0) + own_data(plan, rows).sums * 2.0**-plan.bits
         silo.learn(0, Outcome(prefix, ALL_SILOS), True)
-        model = silo._own.model().model
+        model = silo._apart._own.model().model
         public = public_model(plan, 0, prefix, plan.times[0])
         known = local_knowledge(plan, own_data(plan, rows, own_data(plan, rows).sums), public).model(plan)
         for left, right in zip(model, known, strict=True):
@@ -251,7 +251,7 @@ def test_many_at_once_are_served_like_one_by_one(silo):
 def test_without_a_store_whoever_opts_out_is_served_by_the_public_model(silo, monkeypatch, plan):
     """Nobody could tell later that they were not."""
     monkeypatch.setattr(silo.store, "opt_out", lambda *asked: (_ for _ in ()).throw(OSError("no disk")))
-    monkeypatch.setattr(silo._own, "model", lambda: pytest.fail("served by raw data"))
+    monkeypatch.setattr(silo._apart._own, "model", lambda: pytest.fail("served by raw data"))
     decision = silo.decide(ACTIONS, user="new", shared=False)
     assert decision.action == linucb.decide(ACTIONS, nothing_public(plan).model)
     assert silo.ids.read(decision.id).place == UNSHARED

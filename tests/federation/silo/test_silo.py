@@ -8,9 +8,10 @@ import pytest
 from fedbandit._validate import ArgumentError
 from fedbandit.bandit import linucb
 from fedbandit.bandit.statistics import contributions, width
-from fedbandit.federation.silo import tickets
 from fedbandit.federation.silo.book import entries, spending
-from fedbandit.federation.silo.serving import RewardConflict, Silo, TermEnded, UnknownDecision
+from fedbandit.federation.silo.decisions import tickets
+from fedbandit.federation.silo.decisions.tickets import UnknownDecision
+from fedbandit.federation.silo.serving import RewardConflict, Silo, TermEnded
 from fedbandit.federation.silo.ticker import SumsFull
 from fedbandit.federation.states import ReleaseState
 from fedbandit.federation.timing import Timing

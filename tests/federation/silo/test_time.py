@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from fedbandit.federation.setup.agreement import check_live
-from fedbandit.federation.silo.serving import DecisionExpired, Silo
+from fedbandit.federation.silo.decisions.tickets import DecisionExpired
+from fedbandit.federation.silo.serving import Silo
 from fedbandit.federation.timing import (
     ClockJumped,
     Counted,

@@ -12,7 +12,7 @@ import pytest
 from fedbandit.federation.http.group import GroupCommit
 from fedbandit.federation.silo import releasing
 from fedbandit.federation.silo.agent import Agent
-from fedbandit.federation.silo.serving import Silo
+from fedbandit.federation.silo.decisions.decider import Decider
 from fedbandit.federation.silo.ticker import Ticker
 from fedbandit.federation.states import RELEASE, ReleaseEvent, ReleaseState, SyncEvent
 from fedbandit.federation.store import Engine, SiloStore, SyncStore, rewards, silo_store
@@ -226,15 +226,8 @@ def a_question_is_asked_before_it_is_on_disk(patch: Patch) -> None:
 
 @planted
 def the_version_of_the_model_is_off_by_one(patch: Patch) -> None:
-    refresh = Silo.refresh
-
-    def ahead(self: Silo) -> None:
-        refresh(self)
-        version, model = self._current
-        if version == 1:
-            self._current = (2, model)
-
-    patch.setattr(Silo, "refresh", ahead)
+    use = Decider.use
+    patch.setattr(Decider, "use", lambda self, version, model: use(self, 2 if version == 1 else version, model))
 
 
 @planted

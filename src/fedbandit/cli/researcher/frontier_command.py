@@ -15,7 +15,7 @@ from fedbandit.cli import checks, options, output
 from fedbandit.plan import Plan
 from fedbandit.planner.ablation import Ablated, ablation, unsymmetric_noise_factor
 from fedbandit.planner.consortia import Checked, accord, checked
-from fedbandit.planner.frontier import BUDGETS, CURVES, QUICK_CURVES, Frontier, Point
+from fedbandit.planner.frontier import BUDGETS, CURVES, FLOOR, QUICK_CURVES, Frontier, Point
 from fedbandit.planner.frontier import frontier as measured
 from fedbandit.planner.shuffling import Payoff, payoffs
 from fedbandit.privacy.budget import Privacy, exactly
@@ -153,6 +153,8 @@ def _show_frontier(found: Frontier, title: str) -> None:
     for name, reason in found.left_out.items():
         output.say(f"{name}: not here. {reason}")
     output.remark("excess: over non-private FedLinUCB on the same users, schedule and radii.")
+    if any(point.name.endswith(FLOOR) for point in found.points):
+        output.remark("floor: with the noise of a single release in every prefix sum; no plan of this budget.")
     output.remark("x below the paper: the excess of `ldp` (as proven, every 25 rounds) divided by this one's.")
 
 

@@ -9,7 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from fedbandit._validate import ArgumentError
-from fedbandit.federation.silo.serving import Silo, UnknownActionSet
+from fedbandit.federation.silo.decisions.decider import UnknownActionSet
+from fedbandit.federation.silo.serving import Silo
 from fedbandit.federation.store import Reward, Verdict
 
 __all__ = ["GroupCommit", "StoreUnavailable", "in_thread"]

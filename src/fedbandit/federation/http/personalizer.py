@@ -16,8 +16,9 @@ from fedbandit.federation.http.group import GroupCommit, in_thread
 from fedbandit.federation.http.metrics import Metrics
 from fedbandit.federation.http.refusals import Refusal
 from fedbandit.federation.http.schemas import Answer, Problem
-from fedbandit.federation.silo.actions import MAX_ARMS
-from fedbandit.federation.silo.serving import Decision, RewardConflict, Silo, acknowledged
+from fedbandit.federation.silo.decisions.actions import MAX_ARMS
+from fedbandit.federation.silo.decisions.decider import Decision
+from fedbandit.federation.silo.serving import RewardConflict, Silo, acknowledged
 from fedbandit.federation.store.events import Event, EventStore
 from fedbandit.problem.encoding import ActionRecord
 

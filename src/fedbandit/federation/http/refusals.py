@@ -10,8 +10,8 @@ import msgspec
 from fedbandit._validate import ArgumentError
 from fedbandit.federation.http.group import StoreUnavailable
 from fedbandit.federation.http.schemas import Problem
+from fedbandit.federation.silo.decisions.tickets import DecisionExpired, UnknownDecision
 from fedbandit.federation.silo.serving import RewardConflict, TermEnded
-from fedbandit.federation.silo.tickets import DecisionExpired, UnknownDecision
 
 __all__ = ["REFUSED", "Headers", "Refusal", "bad_argument", "refusal"]
 

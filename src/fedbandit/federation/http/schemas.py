@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta, Struct
 
-from fedbandit.federation.silo.actions import MAX_ARMS
+from fedbandit.federation.silo.decisions.actions import MAX_ARMS
 
 __all__ = [
     "ActionRequest",

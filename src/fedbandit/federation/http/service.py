@@ -17,9 +17,10 @@ from fedbandit.federation.http.group import GroupCommit, StoreUnavailable, in_th
 from fedbandit.federation.http.metrics import Metrics, WorkerTally
 from fedbandit.federation.http.personalizer import Personalizer
 from fedbandit.federation.http.refusals import refusal
-from fedbandit.federation.silo import actions as choosing
-from fedbandit.federation.silo.serving import RewardConflict, Silo, TermEnded, UnknownActionSet, acknowledged
-from fedbandit.federation.silo.tickets import DecisionExpired, UnknownDecision
+from fedbandit.federation.silo.decisions import actions as choosing
+from fedbandit.federation.silo.decisions.decider import UnknownActionSet
+from fedbandit.federation.silo.decisions.tickets import DecisionExpired, UnknownDecision
+from fedbandit.federation.silo.serving import RewardConflict, Silo, TermEnded, acknowledged
 from fedbandit.federation.store import Reward, Verdict
 from fedbandit.problem.encoding import ActionRecord
 

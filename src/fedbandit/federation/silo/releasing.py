@@ -16,7 +16,7 @@ import numpy as np
 from fedbandit._arrays import Integers
 from fedbandit.bandit.statistics import contributions
 from fedbandit.federation.exact.exact_noise import ExactNoise
-from fedbandit.federation.silo.actions import into_ball
+from fedbandit.federation.silo.decisions.actions import into_ball
 from fedbandit.federation.store.rewards import CountedRow
 from fedbandit.plan import Plan
 from fedbandit.protocol.base import Message, Protocol

@@ -9,88 +9,50 @@ Rules that hold at every instant, whatever is killed:
 
 from __future__ import annotations
 
-import logging
-import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import cached_property, partial
-from itertools import repeat
+from functools import partial
 from pathlib import Path
-from random import SystemRandom
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from fedbandit import _validate
-from fedbandit._arrays import Floats
 from fedbandit._validate import ArgumentError
-from fedbandit.bandit import linucb
-from fedbandit.federation.own_knowledge import LocalModel, OwnKnowledge, summed
+from fedbandit.federation.own_knowledge import summed
 from fedbandit.federation.setup.agreement import check_live
-from fedbandit.federation.silo import actions as choosing
 from fedbandit.federation.silo import book
-from fedbandit.federation.silo.actions import ActionSet, Appraisal, Chooser, QuickAppraisal
-from fedbandit.federation.silo.counter import DecisionCounter
+from fedbandit.federation.silo.decisions.apart import Apart
+from fedbandit.federation.silo.decisions.counter import DecisionCounter
+from fedbandit.federation.silo.decisions.decider import CHANCE, Asked, Decider, Decision
+from fedbandit.federation.silo.decisions.seats import Seats
+from fedbandit.federation.silo.decisions.tickets import DecisionExpired, DecisionIds
 from fedbandit.federation.silo.outgoing import Sealer
-from fedbandit.federation.silo.seats import Seats
 from fedbandit.federation.silo.silo_status import silo_status
 from fedbandit.federation.silo.terms import check_secret, open_term, own_secret
 from fedbandit.federation.silo.ticker import CLOCK, Ticker
-from fedbandit.federation.silo.tickets import DecisionExpired, DecisionIds, UnknownDecision
 from fedbandit.federation.states import DecisionState
 from fedbandit.federation.store import Reward, SiloStore, Verdict, open_engine
 from fedbandit.federation.store.decision_log import DecisionLog
-from fedbandit.federation.store.rewards import NOWHERE, UNLIMITED, UNSHARED
+from fedbandit.federation.store.rewards import UNLIMITED
 from fedbandit.federation.timing import DAY, Clocks, MachineClocks, Reading, SteadyClock, TicksHeld, Timing
-from fedbandit.federation.wire import messages
 from fedbandit.federation.wire.keys import party_name
 from fedbandit.federation.wire.parcels import Outcome
-from fedbandit.knowledge import PublicModel, nothing_public, public_model
+from fedbandit.knowledge import nothing_public, public_model
 from fedbandit.plan import Plan
 from fedbandit.privacy.ledger import LedgerError
-from fedbandit.problem.frames import Columns, columns_of, is_table, length_of
-from fedbandit.problem.records import Actions, Records, as_json
+from fedbandit.problem.frames import Columns, columns_of, is_table
+from fedbandit.problem.records import Actions
 
 __all__ = [
     "Acknowledgement",
-    "Decision",
-    "DecisionExpired",
     "OutcomeConflict",
     "RewardConflict",
     "Silo",
     "TermEnded",
-    "UnknownActionSet",
-    "UnknownDecision",
     "acknowledged",
 ]
-
-CHANCE = SystemRandom().random  # what a policy draws by: nobody can foresee a choice, or draw it again
-
-
-log = logging.getLogger(__name__)
-
-
-class Decision(NamedTuple):
-    """An answer: `id` to reward it with, the `action` chosen (its index), the version of the model that chose it, and
-    the probability with which it did; None where the application chose and did not say. `name` is what the action is
-    called, where actions have names."""
-
-    id: str
-    action: int
-    model: int
-    propensity: float | None = 1.0
-    name: str | None = None
-
-
-class _Made(NamedTuple):
-    """A decision, and what it was made from."""
-
-    decision: Decision
-    appraisal: Appraisal | QuickAppraisal
-    allowed: Sequence[int] | None
 
 
 class Acknowledgement(NamedTuple):
@@ -105,43 +67,12 @@ class RewardConflict(ValueError):
     """The decision has another reward already."""
 
 
-class UnknownActionSet(LookupError):
-    """No action set was registered under this name."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"actions must be a registered set, got {name!r}")
-        self.name = name
-
-
 class TermEnded(ValueError):
     """The last batch was released; rewards count no more."""
 
 
 class OutcomeConflict(ValueError):
     """There is one model k; somebody sent a second one."""
-
-
-class _Way(NamedTuple):
-    """How somebody is served: a place outside all batches (None: whoever counts takes one), and what decides unless it
-    is the public model."""
-
-    place: int | None
-    local: LocalModel | None
-
-
-@dataclass(frozen=True)
-class _Offered:
-    """Actions to choose from: their rows as they came, what they are called, and the registered set that they are."""
-
-    rows: Any
-    dim: int
-    names: tuple[str, ...] = ()
-    known: ActionSet | None = None
-
-    @cached_property
-    def features(self) -> Floats:
-        """The rows, checked."""
-        return self.rows if self.known is not None else choosing.checked(self.rows, self.dim)
 
 
 class Silo:
@@ -192,18 +123,22 @@ class Silo:
             catch_up=catch_up,
             signer=book.own_signer(secret) if sealer is None else sealer.signer,
         )
-        self._sets = _action_sets(store)
-        self._chooser = Chooser(plan.dim)
-        self._plain = plan.policy.certain and log is None  # the best action, and no questions asked
-        self._chance, self._log = chance, log
-        self._records = None if plan.schema is None else Records(plan.schema, strict=strict, lock=threading.Lock())
-        self._current = (0, nothing_public(plan))  # version and model, swapped together
-        self._own = OwnKnowledge(store, plan, self.term.number, self._current[1])
-        self._apart = store.apart(self.term.number, self._cap)
-        self._setting_apart = threading.Lock()
-        self._soon_apart: list[bytes] = []  # they have counted for the last time, and it may not be on disk yet
-        if plan.serves_uncounted == "local":
-            self._own.refresh(self._current[1])
+        public = nothing_public(plan)
+        self._apart = Apart(store, plan, self.term.number, self._cap, public)
+        self._decider = Decider(
+            store,
+            plan,
+            public=public,
+            ids=self.ids,
+            seats=self._seats,
+            counter=self._counter,
+            apart=self._apart,
+            clock=self._clock,
+            strict=strict,
+            chance=chance,
+            log=log,
+        )
+        self._log = log
         self.refresh()
 
     @classmethod
@@ -284,7 +219,7 @@ class Silo:
         on leaves the silo in this term. They and whoever is over the cap are served by all that the silo knows, unless
         the plan says otherwise.
         """
-        return self._made(actions, context, user, allowed, chosen, propensity, shared=shared).decision
+        return self._decider.decide(Asked(actions, context, user, allowed, chosen, propensity, shared))
 
     def rank(
         self,
@@ -295,78 +230,13 @@ class Silo:
         allowed: Sequence[Any] | None = None,
     ) -> tuple[Decision, list[float]]:
         """A decision for a record, and the probability that each of the actions had."""
-        made = self._made(actions, context, user, allowed, ranked=True)
-        assert isinstance(made.appraisal, Appraisal)
-        return made.decision, made.appraisal.likely(made.allowed).tolist()
-
-    def _made(
-        self,
-        actions: Any,
-        context: Mapping[str, Any] | None,
-        user: str | None,
-        allowed: Sequence[Any] | None,
-        chosen: int | str | None = None,
-        propensity: float | None = None,
-        *,
-        shared: bool = True,
-        ranked: bool = False,
-    ) -> _Made:
-        version, public = self._current
-        person = None if user is None else self.ids.person(user)
-        place, local = self._way(person, shared)
-        offered = self._offered(context, actions)
-        quick = self._plain and chosen is None and not ranked
-        appraisal = self._for_counted(offered, public, quick) if local is None else self._for_others(offered, local)
-        names = offered.names
-        if allowed is not None:
-            allowed = choosing.numbered("allowed", allowed, names)
-        likely = None if propensity is None else _propensity(propensity, chosen)
-        if chosen is None:
-            action, likely = appraisal.choose(allowed, self._chance)
-        else:
-            (number,) = choosing.numbered("chosen", [chosen], names)
-            action = self._own_choice(number, allowed, len(offered.features))
-        if place is None:
-            (place,) = self._seats.take([person])
-        decision = self.ids.issue_one(appraisal.row(action), person, place, self._clock.expected)
-        if self._log is not None and isinstance(appraisal, Appraisal):
-            self._log.decided(
-                decision,
-                self._clock.expected,
-                version,
-                offered.features,
-                action,
-                likely,
-                appraisal.likely(allowed),
-                allowed,
-                own=chosen is not None,
-                record=None if context is None else as_json(context, names, actions),
-            )
-        self._counter.add(1, keyed=user is not None)
-        made = Decision(decision, action, version, likely, names[action] if names else None)
-        return _Made(made, appraisal, allowed)
-
-    @property
-    def _recorded(self) -> Records:
-        """What turns records into rows, under a plan with a schema."""
-        if self._records is None:
-            raise ArgumentError("context", "must be left out: the plan has no schema, so actions are rows of numbers")
-        return self._records
+        return self._decider.rank(Asked(actions, context, user, allowed))
 
     @property
     def odd_values(self) -> dict[str, dict[str, int]]:
         """How often a value of a record was missing, clamped or unknown, by field, since this process began. For this
         silo's own eyes: nobody else is told."""
-        return {} if self._records is None else self._records.odd
-
-    def _own_choice(self, chosen: int, allowed: Sequence[int] | None, arms: int) -> int:
-        """What the application has chosen, if the plan lets it choose."""
-        if not self.plan.apprentice:
-            raise ArgumentError("chosen", "must be left out: under this plan the model chooses, see `apprentice`")
-        (action,) = choosing.subset_of([chosen], arms)
-        if allowed is not None and action not in choosing.subset_of(allowed, arms):
-            raise ArgumentError("chosen", f"must be one of the actions allowed, got {chosen}")
-        return int(action)
+        return self._decider.odd_values
 
     def decide_many(
         self,
@@ -382,136 +252,7 @@ class Silo:
         Arrow table, a list of records. `actions` are then what all of them are offered, by default the schema's named
         ones, and `users` may be the name of the column that holds the keys. Unless `shared`, all of them opt out.
         """
-        if is_table(contexts):
-            return self._decide_table(columns_of(contexts), users, actions, shared)
-        if actions is not None:
-            raise ArgumentError("actions", "must be left out: contexts are rows, of every action")
-        return self._decide_rows(np.asarray(contexts, dtype=np.float64), users, shared)
-
-    def _decide_table(
-        self, columns: Columns, users: Sequence[str] | str | None, actions: Actions | None, shared: bool
-    ) -> list[Decision]:
-        total, made = length_of(columns), list[Decision]()
-        if isinstance(users, str):
-            if users not in columns:
-                raise ArgumentError("users", f"must be keys, or the name of a column, got {users!r}")
-            users = columns.pop(users)
-        if users is not None and len(users) != total:
-            raise ArgumentError("users", f"must be as many as contexts, {total}, got {len(users)}")
-        for rows, names in self._recorded.many(columns, actions):
-            keys = None if users is None else users[len(made) : len(made) + len(rows)]
-            people = range(len(made), len(made) + len(rows))
-            records = (
-                as_json({name: column[one] for name, column in columns.items()}, names, actions) for one in people
-            )
-            decided = self._decide_rows(rows, keys, shared, records if self._log is not None else None)
-            made += [one._replace(name=names[one.action]) for one in decided]
-        return made
-
-    def _decide_rows(
-        self,
-        contexts: Floats,
-        users: Sequence[str] | str | None,
-        shared: bool,
-        records: Iterable[str] | None = None,
-    ) -> list[Decision]:
-        if users is not None and len(users) != len(contexts):
-            raise ArgumentError("users", f"must be as many as contexts, {len(contexts)}, got {len(users)}")
-        people = [None] * len(contexts) if users is None else [self.ids.person(user) for user in users]
-        if self._plain and shared and not self._apart.intersection(people):
-            made = self._decide_plainly(contexts, people)
-        else:
-            ways = [self._way(person, shared) for person in people]
-            made = self._decide_one_by_one(contexts, people, ways, records)
-        self._counter.add(len(made), keyed=users is not None)
-        return made
-
-    def _decide_plainly(self, contexts: Floats, people: Sequence[bytes | None]) -> list[Decision]:
-        """The best action for each, by the public model: all of them count."""
-        version, public = self._current
-        chosen, rows = self._chooser.many(contexts, public.model)
-        ids = self.ids.issue(rows, people, self._seats.take(people), self._clock.expected)
-        return list(map(Decision, ids, chosen.tolist(), repeat(version)))
-
-    def _decide_one_by_one(
-        self,
-        contexts: Floats,
-        people: Sequence[bytes | None],
-        ways: Sequence[_Way],
-        records: Iterable[str] | None,
-    ) -> list[Decision]:
-        version, public = self._current
-        features = choosing.checked_many(contexts, self.plan.dim)
-        flat = linucb.scores(features.reshape(-1, self.plan.dim), public.model)  # one large product
-        means, spreads = (part.reshape(features.shape[:2]) for part in flat)
-        for number, (_, local) in enumerate(ways):
-            if local is not None:
-                means[number], spreads[number] = linucb.scores(features[number], local.model)
-        chosen, propensities = choosing.choose_many(means, spreads, self.plan.policy, self._chance)
-        seats = iter(self._seats.take([person for person, way in zip(people, ways, strict=True) if way.place is None]))
-        places = [next(seats) if way.place is None else way.place for way in ways]
-        rows = choosing.inside(features[np.arange(len(features)), chosen])
-        ids = self.ids.issue(rows, people, places, self._clock.expected)
-        made = [
-            Decision(one, action, version, propensity)
-            for one, action, propensity in zip(ids, chosen.tolist(), propensities.tolist(), strict=True)
-        ]
-        if self._log is not None:
-            likely = self.plan.policy.probabilities(means, spreads)
-            known = [None] * len(made) if records is None else records
-            for decision, offered, probabilities, record in zip(made, features, likely, known, strict=True):
-                self._log.decided(
-                    decision.id,
-                    self._clock.expected,
-                    version,
-                    offered,
-                    decision.action,
-                    decision.propensity,
-                    probabilities,
-                    record=record,
-                )
-        return made
-
-    def _way(self, person: bytes | None, shared: bool) -> _Way:
-        """How a person is served. Local knowledge only serves people of whom it is on disk that nothing more of them is
-        released, or whom nobody will recognise: what they do later may depend on it."""
-        if shared and (person is None or person not in self._apart):
-            return _Way(None, None)
-        place = NOWHERE if shared else UNSHARED
-        known = person is None or person in self._apart or self._opt_out(person)
-        return _Way(place, self._own.model() if known and self.plan.serves_uncounted == "local" else None)
-
-    def _opt_out(self, person: bytes) -> bool:
-        """Whether it is on disk now; without a store decisions go on, by the public model."""
-        try:
-            self.store.opt_out(self.term.number, person)
-        except Exception as error:
-            log.error("somebody who opts out is served by the public model: the store does not work: %s", error)
-            return False
-        self._apart.add(person)
-        return True
-
-    def _offered(self, context: Mapping[str, Any] | None, actions: Any) -> _Offered:
-        """Actions from records, a registered set or rows."""
-        if context is not None:
-            features, names = self._recorded.one(context, actions)
-            return _Offered(features, self.plan.dim, names)
-        if isinstance(actions, str):
-            known = self._set(actions)
-            return _Offered(known.features, self.plan.dim, known=known)
-        return _Offered(actions, self.plan.dim)
-
-    def _for_counted(self, offered: _Offered, public: PublicModel, quick: bool) -> Appraisal | QuickAppraisal:
-        """What the public model makes of the actions: the only way to serve those who are released."""
-        if offered.known is not None:
-            return offered.known.score(public.model, self.plan.policy)
-        if quick:
-            return QuickAppraisal(self._chooser, offered.rows, public.model)
-        return Appraisal.of(offered.features, public.model, self.plan.policy)
-
-    def _for_others(self, offered: _Offered, local: LocalModel) -> Appraisal:
-        """The same by all that the silo knows, for those who are not."""
-        return Appraisal.of(offered.features, local.model, self.plan.policy)
+        return self._decider.decide_many(contexts, users, actions, shared)
 
     @property
     def now(self) -> float:
@@ -530,17 +271,15 @@ class Silo:
 
     def quicken(self) -> None:
         """Load what makes decisions faster. It takes a while, beside which decisions go on: call it in a thread."""
-        self._chooser.quicken()
+        self._decider.quicken()
 
     def register(self, name: str, actions: ArrayLike) -> None:
         """Keep an action set under a name; a name means one set for good."""
-        features = choosing.inside(choosing.checked(actions, self.plan.dim))
-        self.store.register(party_name(name), messages.encode([features]))
-        self._sets.setdefault(name, ActionSet(features))
+        self._decider.register(name, actions)
 
     def action_sets(self) -> dict[str, int]:
         """Registered sets and how many actions each has."""
-        return {name: len(known.features) for name, known in self._sets.items()}
+        return self._decider.action_sets()
 
     # -- rewards ----------------------------------------------------------------------------------------------------
 
@@ -580,22 +319,10 @@ class Silo:
                 durable=durable,
                 adding=partial(summed, self.plan),
             )
-        self._note(list(zip(rewards, verdicts, strict=True)), durable)
+        self._apart.note(list(zip(rewards, verdicts, strict=True)), durable)
         if self._log is not None:
             self._log.rewarded(rewards, verdicts, self._clock.expected)
         return verdicts
-
-    def _note(self, judged: Sequence[tuple[Reward, Verdict]], durable: bool) -> None:
-        """What the silo knows grows. Who has counted for the last time is set apart once that is on disk: with the next
-        call at the latest, which comes when the disk has caught up with this one."""
-        new = [one for one in judged if one[1].stays or (one[1].state is DecisionState.COUNTED and not one[1].repeated)]
-        if self.plan.serves_uncounted == "local" and new:
-            self._own.add([(reward.features, reward.reward) for reward, verdict in new if not verdict.conflict])
-        with self._setting_apart:
-            self._apart.update(self._soon_apart)
-            self._soon_apart = [one.person for one, verdict in judged if verdict.last and one.person is not None]
-            if durable:
-                self._apart.update(self._soon_apart)
 
     def flush(self) -> None:
         """Write down how many decisions were answered since the last time."""
@@ -626,28 +353,28 @@ class Silo:
 
     def refresh(self) -> None:
         """Read models that have come since, e.g. through another worker of this silo."""
-        version, public = self._current
+        version, public = self._decider.current
         newest = None
         for sync, value in self.store.models(self.term.number, version - 1):
             outcome = Outcome.decode(value, self.plan)
             version = sync + 1
             newest = newest if outcome.skipped else (sync, outcome.prefix, self.plan.times[sync])
-        self._current = (version, public if newest is None else public_model(self.plan, *newest))
+        if newest is not None:
+            public = public_model(self.plan, *newest)
+        self._decider.use(version, public)
         if self._log is not None:
-            self._log.model(version, self._current[1].model, self.plan)
-        if newest is not None and self.plan.serves_uncounted == "local":
-            self._own.refresh(self._current[1])
-            if self.store.engine.shared:  # other workers set people apart, too
-                self._apart |= self.store.apart(self.term.number, self._cap)
+            self._log.model(version, public.model, self.plan)
+        if newest is not None:
+            self._apart.refresh(public)
 
     @property
     def version(self) -> int:
         """Syncs that the deciding model has learnt from."""
-        return self._current[0]
+        return self._decider.current[0]
 
     def model(self) -> tuple[int, list[float]]:
         """Version and parameter vector of the model that decides now."""
-        version, public = self._current
+        version, public = self._decider.current
         return version, [float(value) for value in public.model.theta]
 
     # -- what it is doing -------------------------------------------------------------------------------------------
@@ -688,22 +415,6 @@ class Silo:
     ) -> None:
         self.close()
 
-    def _set(self, name: str) -> ActionSet:
-        if name not in self._sets:  # another worker may have registered it
-            self._sets = {**_action_sets(self.store), **self._sets}
-        try:
-            return self._sets[name]
-        except KeyError:
-            raise UnknownActionSet(name) from None
-
-
-def _propensity(value: float, chosen: int | str | None) -> float:
-    if chosen is None:
-        raise ArgumentError("propensity", "must be left out unless the application has chosen: the policy has its own")
-    if not _validate.reward("propensity", value) > 0:
-        raise ArgumentError("propensity", "must be above 0: the action was chosen")
-    return float(value)
-
 
 def _rewards_of(columns: Columns) -> list[tuple[str, float]]:
     for name in ("decision", "reward"):
@@ -731,15 +442,6 @@ def _check_ledger(store: SiloStore) -> None:
         raise ArgumentError(
             "store", f"holds a ledger that cannot be believed ({error}): put the newest whole copy in its place"
         ) from error
-
-
-def _action_sets(store: SiloStore) -> dict[str, ActionSet]:
-    return {name: ActionSet(_stored_set(value)) for name, value in store.action_sets().items()}
-
-
-def _stored_set(value: bytes) -> Floats:
-    features = np.asarray(messages.decode(value)[0], dtype=np.float64)
-    return choosing.inside(choosing.checked(features, features.shape[-1]))
 
 
 def acknowledged(verdict: Verdict) -> Acknowledgement:

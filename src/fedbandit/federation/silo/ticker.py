@@ -9,9 +9,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fedbandit.federation.exact.exact_noise import ExactNoise
 from fedbandit.federation.own_knowledge import summed
 from fedbandit.federation.silo import book, releasing
-from fedbandit.federation.silo.counter import DecisionCounter
+from fedbandit.federation.silo.decisions.counter import DecisionCounter
+from fedbandit.federation.silo.decisions.seats import Seats
 from fedbandit.federation.silo.outgoing import Sealer
-from fedbandit.federation.silo.seats import Seats
 from fedbandit.federation.states import IllegalEvent, ReleaseState
 from fedbandit.federation.store.silo_store import SiloStore, Term
 from fedbandit.federation.timing import SteadyClock, TicksOverdue, Timing, calendar, pace

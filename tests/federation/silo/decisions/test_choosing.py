@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from fedbandit.bandit import linucb
 from fedbandit.bandit.compiled import best_of, best_of_many
-from fedbandit.federation.silo.actions import Chooser
+from fedbandit.federation.silo.decisions.actions import Chooser
 
 SLACK = 1 + 9e-7
 

@@ -1,0 +1,85 @@
+"""Who is served by what: those who count by the public model alone, the others by all that the silo knows."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from fedbandit.federation.own_knowledge import LocalModel, OwnKnowledge
+from fedbandit.federation.states import DecisionState
+from fedbandit.federation.store import Reward, SiloStore, Verdict
+from fedbandit.federation.store.rewards import NOWHERE, UNSHARED
+from fedbandit.knowledge import PublicModel
+from fedbandit.plan import Plan
+
+__all__ = ["Apart", "Way"]
+
+log = logging.getLogger(__name__)
+
+
+class Way(NamedTuple):
+    """How somebody is served: a place outside all batches (None: whoever counts takes one), and what decides unless it
+    is the public model."""
+
+    place: int | None
+    local: LocalModel | None
+
+
+class Apart:
+    """Those of whom nothing more is released in a term, and what the silo knows for them. Safe to use from several
+    threads."""
+
+    def __init__(self, store: SiloStore, plan: Plan, term: int, cap: int, public: PublicModel) -> None:
+        self._store, self._term, self._cap = store, term, cap
+        self._serves_local = plan.serves_uncounted == "local"
+        self._own = OwnKnowledge(store, plan, term, public)
+        self._people = store.apart(term, cap)
+        self._soon: list[bytes] = []  # they have counted for the last time, and it may not be on disk yet
+        self._lock = threading.Lock()
+        if self._serves_local:
+            self._own.refresh(public)
+
+    def way(self, person: bytes | None, shared: bool) -> Way:
+        """How a person is served. Local knowledge only serves people of whom it is on disk that nothing more of them is
+        released, or whom nobody will recognise: what they do later may depend on it."""
+        if shared and (person is None or person not in self._people):
+            return Way(None, None)
+        place = NOWHERE if shared else UNSHARED
+        known = person is None or person in self._people or self._opt_out(person)
+        return Way(place, self._own.model() if known and self._serves_local else None)
+
+    def holds_any(self, people: Iterable[bytes | None]) -> bool:
+        """Whether one of these people is known to be apart."""
+        return not self._people.isdisjoint(people)
+
+    def note(self, judged: Sequence[tuple[Reward, Verdict]], durable: bool) -> None:
+        """What the silo knows grows. Who has counted for the last time is set apart once that is on disk: with the next
+        call at the latest, which comes when the disk has caught up with this one."""
+        new = [one for one in judged if one[1].stays or (one[1].state is DecisionState.COUNTED and not one[1].repeated)]
+        if self._serves_local and new:
+            self._own.add([(reward.features, reward.reward) for reward, verdict in new if not verdict.conflict])
+        with self._lock:
+            self._people.update(self._soon)
+            self._soon = [one.person for one, verdict in judged if verdict.last and one.person is not None]
+            if durable:
+                self._people.update(self._soon)
+
+    def refresh(self, public: PublicModel) -> None:
+        """There is a new public model."""
+        if not self._serves_local:
+            return
+        self._own.refresh(public)
+        if self._store.engine.shared:  # other workers set people apart, too
+            self._people |= self._store.apart(self._term, self._cap)
+
+    def _opt_out(self, person: bytes) -> bool:
+        """Whether it is on disk now; without a store decisions go on, by the public model."""
+        try:
+            self._store.opt_out(self._term, person)
+        except Exception as error:
+            log.error("somebody who opts out is served by the public model: the store does not work: %s", error)
+            return False
+        self._people.add(person)
+        return True
