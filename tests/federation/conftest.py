@@ -51,8 +51,9 @@ class PostgresServer:
         self._process = subprocess.Popen(self._command, stderr=subprocess.DEVNULL, cwd="/")
         _wait_for_postgres(self.url)
 
-    def stop(self):
-        self._process.send_signal(signal.SIGINT)  # without waiting for those who are connected
+    def stop(self, how=signal.SIGINT):
+        """Without waiting for those who are connected; with SIGQUIT, without writing anything more."""
+        self._process.send_signal(how)
         self._process.wait(20)
 
 

@@ -80,9 +80,9 @@ class Harness:
             if name in absent:
                 silo.tick()
 
-    async def until(self, holds, limit=LIMIT):
+    async def until(self, holds, limit=None):
         """Until something holds; errors of any party come out here."""
-        end = time.monotonic() + limit
+        end = time.monotonic() + (limit or LIMIT)
         while not holds():
             for task in self.tasks.values():
                 if task.done() and not task.cancelled():
@@ -90,10 +90,10 @@ class Harness:
             assert time.monotonic() < end, "it did not come to hold in time"
             await asyncio.sleep(0.02)
 
-    async def wait(self, version, names=None, limit=LIMIT):
+    async def wait(self, version, names=None, limit=None):
         """Until these silos hold the model; errors of any party come out here."""
         silos = [self.running[n].silo for n in (names or self.silos) if not self.tasks[n].done()]
-        end = time.monotonic() + limit
+        end = time.monotonic() + (limit or LIMIT)
         while any(silo.version < version for silo in silos):
             for task in self.tasks.values():
                 if task.done() and not task.cancelled():

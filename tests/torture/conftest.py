@@ -8,6 +8,10 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.federation.conftest import empty_postgres, postgres_url
+
+__all__ = ["Size", "Tally", "empty_postgres", "postgres_url", "size", "tally"]
+
 Size = Callable[[int, int], int]
 Tally = Callable[[str, int], None]
 

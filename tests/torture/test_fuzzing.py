@@ -109,7 +109,10 @@ def greetings() -> Decoder:
     def decode(data: bytes) -> tuple[Greeting, bytes]:
         return Greeting.decode(data), data[len(one) :]  # a later version may add to the end
 
-    return Decoder([one, one + b"more"], decode, lambda found: found[0].encode() + found[1])
+    def encode(found: tuple[Greeting, bytes]) -> bytes:
+        return found[0].encode() + found[1]
+
+    return Decoder([one, one + b"more"], decode, encode, spellings=True)  # an earlier version says less
 
 
 def parcels_for_the_mixer() -> Decoder:

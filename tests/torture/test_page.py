@@ -9,9 +9,11 @@ from tests.torture.attacks.planted import PLANTED as ATTACKED
 from tests.torture.crashes.plants import PLANTS as CRASHED
 from tests.torture.simulation.planted import PLANTED as SIMULATED
 from tests.torture.test_attacks import MESSAGES
+from tests.torture.test_undone import UNDONE
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reliability.md"
+UNDONE_TABLE = "| row | bug, as it was | fails then |\n|---|---|---|\n"
 
 
 def test_the_page_lists_every_planted_bug_and_what_looks_for_it() -> None:
@@ -22,6 +24,11 @@ def test_the_page_lists_every_planted_bug_and_what_looks_for_it() -> None:
     ]
     listed = PAGE.read_text().split("| bug | looked for by |\n|---|---|\n")[1]
     assert listed == "".join(f"| {name} | {suite} |\n" for name, suite in planted)
+
+
+def test_the_page_lists_every_fix_that_is_undone_and_what_fails_then() -> None:
+    rows = PAGE.read_text().split(UNDONE_TABLE)[1].split("\n\n")[0].splitlines()
+    assert rows == [f"| {one.row} | {one.bug} | {one.looked_for_by} |" for one in UNDONE]
 
 
 def test_every_test_that_the_page_names_is_there() -> None:

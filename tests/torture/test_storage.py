@@ -45,7 +45,7 @@ class Clock:
         return Reading(self.now, self.now, "one machine")
 
 
-def opened(path: Path, clock_: Clock, **options: object) -> Silo:
+def opened(path: Path | str, clock_: Clock, **options: object) -> Silo:
     given = {"name": "silo-0", "secret": SECRET, "timing": Timing(start=START), "clock": clock_, **options}
     return Silo.open(path, PLAN, **given)  # type: ignore[arg-type]
 
@@ -164,11 +164,14 @@ def drop_table(table: str) -> Callable[[Killed], None]:
     return fault
 
 
-def other_format(killed: Killed) -> None:
-    connection = sqlite3.connect(killed.path)
-    connection.execute("UPDATE meta SET value = CAST('99' AS BLOB) WHERE key = 'format'")
-    connection.commit()
-    connection.close()
+def other_format(format_: str) -> Callable[[Killed], None]:
+    def fault(killed: Killed) -> None:
+        connection = sqlite3.connect(killed.path)
+        connection.execute("UPDATE meta SET value = ? WHERE key = 'format'", (format_.encode(),))
+        connection.commit()
+        connection.close()
+
+    return fault
 
 
 REFUSED: dict[str, tuple[Callable[[Killed], None], str]] = {
@@ -181,7 +184,8 @@ REFUSED: dict[str, tuple[Callable[[Killed], None], str]] = {
     "another file in its place": (text_instead, "damaged"),
     "a dropped ledger": (drop_table("ledger"), "has lost ledger"),
     "a dropped table of rewards": (drop_table("rewarded"), "has lost rewarded"),
-    "a store of another format": (other_format, "format"),
+    "a store of a later format": (other_format("99"), "later version"),
+    "a store of an earlier format": (other_format("3"), "was written by fedbandit"),
 }
 
 

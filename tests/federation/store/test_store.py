@@ -358,7 +358,18 @@ def test_another_format_is_refused(store_url):
     with engine.transaction() as sql:
         sql.all("UPDATE meta SET value = ? WHERE key = 'format'", (b"99",))
     engine.close()
-    with pytest.raises(ValueError, match="of format 99"):
+    with pytest.raises(ValueError, match=r"later version .*\(format 99\).* Install the version that wrote it"):
+        open_engine(store_url)
+
+
+def test_a_store_of_an_earlier_format_says_which_version_wrote_it_and_what_to_do(store_url):
+    """It had fewer tables, which counted as lost: "bring the store back"."""
+    engine = open_engine(store_url)
+    with engine.transaction() as sql:
+        sql.all("UPDATE meta SET value = ? WHERE key = 'format'", (b"3",))
+        sql.all("DROP TABLE opted_out")
+    engine.close()
+    with pytest.raises(ValueError, match=r"by fedbandit from between 0\.2\.0 and 0\.3\.0 \(format 3\).*new store"):
         open_engine(store_url)
 
 

@@ -23,6 +23,7 @@ class Post:
         self.parties = {name: home.party() for name, home in self.homes.items()}
         self.silos = [name for name, home in self.homes.items() if home.settings.role == "silo"]
         self.queues: dict[str, list[bytes]] = {name: [] for name in self.homes}
+        self.to_mixer: list[bytes] = []  # all that was ever published to it
         self.read_by = dict.fromkeys(self.silos, 0)  # how much of its queue a silo has read; it stays there
         self.models = dict.fromkeys(self.silos, heads.NONE)  # the newest that each silo has
         self.keepers: dict[str, Mixer | Analyzer] = {}
@@ -108,3 +109,5 @@ class _Link:
     async def publish(self, subject, data, message_id):
         _, _, role, party = subject.split(".")
         self._post.queues[party if role == "silo" else role].append(data)
+        if role == "mixer":
+            self._post.to_mixer.append(data)

@@ -222,6 +222,43 @@ def test_a_model_that_comes_before_the_release_is_drawn_is_taken(tmp_path):
     run(tmp_path, PLAN, scenario, deadline=0.5)
 
 
+def test_the_mixer_hears_which_models_silos_have_though_no_release_follows(tmp_path):
+    """After the last sync, and from a silo that has missed one."""
+    plan = small_plan(rounds=2, schedule=every(1), cohort=2)
+
+    async def scenario(running):
+        await running.cut_off("silo-00")
+        await running.batch(0)
+        await running.wait(1, ["silo-01", "silo-02"])
+        mixer = running.running["mixer"]
+        await running.start("silo-00")
+        await running.until(lambda: mixer.seen.of("analyzer").head.length == 1)  # nobody has sent a release since
+        await running.sync(1)
+        await running.until(lambda: mixer.seen.of("analyzer").head.length == 2)
+        assert mixer.seen.of("analyzer").head == running.running["analyzer"].own()
+        assert mixer.problem is None
+
+    run(tmp_path, plan, scenario, deadline=0.5)
+
+
+def test_the_head_of_a_model_is_on_disk_before_the_model(tmp_path, monkeypatch):
+    """Otherwise an analyzer that is put back, and asks in between, hears that nobody has its model."""
+
+    async def scenario(running):
+        agent, noted = running.running["silo-00"], []
+        learn = agent.silo.learn
+
+        def learnt(sync, *given):
+            noted.append((sync, agent.seen.of("analyzer").head.length))
+            learn(sync, *given)
+
+        monkeypatch.setattr(agent.silo, "learn", learnt)
+        await running.sync(0)
+        assert noted == [(0, 1)]
+
+    run(tmp_path, PLAN, scenario)
+
+
 def test_what_an_earlier_term_left_in_the_queue_stops_nobody(tmp_path):
     async def scenario(running):
         analyzer, silo = running.homes["analyzer"].party(), running.homes["silo-00"].party()

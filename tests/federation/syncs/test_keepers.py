@@ -7,6 +7,7 @@ import pytest
 
 from fedbandit.federation.store import SyncStore
 from fedbandit.federation.wire import heads
+from fedbandit.federation.wire.envelopes import FORMAT
 from fedbandit.federation.wire.heads import Greeting
 from fedbandit.federation.wire.parcels import Holds, Mixed, Outcome, Parcel
 from fedbandit.schedule import clock, every
@@ -225,6 +226,108 @@ def test_an_analyzer_that_tells_silos_different_models_gets_nothing_more(tmp_pat
     run(tmp_path, plan, scenario)
 
 
+def test_silos_that_send_no_release_say_which_models_they_have(tmp_path):
+    """A silo that missed every later sync, or was told another last model, was never compared with the others."""
+    plan = small_plan(rounds=4, schedule=every(1))
+
+    async def scenario(post):
+        everybody, mixer = np.ones(3, dtype=np.int64), post.keepers["mixer"]
+        outcomes = [Outcome(np.full(plan.protocol.width, value), everybody) for value in (1.0, 2.0)]
+        one, other = (post.model_head(0, outcome).head for outcome in outcomes)
+
+        async def greets(party, models):
+            greeting = Greeting(FORMAT, FORMAT, models=models).encode()
+            post.queues["mixer"].append(party.seal("greeting", post.parties["mixer"].public, 0, greeting))
+            await post.deliver()
+
+        silos = [post.parties[silo] for silo in post.silos]
+        await greets(silos[0], one)
+        await greets(silos[1], other._replace(signature=bytes(64)))  # not the analyzer's word
+        assert (mixer.problem, mixer.refused) == (None, 1)
+        await greets(silos[1], one._replace(length=5))
+        assert (mixer.problem, mixer.refused) == (None, 2)
+        earlier = Post(tmp_path / "earlier", small_plan(rounds=25)).parties["silo-01"].agreement
+        await greets(type(silos[1])(earlier, silos[1].keys, silos[1].public), other)  # of another plan: its own story
+        assert (mixer.problem, mixer.refused) == (None, 2)
+        await greets(silos[1], other)
+        assert "analyzer has told different parties different things" in mixer.problem
+
+    run(tmp_path, plan, scenario)
+
+
+def test_an_analyzer_learns_from_any_greeting_that_it_was_put_back(tmp_path):
+    async def scenario(post):
+        analyzer, silo = post.keepers["analyzer"], post.parties["silo-02"]
+        later = Greeting(FORMAT, FORMAT, models=post.parties["analyzer"].signed(2, bytes(range(32)))).encode()
+        post.queues["analyzer"].append(silo.seal("greeting", post.parties["analyzer"].public, 0, later))
+        await post.deliver()
+        assert "this store is behind" in analyzer.problem
+
+    run(tmp_path, small_plan(), scenario)
+
+
+def test_an_analyzer_that_draws_the_noise_asks_every_silo(tmp_path):
+    """A cohort of silos that had not heard of a model let an old copy draw the noise of its sync a second time."""
+
+    async def main(trust, enough):
+        post = Post(tmp_path / trust, small_plan(trust=trust, cohort=2))
+        assert post.keepers["analyzer"].asks[1] == enough
+
+    asyncio.run(main("central", 3))
+    asyncio.run(main("silo", 2))
+
+
+def test_heads_are_on_disk_before_what_they_came_with(tmp_path, monkeypatch):
+    """Otherwise a silo that is put back, and asks in between, hears that nobody has seen its release."""
+    plan = small_plan()
+
+    async def scenario(post):
+        analyzer = post.keepers["analyzer"]
+        receive, seen = SyncStore.receive, []
+
+        def noted(self, arrived):
+            seen.append(analyzer.seen.of("silo-00").syncs)
+            receive(self, arrived)
+
+        monkeypatch.setattr(SyncStore, "receive", noted)
+        post.release("silo-00", 0, ["analyzer"], ledger=post.parties["silo-00"].signed(1, bytes(range(32))))
+        await post.deliver()
+        assert seen == [1]
+
+    run(tmp_path, plan, scenario)
+
+
+def test_a_mixer_that_has_made_its_total_is_not_told_again_what_the_analyzer_holds(tmp_path):
+    """An analyzer that was put back told it other silos than before."""
+    plan = small_plan(rounds=4, schedule=every(1), cohort=2)
+
+    async def scenario(post):
+        file = post.homes["analyzer"].path / f"analyzer-{plan.hash[:12]}.db"
+        for silo in post.silos:
+            post.release(silo, 0)
+        await post.keepers["analyzer"].handle(post.queues["analyzer"])
+        post.queues["analyzer"].clear()
+        await post.keepers["mixer"].handle(post.queues["mixer"])
+        total, post.queues["analyzer"] = post.queues["analyzer"], []
+        for name in ("mixer", "analyzer"):  # from now on nobody reads what is for the mixer
+            post.keepers.pop(name).store.engine.close()
+        for left in file.parent.glob(f"{file.name}*"):
+            left.unlink()
+        post.begin("analyzer")
+        for silo in ("silo-00", "silo-01"):
+            post.release(silo, 0, ["analyzer"])
+        await post.greet()
+        assert post.keepers["analyzer"].ready
+        post.now += DEADLINE + 1
+        post.queues["analyzer"] += total
+        await post.deliver()
+        kinds = [post.parties["mixer"].open(envelope)[0].kind for envelope in post.to_mixer]
+        assert kinds.count("holds") == 1
+        assert post.outcomes() == [[0, 0, 0]]
+
+    run(tmp_path, plan, scenario)
+
+
 def test_messages_of_an_earlier_plan_are_stale(tmp_path):
     async def scenario(post):
         earlier = Post(tmp_path / "earlier", small_plan(rounds=25))
@@ -398,6 +501,8 @@ def test_a_head_is_its_partys_word(tmp_path):
                 other.checked("silo-00", wrong)
         greeting = Greeting(1, 2, b"q" * 16, b"a" * 16, 7, head, heads.NONE)
         assert Greeting.decode(greeting.encode() + b"what a later version adds") == greeting
+        assert Greeting.decode(greeting.encode()[: -heads.HEAD_BYTES]) == greeting  # of a version without models
+        assert Greeting.decode(greeting._replace(models=head).encode()).models == head
         assert greeting.reads(2)
         assert not greeting.reads(3)
 

@@ -78,22 +78,23 @@ class Broker:
         weather: Weather,
         names: list[str],
         crossed: Callable[[bytes], None],
+        done_with: Callable[[str, bytes], None],
     ) -> None:
-        self.weather, self.crossed = weather, crossed
+        self.weather, self.crossed, self.done_with = weather, crossed, done_with
         self.kept: list[tuple[str, bytes]] = []  # receiver and envelope, all that ever came
         self._loop, self._chance = loop, chance
         self._queues = {name: _Queue() for name in names}
-        self._ids: dict[tuple[str, str], float] = {}
+        self._ids: dict[tuple[str, str, bytes], float] = {}
         self._count = 0
 
     def store(self, subject: str, data: bytes, message_id: str) -> None:
-        """A message of a party."""
+        """A message of a party. Like a real link's, its id stands for these bytes alone."""
         role, name = subject.split(".")[-2:]
-        now, last = self._loop.time(), self._ids.get((role, message_id))
+        now, last = self._loop.time(), self._ids.get((role, message_id, data))
         self.crossed(data)
         if last is not None and now - last < self.weather.window:
             return
-        self._ids[role, message_id] = now
+        self._ids[role, message_id, data] = now
         self.slip_in(name if role == "silo" else role, data)
 
     def slip_in(self, receiver: str, data: bytes) -> None:
@@ -116,10 +117,11 @@ class Broker:
             self._wake(self._queues[name], now + ACK_WAIT)
         return taken
 
-    def acknowledge(self, name: str, number: int) -> None:
+    def acknowledge(self, name: str, stored: _Stored) -> None:
         weather = self.weather
+        self.done_with(name, stored.data)
         if not (weather.unacknowledged and self._chance.random() < weather.unacknowledged):
-            self._queues[name].taken.pop(number, None)
+            self._queues[name].taken.pop(stored.number, None)
 
     async def wait(self, name: str) -> None:
         """Until there may be something for a party."""
@@ -176,4 +178,4 @@ class SimulatedLink:
             await handle([stored.data for stored in taken])
             self._process.point()
             for stored in taken:
-                self._broker.acknowledge(self._name, stored.number)
+                self._broker.acknowledge(self._name, stored)

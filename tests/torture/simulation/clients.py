@@ -1,4 +1,4 @@
-"""Applications of a silo: they ask, reward, lose answers, ask again."""
+"""Applications of a silo: they ask, reward, lose answers, ask again; now and then somebody opts out."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ __all__ = ["Client"]
 ACTIONS = [np.array([[1.0, 0.0]]), np.array([[0.0, 1.0]]), np.array([[0.6, 0.8]]), np.array([[-0.5, 0.25]])]
 PATIENCE = 6.0  # seconds after which an application gives a request up
 PEOPLE = 5
+SHARED = 0.9  # of the decisions; in the others somebody opts out
 GRAIN = 2.0**-20  # rewards are different multiples of it, so that each can be told from all others
 
 
@@ -28,6 +29,7 @@ class _Asked(NamedTuple):
     decision: str
     reward: float
     keyed: bool
+    shared: bool
 
 
 @dataclass
@@ -63,10 +65,11 @@ class Client:
     def _decide(self) -> _Asked | None:
         person = self.chance.randrange(2 * PEOPLE)
         user = f"person {person}" if person < PEOPLE else None
+        shared = self.chance.random() < SHARED
         silo = self.node.silo
         assert silo is not None
         try:
-            decision = silo.decide(self.chance.choice(ACTIONS), user=user)
+            decision = silo.decide(self.chance.choice(ACTIONS), user=user, shared=shared)
         except Crash:
             return None
         except Exception as error:
@@ -74,7 +77,9 @@ class Client:
             return None
         self.oracle.decided(self.node.name, decision.model)
         self.count += 1
-        return _Asked(decision.id, (1000 * self.number + self.count) * GRAIN, user is not None)
+        asked = _Asked(decision.id, (1000 * self.number + self.count) * GRAIN, user is not None, shared)
+        self.oracle.issued(self.node.name, asked.reward, silo.ids.read(decision.id).person, shared)
+        return asked
 
     async def _reward(self, asked: _Asked) -> bool:
         """True if there is no more to be done about it."""
@@ -95,7 +100,8 @@ class Client:
             return True
         except (Crash, StoreUnavailable, sqlite3.OperationalError, OSError):  # a time-out is an OSError
             return False
-        self.oracle.answered(self.node.name, reward.nonce, asked.reward, answer, asked.keyed)
+        once = asked.shared and not asked.keyed
+        self.oracle.answered(self.node.name, reward.nonce, asked.reward, answer, once)
         return True
 
     async def _contradict(self, asked: _Asked) -> None:

@@ -121,7 +121,7 @@ class Faults:
 
     def restore(self) -> None:
         """Old copies of stores take the place of the newest: once per history, when there is something to lose."""
-        if self.oracle.restored or asyncio.get_running_loop().time() < 1.2 * PERIOD:
+        if self.oracle.put_back or asyncio.get_running_loop().time() < 1.2 * PERIOD:
             return
         keepers = [node for node in self.nodes.values() if node.party.public.role != "silo"]
         node = self.chance.choice(keepers) if self.chance.random() < 0.3 else self._anyone()
@@ -143,7 +143,7 @@ class Faults:
         self.say(f"{node.name} is put back to {kept} of {len(node.disk.written)} transactions")
         node.kill()
         node.disk.put_back(kept)
-        node.restored = self.oracle.restored = True
+        node.restored = True
         self.oracle.lost(node.name, kept, on_purpose=True)
         self._start_later(node)
 

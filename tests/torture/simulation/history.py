@@ -12,7 +12,6 @@ from typing import NamedTuple, cast
 from fedbandit.federation.silo.serving import Silo
 from fedbandit.federation.store.rewards import UNLIMITED
 from fedbandit.federation.wire.link import Link
-from fedbandit.schedule import Clock as ClockSchedule
 from tests.torture.simulation.broker import Alter, Broker, SimulatedLink
 from tests.torture.simulation.clients import Client
 from tests.torture.simulation.faults import Faults, weather
@@ -68,7 +67,8 @@ class _World:
         self.oracle = Oracle(
             plan, self._setting.agreement.silos, lambda name: self._nodes[name].disk, cap, self.say, loop.time
         )
-        self._broker = Broker(loop, chance, weather(chance), list(self._setting.parties), self.oracle.crossed)
+        names, oracle = list(self._setting.parties), self.oracle
+        self._broker = Broker(loop, chance, weather(chance), names, oracle.crossed, oracle.done_with)
         self._deceiver: TwoStories | None = None
         self._alter: dict[str, Alter] = {}
         self._nodes = {name: self._node(name) for name in self._setting.parties}
@@ -80,9 +80,10 @@ class _World:
         """In some histories a silo is an attacker's, in a few the analyzer; returns the silo."""
         agreement, chance = self._setting.agreement, self._chance
         drawn, silo = chance.random(), chance.choice(agreement.silos)
-        if drawn < 0.04 and self._would_be_noticed():
-            self.say(f"the analyzer tells {silo} other models than the rest")
-            self._deceiver = TwoStories(self._setting.parties["analyzer"], self.oracle, silo, self.say)
+        if drawn < 0.04 and self._setting.plan.protocol.has_mixer:
+            since = chance.randrange(len(self._setting.plan.times))
+            self.say(f"the analyzer tells {silo} other models than the rest from model {since} on")
+            self._deceiver = TwoStories(self._setting.parties["analyzer"], self.oracle, silo, since, self.say)
             self._alter["analyzer"] = self._deceiver
             self.oracle.lying.add("analyzer")
             self._broker.weather.clear()
@@ -93,13 +94,6 @@ class _World:
                 self._alter[silo] = OneSided(self.oracle, chance.choice(["analyzer", "mixer"]))
             return silo
         return None
-
-    def _would_be_noticed(self) -> bool:
-        """Whether silos say to the mixer, with a release after a model, which model they have. Where visits are
-        counted, the second release may be drawn before the first model comes."""
-        plan, receivers = self._setting.plan, self._setting.agreement.subjects.receivers
-        after = isinstance(plan.schedule, ClockSchedule) or len(plan.times) > 2
-        return plan.protocol.has_mixer and "analyzer" in receivers and after
 
     def say(self, text: str) -> None:
         self.lines.append(f"{self._loop.time():7.0f}  {text}")
@@ -164,15 +158,18 @@ class _World:
             return True  # it refuses and says why; without it nobody comes further
         if self._deceiver is not None and self._nodes["mixer"].problem:
             return True  # it was noticed, and the analyzer gets nothing more
+        if self.oracle.told_twice and any(node.refuses and not node.restored for node in self._nodes.values()):
+            return True  # whoever got both has noticed
         if not any(self._takes_part(name) for name in self._setting.agreement.silos):
             return True  # without a silo that sends anything no sync begins
         unfinished = [node.name for node in self._nodes.values() if not self._finished(node)]
-        if not unfinished:
-            if self._deceiver is not None:
-                self.oracle.fail(f"nobody noticed that {self._deceiver.deceived} was told other models than the rest")
+        if not unfinished and self._deceiver is None:
             self.oracle.ledgers()
+            self.oracle.one_story([node.name for node in self._nodes.values() if node.silo and not node.refuses])
             return True
-        if self._loop.time() > PATIENCE:
+        if self._loop.time() > PATIENCE and not unfinished and self._deceiver is not None:
+            self.oracle.fail(f"nobody noticed that {self._deceiver.deceived} was told other models than the rest")
+        elif self._loop.time() > PATIENCE:
             self.oracle.fail("no progress: " + "; ".join(self._nodes[name].describe() for name in unfinished))
         return False
 

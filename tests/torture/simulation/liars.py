@@ -32,17 +32,19 @@ class OneSided:
 
 @dataclass
 class TwoStories:
-    """An analyzer that tells one silo other models than the rest, each of them signed, in a chain of their own."""
+    """An analyzer that tells one silo other models than the rest from some sync on, each of them signed, in a chain of
+    their own."""
 
     analyzer: Party
     oracle: Oracle
     deceived: str
+    since: int
     say: Callable[[str], None]
     told: dict[int, SignedOutcome] = field(default_factory=dict)
 
     def __call__(self, data: bytes) -> bytes:
         said = self.oracle.overheard(data)
-        if said is None or (said.kind, said.receiver) != ("model", self.deceived):
+        if said is None or (said.kind, said.receiver) != ("model", self.deceived) or said.sync < self.since:
             return data
         if said.sync not in self.told:
             self.told[said.sync] = self._another(said.sync, said.plain)

@@ -62,6 +62,13 @@ class Node:
         return None if at_work is None else at_work.problem
 
     @property
+    def refuses(self) -> bool:
+        """Whether it goes no further because of what others have seen or sent."""
+        if self.agent is not None:
+            return self.agent._behind is not None
+        return self.keeper is not None and self.keeper.problem is not None
+
+    @property
     def held(self) -> bool:
         """Whether the time is in doubt, so that somebody must say that the clock is right."""
         try:

@@ -7,12 +7,13 @@ nothing of how the parties work.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
+from fedbandit._arrays import Integers
 from fedbandit.bandit.statistics import contributions
 from fedbandit.federation.setup.party import Party
 from fedbandit.federation.silo import book
@@ -21,8 +22,9 @@ from fedbandit.federation.states import DecisionState, ReleaseState, SyncState
 from fedbandit.federation.store.silo_store import SiloStore
 from fedbandit.federation.timing import JUMP
 from fedbandit.federation.wire.envelopes import Kind
+from fedbandit.federation.wire.heads import NO_QUESTION, Greeting
 from fedbandit.federation.wire.keys import PublicKeys
-from fedbandit.federation.wire.parcels import Mixed, Outcome, SignedOutcome
+from fedbandit.federation.wire.parcels import Holds, Mixed, Outcome, Parcel, SignedOutcome
 from fedbandit.plan import Plan
 from fedbandit.schedule import Clock
 from tests.torture.simulation.machine import Disk, Process, SimulatedEngine, Statement, Written
@@ -78,13 +80,16 @@ class _Memory:
     results: dict[int, tuple[bytes, int]] = field(default_factory=dict)  # of a mixer or an analyzer
     models: dict[int, tuple[bytes, int]] = field(default_factory=dict)
     acknowledged: dict[bytes, tuple[bool, int]] = field(default_factory=dict)
+    opted_out: dict[bytes, int] = field(default_factory=dict)
+    results_of: dict[tuple[str, int], int] = field(default_factory=dict)  # of another mixer or analyzer: seen here
     came: dict[int, dict[str, float]] = field(default_factory=dict)  # by sync: when each sender's message was taken in
 
     def forget(self, kept: int) -> None:
         """Only so many transactions are left."""
         self.rows = {reward: row for reward, row in self.rows.items() if row.at < kept}
         self.rewarded = {nonce: known for nonce, known in self.rewarded.items() if known[-1] < kept}
-        self.closed = {sync: at for sync, at in self.closed.items() if at < kept}
+        for name in ("closed", "opted_out", "results_of"):
+            setattr(self, name, {key: at for key, at in getattr(self, name).items() if at < kept})
         for name in ("drawn", "sealed", "results", "models"):
             setattr(self, name, {sync: one for sync, one in getattr(self, name).items() if one[1] < kept})
 
@@ -104,7 +109,8 @@ class Oracle:
         self.plan, self.silos, self.cap = plan, silos, cap
         self.violations: list[str] = []
         self.lying: set[str] = set()  # parties whose words are no longer held to the rules
-        self.restored = False
+        self.put_back: set[str] = set()  # whose store was replaced by an old copy
+        self.told_twice: set[tuple[str, int]] = set()  # by whom: two results of one sync, as nobody could know better
         self.forged: set[tuple[str, int, bytes]] = set()  # what nobody may ever take in
         self.cohorts: dict[int, int] = {}
         self.clocks_right = True  # whether all clocks have been right so far
@@ -113,6 +119,12 @@ class Oracle:
         self._memories: dict[str, _Memory] = {}
         self._said: dict[bytes, _Said] = {}
         self._crossed: dict[tuple[str, str, int, str], bytes] = {}
+        self._held: dict[int, set[str]] = {}  # by sync: the silos that the analyzer has said to hold
+        self._questions: dict[str, bytes] = {}  # the last of each party
+        self._answers: dict[bytes, tuple[bytes, int]] = {}  # by envelope: the question, how many results were seen
+        self._heard: dict[str, int] = {}  # how many of its results those had seen who have answered a party put back
+        self._unshared: set[float] = set()
+        self._people: dict[float, bytes | None] = {}  # by reward
 
     def memory(self, name: str) -> _Memory:
         if name not in self._memories:
@@ -138,7 +150,16 @@ class Oracle:
         memory.forget(kept)
         if on_purpose:
             memory.acknowledged.clear()
+            self.put_back.add(name)
+            self._heard[name] = self._certain_to_answer(name)
         self._still_there(name, memory)
+
+    def _certain_to_answer(self, name: str) -> int:
+        """How many results of a party are with those who must all have answered before it goes on: every silo, if it is
+        an analyzer that draws the noise."""
+        if name != "analyzer" or self.plan.protocol.has_mixer or not self.plan.protocol.mixer_draws:
+            return 0
+        return max((sync + 1 for silo in self.silos for _, sync in self.memory(silo).results_of), default=0)
 
     def found(self, name: str, disk: Disk) -> None:
         """A transaction that had failed is there after a power cut."""
@@ -156,6 +177,8 @@ class Oracle:
             if reward in memory.rows:
                 self.fail(f"{name} counts the reward {reward} twice: in batches {memory.rows[reward].sync} and {sync}")
             memory.rows[reward] = _Row(sync, features[size * place : size * (place + 1)], at)
+            if reward in self._unshared or self._people.get(reward) in memory.opted_out:
+                self.fail(f"{name} counts the reward {reward} of a person who has opted out")
         if sync in memory.closed:
             self.fail(f"{name} counts a reward in batch {sync}, which is closed")
 
@@ -167,6 +190,9 @@ class Oracle:
         for _, _, times in statement.values:
             if times > self.cap:
                 self.fail(f"{name} counts a person {times} times, more than {self.cap}")
+
+    def _opted_out(self, name: str, memory: _Memory, statement: Statement, at: int) -> None:
+        memory.opted_out.setdefault(statement.values[1], at)
 
     def _close(self, name: str, memory: _Memory, statement: Statement, at: int) -> None:
         _, sync, _, users, _ = statement.values
@@ -202,10 +228,20 @@ class Oracle:
         _, sync, value = statement.values
         for other in self.silos:
             known = self.memory(other).models.get(sync)
-            if known is not None and known[0] != value and "analyzer" not in self.lying:
+            if known is not None and known[0] != value and not self._may_differ(sync):
                 self.fail(f"{name} and {other} have different models {sync}")
         memory.models[sync] = (value, at)
+        memory.results_of["analyzer", sync] = at
         self._say(f"{name} has model {sync}")
+
+    def _may_differ(self, sync: int) -> bool:
+        return "analyzer" in self.lying or ("analyzer", sync) in self.told_twice
+
+    def one_story(self, silos: Sequence[str]) -> None:
+        """These silos have gone on to the end, so that they have the same models, whatever the analyzer has said."""
+        for sync in range(len(self.plan.times)):
+            if len({self.memory(name).models[sync][0] for name in silos if sync in self.memory(name).models}) > 1:
+                self.fail(f"silos have different models {sync}, and nobody has noticed")
 
     def _inbox(self, name: str, memory: _Memory, statement: Statement, at: int) -> None:
         sync, sender, value = statement.values
@@ -215,6 +251,11 @@ class Oracle:
         if isinstance(self.plan.schedule, Clock) and self.clocks_right and early > JUMP:
             self.fail(f"{name} takes in a message for sync {sync} that is {early:.0f} s early")
         memory.came.setdefault(sync, {}).setdefault(sender, self._now())
+        if sender == "mixer":
+            memory.results_of["mixer", sync] = at
+        elif name == "mixer" and sender in self.silos:
+            models = Parcel.decode(value, self.plan.protocol, "mixer").models.length
+            memory.results_of.setdefault(("analyzer", models - 1), at)
 
     def _waited(self, name: str, sync: int) -> bool:
         """Whether a sync may be closed without some silo: its deadline runs from the first message for it, or from when
@@ -274,6 +315,18 @@ class Oracle:
 
     def said(self, envelope: bytes, said: _Said) -> None:
         self._said[envelope] = said
+        if said.kind == "greeting":
+            greeting = Greeting.decode(said.plain)
+            if greeting.question != NO_QUESTION:
+                self._questions[said.sender] = greeting.question
+            seen = [sync for name, sync in self.memory(said.sender).results_of if name == said.receiver]
+            self._answers[envelope] = (greeting.answer, max(seen, default=-1) + 1)
+
+    def done_with(self, name: str, envelope: bytes) -> None:
+        """A party has handled a message. If it was put back and this answers its question, it knows better now."""
+        answer, seen = self._answers.get(envelope, (NO_QUESTION, 0))
+        if name in self._heard and answer != NO_QUESTION and answer == self._questions.get(name):
+            self._heard[name] = max(seen, self._heard[name])
 
     def crossed(self, envelope: bytes) -> None:
         """The broker has a message; those that no honest party has sealed are not looked at."""
@@ -284,7 +337,7 @@ class Oracle:
         self._say(f"{sender} sends {receiver} {kind!r} of sync {sync}")
         known = self._crossed.setdefault((sender, kind, sync, "everybody" if kind == "model" else receiver), plain)
         if known != plain:
-            self.fail(f"{sender} has sent two different messages {kind!r} of sync {sync}")
+            self._differs(sender, kind, sync)
         disk, memory = self._disk_of(sender), self.memory(sender)
         if kind == "holds" and not self._waited(sender, sync):
             self.fail(f"{sender} says what it holds of sync {sync} without some silo, before its deadline")
@@ -296,10 +349,29 @@ class Oracle:
             if memory.results.get(sync, (b"", NOT_YET))[1] >= disk.durable:
                 self.fail(f"{sender} sends the result of sync {sync}, which is not on its disk")
             self._check_cohort(kind, sender, sync, plain)
+        elif kind == "holds":
+            self._held.setdefault(sync, set()).update(self._names(Holds.decode(plain, self.plan).cohort))
+
+    def _differs(self, sender: str, kind: Kind, sync: int) -> None:
+        """Another message than before. A party that was put back cannot know what it has said unless somebody has it
+        on disk and answers; what it holds of a sync it can say anew, since the mixer makes one total all the same."""
+        excused = sender in self.put_back and sync >= self._heard[sender]
+        if excused and kind in ("mixed", "model"):
+            self._say(f"{sender}, put back, tells another result of sync {sync}")
+            self.told_twice.add((sender, sync))
+        elif not (kind == "holds" and sender in self.put_back):
+            self.fail(f"{sender} has sent two different messages {kind!r} of sync {sync}")
+
+    def _names(self, cohort: Integers) -> list[str]:
+        return [name for name, there in zip(self.silos, cohort, strict=True) if there]
 
     def _check_cohort(self, kind: str, sender: str, sync: int, plain: bytes) -> None:
         if kind == "mixed":
             cohort = Mixed.decode(plain, self.plan).cohort
+            if "analyzer" in self._receivers and "analyzer" not in self.lying:
+                strangers = set(self._names(cohort)) - self._held.get(sync, set())
+                if strangers:
+                    self.fail(f"{sender} counts {sorted(strangers)} in sync {sync}, which the analyzer does not hold")
         else:
             outcome = SignedOutcome.decode(plain, self.plan).outcome
             cohort = outcome.cohort
@@ -312,7 +384,7 @@ class Oracle:
         """In the clear, model k holds each counted reward once, if no silo missed a sync."""
         self.cohorts[sync] = int(outcome.cohort.sum())
         full = all(self.cohorts.get(earlier) == len(self.silos) for earlier in range(sync + 1))
-        if self.plan.privacy is not None or not full or self.lying or self.restored:
+        if self.plan.privacy is not None or not full or self.lying or self.put_back:
             return
         rows = [
             (row.features, reward)
@@ -338,8 +410,15 @@ class Oracle:
         if version != newest:
             self.fail(f"{name} decides by model {version}, its disk has {newest}")
 
-    def answered(self, name: str, nonce: bytes, reward: float, answer: Acknowledgement, keyed: bool) -> None:
-        """An application was told that its reward is on disk."""
+    def issued(self, name: str, reward: float, person: bytes | None, shared: bool) -> None:
+        """An application has a decision, and will send this reward."""
+        self._people[reward] = person
+        if not shared:
+            self._unshared.add(reward)
+
+    def answered(self, name: str, nonce: bytes, reward: float, answer: Acknowledgement, once: bool) -> None:
+        """An application was told that its reward is on disk; `once` if it is that of somebody who comes once, and does
+        not opt out."""
         memory, disk = self.memory(name), self._disk_of(name)
         state, sync, at = memory.rewarded.get(nonce, ("nowhere", -1, NOT_YET))
         if at >= disk.durable:
@@ -353,7 +432,7 @@ class Oracle:
         if answer.counted and (reward not in memory.rows or memory.rows[reward].sync != sync):
             self.fail(f"{name} acknowledges the reward {reward}, which is in no batch")
         placed = isinstance(self.plan.schedule, Clock) or not disk.refused  # without a store a decision has no place
-        if not answer.counted and not keyed and placed and not self.plan.protocol.needs_points:
+        if not answer.counted and once and placed and not self.plan.protocol.needs_points:
             self.fail(f"{name} leaves out a person who came once")
 
 
@@ -361,6 +440,7 @@ _LOOKS = {
     "INSERT INTO raw_rows (te": Oracle._reward,
     "INSERT INTO rewarded (no": Oracle._rewarded,
     "INSERT INTO participants": Oracle._participants,
+    "INSERT INTO opted_out (t": Oracle._opted_out,
     "INSERT INTO releases (te": Oracle._close,
     "UPDATE releases SET draw": Oracle._draw,
     "UPDATE releases SET sent": Oracle._seal,

@@ -14,15 +14,16 @@ from fedbandit.federation.silo import releasing
 from fedbandit.federation.silo.agent import Agent
 from fedbandit.federation.silo.decisions.decider import Decider
 from fedbandit.federation.silo.ticker import Ticker
-from fedbandit.federation.states import ReleaseState, SyncEvent
+from fedbandit.federation.states import RELEASE, ReleaseEvent, ReleaseState, SyncEvent
 from fedbandit.federation.store import Engine, SiloStore, SyncStore, rewards, silo_store
 from fedbandit.federation.store.database import Sql
-from fedbandit.federation.store.rewards import Judge, Reward
+from fedbandit.federation.store.rewards import OPEN_BATCH, UNSHARED, Judge, Reward
 from fedbandit.federation.store.sync_store import StoredSync
 from fedbandit.federation.syncs import analyzer, mixer
 from fedbandit.federation.syncs.keeper import SyncKeeper, Taken
+from fedbandit.federation.syncs.mixer import Mixer
 from fedbandit.federation.wire import envelopes, messages
-from fedbandit.federation.wire.heads import NO_QUESTION, Greeting
+from fedbandit.federation.wire.heads import NO_QUESTION, NONE, Greeting
 from fedbandit.federation.wire.repeats import Repeats
 
 __all__ = ["PLANTED"]
@@ -239,6 +240,34 @@ def a_model_that_comes_twice_is_a_conflict(patch: Patch) -> None:
     patch.setattr(SiloStore, "outcome", once)
 
 
+@planted
+def somebody_who_opts_out_counts(patch: Patch) -> None:
+    judge = Judge.judge
+
+    def anyway(self: Judge, reward: Reward) -> Any:
+        return judge(self, reward._replace(place=OPEN_BATCH) if reward.place == UNSHARED else reward)
+
+    patch.setattr(Judge, "judge", anyway)
+
+
+@planted
+def who_has_opted_out_is_forgotten(patch: Patch) -> None:
+    patch.setattr(rewards, "opted_out", lambda sql, term, people: set())
+
+
+@planted
+def a_model_is_illegal_while_a_batch_is_closed_and_not_drawn(patch: Patch) -> None:
+    patch.setitem(RELEASE[ReleaseState.CLOSED], ReleaseEvent.OUTCOME_WITHOUT, None)
+
+
+@planted
+def a_silo_without_a_release_does_not_say_which_models_it_has(patch: Patch) -> None:
+    async def silent(self: Agent) -> None:
+        """Nobody hears of it."""
+
+    patch.setattr(Agent, "_tell_models", silent)
+
+
 # -- mixer and analyzer -----------------------------------------------------------------------------------------------
 
 
@@ -342,6 +371,28 @@ def the_analyzer_says_what_it_holds_anew_each_time(patch: Patch) -> None:
         return value if key.startswith("holds") else remember(self, key, value)
 
     patch.setattr(SyncStore, "remember", forget)
+
+
+@planted
+def answers_leave_out_what_was_seen(patch: Patch) -> None:
+    encode = Greeting.encode
+
+    def forgetful(self: Greeting) -> bytes:
+        return encode(self._replace(syncs=0, seen=NONE) if self.answer != NO_QUESTION else self)
+
+    patch.setattr(Greeting, "encode", forgetful)
+
+
+@planted
+def the_mixer_counts_in_whom_the_analyzer_does_not_hold(patch: Patch) -> None:
+    close = Mixer.close
+
+    def alone(self: Mixer, sync: int, late: bool) -> SyncEvent | None:
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(Mixer, "_waits_for_holds", False)
+            return close(self, sync, late)
+
+    patch.setattr(Mixer, "close", alone)
 
 
 @planted

@@ -61,6 +61,7 @@ SETTINGS: dict[str, Plan] = {
     "in the clear, two syncs": _plan("none", 2, None, cohort=1, syncs=2),
     "in the clear, three": _plan("none", 3, None, cohort=2),
     "central": _plan("central", 2),
+    "central, three": _plan("central", 3, cohort=2),
     "vector sum": plan_for("sdp-vector-sum", Plan(3, 6, 2, BUDGET, trust="none"), every(2)).changed(visits="public"),
 }
 SMALL = tuple(name for name in SETTINGS if name.endswith("two syncs"))  # what goes wrong at all goes wrong in these

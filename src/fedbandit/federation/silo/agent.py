@@ -192,9 +192,10 @@ class Agent:
             self._halt(f"model {sync} counts a release that this store never made: it was put back to an old copy")
         while True:
             try:
-                await asyncio.to_thread(self.silo.learn, sync, model.outcome, included)
+                # The head first: an analyzer that was put back, and asks in between, must hear of it.
                 sighting = (self._analyzer.name, sync + 1, model.head)
                 await asyncio.to_thread(self.seen.note, [sighting])
+                await asyncio.to_thread(self.silo.learn, sync, model.outcome, included)
             except OutcomeConflict as error:
                 self._refused.note(error)
                 self._halt(f"the analyzer has sent two models of sync {sync}")
@@ -208,7 +209,16 @@ class Agent:
                 await asyncio.sleep(RETRY)
                 continue
             self._tidy_at = min(self._tidy_at, self._steady() + TIDY_AFTER_SYNC)
+            if not included or sync == self.silo.syncs - 1:
+                await self._tell_models()
             return
+
+    async def _tell_models(self) -> None:
+        """Say to the mixer which models this silo has. Its releases do; this is for when none of them may get there,
+        or none follows."""
+        for receiver in self._sealer.receivers:
+            if receiver.role == "mixer":
+                await self._greet(receiver)
 
     # -- greetings --------------------------------------------------------------------------------------------------
 
@@ -243,8 +253,10 @@ class Agent:
             return
         seen = await asyncio.to_thread(self.seen.of, receiver.name)
         own = book.head(await asyncio.to_thread(self.silo.store.last_entry))
-        greeting = Greeting(FORMAT, FORMAT, question, answer, seen.syncs, seen.head, own)
-        message_id = f"greeting.{self.party.name}.{receiver.name}.{question.hex()}.{answer.hex()}"
+        models = (await asyncio.to_thread(self.seen.of, self._analyzer.name)).head
+        greeting = Greeting(FORMAT, FORMAT, question, answer, seen.syncs, seen.head, own, models)
+        words = f"{question.hex()}.{answer.hex()}.{models.length}"
+        message_id = f"greeting.{self.party.name}.{receiver.name}.{words}"
         sealed = self.party.seal("greeting", receiver, 0, greeting.encode())
         await self.link.publish(self.party.subject_to(receiver), sealed, message_id)
 

@@ -1,12 +1,11 @@
-"""From a path or a URL to the database behind it, checked for its format."""
+"""From a path or a URL to the database behind it."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from fedbandit._validate import ArgumentError
-from fedbandit.federation.store.database import Engine, SqliteEngine, SqliteReader, remember
-from fedbandit.federation.store.schema import FORMAT
+from fedbandit.federation.store.database import Engine, SqliteEngine, SqliteReader
 
 __all__ = ["open_engine", "read_engine"]
 
@@ -22,17 +21,9 @@ def open_engine(url: str | Path) -> Engine:
         raise ArgumentError("store", f"must be a path or a postgresql:// URL, got {url!r}")
     else:
         engine = SqliteEngine(Path(url))
-    _check_format(engine)
     return engine
 
 
 def read_engine(url: str | Path) -> Engine:
     """The same, to look at only: beside the process that works with it."""
     return open_engine(url) if "://" in str(url) else SqliteReader(Path(url))
-
-
-def _check_format(engine: Engine) -> None:
-    found = remember(engine, "format", FORMAT.encode()).decode()
-    if found != FORMAT:
-        engine.close()
-        raise ArgumentError("store", f"must be of format {FORMAT}, got one of format {found}")

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["FORMAT", "TABLES", "tables"]
+__all__ = ["EARLIER", "FORMAT", "TABLES", "tables"]
 
 FORMAT = "4"
+EARLIER = {"1": "0.1.0", "2": "0.2.0", "3": "from between 0.2.0 and 0.3.0"}  # formats, and the version that wrote them
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value {blob} NOT NULL);

@@ -50,12 +50,15 @@ class Analyzer(SyncKeeper):
 
     @property
     def asks(self) -> tuple[tuple[PublicKeys, ...], int]:
-        """The silos: they have the models. Where they do not speak to the analyzer, the mixer, which hears of each
-        model with the releases after it. (All that is in a model then comes from the mixer, which sends the same bytes
-        again: the last model is made again as it was.)"""
+        """The silos: they have the models. A cohort of them, or all where the analyzer itself draws the noise, since a
+        second draw for one sync would tell what the first one hides. Where silos do not speak to the analyzer, the
+        mixer, which hears of each model with the releases after it. (All that is in a model then comes from the mixer,
+        which sends the same bytes again: the last model is made again as it was.)"""
         if not self._hears_silos:
             return (self.agreement.holder("mixer"),), 1
-        return tuple(self.agreement.party(name) for name in self.agreement.silos), self.plan.smallest_cohort
+        draws = self.plan.protocol.mixer_draws and self._mixer is None
+        enough = self.plan.silos if draws else self.plan.smallest_cohort
+        return tuple(self.agreement.party(name) for name in self.agreement.silos), enough
 
     async def answer(self, sender: PublicKeys, greeting: Greeting) -> None:
         """A mixer that asks may have lost what it was told: it is told again."""
@@ -70,10 +73,13 @@ class Analyzer(SyncKeeper):
         return messages.encode_stream(state)
 
     async def prepare(self, sync: int, late: bool) -> None:
-        """Tell the mixer, once and for good, whose parcels are here: when all are, or at the deadline."""
+        """Tell the mixer, once and for good, whose parcels are here: when all are, or at the deadline; not a mixer that
+        was told and has made its total, whatever has become of the store that told it."""
         if self._mixer is None or not self._hears_silos or (self._tells.said(sync) and not self._tells.due(sync)):
             return
-        key, senders = f"holds {sync}", self.store.senders(sync) - {self._mixer}
+        key, senders = f"holds {sync}", self.store.senders(sync)
+        if self._mixer in senders:
+            return
         if self.store.recall(key) is None and not late and len(senders) < len(self.agreement.silos):
             return
         holds = Holds(parcels.membership(senders, self.agreement.silos), self.own())

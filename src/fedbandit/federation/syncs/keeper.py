@@ -18,7 +18,7 @@ from fedbandit.federation.store.sync_store import StoredSync, SyncStore
 from fedbandit.federation.timing import JUMP, ClockJumped, SteadyClock, pace
 from fedbandit.federation.wire import heads
 from fedbandit.federation.wire.envelopes import FORMAT, Context, EnvelopeError
-from fedbandit.federation.wire.heads import NO_QUESTION, Greeting, Head
+from fedbandit.federation.wire.heads import NO_QUESTION, NONE, Greeting, Head
 from fedbandit.federation.wire.keys import PublicKeys
 from fedbandit.federation.wire.link import Carrier
 from fedbandit.federation.wire.messages import MessageError
@@ -215,7 +215,7 @@ class SyncKeeper(ABC):
         try:
             context, payload = self.party.open(envelope)
             if context.kind == "greeting":
-                return Taken(context, greeting=Greeting.decode(payload))
+                return self._read_greeting(context, Greeting.decode(payload))
             if context.sync >= len(self.plan.times):
                 raise MessageError(f"the plan has no sync {context.sync}")
             return self._timely(self.accept(context, payload))
@@ -233,9 +233,17 @@ class SyncKeeper(ABC):
             return Taken(taken.context, sightings=taken.sightings)
         return taken
 
+    def _read_greeting(self, context: Context, greeting: Greeting) -> Taken:
+        """A greeting, and which models of this plan its sender has."""
+        if greeting.models == NONE or self.party.differs(context) is not None:
+            return Taken(context, greeting=greeting)
+        analyzer = self.agreement.holder("analyzer").name
+        models = self._checked(analyzer, greeting.models)
+        return Taken(context, sightings=(Sighting(analyzer, models.length, models),), greeting=greeting)
+
     def _keep(self, taken: Sequence[Taken]) -> None:
-        """Put what came in on disk."""
-        self.store.receive([message.arrived for message in taken if message.arrived is not None])
+        """Put what came in on disk. Heads come first: a party that is put back and asks at a moment when only a part is
+        on disk must hear how far it was seen."""
         sightings = [sighting for message in taken for sighting in message.sightings]
         others = [sighting for sighting in sightings if sighting.party != self.party.name]
         keepers = [party.name for party in self.agreement.parties if party.role != "silo"]
@@ -244,6 +252,7 @@ class SyncKeeper(ABC):
         for sighting in sightings:
             if sighting.party == self.party.name:
                 self._compare(sighting.head)
+        self.store.receive([message.arrived for message in taken if message.arrived is not None])
 
     def _checked(self, name: str, head: Head) -> Head:
         """The head of a mixer's or an analyzer's chain, if that party has signed it and the plan has so many syncs."""

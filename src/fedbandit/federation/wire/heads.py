@@ -71,7 +71,8 @@ def _statement(name: str, count: int, hash_: bytes) -> bytes:
 
 
 class Greeting(NamedTuple):
-    """Which formats the sender reads, what it asks or answers, what it has seen of the receiver, where it is itself."""
+    """Which formats the sender reads, what it asks or answers, what it has seen of the receiver, where it is itself,
+    and which models it has."""
 
     oldest: int
     newest: int
@@ -80,19 +81,20 @@ class Greeting(NamedTuple):
     syncs: int = 0  # of the receiver under this plan, as far as the sender has seen
     seen: Head = NONE  # of the receiver
     own: Head = NONE
+    models: Head = NONE  # of the analyzer, as far as the sender has them
 
     def encode(self) -> bytes:
         start = _GREETING.pack(MAGIC, self.oldest, self.newest, self.question, self.answer, self.syncs)
-        return start + self.seen.encode() + self.own.encode()
+        return start + self.seen.encode() + self.own.encode() + self.models.encode()
 
     @classmethod
     def decode(cls, data: bytes) -> Greeting:
-        """A later version may add to the end."""
+        """A later version may add to the end; the earliest said nothing about models."""
         if len(data) < _GREETING.size + 2 * HEAD_BYTES or data[:4] != MAGIC:
             raise MessageError("not a greeting")
         _, *fields = _GREETING.unpack(data[: _GREETING.size])
-        heads = (data[_GREETING.size + n * HEAD_BYTES :][:HEAD_BYTES] for n in range(2))
-        return cls(*fields, *map(Head.decode, heads))
+        heads = (data[_GREETING.size + n * HEAD_BYTES :][:HEAD_BYTES] for n in range(3))
+        return cls(*fields, *(Head.decode(head) for head in heads if len(head) == HEAD_BYTES))
 
     def reads(self, format_: int) -> bool:
         return self.oldest <= format_ <= self.newest
