@@ -49,11 +49,12 @@ def measured(silos: int, runs: int) -> Gap:
     """Both agents, each with its own baseline without privacy, on the same instance and as many users."""
     federated = Plan(silos, ROUNDS, DIM, privacy=BUDGET, trust="silo")
     sequential = federated.changed(silos=1, rounds=silos * ROUNDS)
-    costs = [
-        _cost(presets.ldp(federated), presets.fed_lin_ucb(federated), runs),
-        _cost(presets.super_agent(sequential), presets.isolated(sequential), runs),
-    ]
-    return Gap(silos, *costs, _privacy_term(federated) / _privacy_term(sequential))
+    return Gap(
+        silos,
+        federated=_cost(presets.ldp(federated), presets.fed_lin_ucb(federated), runs),
+        sequential=_cost(presets.super_agent(sequential), presets.isolated(sequential), runs),
+        bound=_privacy_term(federated) / _privacy_term(sequential),
+    )
 
 
 def _cost(private: Plan, free: Plan, runs: int) -> Floats:
@@ -68,7 +69,7 @@ def _silent(share: float) -> None:
 
 def _privacy_term(plan: Plan) -> float:
     """sqrt(T) (Md)^(3/4) log^(1/4)(1/delta) / sqrt(epsilon), without the logarithm of T that hides in it."""
-    return order_ldp(plan).privacy / math.log(plan.encoder.size / plan.alpha) ** 0.25
+    return order_ldp(plan).privacy / math.sqrt(math.sqrt(math.log(plan.encoder.size / plan.alpha)))
 
 
 def outcome(bound: float, slope: Exponent) -> Outcome:

@@ -101,7 +101,7 @@ class Sweep(NamedTuple):
     def sizes(self, base: Size) -> list[Size]:
         was = getattr(base, self.field)
         values = self.values or tuple(type(was)(was * factor) for factor in self.factors)
-        return [base._replace(**{self.field: value}) for value in values]
+        return [Size(**{**base._asdict(), self.field: value}) for value in values]
 
     def scales(self, base: Size) -> list[float]:
         return [self.scale(getattr(size, self.field)) for size in self.sizes(base)]
