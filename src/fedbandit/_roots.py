@@ -10,7 +10,7 @@ PRECISION = 1e-14  # relative width of the interval that is left
 MOST_STEPS = 200
 
 
-def falling_root(function: Callable[[float], float], low: float, high: float) -> float:
+def falling_root(function: Callable[[float], float], low: float, high: float, precision: float = PRECISION) -> float:
     """Where a falling function crosses zero between `low` and `high`; where it is not positive there, in doubt.
 
     Regula falsi with the Illinois rule (an end that stays gets half its weight), and a bisection at every third step.
@@ -20,7 +20,7 @@ def falling_root(function: Callable[[float], float], low: float, high: float) ->
         raise ValueError(f"no root of a falling function between {low:g} ({left:g}) and {high:g} ({right:g})")
     stayed = 0  # which end was not moved by the last step: -1 low, 1 high
     for step in range(MOST_STEPS):
-        if high - low <= PRECISION * max(abs(low), abs(high)):
+        if high - low <= precision * max(abs(low), abs(high)):
             break
         middle = (low + high) / 2
         guess = (low * right - high * left) / (right - left) if left != right else middle

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from fedbandit import Plan, Privacy, adaptive, every
-from fedbandit.audit.cases import case, reduced
+from fedbandit.audit.cases import case, case_of, reduced
 from fedbandit.audit.report import Report, audit
 from fedbandit.presets import NAMES
+from tests.audit.faults import scaled
 
 TRIALS = {"ldp-eager": 300, "dubey": 100, "sdp-amplified": 400, "ldp": 1_000, "silo": 1_000, "private-adaptive": 1_000}
 BROKEN = {"ldp-eager", "dubey", "fed-lin-ucb"}
@@ -42,6 +43,17 @@ def test_a_secure_sum_is_audited_against_everybody() -> None:
 @pytest.mark.parametrize("name", ["sdp-amplified", "sdp-vector-sum"])
 def test_shuffle_protocols_at_other_budgets(name: str, epsilon: float, delta: float) -> None:
     assert audit(case(name, epsilon, delta), 400, seed=0).verdict == "holds"
+
+
+def test_a_promise_that_needs_the_mixer_holds_behind_it_and_falls_with_too_little_noise() -> None:
+    plan = Plan(200, 2, 2, Privacy(0.1, 0.01), "shuffle", "batches", every(1), calibration="exact")
+    assert plan.protocol.scales.bias < 0.5 * plan.changed(trust="silo").protocol.scales.bias
+    assert [one.name for one in plan.protocol.adversaries()] == ["the analyzer behind the mixer"]
+    sound = case_of("plan", plan, (0.1, 0.01), 1_000)
+    assert audit(sound, 1_000, seed=0).verdict == "holds"
+    assert audit(scaled(sound, 0.05), 1_000, seed=0).verdict == "broken"
+    alone = plan.changed(silos=2)
+    assert len(alone.protocol.adversaries()) == 2
 
 
 def test_what_sends_nothing_cannot_be_audited() -> None:

@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 from fedbandit.cli.main import COMMANDS, loaded
 from fedbandit.paper.claims import CLAIMS, PaperClaim
 from fedbandit.paper.claims.gap import gap_claim
+from fedbandit.paper.claims.growth import growth_claims
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
@@ -42,16 +43,28 @@ def test_named_commands_exist():
             assert rest[0] in command.commands, rest
 
 
-def simulated_gap() -> PaperClaim:
-    return gap_claim(False, lambda share: None)
+def printed(claim: PaperClaim) -> bool:
+    """Whether the page has the claim, its outcome and every measured line as they are computed now."""
+    lines = (f"**{claim.name}** ({claim.outcome}): {claim.paper}", *(f"- {line}\n" for line in claim.measured))
+    return all(line in PAGE for line in lines)
 
 
-@pytest.mark.parametrize("make", [*CLAIMS, simulated_gap], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", [*CLAIMS, gap_claim], ids=lambda make: make.__name__)
 def test_measured_lines_are_what_the_command_prints(make):
     claim = make()
-    assert f"**{claim.name}** ({claim.outcome}): {claim.paper}" in PAGE
-    for line in claim.measured:
-        assert f"- {line}\n" in PAGE
+    assert printed(claim), claim
+
+
+def test_measured_growth_is_what_the_command_prints():
+    for claim in growth_claims():
+        assert printed(claim), claim
+
+
+def test_a_number_that_drifts_is_told():
+    claim = CLAIMS[0]()
+    drifted = claim._replace(measured=(claim.measured[0].replace("1.0000", "1.0010"),))
+    assert printed(claim)
+    assert not printed(drifted)
 
 
 def test_every_numbered_thing_of_the_paper_has_a_row():

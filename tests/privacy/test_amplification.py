@@ -187,9 +187,8 @@ def test_a_plan_outside_the_theorem_is_refused_with_the_limit() -> None:
         Plan(SILOS, ROUNDS, 10, Privacy(1.0, 1e-4), "shuffle", "tree", every(25), calibration="paper")
     assert "\n" not in str(error.value)
     refused: list[tuple[dict[str, object], str]] = [
-        ({"calibration": "exact"}, "calibration must be 'paper' or 'published' for trust 'shuffle'"),
         ({"privacy": Privacy(1e-3, 1e-4, participations=2)}, "participations must be 1 for trust 'shuffle'"),
-        ({"privacy": Privacy(1e-3, 1e-4, silos_per_user=2)}, "participations must be 1 for trust 'shuffle'"),
+        ({"privacy": Privacy(1e-3, 1e-4, silos_per_user=2)}, "silos_per_user must be 1 for trust 'shuffle'"),
         ({"silos": 10}, "silos must be more than 10 for trust 'shuffle': no epsilon is in reach"),
     ]
     good = Plan(SILOS, ROUNDS, 10, Privacy(1e-3, 1e-4), "shuffle", "tree", every(25), calibration="paper", bits=16)

@@ -167,7 +167,7 @@ def test_theorem_sdp_in_its_own_words() -> None:
     assert (silos, points) == (2000, 20)
     assert (local_epsilon, local_delta) == pytest.approx((local.local_epsilon, local.local_delta), rel=0.01)
     assert sigma == pytest.approx(made.protocol.scales.bias, rel=1e-4)
-    alone, at = numbers(text, "computed exactly, is (#, #)-DP, so the statement holds either way.")
+    alone, at = numbers(text, "without a mixer, computed exactly, is (#, #)-DP.")
     assert at == 1e-4
     assert alone == pytest.approx(gaussian_epsilon(math.sqrt(3 * 4.5) / sigma, 1e-4), rel=0.01)
     assert "Live noise is drawn on the grid 2^-20" in text

@@ -1,19 +1,31 @@
-"""From how many silos on the paper's two shuffle protocols would pay, at their own constants."""
+"""From how many silos on shuffling pays: the paper's two protocols at their own constants, and at their best.
+
+`payoffs` is for one plan. `thresholds` is the map: for every way of shuffling, every epsilon and every T, the fewest
+silos at which it adds less noise to the worst prefix sum than silo-level LDP does without a mixer.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
+import numpy as np
+
+from fedbandit._validate import ArgumentError
 from fedbandit.plan import Plan
 from fedbandit.presets import fed_lin_ucb, plan_for
+from fedbandit.privacy.accounting import gaussian_sigma, theorem_ldp_sigma, tree_levels
 from fedbandit.privacy.amplification import largest_epsilon, theorem_sdp
 from fedbandit.privacy.budget import Privacy
+from fedbandit.privacy.clones import amplified_epsilon
+from fedbandit.privacy.sensitivity import joint_shift
+from fedbandit.protocol import mechanisms
 from fedbandit.protocol.encoder import Encoder
+from fedbandit.protocol.trusts.vector_sum import TheoremCoding
 
-__all__ = ["Payoff", "amplified", "payoffs", "vector_sum"]
+__all__ = ["WAYS", "Payoff", "Threshold", "amplified", "fewest_silos", "payoffs", "thresholds", "vector_sum"]
 
 MOST_SILOS = 10**14
 COARSE_BITS = 8  # so much noise needs a coarser grid to fit into 64-bit sums
@@ -122,3 +134,102 @@ def _paper_tree(base: Plan) -> Encoder:
 def _asked(base: Plan) -> Privacy:
     assert base.privacy is not None
     return base.privacy
+
+
+# -- the map -----------------------------------------------------------------------------------------------------------
+
+MAP_DELTA, MAP_BATCH, MAP_DIM, MOST_ON_MAP = 1e-6, 25, 10, 10**9
+CLOSER = 1.02  # silos are found to two per cent
+
+
+class Threshold(NamedTuple):
+    """From `silos` silos on this way of shuffling pays; None: not up to MOST_ON_MAP, or its theorem ends before."""
+
+    way: str
+    rounds: int
+    epsilon: float
+    silos: float | None
+
+
+def _lemma(silos: int, rounds: int, epsilon: float) -> bool:
+    """Theorem SDP, by its lemma, against Theorem LDP."""
+    syncs = rounds // MAP_BATCH
+    try:
+        amplified = theorem_sdp(epsilon, MAP_DELTA, silos, rounds, _touches("tree", syncs)).sigma
+    except ArgumentError:
+        return False
+    return amplified < theorem_ldp_sigma(epsilon, MAP_DELTA, tree_levels(syncs))
+
+
+def _clones(mechanism: str) -> Callable[[int, int, float], bool]:
+    """The lemma's proof computed, over p-sums or over batches, against exact silo-level LDP by the square root."""
+
+    def pays(silos: int, rounds: int, epsilon: float) -> bool:
+        syncs, shift = rounds // MAP_BATCH, joint_shift("replace-one")
+        rival = gaussian_sigma(epsilon, MAP_DELTA) * shift * _worst_prefix("toeplitz", syncs)
+        sigma = rival / _row(mechanism, syncs)  # as much noise as the rival's, on every release
+        points = MAP_BATCH * (1 if mechanism == "batches" else 1 << (syncs.bit_length() - 1))
+        releases = _touches(mechanism, syncs)
+        certified = amplified_epsilon(shift / sigma, points * shift / sigma, silos, releases, MAP_DELTA)
+        return certified < epsilon
+
+    return pays
+
+
+def _vectors(silos: int, rounds: int, epsilon: float) -> bool:
+    """P_vec at its theorem's constants, basic composition over streams and p-sums, against the same rival."""
+    syncs = rounds // MAP_BATCH
+    runs = 2 * _touches("tree", syncs)
+    noise = TheoremCoding(epsilon / runs, MAP_DELTA / runs).node(0, silos * MAP_BATCH, MAP_DIM).std
+    rival = gaussian_sigma(epsilon, MAP_DELTA) * joint_shift("replace-one") * _worst_prefix("toeplitz", syncs)
+    return noise * _row("tree", syncs) < math.sqrt(silos) * rival
+
+
+WAYS: dict[str, Callable[[int, int, float], bool]] = {
+    "Lemma amp, against Theorem LDP": _lemma,
+    "clones over p-sums, against exact LDP": _clones("tree"),
+    "clones over batches, against exact LDP": _clones("batches"),
+    "vector sum, against exact LDP": _vectors,
+}
+
+
+def thresholds(epsilons: Iterable[float], rounds: Iterable[int]) -> Iterator[Threshold]:
+    """Every way at every epsilon and T."""
+    asked = list(epsilons)
+    for way in WAYS:
+        for horizon in rounds:
+            for epsilon in asked:
+                yield Threshold(way, horizon, epsilon, fewest_silos(way, horizon, epsilon))
+
+
+def fewest_silos(way: str, rounds: int, epsilon: float) -> float | None:
+    """From how many silos on it pays: the first power of ten at which it does, and then bisection below it.
+
+    The lemma ends where T times the local epsilon passes 1, so it may stop paying further up.
+    """
+    pays = WAYS[way]
+    powers = range(1, int(math.log10(MOST_ON_MAP)) + 1)
+    first = next((power for power in powers if pays(10**power, rounds, epsilon)), None)
+    if first is None:
+        return None
+    low, high = 10.0 ** (first - 1), 10.0**first
+    while high > low * CLOSER:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if pays(round(middle), rounds, epsilon) else (middle, high)
+    return high
+
+
+@lru_cache(maxsize=64)
+def _worst_prefix(mechanism: str, syncs: int) -> float:
+    return mechanisms.encoder(mechanism, syncs).worst_prefix
+
+
+@lru_cache(maxsize=64)
+def _row(mechanism: str, syncs: int) -> float:
+    """Noise of the worst prefix sum per unit of a release's."""
+    return float(np.max(mechanisms.encoder(mechanism, syncs).prefix_norms))
+
+
+@lru_cache(maxsize=64)
+def _touches(mechanism: str, syncs: int) -> int:
+    return mechanisms.encoder(mechanism, syncs).touches

@@ -32,6 +32,7 @@ __all__ = [
     "gaussian_delta",
     "gaussian_epsilon",
     "gaussian_sigma",
+    "optimal_composition",
     "published_ldp_sigma",
     "published_levels",
     "theorem_ldp_sigma",
@@ -202,6 +203,26 @@ def advanced_composition_share(epsilon: float, delta: float, times: float) -> tu
             f"composes to {composed:.3g}, above {epsilon:g}",
         )
     return share, delta / (2 * times)
+
+
+def optimal_composition(epsilon: float, delta: float, times: int, total_delta: float) -> float:
+    """The epsilon of `times` (epsilon, delta)-DP mechanisms together at `total_delta`; infinity where there is none.
+
+    Kairouz, Oh & Viswanath 2015, Theorem 3.3, which no bound for all such mechanisms can improve: for i = 0, 1, ...
+    they are ((times - 2i) epsilon, 1 - (1 - delta)^times (1 - d_i))-DP, d_i a sum of i terms. i = 0 is basic.
+    """
+    spent = -math.expm1(times * math.log1p(-delta))
+    best = math.inf
+    for i in range(times // 2 + 1):
+        terms = (
+            math.comb(times, j) * math.exp((times - 2 * i + j) * epsilon) * math.expm1(2 * (i - j) * epsilon)
+            for j in range(i)
+        )
+        own = sum(terms) / (1 + math.exp(epsilon)) ** times
+        if spent + (1 - spent) * own > total_delta:
+            break
+        best = (times - 2 * i) * epsilon
+    return best
 
 
 def classic_gaussian_sigma(epsilon: float, delta: float) -> float:

@@ -257,7 +257,7 @@ class Request:
         """
         together = self.asked.participations * (1 if self.acting == "lazy" else self.largest_batch)
         rounding = rounding_shift(self._moved_by, self.dim, self.bits, self.ratio) + self._release_rounding
-        return Shift(joint_shift(self._moved_by, self._reward_bound, self.ratio), rounding, together)
+        return Shift(joint_shift(self._moved_by, self.reward_bound, self.ratio), rounding, together)
 
     @property
     def _moved_by(self) -> Adjacency:
@@ -265,7 +265,7 @@ class Request:
         return self.asked.adjacency if self.acting == "lazy" else "replace-one"
 
     @property
-    def _reward_bound(self) -> float:
+    def reward_bound(self) -> float:
         """The largest |y - centre|: both lie in [0, 1]."""
         return max(1 - self.centre, self.centre)
 
@@ -290,7 +290,7 @@ class Request:
         point apart."""
         if not self.encoder.has_negative:
             return 1.0
-        return late_factor(self._moved_by, self._reward_bound, self.ratio, self.encoder.coefficients)
+        return late_factor(self._moved_by, self.reward_bound, self.ratio, self.encoder.coefficients)
 
     def mu(self, sigma: float, joint_silos: bool) -> float:
         """GDP parameter of the whole transcript, schedule included, at noise `sigma` in the covariance's units.

@@ -14,6 +14,7 @@ from fedbandit.paper.claims import PaperClaim, all_claims
 from fedbandit.paper.figures import PANELS, Panel, gallery, running
 from fedbandit.paper.figures.panel import Sources
 from fedbandit.paper.figures.summary import HOLDS, summarise
+from fedbandit.planner import shuffle_map
 
 __all__ = ["paper"]
 
@@ -85,6 +86,25 @@ def claims(
         output.say(f"{claim.name} ({claim.outcome}): {claim.paper}")
         for line in claim.measured:
             output.say(f"  - {line}")
+
+
+@paper.command()
+def shuffle(
+    out: Annotated[Path, typer.Option(help="Folder for the picture and its numbers.")] = Path("out/paper"),
+    picture: Annotated[str, typer.Option("--format", help="svg, png or pdf.")] = "svg",
+    json: options.Json = False,
+) -> None:
+    """From how many silos on shuffling pays, by epsilon and T: the paper's ways and the best known ones."""
+    _validate.one_of("format", picture, FORMATS)
+    folder = output.writable_folder(out)
+    found = shuffle_map.measured()
+    shuffle_map.write(folder, found, picture)
+    output.remark(f"written: {folder / shuffle_map.NAME}.{picture}")
+    if json:
+        output.print_json([one._asdict() for one in found])
+        return
+    columns = ["way", "T", *(f"ε = {epsilon:g}" for epsilon in shuffle_map.TABLED)]
+    output.print_table("silos from which shuffling adds less noise", columns, shuffle_map.as_table(found))
 
 
 def _show(summaries: list[dict[str, Any]]) -> None:

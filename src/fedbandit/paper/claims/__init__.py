@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from fedbandit.paper.claims import gap, radii, ranges, scaling, theorems, user_shift
+from fedbandit.paper.claims import gap, growth, radii, ranges, scaling, theorems, user_shift
 from fedbandit.paper.claims.claim import PaperClaim
 from fedbandit.simulator.engine import Progress
 
 __all__ = ["CLAIMS", "PaperClaim", "all_claims"]
 
+GROWTH_SHARE = 0.4  # of the time that simulations take
 CLAIMS = (
     scaling.noise_claim,
+    scaling.amplified_noise_claim,
     scaling.syncs_claim,
     scaling.p_sums_claim,
     user_shift.eager_claim,
@@ -31,5 +33,9 @@ CLAIMS = (
 
 
 def all_claims(quick: bool = False, progress: Progress = lambda share: None) -> list[PaperClaim]:
-    """Every claim, the simulated one last."""
-    return [*(claim() for claim in CLAIMS), gap.gap_claim(quick, progress)]
+    """Every claim, the simulated ones last."""
+    return [
+        *(claim() for claim in CLAIMS),
+        *growth.growth_claims(quick, lambda share: progress(GROWTH_SHARE * share)),
+        gap.gap_claim(quick, lambda share: progress(GROWTH_SHARE + (1 - GROWTH_SHARE) * share)),
+    ]

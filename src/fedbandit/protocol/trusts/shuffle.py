@@ -1,7 +1,13 @@
-"""SDP by amplification (Theorem SDP): silos send as under silo-level LDP, a mixer hides who sent what."""
+"""SDP by amplification (Theorem SDP): silos send as under silo-level LDP, a mixer hides who sent what.
+
+How much noise that takes: by the theorem (calibration "paper"), or by the same proof with every step computed and with
+the true sensitivity (calibration "exact", `privacy.clones`). Either way, what is promised was computed: without the
+mixer by exact Gaussian accounting, with it by the clones, and the better of the two is the promise.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,24 +19,31 @@ from fedbandit.bandit.statistics import Scales
 from fedbandit.privacy.accounting import published_levels
 from fedbandit.privacy.amplification import Amplified, largest_epsilon, published_sdp_sigma, theorem_sdp
 from fedbandit.privacy.budget import at_most, exactly
+from fedbandit.privacy.clones import amplified_epsilon, amplified_sigma
 from fedbandit.privacy.ledger import Gaussian
 from fedbandit.privacy.noise import NoiseSource
+from fedbandit.privacy.sensitivity import joint_shift, rounding_shift
 from fedbandit.protocol.adversaries import Adversary, Bound, Moment, Residual, SeesMessages
 from fedbandit.protocol.base import SILOS, Message, Part, Protocol
-from fedbandit.protocol.calibration import FLIP, LEAK, PUBLISHED, published_scales
+from fedbandit.protocol.calibration import FLIP, LEAK, PUBLISHED, gaussian_noise, published_scales
 from fedbandit.protocol.guarantee import COMMON_ASSUMPTIONS, Built, Guarantee, Request, nothing
 from fedbandit.protocol.trust import AuditSize, Faith, Trust
 
-__all__ = ["TRUST", "SeesShuffled", "ShuffleProtocol"]
+__all__ = ["TRUST", "Hidden", "SeesShuffled", "ShuffleProtocol"]
+
+TOGETHER = "the analyzer together with the mixer"
+SAME = 1e-9  # relative: an epsilon that was solved for is met up to the last digits
 
 
 @dataclass(frozen=True)
 class ShuffleProtocol(Protocol):
     """R as in Algorithm 2, S a uniform permutation of the silos' messages.
 
-    Formal guarantee: what S passes on is (epsilon, delta)-DP for one user among all silos, by the amplification lemma
-    and advanced composition over the releases a datum touches; needs S honest, and a local epsilon of at most 1/T.
+    Formal guarantee: what S passes on is (epsilon, delta)-DP for one user among all silos, by clones (the proof of the
+    amplification lemma, computed) and optimal composition over the releases that hold the user; needs S honest.
     """
+
+    needs_mixer: bool = False  # the noise alone is not enough for the promise
 
     parts = (Part(blind=True),)
     sends = "noisy sums of one batch, through the mixer"
@@ -41,7 +54,8 @@ class ShuffleProtocol(Protocol):
         return (np.take(messages, noise.permutation(messages.shape[SILOS]), axis=SILOS),)
 
     def adversaries(self) -> tuple[Adversary, ...]:
-        return SeesShuffled(), SeesMessages("the analyzer together with the mixer")
+        """Whoever sees the messages before they are shuffled is one of them if the promise is against that too."""
+        return (SeesShuffled(),) if self.needs_mixer else (SeesShuffled(), SeesMessages(TOGETHER))
 
 
 @dataclass(frozen=True)
@@ -69,22 +83,69 @@ class SeesShuffled:
 
 
 def _build(request: Request) -> Built:
-    """The lemma's noise (calibration "paper"), or the published simulation's ("published")."""
+    """The lemma's noise ("paper"), the least that its proof certifies ("exact"), or the published simulation's."""
     privacy = request.asked
-    if privacy.participations > 1 or privacy.silos_per_user > 1:
-        raise ArgumentError(
-            "participations", "must be 1 for trust 'shuffle': the amplification lemma has one datum per user"
-        )
+    if privacy.silos_per_user > 1:
+        raise ArgumentError("silos_per_user", "must be 1 for trust 'shuffle': its clones hide what one silo sends")
     if request.calibration == "published":
         levels = published_levels(request.encoder.size)
         sigma = published_sdp_sigma(privacy.epsilon, privacy.delta, request.silos, request.rounds, levels)
         return _built(request, published_scales(sigma), nothing(PUBLISHED))
-    if request.calibration != "paper":
+    if request.calibration == "exact":
+        return _build_exactly(request)
+    if privacy.participations > 1:
         raise ArgumentError(
-            "calibration", "must be 'paper' or 'published' for trust 'shuffle', whose theorem sets the noise"
+            "participations",
+            "must be 1 for trust 'shuffle' unless calibration is 'exact': its lemma has one datum per user",
         )
     local = _local_budget(request)
-    return _built(request, Scales.flat(local.sigma), _guarantee(request, local))
+    return _built(request, Scales.flat(local.sigma), _guarantee(request, local.sigma, _lemma_steps(request, local)))
+
+
+def _build_exactly(request: Request) -> Built:
+    """The least noise by clones, or without the mixer where that is less."""
+    alone = gaussian_noise(request, joint_silos=False)
+    if alone.problem:
+        return _built(request, alone.scales, nothing(alone.problem))
+    hidden, privacy, sigma = Hidden.of(request), request.asked, alone.sigma
+    if hidden is not None:
+        sizes = (hidden.shift, hidden.spread, request.silos, hidden.releases)
+        sigma = amplified_sigma(*sizes, privacy.epsilon, privacy.delta, most=alone.sigma)
+    steps = alone.steps if sigma == alone.sigma else ()
+    return _built(request, request.exact_scales(sigma), _guarantee(request, sigma, steps))
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """What the clones have to hide, in units of the covariance noise, and behind how much."""
+
+    shift: float  # of one release by one user
+    spread: float  # the largest distance between releases of two silos
+    releases: int  # that hold the user
+
+    @classmethod
+    def of(cls, request: Request) -> Hidden | None:
+        """None where clones hide nothing: where nobody knows beforehand how many points a release will have (on a
+        clock, and in a live silo, which counts rewards as they come), where data decide, where a release is no sum.
+
+        A user's visits may all lie in one batch, or in as many as there are: both are counted. Two sums of n points
+        are as far apart as n replaced users move one.
+        """
+        encoder, visits = request.encoder, request.asked.participations
+        unknown = not request.counted or request.visits == "public" or request.acting == "eager" or request.adaptive
+        rows = [encoder.row(sync) for sync in range(encoder.size)]
+        if unknown or any(np.any((row != 0) & (row != 1)) for row in rows):
+            return None
+        batches = np.diff((0, *request.times))
+        points = max(float(row @ batches[: len(row)]) for row in rows)
+        one = joint_shift("replace-one", request.reward_bound, request.ratio)
+        rounding = rounding_shift("replace-one", request.dim, request.bits, request.ratio)
+        return cls(request.shift.total, points * (one + rounding), min(encoder.size, visits * encoder.touches))
+
+    def epsilon(self, request: Request, sigma: float) -> float:
+        """What the clones certify at this noise."""
+        delta = request.asked.delta
+        return amplified_epsilon(self.shift / sigma, self.spread / sigma, request.silos, self.releases, delta)
 
 
 def _local_budget(request: Request) -> Amplified:
@@ -108,34 +169,68 @@ def _local_budget(request: Request) -> Amplified:
         ) from None
 
 
-def _guarantee(request: Request, local: Amplified) -> Guarantee:
-    if request.acting == "eager":
+def _guarantee(request: Request, sigma: float, before: tuple[str, ...]) -> Guarantee:
+    """What is computed to hold at this noise; `before` are the steps that led to it."""
+    if request.calibration == "paper" and request.acting == "eager":
         return nothing(FLIP)
     if not request.public_schedule:
         return nothing(LEAK)
-    privacy = request.asked
-    unshuffled = request.exact_epsilon(local.sigma, joint_silos=False)
-    if unshuffled > privacy.epsilon:
-        return nothing(f"the lemma's sensitivity is too small here: {at_most(unshuffled)} without a mixer")
+    privacy, hidden = request.asked, Hidden.of(request)
+    unshuffled = request.exact_epsilon(sigma, joint_silos=False)
+    scales = request.exact_scales(sigma) if request.calibration == "exact" else Scales.flat(sigma)
+    assumes = (*COMMON_ASSUMPTIONS, "the mixer does not collude with the analyzer (for the amplified statement)")
+    if unshuffled <= privacy.epsilon * (1 + SAME):
+        words, steps = " At this noise it is so without the mixer too.", (_alone_step(request, unshuffled),)
+        collusion = "the noise alone still gives the promise, against all of them together"
+    else:
+        amplified = math.inf if hidden is None else hidden.epsilon(request, sigma)
+        if hidden is None or amplified > privacy.epsilon * (1 + SAME):
+            shown = at_most(min(unshuffled, amplified))
+            return nothing(f"the lemma's sensitivity is too small here: this noise gives an epsilon of {shown}")
+        words = f" Without the mixer it is {request.pair_of(unshuffled)}."
+        steps = (*_clone_steps(request, hidden, sigma, amplified), _alone_step(request, unshuffled))
+        collusion = f"the noise alone is left, {request.pair_of(unshuffled)}, against all of them together"
+        assumes = (
+            *assumes,
+            "every reward is counted in the batch of its round, so that releases hold as many points as planned",
+        )
     return request.promise(
         f"What the mixer passes on is {privacy.pair}-differentially private for each user "
-        f"of any silo ({privacy.adjacency}), against the analyzer. At this noise it is so without the mixer too.",
+        f"of any silo ({privacy.adjacency}), against the analyzer.{words}",
         against="the analyzer",
-        steps=(
-            f"Half of the budget for each stream, shared over {_counted(request.encoder.touches)} by advanced "
-            f"composition: each shuffled release must be ({local.epsilon:.3g}, {local.delta:.3g})-DP.",
-            f"The amplification lemma with {request.silos} silos of {request.rounds} points allows a local epsilon of "
-            f"{local.local_epsilon:.3g} at delta_0 = {local.local_delta:.3g}: sigma_0 = {local.sigma:.5g}.",
-            *_unknown_points(request),
-            "The lemma takes the sensitivity of a stream to be 1; what each silo's transcript promises on its own, "
-            f"computed exactly, is {request.pair_of(unshuffled)}-DP, so the statement holds either way.",
-            request.grid_step(request.on_grid(Scales.flat(local.sigma))),
-        ),
-        assumes=(*COMMON_ASSUMPTIONS, "the mixer does not collude with the analyzer (for the amplified statement)"),
-        collusion="the noise alone still gives the promise, against all of them together, for the lemma asks for so "
-        "much of it",
+        steps=(*before, *steps, request.grid_step(request.on_grid(scales))),
+        assumes=assumes,
+        collusion=collusion,
         missing="the sync is skipped for all: the lemma counts on every silo",
     )
+
+
+def _lemma_steps(request: Request, local: Amplified) -> tuple[str, ...]:
+    """How the theorem comes to its noise."""
+    return (
+        f"Half of the budget for each stream, shared over {_counted(request.encoder.touches)} by advanced "
+        f"composition: each shuffled release must be ({local.epsilon:.3g}, {local.delta:.3g})-DP.",
+        f"The amplification lemma with {request.silos} silos of {request.rounds} points allows a local epsilon of "
+        f"{local.local_epsilon:.3g} at delta_0 = {local.local_delta:.3g}: sigma_0 = {local.sigma:.5g}.",
+        *_unknown_points(request),
+        "The lemma takes the sensitivity of a stream to be 1, which is that of adding or removing a user; what its "
+        "noise promises is computed:",
+    )
+
+
+def _clone_steps(request: Request, hidden: Hidden, sigma: float, amplified: float) -> tuple[str, ...]:
+    """The amplified statement, in numbers."""
+    return (
+        f"One user moves a release by at most {hidden.shift / sigma:.4g} standard deviations, and releases of two "
+        f"silos are at most {hidden.spread / sigma:.4g} apart: every other silo is now and then a clone of the user's "
+        "(privacy/clones.py).",
+        f"Among {request.silos:,} silos, {_counted(hidden.releases)} that hold the user, each shuffled anew and "
+        f"composed optimally, are {request.pair_of(amplified)}-DP.",
+    )
+
+
+def _alone_step(request: Request, unshuffled: float) -> str:
+    return f"What a silo's transcript promises without a mixer, computed exactly, is {request.pair_of(unshuffled)}-DP."
 
 
 def _counted(releases: int) -> str:
@@ -155,7 +250,9 @@ def _unknown_points(request: Request) -> tuple[str, ...]:
 def _built(request: Request, scales: Scales, guarantee: Guarantee) -> Built:
     """The protocol with this noise. A release costs what it would without a mixer: that is what can be composed."""
     drawn = request.on_grid(scales)
-    protocol = ShuffleProtocol(request.encoder, drawn, request.dim, request.bits, request.silos)
+    alone = request.exact_epsilon(scales.diagonal, joint_silos=False)
+    needs_mixer = guarantee.promised and alone > request.asked.epsilon * (1 + SAME)
+    protocol = ShuffleProtocol(request.encoder, drawn, request.dim, request.bits, request.silos, needs_mixer)
     cost = Gaussian(scales.diagonal, scales.diagonal, request.user_shift(joint_silos=False))
     return Built(protocol, guarantee, lambda sync: cost)
 
@@ -166,6 +263,6 @@ TRUST = Trust(
     faith=Faith.TWO_WHO_DO_NOT_COLLUDE,
     who="Users trust their own silo. The mixer must not collude with the analyzer.",
     whole=True,
-    calibrations=("paper", "published"),
+    calibrations=("paper", "published", "exact"),
     audit=AuditSize(trials=2_000),
 )
