@@ -91,7 +91,8 @@ def shuffled_pair(shift: float, other: float, epsilon: float) -> float:
     x = np.linspace(-7, 7, 1_401)
     phi = lambda centre: np.exp(-((x - centre) ** 2) / 2) / math.sqrt(2 * math.pi) * (x[1] - x[0])  # noqa: E731
     worlds = [(np.outer(phi(c), phi(other)) + np.outer(phi(other), phi(c))) / 2 for c in (0.0, shift)]
-    return max(hockey_stick(*pair, epsilon) for pair in (worlds, worlds[::-1]))
+    one, other_world = worlds
+    return max(hockey_stick(one, other_world, epsilon), hockey_stick(other_world, one, epsilon))
 
 
 @pytest.mark.parametrize("delta", [0.05, 0.2])
@@ -124,6 +125,15 @@ def test_never_worse_than_without_a_mixer_and_never_better_than_the_sum_alone():
     assert sigma < most / 3
     assert amplified_epsilon(JOINT / sigma, 25 * JOINT / sigma, 10_000, 1, delta) <= epsilon
     assert amplified_epsilon(1.01 * JOINT / sigma, 25.3 * JOINT / sigma, 10_000, 1, delta) > epsilon
+
+
+def test_optimal_composition_of_very_many():
+    """(1 + e^epsilon)^times would not fit into a float; never worse than basic, and near the central limit."""
+    epsilon, times, delta = 1e-3, 20_000, 1e-5
+    found = optimal_composition(epsilon, 0.0, times, delta)
+    limit = gaussian_epsilon(math.sqrt(times) * epsilon, delta)  # many small ones together are Gaussian
+    assert found < times * epsilon
+    assert limit * 0.95 < found < limit * 1.05
 
 
 def test_one_silo_has_nobody_to_hide_behind():

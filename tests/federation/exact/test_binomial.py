@@ -63,7 +63,7 @@ def test_a_coin_comes_up_for_its_share_of_the_answers(given, probability, over):
 
 @pytest.mark.parametrize("trials", [1, 2, 5])
 def test_few_fair_trials_are_counted_one_by_one(given, trials):
-    counts = Counter()
+    counts: Counter[int] = Counter()
     for answer in range(2**trials):
         given(answer)
         counts[binomial(trials, 0.5)] += 1
@@ -91,7 +91,12 @@ def test_another_chance_is_a_coin_per_trial(given):
 @pytest.mark.parametrize("odd", [0, 1])
 def test_an_odd_number_of_trials_is_an_even_one_and_a_coin(given, monkeypatch, odd):
     asked = []
-    monkeypatch.setattr(module, "_centred", lambda trials: asked.append(trials) or -5)
+
+    def centred(trials):
+        asked.append(trials)
+        return -5
+
+    monkeypatch.setattr(module, "_centred", centred)
     for coin in range(odd + 1):
         source = given(coin)
         assert binomial(SMALL + odd, 0.5) == SMALL // 2 - 5 + odd * coin
@@ -112,7 +117,12 @@ def test_blocks_lie_side_by_side_and_the_envelope_is_above_the_law(given, monkey
     """Proposed with chance 2^-(distance + 2) / block and accepted with p block 2^distance / envelope, each value comes
     with p / (4 envelope), if every value is in one block and no chance to be accepted is above 1."""
     told = []
-    monkeypatch.setattr(module, "_accepts", lambda *arguments: told.append(arguments) or True)
+
+    def accepts(*arguments):
+        told.append(arguments)
+        return True
+
+    monkeypatch.setattr(module, "_accepts", accepts)
     spans = []
     for distance in range(6):
         for right in (0, 1):

@@ -120,7 +120,8 @@ def _stirling(terms: int) -> tuple[Fraction, ...]:
     """The coefficients B_2k / (2k (2k - 1)) of Stirling's series, from k = 1."""
     numbers = [Fraction(1)]  # B_0, B_1, ...
     for m in range(1, 2 * terms + 1):
-        numbers.append(-sum(comb(m + 1, j) * number for j, number in enumerate(numbers)) / (m + 1))
+        known = sum((comb(m + 1, j) * number for j, number in enumerate(numbers)), start=Fraction(0))
+        numbers.append(-known / (m + 1))
     return tuple(numbers[2 * k] / (2 * k * (2 * k - 1)) for k in range(1, terms + 1))
 
 

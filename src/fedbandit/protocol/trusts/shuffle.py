@@ -109,7 +109,7 @@ def _build_exactly(request: Request) -> Built:
         return _built(request, alone.scales, nothing(alone.problem))
     hidden, privacy, sigma = Hidden.of(request), request.asked, alone.sigma
     if hidden is not None:
-        sizes = (hidden.shift, hidden.spread, request.silos, hidden.releases)
+        sizes = (hidden.shift, hidden.spread, hidden.silos, hidden.releases)
         sigma = amplified_sigma(*sizes, privacy.epsilon, privacy.delta, most=alone.sigma)
     steps = alone.steps if sigma == alone.sigma else ()
     return _built(request, request.exact_scales(sigma), _guarantee(request, sigma, steps))
@@ -122,6 +122,7 @@ class Hidden:
     shift: float  # of one release by one user
     spread: float  # the largest distance between releases of two silos
     releases: int  # that hold the user
+    silos: int  # to hide among: one of the others may tell the analyzer which message is its own
 
     @classmethod
     def of(cls, request: Request) -> Hidden | None:
@@ -140,12 +141,13 @@ class Hidden:
         points = max(float(row @ batches[: len(row)]) for row in rows)
         one = joint_shift("replace-one", request.reward_bound, request.ratio)
         rounding = rounding_shift("replace-one", request.dim, request.bits, request.ratio)
-        return cls(request.shift.total, points * (one + rounding), min(encoder.size, visits * encoder.touches))
+        releases = min(encoder.size, visits * encoder.touches)
+        return cls(request.shift.total, points * (one + rounding), releases, max(1, request.silos - 1))
 
     def epsilon(self, request: Request, sigma: float) -> float:
         """What the clones certify at this noise."""
         delta = request.asked.delta
-        return amplified_epsilon(self.shift / sigma, self.spread / sigma, request.silos, self.releases, delta)
+        return amplified_epsilon(self.shift / sigma, self.spread / sigma, self.silos, self.releases, delta)
 
 
 def _local_budget(request: Request) -> Amplified:
@@ -178,9 +180,13 @@ def _guarantee(request: Request, sigma: float, before: tuple[str, ...]) -> Guara
     privacy, hidden = request.asked, Hidden.of(request)
     unshuffled = request.exact_epsilon(sigma, joint_silos=False)
     scales = request.exact_scales(sigma) if request.calibration == "exact" else Scales.flat(sigma)
-    assumes = (*COMMON_ASSUMPTIONS, "the mixer does not collude with the analyzer (for the amplified statement)")
+    assumes: tuple[str, ...] = (
+        *COMMON_ASSUMPTIONS,
+        "the mixer does not collude with the analyzer (for the amplified statement)",
+    )
     if unshuffled <= privacy.epsilon * (1 + SAME):
-        words, steps = " At this noise it is so without the mixer too.", (_alone_step(request, unshuffled),)
+        words = " At this noise it is so without the mixer too."
+        steps: tuple[str, ...] = (_alone_step(request, unshuffled),)
         collusion = "the noise alone still gives the promise, against all of them together"
     else:
         amplified = math.inf if hidden is None else hidden.epsilon(request, sigma)
@@ -189,7 +195,10 @@ def _guarantee(request: Request, sigma: float, before: tuple[str, ...]) -> Guara
             return nothing(f"the lemma's sensitivity is too small here: this noise gives an epsilon of {shown}")
         words = f" Without the mixer it is {request.pair_of(unshuffled)}."
         steps = (*_clone_steps(request, hidden, sigma, amplified), _alone_step(request, unshuffled))
-        collusion = f"the noise alone is left, {request.pair_of(unshuffled)}, against all of them together"
+        collusion = (
+            "the promise is against the analyzer together with any one other silo; with the mixer too, the noise alone "
+            f"is left, {request.pair_of(unshuffled)}, against all of them together"
+        )
         assumes = (
             *assumes,
             "every reward is counted in the batch of its round, so that releases hold as many points as planned",
@@ -224,7 +233,8 @@ def _clone_steps(request: Request, hidden: Hidden, sigma: float, amplified: floa
         f"One user moves a release by at most {hidden.shift / sigma:.4g} standard deviations, and releases of two "
         f"silos are at most {hidden.spread / sigma:.4g} apart: every other silo is now and then a clone of the user's "
         "(privacy/clones.py).",
-        f"Among {request.silos:,} silos, {_counted(hidden.releases)} that hold the user, each shuffled anew and "
+        f"Among {hidden.silos:,} silos, one of the others being counted as colluding, {_counted(hidden.releases)} that "
+        "hold the user, each shuffled anew and "
         f"composed optimally, are {request.pair_of(amplified)}-DP.",
     )
 
