@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
-from fedbandit import Plan, Privacy, adaptive, every
-from fedbandit.audit.cases import case, case_of, reduced
+from fedbandit import Plan, Privacy, adaptive, clock, every
+from fedbandit.audit.cases import DIM, case, case_of, reduced
+from fedbandit.audit.live_game import live_reduced
 from fedbandit.audit.report import Report, audit
 from fedbandit.presets import NAMES
+from fedbandit.problem import Category, Number, Schema
 from tests.audit.faults import scaled
 
 TRIALS = {"ldp-eager": 300, "dubey": 100, "sdp-amplified": 400, "ldp": 1_000, "silo": 1_000, "private-adaptive": 1_000}
@@ -127,3 +129,14 @@ def test_a_plan_without_a_budget_or_a_promise() -> None:
 )
 def test_at_full_size(name: str, least: float, most: float) -> None:
     assert least <= audit(case(name, 1.0, 1e-5), seed=3, workers=2).epsilon_lower <= most
+
+
+@pytest.mark.parametrize("trust", ["silo", "secure-sum"])
+def test_a_plan_with_a_schema_is_audited_in_few_dimensions(trust: str) -> None:
+    """Its dimension is the schema's: reduced, it was refused."""
+    schema = Schema({"age": Number(0, 100), "sex": Category(["f", "m"])}, actions=("low", "medium", "high"))
+    plan = Plan(4, 8, schema=schema, privacy=Privacy(1.0, 1e-3), trust=trust, schedule=clock(60.0))
+    assert plan.dim > DIM
+    for small in (reduced(plan), live_reduced(plan)):
+        assert small.plan.dim == DIM
+        assert small.own == plan

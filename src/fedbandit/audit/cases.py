@@ -26,7 +26,18 @@ from fedbandit.presets import NAMES, plan_for
 from fedbandit.privacy.budget import Privacy
 from fedbandit.schedule import Adaptive, Every
 
-__all__ = ["AUDITED", "Case", "Claim", "case", "case_of", "claim_of", "fewer_silos", "of_plan", "reduced"]
+__all__ = [
+    "AUDITED",
+    "Case",
+    "Claim",
+    "case",
+    "case_of",
+    "claim_of",
+    "fewer_silos",
+    "in_few_dimensions",
+    "of_plan",
+    "reduced",
+]
 
 AUTHORS_CLAIM = {
     "ldp-eager": "Theorem LDP states it of Algorithm 1, which acts on raw sums",
@@ -193,10 +204,16 @@ def reduced(plan: Plan) -> Case:
     budget = plan.privacy
     if budget is None:
         raise ArgumentError("plan", "must have a privacy budget to be audited, got none")
-    smaller = fewer_silos(_shorter(plan.changed(dim=min(plan.dim, DIM))))
+    smaller = fewer_silos(_shorter(in_few_dimensions(plan)))
     asked = (budget.epsilon, budget.delta)
     audited = case_of("plan", smaller, asked, plan.trusting.audit.trials)
     return of_plan(audited, plan)
+
+
+def in_few_dimensions(plan: Plan) -> Plan:
+    """The same plan for rows of few numbers, whatever records they may stand for: a schema's rows are some of those
+    no longer than 1, and the guarantee is for all of these."""
+    return plan if plan.dim <= DIM else plan.changed(dim=DIM, schema=None)
 
 
 def of_plan(audited: Case, plan: Plan) -> Case:
@@ -212,7 +229,7 @@ def _whole(plan: Plan) -> tuple[CalendarGame, ...]:
     if all(adversary.bound != "gdp" for adversary in adversaries_of(plan)):
         return ()
     silos = _played(plan)
-    for held in (plan, plan.changed(dim=min(plan.dim, DIM))):
+    for held in (plan, in_few_dimensions(plan)):
         if len(held.times) ** 2 * silos * held.protocol.width <= WORK:
             worlds = (neighbours(held, silos, pair, alone=True) for pair in worst_pairs(held))
             return tuple(calendar_game(held, silos, world) for world in worlds)

@@ -25,7 +25,7 @@ from fedbandit import _validate
 from fedbandit._arrays import Floats, Integers, Numbers
 from fedbandit._validate import ArgumentError
 from fedbandit.audit.calendar_game import Retraced, Scored, adversaries_of, remembered
-from fedbandit.audit.cases import Case, claim_of, fewer_silos, of_plan
+from fedbandit.audit.cases import Case, claim_of, fewer_silos, in_few_dimensions, of_plan
 from fedbandit.audit.residuals import Recorder
 from fedbandit.audit.times_and_sizes import Envelope
 from fedbandit.audit.worlds import User, background_users, people, telling_pair, visits
@@ -218,7 +218,7 @@ def live_reduced(plan: Plan) -> Case:
     """A plan at a size at which it can be run live many times."""
     if plan.privacy is None:
         raise ArgumentError("plan", "must have a privacy budget to be audited, got none")
-    small = plan.changed(dim=min(plan.dim, DIM), **_calendar(plan), **_silos(plan))
+    small = in_few_dimensions(plan).changed(schema=None, **_calendar(plan), **_silos(plan))
     return of_plan(_case_of("plan", small, plan.privacy), plan)
 
 
