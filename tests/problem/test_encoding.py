@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import enum
 import itertools
 import json
 from collections import Counter
 from typing import Any, cast
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -227,3 +229,16 @@ def test_an_odd_value_is_counted_or_used_and_never_an_error(value: Any) -> None:
         encoder = RecordEncoder(Schema({"it": field}, actions=("A",)))
         found = encoder.rows({"it": value})
         assert np.abs(found.rows).sum() > 0 or found.odd
+
+
+class Level(str, enum.Enum):  # noqa: UP042 - as applications have them
+    NORMAL = "normal"
+
+
+def test_one_value_has_one_encoding_however_it_comes() -> None:
+    schema = Schema({"kind": Category(["normal", "odd"]), "code": Hashed(64), "when": Hashed(64, missing=True)})
+    encoder, json_like = RecordEncoder(schema), {"kind": "normal", "code": 10**19, "when": None}
+    wanted = encoder.rows(json_like, [ActionRecord("a")]).rows.tobytes()
+    for changed in ({"kind": Level.NORMAL}, {"code": 1e19}, {"when": pd.NaT}, {"when": np.datetime64("NaT")}):
+        assert encoder.rows({**json_like, **changed}, [ActionRecord("a")]).rows.tobytes() == wanted, changed
+    assert encoder.rows({**json_like, "code": 10**18}, [ActionRecord("a")]).rows.tobytes() != wanted

@@ -191,20 +191,22 @@ def text_of(value: Any) -> str | None:
     and times have that of ISO 8601, as they would in JSON.
     """
     if isinstance(value, str):
-        return str(value)
+        return str.__str__(value)  # that of an Enum would be its name
     value = _plain(value)
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
         return str(value) if -(2**63) <= value < 2**64 else None
     if isinstance(value, float) and math.isfinite(value):
-        return str(int(value)) if value == int(value) and abs(value) < 2**63 else repr(value)
-    return value.isoformat() if isinstance(value, (date, time)) else None
+        return str(int(value)) if value == int(value) and -(2**63) <= value < 2**64 else repr(value)
+    return value.isoformat() if isinstance(value, (date, time)) and not is_missing(value) else None
 
 
 def is_missing(value: Any) -> bool:
-    """Whether nothing is known: no value, or not a number."""
-    return value is None or (isinstance(value, (float, np.floating)) and math.isnan(value))
+    """Whether nothing is known: no value, not a number, not a time."""
+    if isinstance(value, np.datetime64):
+        return bool(np.isnat(value))
+    return value is None or (isinstance(value, (float, np.floating, date)) and value != value)
 
 
 def as_number(value: Any) -> float | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from fedbandit._validate import ArgumentError
 
-__all__ = ["Columns", "columns_of", "is_table", "length_of"]
+__all__ = ["Columns", "columns_of", "is_table", "length_of", "records_in"]
 
 Columns = dict[str, Sequence[Any]]
 
@@ -34,9 +34,11 @@ def columns_of(table: Any) -> Columns:
     if isinstance(table, Mapping):
         columns: Columns = {str(name): _listed(column) for name, column in table.items()}
     elif isinstance(table, Sequence):
-        names = dict.fromkeys(name for record in table for name in record)
-        columns = {str(name): [record.get(name) for record in table] for name in names}
+        names = dict.fromkeys(name for record in table for name in record if isinstance(name, str))
+        columns = {name: [record.get(name) for record in table] for name in names}
     elif _is_pandas(table):
+        if not table.columns.is_unique:
+            raise ArgumentError("table", "must have columns of different names")
         columns = {str(name): _from_pandas(table[name]) for name in table.columns}
     elif hasattr(table, "__arrow_c_stream__"):
         import polars as pl
@@ -53,8 +55,13 @@ def columns_of(table: Any) -> Columns:
 
 
 def length_of(columns: Columns) -> int:
-    """How many records there are."""
+    """How many values each column has."""
     return len(next(iter(columns.values()), ()))
+
+
+def records_in(table: Any, columns: Columns) -> int:
+    """How many records a table with these columns has: in a list, those that say nothing count, too."""
+    return len(table) if isinstance(table, Sequence) else length_of(columns)
 
 
 def _is_pandas(value: Any) -> bool:

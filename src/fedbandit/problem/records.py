@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from fedbandit._arrays import Floats
 from fedbandit._validate import ArgumentError, known_keys
 from fedbandit.problem.encoding import ActionRecord, Oddities, RecordEncoder
-from fedbandit.problem.frames import Columns, length_of
+from fedbandit.problem.frames import Columns
 from fedbandit.problem.public_schema import Schema
 
 __all__ = ["Actions", "Offer", "Records", "action_records", "as_json"]
@@ -52,15 +52,15 @@ class Records:
         self._note(encoded.odd, context, offered)
         return Offer(encoded.rows, self._names(offered))
 
-    def many(self, columns: Columns, actions: Actions | None = None) -> Iterator[Offer]:
-        """The rows of many records, given column by column, whose people are offered the same actions; some people at
-        a time."""
+    def many(self, columns: Columns, people: int, actions: Actions | None = None) -> Iterator[Offer]:
+        """The rows of so many records, given column by column, whose people are offered the same actions; some people
+        at a time."""
         offered = None if actions is None else action_records(actions)
-        people, names = length_of(columns), self._names(offered)
+        names = self._names(offered)
         step = max(1, AT_ONCE // max(1, len(names) * self.encoder.schema.width))
         for start in range(0, people, step):
             part = {name: column[start : start + step] for name, column in columns.items()}
-            encoded = self.encoder.rows_of_many(part, length_of(part), offered)
+            encoded = self.encoder.rows_of_many(part, min(step, people - start), offered)
             self._note(encoded.odd, columns, offered)
             yield Offer(encoded.rows, names)
 

@@ -105,6 +105,25 @@ def test_an_application_of_personalizer_works_after_its_endpoint_and_key_are_cha
     assert silo.status()["without_user_key"] == 0
 
 
+@pytest.mark.parametrize("key, times", [("x", 1), (5, 1), (5.5, 1), (None, 3)])
+def test_a_person_is_recognised_by_their_key(endpoint: str, silo: Silo, key: Any, times: int) -> None:
+    """A number was taken for no key: nobody was over the cap."""
+    client = client_of(endpoint)
+    for number in range(3):
+        context = [{"taste": "salty", "userKey": key}]
+        client.rank(models.RankRequest(actions=menu(), context_features=context, event_id=f"event {number}"))
+        client.events.reward(event_id=f"event {number}", value=1.0)
+    assert len(counted(silo)) == times
+    assert silo.status()["without_user_key"] == (3 if key is None else 0)
+
+
+@pytest.mark.parametrize("key", [["z"], {"id": "z"}, ""])
+def test_a_key_that_is_none_is_refused(endpoint: str, key: Any) -> None:
+    context = [{"taste": "salty", "userKey": key}]
+    with pytest.raises(Exception, match="userKey"):
+        client_of(endpoint).rank(models.RankRequest(actions=menu(), context_features=context))
+
+
 def test_an_event_without_an_id_is_given_one(endpoint: str, silo: Silo) -> None:
     client = client_of(endpoint)
     response = client.rank(models.RankRequest(actions=menu()))

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fedbandit._validate import ArgumentError
 from fedbandit.bandit import linucb
 from fedbandit.bandit.statistics import contributions
 from fedbandit.federation.exact.exact_noise import ExactNoise
@@ -246,6 +247,25 @@ def test_many_at_once_are_served_like_one_by_one(silo):
         assert (places[1] == UNSHARED) == (not shared)
         one = [silo.decide(ACTIONS, user=user, shared=shared).action for user in ("a", "b", "c")]
         assert [decision.action for decision in many] == one
+
+
+@pytest.mark.parametrize("shared", ["false", "no", 1, 0, None, [], [False], np.array([True, False])])
+def test_only_true_or_false_says_whether_somebody_shares(silo, shared):
+    """What is merely taken for true would count somebody who opted out."""
+    with pytest.raises(ArgumentError, match="shared must be true or false"):
+        silo.decide(ACTIONS, user="p", shared=shared)
+    with pytest.raises(ArgumentError, match="shared must be true or false"):
+        silo.decide_many(np.stack([ACTIONS] * 3), ["a", "b", "c"], shared=shared)
+    with pytest.raises(ArgumentError, match="shared must be true or false"):
+        silo.decide_many(np.stack([ACTIONS] * 2), ["a", "b"], shared=[True, "false"])
+
+
+@pytest.mark.parametrize("flags", [[True, False, True], np.array([True, False, True])])
+def test_each_of_many_says_whether_they_share(silo, flags):
+    made = silo.decide_many(np.stack([ACTIONS] * 3), ["a", "b", "c"], shared=flags)
+    counted = [one.counted for one in silo.reward_all([(one.id, 1.0) for one in made])]
+    assert counted == [True, False, True]
+    assert len(silo.store.batch(1, 0)) == 2
 
 
 def test_without_a_store_whoever_opts_out_is_served_by_the_public_model(silo, monkeypatch, plan):

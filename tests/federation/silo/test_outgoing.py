@@ -20,7 +20,7 @@ PLANS = {
     "shuffle": small_plan(silos=12, privacy=Privacy(0.01, 0.1), trust="shuffle", mechanism="tree", calibration="paper"),
     "vector-sum": small_plan(trust="vector-sum", mechanism="tree", calibration="paper"),
 }
-READ = {  # by receiver, the parts of a message that it reads
+READ: dict[str, dict[str, list[int]]] = {  # by receiver, the parts of a message that it reads
     "central": {"analyzer": [0]},
     "secure-sum": {"mixer": [0], "analyzer": [1]},
     "shuffle": {"mixer": []},

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import json
+import sqlite3
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+import fedbandit as fb
 from fedbandit._validate import ArgumentError
 from fedbandit.evaluation.decisions import from_frame
 from fedbandit.evaluation.evaluating import evaluate
@@ -21,6 +24,7 @@ from fedbandit.federation.store.decision_log import DecisionLog
 from fedbandit.plan import Plan
 from fedbandit.problem import Category, Number, Projection, Schema
 from fedbandit.problem.encoding import RecordEncoder
+from tests.federation.clocks import HandClock
 from tests.federation.small import small_plan
 
 NAMED = Schema({"age": Number(0, 120), "sex": Category(["f", "m"])}, actions=("low", "medium", "high"))
@@ -49,6 +53,64 @@ def test_a_decision_for_a_person_among_the_named_actions(silo: Silo) -> None:
     assert (decision.name, decision.model, decision.propensity) == (NAMED.actions[decision.action], 0, 1.0)
     silo.reward(decision.id, 1.0)
     assert learnt(silo) == [RecordEncoder(NAMED).rows(PERSON).rows[decision.action].tolist()]
+
+
+def test_a_column_says_who_shares(silo: Silo) -> None:
+    people = [{**PERSON, "key": "a", "consent": True}, {**PERSON, "key": "b", "consent": False}]
+    for table in (people, pl.DataFrame(people), pl.DataFrame(people).to_pandas()):
+        made = silo.decide_many(table, users="key", shared="consent")
+        assert [one.counted for one in silo.reward_all([(one.id, 1.0) for one in made])][1] is False
+    assert silo.odd_values == {}
+    assert len(learnt(silo)) == 1  # a's first visit
+    for wrong in ("nobody", "sex"):
+        with pytest.raises(ArgumentError, match="shared must be"):
+            silo.decide_many(people, users="key", shared=wrong)
+
+
+def test_a_log_is_on_disk_soon_and_old_entries_leave_it(tmp_path: Path) -> None:
+    """Up to 127 entries waited in memory for ever, and were deleted only with a release."""
+    clock, path = HandClock(), tmp_path / "log.db"
+    plan = small_plan(schema=NAMED, schedule=fb.clock(86_400.0))
+
+    def decisions() -> int:
+        with sqlite3.connect(path) as beside:
+            return int(beside.execute("SELECT count(*) FROM decisions").fetchone()[0])
+
+    def within(seconds: float, wanted: int) -> bool:
+        end = time.monotonic() + seconds
+        while decisions() != wanted and time.monotonic() < end:
+            time.sleep(0.05)
+        return decisions() == wanted
+
+    with Silo.open(tmp_path / "s.db", plan, clock=clock, log=DecisionLog(path, days=1)) as silo:
+        for _ in range(3):
+            silo.decide(context=PERSON)
+        assert within(20, 3)
+        clock.pass_time(2 * 86_400.0)
+        silo.decide(context=PERSON)
+        assert within(20, 1)
+    clock.pass_time(2 * 86_400.0)
+    with Silo.open(tmp_path / "s.db", plan, clock=clock, log=DecisionLog(path, days=1)):
+        assert within(20, 0)
+
+
+def test_records_that_say_nothing_are_people_too(silo: Silo) -> None:
+    assert len(silo.decide_many([{}, {}], ["a", "b"])) == 2
+    nameless: dict[Any, Any] = {1: "f"}
+    assert len(silo.decide_many([nameless])) == 1  # what is no text is no name, as for one record
+    assert silo.decide(context=nameless).action in range(3)
+
+
+@pytest.mark.parametrize("contexts", [[PERSON, None], (one for one in [PERSON]), pl.LazyFrame([PERSON]), "age"])
+def test_what_is_no_table_is_refused_in_words(silo: Silo, contexts: Any) -> None:
+    with pytest.raises(ArgumentError, match="contexts must be rows"):
+        silo.decide_many(contexts)
+
+
+@pytest.mark.parametrize("user", ["", 5, None, b"a"])
+def test_a_key_is_a_text(silo: Silo, user: Any) -> None:
+    with pytest.raises(ArgumentError, match="user must be a text"):
+        silo.decide_many([PERSON], [user])
 
 
 def test_a_decision_among_actions_with_features(tmp_path: Path) -> None:

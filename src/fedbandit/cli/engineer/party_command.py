@@ -4,6 +4,7 @@ which brings the store of any of them forward."""
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -49,12 +50,13 @@ def export_log(
 ) -> None:
     """Write the silo's own log of its decisions as Parquet, for `fedbandit evaluate`. Nothing is sent."""
     from fedbandit.federation.setup.home import Home
-    from fedbandit.federation.store.decision_log import DecisionLog
+    from fedbandit.federation.store.decision_log import KEPT_DAYS, DecisionLog
 
     found = Home.load(home)
     if not found.decision_log.exists():
         raise ArgumentError("home", "has no log of decisions: set log_days in its party.json")
-    log = DecisionLog(found.decision_log)
+    log = DecisionLog(found.decision_log, found.settings.log_days or KEPT_DAYS)
+    log.expire(time.time())
     with checks.writing("out", out):
         output.say(f"{log.export(out)}: {len(log.frame()):,} decisions")
     log.close()

@@ -21,6 +21,7 @@ from fedbandit.federation.silo.decisions.decider import Decision
 from fedbandit.federation.silo.serving import RewardConflict, Silo, acknowledged
 from fedbandit.federation.store.events import Event, EventStore
 from fedbandit.problem.encoding import ActionRecord
+from fedbandit.problem.fields import text_of
 
 __all__ = ["EventId", "Personalizer", "PersonalizerProblems", "RankRequest", "RankResponse", "ValueRequest"]
 
@@ -133,13 +134,11 @@ class Personalizer:
 
     def _decide(self, asked: RankRequest, event: str) -> tuple[Decision, list[float]]:
         context = _flat(asked.context_features)
-        user = context.pop(USER_KEY, None)
+        user = _person(context)
         actions = [ActionRecord(one.id, _flat(one.features)) for one in asked.actions]
         excluded = set(asked.excluded_actions or ())
         allowed = [number for number, one in enumerate(actions) if one.id not in excluded] if excluded else None
-        decision, likely = self._silo.rank(
-            actions, context=context, user=user if isinstance(user, str) else None, allowed=allowed
-        )
+        decision, likely = self._silo.rank(actions, context=context, user=user, allowed=allowed)
         self._events.put(event, decision.id, not asked.defer_activation, self._silo.now)
         return decision, likely
 
@@ -149,6 +148,17 @@ class Personalizer:
         with suppress(RewardConflict):  # the first reward stays
             acknowledged(verdict)
         await in_thread(partial(self._events.done, event))
+
+
+def _person(context: dict[str, Any]) -> str | None:
+    """Takes the person's key out of the context. One that is none is refused: whoever is not recognised would count
+    more often than the guarantee allows for."""
+    user = context.pop(USER_KEY, None)
+    nested = any(name.startswith(f"{USER_KEY}.") for name in context)
+    key = user if isinstance(user, str) else text_of(user) if isinstance(user, (int, float)) else None
+    if nested or (user is not None and not key):
+        raise Refusal(400, USER_KEY, "must be a text or a number")
+    return key
 
 
 def _known(event: Event | None) -> Event:

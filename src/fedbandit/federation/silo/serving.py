@@ -25,7 +25,7 @@ from fedbandit.federation.setup.agreement import check_live
 from fedbandit.federation.silo import book
 from fedbandit.federation.silo.decisions.apart import Apart
 from fedbandit.federation.silo.decisions.counter import DecisionCounter
-from fedbandit.federation.silo.decisions.decider import CHANCE, Asked, Decider, Decision
+from fedbandit.federation.silo.decisions.decider import CHANCE, Asked, Decider, Decision, Shared
 from fedbandit.federation.silo.decisions.seats import Seats
 from fedbandit.federation.silo.decisions.tickets import DecisionExpired, DecisionIds
 from fedbandit.federation.silo.outgoing import Sealer
@@ -139,6 +139,8 @@ class Silo:
             log=log,
         )
         self._log = log
+        if log is not None:
+            log.expire(self._clock.expected)
         self.refresh()
 
     @classmethod
@@ -244,13 +246,14 @@ class Silo:
         users: Sequence[str] | str | None = None,
         actions: Actions | None = None,
         *,
-        shared: bool = True,
+        shared: Shared = True,
     ) -> list[Decision]:
         """Decisions for many at once: `contexts` is (people, arms, dim), `users` their keys.
 
         Under a plan with a schema `contexts` can be a table of records, one per person: a frame of polars or pandas, an
         Arrow table, a list of records. `actions` are then what all of them are offered, by default the schema's named
-        ones, and `users` may be the name of the column that holds the keys. Unless `shared`, all of them opt out.
+        ones, and `users` may be the name of the column that holds the keys. Unless `shared`, all of them opt out; it
+        may be a list of true and false, one per person, or the name of the column that holds them.
         """
         return self._decider.decide_many(contexts, users, actions, shared)
 
@@ -329,6 +332,7 @@ class Silo:
         if self._counter.waiting.decisions:
             self.reward_many([])
         if self._log is not None:
+            self._log.expire(self._clock.expected)
             self._log.flush()
 
     # -- releases ---------------------------------------------------------------------------------------------------
@@ -338,8 +342,6 @@ class Silo:
         released = self.ticker.release()
         if released:
             self.ticker.tidy()
-        if released and self._log is not None:
-            self._log.expire(self._clock.expected)
         return released
 
     # -- models -----------------------------------------------------------------------------------------------------

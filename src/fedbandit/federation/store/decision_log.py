@@ -2,7 +2,7 @@
 
 It is kept only where somebody asks for it, in a file of its own on the silo's machine, and nothing ever sends it. It
 holds raw data of people for longer than their batch is open: that is what the retention is for. It is a log and no
-promise: entries of the last moments may be lost in a crash, and a log that cannot be written stops nobody.
+promise: entries of the last second may be lost in a crash, and a log that cannot be written stops nobody.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import math
 import sqlite3
 import threading
 from collections.abc import Sequence
@@ -34,6 +35,8 @@ __all__ = ["KEPT_DAYS", "DecisionLog"]
 log = logging.getLogger(__name__)
 KEPT_DAYS = 90.0
 AT_ONCE = 128  # entries that are written together
+LONGEST = 0.5  # seconds that an entry waits for others
+LOOKS = 24  # times, in the days that entries are kept, at which those that are older are deleted
 KEY_CHARACTERS = 16  # of a decision id: its nonce, in base64
 WAIT = 10.0  # seconds for a file that another worker is writing
 _TABLES = """
@@ -58,6 +61,8 @@ class DecisionLog:
         self.path, self._kept = Path(path), _validate.positive("days", days) * DAY
         self._lock = threading.Lock()
         self._waiting: list[Statement] = []
+        self._timer: threading.Timer | None = None
+        self._looked = -math.inf  # when it was last looked for entries that are too old, by the silo's clock
         self._plan = ""  # the hash of the plan that models are fitted by
         self._connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=WAIT)
         for pragma in ("journal_mode = WAL", "synchronous = OFF", "secure_delete = ON"):
@@ -82,6 +87,7 @@ class DecisionLog:
         """A decision among `rows` (arms, dim). `probabilities` are the policy's for every action, `propensity` that of
         what was played, None if nobody knows. `own`: the application chose, and the policy did not. `record` is the raw
         record behind the rows, as JSON."""
+        self.expire(at)
         self._add(
             _DECISION,
             (
@@ -120,8 +126,10 @@ class DecisionLog:
             self._write()
 
     def expire(self, now: float) -> None:
-        """Delete what is older than the days kept, rewards with their decisions."""
-        old = now - self._kept
+        """Delete what is older than the days kept, rewards with their decisions; nothing if that was done just now."""
+        if abs(now - self._looked) < self._kept / LOOKS:
+            return
+        self._looked, old = now, now - self._kept
         with self._lock:
             for table in ("decisions", "rewards"):
                 self._waiting.append((f"DELETE FROM {table} WHERE at < ?", (old,)))
@@ -163,18 +171,28 @@ class DecisionLog:
         return where
 
     def close(self) -> None:
-        self.flush()
-        self._connection.close()
+        with self._lock:
+            self._write()
+            self._connection.close()
 
     def _add(self, statement: str, values: tuple[Any, ...]) -> None:
         with self._lock:
             self._waiting.append((statement, values))
             if len(self._waiting) >= AT_ONCE:
                 self._write()
+            elif self._timer is None:
+                self._timer = threading.Timer(LONGEST, self.flush)
+                self._timer.daemon = True
+                self._timer.start()
 
     def _write(self) -> None:
         """All that is waiting, in one transaction; given up with a line in the process's own log if that fails."""
         waiting, self._waiting = self._waiting, []
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not waiting:
+            return
         try:
             self._connection.execute("BEGIN IMMEDIATE")
             for statement, values in waiting:

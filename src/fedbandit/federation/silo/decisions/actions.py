@@ -230,14 +230,14 @@ def from_bytes(data: bytes, dim: int) -> Floats:
     return np.frombuffer(data, SINGLE).reshape(-1, dim).astype(np.float64)
 
 
-def subset_of(allowed: Sequence[int], arms: int) -> Indices:
+def subset_of(allowed: Sequence[int], arms: int, field: str = "allowed") -> Indices:
     """Indices of the actions allowed, in ascending order, so that ties go to the lowest."""
     if any(isinstance(index, bool) or not isinstance(index, (int, np.integer)) for index in allowed):
-        raise ArgumentError("allowed", "must hold whole numbers")
+        raise ArgumentError(field, "must hold whole numbers")
     if len(allowed) == 0:
-        raise ArgumentError("allowed", "must name at least one action")
+        raise ArgumentError(field, "must name at least one action")
     if min(allowed) < 0 or max(allowed) >= arms:
-        raise ArgumentError("allowed", f"must lie between 0 and {arms - 1}, got {min(allowed)} to {max(allowed)}")
+        raise ArgumentError(field, f"must lie between 0 and {arms - 1}, got {min(allowed)} to {max(allowed)}")
     return np.unique(np.asarray(allowed, dtype=np.intp))
 
 

@@ -34,10 +34,10 @@ from fedbandit.federation.wire import messages
 from fedbandit.federation.wire.keys import party_name
 from fedbandit.knowledge import PublicModel
 from fedbandit.plan import Plan
-from fedbandit.problem.frames import Columns, columns_of, is_table, length_of
+from fedbandit.problem.frames import Columns, columns_of, is_table, records_in
 from fedbandit.problem.records import Actions, Records, as_json
 
-__all__ = ["CHANCE", "Asked", "Decider", "Decision", "UnknownActionSet"]
+__all__ = ["CHANCE", "Asked", "Decider", "Decision", "Shared", "UnknownActionSet"]
 
 CHANCE = SystemRandom().random  # what a policy draws by: nobody can foresee a choice, or draw it again
 
@@ -60,6 +60,9 @@ class UnknownActionSet(LookupError):
     def __init__(self, name: str) -> None:
         super().__init__(f"actions must be a registered set, got {name!r}")
         self.name = name
+
+
+Shared = bool | Sequence[bool] | str  # for everybody, for each person, or the name of the column that says so
 
 
 class Asked(NamedTuple):
@@ -152,7 +155,7 @@ class Decider:
     def _made(self, asked: Asked, ranked: bool = False) -> _Made:
         version, public = self.current
         person = None if asked.user is None else self._ids.person(asked.user)
-        place, local = self._apart.way(person, asked.shared)
+        place, local = self._apart.way(person, _flag(asked.shared))
         offered = self._offered(asked.context, asked.actions)
         quick = self._plain and asked.chosen is None and not ranked
         appraisal = self._for_counted(offered, public, quick) if local is None else self._for_others(offered, local)
@@ -218,7 +221,7 @@ class Decider:
         """What the application has chosen, if the plan lets it choose."""
         if not self._plan.apprentice:
             raise ArgumentError("chosen", "must be left out: under this plan the model chooses, see `apprentice`")
-        (action,) = choosing.subset_of([chosen], arms)
+        (action,) = choosing.subset_of([chosen], arms, "chosen")
         if allowed is not None and action not in choosing.subset_of(allowed, arms):
             raise ArgumentError("chosen", f"must be one of the actions allowed, got {chosen}")
         return int(action)
@@ -226,32 +229,36 @@ class Decider:
     # -- many at once -----------------------------------------------------------------------------------------------
 
     def decide_many(
-        self, contexts: Any, users: Sequence[str] | str | None, actions: Actions | None, shared: bool
+        self, contexts: Any, users: Sequence[str] | str | None, actions: Actions | None, shared: Shared
     ) -> list[Decision]:
         """Decisions for rows (people, arms, dim), or for a table of records."""
         if is_table(contexts):
-            return self._decide_table(columns_of(contexts), users, actions, shared)
+            return self._decide_table(contexts, users, actions, shared)
         if actions is not None:
             raise ArgumentError("actions", "must be left out: contexts are rows, of every action")
-        return self._decide_rows(np.asarray(contexts, dtype=np.float64), users, shared)
+        rows = _as_rows(contexts)
+        return self._decide_rows(rows, users, _flags(shared, len(rows)))
 
     def _decide_table(
-        self, columns: Columns, users: Sequence[str] | str | None, actions: Actions | None, shared: bool
+        self, table: Any, users: Sequence[str] | str | None, actions: Actions | None, shared: Shared
     ) -> list[Decision]:
-        total, made = length_of(columns), list[Decision]()
-        if isinstance(users, str):
-            if users not in columns:
-                raise ArgumentError("users", f"must be keys, or the name of a column, got {users!r}")
-            users = columns.pop(users)
+        columns, made = columns_of(table), list[Decision]()
+        total = records_in(table, columns)
+        named = {name for name in (users, shared) if isinstance(name, str)}
+        users = _column(columns, "users", "keys", users) if isinstance(users, str) else users
+        shared = _column(columns, "shared", "true or false", shared) if isinstance(shared, str) else shared
+        columns = {name: column for name, column in columns.items() if name not in named}
         if users is not None and len(users) != total:
             raise ArgumentError("users", f"must be as many as contexts, {total}, got {len(users)}")
-        for rows, names in self._recorded.many(columns, actions):
-            keys = None if users is None else users[len(made) : len(made) + len(rows)]
+        flags = _flags(shared, total)
+        for rows, names in self._recorded.many(columns, total, actions):
             people = range(len(made), len(made) + len(rows))
+            part = slice(people.start, people.stop)
+            keys = None if users is None else users[part]
             records = (
                 as_json({name: column[one] for name, column in columns.items()}, names, actions) for one in people
             )
-            decided = self._decide_rows(rows, keys, shared, records if self._log is not None else None)
+            decided = self._decide_rows(rows, keys, flags[part], records if self._log is not None else None)
             made += [one._replace(name=names[one.action]) for one in decided]
         return made
 
@@ -259,16 +266,16 @@ class Decider:
         self,
         contexts: Floats,
         users: Sequence[str] | str | None,
-        shared: bool,
+        shared: Sequence[bool],
         records: Iterable[str] | None = None,
     ) -> list[Decision]:
         if users is not None and len(users) != len(contexts):
             raise ArgumentError("users", f"must be as many as contexts, {len(contexts)}, got {len(users)}")
         people = [None] * len(contexts) if users is None else [self._ids.person(user) for user in users]
-        if self._plain and shared and not self._apart.holds_any(people):
+        if self._plain and all(shared) and not self._apart.holds_any(people):
             made = self._decide_plainly(contexts, people)
         else:
-            ways = [self._apart.way(person, shared) for person in people]
+            ways = [self._apart.way(person, shares) for person, shares in zip(people, shared, strict=True)]
             made = self._decide_one_by_one(contexts, people, ways, records)
         self._counter.add(len(made), keyed=users is not None)
         return made
@@ -338,6 +345,35 @@ class Decider:
             return self._sets[name]
         except KeyError:
             raise UnknownActionSet(name) from None
+
+
+def _flag(shared: Any) -> bool:
+    """Whether somebody shares: only true or false says so, for whoever is taken to share counts."""
+    if not isinstance(shared, (bool, np.bool_)):
+        raise ArgumentError("shared", f"must be true or false, got {shared!r}")
+    return bool(shared)
+
+
+def _flags(shared: Shared, people: int) -> list[bool]:
+    """The same for each of many people."""
+    if isinstance(shared, (bool, np.bool_)):
+        return [bool(shared)] * people
+    if isinstance(shared, str) or not hasattr(shared, "__len__") or len(shared) != people:
+        raise ArgumentError("shared", f"must be true or false, or one of them for each of {people} people")
+    return [_flag(one) for one in shared]
+
+
+def _column(columns: Columns, field: str, values: str, name: str) -> Sequence[Any]:
+    if name not in columns:
+        raise ArgumentError(field, f"must be {values}, or the name of a column, got {name!r}")
+    return columns[name]
+
+
+def _as_rows(contexts: Any) -> Floats:
+    try:
+        return np.asarray(contexts, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ArgumentError("contexts", "must be rows, (people, arms, dim), or a table of records") from None
 
 
 def _propensity(value: float, chosen: int | str | None) -> float:

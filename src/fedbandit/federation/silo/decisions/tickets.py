@@ -101,6 +101,8 @@ class DecisionIds:
 
     def read(self, decision: str) -> Ticket:
         """What the id holds; UnknownDecision for anything this silo did not issue under this plan."""
+        if not isinstance(decision, str):
+            raise ArgumentError("decision", f"must be the id of a decision, got {decision!r}")
         known = self._recent.get(decision) or self._less_recent.get(decision)
         return self._opened(decision) if known is None else Ticket(*known)
 
@@ -118,9 +120,9 @@ class DecisionIds:
 
     def person(self, user: str) -> bytes:
         """The salted hash under which a user is counted."""
-        if not isinstance(user, str):
+        if not isinstance(user, str) or not user:
             raise ArgumentError("user", f"must be a text, the application's key of the person, got {user!r}")
-        return hmac.digest(self._person_key, user.encode(), "sha256")[:PERSON_BYTES]
+        return hmac.digest(self._person_key, user.encode(errors="surrogatepass"), "sha256")[:PERSON_BYTES]
 
     def digest(self, nonce: bytes, reward: float) -> bytes:
         """Recognises the same reward for the same decision after the raw row is gone."""
