@@ -236,9 +236,9 @@ class Level(str, enum.Enum):  # noqa: UP042 - as applications have them
 
 
 def test_one_value_has_one_encoding_however_it_comes() -> None:
-    schema = Schema({"kind": Category(["normal", "odd"]), "code": Hashed(64), "when": Hashed(64, missing=True)})
-    encoder, json_like = RecordEncoder(schema), {"kind": "normal", "code": 10**19, "when": None}
-    wanted = encoder.rows(json_like, [ActionRecord("a")]).rows.tobytes()
+    fields = {"kind": Category(["normal", "odd"]), "code": Hashed(64), "when": Hashed(64, missing=True)}
+    encoder, json_like = RecordEncoder(Schema(fields, actions=("a",))), {"kind": "normal", "code": 10**19, "when": None}
+    wanted = encoder.rows(json_like).rows.tobytes()
     for changed in ({"kind": Level.NORMAL}, {"code": 1e19}, {"when": pd.NaT}, {"when": np.datetime64("NaT")}):
-        assert encoder.rows({**json_like, **changed}, [ActionRecord("a")]).rows.tobytes() == wanted, changed
-    assert encoder.rows({**json_like, "code": 10**18}, [ActionRecord("a")]).rows.tobytes() != wanted
+        assert encoder.rows({**json_like, **changed}).rows.tobytes() == wanted, changed
+    assert encoder.rows({**json_like, "code": 10**18}).rows.tobytes() != wanted

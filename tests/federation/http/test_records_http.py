@@ -123,8 +123,8 @@ def test_a_batch_of_records(http: Client) -> None:
         ({"context": {}, "chosen": "lowest"}, "chosen"),
         ({"context": {}, "propensity": 0.5}, "propensity"),
         ({"context": {}, "chosen": "low", "propensity": 0}, "propensity"),
-        ({"actions": ["low"]}, "actions"),
-        ({"actions": [{"id": "low"}]}, "actions"),
+        ({"actions": ["low"]}, "context"),
+        ({"actions": [{"id": "low"}]}, "context"),
     ],
 )
 def test_what_is_wrong_is_named(http: Client, body: dict[str, Any], field: str) -> None:

@@ -90,7 +90,7 @@ def test_an_apprentice_plays_what_the_application_chose(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"chosen": 4}, "allowed must lie between 0 and 3, got 4 to 4"),
+        ({"chosen": 4}, "chosen must lie between 0 and 3, got 4 to 4"),
         ({"chosen": 1, "allowed": [0, 2]}, "chosen must be one of the actions allowed, got 1"),
         ({"chosen": 1, "propensity": 0.0}, "propensity must be above 0: the action was chosen"),
         ({"chosen": 1, "propensity": 1.5}, "propensity must lie in [0, 1], got 1.5"),

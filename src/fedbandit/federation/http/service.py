@@ -186,7 +186,7 @@ class Service:
         if asked.actions is None:
             return asked.action_set
         if asked.context is None:
-            if isinstance(asked.actions[0], schemas.ActionRequest | str):
+            if any(isinstance(one, schemas.ActionRequest | str) for one in asked.actions[:1]):
                 raise ArgumentError("context", "must be given with actions that are names or tables")
             return self._features(asked.actions)
         return [_record(one) for one in asked.actions]
