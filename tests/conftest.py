@@ -65,7 +65,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """All of the torture suite in full fails if it has done too little, skipped tests included; a file of it does not."""
+    """The whole torture suite fails if it has done too little, skipped tests included; a file of it does not."""
     config = session.config
     whole = config.getoption("--full") and config.args == ["tests"] and not config.getoption("--collect-only")
     if not whole or hasattr(config, "workerinput") or session.exitstatus:
