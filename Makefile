@@ -17,8 +17,10 @@ lint: .venv/dev-installed
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# The longest tests are a hundred times as long as others: they are shared out one by one. One that hangs fails alone.
 torture: .venv/dev-installed
-	$(BIN)/python -m pytest tests -m 'torture or fire' --full
+	$(BIN)/python -m pytest tests -m 'torture or fire' --full --dist worksteal \
+	    -o faulthandler_timeout=3600 -o faulthandler_exit_on_timeout=true
 
 # Branch coverage of the parts that guarantees and rewards rest on; fails below 95 %.
 coverage: .venv/dev-installed

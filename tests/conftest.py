@@ -43,19 +43,36 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="run tests/torture in full, and end with its table")
 
 
+def _done(config: pytest.Config) -> dict[str, int]:
+    """How much the tests that passed say they did, by the names of `LEAST`."""
+    done = dict.fromkeys(LEAST, 0)
+    for report in config.pluginmanager.getplugin("terminalreporter").stats.get("passed", []):
+        for name, value in getattr(report, "user_properties", ()):
+            if name == "torture":
+                done[value[0]] += value[1]
+    return done
+
+
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """The table that `make torture` ends with."""
     if not config.getoption("--full"):
         return
-    done = dict.fromkeys(LEAST, 0)
-    for report in terminalreporter.stats.get("passed", []):
-        for name, value in getattr(report, "user_properties", ()):
-            if name == "torture":
-                done[value[0]] += value[1]
+    done = _done(config)
     terminalreporter.section("torture")
     for kind, least in LEAST.items():
         word = "" if done[kind] >= least else "  TOO FEW"
         terminalreporter.line(f"{kind:<22}{done[kind]:>12,}   at least {least:,}{word}")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """The whole torture suite fails if it has done too little, skipped tests included; a file of it does not."""
+    config = session.config
+    whole = config.getoption("--full") and config.args == ["tests"] and not config.getoption("--collect-only")
+    if not whole or hasattr(config, "workerinput") or session.exitstatus:
+        return
+    done = _done(config)
+    if any(done[kind] < least for kind, least in LEAST.items()):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -4,7 +4,6 @@ Only the documented exceptions come out, no input takes long or much memory, and
 to the bytes it came from, or, where a format allows several spellings, to one spelling that means the same.
 """
 
-import asyncio
 import json
 import resource
 import time
@@ -19,9 +18,7 @@ import pytest
 from fedbandit._arrays import Numbers
 from fedbandit._validate import ArgumentError
 from fedbandit.cli.officer.ledger_command import _read as read_ledger
-from fedbandit.cli.plan_file import read_plan
-from fedbandit.federation.http.app import create_app
-from fedbandit.federation.http.service import Service
+from fedbandit.cli.plan_file import read_plan, read_schema
 from fedbandit.federation.setup import founding
 from fedbandit.federation.setup.agreement import Agreement
 from fedbandit.federation.setup.home import Home, Settings
@@ -38,6 +35,7 @@ from fedbandit.plan import Plan
 from fedbandit.privacy import ledger
 from fedbandit.privacy.budget import Privacy
 from fedbandit.privacy.ledger import LedgerError
+from fedbandit.problem import Category, Hashed, Number, Schema
 from fedbandit.protocol.encoder import Stream
 from fedbandit.schedule import clock, every
 from tests.federation.small import small_plan
@@ -47,6 +45,12 @@ pytestmark = pytest.mark.fire
 SLOWEST = 0.5  # seconds of processor time for one input
 MEMORY = 200 * 2**10  # kB that a decoder may add to the process
 PLAN = small_plan()
+SCHEMA = Schema(
+    {"age": Number(0, 120, missing=True), "sex": Category(["f", "m"]), "code": Hashed(5)},
+    {"dose": Number(0, 10)},
+    actions=("low", "high"),
+    interactions=[("age", "action"), ("sex", "dose")],
+)
 SHUFFLE = Plan(12, 4, 2, Privacy(0.01, 0.1), trust="shuffle", schedule=every(2), visits="public", mechanism="tree",
                calibration="paper")  # fmt: skip
 
@@ -257,6 +261,12 @@ def plans(folder: Path) -> Decoder:
     return Decoder(text, files(folder, "plan.json", read_plan), encode, (ValueError,), 2_000, spellings=True)
 
 
+def schemas(folder: Path) -> Decoder:
+    text = [json.dumps(SCHEMA.as_dict()).encode(), json.dumps(small_plan(schema=SCHEMA).as_dict()).encode()]
+    encode = lambda found: json.dumps(found.as_dict()).encode()  # noqa: E731
+    return Decoder(text, files(folder, "schema.json", read_schema), encode, (ValueError,), 10_000, spellings=True)
+
+
 def toml_plans(folder: Path) -> Decoder:
     text = b'silos = 3\nrounds = 20\ndim = 2\ntrust = "secure-sum"\nvisits = "public"\n[privacy]\nepsilon = 1.0\n'
     text += b'delta = 0.1\n[schedule]\nkind = "every"\nbatch = 5\n'
@@ -298,8 +308,8 @@ WITHOUT_FILES = [
     models, envelope_headers, decision_ids, clock_readings, ledger_entries, ledger_events,
 ]  # fmt: skip
 WITH_FILES = [
-    whole_envelopes, anonymous_envelopes, agreements, plans, toml_plans, party_cards, party_keys, party_settings,
-    ledger_files,
+    whole_envelopes, anonymous_envelopes, agreements, plans, schemas, toml_plans, party_cards, party_keys,
+    party_settings, ledger_files,
 ]  # fmt: skip
 
 
@@ -356,81 +366,4 @@ def test_files_and_envelopes(make, size, tally, tmp_path):
     decoder = make(tmp_path)
     count = size(max(100, decoder.full // 200), decoder.full)
     fuzz(decoder, count)
-    tally("fuzzed inputs", count)
-
-
-# -- HTTP -------------------------------------------------------------------------------------------------------------
-
-ACTIONS = [[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]]
-BODIES: dict[str, list[dict[str, Any]]] = {
-    "/v1/decisions": [{"actions": ACTIONS, "user": "alice", "allowed": [0, 2]}, {"action_set": "a"}],
-    "/v1/decisions/batch": [{"decisions": [{"actions": ACTIONS}, {"actions": ACTIONS[:1], "user": "bob"}]}],
-    "/v1/decisions/{id}/reward": [{"reward": 0.5}, {"reward": 1}],
-    "/v1/rewards": [{"rewards": [{"decision": "{id}", "reward": 0.5}, {"decision": "x", "reward": 1}]}],
-    "/v1/action-sets/a": [{"actions": ACTIONS}],
-}
-
-
-async def ask(app, method, path, body, token=b"Bearer t"):
-    """One request to the application itself; its status."""
-    sent = []
-
-    async def receive():
-        return {"type": "http.request", "body": body}
-
-    async def send(message):
-        sent.append(message)
-
-    scope = {"type": "http", "method": method, "path": path, "headers": [(b"authorization", token)]}
-    await app(scope, receive, send)
-    assert json.loads(sent[1]["body"]) is not None
-    return sent[0]["status"]
-
-
-@pytest.mark.parametrize("path", BODIES)
-def test_http_bodies(path, size, tally, tmp_path):
-    """Whatever the body, an answer below 500."""
-    writes = "action-sets" in path  # each waits for the disk
-    count, seen, slowest = size(150, 2_000 if writes else 12_000), set(), 0.0
-
-    async def main():
-        nonlocal slowest
-        with Silo.open(tmp_path / "silo.db", small_plan(schedule=clock(3600), visits="private")) as silo:
-            service = Service(silo)
-            app = create_app(service, "t")
-            decision = silo.decide(ACTIONS).id
-            examples = [json.dumps(body).replace("{id}", decision).encode() for body in BODIES[path]]
-            inputs = mutated(examples, seed=3)
-            method = "PUT" if writes else "POST"
-            for _ in range(count):
-                began = time.thread_time()
-                status = await ask(app, method, path.replace("{id}", decision), next(inputs))
-                slowest = max(slowest, time.thread_time() - began)
-                assert status < 500
-                seen.add(status)
-            service.close()
-
-    asyncio.run(main())
-    assert 422 in seen
-    assert slowest < SLOWEST
-    tally("fuzzed inputs", count)
-
-
-def test_http_paths_and_tokens(size, tally, tmp_path):
-    count = size(200, 20_000)
-
-    async def main():
-        with Silo.open(tmp_path / "silo.db", PLAN) as silo:
-            service = Service(silo)
-            app = create_app(service, "t")
-            paths = mutated([path.encode() for path in (*BODIES, "/healthz", "/v1/status", "/metrics")], seed=4)
-            tokens = mutated([b"Bearer t"], seed=5)
-            for _ in range(count):
-                path, token = next(paths).decode("latin-1"), next(tokens)
-                status = await ask(app, "POST", path, b"{}", token)
-                assert status in (401, 404, 405, 422) or token == b"Bearer t"
-                assert status < 500
-            service.close()
-
-    asyncio.run(main())
     tally("fuzzed inputs", count)

@@ -37,6 +37,7 @@ __all__ = [
     "entries_since",
     "event_from_json",
     "event_to_json",
+    "from_columns",
     "from_json",
     "terms",
     "to_json",
@@ -336,6 +337,13 @@ def from_json(text: str) -> Entry:
         raise LedgerError(f"an entry must have hash, previous, event and signature, got {', '.join(sorted(data))}")
     previous, hash_, signature = (_typed(name, data[name], "str") for name in ("previous", "hash", "signature"))
     return Entry(previous, _event(data["event"]), hash_, signature)
+
+
+def from_columns(previous: object, event: object, hash_: object, signature: object) -> Entry:
+    """The entry that a database holds in these columns; not yet verified. A damaged file can have anything in them."""
+    columns = {"previous": previous, "event": event, "hash": hash_, "signature": signature}
+    before, text, own, signed = (_typed(name, value, "str") for name, value in columns.items())
+    return Entry(before, event_from_json(text), own, signed)
 
 
 def _plain(event: Release) -> dict[str, Any]:

@@ -52,6 +52,20 @@ def test_ledger_of_a_live_silo_s_database(tmp_path: Path) -> None:
     assert json.loads(run("ledger", file, "--json").stdout)["terms"][0]["released"] == 5
 
 
+@pytest.mark.parametrize("column", ["hash", "previous", "event", "signature"])
+@pytest.mark.parametrize("damaged", [None, 7, b"\xff"])
+def test_a_database_with_anything_but_text_in_its_ledger_is_refused(
+    tmp_path: Path, column: str, damaged: object
+) -> None:
+    file, entry = tmp_path / "silo.db", WHOLE[0]
+    row = {"hash": entry.hash, "previous": entry.previous, "event": event_to_json(entry.event), "signature": ""}
+    with sqlite3.connect(file) as database:
+        database.execute(f"CREATE TABLE ledger (number INTEGER PRIMARY KEY, {', '.join(row)})")
+        database.execute("INSERT INTO ledger VALUES (0, ?, ?, ?, ?)", tuple({**row, column: damaged}.values()))
+    database.close()
+    assert f"{column} must be of type str" in str(run("ledger", file).exception)
+
+
 def test_a_database_without_a_ledger_and_a_file_without_text_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "other.db"
     with sqlite3.connect(file) as database:

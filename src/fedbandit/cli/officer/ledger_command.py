@@ -14,7 +14,7 @@ import typer
 from fedbandit.cli import options, output
 from fedbandit.cli.plan_file import read_bytes, read_text
 from fedbandit.privacy.budget import at_most, exactly
-from fedbandit.privacy.ledger import Checks, Entry, LedgerError, entries_since, event_from_json, from_json, verify
+from fedbandit.privacy.ledger import Checks, Entry, LedgerError, entries_since, from_columns, from_json, verify
 from fedbandit.privacy.spending import Spent, TermSpent, spent
 from fedbandit.protocol import mechanisms
 
@@ -92,7 +92,7 @@ def _from_database(path: Path) -> list[Entry]:
         raise LedgerError(f"file must be a silo's database, {str(path)!r} is not: {error}") from None
     if not begun:
         raise LedgerError(f"file must be a silo's database, {str(path)!r} is not: no term was ever begun in it")
-    return [Entry(previous, event_from_json(event), hash_, signature) for previous, event, hash_, signature in rows]
+    return [from_columns(*row) for row in rows]
 
 
 def _is_of_silo(ask: Callable[[str], Iterable[Any]]) -> bool:

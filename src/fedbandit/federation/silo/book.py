@@ -39,7 +39,7 @@ def head(row: LedgerRow | None) -> Head:
 
 def entries(rows: Sequence[LedgerRow]) -> list[Entry]:
     """The chain as it is on disk, verified."""
-    chain = [Entry(row.previous, ledger.event_from_json(row.event), row.hash, row.signature) for row in rows]
+    chain = [ledger.from_columns(row.previous, row.event, row.hash, row.signature) for row in rows]
     ledger.verify(chain)
     return chain
 

@@ -94,7 +94,7 @@ class Greeting(NamedTuple):
             raise MessageError("not a greeting")
         _, *fields = _GREETING.unpack(data[: _GREETING.size])
         heads = (data[_GREETING.size + n * HEAD_BYTES :][:HEAD_BYTES] for n in range(3))
-        return cls(*fields, *(Head.decode(head) for head in heads if len(head) == HEAD_BYTES))
+        return cls(*fields, *(Head.decode(head) for head in heads if head))
 
     def reads(self, format_: int) -> bool:
         return self.oldest <= format_ <= self.newest
