@@ -6,7 +6,9 @@ import math
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 from scipy.special import comb
+from scipy.stats import norm
 
 from fedbandit.plan import Plan
 from fedbandit.privacy.accounting import gaussian_delta, gaussian_epsilon, gaussian_sigma, optimal_composition
@@ -189,3 +191,80 @@ def test_a_user_who_comes_back_is_in_more_releases_and_moves_each_further():
         MANY.changed(privacy=Privacy(1e-3, 1e-6, participations=3))
     with pytest.raises(ValueError, match="silos_per_user must be 1 for trust 'shuffle'"):
         MANY.changed(calibration="exact", privacy=Privacy(1e-3, 1e-6, silos_per_user=2))
+
+
+def gaussian_by_definition(mu: float, epsilon: float) -> float:
+    """delta of two unit Gaussians mu apart."""
+    return float(norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu))
+
+
+def epsilon_at(mu: float, delta: float) -> float:
+    return float(brentq(lambda epsilon: gaussian_by_definition(mu, epsilon) - delta, 0, 60, xtol=1e-12))
+
+
+def by_the_proof(shift: float, spread: float, silos: int, delta: float) -> float:
+    """The epsilon of one shuffled release as the module's text has it: everything listed, nothing in buckets.
+
+    Steps 1 and 3 may cost a quarter of delta each at an epsilon of 1; what they cost at epsilon itself is counted.
+    """
+    others, share = silos - 1, delta / 4 / (1 + math.e)
+    local = epsilon_at(shift, share / (1 + others / 2))
+    clone = epsilon_at(spread, share / others)
+    moved = gaussian_by_definition(shift, local)
+    of_others = math.exp(-clone) * (gaussian_by_definition(spread, clone) + moved / 2)
+    worlds = counted(local, math.exp(-clone), others)
+
+    def total(epsilon: float) -> float:
+        return hockey_stick(*worlds, epsilon) + (1 + math.exp(epsilon)) * (moved + others * of_others)
+
+    return 0.0 if total(0.0) < delta else float(brentq(lambda epsilon: total(epsilon) - delta, 0, local, xtol=1e-12))
+
+
+@pytest.mark.parametrize(
+    "shift, spread, delta", [(0.2, 0.2, 0.02), (0.02, 0.2, 1e-4), (0.1, 0.3, 0.02), (0.3, 0.3, 0.02), (0.4, 0.5, 0.05)]
+)
+def test_one_shuffled_release_is_as_private_as_the_proof_says_step_by_step(shift, spread, delta):
+    expected = by_the_proof(shift, spread, 45, delta)
+    assert expected < 0.95 * epsilon_at(shift, delta)  # the mixer does hide something here
+    found = shuffled_epsilon_of(shift, spread, 45, delta)
+    assert expected * (1 - 1e-7) <= found <= expected * (1 + 1.1e-3)  # rounded up, by a thousandth at most
+
+
+@pytest.mark.parametrize("silos", [2, 3, 12, 45])
+@pytest.mark.parametrize(
+    "shift, spread, delta", [(0.2, 0.2, 1e-4), (0.1, 0.3, 1e-7), (1.0, 1.0, 1e-4), (9.0, 9.0, 0.02)]
+)
+def test_where_the_proof_says_less_than_the_noise_alone_the_noise_counts(silos, shift, spread, delta):
+    assert shuffled_epsilon_of(shift, spread, silos, delta) == pytest.approx(epsilon_at(shift, delta), rel=1e-9)
+
+
+def test_among_more_silos_than_buckets_hardly_anything_is_given_away():
+    expected = by_the_proof(0.05, 0.2, 300, 1e-3)
+    assert expected * (1 - 1e-7) <= shuffled_epsilon_of(0.05, 0.2, 300, 1e-3) <= 1.05 * expected
+
+
+def composed_by_listing(epsilon: float, delta: float, times: int, total: float) -> float:
+    """The least of `times` epsilon, `times` - 2 epsilon, ... that holds for products of randomised response which gives
+    itself away with probability delta: the worst mechanism there is."""
+    ones = np.arange(times + 1)
+    q = 1 / (1 + math.exp(-epsilon))
+    hidden = comb(times, ones) * q**ones * (1 - q) ** (times - ones)
+    kept = (1 - delta) ** times  # probability that nothing gave itself away
+    fine = [
+        e
+        for e in epsilon * np.arange(times, -1, -2)
+        if 1 - kept + kept * hockey_stick(hidden, hidden[::-1], e) <= total
+    ]
+    return min(fine, default=math.inf)
+
+
+@pytest.mark.parametrize("releases", [1, 2, 7, 30])
+@pytest.mark.parametrize("delta", [0.02, 1e-4])
+def test_releases_compose_as_randomised_response_does_at_the_best_share_of_delta(releases, delta):
+    shift, spread, silos = 0.2, 0.3, 50
+    expected = []
+    for share in (0.0, 0.5, 0.9):
+        each = (1 - (1 - delta * (1 - share)) ** (1 / releases)) * (1 - 1e-6)
+        expected.append(composed_by_listing(shuffled_epsilon_of(shift, spread, silos, each), each, releases, delta))
+    found = amplified_epsilon(shift, spread, silos, releases, delta)
+    assert found == pytest.approx(min(expected), rel=1e-9)
