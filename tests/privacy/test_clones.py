@@ -221,7 +221,7 @@ def by_the_proof(shift: float, spread: float, silos: int, delta: float) -> float
 
 
 @pytest.mark.parametrize(
-    "shift, spread, delta", [(0.2, 0.2, 0.02), (0.02, 0.2, 1e-4), (0.1, 0.3, 0.02), (0.3, 0.3, 0.02), (0.4, 0.5, 0.05)]
+    "shift, spread, delta", [(0.2, 0.2, 0.02), (0.02, 0.2, 1e-4), (0.1, 0.3, 0.02), (0.3, 0.3, 0.02)]
 )
 def test_one_shuffled_release_is_as_private_as_the_proof_says_step_by_step(shift, spread, delta):
     expected = by_the_proof(shift, spread, 45, delta)
