@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
 from scipy.optimize import brentq
@@ -136,6 +137,39 @@ def test_optimal_composition_of_very_many():
     limit = gaussian_epsilon(math.sqrt(times) * epsilon, delta)  # many small ones together are Gaussian
     assert found < times * epsilon
     assert limit * 0.95 < found < limit * 1.05
+
+
+@pytest.mark.parametrize("epsilon, times", [(1.0, 9), (30.0, 4), (700.0, 2), (700.0, 5), (1e6, 40)])
+def test_optimal_composition_of_whatever_epsilon_is_not_below_the_exact_one(epsilon, times):
+    """With 60 digits; e to that epsilon fits into no float."""
+    with mpmath.workdps(60):
+        base = 1 + mpmath.exp(mpmath.mpf(epsilon))
+        for i in range(times // 2 + 1):
+            terms = (
+                mpmath.binomial(times, j)
+                * (
+                    mpmath.exp((times - j) * mpmath.mpf(epsilon))
+                    - mpmath.exp((times - 2 * i + j) * mpmath.mpf(epsilon))
+                )
+                for j in range(i)
+            )
+            exact = sum(terms, start=mpmath.mpf(0)) / base**times
+            if 1e-12 < exact < 1 - 1e-6:
+                assert (
+                    optimal_composition(epsilon, 0.0, times, float(exact * (1 + mpmath.mpf(10) ** -6)))
+                    <= (times - 2 * i) * epsilon
+                )
+                assert (
+                    optimal_composition(epsilon, 0.0, times, float(exact * (1 - mpmath.mpf(10) ** -6)))
+                    > (times - 2 * i) * epsilon
+                )
+        assert optimal_composition(epsilon, 0.0, times, 1e-300) == times * epsilon
+
+
+@pytest.mark.parametrize("epsilon", [400.0, 1e3, 1e6])
+def test_a_promise_of_next_to_nothing_can_be_planned(epsilon):
+    plan = Plan(50, 20, 2, Privacy(epsilon, 1e-6), trust="shuffle", mechanism="tree", schedule=every(5), bits=24)
+    assert plan.protocol.scales == pytest.approx(plan.changed(trust="silo").protocol.scales)
 
 
 def test_one_silo_has_nobody_to_hide_behind():
