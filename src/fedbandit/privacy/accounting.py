@@ -198,7 +198,7 @@ def advanced_composition_share(epsilon: float, delta: float, times: float) -> tu
     """
     share = epsilon / (2 * math.sqrt(2 * times * math.log(2 / delta)))
     composed = share * math.sqrt(2 * times * math.log(2 / delta)) + times * share * math.expm1(share)
-    if composed > epsilon * (1 + 1e-9):
+    if composed > epsilon:
         raise ArgumentError(
             "epsilon",
             f"must be small enough for advanced composition over {times:g} releases: the share {share:.3g} "
