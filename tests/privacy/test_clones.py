@@ -172,6 +172,11 @@ def test_a_promise_of_next_to_nothing_can_be_planned(epsilon):
     assert plan.protocol.scales == pytest.approx(plan.changed(trust="silo").protocol.scales)
 
 
+def test_silos_beyond_a_hundred_million_are_not_counted_on():
+    hidden = [shuffled_epsilon_of(0.2, 0.2, silos, 1e-6) for silos in (10**8 - 10**7, 10**8 + 1, 10**9, 10**12)]
+    assert hidden[0] > hidden[1] == hidden[2] == hidden[3]
+
+
 def test_one_silo_has_nobody_to_hide_behind():
     assert shuffled_epsilon_of(0.5, 5.0, 1, 1e-5) == gaussian_epsilon(0.5, 1e-5)
 
