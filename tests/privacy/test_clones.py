@@ -172,6 +172,13 @@ def test_a_promise_of_next_to_nothing_can_be_planned(epsilon):
     assert plan.protocol.scales == pytest.approx(plan.changed(trust="silo").protocol.scales)
 
 
+def test_among_very_many_delta_alone_may_cover_it():
+    """One silo moves by a total variation of 0.06, of which a million others hide nearly all."""
+    shift, delta = 0.15, 0.05
+    assert gaussian_by_definition(shift, 0.0) > delta
+    assert shuffled_epsilon_of(shift, shift, 10**6, delta) == 0.0
+
+
 def test_silos_beyond_a_hundred_million_are_not_counted_on():
     hidden = [shuffled_epsilon_of(0.2, 0.2, silos, 1e-6) for silos in (10**8 - 10**7, 10**8 + 1, 10**9, 10**12)]
     assert hidden[0] > hidden[1] == hidden[2] == hidden[3]
