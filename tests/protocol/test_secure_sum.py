@@ -164,3 +164,12 @@ def test_bad_input() -> None:
         assert str(error.value) == message
     with pytest.raises(ValueError, match=r"^calibration must be 'exact' for trust 'secure-sum'"):
         Plan(5, 20, 2, Privacy(1.0, 1e-3), "secure-sum", "tree", every(10), calibration="paper")
+
+
+def test_a_protocol_that_is_told_of_no_colluder_has_none() -> None:
+    plan = Plan(4, 20, 2, Privacy(1.0, 1e-5), colluding=2)
+    protocol = plan.protocol
+    told = SecureSumProtocol(protocol.encoder, protocol.scales, 2, plan.bits, 4)
+    names = ["the analyzer", "the mixer", "the analyzer, by its shares alone"]
+    assert [one.name for one in told.adversaries()] == names
+    assert [one.name for one in protocol.adversaries()] == [names[0], "the analyzer with 2 colluding silos", *names[1:]]
