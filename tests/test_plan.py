@@ -690,3 +690,9 @@ def test_a_budget_in_few_digits_leaves_none_to_others() -> None:
     assert coarse == gaussian_sigma(0.5, 2**-20)
     assert gaussian_epsilon(np.float32(0.5), 2**-20) == gaussian_epsilon(0.5, 2**-20)  # type: ignore[arg-type]
     assert gaussian_delta(np.float32(0.5), 1.0) == gaussian_delta(0.5, 1.0)  # type: ignore[arg-type]
+
+
+def test_a_notebook_shows_the_budget_that_was_asked_for_and_not_a_smaller_one() -> None:
+    plan = Plan(3, 50, 2, Privacy(1.0000001, 1.2345678e-5))
+    assert "(1.0000001, 1.2345678e-05)" in plan._repr_html_()
+    assert "<td>none</td>" in Plan(3, 50, 2, trust="none")._repr_html_()

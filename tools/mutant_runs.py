@@ -284,14 +284,16 @@ class _Server:
         return True
 
     def _ordered(self, mutant: Mutant) -> tuple[str, ...]:
-        """The best killers first, then one example of each test, another one, and so on; quick tests first."""
+        """The best killers first, then tests that are named after the file; of these and of the others one example of
+        each test, another one, and so on; quick tests first."""
         usable = (test for test in self._lines.of(mutant) if test in self._items and self._sound.get(test, True))
         met: Counter[str] = Counter()
         ranks = {}
         for test in sorted(usable, key=_shuffled):
             function = test.split("[")[0]
             met[function] += 1
-            ranks[test] = (-self._kills[mutant.path, test], met[function], self._lines.seconds[test])
+            other = mutant.path.stem not in function.split("::")[0]
+            ranks[test] = (-self._kills[mutant.path, test], other, met[function], self._lines.seconds[test])
         ordered = sorted(ranks, key=ranks.__getitem__)
         until = itertools.accumulate(self._lines.seconds[test] for test in ordered)
         return tuple(t for t, seconds in zip(ordered, until, strict=True) if seconds <= self._longest) or (ordered[0],)

@@ -48,6 +48,7 @@ FILES = (
     "schedule.py",
 )
 SUITE = (
+    "tests/test_html.py",
     "tests/test_plan.py",
     "tests/test_schedule.py",
     "tests/test_presets.py",

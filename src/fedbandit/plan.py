@@ -427,7 +427,7 @@ class Plan:
         return replace(self, **fields)
 
     def _repr_html_(self) -> str:
-        budget = "none" if self.privacy is None else f"({self.privacy.epsilon:g}, {self.privacy.delta:g})"
+        budget = "none" if self.privacy is None else self.privacy.pair
         sent = "by data" if self.bytes_per_silo is None else f"{self.bytes_per_silo:,} bytes per silo"
         rows = [
             ("silos, rounds, dimension", f"{self.silos:,}, {self.rounds:,}, {self.dim}"),

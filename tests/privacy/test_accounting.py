@@ -24,6 +24,7 @@ from fedbandit.privacy.accounting import (
     gaussian_delta,
     gaussian_epsilon,
     gaussian_sigma,
+    optimal_composition,
     published_ldp_sigma,
     theorem_ldp_sigma,
     tree_levels,
@@ -118,7 +119,7 @@ def test_the_slope_of_mills_ratio_has_its_digits_near_and_far() -> None:
         with mpmath.workdps(60):
             ratio = mpmath.sqrt(mpmath.pi / 2) * mpmath.exp(mpmath.mpf(x) ** 2 / 2) * mpmath.erfc(x / mpmath.sqrt(2))
             true = float(1 - x * ratio) if x < 1e6 else x**-2.0
-        assert mills_slope(np.array([x]))[0] == pytest.approx(true, rel=digits)
+        assert mills_slope(np.array([x]))[0] == pytest.approx(true, rel=digits, abs=0.0)
 
 
 def test_known_answers(vectors: Vectors) -> None:
@@ -282,3 +283,38 @@ def test_where_nobody_moves_anything_nothing_is_spent() -> None:
     assert gaussian_delta(0.0, 1.0) == 0.0
     assert gaussian_epsilon(1e9, 0.5) < math.inf
     assert gaussian_epsilon(1.01e9, 0.5) == math.inf
+
+
+def composed_delta(epsilon: float, delta: float, times: int, i: int) -> Any:
+    """1 - (1 - delta)^k (1 - d_i) of Kairouz, Oh & Viswanath, with 60 digits."""
+    with mpmath.workdps(60):
+        e = mpmath.exp(mpmath.mpf(epsilon))
+        terms = (mpmath.binomial(times, j) * (e ** (times - j) - e ** (times - 2 * i + j)) for j in range(i))
+        hidden = sum(terms, start=mpmath.mpf(0)) / (1 + e) ** times
+        return 1 - (1 - mpmath.mpf(delta)) ** times * (1 - hidden)
+
+
+COMPOSED = [
+    (0.01, 12, 5),
+    (0.3, 6, 1),
+    (0.3, 6, 2),
+    (0.3, 7, 3),
+    (1.0, 40, 12),
+    (1.0, 41, 20),
+    (5.0, 9, 4),
+    (2e-4, 300, 149),
+]
+
+
+@pytest.mark.parametrize(("epsilon", "times", "i"), COMPOSED)
+@pytest.mark.parametrize("delta", [0.0, 1e-6, 0.004])
+def test_composition_is_the_theorems_and_in_doubt_too_large(epsilon: float, times: int, i: int, delta: float) -> None:
+    exact, found = composed_delta(epsilon, delta, times, i), (times - 2 * i) * epsilon
+    for total, certified in ((float(exact) * (1 + 1e-10), True), (np.nextafter(float(exact), 0), False)):
+        assert (optimal_composition(epsilon, delta, times, total) <= found + 1e-12) is certified
+
+
+@pytest.mark.parametrize(("times", "least"), [(1, 0.3), (2, 0.0), (5, 0.3), (6, 0.0)])
+def test_composition_ends_at_an_epsilon_of_nothing(times: int, least: float) -> None:
+    assert optimal_composition(0.3, 0.0, times, 0.999) == least
+    assert optimal_composition(0.3, 0.0, times, 1e-12) == pytest.approx(0.3 * times)

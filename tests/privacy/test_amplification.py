@@ -127,7 +127,8 @@ def test_the_noise_of_a_local_mechanism_is_the_classic_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("silos", "rounds", "levels", "delta"), [(100, 10_000, 9, 1e-4), (40, 30, 4, 0.1), (7, 2, 3, 0.5)]
+    ("silos", "rounds", "levels", "delta"),
+    [(100, 10_000, 9, 1e-4), (40, 30, 4, 0.1), (7, 2, 3, 0.5), (9, 1_000, 2, 0.5)],
 )
 def test_the_formulas_without_a_proof_are_as_they_are_printed(
     silos: int, rounds: int, levels: int, delta: float

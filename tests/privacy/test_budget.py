@@ -40,6 +40,7 @@ def test_a_sum_of_floats_is_not_made_larger_by_its_last_digits() -> None:
 
 def test_no_bound_is_no_number() -> None:
     assert at_most(math.inf) == "infinity"
+    assert at_most(1.23441) == "1.235"  # four digits where nothing else is said
 
 
 @given(st.floats(min_value=1e-300, max_value=1e300))

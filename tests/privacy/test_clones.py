@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 from scipy.special import comb
+from scipy.stats import norm
 
 from fedbandit.plan import Plan
 from fedbandit.privacy.accounting import gaussian_delta, gaussian_epsilon, gaussian_sigma, optimal_composition
@@ -136,6 +139,51 @@ def test_optimal_composition_of_very_many():
     assert limit * 0.95 < found < limit * 1.05
 
 
+@pytest.mark.parametrize("epsilon, times", [(1.0, 9), (30.0, 4), (700.0, 2), (700.0, 5), (1e6, 40)])
+def test_optimal_composition_of_whatever_epsilon_is_not_below_the_exact_one(epsilon, times):
+    """With 60 digits; e to that epsilon fits into no float."""
+    with mpmath.workdps(60):
+        base = 1 + mpmath.exp(mpmath.mpf(epsilon))
+        for i in range(times // 2 + 1):
+            terms = (
+                mpmath.binomial(times, j)
+                * (
+                    mpmath.exp((times - j) * mpmath.mpf(epsilon))
+                    - mpmath.exp((times - 2 * i + j) * mpmath.mpf(epsilon))
+                )
+                for j in range(i)
+            )
+            exact = sum(terms, start=mpmath.mpf(0)) / base**times
+            if 1e-12 < exact < 1 - 1e-6:
+                assert (
+                    optimal_composition(epsilon, 0.0, times, float(exact * (1 + mpmath.mpf(10) ** -6)))
+                    <= (times - 2 * i) * epsilon
+                )
+                assert (
+                    optimal_composition(epsilon, 0.0, times, float(exact * (1 - mpmath.mpf(10) ** -6)))
+                    > (times - 2 * i) * epsilon
+                )
+        assert optimal_composition(epsilon, 0.0, times, 1e-300) == times * epsilon
+
+
+@pytest.mark.parametrize("epsilon", [400.0, 1e3, 1e6])
+def test_a_promise_of_next_to_nothing_can_be_planned(epsilon):
+    plan = Plan(50, 20, 2, Privacy(epsilon, 1e-6), trust="shuffle", mechanism="tree", schedule=every(5), bits=24)
+    assert plan.protocol.scales == pytest.approx(plan.changed(trust="silo").protocol.scales)
+
+
+def test_among_very_many_delta_alone_may_cover_it():
+    """One silo moves by a total variation of 0.06, of which a million others hide nearly all."""
+    shift, delta = 0.15, 0.05
+    assert gaussian_by_definition(shift, 0.0) > delta
+    assert shuffled_epsilon_of(shift, shift, 10**6, delta) == 0.0
+
+
+def test_silos_beyond_a_hundred_million_are_not_counted_on():
+    hidden = [shuffled_epsilon_of(0.2, 0.2, silos, 1e-6) for silos in (10**8 - 10**7, 10**8 + 1, 10**9, 10**12)]
+    assert hidden[0] > hidden[1] == hidden[2] == hidden[3]
+
+
 def test_one_silo_has_nobody_to_hide_behind():
     assert shuffled_epsilon_of(0.5, 5.0, 1, 1e-5) == gaussian_epsilon(0.5, 1e-5)
 
@@ -189,3 +237,80 @@ def test_a_user_who_comes_back_is_in_more_releases_and_moves_each_further():
         MANY.changed(privacy=Privacy(1e-3, 1e-6, participations=3))
     with pytest.raises(ValueError, match="silos_per_user must be 1 for trust 'shuffle'"):
         MANY.changed(calibration="exact", privacy=Privacy(1e-3, 1e-6, silos_per_user=2))
+
+
+def gaussian_by_definition(mu: float, epsilon: float) -> float:
+    """delta of two unit Gaussians mu apart."""
+    return float(norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu))
+
+
+def epsilon_at(mu: float, delta: float) -> float:
+    return float(brentq(lambda epsilon: gaussian_by_definition(mu, epsilon) - delta, 0, 60, xtol=1e-12))
+
+
+def by_the_proof(shift: float, spread: float, silos: int, delta: float) -> float:
+    """The epsilon of one shuffled release as the module's text has it: everything listed, nothing in buckets.
+
+    Steps 1 and 3 may cost a quarter of delta each at an epsilon of 1; what they cost at epsilon itself is counted.
+    """
+    others, share = silos - 1, delta / 4 / (1 + math.e)
+    local = epsilon_at(shift, share / (1 + others / 2))
+    clone = epsilon_at(spread, share / others)
+    moved = gaussian_by_definition(shift, local)
+    of_others = math.exp(-clone) * (gaussian_by_definition(spread, clone) + moved / 2)
+    worlds = counted(local, math.exp(-clone), others)
+
+    def total(epsilon: float) -> float:
+        return hockey_stick(*worlds, epsilon) + (1 + math.exp(epsilon)) * (moved + others * of_others)
+
+    return 0.0 if total(0.0) < delta else float(brentq(lambda epsilon: total(epsilon) - delta, 0, local, xtol=1e-12))
+
+
+@pytest.mark.parametrize(
+    "shift, spread, delta", [(0.2, 0.2, 0.02), (0.02, 0.2, 1e-4), (0.1, 0.3, 0.02), (0.3, 0.3, 0.02)]
+)
+def test_one_shuffled_release_is_as_private_as_the_proof_says_step_by_step(shift, spread, delta):
+    expected = by_the_proof(shift, spread, 45, delta)
+    assert expected < 0.95 * epsilon_at(shift, delta)  # the mixer does hide something here
+    found = shuffled_epsilon_of(shift, spread, 45, delta)
+    assert expected * (1 - 1e-7) <= found <= expected * (1 + 1.1e-3)  # rounded up, by a thousandth at most
+
+
+@pytest.mark.parametrize("silos", [2, 3, 12, 45])
+@pytest.mark.parametrize(
+    "shift, spread, delta", [(0.2, 0.2, 1e-4), (0.1, 0.3, 1e-7), (1.0, 1.0, 1e-4), (9.0, 9.0, 0.02)]
+)
+def test_where_the_proof_says_less_than_the_noise_alone_the_noise_counts(silos, shift, spread, delta):
+    assert shuffled_epsilon_of(shift, spread, silos, delta) == pytest.approx(epsilon_at(shift, delta), rel=1e-9)
+
+
+def test_among_more_silos_than_buckets_hardly_anything_is_given_away():
+    expected = by_the_proof(0.05, 0.2, 300, 1e-3)
+    assert expected * (1 - 1e-7) <= shuffled_epsilon_of(0.05, 0.2, 300, 1e-3) <= 1.05 * expected
+
+
+def composed_by_listing(epsilon: float, delta: float, times: int, total: float) -> float:
+    """The least of `times` epsilon, `times` - 2 epsilon, ... that holds for products of randomised response which gives
+    itself away with probability delta: the worst mechanism there is."""
+    ones = np.arange(times + 1)
+    q = 1 / (1 + math.exp(-epsilon))
+    hidden = comb(times, ones) * q**ones * (1 - q) ** (times - ones)
+    kept = (1 - delta) ** times  # probability that nothing gave itself away
+    fine = [
+        e
+        for e in epsilon * np.arange(times, -1, -2)
+        if 1 - kept + kept * hockey_stick(hidden, hidden[::-1], e) <= total
+    ]
+    return min(fine, default=math.inf)
+
+
+@pytest.mark.parametrize("releases", [1, 2, 7, 30])
+@pytest.mark.parametrize("delta", [0.02, 1e-4])
+def test_releases_compose_as_randomised_response_does_at_the_best_share_of_delta(releases, delta):
+    shift, spread, silos = 0.2, 0.3, 50
+    expected = []
+    for share in (0.0, 0.5, 0.9):
+        each = (1 - (1 - delta * (1 - share)) ** (1 / releases)) * (1 - 1e-6)
+        expected.append(composed_by_listing(shuffled_epsilon_of(shift, spread, silos, each), each, releases, delta))
+    found = amplified_epsilon(shift, spread, silos, releases, delta)
+    assert found == pytest.approx(min(expected), rel=1e-9)

@@ -344,6 +344,8 @@ def test_what_is_left_is_counted_in_the_noise_that_is_claimed() -> None:
         agree *= float(np.sum(np.diff(norm.cdf(edges / scale)) ** 2))
     assert left.coincidence == pytest.approx(agree, rel=0.02)
     assert gaussian_residuals("none", observed, expected, np.zeros(3)) == ()
+    (small,) = gaussian_residuals("noise", observed, expected, np.array([0.5, 0.0, 1.0]))  # noise, however little
+    assert small.values.tolist() == [[[12.0, -8.0]]]
 
 
 def test_numbers_without_noise_are_known_to_half_a_unit() -> None:

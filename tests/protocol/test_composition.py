@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from fedbandit.bandit.statistics import Scales
 from fedbandit.privacy.noise import SimulatedNoise
 from fedbandit.protocol import composition
 from fedbandit.protocol.base import Protocol
@@ -128,3 +131,23 @@ def test_after_a_skipped_sync_batches_have_the_weights_of_silos_that_missed_it(
         weights = np.ones(k + 1) if isinstance(protocol, DecodedSilo) else Protocol.kept_weights(protocol, missed, k)
         expected = np.tensordot(weights, totals, axes=1)
         np.testing.assert_allclose(state.prefix, expected, rtol=0, atol=2.0**-BITS)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_s_draws_noise_of_its_own_just_where_the_protocol_says_so(name: str) -> None:
+    protocol = ALL[name].protocol
+    state = composition.init(protocol, (2,))
+    _, transcript = composition.send(protocol, state, collected(protocol, state, points((2,))[0]), source())
+    held = tuple(transcript.sent[i] for i in protocol.mixed_parts)
+    first, again = (protocol.mix(held, SimulatedNoise(np.random.default_rng(seed))) for seed in (1, 2))
+    totals = [sum(part.astype(np.int64).sum(axis=-2) for part in mixed) for mixed in (first, again)]
+    assert np.array_equal(*totals) == (not protocol.mixer_draws)  # a permutation changes no total
+
+
+def test_noise_on_some_numbers_alone_is_drawn() -> None:
+    protocol = replace(ALL["silo, toeplitz"].protocol, scales=Scales(0.0, 3.0, 0.0))
+    drawn = protocol.draw(source(), (50,)) != 0
+    diagonal = [2, 4]  # of [b1, b2, w11, w12, w22]
+    assert drawn[:, diagonal].all()
+    assert drawn.sum() == 100
+    assert not replace(protocol, scales=Scales.flat(0.0)).draw(source(), (50,)).any()

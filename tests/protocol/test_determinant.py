@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from fedbandit._validate import ArgumentError
-from fedbandit.bandit.statistics import contributions, is_diagonal, unpack
+from fedbandit.bandit.statistics import Scales, contributions, is_diagonal, unpack
 from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy
 from fedbandit.privacy.noise import SimulatedNoise
@@ -175,3 +176,19 @@ def test_a_calendar_has_no_rule(schedule: object) -> None:
     with pytest.raises(ArgumentError, match=r"^schedule must be adaptive to have a determinant rule, got ") as error:
         plan().changed(schedule=schedule).rule  # noqa: B018
     assert error.value.field == "schedule"
+
+
+@pytest.mark.parametrize("private", [False, True])
+def test_whole_grids_of_silos_are_stepped_at_once_each_with_its_own_noise(private: bool) -> None:
+    rule = plan(private=private).rule
+    rounds = np.broadcast_to(covariances()[:, None], (ROUNDS, 5, SILOS, ENTRIES))
+    *_, (state, asks) = run(rule, rounds, SimulatedNoise(np.random.default_rng(3)))
+    assert asks.shape == (5, SILOS)
+    assert state.seen.shape == state.node.shape == (5, SILOS, ENTRIES)
+    assert len(np.unique(state.node[:, 0], axis=0)) == (5 if private else 1)
+
+
+def test_noise_on_the_diagonal_alone_is_noise() -> None:
+    rule = plan(private=True).rule
+    assert replace(rule, scales=Scales(0.0, 1.0, 0.0)).private
+    assert not replace(rule, scales=Scales(1.0, 0.0, 0.0)).private  # of the bias, which it does not look at

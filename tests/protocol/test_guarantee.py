@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import fields
 from itertools import product
 
 import numpy as np
 import pytest
 
-from fedbandit.bandit.statistics import contributions
+from fedbandit.bandit.statistics import Scales, contributions
 from fedbandit.plan import Plan
 from fedbandit.presets import NAMES, plan_for
 from fedbandit.privacy.accounting import compose_gdp, gaussian_epsilon, gaussian_sigma
 from fedbandit.privacy.budget import Privacy
 from fedbandit.protocol import trust as trust_models
-from fedbandit.protocol.guarantee import Acting, Calibration, Guarantee, nothing
+from fedbandit.protocol.guarantee import Acting, Calibration, Guarantee, Request, nothing
 from fedbandit.schedule import adaptive, every, growing
 
 ANGLES = np.linspace(0, 2 * np.pi, 721)
@@ -267,3 +268,44 @@ def test_a_guarantee_prints_like_the_end_of_a_proof() -> None:
 def test_a_promise_is_not_rounded_into_another(trust: str, epsilon: float, delta: float) -> None:
     made = Plan(3, 10, 2, Privacy(epsilon, delta), trust=trust, bits=24)
     assert f"({epsilon!r}, {delta!r})".replace("1.0,", "1,") in made.guarantee.statement
+
+
+@pytest.mark.parametrize("epsilon, delta", [(None, 0.1), (1.0, None), (None, None)])
+def test_half_a_promise_is_none(epsilon: float | None, delta: float | None) -> None:
+    assert Guarantee("", epsilon, delta).pair == "nothing"
+    assert Guarantee("", 1.0, 0.1).pair == "(1, 0.1)"
+
+
+def test_a_request_that_says_no_more_is_that_of_a_plain_plan() -> None:
+    """Rounds are counted, visits are private, the model chooses, and everybody is served by the public model."""
+    asked = Plan(3, 20, 2, Privacy(1.0, 1e-5), uncounted="public").request
+    optional = ("counted", "visits", "apprentice", "uncounted")
+    said = {field.name: getattr(asked, field.name) for field in fields(asked) if field.name not in optional}
+    assert Request(**said) == asked
+
+
+@pytest.mark.parametrize("ratio", [1e-6, 1.0, 1e6])
+def test_the_narrowest_noise_must_be_four_steps_wide_whichever_it_is(ratio: float) -> None:
+    """The bias has sigma / sqrt(ratio), entries off the diagonal sigma / sqrt 2."""
+    request = Plan(3, 20, 2, Privacy(1.0, 1e-5), "silo", "tree", ratio=ratio, bits=24).request
+    step = 2.0**-24
+    for narrow in (Scales(3.99, 9.0, 9.0), Scales(9.0, 3.99, 9.0), Scales(9.0, 9.0, 3.99)):
+        with pytest.raises(
+            ValueError, match=r"^bits must be at least 25 here, got 24: noise of 2\.38e-07 must be 4 steps"
+        ):
+            request.on_grid(narrow.times(step))
+    drawn = request.on_grid(Scales(4.0, 5.0, 6.0).times(step))
+    assert tuple(drawn) == pytest.approx([math.sqrt(wide**2 + 8) * step for wide in (4.0, 5.0, 6.0)], rel=1e-12)
+    (least,) = re.findall(
+        r"where it is at least (\S+) steps wide \(4 are needed\): with 8 squared", request.grid_step(drawn)
+    )
+    assert float(least) == pytest.approx(math.sqrt(24), rel=1e-2)
+
+
+@pytest.mark.parametrize(
+    "mechanism, bits", [("tree", 24), ("batches", 24), ("toeplitz", 34), ("blt", 34), ("early", 36)]
+)
+def test_the_grid_that_is_printed_is_that_of_the_releases(mechanism: str, bits: int) -> None:
+    plan = Plan(3, 20, 2, Privacy(1.0, 1e-5), "silo", mechanism, bits=24)
+    assert plan.protocol.release_bits == bits
+    assert f"is drawn on the grid 2^-{bits}, where" in str(plan.guarantee)

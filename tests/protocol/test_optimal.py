@@ -105,3 +105,4 @@ def test_a_horizon_too_long_is_refused() -> None:
         ValueError, match=r"^syncs must be at most 512 for mechanism 'optimal', got 513; 'blt' has no limit"
     ):
         mechanisms.encoder("optimal", 513)
+    assert optimal.checked("optimal", 512) == 512

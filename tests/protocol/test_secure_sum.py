@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -164,3 +165,28 @@ def test_bad_input() -> None:
         assert str(error.value) == message
     with pytest.raises(ValueError, match=r"^calibration must be 'exact' for trust 'secure-sum'"):
         Plan(5, 20, 2, Privacy(1.0, 1e-3), "secure-sum", "tree", every(10), calibration="paper")
+
+
+def test_a_protocol_that_is_told_of_no_colluder_has_none() -> None:
+    plan = Plan(4, 20, 2, Privacy(1.0, 1e-5), colluding=2)
+    protocol = plan.protocol
+    told = SecureSumProtocol(protocol.encoder, protocol.scales, 2, plan.bits, 4)
+    names = ["the analyzer", "the mixer", "the analyzer, by its shares alone"]
+    assert [one.name for one in told.adversaries()] == names
+    assert [one.name for one in protocol.adversaries()] == [names[0], "the analyzer with 2 colluding silos", *names[1:]]
+
+
+@pytest.mark.parametrize(("visits", "colluding"), [(1, 0), (2, 1), (3, 2)])
+def test_both_mu_of_the_proof_with_and_without_a_mixer_that_keeps_to_itself(visits: int, colluding: int) -> None:
+    """A sum moves by as many shifts as silos were visited; releases seen one by one by their root."""
+    plan = Plan(
+        6, 20, 2, Privacy(1.0, 1e-5, silos_per_user=visits), mechanism="tree", schedule=every(5), colluding=colluding
+    )
+    own = math.sqrt(plan.protocol.scales.diagonal**2 - 8 * 4.0**-20)  # without what the grid needs
+    moved = math.sqrt(3) * (math.sqrt(4.5) + 2 * math.sqrt(6) * 2.0**-21)  # three levels of a tree over 4 releases
+    printed = re.search(r"mu is then (\S+) instead of (\S+), an exact epsilon", str(plan.guarantee))
+    assert printed is not None
+    alone, together = map(float, printed.groups())
+    assert alone == pytest.approx(moved * math.sqrt(visits) / own, abs=1e-5)
+    assert together == pytest.approx(moved * visits / (own * math.sqrt(6 - colluding)), abs=1e-5)
+    assert gaussian_delta(together, 1.0) == pytest.approx(1e-5, rel=1e-3)

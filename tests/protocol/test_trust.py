@@ -183,3 +183,15 @@ def test_one_silo_with_the_users_of_all_has_the_noise_of_all(name: str) -> None:
     assert made.silos > 1
     assert pooled.silos == 1
     assert list(pooled.scales) == pytest.approx([times * scale for scale in made.scales], rel=1e-12, abs=0.0)
+
+
+@pytest.mark.parametrize("flag", ["separate", "shares_noise", "whole", "live"])
+def test_which_trust_is_special_in_what(flag: str) -> None:
+    """Each silo on its own; noise that silos share; a sync that all must be in; what a live federation can run."""
+    special = {
+        "separate": {"none", "local", "silo"},
+        "shares_noise": {"secure-sum"},
+        "whole": {"shuffle", "vector-sum"},
+        "live": set(NAMES) - {"local"},
+    }
+    assert {name for name in NAMES if getattr(trust.trust(name), flag)} == special[flag]

@@ -14,11 +14,12 @@ are. What rounding is left is counted against us: a delta and an epsilon come ou
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from scipy.special import erfcx, log_ndtr
+from scipy.special import erfcx, gammaln, log_ndtr
 
 from fedbandit import _validate
 from fedbandit._arrays import Floats
@@ -43,7 +44,7 @@ __all__ = [
 EPSILONS = (1e-100, 1e9)  # least and largest that noise is computed for
 LEAST_DELTA = 1e-300
 ROUNDING = 1e-11  # relative, of a delta: no less than what the special functions are off by
-LOG_ROUNDING = 1e-14  # absolute, of the logarithm of a factorial, per unit of it
+LOG_ROUNDING = 1e-14  # absolute, of the logarithms of a factorial and of a power, per unit of them
 LARGEST_MU = 1e9
 NEVER = 1e9  # standard deviations: nothing that far out has a chance that floating point can show
 FAR = 50.0  # where the asymptotic series of Mills' ratio is exact in floating point
@@ -197,7 +198,7 @@ def advanced_composition_share(epsilon: float, delta: float, times: float) -> tu
     """
     share = epsilon / (2 * math.sqrt(2 * times * math.log(2 / delta)))
     composed = share * math.sqrt(2 * times * math.log(2 / delta)) + times * share * math.expm1(share)
-    if composed > epsilon * (1 + 1e-9):
+    if composed > epsilon:
         raise ArgumentError(
             "epsilon",
             f"must be small enough for advanced composition over {times:g} releases: the share {share:.3g} "
@@ -213,22 +214,17 @@ def optimal_composition(epsilon: float, delta: float, times: int, total_delta: f
     they are ((times - 2i) epsilon, 1 - (1 - delta)^times (1 - d_i))-DP, d_i a sum of i terms. i = 0 is basic.
     """
     spent = -math.expm1(times * math.log1p(-delta))
-    rounded_up = 1 + LOG_ROUNDING * (1 + math.lgamma(times + 1))
     whole = times * (epsilon + math.log1p(math.exp(-epsilon)))  # log (1 + e^epsilon)^times
-    best = math.inf
-    for i in range(times // 2 + 1):
-        own = sum(
-            math.exp(_log_choose(times, j) + (times - 2 * i + j) * epsilon - whole) * math.expm1(2 * (i - j) * epsilon)
-            for j in range(i)
-        )
-        if spent + (1 - spent) * own * rounded_up > total_delta:
-            break
-        best = (times - 2 * i) * epsilon
-    return best
+    rounded_up = 1 + LOG_ROUNDING * (1 + math.lgamma(times + 1) + whole)
 
+    def exceeds(i: int) -> bool:
+        j = np.arange(i)
+        choices = gammaln(times + 1) - gammaln(j + 1) - gammaln(times - j + 1)
+        own = np.exp(choices + (times - j) * epsilon - whole) @ -np.expm1(2 * (j - i) * epsilon)
+        return bool(spent + (1 - spent) * own * rounded_up > total_delta)
 
-def _log_choose(times: int, chosen: int) -> float:
-    return math.lgamma(times + 1) - math.lgamma(chosen + 1) - math.lgamma(times - chosen + 1)
+    found = bisect_left(range(times // 2 + 1), True, key=exceeds)  # the smaller epsilon is, the larger is its delta
+    return (times - 2 * (found - 1)) * epsilon if found else math.inf
 
 
 def classic_gaussian_sigma(epsilon: float, delta: float) -> float:

@@ -45,7 +45,7 @@ class Amplified(NamedTuple):
 
 def shuffled_epsilon(local_epsilon: float, silos: int, points: int, slack: float) -> float:
     """epsilon^r of Lemma amp, for a slack delta in (0, 1]; raises outside the lemma's condition."""
-    if silos <= 16 * math.log(2 / slack) or local_epsilon > math.log(silos / (16 * math.log(2 / slack))) / points:
+    if local_epsilon > _reach(silos, points, slack):
         raise ArgumentError(
             "silos",
             f"must satisfy local epsilon <= ln(silos / (16 ln(2/slack))) / points: {silos} silos, "
@@ -54,6 +54,11 @@ def shuffled_epsilon(local_epsilon: float, silos: int, points: int, slack: float
     clones = math.exp(points * local_epsilon)
     spread = 8 * math.sqrt(clones * math.log(4 / slack) / silos) + 8 * clones / silos
     return math.log1p(math.tanh(local_epsilon / 2) * spread)
+
+
+def _reach(silos: int, points: int, slack: float) -> float:
+    """The largest local epsilon that the lemma speaks of; not above 0 where it says nothing."""
+    return math.log(silos / (16 * math.log(2 / slack))) / points
 
 
 def local_budget(epsilon: float, delta: float, silos: int, points: int) -> Amplified:
@@ -74,9 +79,7 @@ def local_budget(epsilon: float, delta: float, silos: int, points: int) -> Ampli
 
 def _for_slack(epsilon: float, delta: float, silos: int, points: int, slack: float) -> Amplified | None:
     """The budget at one slack, or None where the lemma does not reach."""
-    if silos <= 16 * math.log(2 / slack):
-        return None
-    top = min(1 / points, math.log(silos / (16 * math.log(2 / slack))) / points)
+    top = min(1 / points, _reach(silos, points, slack))
 
     def gap(local: float) -> float:
         return shuffled_epsilon(local, silos, points, slack) - epsilon

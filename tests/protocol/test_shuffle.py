@@ -1,0 +1,141 @@
+"""What shuffled releases have to hide, counted by hand, and every number that a promise behind a mixer prints."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from fedbandit.plan import Plan
+from fedbandit.privacy.accounting import gaussian_epsilon
+from fedbandit.privacy.budget import Privacy
+from fedbandit.privacy.clones import amplified_epsilon
+from fedbandit.protocol.adversaries import SeesMessages
+from fedbandit.protocol.trusts.shuffle import Hidden, SeesShuffled
+from fedbandit.schedule import adaptive, at, clock, every
+from tests.protocol.test_proofs import numbers
+
+
+def shuffled(**fields: Any) -> Plan:
+    """20 rounds in 4 batches of 5, unless told otherwise."""
+    shared = {"privacy": Privacy(1e-2, 1e-6), "mechanism": "tree", "schedule": every(5), "bits": 12, **fields}
+    return Plan(shared.pop("silos", 5_000), 20, 2, trust="shuffle", **shared)
+
+
+@pytest.mark.parametrize("visits, releases", [(1, 3), (2, 4)])  # 3 levels of the tree; there are only 4 releases
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+def test_what_is_to_be_hidden_counted_by_hand(adjacency: Any, visits: int, releases: int) -> None:
+    """h = 3/4 and ratio 4 give s = 9/4: one point is worth sqrt(13/4), two of them are at most 3 apart."""
+    plan = shuffled(privacy=Privacy(1e-2, 1e-6, adjacency, visits), centre=0.25, ratio=4.0)
+    found = Hidden.of(plan.request)
+    assert found is not None
+    rounding = math.sqrt(4 * 2 + 4) * 2.0**-13  # of one point: half a step in each of 2 numbers and 4 entries
+    one = 3 + 2 * rounding if adjacency == "replace-one" else math.sqrt(13 / 4) + rounding
+    assert found.shift == pytest.approx(visits * one, rel=1e-12)
+    assert found.spread == pytest.approx(20 * (3 + 2 * rounding), rel=1e-12)  # the root of the tree holds every round
+    assert (found.releases, found.silos) == (releases, 4_999)
+
+
+@pytest.mark.parametrize(
+    "mechanism, schedule, points, releases",
+    [
+        ("batches", at(7, 9, 20), 11, 1),  # the largest batch
+        ("batches", every(20), 20, 1),
+        ("tree", at(2, 9, 20), 11, 2),  # [1, 2] holds 9, [3] holds 11
+        ("tree", at(2, 3, 19, 20), 20, 3),
+    ],
+)
+def test_the_fullest_release_is_what_others_may_differ_by(
+    mechanism: str, schedule: Any, points: int, releases: int
+) -> None:
+    found = Hidden.of(shuffled(mechanism=mechanism, schedule=schedule).request)
+    assert found is not None
+    assert found.spread == pytest.approx(points * (math.sqrt(4.5) + 2 * math.sqrt(6) * 2.0**-13), rel=1e-12)
+    assert found.releases == releases
+
+
+def test_one_of_the_others_may_tell_which_message_is_its_own() -> None:
+    for silos, left in ((1, 1), (2, 1), (3, 2)):
+        found = Hidden.of(shuffled(silos=silos).request)
+        assert found is not None
+        assert found.silos == left
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"schedule": clock(60.0)},
+        {"visits": "public"},
+        {"acting": "eager"},
+        {"schedule": adaptive(3.0)},
+        {"schedule": adaptive(3.0, private=True)},
+        {"mechanism": "toeplitz"},
+        {"mechanism": "early"},
+    ],
+    ids=str,
+)
+def test_where_it_is_not_known_how_many_points_a_release_has_clones_hide_nothing(fields: dict[str, Any]) -> None:
+    assert Hidden.of(shuffled(**fields).request) is None
+    assert Hidden.of(shuffled().request) is not None
+
+
+@pytest.mark.parametrize("mechanism, levels", [("tree", 3), ("batches", 1)])
+@pytest.mark.parametrize("visits", [1, 2])
+def test_every_number_of_an_amplified_promise(mechanism: str, levels: int, visits: int) -> None:
+    plan = shuffled(mechanism=mechanism, privacy=Privacy(1e-2, 1e-6, participations=visits))
+    guarantee, text = plan.guarantee, str(plan.guarantee)
+    step = 2.0**-12
+    sigma = math.sqrt(plan.protocol.scales.diagonal**2 - 8 * step**2)  # as drawn, without what the grid needs
+    one, points = math.sqrt(4.5) + 2 * math.sqrt(6) * step / 2, 20 if mechanism == "tree" else 5
+    moved, apart = numbers(text, "by at most # standard deviations, and releases of two silos are at most # apart")
+    assert moved == pytest.approx(visits * one / sigma, rel=1e-3)
+    assert apart == pytest.approx(points * one / sigma, rel=1e-3)
+    releases = min(4, visits * levels)
+    said = "1 release" if releases == 1 else f"{releases} releases"
+    among, epsilon, delta = numbers(
+        text,
+        f"Among # silos, one of the others being counted as colluding, {said} that hold the user, each shuffled anew "
+        "and composed optimally, are (#, #)-DP.",
+    )
+    assert (among, delta) == (4_999, 1e-6)
+    certified = amplified_epsilon(visits * one / sigma, points * one / sigma, 4_999, releases, 1e-6)
+    assert certified * (1 - 1e-9) <= epsilon <= certified * 1.002
+    assert 0.99e-2 < epsilon <= 1e-2  # the noise is the least that will do, to a thousandth
+    alone = gaussian_epsilon(math.sqrt(levels) * visits * one / sigma, 1e-6)
+    for where, before in (
+        (guarantee.statement, "Without the mixer it is (#, #)"),
+        (text, "What a silo's transcript promises without a mixer, computed exactly, is (#, #)-DP."),
+        (dict(guarantee.answers)["If parties collude"], "with the mixer too, the noise alone is left, (#, #), against"),
+    ):
+        printed, at_delta = numbers(where, before)
+        assert alone * (1 - 1e-9) <= printed <= alone * 1.002
+        assert at_delta == 1e-6
+    assert alone > 1.5e-2
+    assert "every reward is counted in the batch of its round" in text
+    assert "without the mixer too" not in text
+    assert plan.protocol.adversaries() == (SeesShuffled(),)
+
+
+def test_where_nothing_is_hidden_the_proof_is_that_of_the_noise_alone() -> None:
+    plan, silo = shuffled(silos=3), shuffled(silos=3).changed(trust="silo")
+    assert plan.protocol.scales == silo.protocol.scales
+    assert plan.guarantee.steps[: len(silo.guarantee.steps) - 1] == silo.guarantee.steps[:-1]
+    (alone, delta) = numbers(str(plan.guarantee), "without a mixer, computed exactly, is (#, #)-DP.")
+    assert (alone, delta) == (0.01, 1e-6)
+    assert "At this noise it is so without the mixer too." in plan.guarantee.statement
+    assert "every reward is counted" not in str(plan.guarantee)
+    assert "clone" not in str(plan.guarantee)
+    assert [type(one) for one in plan.protocol.adversaries()] == [SeesShuffled, SeesMessages]
+
+
+def test_noise_of_the_lemma_that_is_too_little_says_what_it_gives() -> None:
+    """With visits in public nobody knows how many points a release has, and the noise alone is left."""
+    plan = shuffled(silos=10**6, privacy=Privacy(1e-3, 1e-6), calibration="paper", visits="public", bits=8)
+    assert not plan.guarantee.promised
+    (given,) = numbers(
+        plan.guarantee.statement, "the lemma's sensitivity is too small here: this noise gives an epsilon of #"
+    )
+    sigma = math.sqrt(plan.protocol.scales.diagonal**2 - 8 * 2.0**-16)
+    alone = gaussian_epsilon(math.sqrt(3) * (math.sqrt(4.5) + 2 * math.sqrt(6) * 2.0**-9) / sigma, 1e-6)
+    assert alone * (1 - 1e-9) <= given <= alone * 1.002
