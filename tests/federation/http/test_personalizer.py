@@ -120,8 +120,9 @@ def test_a_person_is_recognised_by_their_key(endpoint: str, silo: Silo, key: Any
 @pytest.mark.parametrize("key", [["z"], {"id": "z"}, ""])
 def test_a_key_that_is_none_is_refused(endpoint: str, key: Any) -> None:
     context = [{"taste": "salty", "userKey": key}]
-    with pytest.raises(Exception, match="userKey"):
+    with pytest.raises(models.ErrorResponseException, match="userKey") as refused:
         client_of(endpoint).rank(models.RankRequest(actions=menu(), context_features=context))
+    assert refused.value.response.status_code == 400  # not 503: nobody shall try again
 
 
 def test_an_event_without_an_id_is_given_one(endpoint: str, silo: Silo) -> None:

@@ -111,7 +111,9 @@ class Personalizer:
     async def rank(self, asked: RankRequest) -> RankResponse:
         """Rank actions for a person."""
         event = asked.event_id or secrets.token_hex(16)
-        decision, likely = await in_thread(partial(self._decide, asked, event))
+        context = _flat(asked.context_features)
+        user = _person(context)
+        decision, likely = await in_thread(partial(self._decide, asked, context, user, event))
         self._metrics.decided()
         ids, excluded = [one.id for one in asked.actions], set(asked.excluded_actions or ())
         order = _order(ids, decision.action, likely, excluded)
@@ -132,9 +134,9 @@ class Personalizer:
             await self._count(event_id, event.decision, event.reward)
         return Done()
 
-    def _decide(self, asked: RankRequest, event: str) -> tuple[Decision, list[float]]:
-        context = _flat(asked.context_features)
-        user = _person(context)
+    def _decide(
+        self, asked: RankRequest, context: dict[str, Any], user: str | None, event: str
+    ) -> tuple[Decision, list[float]]:
         actions = [ActionRecord(one.id, _flat(one.features)) for one in asked.actions]
         excluded = set(asked.excluded_actions or ())
         allowed = [number for number, one in enumerate(actions) if one.id not in excluded] if excluded else None
