@@ -12,7 +12,7 @@ from fedbandit.privacy.accounting import gaussian_epsilon
 from fedbandit.privacy.budget import Privacy
 from fedbandit.privacy.clones import amplified_epsilon
 from fedbandit.protocol.adversaries import SeesMessages
-from fedbandit.protocol.trusts.shuffle import Hidden, SeesShuffled
+from fedbandit.protocol.trusts.shuffle import Hidden, SeesShuffled, ShuffleProtocol
 from fedbandit.schedule import adaptive, at, clock, every
 from tests.protocol.test_proofs import numbers
 
@@ -139,3 +139,9 @@ def test_noise_of_the_lemma_that_is_too_little_says_what_it_gives() -> None:
     sigma = math.sqrt(plan.protocol.scales.diagonal**2 - 8 * 2.0**-16)
     alone = gaussian_epsilon(math.sqrt(3) * (math.sqrt(4.5) + 2 * math.sqrt(6) * 2.0**-9) / sigma, 1e-6)
     assert alone * (1 - 1e-9) <= given <= alone * 1.002
+
+
+def test_unless_it_is_told_that_it_needs_a_mixer_its_noise_is_held_to_be_enough() -> None:
+    protocol = shuffled().protocol
+    told = ShuffleProtocol(protocol.encoder, protocol.scales, protocol.dim, protocol.bits, protocol.silos)
+    assert [type(one) for one in told.adversaries()] == [SeesShuffled, SeesMessages]
