@@ -149,6 +149,14 @@ def test_heads_of_a_lost_copy_are_known_by_what_was_given_up(kept: int) -> None:
     verify(longer, witnessed=[(6, before[-1].hash), (7, longer[-1].hash)])
 
 
+def test_a_ledger_of_which_nothing_was_kept_learns_the_text_from_what_came_after() -> None:
+    before, after = lost_after(0, 3)
+    longer = [*after, append(after[-1].hash, release(3))]
+    verify(longer, witnessed=[(number, entry.hash) for number, entry in enumerate(before, 1)])
+    with pytest.raises(LedgerError, match="others have seen a ledger of 1 entries"):
+        verify(longer, witnessed=[(1, before[1].hash)])
+
+
 def test_a_copy_that_is_lost_again_is_known_as_well() -> None:
     _, once = lost_after(2, 4)
     twice = chained([*(e.event for e in once), *(given_up(s, LOST + "cd" * 32) for s in (4, 5))])
