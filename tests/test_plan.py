@@ -696,3 +696,11 @@ def test_a_notebook_shows_the_budget_that_was_asked_for_and_not_a_smaller_one() 
     plan = Plan(3, 50, 2, Privacy(1.0000001, 1.2345678e-5))
     assert "(1.0000001, 1.2345678e-05)" in plan._repr_html_()
     assert "<td>none</td>" in Plan(3, 50, 2, trust="none")._repr_html_()
+
+
+def test_on_a_clock_there_is_room_for_a_thousand_million_people_and_no_more() -> None:
+    """2^62 units, of which one person takes 2^bits: 10^9 of them leave room for 32 bits and a little."""
+    plan = Plan(2, 10, 2, trust="none", mechanism="batches", schedule=clock(60.0), bits=32)
+    assert 10**9 <= plan.capacity < 1.08e9
+    with pytest.raises(ArgumentError, match=r"^bits must be at most 32 here, got 33: the sums of 1,000,000,000 people"):
+        plan.changed(bits=33)
