@@ -57,6 +57,7 @@ SUITE = (
     "tests/protocol",
     "tests/federation/exact",
     "tests/federation/silo/test_asking.py",
+    "tests/federation/silo/test_book.py",
     "tests/federation/silo/test_norms.py",
     "tests/federation/silo/test_outgoing.py",
     "tests/federation/silo/test_release_time.py",
