@@ -56,6 +56,7 @@ SUITE = (
     "tests/privacy",
     "tests/protocol",
     "tests/federation/exact",
+    "tests/federation/silo/decisions/test_counter.py",
     "tests/federation/silo/test_asking.py",
     "tests/federation/silo/test_book.py",
     "tests/federation/silo/test_norms.py",
