@@ -6,6 +6,8 @@ import dataclasses
 import json
 import math
 import pickle
+import tomllib
+from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
@@ -696,3 +698,89 @@ def test_a_notebook_shows_the_budget_that_was_asked_for_and_not_a_smaller_one() 
     plan = Plan(3, 50, 2, Privacy(1.0000001, 1.2345678e-5))
     assert "(1.0000001, 1.2345678e-05)" in plan._repr_html_()
     assert "<td>none</td>" in Plan(3, 50, 2, trust="none")._repr_html_()
+
+
+def test_on_a_clock_there_is_room_for_a_thousand_million_people_and_no_more() -> None:
+    """2^62 units, of which one person takes 2^bits: 10^9 of them leave room for 32 bits and a little."""
+    plan = Plan(2, 10, 2, trust="none", mechanism="batches", schedule=clock(60.0), bits=32)
+    assert 10**9 <= plan.capacity < 1.08e9
+    with pytest.raises(ArgumentError, match=r"^bits must be at most 32 here, got 33: the sums of 1,000,000,000 people"):
+        plan.changed(bits=33)
+
+
+@pytest.mark.parametrize(
+    ("fields", "served"),
+    [
+        ({}, "local"),
+        ({"privacy": None, "trust": "none"}, "local"),
+        ({"privacy": Privacy(1.0, 1e-5, silos_per_user=2)}, "public"),  # another silo may count them
+        ({"acting": "eager"}, "public"),
+        ({"uncounted": "public"}, "public"),
+        ({"uncounted": "local"}, "local"),
+    ],
+)
+def test_whom_a_silo_may_serve_by_all_that_it_knows(fields: dict[str, Any], served: str) -> None:
+    plan = GOOD.changed(**fields)
+    assert plan.serves_uncounted == plan.request.uncounted == served
+    if fields.get("acting") == "eager" or (plan.privacy and plan.privacy.silos_per_user > 1):
+        with pytest.raises(ArgumentError, match=r"^uncounted must not be 'local' where"):
+            plan.changed(uncounted="local")
+
+
+def test_where_silos_do_not_share_noise_nobody_is_counted_as_colluding() -> None:
+    colluding = {name: plan_for(name, MANY).colluders for name in ("silo", "central", "local", "secure-sum")}
+    assert colluding == {"silo": 0, "central": 0, "local": 0, "secure-sum": 1}
+    shared = Plan(5, 50, 3, PRIVACY)
+    assert [shared.changed(colluding=number).colluders for number in (0, 1, 4)] == [0, 1, 4]
+    with pytest.raises(ArgumentError, match=r"^silos must be more than 5 for trust 'secure-sum'"):
+        shared.changed(colluding=5)
+    with pytest.raises(ArgumentError, match=r"^colluding must be at most the 5 silos, got 6"):
+        shared.changed(colluding=6)
+
+
+def test_where_the_data_decide_every_round_may_be_the_last_of_a_batch() -> None:
+    plan = GOOD.changed(mechanism="tree", schedule=adaptive(3.0, private=True))
+    assert plan.request.times == tuple(range(1, 101))
+    assert plan.request.share == 0.5
+    assert GOOD.request.times == GOOD.times
+    assert GOOD.request.share == 1
+
+
+def test_a_clock_in_visits_has_a_round_for_each_of_them() -> None:
+    ticking = Plan(3, 4, 2, PRIVACY, schedule=clock(60.0), people=5)
+    played = ticking.in_visits()
+    assert (played.rounds, played.times, played.people) == (20, (5, 10, 15, 20), 1)
+    assert GOOD.in_visits() is GOOD
+
+
+@pytest.mark.parametrize("suffix", ["toml", "json"])
+def test_a_file_holds_the_plan_and_for_whom_it_was_chosen(suffix: str, tmp_path: Path) -> None:
+    file = tmp_path / f"plan.{suffix}"
+    if suffix == "toml":
+        GOOD.save(file)
+        assert "consortium" not in tomllib.loads(file.read_text())
+        GOOD.save(file, {"days": 365})
+        assert tomllib.loads(file.read_text())["consortium"] == {"days": 365}
+    else:
+        file.write_text(json.dumps(GOOD.as_dict()))
+    assert Plan.load(file) == GOOD
+    listed = tmp_path / "list.json"
+    listed.write_text("[1]")
+    with pytest.raises(ArgumentError, match=r"^plan must be a table of fields, got list"):
+        Plan.load(listed)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_the_noise_of_a_prefix_sum_is_that_of_its_releases(dim: int) -> None:
+    plan = Plan(4, 20, dim, PRIVACY, "silo", "batches", every(5))  # prefix k adds up k releases of each of 4 silos
+    scales, law, gain = plan.protocol.scales, plan.noise_law, 2 * np.sqrt([1, 2, 3, 4])
+    off = scales.diagonal if dim == 1 else scales.off_diagonal
+    for found, scale in ((law.bias, scales.bias), (law.diagonal, scales.diagonal), (law.off_diagonal, off)):
+        assert found == pytest.approx(scale * gain)
+    assert plan.noise_std == pytest.approx(4 * scales.bias)
+
+
+def test_the_finest_grid_of_all_is_that_of_one_round_of_one_silo() -> None:
+    Plan(1, 1, 1, trust="none", mechanism="batches", schedule=every(1), bits=62)
+    with pytest.raises(ArgumentError, match=r"^bits must be at most 62, got 63: sums are 64-bit integers"):
+        Plan(1, 1, 1, trust="none", mechanism="batches", schedule=every(1), bits=63)

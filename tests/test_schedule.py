@@ -174,3 +174,21 @@ def test_unknown_names_in_data_are_refused() -> None:
     with pytest.raises(ValueError, match=r"^schedule must give 'threshold'$"):
         schedule.from_dict({"kind": "adaptive", "private": True})
     assert schedule.from_dict({"kind": "growing"}) == growing(1.1)
+
+
+@pytest.mark.parametrize("rounds", [(5, 3, 7), (1, 2, 2), (3, 2)])
+def test_a_calendar_that_goes_back_anywhere_is_refused(rounds: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match=r"^rounds must rise from sync to sync, got"):
+        schedule.at(*rounds)
+
+
+def test_a_calendar_names_its_own_end_and_all_that_is_short() -> None:
+    with pytest.raises(ValueError, match=r"^rounds must end with the horizon of 30 rounds, got 20$"):
+        schedule.at(5, 10, 20).times(30)
+    assert [str(schedule.at(*range(1, last))) for last in (3, 4, 5)] == ["at(1, 2)", "at(1, 2, 3)", "at(1, ..., 4)"]
+
+
+def test_a_clock_may_tick_once_at_the_very_end() -> None:
+    assert schedule.clock(60.0, first=4).times(4) == (4,)
+    with pytest.raises(ValueError, match=r"^first must be at most the horizon of 4 periods, got 5"):
+        schedule.clock(60.0, first=5).times(4)

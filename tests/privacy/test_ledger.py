@@ -149,6 +149,14 @@ def test_heads_of_a_lost_copy_are_known_by_what_was_given_up(kept: int) -> None:
     verify(longer, witnessed=[(6, before[-1].hash), (7, longer[-1].hash)])
 
 
+def test_a_ledger_of_which_nothing_was_kept_learns_the_text_from_what_came_after() -> None:
+    before, after = lost_after(0, 3)
+    longer = [*after, append(after[-1].hash, release(3))]
+    verify(longer, witnessed=[(number, entry.hash) for number, entry in enumerate(before, 1)])
+    with pytest.raises(LedgerError, match="others have seen a ledger of 1 entries"):
+        verify(longer, witnessed=[(1, before[1].hash)])
+
+
 def test_a_copy_that_is_lost_again_is_known_as_well() -> None:
     _, once = lost_after(2, 4)
     twice = chained([*(e.event for e in once), *(given_up(s, LOST + "cd" * 32) for s in (4, 5))])
@@ -476,3 +484,17 @@ def test_terms_of_two_deltas_are_added_up_at_the_smaller_one() -> None:
     assert total.delta == 1e-5
     mu = math.sqrt(2) / gaussian_sigma(1.0, 1e-5)  # the same noise in both
     assert total.epsilon == pytest.approx(gaussian_epsilon(mu, 1e-5), rel=1e-9)
+
+
+def test_twice_a_budget_that_fits_into_no_float_is_still_added_up() -> None:
+    """Terms of two adjacencies: group privacy for two takes e to 800."""
+    huge = release(0, term=1, trust="vector-sum", adjacency="add-remove", epsilon=800.0, cost=Binomial(7, 3))
+    total = spent(chained([huge, release(0, term=2)]), mechanisms.encoder)
+    assert total.epsilon == pytest.approx(1600, abs=1)
+    assert total.delta == 1.0
+
+
+def test_which_syncs_were_given_up_and_which_drawn_twice_is_told() -> None:
+    _, after = lost_after(2, 4)
+    (term,) = spent([*after, append(after[-1].hash, release(1))], mechanisms.encoder).terms
+    assert (term.given_up, term.redrawn, term.released, term.draws) == ((2, 3), (1,), 4, 2)

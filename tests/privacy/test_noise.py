@@ -94,3 +94,10 @@ def test_one_seed_one_sequence(draw: str) -> None:
     first, second, other = (getattr(source(seed), draw)(*arguments[draw]) for seed in (3, 3, 4))
     np.testing.assert_array_equal(first, second)
     assert (first != other).any()
+
+
+def test_small_noise_is_rounded_to_the_nearest_whole_number() -> None:
+    """Of a standard Gaussian, 38.3 % lie within half a unit of 0; 68.3 % would be cut to 0."""
+    zeros = np.count_nonzero(source(5).gaussian(np.ones(SAMPLES)) == 0)
+    chance = math.erf(0.5 / math.sqrt(2))
+    assert abs(zeros - SAMPLES * chance) < 5 * math.sqrt(SAMPLES * chance * (1 - chance))

@@ -12,7 +12,8 @@ from fedbandit.privacy.accounting import gaussian_epsilon
 from fedbandit.privacy.budget import Privacy
 from fedbandit.privacy.clones import amplified_epsilon
 from fedbandit.protocol.adversaries import SeesMessages
-from fedbandit.protocol.trusts.shuffle import Hidden, SeesShuffled
+from fedbandit.protocol.trusts.shuffle import Hidden, SeesShuffled, ShuffleProtocol
+from fedbandit.protocol.trusts.shuffle import _guarantee as promised
 from fedbandit.schedule import adaptive, at, clock, every
 from tests.protocol.test_proofs import numbers
 
@@ -139,3 +140,31 @@ def test_noise_of_the_lemma_that_is_too_little_says_what_it_gives() -> None:
     sigma = math.sqrt(plan.protocol.scales.diagonal**2 - 8 * 2.0**-16)
     alone = gaussian_epsilon(math.sqrt(3) * (math.sqrt(4.5) + 2 * math.sqrt(6) * 2.0**-9) / sigma, 1e-6)
     assert alone * (1 - 1e-9) <= given <= alone * 1.002
+
+
+def test_unless_it_is_told_that_it_needs_a_mixer_its_noise_is_held_to_be_enough() -> None:
+    protocol = shuffled().protocol
+    told = ShuffleProtocol(protocol.encoder, protocol.scales, protocol.dim, protocol.bits, protocol.silos)
+    assert [type(one) for one in told.adversaries()] == [SeesShuffled, SeesMessages]
+
+
+@pytest.mark.parametrize("calibration", ["exact", "paper"])
+def test_the_printed_width_is_that_of_the_narrowest_noise_drawn(calibration: Any) -> None:
+    plan = shuffled(silos=10**6, privacy=Privacy(1e-3, 1e-6), calibration=calibration, bits=8)
+    (width,) = numbers(str(plan.guarantee), "is drawn on the grid 2^-8, where it is at least # steps wide")
+    assert width == pytest.approx(min(plan.protocol.scales) * 2**8, rel=5e-3)
+    flat = len(set(plan.protocol.scales)) == 1
+    assert flat == (calibration == "paper")  # the theorem has the same noise on every number
+
+
+def test_noise_that_is_too_little_by_the_clones_as_well_promises_nothing() -> None:
+    plan = shuffled()
+    request, hidden = plan.request, Hidden.of(plan.request)
+    assert hidden is not None
+    enough = math.sqrt(plan.protocol.scales.diagonal**2 - 8 * 4.0**-12) * (1 + 1e-9)
+    assert promised(request, enough, ()).promised
+    refused = promised(request, 0.9 * enough, ())
+    assert not refused.promised
+    (given,) = numbers(refused.statement, "this noise gives an epsilon of #")
+    assert given == pytest.approx(hidden.epsilon(request, 0.9 * enough), rel=2e-3)
+    assert 1e-2 < given < 1.3e-2
