@@ -136,9 +136,9 @@ def claim_of(name: str, plan: Plan, budget: tuple[float, float]) -> Claim | None
 
 def _games(plan: Plan, budget: tuple[float, float]) -> tuple[Game, ...]:
     """Two worlds for the plan, and everybody that its trust model names as an adversary."""
-    if isinstance(plan.schedule, Adaptive):
-        return adaptive_games(plan)
     held = plan if plan.privacy is not None else plan.changed(privacy=Privacy(*budget))
+    if isinstance(plan.schedule, Adaptive):
+        return adaptive_games(held)
     played = _played(held)
     return (calendar_game(plan, played, neighbours(held, played)),)
 
