@@ -57,8 +57,8 @@ def zheng(law: NoiseLaw, dim: int, alpha: float) -> Confidence:
 def he(law: NoiseLaw, dim: int, alpha: float) -> Confidence:
     """He et al. 2022, FedLinUCB, where a silo synchronises when its determinant has grown by the factor 1 + 1/M^2.
 
-    beta = sqrt(lambda) + (sqrt(1 + 1/M) + sqrt 2) (sqrt(d ln((1 + N M^2 / lambda) / alpha)) + sqrt(lambda)), lambda = 1,
-    for N users of all silos together.
+    beta = sqrt(lambda) + (sqrt(1 + 1/M) + sqrt 2) (sqrt(d ln((1 + N M^2 / lambda) / alpha)) + sqrt(lambda)), for N
+    users of all silos together; lambda = 1.
     """
     users, silos = len(law.bias), law.silos
     width = math.sqrt(dim * math.log((1 + users * silos**2 / NOISELESS) / alpha)) + math.sqrt(NOISELESS)

@@ -27,14 +27,14 @@ class Baseline(NamedTuple):
     calibrations: tuple[Calibration, ...]  # the paper's own first
 
 
+OWN_NOISE: tuple[Calibration, ...] = ("literature", "exact")
+COMPUTED: tuple[Calibration, ...] = ("exact",)  # the paper states no constants, or there is no noise
 BASELINES = {
-    "shariff-sheffet": Baseline(
-        shariff_sheffet.PAPER, shariff_sheffet.PROMISE, shariff_sheffet.plan, ("literature", "exact")
-    ),
-    "zheng": Baseline(zheng.PAPER, zheng.PROMISE, zheng.plan, ("literature", "exact")),
-    "chowdhury-zhou": Baseline(chowdhury_zhou.PAPER, chowdhury_zhou.PROMISE, chowdhury_zhou.plan, ("exact",)),
-    "azize-basu": Baseline(azize_basu.PAPER, azize_basu.PROMISE, azize_basu.plan, ("exact",)),
-    "he": Baseline(he.PAPER, he.PROMISE, he.plan, ("exact",)),
+    "shariff-sheffet": Baseline(shariff_sheffet.PAPER, shariff_sheffet.PROMISE, shariff_sheffet.plan, OWN_NOISE),
+    "zheng": Baseline(zheng.PAPER, zheng.PROMISE, zheng.plan, OWN_NOISE),
+    "chowdhury-zhou": Baseline(chowdhury_zhou.PAPER, chowdhury_zhou.PROMISE, chowdhury_zhou.plan, COMPUTED),
+    "azize-basu": Baseline(azize_basu.PAPER, azize_basu.PROMISE, azize_basu.plan, COMPUTED),
+    "he": Baseline(he.PAPER, he.PROMISE, he.plan, COMPUTED),
 }
 
 

@@ -1,8 +1,8 @@
 """Azize & Basu 2024: AdaC-OFUL, which hides rewards and nothing else.
 
 Contexts and actions are public. When the determinant of V has doubled, the agent begins a new phase: it adds up x y of
-the last one, adds Gaussian noise, and decides by the new estimate from then on. A reward is in one phase, so one draw of
-noise protects it, and the phases are few.
+the last one, adds Gaussian noise, and decides by the new estimate from then on. A reward is in one phase, so one draw
+of noise protects it, and the phases are few.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Chowdhury & Zhou 2022: LinUCB in the shuffle model, users behind a mixer (their protocol P_Amp).
 
 Users come in batches of fixed size. Each sends x x^T and x y with noise of their own, a mixer permutes the batch, the
-agent adds it up. Larger batches hide a user better and leave the agent longer without news: the balance of both terms of
-their bound is a batch of N^(3/5) for N users.
+agent adds it up. Larger batches hide a user better and leave the agent longer without news: both terms of their bound
+are in balance at a batch of N^(3/5) for N users.
 
 Their radii are those of the federated paper's Lemma subG, which has the same authors.
 """
@@ -33,6 +33,6 @@ def plan(asked: Plan, calibration: Calibration = "exact") -> Plan:
 
 
 def batches(users: int) -> At:
-    """Batches of N^(3/5) users; the last takes in what is left, for none may be smaller than the crowd that hides one."""
+    """Batches of N^(3/5) users; the last takes in what is left, for a crowd that hides one may not be smaller."""
     size = max(1, round(users**0.6))
     return At((*range(size, users - size + 1, size), users))

@@ -1,7 +1,7 @@
 """Zheng et al. 2020: LinUCB in the local model, where users trust nobody.
 
-Each user sends x x^T and x y with Gaussian noise of their own, the agent adds them up, and V is shifted by twice a bound
-on the noise of all users so far, which grows with the square root of their number.
+Each user sends x x^T and x y with Gaussian noise of their own, the agent adds them up, and V is shifted by twice a
+bound on the noise of all users so far, which grows with the square root of their number.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class PublicContextsProtocol(Protocol):
 
 
 def reward_sigma(request: Request) -> float:
-    """The noise at which one user's reward, which moves x y by at most 1, is (epsilon, delta) hidden in all releases."""
+    """The noise that hides one user's reward, which moves x y by at most 1, in all releases together."""
     privacy = request.asked
     moved = 1.0 + rounding_shift("replace-one", request.dim, request.bits)
     shift = moved * privacy.participations * privacy.silos_per_user**0.5

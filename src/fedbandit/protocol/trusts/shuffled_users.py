@@ -1,4 +1,4 @@
-"""Users behind a mixer: each adds noise to their own data, a mixer permutes the users of a batch (Chowdhury & Zhou 2022).
+"""Users behind a mixer: each adds noise to their own data, a mixer permutes a batch of them (Chowdhury & Zhou 2022).
 
 Their protocol P_Amp: every user's message is noisy, and so private by itself, a little; unlabelled among those of
 everybody else in the batch, it is private enough. A batch is released once, so nothing is composed over batches. The
@@ -20,6 +20,7 @@ from fedbandit.privacy.ledger import Gaussian
 from fedbandit.privacy.noise import NoiseSource
 from fedbandit.protocol.adversaries import Adversary, SeesMessages
 from fedbandit.protocol.base import SILOS, Message, Part
+from fedbandit.protocol.calibration import gaussian_noise
 from fedbandit.protocol.guarantee import BOUNDED, Built, Guarantee, Request
 from fedbandit.protocol.trust import AuditSize, Faith, Trust
 from fedbandit.protocol.trusts.local import LocalProtocol, check_users
@@ -89,26 +90,33 @@ def _build(request: Request) -> Built:
     scales = request.on_grid(request.exact_scales(sigma))
     needs_mixer = sigma < request.exact_sigma(joint_silos=False)
     protocol = ShuffledUsersProtocol(request.encoder, scales, request.dim, request.bits, request.silos, needs_mixer)
+    steps = _clone_steps(request, crowd, sigma) if needs_mixer else gaussian_noise(request, joint_silos=False).steps
     cost = Gaussian(sigma, sigma, request.user_shift(joint_silos=False))
-    return Built(protocol, _guarantee(request, crowd, sigma, scales), lambda sync: cost)
+    return Built(protocol, _guarantee(request, sigma, scales, steps), lambda sync: cost)
 
 
-def _guarantee(request: Request, crowd: Crowd, sigma: float, scales: Scales) -> Guarantee:
-    privacy = request.asked
-    alone = request.pair_of(request.exact_epsilon(sigma, joint_silos=False))
-    steps = (
+def _clone_steps(request: Request, crowd: Crowd, sigma: float) -> tuple[str, ...]:
+    amplified = request.pair_of(crowd.epsilon(request, sigma))
+    return (
         f"One user's message moves by at most {crowd.shift / sigma:.4g} standard deviations of their own noise, and no "
         "two users' messages are further apart: everybody else is now and then a clone of the user.",
         f"Among {crowd.users:,} users of the smallest batch, one of them being counted as colluding, a message is "
-        f"{request.pair_of(crowd.epsilon(request, sigma))}-DP once it is shuffled; it is sent once, and nothing is composed.",
-        f"Without the mixer it is {alone}-DP, computed exactly.",
-        request.grid_step(scales, "Each user's noise"),
+        f"{amplified}-DP once it is shuffled; it is sent once, and nothing is composed.",
     )
+
+
+def _guarantee(request: Request, sigma: float, scales: Scales, steps: tuple[str, ...]) -> Guarantee:
+    privacy = request.asked
+    alone = request.pair_of(request.exact_epsilon(sigma, joint_silos=False))
     return request.promise(
         f"What the mixer passes on is {privacy.pair}-differentially private for each user ({privacy.adjacency}), "
         f"against the analyzer and the silos. Without the mixer each user's own data is {alone}.",
         against="the analyzer and the silos",
-        steps=steps,
+        steps=(
+            *steps,
+            f"Without the mixer it is {alone}-DP, computed exactly.",
+            request.grid_step(scales, "Each user's noise"),
+        ),
         assumes=(
             BOUNDED,
             "each user draws their own noise and sends one message, through the mixer",
