@@ -119,7 +119,7 @@ def _guarantee(request: Request, sigma: float, scales: Scales, steps: tuple[str,
         ),
         assumes=(
             BOUNDED,
-            "each user draws their own noise and sends one message, through the mixer",
+            "each user draws their own noise, sends through the mixer, and comes no more often than is said above",
             "the mixer does not collude with the analyzer or a silo",
             "every batch has as many users as planned",
         ),
