@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedbandit._arrays import Floats
 from fedbandit._validate import ArgumentError
 from fedbandit.audit.report import audit
 from fedbandit.comparison.entrants import TRUSTED, Entrant, asked_plan
@@ -24,9 +23,10 @@ from fedbandit.simulator.engine import Progress
 from fedbandit.simulator.result import Estimate, estimate
 from fedbandit.simulator.runner import simulate
 
-__all__ = ["Outcome", "contest"]
+__all__ = ["NO_PROMISE", "Outcome", "contest"]
 
 NOTHING_SENT = "-"
+NO_PROMISE = "none"
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,7 @@ class Outcome:
     verdict: str  # of the audit
     epsilon_lower: float | None
     regret: dict[str, Estimate]  # by instance, per user and in units of chance
+    syncs: dict[str, float]  # by instance, in the mean over runs; uploads of single silos, where these come alone
     left_out: dict[str, str]  # by instance, why it did not take part
 
     def as_dict(self) -> dict[str, Any]:
@@ -49,6 +50,7 @@ class Outcome:
             "promise": self.promise,
             "audit": {"verdict": self.verdict, "epsilon_lower": self.epsilon_lower},
             "regret": {name: one._asdict() for name, one in self.regret.items()},
+            "syncs": self.syncs,
             "left_out": self.left_out,
         }
 
@@ -63,53 +65,66 @@ def contest(
     progress: Progress = lambda share: None,
 ) -> list[Outcome]:
     """Everybody on every instance, and an audit of each with so many trials."""
-    regrets: dict[str, dict[str, Estimate]] = {entrant.name: {} for entrant in entrants}
+    played: dict[str, dict[str, _Played]] = {entrant.name: {} for entrant in entrants}
     left_out: dict[str, dict[str, str]] = {entrant.name: {} for entrant in entrants}
-    work, done = len(instances) + 1, 0
-    for instance in instances:
-        asked = asked_plan(instance.silos, instance.rounds, instance.task.dim, privacy)
+    share = 1 / (len(instances) + 1)  # of the work; the last is that of all audits
+    for number, instance in enumerate(instances):
         plans: dict[str, Plan] = {}
         for entrant in entrants:
             try:
-                plans[entrant.name] = entrant.plan(asked)
+                plans[entrant.name] = entrant.plan(_asked(instance, privacy))
             except ArgumentError as error:
                 left_out[entrant.name][instance.name] = str(error)
-        for name, values in _played(instance, plans, runs, seed, _part(progress, done / work, 1 / work)).items():
-            regrets[name][instance.name] = estimate(values)
-        done += 1
-    first = instances[0]
-    asked = asked_plan(first.silos, first.rounds, first.task.dim, privacy)
+        for name, found in _play(instance, plans, runs, seed, _part(progress, number * share, share)).items():
+            played[name][instance.name] = found
     outcomes = []
-    for number, entrant in enumerate(entrants, 1):
-        outcomes.append(_outcome(entrant, asked, trials, seed, regrets[entrant.name], left_out[entrant.name]))
-        progress((done + number / len(entrants)) / work)
+    for number, entrant in enumerate(entrants):
+        name, asked = entrant.name, _asked(instances[0], privacy)
+        outcomes.append(_outcome(entrant, asked, trials, seed, played[name], left_out[name]))
+        progress(1 - share + share * (number + 1) / len(entrants))
     return outcomes
 
 
-def _played(instance: Instance, plans: dict[str, Plan], runs: int, seed: int, progress: Progress) -> dict[str, Floats]:
-    """Regret per user in units of chance, run by run: federated plans together, and those of agents alone together."""
+class _Played(NamedTuple):
+    regret: Estimate
+    syncs: float
+
+
+def _asked(instance: Instance, privacy: Privacy) -> Plan:
+    return asked_plan(instance.silos, instance.rounds, instance.task.dim, privacy)
+
+
+def _play(instance: Instance, plans: dict[str, Plan], runs: int, seed: int, progress: Progress) -> dict[str, _Played]:
+    """Federated plans together, and those of agents alone together."""
     chance, found = instance.chance(seed), {}
-    groups = {
-        silos: {name: plan for name, plan in plans.items() if plan.silos == silos} for silos in (instance.silos, 1)
-    }
-    for number, (silos, group) in enumerate(groups.items()):
+    for half, silos in enumerate((instance.silos, 1)):
+        group = {name: plan for name, plan in plans.items() if plan.silos == silos}
         if group:
-            share = _part(progress, number / len(groups), 1 / len(groups))
-            result = simulate(instance.task, group, runs, seed, progress=share)
-            found |= {name: np.asarray(result.final(name) / silos / chance) for name in group}
+            result = simulate(instance.task, group, runs, seed, progress=_part(progress, half / 2, 1 / 2))
+            for name in group:
+                regret = np.asarray(result.final(name) / silos / chance)
+                found[name] = _Played(estimate(regret), result.syncs(name))
     return found
 
 
 def _outcome(
-    entrant: Entrant, asked: Plan, trials: int, seed: int, regret: dict[str, Estimate], left_out: dict[str, str]
+    entrant: Entrant, asked: Plan, trials: int, seed: int, played: dict[str, _Played], left_out: dict[str, str]
 ) -> Outcome:
-    plan = entrant.plan(asked)
     verdict, lower = NOTHING_SENT, None
     if entrant.case is not None:
         report = audit(entrant.case(asked), trials, seed, progress=lambda share: None)
         verdict, lower = report.verdict, report.epsilon_lower
-    promise = plan.guarantee.pair if plan.guarantee.promised else "none"
-    return Outcome(entrant.name, TRUSTED[plan.trusting.faith], promise, verdict, lower, regret, left_out)
+    plan = entrant.plan(asked)
+    return Outcome(
+        entrant.name,
+        TRUSTED[plan.trusting.faith],
+        plan.guarantee.pair if plan.guarantee.promised else NO_PROMISE,
+        verdict,
+        lower,
+        {instance: found.regret for instance, found in played.items()},
+        {instance: found.syncs for instance, found in played.items()},
+        left_out,
+    )
 
 
 def _part(progress: Progress, before: float, share: float) -> Callable[[float], None]:

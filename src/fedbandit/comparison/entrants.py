@@ -89,6 +89,6 @@ ENTRANTS = (
     _baseline("he"),
     *map(_baseline, (name for name in BASELINES if name != "he")),
     *map(_exact, (name for name, known in BASELINES.items() if len(known.calibrations) > 1)),
-    *map(_preset, ("ldp", "silo", "secure-sum", "local")),
+    *map(_preset, ("dubey", "private-adaptive", "ldp", "silo", "secure-sum", "local")),
     *map(_practical, ("silo", "secure-sum")),
 )

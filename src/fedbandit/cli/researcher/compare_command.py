@@ -11,7 +11,7 @@ import typer
 from fedbandit import _validate
 from fedbandit._words import counted
 from fedbandit.cli import options, output
-from fedbandit.comparison.contest import Outcome, contest
+from fedbandit.comparison.contest import NO_PROMISE, Outcome, contest
 from fedbandit.comparison.entrants import ENTRANTS, yours
 from fedbandit.comparison.instances import INSTANCES, NEEDS, Instance, Paths, instances
 from fedbandit.comparison.own_file import plugged_in
@@ -67,7 +67,7 @@ def _show(outcomes: list[Outcome], played: list[Instance], title: str) -> None:
         [
             outcome.name,
             outcome.trusts,
-            "no" if outcome.promise == "none" else "yes",
+            "no" if outcome.promise == NO_PROMISE else "yes",
             outcome.verdict,
             *(_cell(outcome, instance.name) for instance in played),
         ]
