@@ -17,6 +17,7 @@ from fedbandit._progress import bar_on
 from fedbandit._validate import ArgumentError
 
 __all__ = [
+    "as_json",
     "number",
     "print_json",
     "print_table",
@@ -33,7 +34,12 @@ stderr = Console(stderr=True)
 
 def print_json(data: Any) -> None:
     """JSON alone on standard output; numbers that are not finite become null."""
-    print(json.dumps(_finite(data), indent=2))
+    print(as_json(data))
+
+
+def as_json(data: Any) -> str:
+    """Data as JSON for people too; numbers that are not finite become null."""
+    return json.dumps(_finite(data), indent=2)
 
 
 def print_table(title: str, columns: list[str], rows: list[list[str]], narrow: bool = False) -> None:

@@ -43,8 +43,9 @@ def test_a_file_of_ones_own_is_compared_and_audited(tmp_path: Path) -> None:
     found = json.loads(result.stdout)
     assert [one["name"] for one in found["outcomes"]] == ["yours", "fed-lin-ucb", "secure-sum"]
     assert [one["audit"]["verdict"] for one in found["outcomes"]] == ["holds", "broken", "holds"]
-    assert found["instances"] == [{"name": "synthetic", "task": None, "silos": 4, "rounds": 40, "dim": 3}]
+    assert found["instances"] == [{"name": "synthetic", "silos": 4, "rounds": 40, "dim": 3}]
     assert (tmp_path / "comparison.svg").exists()
+    assert json.loads((tmp_path / "comparison.json").read_text()) == found
     assert "skipped letor: it needs --letor PATH" in result.stderr
     assert "skipped warfarin: it needs --warfarin PATH" in result.stderr
 

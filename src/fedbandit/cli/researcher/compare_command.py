@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -20,7 +20,7 @@ from fedbandit.privacy.budget import Privacy
 __all__ = ["compare"]
 
 QUICK = 0.1  # of the rounds
-FIGURE = "comparison.svg"
+FIGURE, NUMBERS = "comparison.svg", "comparison.json"
 
 
 def compare(
@@ -35,7 +35,7 @@ def compare(
     seed: options.Seed = 0,
     trials: Annotated[int, typer.Option(min=1, help="Runs of each world in an audit.")] = 1_000,
     quick: Annotated[bool, typer.Option("--quick", help="A tenth of the rounds.")] = False,
-    out: Annotated[Path, typer.Option(help="Folder for the picture.")] = Path("out/compare"),
+    out: Annotated[Path, typer.Option(help="Folder for the picture and its numbers.")] = Path("out/compare"),
     json: options.Json = False,
 ) -> None:
     """Compare protocols on five standard instances: promise, audit, and regret in units of chance."""
@@ -53,12 +53,24 @@ def compare(
             outcomes = contest(entrants, played, privacy, runs, seed, trials, progress)
     title = f"{privacy.pair}, {counted(runs, 'run')}, seed {seed}: regret per user, 1 is chance"
     draw_contest(outcomes, [instance.name for instance in played], folder / FIGURE, title)
-    output.remark(f"written: {folder / FIGURE}")
+    found = {
+        "budget": {"epsilon": epsilon, "delta": delta},
+        "runs": runs,
+        "seed": seed,
+        "instances": [_size(instance) for instance in played],
+        "outcomes": [outcome.as_dict() for outcome in outcomes],
+    }
+    (folder / NUMBERS).write_text(output.as_json(found) + "\n")
+    output.remark(f"written: {folder}/{FIGURE}, {NUMBERS}")
     if json:
-        sizes = [instance._asdict() | {"task": None, "dim": instance.task.dim} for instance in played]
-        output.print_json({"instances": sizes, "outcomes": [outcome.as_dict() for outcome in outcomes]})
+        output.print_json(found)
     else:
         _show(outcomes, played, title)
+
+
+def _size(instance: Instance) -> dict[str, Any]:
+    size = {"silos": instance.silos, "rounds": instance.rounds, "dim": instance.task.dim}
+    return {"name": instance.name, **size}
 
 
 def _show(outcomes: list[Outcome], played: list[Instance], title: str) -> None:
