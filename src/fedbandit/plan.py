@@ -264,7 +264,7 @@ class Plan:
         """Standard deviations of every released prefix sum over all silos."""
         gain, scales = self.protocol.prefix_gain(self._times_or_rounds), self.protocol.scales
         off_diagonal = scales.off_diagonal if self.dim > 1 else scales.diagonal  # a 1 x 1 matrix has no such entry
-        return NoiseLaw(scales.bias * gain, scales.diagonal * gain, off_diagonal * gain, self.silos)
+        return NoiseLaw(scales.bias * gain, scales.diagonal * gain, off_diagonal * gain, silos=self.silos)
 
     @property
     def noise_std(self) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -47,7 +47,7 @@ class NoiseLaw:
     bias: Floats
     diagonal: Floats
     off_diagonal: Floats
-    silos: int = 1
+    silos: int = field(default=1, kw_only=True)
 
 
 @dataclass(frozen=True)

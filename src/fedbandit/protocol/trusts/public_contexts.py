@@ -6,6 +6,7 @@ came of it is protected. A definition that protects contexts too, as all promise
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from fedbandit.bandit.statistics import Scales
@@ -38,7 +39,7 @@ def reward_sigma(request: Request) -> float:
     """The noise that hides one user's reward, which moves x y by at most 1, in all releases together."""
     privacy = request.asked
     moved = 1.0 + rounding_shift("replace-one", request.dim, request.bits)
-    shift = moved * privacy.participations * privacy.silos_per_user**0.5
+    shift = moved * privacy.participations * math.sqrt(privacy.silos_per_user)
     return gaussian_sigma(privacy.epsilon, privacy.delta) * shift * request.encoder.column_norm
 
 
