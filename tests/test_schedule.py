@@ -83,9 +83,9 @@ def test_a_calendar_rises_to_the_horizon(rounds: int, planned: schedule.Every | 
 def test_silos_that_come_alone_are_said_and_have_no_private_rule() -> None:
     assert schedule.as_dict(adaptive(3.0)) == {"kind": "adaptive", "threshold": 3.0, "private": False}
     assert schedule.as_dict(adaptive(3.0, alone=True))["alone"] is True
-    with pytest.raises(ValueError, match="^alone must be false for a private rule"):
+    with pytest.raises(ValueError, match=r"^alone must be false for a private rule"):
         adaptive(3.0, private=True, alone=True)
-    with pytest.raises(ValueError, match="^alone must be true or false, got 1"):
+    with pytest.raises(ValueError, match=r"^alone must be true or false, got 1"):
         adaptive(3.0, alone=1)  # type: ignore[arg-type]
 
 
