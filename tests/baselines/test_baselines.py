@@ -29,6 +29,7 @@ EPSILON, DELTA, ALPHA = 8.0, 0.1, 0.01
 SILOS, ROUNDS = 3, 20
 USERS = SILOS * ROUNDS
 ASKED = Plan(SILOS, ROUNDS, DIM, Privacy(EPSILON, DELTA), trust="none", bits=FINE)
+Formulas = tuple[Callable[[int], float], Callable[[int], float]]  # lambda and beta of t
 LARGE = Plan(10, 100, 5, Privacy(1.0, 1e-5), trust="none")  # 1,000 users
 
 
@@ -118,7 +119,7 @@ def linucb(
     return np.array(regret)
 
 
-def shariff_sheffet_by_hand(sigma: float) -> tuple[Callable[[int], float], Callable[[int], float]]:
+def shariff_sheffet_by_hand(sigma: float) -> Formulas:
     m, tail = 1 + math.ceil(math.log2(USERS)), math.log(2 * USERS / ALPHA)
     upsilon = sigma * math.sqrt(2 * m) * (4 * math.sqrt(DIM) + 2 * tail)
     gamma = sigma * math.sqrt(m / upsilon) * (math.sqrt(DIM) + math.sqrt(2 * tail))
@@ -130,7 +131,7 @@ def shariff_sheffet_by_hand(sigma: float) -> tuple[Callable[[int], float], Calla
     return lambda t: 2 * upsilon, beta
 
 
-def zheng_by_hand(sigma: float) -> tuple[Callable[[int], float], Callable[[int], float]]:
+def zheng_by_hand(sigma: float) -> Formulas:
     log, spread = math.log(USERS), 4 * math.sqrt(DIM) + 2 * math.log(2 * USERS / ALPHA)
 
     def gamma(t: int) -> float:
@@ -145,7 +146,7 @@ def zheng_by_hand(sigma: float) -> tuple[Callable[[int], float], Callable[[int],
 
 @pytest.mark.parametrize("run", [0, 1])
 @pytest.mark.parametrize(("name", "by_hand"), [("shariff-sheffet", shariff_sheffet_by_hand), ("zheng", zheng_by_hand)])
-def test_an_agent_decides_as_its_algorithm_does(name: str, by_hand: Callable[..., tuple], run: int) -> None:
+def test_an_agent_decides_as_its_algorithm_does(name: str, by_hand: Callable[[float], Formulas], run: int) -> None:
     made, users = baseline(name, ASKED), SameUsers(TASK, run, 1)
     noise = prefix_noise(made, name, run, pooled=True)
     shift, beta = by_hand(made.protocol.scales.off_diagonal)
