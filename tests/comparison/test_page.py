@@ -25,7 +25,7 @@ PAGE = (DOCS / "comparison.md").read_text()
 FOUND: dict[str, Any] = json.loads((DOCS / "figures" / "comparison.json").read_text())
 NAMES = [size["name"] for size in FOUND["instances"]]
 TALKING = ("fed-lin-ucb", "he", "dubey", "private-adaptive", "ldp", "silo")
-ALL_RUNS = {"epsilon": 1.0, "delta": 1e-5}
+BUDGET = Privacy(1.0, 1e-5)
 
 
 def cell(one: dict[str, float]) -> str:
@@ -65,7 +65,7 @@ def test_the_tables_are_those_of_the_numbers() -> None:
 
 
 def test_the_numbers_are_those_of_the_command_as_the_page_has_it() -> None:
-    assert FOUND["budget"] == ALL_RUNS
+    assert FOUND["budget"] == {"epsilon": BUDGET.epsilon, "delta": BUDGET.delta}
     assert (FOUND["runs"], FOUND["seed"]) == (3, 0)
     assert [one["name"] for one in FOUND["outcomes"]] == [entrant.name for entrant in ENTRANTS]
     sizes = {one["name"]: (one["silos"], one["rounds"], one["dim"]) for one in FOUND["instances"]}
@@ -88,7 +88,7 @@ def test_some_of_the_numbers_found_again(name: str) -> None:
     (entrant,) = [one for one in ENTRANTS if one.name == name]
     (expected,) = [one for one in FOUND["outcomes"] if one["name"] == name]
     few = [one for one in instances(Paths()) if one.name in ("synthetic", "clinic")]
-    (outcome,) = contest([entrant._replace(case=None)], few, Privacy(**ALL_RUNS), runs=3, seed=0, trials=1)
+    (outcome,) = contest([entrant._replace(case=None)], few, BUDGET, runs=3, seed=0, trials=1)
     for instance in few:
         found = outcome.regret[instance.name]
         assert found.mean == pytest.approx(expected["regret"][instance.name]["mean"], rel=1e-6)

@@ -115,11 +115,11 @@ def _tabled(rows: Floats, wanted: Floats, description: str) -> Tabled:
 
 
 INSTANCES = {
-    "synthetic": _Standard(20, 250, lambda paths: synthetic(dim=5, arms=20)),
-    "clinic": _Standard(12, 300, lambda paths: _clinic()),
-    "shop": _Standard(10, 400, lambda paths: _shop()),
-    "letor": _Standard(10, 300, lambda paths: letor(_given(paths.letor))),
-    "warfarin": _Standard(10, 400, lambda paths: warfarin(_given(paths.warfarin))),
+    "synthetic": _Standard(20, 500, lambda paths: synthetic(dim=5, arms=20)),
+    "clinic": _Standard(12, 600, lambda paths: _clinic()),
+    "shop": _Standard(10, 1_000, lambda paths: _shop()),
+    "letor": _Standard(10, 500, lambda paths: letor(_given(paths.letor))),
+    "warfarin": _Standard(10, 1_000, lambda paths: warfarin(_given(paths.warfarin))),
 }
 NEEDS = {"letor": "--letor PATH (a LETOR file or folder)", "warfarin": "--warfarin PATH (its CSV)"}
 
