@@ -11,7 +11,7 @@ from fedbandit._validate import ArgumentError
 from fedbandit.audit.cases import AUDITED
 from fedbandit.baselines import BASELINES, baseline
 from fedbandit.comparison import instances as standard
-from fedbandit.comparison.contest import Outcome, contest
+from fedbandit.comparison.contest import Standing, contest
 from fedbandit.comparison.contest_plot import draw_contest
 from fedbandit.comparison.entrants import ENTRANTS, Entrant, yours
 from fedbandit.comparison.instances import INSTANCES, Instance, Paths
@@ -98,8 +98,8 @@ def test_five_instances_of_which_two_need_a_file() -> None:
 
 def test_the_picture_is_the_same_for_the_same_numbers(tmp_path: Path) -> None:
     rows = [
-        Outcome("yours", "two", "none", "broken", 2.0, {"a": Estimate(0.5, 0.1), "b": Estimate(0.2, 0.0)}, {}, {}),
-        Outcome("silo", "own silo", "(1, 1e-05)", "holds", 0.1, {"a": Estimate(0.4, float("nan"))}, {}, {"b": "no"}),
+        Standing("yours", "two", "none", "broken", 2.0, {"a": Estimate(0.5, 0.1), "b": Estimate(0.2, 0.0)}, {}, {}),
+        Standing("silo", "own silo", "(1, 1e-05)", "holds", 0.1, {"a": Estimate(0.4, float("nan"))}, {}, {"b": "no"}),
     ]
     for name in ("one.svg", "two.svg"):
         draw_contest(rows, ["a", "b"], tmp_path / name, "title")

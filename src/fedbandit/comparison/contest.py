@@ -23,14 +23,14 @@ from fedbandit.simulator.engine import Progress
 from fedbandit.simulator.result import Estimate, estimate
 from fedbandit.simulator.runner import simulate
 
-__all__ = ["NO_PROMISE", "Outcome", "contest"]
+__all__ = ["NO_PROMISE", "Standing", "contest"]
 
 NOTHING_SENT = "-"
 NO_PROMISE = "none"
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Standing:
     """What came of one entrant."""
 
     name: str
@@ -63,7 +63,7 @@ def contest(
     seed: int,
     trials: int,
     progress: Progress = lambda share: None,
-) -> list[Outcome]:
+) -> list[Standing]:
     """Everybody on every instance, and an audit of each with so many trials."""
     played: dict[str, dict[str, _Played]] = {entrant.name: {} for entrant in entrants}
     left_out: dict[str, dict[str, str]] = {entrant.name: {} for entrant in entrants}
@@ -109,13 +109,13 @@ def _play(instance: Instance, plans: dict[str, Plan], runs: int, seed: int, prog
 
 def _outcome(
     entrant: Entrant, asked: Plan, trials: int, seed: int, played: dict[str, _Played], left_out: dict[str, str]
-) -> Outcome:
+) -> Standing:
     verdict, lower = NOTHING_SENT, None
     if entrant.case is not None:
         report = audit(entrant.case(asked), trials, seed, progress=lambda share: None)
         verdict, lower = report.verdict, report.epsilon_lower
     plan = entrant.plan(asked)
-    return Outcome(
+    return Standing(
         entrant.name,
         TRUSTED[plan.trusting.faith],
         plan.guarantee.pair if plan.guarantee.promised else NO_PROMISE,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 
-from fedbandit.comparison.contest import Outcome
+from fedbandit.comparison.contest import Standing
 from fedbandit.comparison.entrants import YOURS
 from fedbandit.simulator.plot import COLOURS, save
 
@@ -16,7 +16,7 @@ __all__ = ["draw_contest"]
 MARKS = {"holds": "o", "broken": "x", "-": "D"}
 
 
-def draw_contest(outcomes: Sequence[Outcome], instances: Sequence[str], path: Path, title: str) -> None:
+def draw_contest(outcomes: Sequence[Standing], instances: Sequence[str], path: Path, title: str) -> None:
     """Regret in units of chance, logarithmic, with two standard errors; a cross where an audit broke the protocol."""
     height = 1.4 + 0.24 * len(outcomes)
     figure, panels = plt.subplots(

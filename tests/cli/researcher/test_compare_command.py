@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from fedbandit.cli.main import app
 from fedbandit.cli.researcher import compare_command
 from fedbandit.comparison import instances as standard
-from fedbandit.comparison.contest import Outcome
+from fedbandit.comparison.contest import Standing
 from fedbandit.comparison.entrants import ENTRANTS
 from fedbandit.comparison.instances import INSTANCES, Instance
 from fedbandit.simulator.result import Estimate
@@ -62,7 +62,7 @@ def test_a_file_that_is_no_protocol_is_one_line(tmp_path: Path) -> None:
 def test_the_table_fits_eighty_columns(capsys: pytest.CaptureFixture[str]) -> None:
     regret = {name: Estimate(0.123, 0.01) for name in INSTANCES}
     rows = [
-        Outcome(entrant.name, "own silo", "(1, 1e-05)", "broken", 0.5, regret, {}, {"letor": "why"})
+        Standing(entrant.name, "own silo", "(1, 1e-05)", "broken", 0.5, regret, {}, {"letor": "why"})
         for entrant in ENTRANTS
     ]
     played = [Instance(name, synthetic(3, 5), 4, 40) for name in INSTANCES]

@@ -11,7 +11,7 @@ import typer
 from fedbandit import _validate
 from fedbandit._words import counted
 from fedbandit.cli import options, output
-from fedbandit.comparison.contest import NO_PROMISE, Outcome, contest
+from fedbandit.comparison.contest import NO_PROMISE, Standing, contest
 from fedbandit.comparison.entrants import ENTRANTS, yours
 from fedbandit.comparison.instances import INSTANCES, NEEDS, Instance, Paths, instances
 from fedbandit.comparison.own_file import plugged_in
@@ -73,7 +73,7 @@ def _size(instance: Instance) -> dict[str, Any]:
     return {"name": instance.name, **size}
 
 
-def _show(outcomes: list[Outcome], played: list[Instance], title: str) -> None:
+def _show(outcomes: list[Standing], played: list[Instance], title: str) -> None:
     """A row per protocol, a column per instance."""
     rows = [
         [
@@ -92,5 +92,5 @@ def _show(outcomes: list[Outcome], played: list[Instance], title: str) -> None:
             output.remark(f"{outcome.name} is left out of {instance}: {why}")
 
 
-def _cell(outcome: Outcome, instance: str) -> str:
+def _cell(outcome: Standing, instance: str) -> str:
     return f"{outcome.regret[instance].mean:.3f}" if instance in outcome.regret else "-"
