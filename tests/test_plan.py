@@ -85,10 +85,18 @@ BAD: list[tuple[dict[str, object], str]] = [
     ({"rounds": math.nan}, "rounds must be a whole number >= 1, got nan"),
     ({"dim": 0}, "dim must be a whole number >= 1, got 0"),
     ({"dim": "3"}, "dim must be a whole number >= 1, got '3'"),
-    ({"trust": "me"}, "trust must be one of central, local, none, secure-sum, shuffle, silo, vector-sum; got 'me'"),
+    (
+        {"trust": "me"},
+        "trust must be one of central, local, none, public-contexts, secure-sum, shuffle, shuffled-users, silo, "
+        "vector-sum; got 'me'",
+    ),
     ({"acting": "fast"}, "acting must be one of lazy, eager; got 'fast'"),
-    ({"calibration": "loose"}, "calibration must be one of exact, paper, published; got 'loose'"),
-    ({"confidence": "high"}, "confidence must be one of theory, proof, practical, published; got 'high'"),
+    ({"calibration": "loose"}, "calibration must be one of exact, paper, published, literature; got 'loose'"),
+    (
+        {"confidence": "high"},
+        "confidence must be one of theory, proof, practical, published, shariff-sheffet, zheng, he, azize-basu; "
+        "got 'high'",
+    ),
     ({"decode_at": "mixer"}, "decode_at must be one of analyzer, silo; got 'mixer'"),
     ({"alpha": 0.0}, "alpha must lie strictly between 0 and 1, got 0.0"),
     ({"alpha": 1.0}, "alpha must lie strictly between 0 and 1, got 1.0"),

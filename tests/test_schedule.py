@@ -16,7 +16,7 @@ from fedbandit.schedule import adaptive, at, clock, every, growing
 
 ALL = [
     *(every(7), growing(1.25), growing(1.25, first=4), at(3, 9), clock(0.5), clock(0.5, ratio=1.5)),
-    *(clock(0.5, 1.5, first=3), adaptive(3.0), adaptive(3.0, private=True)),
+    *(clock(0.5, 1.5, first=3), adaptive(3.0), adaptive(3.0, private=True), adaptive(3.0, alone=True)),
 ]
 
 
@@ -80,6 +80,15 @@ def test_a_calendar_rises_to_the_horizon(rounds: int, planned: schedule.Every | 
         assert all(b <= max(a + 1, math.ceil(a * planned.ratio)) for a, b in pairwise(times))
 
 
+def test_silos_that_come_alone_are_said_and_have_no_private_rule() -> None:
+    assert schedule.as_dict(adaptive(3.0)) == {"kind": "adaptive", "threshold": 3.0, "private": False}
+    assert schedule.as_dict(adaptive(3.0, alone=True))["alone"] is True
+    with pytest.raises(ValueError, match=r"^alone must be false for a private rule"):
+        adaptive(3.0, private=True, alone=True)
+    with pytest.raises(ValueError, match=r"^alone must be true or false, got 1"):
+        adaptive(3.0, alone=1)  # type: ignore[arg-type]
+
+
 def test_every_tick_of_a_clock_is_a_sync_and_the_data_decide_an_adaptive_one() -> None:
     assert clock(60).times(3) == (1, 2, 3)
     assert clock(60, ratio=1.25).times(100) == growing(1.25).times(100)
@@ -133,6 +142,7 @@ def test_texts() -> None:
         "clock(0.5, 1.5, first=3)",
         "adaptive(3)",
         "adaptive(3, private)",
+        "adaptive(3, alone)",
     ]
 
 

@@ -14,7 +14,7 @@ from fedbandit.problem import Category, Hashed, Number, Projection, Schema
 from fedbandit.schedule import adaptive, at, clock, every, growing
 
 if TYPE_CHECKING:
-    from fedbandit import evaluation, paper
+    from fedbandit import baselines, evaluation, paper
     from fedbandit.federation.silo.serving import Silo
     from fedbandit.simulator import tasks
     from fedbandit.simulator.attendance import Attendance
@@ -33,6 +33,7 @@ __all__ = [
     "Silo",
     "adaptive",
     "at",
+    "baselines",
     "clock",
     "evaluation",
     "every",
@@ -44,6 +45,7 @@ __all__ = [
 
 # What is loaded when it is asked for: the simulator compiles kernels, and a silo needs the extra `live`.
 _LATER = {
+    "baselines": ("fedbandit.baselines", None),
     "evaluation": ("fedbandit.evaluation", None),
     "paper": ("fedbandit.paper", None),
     "tasks": ("fedbandit.simulator.tasks", None),

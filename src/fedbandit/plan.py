@@ -11,7 +11,7 @@ import json
 import math
 import tomllib
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -25,8 +25,8 @@ from fedbandit import schedule as schedules
 from fedbandit._arrays import Floats
 from fedbandit._validate import ArgumentError
 from fedbandit.bandit import confidence as confidences
-from fedbandit.bandit import linucb
-from fedbandit.bandit.confidence import NOISELESS, Confidence, NoiseLaw, Radii
+from fedbandit.bandit import linucb, literature
+from fedbandit.bandit.confidence import NOISELESS, Confidence, NoiseLaw, Radii, Rule
 from fedbandit.bandit.linucb import Fit
 from fedbandit.bandit.policies import UCB, Policy, as_policy
 from fedbandit.bandit.statistics import Scales
@@ -45,11 +45,12 @@ from fedbandit.schedule import Adaptive, At, Clock, Growing, Schedule
 
 __all__ = ["Plan"]
 
-RADII: dict[Radii, Callable[[NoiseLaw, int, float], Confidence] | None] = {
+RADII: dict[Radii, Rule | None] = {
     "theory": confidences.theory,
     "proof": confidences.proof,
     "practical": confidences.practical,
     "published": None,  # follows from the published simulation's own lambda
+    **literature.RADII,
 }
 HEADROOM_BITS = 62  # a total, noise included, must stay this far inside 64-bit integers
 # Fields that came later, and what plans written without them mean. A plan that says nothing else does not name them, so
@@ -131,10 +132,13 @@ class Plan:
         if self.decode_at not in self.trusting.decodes_at:
             possible = " or ".join(map(repr, self.trusting.decodes_at))
             raise ArgumentError("decode_at", f"must be {possible} for trust {self.trust!r}, got {self.decode_at!r}")
-        if self.ratio != 1 and self.calibration != "exact":
+        if self.ratio != 1 and self.calibration not in ("exact", "literature"):
             raise ArgumentError(
                 "ratio", f"must be 1 unless calibration is 'exact', got {self.ratio!r}: others fix the noise"
             )
+        if self.calibration not in self.trusting.calibrations:
+            possible = " or ".join(map(repr, self.trusting.calibrations))
+            raise ArgumentError("calibration", f"must be {possible} for trust {self.trust!r}, got {self.calibration!r}")
         if self.acting == "eager" and isinstance(self.schedule, Clock):
             raise ArgumentError(
                 "acting", "must be 'lazy' with a clock: nobody knows beforehand how many people come between two ticks"
@@ -206,8 +210,9 @@ class Plan:
 
     @cached_property
     def encoder(self) -> Encoder:
-        """The mechanism over the whole horizon (an adaptive schedule may synchronise after every round)."""
-        return mechanisms.encoder(self.mechanism, self.syncs or self.rounds)
+        """The mechanism over the whole horizon (an adaptive schedule may synchronise after every round, and every silo
+        of its own if silos come alone)."""
+        return mechanisms.encoder(self.mechanism, self.syncs or len(self._times_or_rounds))
 
     @property
     def request(self) -> Request:
@@ -259,7 +264,7 @@ class Plan:
         """Standard deviations of every released prefix sum over all silos."""
         gain, scales = self.protocol.prefix_gain(self._times_or_rounds), self.protocol.scales
         off_diagonal = scales.off_diagonal if self.dim > 1 else scales.diagonal  # a 1 x 1 matrix has no such entry
-        return NoiseLaw(scales.bias * gain, scales.diagonal * gain, off_diagonal * gain)
+        return NoiseLaw(scales.bias * gain, scales.diagonal * gain, off_diagonal * gain, silos=self.silos)
 
     @property
     def noise_std(self) -> float:
@@ -310,8 +315,8 @@ class Plan:
             raise ArgumentError("schedule", f"must be adaptive to have a determinant rule, got {self.schedule}")
         sigma = self.schedule_sigma
         scales = Scales(0.0, sigma, sigma * math.sqrt(0.5))
-        tree = mechanisms.encoder("tree", self.rounds)
-        return DeterminantRule(self.dim, self.bits, self.schedule.threshold, scales, tree)
+        tree, patient = mechanisms.encoder("tree", self.rounds), not self.schedule.alone
+        return DeterminantRule(self.dim, self.bits, self.schedule.threshold, scales, tree, patient)
 
     @property
     def schedule_sigma(self) -> float:
@@ -456,15 +461,18 @@ class Plan:
 
     @cached_property
     def _noiseless(self) -> Confidence:
-        rule, silent = RADII[self.confidence], NoiseLaw(*(np.zeros(1) for _ in NoiseLaw.__dataclass_fields__))
+        rule, silent = RADII[self.confidence], NoiseLaw(*(np.zeros(1) for _ in Scales._fields))
         if rule is not None:
             return rule(silent, self.dim, self.alpha)
         return confidences.published(1, NOISELESS, self.dim, self.alpha, self.exploration, self.reward_noise)
 
-    @property
+    @cached_property
     def _times_or_rounds(self) -> tuple[int, ...]:
-        """The calendar, or every round where the data decide."""
-        return tuple(range(1, self.rounds + 1)) if isinstance(self.schedule, Adaptive) else self.times
+        """The calendar, or every round where the data decide: that of every silo, one after the other, if they come
+        alone."""
+        if not isinstance(self.schedule, Adaptive):
+            return self.times
+        return tuple(range(1, self.rounds * (self.silos if self.schedule.alone else 1) + 1))
 
     @property
     def _rule_share(self) -> float:

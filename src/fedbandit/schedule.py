@@ -149,23 +149,31 @@ class Adaptive:
 
     With `private`, the rule looks at a noisy local covariance (eq. det-new) and the schedule leaks no more than the
     noise allows; without, whether a sync happens tells of a single user's norm (Example "Privacy leakage").
+
+    With `alone`, only the silo that asks synchronises, as He et al. 2022 have it: it sends its batch and fetches the
+    model, and the others go on with theirs. It asks when its log-determinant has grown by `threshold`, however long it
+    waited.
     """
 
     threshold: float
     private: bool = False
+    alone: bool = False
 
     def __post_init__(self) -> None:
         _validate.plain_numbers(self)
         _validate.positive("threshold", self.threshold)
-        if not isinstance(self.private, bool):
-            raise ArgumentError("private", f"must be true or false, got {self.private!r}")
+        for name in ("private", "alone"):
+            if not isinstance(getattr(self, name), bool):
+                raise ArgumentError(name, f"must be true or false, got {getattr(self, name)!r}")
+        if self.private and self.alone:
+            raise ArgumentError("alone", "must be false for a private rule: nobody has one for silos that come alone")
 
     def times(self, rounds: int) -> tuple[int, ...]:
         """There are none before the data are in: an error."""
         raise ArgumentError("schedule", "must be public to have a calendar; an adaptive one is decided by the data")
 
     def __str__(self) -> str:
-        return f"adaptive({self.threshold:g}{', private' if self.private else ''})"
+        return f"adaptive({self.threshold:g}{', private' if self.private else ''}{', alone' if self.alone else ''})"
 
 
 Schedule = Every | Growing | At | Clock | Adaptive
@@ -179,7 +187,7 @@ _KINDS: dict[Kind, type[Schedule]] = {
 }
 # Fields that came later, and what schedules written without them mean: they are left out where that is what they say,
 # so that a plan keeps its identity.
-_LATER = {"first": 1}
+_LATER = {"first": 1, "alone": False}
 
 
 def every(batch: int) -> Every:
@@ -225,13 +233,13 @@ def clock(period: float, ratio: float = 1.0, first: int = 1) -> Clock:
     return Clock(period, ratio, first)
 
 
-def adaptive(threshold: float, private: bool = False) -> Adaptive:
+def adaptive(threshold: float, private: bool = False, alone: bool = False) -> Adaptive:
     """Synchronise by the determinant rule; see `Adaptive`.
 
-    >>> adaptive(3.0, private=True)
-    Adaptive(threshold=3.0, private=True)
+    >>> print(adaptive(3.0, private=True))
+    adaptive(3, private)
     """
-    return Adaptive(threshold, private)
+    return Adaptive(threshold, private, alone)
 
 
 def as_dict(schedule: Schedule) -> dict[str, Any]:

@@ -50,6 +50,8 @@ PLANS = {
     "secure-sum, two colluding": plan("secure-sum", colluding=2),
     "secure-sum, nobody colluding": plan("secure-sum", colluding=0),
     "central": plan("central"),
+    "shuffled-users": plan("shuffled-users", "batches"),
+    "public-contexts": plan("public-contexts"),
 }
 
 
@@ -151,6 +153,8 @@ def test_every_protocol_names_whom_its_guarantee_is_against(name: str) -> None:
         ],
         "secure-sum, nobody colluding": ["the analyzer", "the mixer", "the analyzer, by its shares alone"],
         "central": ["everybody but the analyzer"],
+        "shuffled-users": ["the analyzer behind the mixer", "the analyzer together with the mixer"],
+        "public-contexts": ["everybody"],
     }
     assert names == known[name]
     assert [a.remembers for a in adversaries] == [name == "P_alt"] * len(adversaries)
@@ -163,7 +167,7 @@ def test_every_trust_model_is_covered() -> None:
 def seen_scales(made: Plan, adversary: Adversary) -> np.ndarray:
     """Deviation of the noise between the adversary and the first silo's release, in release units."""
     own = made.protocol.scales.packed(DIM) * 2.0**made.protocol.release_bits
-    if made.trust == "local":
+    if made.trust in ("local", "shuffled-users"):
         return own * math.sqrt(BATCH)
     if isinstance(adversary, SeesTotal):
         return own * math.sqrt(SILOS - adversary.colluding)

@@ -29,7 +29,7 @@ QUESTIONS = [
     "If parties collude",
     "If a silo is missing",
 ]
-PROMISING = sorted(set(trusts.names()) - {"none"})
+PROMISING = sorted(set(trusts.names()) - {"none", "public-contexts"})
 
 
 def plan(trust: str, silos: int = 10, privacy: Privacy | None = None, **fields: object) -> Plan:
@@ -74,6 +74,7 @@ def test_where_nothing_is_promised_nothing_is_answered() -> None:
             "sees what it sees, every silo's sums",
             "the analyzer draws the whole",
         ),
+        ("shuffled-users", "the analyzer and the silos", "any one other user; with the mixer too", "must be skipped"),
         ("shuffle", "the analyzer", "the noise alone still gives the promise, against all of them", "skipped for all"),
         ("vector-sum", "the analyzer alone", "nothing is promised against the mixer, alone or with", "skipped for all"),
         (
@@ -109,7 +110,11 @@ def test_the_words_are_those_of_the_table_of_parties(trust: str) -> None:
     made = plan(trust)
     for text in (str(made.guarantee), made.trusting.who, *(one.name for one in made.protocol.adversaries())):
         assert not re.search(r"\b(server|shuffler|synchronisations?)\b", text), text
-    leaking = made.guarantee if trust in ("local", "vector-sum") else made.changed(schedule=adaptive(3.0)).guarantee
+    leaking = (
+        made.guarantee
+        if trust in ("local", "shuffled-users", "vector-sum")
+        else made.changed(schedule=adaptive(3.0)).guarantee
+    )
     assert "synchronisation" not in leaking.statement
 
 
@@ -118,7 +123,7 @@ def test_what_no_silo_can_see_to_is_assumed(trust: str) -> None:
     """A silo counts its own visits; that nobody goes to another silo too is nobody's to enforce."""
     made = plan(trust)
     said, assumed = answers(made)["How often one may come"], " ".join(made.guarantee.assumes)
-    if trust == "local":  # the silo is not trusted to count either
+    if trust in ("local", "shuffled-users"):  # the silo is not trusted to count either
         assert said.endswith("; users see to it themselves, for nobody else is trusted to")
         assert "comes no more often than is said above" in assumed
         assert "user key" not in str(made.guarantee)
@@ -152,7 +157,7 @@ def test_a_rule_that_looks_at_data_does_not_assume_that_times_are_fixed(trust: s
     assert "when silos synchronise is decided by a noisy rule, whose cost is counted" in decided
 
 
-@pytest.mark.parametrize("trust", sorted(set(PROMISING) - {"shuffle", "vector-sum"}))
+@pytest.mark.parametrize("trust", sorted(set(PROMISING) - {"shuffle", "shuffled-users", "vector-sum"}))
 def test_add_remove_hides_whether_somebody_asks(trust: str) -> None:
     """Nobody can tell whether they took part, and that somebody asks is public: both cannot be promised."""
     added = plan(trust, privacy=Privacy(1.0, 1e-5, "add-remove"))

@@ -36,6 +36,8 @@ def plan(trust: str, mechanism: str = "toeplitz", **fields: object) -> Plan:
 
 GAUSSIAN = {
     "local": plan("local", "batches"),
+    "local, Zheng et al.": plan("local", "batches", calibration="literature"),
+    "shuffled-users": plan("shuffled-users", "batches"),
     "silo, tree": plan("silo", "tree"),
     "silo, toeplitz": plan("silo"),
     "silo, blt": plan("silo", "blt"),
@@ -50,10 +52,12 @@ GAUSSIAN = {
     "secure-sum, small cohort": plan("secure-sum", "tree", cohort=2),
     "secure-sum, nobody colluding": plan("secure-sum", colluding=0),
     "central": plan("central"),
+    "central, Shariff & Sheffet": plan("central", "tree", calibration="literature", ratio=2.0),
 }
 ALL = {
     **GAUSSIAN,
     "none": plan("none"),
+    "public-contexts": plan("public-contexts", "batches"),
     "vector-sum": plan("vector-sum", "tree", calibration="published"),
     "vector-sum, theorem": plan("vector-sum", "tree", calibration="paper"),
 }
@@ -108,8 +112,11 @@ def promised_total(name: str) -> np.ndarray:
         shift = math.sqrt(16) + 2 * math.sqrt(4 * DIM + DIM**2) * 2.0 ** -(BITS + 1)
         exact = np.where(is_diagonal(DIM), 1.0, math.sqrt(0.5)) * gaussian_sigma(EPSILON, DELTA) * shift
         exact[:DIM] = gaussian_sigma(EPSILON, DELTA) * shift / 2
+    layout = np.where(is_diagonal(DIM), math.sqrt(2), 1.0)
     special: dict[str, np.ndarray] = {
         "local": math.sqrt(SILOS * BATCH) * exact,
+        "local, Zheng et al.": math.sqrt(SILOS * BATCH * 32 * math.log(1.25 / DELTA)) / EPSILON * flat,
+        "shuffled-users": math.sqrt(SILOS * BATCH) * exact,  # twelve are no crowd to hide in
         "silo, theorem": math.sqrt(SILOS * 8 * levels * (math.log(2 / DELTA) + EPSILON)) / EPSILON * flat,
         "silo, published": math.sqrt(SILOS * whole * (math.log(1 / DELTA) + EPSILON)) / EPSILON * symmetric,
         "shuffle": published_shuffle(whole) * math.sqrt(SILOS) * symmetric,
@@ -117,6 +124,8 @@ def promised_total(name: str) -> np.ndarray:
         "secure-sum, small cohort": column * exact * math.sqrt(3),  # one of two: each adds all of it
         "secure-sum, nobody colluding": column * exact,
         "central": column * exact,
+        # m = 1 + ceil(log2 6) levels, L^2 = 2; sqrt 2 times as much on the diagonal
+        "central, Shariff & Sheffet": 4 * math.sqrt(4) * 2 * math.log(4 / DELTA) / EPSILON * layout,
     }
     return special.get(name, math.sqrt(SILOS) * column * exact)
 

@@ -147,17 +147,20 @@ def decisive_background(plan: Plan) -> tuple[float, int]:
     """The norm of everybody else at which the user's norm decides whether round t synchronises, and that t.
 
     Without noise the gain after t rounds is log det(I + W / lambda). Where even unit vectors never reach the threshold,
-    there is nothing to decide and the norm is 1, the round the last.
+    there is nothing to decide and the norm is 1, the round the last. Where the user alone is enough for a sync, nobody
+    else is needed: the norm is 0, the round the first.
     """
-    rounds, threshold = np.arange(1, plan.rounds + 1), plan.rule.threshold
-    crossed = np.flatnonzero(_raw_gains(plan, 1.0, 0.0) > threshold / rounds)
+    rounds = np.arange(1, plan.rounds + 1)
+    if _raw_gains(plan, 0.0, 1.0)[0] > plan.rule.limit(1):
+        return 0.0, 1
+    crossed = np.flatnonzero(_raw_gains(plan, 1.0, 0.0) > plan.rule.limit(rounds))
     if not len(crossed):
         return 1.0, plan.rounds
     t = int(rounds[crossed[0]])
 
     def excess(size: float) -> float:
         with_user, without = _raw_gains(plan, size, 1.0), _raw_gains(plan, size, 0.0)
-        return float((with_user[t - 1] + without[t - 1]) / 2 - threshold / t)
+        return float((with_user[t - 1] + without[t - 1]) / 2 - plan.rule.limit(t))
 
     return float(brentq(excess, 0.0, 1.0)), t
 

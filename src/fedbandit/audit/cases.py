@@ -21,6 +21,7 @@ from fedbandit.audit.adaptive_game import adaptive_games
 from fedbandit.audit.auditor import Game
 from fedbandit.audit.calendar_game import CalendarGame, adversaries_of, calendar_game
 from fedbandit.audit.worlds import neighbours, worst_pairs
+from fedbandit.baselines import BASELINES, baseline
 from fedbandit.plan import Plan
 from fedbandit.presets import NAMES, plan_for
 from fedbandit.privacy.budget import Privacy
@@ -136,9 +137,9 @@ def claim_of(name: str, plan: Plan, budget: tuple[float, float]) -> Claim | None
 
 def _games(plan: Plan, budget: tuple[float, float]) -> tuple[Game, ...]:
     """Two worlds for the plan, and everybody that its trust model names as an adversary."""
-    if isinstance(plan.schedule, Adaptive):
-        return adaptive_games(plan)
     held = plan if plan.privacy is not None else plan.changed(privacy=Privacy(*budget))
+    if isinstance(plan.schedule, Adaptive):
+        return adaptive_games(held)
     played = _played(held)
     return (calendar_game(plan, played, neighbours(held, played)),)
 
@@ -182,17 +183,36 @@ _SIZES = {
     "central": _Size(2, 1_000, 3, None, 60_000),
     "local": _Size(100, 16, 3, 1, 60_000),
 }
+# Of the literature. The users of a batch that a mixer shuffles are audited one per silo. An agent whose phases begin
+# when a determinant has doubled is given time for a few of them.
+_BASELINE_SIZES = {
+    "shariff-sheffet": _Size(1, 64, 3, None, 30_000),
+    "zheng": _Size(1, 16, 3, None, 60_000),
+    "chowdhury-zhou": _Size(300, 2, 3, 1, 5_000),
+    "azize-basu": _Size(1, 200, 3, None, 2_000),
+    "he": _Size(2, 100, 3, None, 2_000),
+}
 AUDITED = tuple(_SIZES)
 
 
 def case(name: str, epsilon: float, delta: float) -> Case:
-    """The protocol `name` at this budget, at a size that can be audited."""
-    _validate.one_of("name", name, NAMES)
+    """The protocol `name` at this budget, ours, the paper's or another paper's, at a size that can be audited."""
+    _validate.one_of("name", name, (*NAMES, *BASELINES))
+    if name in BASELINES:
+        return _baseline_case(name, epsilon, delta)
     if name not in _SIZES:
         raise ArgumentError("name", f"must be a protocol that sends something; {name!r} does not, so nothing can leak")
     size = _SIZES[name]
     base = Plan(size.silos, size.rounds, size.dim, Privacy(epsilon, delta), colluding=size.colluding)
     plan = plan_for(name, base, None if size.batch is None else Every(size.batch))
+    return case_of(name, plan, (epsilon, delta), size.trials)
+
+
+def _baseline_case(name: str, epsilon: float, delta: float) -> Case:
+    size = _BASELINE_SIZES[name]
+    plan = baseline(name, Plan(size.silos, size.rounds, size.dim, Privacy(epsilon, delta), trust="none"))
+    if size.batch is not None:
+        plan = plan.changed(silos=size.silos, rounds=size.rounds, schedule=Every(size.batch))
     return case_of(name, plan, (epsilon, delta), size.trials)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -23,17 +23,19 @@ __all__ = [
     "Confidence",
     "NoiseLaw",
     "Radii",
+    "Rule",
     "matrix_norm_bound",
     "matrix_norm_bounds",
     "practical",
     "proof",
     "published",
     "published_regulariser",
+    "self_normalised",
     "theory",
     "vector_norm_bound",
 ]
 
-Radii = Literal["theory", "proof", "practical", "published"]
+Radii = Literal["theory", "proof", "practical", "published", "shariff-sheffet", "zheng", "he", "azize-basu"]
 PRACTICAL_SCALE = 0.1
 NOISELESS = 1.0  # lambda where nothing was added
 
@@ -45,6 +47,7 @@ class NoiseLaw:
     bias: Floats
     diagonal: Floats
     off_diagonal: Floats
+    silos: int = field(default=1, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,10 @@ class Confidence:
 
     regularisers: Floats
     radius: Callable[[float, float], float]
+
+
+# From the law of the noise, the dimension and alpha to regularisers and radii.
+Rule = Callable[[NoiseLaw, int, float], Confidence]
 
 
 def theory(law: NoiseLaw, dim: int, alpha: float) -> Confidence:
@@ -65,7 +72,7 @@ def theory(law: NoiseLaw, dim: int, alpha: float) -> Confidence:
     matrix = matrix_norm_bound(law, dim, alpha / 4)
 
     def radius(users: float, regulariser: float) -> float:
-        return _self_normalised(users, dim, regulariser, alpha) + math.sqrt(regulariser)
+        return self_normalised(users, dim, regulariser, alpha) + math.sqrt(regulariser)
 
     return Confidence(_everywhere(law, max(NOISELESS, 2 * matrix)), radius)
 
@@ -82,7 +89,7 @@ def proof(law: NoiseLaw, dim: int, alpha: float) -> Confidence:
     def radius(users: float, regulariser: float) -> float:
         smallest = regulariser - matrix
         slack = math.sqrt(regulariser + matrix) + vector / math.sqrt(smallest)
-        return _self_normalised(users, dim, smallest, alpha) + slack
+        return self_normalised(users, dim, smallest, alpha) + slack
 
     return Confidence(_everywhere(law, max(NOISELESS, 2 * matrix)), radius)
 
@@ -98,7 +105,7 @@ def practical(law: NoiseLaw, dim: int, alpha: float) -> Confidence:
     """
 
     def radius(users: float, regulariser: float) -> float:
-        return PRACTICAL_SCALE * (_self_normalised(users, dim, regulariser, alpha) + math.sqrt(regulariser))
+        return PRACTICAL_SCALE * (self_normalised(users, dim, regulariser, alpha) + math.sqrt(regulariser))
 
     return Confidence(np.maximum(NOISELESS, matrix_norm_bounds(law, dim, alpha / 4)), radius)
 
@@ -125,7 +132,7 @@ def published_regulariser(std: float, silos: int, levels: int, dim: int, alpha: 
     return math.sqrt(levels) * std * (math.sqrt(levels + math.log(1 / alpha)) + math.sqrt(dim))
 
 
-def _self_normalised(users: float, dim: int, regulariser: float, alpha: float) -> float:
+def self_normalised(users: float, dim: int, regulariser: float, alpha: float) -> float:
     """Bound on the reward noise in the V^-1 norm (Abbasi-Yadkori et al. 2011, Theorem 1), 1-sub-Gaussian rewards."""
     return math.sqrt(2 * math.log(2 / alpha) + dim * math.log1p(users / (dim * regulariser)))
 

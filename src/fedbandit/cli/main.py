@@ -33,6 +33,7 @@ COMMANDS = {
     "new": Command("researcher.new_command", "A starting schema for a table of records."),
     "simulate": Command("researcher.simulate_command", "Compare protocols by their time-averaged group regret."),
     "frontier": Command("researcher.frontier_command", "Regret against epsilon for all protocols, on the same users."),
+    "compare": Command("researcher.compare_command", "Your protocol against the paper's, ours and the literature's."),
     "evaluate": Command("researcher.evaluate_command", "What policies would have earned, from a log of decisions."),
     "replay": Command("researcher.replay_command", "What a federation would have earned on a table of the past."),
     "paper": Command("researcher.paper_command", "The paper's figures and claims, made again."),

@@ -17,6 +17,7 @@ from fedbandit._progress import bar_on
 from fedbandit._validate import ArgumentError
 
 __all__ = [
+    "as_json",
     "number",
     "print_json",
     "print_table",
@@ -33,12 +34,19 @@ stderr = Console(stderr=True)
 
 def print_json(data: Any) -> None:
     """JSON alone on standard output; numbers that are not finite become null."""
-    print(json.dumps(_finite(data), indent=2))
+    print(as_json(data))
 
 
-def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
-    """A table for people: the first column and texts are flush left, numbers flush right."""
+def as_json(data: Any) -> str:
+    """Data as JSON for people too; numbers that are not finite become null."""
+    return json.dumps(_finite(data), indent=2)
+
+
+def print_table(title: str, columns: list[str], rows: list[list[str]], narrow: bool = False) -> None:
+    """A table for people: the first column and texts are flush left, numbers flush right. `narrow`: without lines."""
     table = Table(title=title, title_justify="left", header_style="bold")
+    if narrow:
+        table.box, table.pad_edge, table.collapse_padding = None, False, True
     for index, column in enumerate(columns):
         numeric = index > 0 and all(_looks_numeric(row[index]) for row in rows)
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")

@@ -36,9 +36,11 @@ __all__ = [
     "optimal_composition",
     "published_ldp_sigma",
     "published_levels",
+    "shariff_sheffet_sigma",
     "theorem_ldp_sigma",
     "tree_levels",
     "zcdp_epsilon",
+    "zheng_sigma",
 ]
 
 EPSILONS = (1e-100, 1e9)  # least and largest that noise is computed for
@@ -188,6 +190,21 @@ def theorem_ldp_sigma(epsilon: float, delta: float, levels: float) -> float:
 def published_ldp_sigma(epsilon: float, delta: float, levels: float) -> float:
     """sigma_0 of the published simulation of it, which is smaller. No proof stands behind it."""
     return math.sqrt(levels * (math.log(1 / delta) + epsilon)) / epsilon
+
+
+def shariff_sheffet_sigma(epsilon: float, delta: float, rounds: int) -> float:
+    """sigma_noise of Shariff & Sheffet 2018 for a tree over so many rounds: 4 sqrt(m) L^2 ln(4/delta) / epsilon.
+
+    m = 1 + ceil(log2 n) levels, and L^2 = 2 bounds ||x||^2 + y^2. It is the noise off the diagonal of a node, which is
+    the matrix of (x, y) times itself; on the diagonal there is sqrt 2 times as much.
+    """
+    levels = 1 + math.ceil(math.log2(rounds))
+    return 4 * math.sqrt(levels) * 2 * math.log(4 / delta) / epsilon
+
+
+def zheng_sigma(epsilon: float, delta: float) -> float:
+    """The noise of one user under Zheng et al. 2020, as their published implementation states it."""
+    return 4 * math.sqrt(2 * math.log(1.25 / delta)) / epsilon
 
 
 def advanced_composition_share(epsilon: float, delta: float, times: float) -> tuple[float, float]:

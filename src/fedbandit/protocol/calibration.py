@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 from fedbandit.bandit.statistics import Scales
@@ -17,7 +18,7 @@ from fedbandit.privacy.budget import at_most, exactly
 from fedbandit.privacy.ledger import Gaussian
 from fedbandit.protocol.guarantee import Request
 
-__all__ = ["FLIP", "LEAK", "PUBLISHED", "GaussianNoise", "gaussian_noise", "published_scales"]
+__all__ = ["FLIP", "LEAK", "PUBLISHED", "GaussianNoise", "Stated", "gaussian_noise", "published_scales"]
 
 LEAK = "whether a sync happens depends on users' raw data, and noise on what is sent does not hide that"
 FLIP = (
@@ -42,13 +43,31 @@ class GaussianNoise(NamedTuple):
         return Gaussian(sigma=self.sigma, own_sigma=self.sigma * own_share, sensitivity=self.shift)
 
 
-def gaussian_noise(request: Request, joint_silos: bool, comes: str = VISITS_SILOS) -> GaussianNoise:
+class Stated(NamedTuple):
+    """The noise that some paper states, and its own words for it."""
+
+    sigma: float  # in units of the covariance, as `Request.exact_epsilon` takes it
+    scales: Scales
+    step: str
+
+
+def gaussian_noise(
+    request: Request,
+    joint_silos: bool,
+    comes: str = VISITS_SILOS,
+    literature: Callable[[Request], Stated] | None = None,
+) -> GaussianNoise:
     """Noise of one transcript; `joint_silos`: the transcript is a sum over silos, so a user's visits add up in it.
 
-    `comes` are the words for what `silos_per_user` counts.
+    `comes` are the words for what `silos_per_user` counts; `literature` states the noise of a trust model that has a
+    paper of its own.
     """
-    calibrate = {"exact": _exact, "paper": _theorem, "published": _published}[request.calibration]
-    noise = calibrate(request, joint_silos, comes)
+    if request.calibration == "literature":
+        assert literature is not None, "a plan refuses calibrations that its trust model does not declare"
+        noise = _computed(request, joint_silos, comes, literature(request))
+    else:
+        calibrate = {"exact": _exact, "paper": _theorem, "published": _published}[request.calibration]
+        noise = calibrate(request, joint_silos, comes)
     if not request.public_schedule:
         return noise._replace(steps=(), problem=LEAK)
     if request.adaptive and request.acting == "eager":  # a batch may then be as long as the horizon
@@ -74,18 +93,28 @@ def _theorem(request: Request, joint_silos: bool, comes: str) -> GaussianNoise:
     """The noise of Theorem LDP, and an exact check of what it promises."""
     privacy = request.asked
     sigma = theorem_ldp_sigma(privacy.epsilon, privacy.delta, tree_levels(request.encoder.size))
-    noise = GaussianNoise(sigma, request.user_shift(joint_silos), Scales.flat(sigma))
+    slack = (
+        "The theorem takes the sensitivity of each stream to be 1, which is that of adding or removing a user; whether "
+        "its slack covers the rest is computed exactly:"
+    )
+    return _computed(
+        request, joint_silos, comes, Stated(sigma, Scales.flat(sigma), _theorem_step(request, sigma)), slack
+    )
+
+
+def _computed(request: Request, joint_silos: bool, comes: str, stated: Stated, *before: str) -> GaussianNoise:
+    """Noise that somebody else has fixed, and an exact check of what it promises; `before` are steps before that."""
+    noise = GaussianNoise(stated.sigma, request.user_shift(joint_silos), stated.scales)
     if request.acting == "eager":
         return noise._replace(problem=FLIP)
-    exact = request.exact_epsilon(sigma, joint_silos)
-    if exact > privacy.epsilon:
+    exact = request.exact_epsilon(stated.sigma, joint_silos)
+    if exact > request.asked.epsilon:
         return noise._replace(problem=f"the theorem's noise gives an exact epsilon of {at_most(exact)} here")
     steps = (
-        _theorem_step(request, sigma),
-        "The theorem takes the sensitivity of each stream to be 1, which is that of adding or removing a user; whether "
-        "its slack covers the rest is computed exactly:",
+        stated.step,
+        *before,
         *_sensitivity_steps(request, joint_silos, comes),
-        f"At sigma_0 = {sigma:.4f} this is exactly {request.pair_of(exact)}-DP, within the budget.",
+        f"At sigma_0 = {stated.sigma:.4f} this is exactly {request.pair_of(exact)}-DP, within the budget.",
     )
     return noise._replace(steps=steps)
 

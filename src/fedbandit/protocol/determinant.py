@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedbandit._arrays import Flags, Floats, Integers
+from fedbandit._arrays import Flags, Floats, Integers, Numbers
 from fedbandit.bandit import linucb
 from fedbandit.bandit.statistics import Scales, symmetric
 from fedbandit.privacy.noise import NoiseSource
@@ -47,6 +47,7 @@ class DeterminantRule:
     threshold: float
     scales: Scales  # of the noise on a node of the tree, natural units; zero: the rule looks at raw sums
     tree: Encoder  # over the rounds of the whole horizon
+    patient: bool = True  # the longer a silo has waited, the less will do; False: always the threshold
 
     @cached_property
     def node_scales(self) -> Floats:
@@ -69,8 +70,16 @@ class DeterminantRule:
         `root` (..., dim, dim) belongs to the model of the last sync: V^-1 = root root^T.
         """
         state = self._after_round(state, covariance, noise)
-        matrices = symmetric(state.seen * 2.0**-self.bits, self.dim)
-        return state, np.asarray(linucb.log_det_gain(matrices, root) > self.threshold / state.waited)
+        return state, self.asks(state.seen, root, state.waited)
+
+    def asks(self, seen: Numbers, root: Floats, waited: int) -> Flags:
+        """Who asks for a sync after seeing this covariance (..., entries) since the last one."""
+        matrices = symmetric(seen * 2.0**-self.bits, self.dim)
+        return np.asarray(linucb.log_det_gain(matrices, root) > self.limit(waited))
+
+    def limit(self, waited: int | Integers) -> float | Floats:
+        """The growth beyond which a silo asks that has waited so many rounds."""
+        return self.threshold / (waited if self.patient else np.ones_like(waited))
 
     def _after_round(self, state: RuleState, covariance: Integers, noise: NoiseSource) -> RuleState:
         waited = state.waited + 1

@@ -35,7 +35,7 @@ __all__ = [
     "nothing",
 ]
 
-Calibration = Literal["exact", "paper", "published"]
+Calibration = Literal["exact", "paper", "published", "literature"]
 Acting = Literal["lazy", "eager"]
 DecodeAt = Literal["analyzer", "silo"]
 Visits = Literal["private", "public"]

@@ -18,7 +18,18 @@ from fedbandit.simulator.kernels.layout import Scores
 from fedbandit.simulator.population import Population
 from fedbandit.simulator.simulated import SimulatedFederation
 
-__all__ = ["ActingSilos", "EagerSilos", "LazySilos", "Manner", "PartlySilos", "Precision", "Uncounted", "acting_silos"]
+__all__ = [
+    "ActingSilos",
+    "EagerSilos",
+    "LazySilos",
+    "Manner",
+    "PartlySilos",
+    "Precision",
+    "Uncounted",
+    "acting_silos",
+    "inverse_of",
+    "scores_of",
+]
 
 Manner = Literal["lazy", "eager", "partly"]  # partly: lazily for those who count, by local knowledge for the others
 
@@ -99,7 +110,7 @@ class EagerSilos:
         plans = [federation.plan for federation in self._federations]
         radius = np.array([[plan.radius(round_) for round_ in range(first + 1, end + 1)] for plan in plans])
         in_runs = np.broadcast_to(radius[:, None, :], (len(plans), len(self._population.runs), end - first))
-        local = Local(self._inverse, self._bias, _scores(in_runs, self._precision))
+        local = Local(self._inverse, self._bias, scores_of(in_runs, self._precision))
         self._population.play(first + 1, end - first, local, tally)
 
     def synchronised(self, index: int, sums: Integers) -> None:
@@ -111,7 +122,7 @@ class EagerSilos:
 
     def _start_again(self, index: int) -> None:
         federation = self._federations[index]
-        self._inverse[index] = _inverse(federation.public.model)[:, None]
+        self._inverse[index] = inverse_of(federation.public.model)[:, None]
         self._bias[index] = unpack(federation.prefix, federation.plan.dim)[0][:, None]
 
 
@@ -147,7 +158,7 @@ class PartlySilos:
         share = np.stack([self._attendance.counted(plan.cap, first + 1, rounds) for plan in plans])
         kept = Kept(share, self._locally, self._kept, self._squares, self._visits, self._regret)
         beliefs = _beliefs([federation.public for federation in self._federations], self._policies, self._precision)
-        local = Local(self._inverse, self._bias, _scores(self._radii(first, end), self._precision))
+        local = Local(self._inverse, self._bias, scores_of(self._radii(first, end), self._precision))
         self._population.play_partly(first + 1, rounds, beliefs, local, kept, tally)
 
     def synchronised(self, index: int, sums: Integers) -> None:
@@ -184,15 +195,15 @@ def _beliefs(known: Sequence[PublicModel], policies: Floats, precision: Precisio
     return Beliefs(
         np.stack([model.theta for model in models]),
         np.stack([model.root for model in models]),
-        _scores(np.stack([model.radius for model in models]), precision),
+        scores_of(np.stack([model.radius for model in models]), precision),
         policies,
     )
 
 
-def _scores(values: Floats, precision: Precision) -> Scores:
+def scores_of(values: Floats, precision: Precision) -> Scores:
     return np.ascontiguousarray(values, np.float32) if precision == "float32" else np.ascontiguousarray(values)
 
 
-def _inverse(model: Model) -> Floats:
+def inverse_of(model: Model) -> Floats:
     """V^-1."""
     return np.asarray(model.root @ np.swapaxes(model.root, -1, -2))

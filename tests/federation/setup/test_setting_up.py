@@ -174,7 +174,7 @@ CLOCK = ["--schedule", "clock:60", "--visits", "private"]
         (["--trust", "silo", "--host", "mixer"], "host must not be 'mixer': trust 'silo' has none"),
         (["--host", "silo"], "host must be one of analyzer, mixer; got 'silo'"),
         (["--host", "analyzer", "--host", "analyzer"], "host must name each role once, got 'analyzer' twice"),
-        (["--calibration", "rough"], "calibration must be one of exact, paper, published; got 'rough'"),
+        (["--calibration", "rough"], "calibration must be one of exact, paper, published, literature; got 'rough'"),
     ],
 )  # fmt: skip
 def test_what_could_not_run_is_refused_at_once_and_leaves_nothing(tmp_path, change, complaint):

@@ -14,6 +14,7 @@ from fedbandit.audit import report as reports_of
 from fedbandit.audit.auditor import CONFIDENCE, cores
 from fedbandit.audit.cases import AUDITED, Case, case, reduced
 from fedbandit.audit.report import PROVES, REFUTES, Report
+from fedbandit.baselines import BASELINES
 from fedbandit.cli import options, output
 from fedbandit.cli.plan_file import read_plan
 from fedbandit.plan import Plan
@@ -23,10 +24,11 @@ from fedbandit.privacy.budget import exactly
 __all__ = ["audit", "audited", "live_case_of"]
 
 EPSILON, DELTA = 1.0, 1e-5
+KNOWN = (*NAMES, *BASELINES)
 
 
 def audit(
-    name: Annotated[str | None, typer.Argument(help=f"A protocol ({', '.join(NAMES)}) or the file of a plan.")] = None,
+    name: Annotated[str | None, typer.Argument(help=f"A protocol ({', '.join(KNOWN)}) or the file of a plan.")] = None,
     epsilon: Annotated[
         float | None, typer.Option(help=f"Budget of a protocol, {EPSILON:g} by default; a plan has its own.")
     ] = None,
@@ -67,7 +69,7 @@ def _budget(epsilon: float | None, delta: float | None) -> tuple[float, float]:
 
 
 def _chosen(name: str, epsilon: float | None, delta: float | None, live: bool) -> Case:
-    if name not in NAMES and Path(name).exists():
+    if name not in KNOWN and Path(name).exists():
         for option, given in (("--epsilon", epsilon), ("--delta", delta)):
             if given is not None:
                 raise ArgumentError(

@@ -9,14 +9,16 @@ import numpy as np
 
 from fedbandit._arrays import Floats, Integers
 from fedbandit._validate import ArgumentError
+from fedbandit.bandit.statistics import Scales
+from fedbandit.privacy.accounting import zheng_sigma
 from fedbandit.privacy.noise import NoiseSource
 from fedbandit.protocol.adversaries import Adversary, SeesMessages
 from fedbandit.protocol.base import Protocol
-from fedbandit.protocol.calibration import gaussian_noise
-from fedbandit.protocol.guarantee import BOUNDED, Built, Request
+from fedbandit.protocol.calibration import GaussianNoise, Stated, gaussian_noise
+from fedbandit.protocol.guarantee import BOUNDED, Built, Guarantee, Request, nothing
 from fedbandit.protocol.trust import Faith, Trust
 
-__all__ = ["TRUST", "LocalProtocol"]
+__all__ = ["TRUST", "LocalProtocol", "check_users", "users_request"]
 
 
 @dataclass(frozen=True)
@@ -53,24 +55,53 @@ class LocalProtocol(Protocol):
         return replace(self, silos=1)
 
 
-def _build(request: Request) -> Built:
-    """Each user's own noise; the mechanism behind it composes nothing and must be `batches`."""
-    if request.calibration != "exact" or request.encoder.name != "batches":
+def check_users(name: str, request: Request) -> None:
+    """Refuse what cannot be where users add the noise, under the trust model `name`."""
+    if request.encoder.name != "batches":
+        calibrations = "'exact' or 'literature'" if name == "local" else "'exact'"
         raise ArgumentError(
-            "trust", "'local' must have mechanism 'batches' and calibration 'exact': users add the noise"
+            "trust", f"{name!r} must have mechanism 'batches' and calibration {calibrations}: users add the noise"
         )
     if request.acting != "lazy":
-        raise ArgumentError("acting", "must be 'lazy' for trust 'local': a silo has no raw data to act on")
+        raise ArgumentError("acting", f"must be 'lazy' for trust {name!r}: a silo has no raw data to act on")
     if request.adaptive:
-        raise ArgumentError("schedule", "must be public for trust 'local': a silo has no raw data to decide by")
+        raise ArgumentError("schedule", f"must be public for trust {name!r}: a silo has no raw data to decide by")
+
+
+def users_request(request: Request) -> Request:
+    """Every visit draws noise of its own, in whichever round or silo: all of them compose in squares, as silos do."""
     privacy = request.asked
-    # Every visit draws noise of its own, in whichever round or silo: all of them compose in squares, as silos do.
     visits = privacy.participations * privacy.silos_per_user
-    composed = replace(request, privacy=replace(privacy, participations=1, silos_per_user=visits))
-    noise = gaussian_noise(composed, joint_silos=False, comes="comes {} times at most, with noise of its own each time")
+    return replace(request, privacy=replace(privacy, participations=1, silos_per_user=visits))
+
+
+def _build(request: Request) -> Built:
+    """Each user's own noise; the mechanism behind it composes nothing and must be `batches`."""
+    check_users("local", request)
+    comes = "comes {} times at most, with noise of its own each time"
+    noise = gaussian_noise(users_request(request), joint_silos=False, comes=comes, literature=_zheng)
     scales = request.on_grid(noise.scales)
     protocol = LocalProtocol(request.encoder, scales, request.dim, request.bits, request.silos)
-    guarantee = request.promise(
+    return Built(protocol, _guarantee(request, noise, scales), lambda sync: noise.cost())
+
+
+def _zheng(request: Request) -> Stated:
+    """The noise of Zheng et al. 2020, the same on every number."""
+    if request.ratio != 1:
+        raise ArgumentError("ratio", f"must be 1 for the noise of Zheng et al., got {request.ratio!r}")
+    sigma = zheng_sigma(request.asked.epsilon, request.asked.delta)
+    step = (
+        f"Zheng et al. 2020 let each user add noise of {sigma:.4f} to every number of theirs. What that promises is "
+        "computed exactly:"
+    )
+    return Stated(sigma, Scales.flat(sigma), step)
+
+
+def _guarantee(request: Request, noise: GaussianNoise, scales: Scales) -> Guarantee:
+    if noise.problem:
+        return nothing(noise.problem)
+    privacy = request.asked
+    return request.promise(
         f"Each user's own data is {privacy.pair}-differentially private against everybody, "
         f"the user's silo included ({privacy.adjacency}).",
         against="everybody",
@@ -80,7 +111,6 @@ def _build(request: Request) -> Built:
         missing="nothing changes: users protect themselves",
         silos_count=False,
     )
-    return Built(protocol, guarantee, lambda sync: noise.cost())
 
 
 TRUST = Trust(
@@ -90,6 +120,6 @@ TRUST = Trust(
     who="Nobody has to be trusted: each user's data is noisy before the silo sees it.",
     separate=True,
     live=False,  # a live silo would have to run on the users' own devices
-    calibrations=("exact",),
+    calibrations=("exact", "literature"),
     mechanism="batches",
 )

@@ -261,10 +261,6 @@ def _check_reach(request: Request) -> None:
         raise ArgumentError(
             "schedule", f"must {how} for trust 'vector-sum': P_vec is told beforehand how many points it adds"
         )
-    if request.calibration == "exact":
-        raise ArgumentError(
-            "calibration", "must be 'paper' or 'published' for trust 'vector-sum', whose theorem sets the noise"
-        )
     limit = _largest_epsilon(request)
     if request.calibration == "paper" and privacy.epsilon > limit:
         raise ArgumentError(

@@ -15,7 +15,7 @@ from fedbandit import _validate
 from fedbandit._arrays import Floats, Integers, Singles
 from fedbandit._validate import ArgumentError
 
-__all__ = ["ROUND_DOWN", "ActionTable", "BoundedModel", "bounded_model", "with_constant"]
+__all__ = ["CONSTANT", "ROUND_DOWN", "ActionTable", "BoundedModel", "bounded_model", "with_constant"]
 
 LINEARITY = 1e-4  # how far a mean may lie from <x, theta>; the features are float32
 CONSTANT = 2.0**-0.5  # the constant entry of a row; the rest of the row has norm at most 1/sqrt 2 too

@@ -1,0 +1,52 @@
+"""The picture of a comparison: a panel per instance, a line per entrant."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+
+from fedbandit.comparison.contest import Standing
+from fedbandit.comparison.entrants import YOURS
+from fedbandit.simulator.plot import COLOURS, save
+
+__all__ = ["draw_contest"]
+
+MARKS = {"holds": "o", "broken": "x", "-": "D"}
+
+
+def draw_contest(outcomes: Sequence[Standing], instances: Sequence[str], path: Path, title: str) -> None:
+    """Regret in units of chance, logarithmic, with two standard errors; a cross where an audit broke the protocol."""
+    height = 1.4 + 0.24 * len(outcomes)
+    figure, panels = plt.subplots(
+        1,
+        len(instances),
+        figsize=(2.4 + 2.1 * len(instances), height),
+        sharey=True,
+        layout="constrained",
+        squeeze=False,
+    )
+    rows = {outcome.name: len(outcomes) - number for number, outcome in enumerate(outcomes)}
+    for axes, instance in zip(panels[0], instances, strict=True):
+        for outcome in outcomes:
+            if instance not in outcome.regret:
+                continue
+            mean, stderr = outcome.regret[instance]
+            axes.errorbar(
+                mean,
+                rows[outcome.name],
+                xerr=2 * stderr if stderr == stderr else None,
+                fmt=MARKS[outcome.verdict],
+                color=COLOURS[1] if outcome.name == YOURS else COLOURS[0],
+                markersize=5,
+                linewidth=1.2,
+            )
+        axes.axvline(1.0, color="#444444", linestyle=":", linewidth=1.0)
+        axes.set_xscale("log")
+        axes.set_title(instance, fontsize=9)
+        axes.grid(alpha=0.25)
+    panels[0][0].set_yticks(list(rows.values()), list(rows), fontsize=8)
+    figure.supxlabel("regret per user (1: an action at random)", fontsize=9)
+    figure.suptitle(title, fontsize=10)
+    save(figure, path)

@@ -1,0 +1,94 @@
+"""Who is compared: the paper's protocols, ours, and those of the literature, each with its audit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from fedbandit import presets
+from fedbandit.audit.cases import Case, case, reduced
+from fedbandit.baselines import BASELINES, baseline
+from fedbandit.plan import Plan
+from fedbandit.privacy.budget import Privacy
+from fedbandit.protocol.trust import Faith
+
+__all__ = ["ENTRANTS", "TRUSTED", "YOURS", "Entrant", "asked_plan", "yours"]
+
+YOURS = "yours"
+TRUSTED = {  # whom a user has to trust, in a word
+    Faith.NOBODY: "nobody",
+    Faith.OWN_SILO: "own silo",
+    Faith.TWO_WHO_DO_NOT_COLLUDE: "two",
+    Faith.SERVER: "server",
+    Faith.EVERYBODY: "all",
+}
+EXACT = " exact"  # ends the name of a baseline with the least noise that will do, in the place of its paper's
+
+
+class Entrant(NamedTuple):
+    """A protocol that takes part."""
+
+    name: str
+    plan: Callable[[Plan], Plan]
+    case: Callable[[Plan], Case] | None  # what is audited, given a plan of an instance; None: nothing is ever sent
+
+
+def asked_plan(silos: int, rounds: int, dim: int, privacy: Privacy) -> Plan:
+    """What every entrant is asked for."""
+    return Plan(silos, rounds, dim, privacy, trust="none")
+
+
+def yours(planned: Callable[[Plan], Plan]) -> Entrant:
+    """A protocol of somebody's own."""
+    return Entrant(YOURS, planned, lambda asked: _reduced(planned, asked))
+
+
+def _preset(name: str) -> Entrant:
+    audited = None if name in presets.ALONE else _named(name)
+    return Entrant(name, lambda asked: presets.plan_for(name, asked), audited)
+
+
+def _practical(name: str) -> Entrant:
+    """With radii outside the theorem. The promise is the same, so its audit is too."""
+    return Entrant(
+        f"{name} practical",
+        lambda asked: presets.plan_for(name, asked.changed(confidence="practical")),
+        _named(name),
+    )
+
+
+def _baseline(name: str) -> Entrant:
+    return Entrant(name, lambda asked: baseline(name, asked), _named(name))
+
+
+def _exact(name: str) -> Entrant:
+    def planned(asked: Plan) -> Plan:
+        return baseline(name, asked, "exact")
+
+    return Entrant(name + EXACT, planned, lambda asked: _reduced(planned, asked))
+
+
+def _named(name: str) -> Callable[[Plan], Case]:
+    """The protocol's own case, at the budget that was asked for."""
+    return lambda asked: case(name, *_budget(asked))
+
+
+def _reduced(planned: Callable[[Plan], Plan], asked: Plan) -> Case:
+    """The plan of an instance, cut to a size that can be audited; without a budget, held to the one asked for."""
+    plan = planned(asked)
+    return reduced(plan if plan.privacy is not None else plan.changed(privacy=asked.privacy))
+
+
+def _budget(asked: Plan) -> tuple[float, float]:
+    assert asked.privacy is not None
+    return asked.privacy.epsilon, asked.privacy.delta
+
+
+ENTRANTS = (
+    *map(_preset, ("fed-lin-ucb", "isolated")),
+    _baseline("he"),
+    *map(_baseline, (name for name in BASELINES if name != "he")),
+    *map(_exact, (name for name, known in BASELINES.items() if len(known.calibrations) > 1)),
+    *map(_preset, ("dubey", "private-adaptive", "ldp", "silo", "secure-sum", "local")),
+    *map(_practical, ("silo", "secure-sum")),
+)

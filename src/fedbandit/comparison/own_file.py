@@ -1,0 +1,108 @@
+"""A protocol of your own: a plain Python file, run as it is.
+
+The file must define `plan(asked)`: given a plan for its silos, rounds, dimension and budget, it returns the plan that
+is to be played, for as many silos and rounds, or for one silo that meets all their users one by one. That plan may use
+whatever there is, and what the file itself defines:
+
+* `TRUST`, a `Trust` as in a file of `protocol/trusts`: then `trust=TRUST.name` works;
+* `encoder(size)`, as in a file of `protocol/mechanisms`: then `mechanism="name_of_the_file"` works.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import ModuleType
+
+from fedbandit._validate import ArgumentError
+from fedbandit.plan import Plan
+from fedbandit.protocol import mechanisms, trusts
+from fedbandit.protocol import trust as trust_models
+from fedbandit.protocol.trust import Trust
+
+__all__ = ["Planned", "plugged_in"]
+
+Planned = Callable[[Plan], Plan]
+FIELD = "protocol"  # what an error names
+
+
+@contextmanager
+def plugged_in(file: Path) -> Iterator[Planned]:
+    """The `plan` of a file; while this is open, its trust model and its mechanism are known by name."""
+    module = _loaded(file)
+    planned, declared = getattr(module, "plan", None), getattr(module, "TRUST", None)
+    if not callable(planned):
+        raise ArgumentError(FIELD, f"must define a function plan(asked) that returns a Plan; {str(file)!r} does not")
+    with ExitStack() as stack:
+        if declared is not None:
+            stack.enter_context(_known(file, trusts, _new_trust(declared).replace("-", "_")))
+        if hasattr(module, "encoder"):
+            stack.enter_context(_known(file, mechanisms, _new_mechanism(file.stem)))
+        yield lambda asked: _checked(planned(asked), asked)
+
+
+def _loaded(file: Path) -> ModuleType:
+    if file.suffix != ".py" or not file.stem.isidentifier() or not file.is_file():
+        raise ArgumentError(FIELD, f"must be a Python file whose name is an identifier, got {str(file)!r}")
+    spec = importlib.util.spec_from_file_location(f"compared_{file.stem}", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # whatever somebody else's file does
+        raise ArgumentError(FIELD, f"cannot be run: {file}: {type(error).__name__}: {error}") from error
+    finally:
+        del sys.modules[spec.name]
+    return module
+
+
+def _new_trust(declared: object) -> str:
+    if not isinstance(declared, Trust):
+        raise ArgumentError(FIELD, f"must have a Trust for its TRUST, got {type(declared).__name__}")
+    if declared.name in trust_models.names():
+        raise ArgumentError(FIELD, f"must have a name of its own for its TRUST; there is a {declared.name!r}")
+    return declared.name
+
+
+def _new_mechanism(name: str) -> str:
+    if name in mechanisms.names():
+        raise ArgumentError(FIELD, f"must have a file name of its own for its encoder; there is a {name!r}")
+    return name
+
+
+@contextmanager
+def _known(file: Path, package: ModuleType, name: str) -> Iterator[None]:
+    """The file, under this name, among those of a package that finds what there is by looking into its folders."""
+    before = package.__path__
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copy(file, Path(folder) / f"{name}.py")
+        package.__path__ = [*before, folder]
+        importlib.invalidate_caches()
+        try:
+            yield
+        finally:
+            package.__path__ = before
+            sys.modules.pop(f"{package.__name__}.{name}", None)
+            mechanisms.encoder.cache_clear()
+
+
+def _checked(plan: object, asked: Plan) -> Plan:
+    if not isinstance(plan, Plan):
+        raise ArgumentError(FIELD, f"must return a Plan from plan(asked), got {type(plan).__name__}")
+    users = asked.silos * asked.rounds
+    if (plan.silos, plan.rounds) not in ((asked.silos, asked.rounds), (1, users)) or plan.dim != asked.dim:
+        raise ArgumentError(
+            FIELD,
+            f"must return a plan of {asked.silos} silos and {asked.rounds} rounds, or of 1 and {users}, and dimension "
+            f"{asked.dim}, got {plan.silos}, {plan.rounds} and {plan.dim}",
+        )
+    if plan.bits != asked.bits:
+        raise ArgumentError(FIELD, f"must keep the grid of {asked.bits} bits that all are compared on, got {plan.bits}")
+    return plan

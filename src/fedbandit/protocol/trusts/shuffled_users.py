@@ -1,0 +1,145 @@
+"""Users behind a mixer: each adds noise to their own data, a mixer permutes a batch of them (Chowdhury & Zhou 2022).
+
+Their protocol P_Amp: every user's message is noisy, and so private by itself, a little; unlabelled among those of
+everybody else in the batch, it is private enough. A batch is released once, so nothing is composed over batches. The
+theorem hides its constants; here the noise is the least that its proof certifies when every step is computed
+(`privacy.clones`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from fedbandit._validate import ArgumentError
+from fedbandit.bandit.statistics import Scales
+from fedbandit.privacy.clones import amplified_epsilon, amplified_sigma
+from fedbandit.privacy.ledger import Gaussian
+from fedbandit.privacy.noise import NoiseSource
+from fedbandit.protocol.adversaries import Adversary, SeesMessages
+from fedbandit.protocol.base import SILOS, Message, Part
+from fedbandit.protocol.calibration import gaussian_noise
+from fedbandit.protocol.guarantee import BOUNDED, Built, Guarantee, Request
+from fedbandit.protocol.trust import AuditSize, Faith, Trust
+from fedbandit.protocol.trusts.local import LocalProtocol, check_users
+from fedbandit.protocol.trusts.shuffle import TOGETHER, SeesShuffled
+
+__all__ = ["TRUST", "Crowd", "ShuffledUsersProtocol"]
+
+
+@dataclass(frozen=True)
+class ShuffledUsersProtocol(LocalProtocol):
+    """R as in the local model, S a uniform permutation of the users of a batch, A adds them up.
+
+    A is told no more than an unordered set of noisy users and uses their sum, so a simulation may add up the users of a
+    silo first. An audit must not: it has one user in every silo's batch.
+
+    Formal guarantee: what S passes on is (epsilon, delta)-DP for each user, by clones, if S is honest.
+    """
+
+    needs_mixer: bool = False  # the users' noise alone is not enough for the promise
+
+    parts = (Part(blind=True),)
+    sends = "noisy contributions of users, through the mixer"
+
+    def mix(self, held: Message, noise: NoiseSource) -> Message:
+        """S: the messages in a random order."""
+        (messages,) = held
+        return (np.take(messages, noise.permutation(messages.shape[SILOS]), axis=SILOS),)
+
+    def adversaries(self) -> tuple[Adversary, ...]:
+        """Whoever sees the messages before they are shuffled is one of them if the promise is against that too."""
+        return (SeesShuffled(),) if self.needs_mixer else (SeesShuffled(), SeesMessages(TOGETHER))
+
+
+class Crowd(NamedTuple):
+    """What the clones have to hide, in units of the covariance noise, and among whom."""
+
+    shift: float  # of one user's message, and so the distance of any two
+    users: int  # of the smallest batch, all silos together: one of them may tell the analyzer which message is theirs
+
+    @classmethod
+    def of(cls, request: Request) -> Crowd:
+        """The users of the smallest batch, but one."""
+        smallest = int(np.min(np.diff((0, *request.times))))
+        return cls(request.shift.total, max(1, request.silos * smallest - 1))
+
+    def sigma(self, request: Request) -> float:
+        """The least noise that meets the budget, with the mixer or without."""
+        privacy, alone = request.asked, request.exact_sigma(joint_silos=False)
+        return amplified_sigma(self.shift, self.shift, self.users, 1, privacy.epsilon, privacy.delta, most=alone)
+
+    def epsilon(self, request: Request, sigma: float) -> float:
+        """What the clones certify at this noise."""
+        return amplified_epsilon(self.shift / sigma, self.shift / sigma, self.users, 1, request.asked.delta)
+
+
+def _build(request: Request) -> Built:
+    check_users("shuffled-users", request)
+    privacy = request.asked
+    if privacy.participations > 1 or privacy.silos_per_user > 1:
+        raise ArgumentError("participations", "must be 1 for trust 'shuffled-users': a user sends one message")
+    if not request.counted:
+        raise ArgumentError(
+            "schedule", "must count rounds for trust 'shuffled-users': a crowd must be known beforehand"
+        )
+    crowd = Crowd.of(request)
+    sigma = crowd.sigma(request)
+    scales = request.on_grid(request.exact_scales(sigma))
+    needs_mixer = sigma < request.exact_sigma(joint_silos=False)
+    protocol = ShuffledUsersProtocol(request.encoder, scales, request.dim, request.bits, request.silos, needs_mixer)
+    steps = _clone_steps(request, crowd, sigma) if needs_mixer else gaussian_noise(request, joint_silos=False).steps
+    cost = Gaussian(sigma, sigma, request.user_shift(joint_silos=False))
+    return Built(protocol, _guarantee(request, sigma, scales, steps), lambda sync: cost)
+
+
+def _clone_steps(request: Request, crowd: Crowd, sigma: float) -> tuple[str, ...]:
+    amplified = request.pair_of(crowd.epsilon(request, sigma))
+    return (
+        f"One user's message moves by at most {crowd.shift / sigma:.4g} standard deviations of their own noise, and no "
+        "two users' messages are further apart: everybody else is now and then a clone of the user.",
+        f"Among {crowd.users:,} users of the smallest batch, one of them being counted as colluding, a message is "
+        f"{amplified}-DP once it is shuffled; it is sent once, and nothing is composed.",
+    )
+
+
+def _guarantee(request: Request, sigma: float, scales: Scales, steps: tuple[str, ...]) -> Guarantee:
+    privacy = request.asked
+    alone = request.pair_of(request.exact_epsilon(sigma, joint_silos=False))
+    return request.promise(
+        f"What the mixer passes on is {privacy.pair}-differentially private for each user ({privacy.adjacency}), "
+        f"against the analyzer and the silos. Without the mixer each user's own data is {alone}.",
+        against="the analyzer and the silos",
+        steps=(
+            *steps,
+            f"Without the mixer it is {alone}-DP, computed exactly.",
+            request.grid_step(scales, "Each user's noise"),
+        ),
+        assumes=(
+            BOUNDED,
+            "each user draws their own noise, sends through the mixer, and comes no more often than is said above",
+            "the mixer does not collude with the analyzer or a silo",
+            "every batch has as many users as planned",
+        ),
+        collusion=(
+            "the promise is against the analyzer together with any one other user; with the mixer too, the user's own "
+            f"noise is left, {alone}, against all of them together"
+        ),
+        missing="the users of a batch are fewer than the promise counts on: the sync must be skipped",
+        silos_count=False,
+    )
+
+
+TRUST = Trust(
+    name="shuffled-users",
+    build=_build,
+    faith=Faith.TWO_WHO_DO_NOT_COLLUDE,
+    who="Users trust nobody with their data as it is. The mixer must not collude with the analyzer or a silo.",
+    whole=True,
+    live=False,  # a live silo would have to run on the users' own devices
+    calibrations=("exact",),
+    mechanism="batches",
+    audit=AuditSize(rounds=2, trials=2_000),
+)
