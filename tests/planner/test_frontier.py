@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from fedbandit import presets
 from fedbandit.plan import Plan
 from fedbandit.planner import ablation, frontier
 from fedbandit.privacy.budget import Privacy
 from fedbandit.schedule import Every
 from fedbandit.simulator import tasks
+from fedbandit.simulator.runner import simulate
 
 BASE = Plan(10, 300, 5, Privacy(1.0, 0.1))
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
@@ -74,6 +76,25 @@ def test_a_floor_has_the_noise_of_one_release() -> None:
         assert floor.noise_std == pytest.approx(single.noise_std, rel=1e-9)
         assert floor.privacy is not None
         assert floor.privacy.epsilon > 1.0  # and says so
+
+
+def test_centred_plans_play_light_rows_and_nobody_else_does() -> None:
+    """What a frontier measures is what simulating the two kinds of rows one by one gives."""
+    task = tasks.synthetic(5, 20)
+    whole = frontier.curve_plan("secure-sum practical", BASE, centred=True)
+    plans = {"light": whole, "as given": whole, "paper": presets.ldp(BASE), "free": frontier.baseline(whole)}
+    assert [frontier.is_light(plan) for plan in plans.values()] == [True, True, False, False]
+    found = frontier.played(task, plans, runs=2, seed=4, as_given=("as given",))
+    for name, plan in plans.items():
+        rows = frontier.light(task) if name == "light" else task
+        alone = simulate(rows, {name: plan}, runs=2, seed=4)
+        assert found.final(name).tolist() == alone.final(name).tolist()
+    assert found.final("light").tolist() != found.final("as given").tolist()
+
+
+def test_the_ablation_takes_back_the_light_constant() -> None:
+    rows = ablation.ablation(tasks.synthetic(5, 20), BASE.changed(rounds=60), runs=2)
+    assert [row.trust for row in rows if row.without == ablation.HEAVY] == list(ablation.ABLATED)
 
 
 def test_a_curve_that_does_not_exist_is_an_error() -> None:

@@ -30,13 +30,14 @@ def test_noise_is_that_of_one_coordinate() -> None:
     """Against draws of h - N theta across theta, for centred rewards and others."""
     law = NoiseLaw(np.array([2.0]), np.array([3.0]), np.array([1.5]))
     rng, draws = np.random.default_rng(0), 200_000
-    for centre, constant in ((0.5, 0.0), (0.0, np.sqrt(0.5))):
-        theta = np.array([np.sqrt(0.5), 0.0, 0.0, constant])  # along, across, across, constant
+    for centre, share in ((0.5, 0.5), (0.0, 0.5), (0.5, 0.1), (0.2, 0.1)):
+        constant = (0.5 - centre) / np.sqrt(share)
+        theta = np.array([0.5 / np.sqrt(1 - share), 0.0, 0.0, constant])  # along, across, across, constant
         row = rng.standard_normal((draws, 4)) * np.array([1.5, 3.0, 1.5, 1.5])  # the row of N of the second coordinate
         noise = 2.0 * rng.standard_normal(draws) - row @ theta
         error = 5 * np.sqrt(2 / draws) * noise.var()
-        assert abs(noise.var() - noise_variance(law, centre)[0]) < error
-        assert abs(noise.var() - 1.1 * noise_variance(law, centre)[0]) > error
+        assert abs(noise.var() - noise_variance(law, centre, share)[0]) < error
+        assert abs(noise.var() - 1.1 * noise_variance(law, centre, share)[0]) > error
 
 
 @pytest.mark.parametrize(
@@ -60,6 +61,21 @@ def test_predictions_are_regrets(plan: Plan) -> None:
     late = result.regret("plan", second_half=True)
     predicted_late = plan.silos * predicted(plan, 50).mean(plan.rounds / 2)
     assert (1 - MODEL) * late.mean - 4 * late.stderr < predicted_late < (1 + MODEL) * late.mean + 4 * late.stderr
+
+
+def test_what_a_light_constant_is_worth() -> None:
+    """The same users with rows whose constant weighs little: less is lost, and as much less as is predicted."""
+    plan = BASE.changed(trust="silo", centre=0.5, ratio=4.0, mechanism="early", schedule=Growing(1.5, first=20))
+    gains, gap = [], []
+    for share in (0.5, 0.1):
+        result = fb.simulate(fb.tasks.synthetic(5, 50, constant_share=share), {"plan": plan}, runs=12, seed=5)
+        gains.append(plan.silos * predicted(plan, 50, constant_share=share).mean())
+        gap.append(result.final("plan"))
+    gained = gap[0] - gap[1]
+    stderr = gained.std(ddof=1) / np.sqrt(len(gained))
+    assert gained.mean() > 3 * stderr
+    foretold = gains[0] - gains[1]
+    assert (1 - MODEL) * gained.mean() - 3 * stderr < foretold < (1 + MODEL) * gained.mean() + 3 * stderr
 
 
 def test_staying_alone_is_predicted_too() -> None:

@@ -80,3 +80,24 @@ def test_plots(name: str, starts: bytes, result: Result, tmp_path: Path) -> None
     assert content.startswith(starts)
     result.plot(tmp_path / f"again-{name}", title="a title")
     assert (tmp_path / f"again-{name}").read_bytes() == content  # the same numbers, the same file
+
+
+def test_results_on_the_same_users_can_be_joined(result: Result) -> None:
+    some = {name: PLANS[name] for name in list(PLANS)[:1]}
+    one, other = (
+        Result(
+            {name: plan for name, plan in PLANS.items() if (name in some) == first},
+            result.frame.filter(pl.col("name").is_in(list(some)) == first),
+            result.totals.filter(pl.col("name").is_in(list(some)) == first),
+            {name: result.repaired[name] for name in PLANS if (name in some) == first},
+            result.runs,
+            result.seed,
+        )
+        for first in (True, False)
+    )
+    joined = one.joined(other)
+    assert joined.names == result.names
+    assert joined.excess("ldp", "fed-lin-ucb") == result.excess("ldp", "fed-lin-ucb")
+    assert all(joined.syncs(name) == result.syncs(name) for name in PLANS)
+    with pytest.raises(ValueError, match=r"^other must hold other plans"):
+        one.joined(one)

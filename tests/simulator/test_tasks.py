@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fedbandit as fb
-from fedbandit.simulator.kernels import Table
+from fedbandit.simulator.kernels import Fresh, Table, contexts_of
 from fedbandit.simulator.kernels.contexts import set_block
 from fedbandit.simulator.tasks import synthetic
 from tests.simulator.small import PLANS
@@ -42,6 +42,22 @@ def test_the_first_actions_are_the_published_ones_and_the_last_of_them_is_not_li
     np.testing.assert_array_equal(task.theta(3, 0), task.theta(3, 24))  # the same in all runs
 
 
+@pytest.mark.parametrize("share", [0.1, 0.9])
+def test_expected_rewards_do_not_depend_on_how_rows_are_written(share: float) -> None:
+    usual, other = synthetic(5, 7), synthetic(5, 7, constant_share=share)
+    for run in range(3):
+        means = [
+            contexts_of(9, run, 1, 4, 7, 5, task.constant_share).astype(float) @ task.theta(9, run)
+            for task in (usual, other)
+        ]
+        np.testing.assert_allclose(means[0], means[1], atol=1e-6)
+    source = other.source(9, (0,), 2)
+    assert isinstance(source, Fresh)
+    assert source.constant_share == share
+    fixed = [synthetic(5, 7, contexts="fixed", constant_share=one).source(9, (0,), 2) for one in (0.5, share)]
+    np.testing.assert_allclose(*(one.means for one in fixed if isinstance(one, Table)), atol=1e-6)
+
+
 def test_regret_by_rewards_has_the_mean_of_regret_by_means_and_more_noise() -> None:
     plans = {"ldp-eager": PLANS["ldp-eager"]}
     tasks = [synthetic(3, 7, "gaussian", contexts="fixed", realised=realised) for realised in (False, True)]
@@ -56,6 +72,11 @@ def test_regret_by_rewards_has_the_mean_of_regret_by_means_and_more_noise() -> N
     ("fields", "message"),
     [
         ({"basis": True}, "basis must be False unless contexts are 'fixed' and there are 3 arms"),
+        ({"constant_share": 1.0}, "constant_share must lie strictly between 0 and 1, got 1.0"),
+        (
+            {"basis": True, "contexts": "fixed", "constant_share": 0.1},
+            "constant_share must be 0.5 with a basis, got 0.1",
+        ),
         ({"dim": 1}, "dim must be a whole number >= 2, got 1"),
         ({"arms": 0}, "arms must be a whole number >= 1, got 0"),
         ({"contexts": "stale"}, "contexts must be one of fresh, fixed; got 'stale'"),

@@ -8,19 +8,28 @@ from typing import Any
 from fedbandit import presets
 from fedbandit.bandit.confidence import Radii
 from fedbandit.plan import Plan
-from fedbandit.planner.frontier import YARDSTICK, baseline, baseline_name, excess, excess_ratio
+from fedbandit.planner.frontier import (
+    YARDSTICK,
+    baseline,
+    baseline_name,
+    excess,
+    excess_ratio,
+    is_light,
+    light,
+    played,
+)
 from fedbandit.planner.prediction import noise_variance
-from fedbandit.planner.tuning import tuned, with_best_mechanism
+from fedbandit.planner.tuning import CONSTANT_SHARE, tuned, with_best_mechanism
 from fedbandit.presets import plan_for
 from fedbandit.schedule import Every, Growing
 from fedbandit.simulator.engine import Progress
 from fedbandit.simulator.result import Estimate, Result
-from fedbandit.simulator.runner import simulate
-from fedbandit.simulator.tasks import Task
+from fedbandit.simulator.tasks import PAPERS_SHARE, Task
 
-__all__ = ["ABLATED", "Ablated", "ablation", "switched_off", "unsymmetric_noise_factor"]
+__all__ = ["ABLATED", "HEAVY", "Ablated", "ablation", "switched_off", "unsymmetric_noise_factor"]
 
 ABLATED = ("silo", "secure-sum")  # the presets that are taken apart
+HEAVY = "light constant (half of a row's squared length instead)"
 LOST_SILOS = 10  # of a hundred: how many may collude, and how many may be missing
 
 
@@ -81,12 +90,17 @@ def ablation(
     `confidence` names the radii of the whole; rewards are centred only with the practical ones.
     """
     centre = centred and confidence == "practical"
-    wholes = {preset: tuned(plan_for(preset, base.changed(confidence=confidence)), centre) for preset in ABLATED}
+    share = CONSTANT_SHARE if centre and light(task) is not task else PAPERS_SHARE
+    asked = base.changed(confidence=confidence)
+    wholes = {preset: tuned(plan_for(preset, asked), centre, constant_share=share) for preset in ABLATED}
     ablated = {(preset, what): plan for preset in ABLATED for what, plan in switched_off(wholes[preset]).items()}
+    heavy = {(preset, HEAVY): whole for preset, whole in wholes.items() if share != PAPERS_SHARE and is_light(whole)}
+    ablated |= heavy
     plans = {YARDSTICK: plan_for(YARDSTICK, base.changed(confidence="theory"))}
     plans |= {_label(*which): plan for which, plan in ablated.items()}
     baselines = {baseline_name(plan): baseline(plan) for plan in plans.values()}
-    result = simulate(task, {**baselines, **plans}, runs, seed, progress=progress)
+    as_given = [_label(*which) for which in heavy]
+    result = played(task, {**baselines, **plans}, runs, seed, progress, as_given)
     return tuple(_row(preset, without, result) for preset, without in ablated)
 
 

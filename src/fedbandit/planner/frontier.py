@@ -4,17 +4,22 @@ Excess regret is the time-averaged group regret minus that of non-private FedLin
 radii. The yardstick is the excess of the paper's LDP protocol as it is proven (lazy), with a sync every 25 rounds.
 
 A floor is what a curve would come to if every prefix sum had the noise of a single release: no mechanism can have less.
+
+Where rewards are centred, the constant entry of a row has nothing left to explain, and it is given little of the row's
+length (`light`): noise is as wide as a whole row, so that leaves more to the entries that matter. Users, their actions
+and the expected rewards stay the same, and so does what is promised. A schema does it by its `weights`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 from fedbandit import _validate, presets
 from fedbandit.plan import Plan
-from fedbandit.planner.tuning import TUNED, tuned, with_best_mechanism
+from fedbandit.planner.tuning import CENTRE, CONSTANT_SHARE, TUNED, tuned, with_best_mechanism
 from fedbandit.presets import NAMES, plan_for
 from fedbandit.privacy.accounting import gaussian_epsilon, gaussian_sigma
 from fedbandit.privacy.budget import Privacy
@@ -22,7 +27,7 @@ from fedbandit.schedule import Every
 from fedbandit.simulator.engine import Progress
 from fedbandit.simulator.result import Estimate, Result
 from fedbandit.simulator.runner import simulate
-from fedbandit.simulator.tasks import Task
+from fedbandit.simulator.tasks import PAPERS_SHARE, Synthetic, Task
 
 __all__ = [
     "BUDGETS",
@@ -41,6 +46,9 @@ __all__ = [
     "excess",
     "excess_ratio",
     "frontier",
+    "is_light",
+    "light",
+    "played",
 ]
 
 BUDGETS = ((0.2, 0.1), (1.0, 0.1), (5.0, 0.1), (1.0, 1e-5))
@@ -113,27 +121,65 @@ def frontier(
     `centred`: the practical curves of the protocols in `TUNED` centre their rewards, which the task's features must
     allow (`tuning.tuned`). The others keep the theorem's setting.
     """
-    plans, left_out = _planned(base, budgets, curves, centred)
+    share = PAPERS_SHARE if light(task) is task else CONSTANT_SHARE
+    plans, left_out = _planned(base, budgets, curves, centred, share)
     labelled = {_label(*which): plan for which, plan in plans.items()}
     references = {name: plan_for(name, base) for name in REFERENCES}
     baselines = {baseline_name(plan): baseline(plan) for plan in plans.values()}
-    result = simulate(task, {**references, **baselines, **labelled}, runs, seed, progress=progress)
+    result = played(task, {**references, **baselines, **labelled}, runs, seed, progress)
     unbudgeted = references | dict(sorted(baselines.items()))
     points = [Point(name, None, None, result.regret(name), None, None, plan) for name, plan in unbudgeted.items()]
     points += [_point(*which, result) for which in plans]
     return Frontier(tuple(points), left_out)
 
 
-def curve_plan(curve: str, base: Plan, centred: bool) -> Plan:
-    """The plan behind a curve's name."""
+def curve_plan(curve: str, base: Plan, centred: bool, constant_share: float = CONSTANT_SHARE) -> Plan:
+    """The plan behind a curve's name; with centred rewards, for rows whose constant has that share."""
     if curve.endswith(FLOOR):
-        return at_floor(curve_plan(curve.removesuffix(FLOOR), base, centred))
+        return at_floor(curve_plan(curve.removesuffix(FLOOR), base, centred, constant_share))
     practical, name = curve.endswith(PRACTICAL), _protocol(curve)
     radii = base.changed(confidence="practical" if practical else "theory")
     if curve.endswith(EVERY):
         return with_best_mechanism(plan_for(name, radii, Every(min(presets.BATCH, base.rounds))))
-    plan = plan_for(name, radii)
-    return tuned(plan, centred and practical) if name in TUNED else plan
+    plan, centre = plan_for(name, radii), centred and practical
+    if name not in TUNED:
+        return plan
+    return tuned(plan, centre, constant_share=constant_share if centre else PAPERS_SHARE)
+
+
+def light(task: Task) -> Task:
+    """The same users, with rows whose constant weighs little; data that are given as rows stay as they are."""
+    return replace(task, constant_share=CONSTANT_SHARE) if isinstance(task, Synthetic) and not task.basis else task
+
+
+def played(
+    task: Task,
+    plans: Mapping[str, Plan],
+    runs: int,
+    seed: int,
+    progress: Progress | None = None,
+    as_given: Sequence[str] = (),
+) -> Result:
+    """All plans on the same users: private ones with centred rewards on `light` rows, unless their name is in
+    `as_given`, the others on the task's own."""
+    lighter = {name: plan for name, plan in plans.items() if is_light(plan) and name not in as_given}
+    others = {name: plan for name, plan in plans.items() if name not in lighter}
+    first = len(others) / len(plans)
+
+    def part(start: float, share: float) -> Progress | None:
+        return None if progress is None else lambda done: progress(start + share * done)
+
+    results = [
+        simulate(rows, some, runs, seed, progress=part(start, share))
+        for rows, some, start, share in ((task, others, 0.0, first), (light(task), lighter, first, 1 - first))
+        if some
+    ]
+    return reduce(Result.joined, results)
+
+
+def is_light(plan: Plan) -> bool:
+    """Whether a plan's rows are to have little weight on their constant."""
+    return plan.privacy is not None and plan.centre == CENTRE
 
 
 def at_floor(plan: Plan) -> Plan:
@@ -180,18 +226,21 @@ def _label(curve: str, epsilon: float, delta: float) -> str:
 
 
 def _planned(
-    base: Plan, budgets: Sequence[tuple[float, float]], curves: Sequence[str], centred: bool
+    base: Plan, budgets: Sequence[tuple[float, float]], curves: Sequence[str], centred: bool, share: float
 ) -> tuple[dict[tuple[str, float, float], Plan], dict[str, str]]:
     """Every (curve, epsilon, delta) that its theorem reaches, always with the yardstick; and why others are missing."""
     adjacency = "replace-one" if base.privacy is None else base.privacy.adjacency
     for curve in curves:
         _validate.one_of("curves", _protocol(curve), (name for name in NAMES if name not in REFERENCES))
-    plans, left_out = {}, {}
+    plans: dict[tuple[str, float, float], Plan] = {}
+    left_out = {}
     for epsilon, delta in budgets:
         asked = base.changed(privacy=Privacy(epsilon, delta, adjacency))
         for curve in dict.fromkeys((YARDSTICK, *curves)):
             try:
-                plans[curve, epsilon, delta] = curve_plan(curve, asked, centred)
+                whole = plans.get((curve.removesuffix(FLOOR), epsilon, delta)) if curve.endswith(FLOOR) else None
+                plan = curve_plan(curve, asked, centred, share) if whole is None else at_floor(whole)
+                plans[curve, epsilon, delta] = plan
             except ValueError as error:
                 left_out[_label(curve, epsilon, delta)] = str(error)
     return plans, left_out

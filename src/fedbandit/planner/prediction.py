@@ -1,16 +1,18 @@
 """What a plan will cost, before anything is run: the regret that its noise and its schedule make unavoidable.
 
 The reference problem is the paper's: every visitor brings `arms` actions in random directions of R^m, m = d - 1, beside
-a constant; the mean reward of an action is (1 + cosine) / 2, the cosine with an unknown direction. A silo that knows
-that direction up to an angle phi takes the best action of a wrong direction, and loses the share 1 - cos phi of what
-acting at random would lose. So a model is as good as its angle, and
+a constant, which has the share s of a row's squared length (the paper's: one half); the mean reward of an action is
+(1 + cosine) / 2, the cosine with an unknown direction. A silo that knows that direction up to an angle phi takes the
+best action of a wrong direction, and loses the share 1 - cos phi of what acting at random would lose. So a model is as
+good as its angle, and
 
-    cos phi = a / sqrt(a^2 + m e^2),    e^2 = (R^2 I + nu^2) / (I + lambda)^2,    a = I' / (I' + lambda) / sqrt 2:
+    cos phi = a / sqrt(a^2 + m e^2),    e^2 = (R^2 I + nu^2) / (I + lambda)^2,    a = L I' / (I' + lambda):
 
 I is what has been learnt about each direction that is not taken (whoever takes an action adds its square), R^2 the
 variance of a reward, nu^2 that of the privacy noise in one coordinate, and a the length that the regulariser leaves to
-the estimate, I' being what was learnt along it. Visits that count are served by the model of the last sync and teach
-the next one. Those that do not are served by all that their silo knows, whose errors add up by their precisions.
+the estimate, L = 1/2 / sqrt(1 - s) being theta's and I' what was learnt along it. Visits that count are served by the
+model of the last sync and teach the next one. Those that do not are served by all that their silo knows, whose errors
+add up by their precisions.
 
 This is a model, not a bound; wide radii cost exploration that it does not count. docs/planning.md holds it against
 simulations.
@@ -30,11 +32,11 @@ from fedbandit.bandit.confidence import NoiseLaw
 from fedbandit.bandit.directions import Alignment, best_of
 from fedbandit.plan import Plan
 from fedbandit.simulator.attendance import EVERYBODY, Attendance
+from fedbandit.simulator.tasks import PAPERS_SHARE
 
 __all__ = ["ARMS", "Prediction", "noise_variance", "predicted", "predicted_alone"]
 
 ARMS = 100  # of the reference problem, where nobody says how many there are
-LENGTH = math.sqrt(0.5)  # of theta, without its constant
 STOPS = 80  # rounds, besides those of syncs, at which a silo's own knowledge is looked at
 
 
@@ -68,6 +70,7 @@ class _Learnt:
 
     best: Alignment
     axes: int
+    free: float  # the share of a row's squared length that its constant leaves to the others
     along: float = 0.0
     across: float = 0.0
 
@@ -76,8 +79,8 @@ class _Learnt:
         others = max(1, self.axes - 1)
         taken = self.best.square if cosine else 1 / self.axes  # along the model's direction; before it there is none
         left = (1 - taken) / others
-        self.along += visits * (taken * cosine**2 + left * (1 - cosine**2)) / 2
-        self.across += visits * left / 2
+        self.along += visits * (taken * cosine**2 + left * (1 - cosine**2)) * self.free
+        self.across += visits * left * self.free
 
 
 @dataclass
@@ -86,12 +89,17 @@ class _Silos:
 
     best: Alignment
     axes: int
+    constant_share: float
     public: _Learnt = field(init=False)
     own: _Learnt = field(init=False)
     cosine: float = 0.0  # of the public model
 
     def __post_init__(self) -> None:
-        self.public, self.own = _Learnt(self.best, self.axes), _Learnt(self.best, self.axes)
+        self.public, self.own = self.nothing(), self.nothing()
+
+    def nothing(self) -> _Learnt:
+        """Before anybody has come."""
+        return _Learnt(self.best, self.axes, 1 - self.constant_share)
 
     @property
     def spread(self) -> float:
@@ -101,34 +109,42 @@ class _Silos:
     def synchronise(self, noise: float, regulariser: float) -> None:
         """A model from what was learnt publicly, with noise of that variance."""
         error = (self.spread * self.public.across + noise) / (self.public.across + regulariser) ** 2
-        length = LENGTH * self.public.along / (self.public.along + regulariser)
+        length = _length(self.constant_share) * self.public.along / (self.public.along + regulariser)
         self.cosine = length / math.sqrt(length**2 + self.axes * error)
 
     def local_cosine(self, noise: float, others: float) -> float:
         """Of all that one silo knows: its own visits, and the public sums less its own part (`others` is the rest)."""
         heard = others * self.public.across
         precision = self.own.across / self.spread + heard**2 / (self.spread * heard + noise or math.inf)
-        told = LENGTH / math.sqrt(LENGTH**2 + self.axes / precision) if precision else 0.0
+        length = _length(self.constant_share)
+        told = length / math.sqrt(length**2 + self.axes / precision) if precision else 0.0
         return max(told, self.cosine)  # who knows more than the public is not served worse
 
 
-def _learners(arms: int, dim: int) -> _Silos:
+def _length(constant_share: float) -> float:
+    """Of theta, without its constant."""
+    return 0.5 / math.sqrt(1 - constant_share)
+
+
+def _learners(arms: int, dim: int, constant_share: float = PAPERS_SHARE) -> _Silos:
     """Silos that know nothing yet. One of the dimensions is the constant entry."""
     if dim < 2:
         raise ArgumentError("dim", f"must be at least 2 to be predicted: a direction is looked for, got {dim}")
-    return _Silos(best_of(arms, dim - 1), dim - 1)
+    return _Silos(best_of(arms, dim - 1), dim - 1, constant_share)
 
 
-def predicted(plan: Plan, arms: int = ARMS, attendance: Attendance = EVERYBODY) -> Prediction:
+def predicted(
+    plan: Plan, arms: int = ARMS, attendance: Attendance = EVERYBODY, constant_share: float = PAPERS_SHARE
+) -> Prediction:
     """The regret of a plan whose rounds are visits, by those who count and those who do not."""
     if plan.syncs is None:
         raise ArgumentError("schedule", f"must be public to be predicted, got {plan.schedule}")
-    noises, regularisers = noise_variance(plan.noise_law, plan.centre), plan.learner.regularisers
-    silos = _learners(arms, plan.dim)
+    noises = noise_variance(plan.noise_law, plan.centre, constant_share)
+    regularisers, silos = plan.learner.regularisers, _learners(arms, plan.dim, constant_share)
     syncs = dict(zip(plan.times, zip(noises.tolist(), regularisers.tolist(), strict=True), strict=True))
     partly = not attendance.all_counted(plan)
     stops = sorted({*plan.times, *(_stops(plan.rounds) if partly else ())})
-    lost, waiting, noise, before = [], _Learnt(silos.best, silos.axes), 0.0, 0
+    lost, waiting, noise, before = [], silos.nothing(), 0.0, 0
     for stop in stops:
         share = attendance.share(plan.cap, (before + stop + 1) // 2) if partly else 1.0
         locally = plan.serves_uncounted == "local"
@@ -140,7 +156,7 @@ def predicted(plan: Plan, arms: int = ARMS, attendance: Attendance = EVERYBODY) 
         if stop in syncs:
             silos.public.along += waiting.along
             silos.public.across += waiting.across
-            waiting = _Learnt(silos.best, silos.axes)
+            waiting = silos.nothing()
             noise, regulariser = syncs[stop]
             silos.synchronise(noise, regulariser)
         before = stop
@@ -164,10 +180,10 @@ def _prediction(stops: Sequence[int], lost: Sequence[float], best: Alignment) ->
     return Prediction(np.array(stops, dtype=float), chance * np.array(lost), chance)
 
 
-def noise_variance(law: NoiseLaw, centre: float) -> Floats:
+def noise_variance(law: NoiseLaw, centre: float, constant_share: float = PAPERS_SHARE) -> Floats:
     """Variance of the noise in one coordinate of U - W theta, for every prefix sum (syncs,)."""
-    squared_length = LENGTH**2 + 2 * (0.5 - centre) ** 2  # of theta with its constant, which centring takes away
-    return np.asarray(law.bias**2 + squared_length * law.off_diagonal**2)
+    constant = (0.5 - centre) ** 2 / constant_share  # its part of theta's squared length, which centring takes away
+    return np.asarray(law.bias**2 + (_length(constant_share) ** 2 + constant) * law.off_diagonal**2)
 
 
 def _stops(rounds: int) -> list[int]:

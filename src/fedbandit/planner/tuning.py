@@ -6,14 +6,16 @@ from fedbandit.plan import Plan
 from fedbandit.planner.prediction import ARMS, predicted
 from fedbandit.protocol.mechanisms.optimal import LONGEST
 from fedbandit.schedule import growing
+from fedbandit.simulator.tasks import PAPERS_SHARE
 
-__all__ = ["TUNED", "mechanisms_for", "split", "tuned", "with_best_mechanism"]
+__all__ = ["CENTRE", "CONSTANT_SHARE", "TUNED", "mechanisms_for", "split", "tuned", "with_best_mechanism"]
 
 TUNED = ("silo", "secure-sum", "central")  # presets with a free choice of schedule, mechanism and split
 RATIOS = (1.1, 1.2, 1.3, 1.4, 1.5, 1.75, 2.0)
 FIRSTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 LATEST = 100  # the first sync comes within this part of the horizon: real users may be easier than the predicted ones
 CENTRE = 0.5
+CONSTANT_SHARE = 0.1  # of a row's squared length, for its constant where rewards are centred: enough to learn it
 LONG = 128  # syncs: beyond, a second factorisation takes longer to compute than it is worth
 
 
@@ -32,22 +34,23 @@ def mechanisms_for(syncs: int) -> tuple[str, ...]:
     return ("early", "optimal") if syncs <= LONG else ("early",) if syncs <= LONGEST else ("blt",)
 
 
-def with_best_mechanism(plan: Plan, arms: int = ARMS) -> Plan:
+def with_best_mechanism(plan: Plan, arms: int = ARMS, constant_share: float = PAPERS_SHARE) -> Plan:
     """The same plan with the mechanism that is predicted to lose least on its schedule."""
     plans = [plan.changed(mechanism=mechanism) for mechanism in mechanisms_for(len(plan.times))]
-    return min(plans, key=lambda one: predicted(one, arms).mean())
+    return min(plans, key=lambda one: predicted(one, arms, constant_share=constant_share).mean())
 
 
-def tuned(plan: Plan, centred: bool = False, arms: int = ARMS) -> Plan:
+def tuned(plan: Plan, centred: bool = False, arms: int = ARMS, constant_share: float = PAPERS_SHARE) -> Plan:
     """`plan` on the growing schedule with which it is predicted to lose least, with its best mechanism and split.
 
     `centred`: rewards enter as y - 1/2, which halves how far one of them can move a sum. It changes no decision where
     some fixed combination of the features is the same for every action (a constant entry, for example); only the
     caller can know that. It pays where rewards lie around 1/2; far from there the shrunken estimate starts off wrong.
+    `constant_share` is how much of a row's squared length that constant has.
     """
     centre = CENTRE if centred else 0.0
     shared = plan.changed(centre=centre, ratio=split(centre), mechanism="batches")
     firsts = [first for first in FIRSTS if first <= max(1, plan.rounds // LATEST)]
     schedules = [growing(ratio, first) for first in firsts for ratio in RATIOS]
-    plans = [with_best_mechanism(shared.changed(schedule=schedule), arms) for schedule in schedules]
-    return min(plans, key=lambda one: predicted(one, arms).mean())
+    plans = [with_best_mechanism(shared.changed(schedule=schedule), arms, constant_share) for schedule in schedules]
+    return min(plans, key=lambda one: predicted(one, arms, constant_share=constant_share).mean())

@@ -15,6 +15,7 @@ import polars as pl
 
 from fedbandit import _html
 from fedbandit._arrays import Floats, Integers
+from fedbandit._validate import ArgumentError
 from fedbandit.plan import Plan
 from fedbandit.simulator.engine import Played
 
@@ -70,6 +71,14 @@ class Result:
         others, lost = totals["uncounted"].to_numpy(), totals["uncounted_regret"].to_numpy()
         all_lost, visits = self._last(name)["regret"].to_numpy(), self.plans[name].silos * self._rounds
         return _per_visit(all_lost - lost, visits - others), _per_visit(lost, others)
+
+    def joined(self, other: Result) -> Result:
+        """Both results as one: other plans on the same users, whose rows may have been written in another way."""
+        if (self.seed, self.runs) != (other.seed, other.runs) or set(self.plans) & set(other.plans):
+            raise ArgumentError("other", "must hold other plans, in the same runs of the same seed")
+        frames = (pl.concat([getattr(self, name), getattr(other, name)]) for name in ("frame", "totals"))
+        repaired = {**self.repaired, **other.repaired}
+        return Result({**self.plans, **other.plans}, *frames, repaired, self.runs, self.seed)
 
     def syncs(self, name: str) -> float:
         """How often one plan synchronised, in the mean over its runs."""

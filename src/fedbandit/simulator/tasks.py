@@ -29,6 +29,7 @@ from fedbandit.simulator.kernels import (
     BERNOULLI,
     CLIPPED,
     GAUSSIAN,
+    PAPERS_SHARE,
     Fresh,
     Rewards,
     Table,
@@ -37,6 +38,7 @@ from fedbandit.simulator.kernels import (
 )
 
 __all__ = [
+    "PAPERS_SHARE",
     "Contexts",
     "Responses",
     "RewardKind",
@@ -93,6 +95,10 @@ class Synthetic:
     `basis` is the published simulation's, for fixed contexts: of the rows (v, 1) that features are made of, a silo's
     first are e_j + e_d, and the last of these is e_d. Means are the rows times theta* / sqrt 2, features the rows
     divided by their norms: sqrt 2, but 1 for e_d, whose mean is therefore not linear in its feature.
+
+    `constant_share` is the share of a row's squared length that its last entry, the constant, has; the paper's is one
+    half. With another share the same users bring the same actions, whose expected rewards are the same: only how a row
+    is written differs, and with it theta*. Noise is made for a whole row: what the constant takes, the others lack.
     """
 
     dim: int
@@ -101,13 +107,17 @@ class Synthetic:
     contexts: Contexts = "fresh"
     basis: bool = False
     same_in_all_runs: bool = False
+    constant_share: float = PAPERS_SHARE
 
     def __post_init__(self) -> None:
         _validate.count("dim", self.dim, least=2)
+        _validate.within("constant_share", self.constant_share, 0, 1)
         _validate.count("arms", self.arms)
         _validate.one_of("contexts", self.contexts, get_args(Contexts))
         if self.basis and (self.contexts != "fixed" or self.arms < self.dim):
             raise ArgumentError("basis", f"must be False unless contexts are 'fixed' and there are {self.dim} arms")
+        if self.basis and self.constant_share != PAPERS_SHARE:
+            raise ArgumentError("constant_share", f"must be {PAPERS_SHARE} with a basis, got {self.constant_share!r}")
 
     @property
     def one_set_per_silo(self) -> bool:
@@ -117,17 +127,20 @@ class Synthetic:
     def theta(self, seed: int, run: int) -> Floats:
         """theta* of one run."""
         direction = np.random.default_rng([seed, 0 if self.one_set_per_silo else run]).standard_normal(self.dim - 1)
-        return np.asarray(np.append(direction / np.linalg.norm(direction), 1.0) / np.sqrt(2))
+        lengths = np.append(np.full(self.dim - 1, np.sqrt(1 - self.constant_share)), np.sqrt(self.constant_share))
+        return np.asarray(np.append(direction / np.linalg.norm(direction), 1.0) / (2 * lengths))
 
     def source(self, seed: int, runs: tuple[int, ...], silos: int) -> Fresh | Table:
         """Where kernels take the action sets of these runs from."""
         if self.one_set_per_silo:
             return self._fixed(seed, silos)
-        return Fresh(np.stack([self.theta(seed, run) for run in runs]), self.arms)
+        return Fresh(np.stack([self.theta(seed, run) for run in runs]), self.arms, self.constant_share)
 
     def _fixed(self, seed: int, silos: int) -> Table:
         """One action set per silo: the contexts that its users of round 0 would have met."""
-        features = np.stack([contexts_of(seed, 0, silo, 0, self.arms, self.dim) for silo in range(silos)])
+        features = np.stack(
+            [contexts_of(seed, 0, silo, 0, self.arms, self.dim, self.constant_share) for silo in range(silos)]
+        )
         if self.basis:
             features[:, : self.dim] = _basis(self.dim)
         means = features.astype(float) @ self.theta(seed, 0)
@@ -199,6 +212,7 @@ def synthetic(
     basis: bool = False,
     same_in_all_runs: bool = False,
     realised: bool = False,
+    constant_share: float = PAPERS_SHARE,
 ) -> Synthetic:
     """The paper's synthetic instance, with rewards that respect its assumptions by default.
 
@@ -208,7 +222,8 @@ def synthetic(
     >>> bool(np.isclose(np.linalg.norm(theta), 1.0)), round(float(theta[-1]), 4)
     (True, 0.7071)
     """
-    return Synthetic(dim, arms, Responses(rewards, reward_std, realised), contexts, basis, same_in_all_runs)
+    responses = Responses(rewards, reward_std, realised)
+    return Synthetic(dim, arms, responses, contexts, basis, same_in_all_runs, constant_share)
 
 
 def letor(

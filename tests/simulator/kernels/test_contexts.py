@@ -18,6 +18,14 @@ def test_contexts_are_unit_vectors_with_a_uniform_direction() -> None:
     assert distance_from_uniform(free + 0.02) > 4
 
 
+def test_a_constant_with_another_share_leaves_actions_where_they_are() -> None:
+    usual, light = (k.contexts_of(SEED, 0, 0, 1, 100, 10, share).astype(float) for share in (0.5, 0.1))
+    np.testing.assert_array_equal(usual, k.contexts_of(SEED, 0, 0, 1, 100, 10))
+    np.testing.assert_allclose(np.linalg.norm(light, axis=1), 1, rtol=1e-6)
+    np.testing.assert_array_equal(light[:, -1], np.float32(np.sqrt(0.1)))
+    np.testing.assert_allclose(light[:, :-1] / np.sqrt(0.9), usual[:, :-1] / np.sqrt(0.5), rtol=1e-6, atol=1e-7)
+
+
 def distance_from_uniform(points: np.ndarray) -> float:
     """The largest deviation of first and second moments from those of a uniform direction, in standard errors."""
     count, dim = points.shape

@@ -15,9 +15,11 @@ from fedbandit.cli import checks, options, output
 from fedbandit.plan import Plan
 from fedbandit.planner.ablation import Ablated, ablation, unsymmetric_noise_factor
 from fedbandit.planner.consortia import Checked, accord, checked
-from fedbandit.planner.frontier import BUDGETS, CURVES, FLOOR, QUICK_CURVES, Frontier, Point
+from fedbandit.planner.frontier import BUDGETS, CURVES, FLOOR, QUICK_CURVES, Frontier, Point, is_light
 from fedbandit.planner.frontier import frontier as measured
+from fedbandit.planner.frontier import light as lighter
 from fedbandit.planner.shuffling import Payoff, payoffs
+from fedbandit.planner.tuning import CONSTANT_SHARE
 from fedbandit.privacy.budget import Privacy, exactly
 from fedbandit.simulator.tasks import Task, letor, synthetic
 from fedbandit.simulator.tasks import warfarin as patients
@@ -111,7 +113,7 @@ def frontier(
     if json:
         output.print_json({"points": [point.as_dict() for point in found.points], "left_out": dict(found.left_out)})
     else:
-        _show_frontier(found, title)
+        _show_frontier(found, title, light=lighter(task) is not task)
 
 
 def _check_effects(context: typer.Context, shuffle: bool, ablated: bool, real: bool) -> None:
@@ -147,7 +149,7 @@ def _task(dim: int, arms: int, data: Path | None, warfarin: Path | None) -> Task
     return synthetic(dim, arms) if warfarin is None else patients(warfarin)
 
 
-def _show_frontier(found: Frontier, title: str) -> None:
+def _show_frontier(found: Frontier, title: str, light: bool) -> None:
     columns = ["curve", "budget", "regret / T", "+-", "excess", "x below the paper", "syncs", "schedule", "mechanism"]
     output.print_table(title, columns, [_point_row(point) for point in found.points])
     for name, reason in found.left_out.items():
@@ -155,6 +157,9 @@ def _show_frontier(found: Frontier, title: str) -> None:
     output.remark("excess: over non-private FedLinUCB on the same users, schedule and radii.")
     if any(point.name.endswith(FLOOR) for point in found.points):
         output.remark("floor: with the noise of a single release in every prefix sum; no plan of this budget.")
+    if any(is_light(point.plan) for point in found.points) and light:
+        share = f"{CONSTANT_SHARE:.0%}"
+        output.remark(f"Where rewards are centred, a row's constant entry has {share} of its squared length.")
     output.remark("x below the paper: the excess of `ldp` (as proven, every 25 rounds) divided by this one's.")
 
 

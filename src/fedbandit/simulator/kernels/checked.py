@@ -129,7 +129,11 @@ def _checked_source(users: Users, source: Fresh | Table, dim: int) -> Fresh | Ta
         raise ArgumentError(
             "fresh contexts", f"must have arms >= 1 and dimension >= 2, got {source.arms} arms and dimension {dim}"
         )
-    return Fresh(source.theta, int(source.arms))
+    if not 0 < source.constant_share < 1:
+        raise ArgumentError(
+            "fresh contexts", f"must have a constant share between 0 and 1, got {source.constant_share!r}"
+        )
+    return Fresh(source.theta, int(source.arms), float(source.constant_share))
 
 
 def _checked_rewards(rewards: Rewards) -> Rewards:

@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit
 
 from fedbandit._arrays import Floats, Integers, Singles
-from fedbandit.simulator.kernels.layout import DEPTH, LANES, Table, padded
+from fedbandit.simulator.kernels.layout import DEPTH, LANES, PAPERS_SHARE, Table, padded
 from fedbandit.simulator.kernels.packs import broadcast, fma, load, over, square_root, store, times
 from fedbandit.simulator.kernels.scoring import MEANS, find, project, top_of
 from fedbandit.simulator.randomness import CONTEXT, fill_normals, integer_below, user_key
@@ -27,8 +27,6 @@ __all__ = [
 ]
 
 _ZERO: Final = np.float32(0.0)
-_HALF: Final = np.float32(0.5)
-_ROOT_HALF: Final = np.float32(math.sqrt(0.5))
 
 
 @njit(cache=True)
@@ -46,22 +44,23 @@ def open_contexts(arms: int, theta: Floats) -> tuple[Singles, Singles, Singles]:
 
 
 @njit(cache=True, error_model="numpy")
-def draw(key: np.uint64, dim: int, out: Singles) -> None:
+def draw(key: np.uint64, dim: int, share: float, out: Singles) -> None:
     """Write one user's fresh actions to ``out`` from :func:`open_contexts`; columns beyond the arms are filler.
 
-    Coordinates 0 .. dim - 2 are a uniformly random direction of norm 1/sqrt 2 (normals, scaled), the last is
-    1/sqrt 2, so the norm is 1.
+    Coordinates 0 .. dim - 2 are a uniformly random direction of norm sqrt(1 - share) (normals, scaled), the last is
+    sqrt(share), so the norm is 1.
     """
     free = dim - 1
+    rest, constant = np.float32(1.0 - share), np.float32(math.sqrt(share))
     fill_normals(key, out[:free].reshape(-1))
     for a in range(0, out.shape[1], LANES):
         square = broadcast(_ZERO)
         for j in range(free):
             square = fma(load(out, j, a, _ZERO), load(out, j, a, _ZERO), square)
-        scale = square_root(over(broadcast(_HALF), square))
+        scale = square_root(over(broadcast(rest), square))
         for j in range(free):
             store(out, j, a, times(load(out, j, a, _ZERO), scale))
-        store(out, free, a, broadcast(_ROOT_HALF))
+        store(out, free, a, broadcast(constant))
 
 
 @njit(cache=True)
@@ -119,10 +118,12 @@ def set_block(table: Table, index: np.int64) -> Singles:
     return table.blocks[start : start + size].reshape(table.height, -1)
 
 
-def contexts_of(seed: int, run: int, silo: int, round_: int, arms: int, dim: int) -> Singles:
+def contexts_of(
+    seed: int, run: int, silo: int, round_: int, arms: int, dim: int, share: float = PAPERS_SHARE
+) -> Singles:
     """The fresh actions (arms, dim) that kernels give to one user; run 0 if all runs share their contexts."""
     out = np.zeros((padded(dim, DEPTH), padded(arms, LANES)), dtype=np.float32)
-    draw(_context_key(seed, run, silo, round_), dim, out)
+    draw(_context_key(seed, run, silo, round_), dim, share, out)
     return np.ascontiguousarray(out[:dim, :arms].T)
 
 

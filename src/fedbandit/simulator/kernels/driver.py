@@ -69,7 +69,7 @@ def _play_task(
     centre = tally.centre
     chosen, regret = open_book(protocols * runs, dim)
     if fresh is not None:
-        arms, theta = fresh.arms, fresh.theta
+        arms, theta, constant = fresh.arms, fresh.theta, fresh.constant_share
         x, truth, rough = open_contexts(arms, theta)
         height, room = x.shape
     elif table is not None:
@@ -100,7 +100,7 @@ def _play_task(
                 now = users.first_round + start + u
                 key = user_key(users.seed, users.context_runs[first_run], silo, now, CONTEXT)
                 if fresh is not None:
-                    draw(key, dim, x)
+                    draw(key, dim, constant, x)
                 elif table is not None:
                     index = pick_set(key, ranges[silo, 0], ranges[silo, 1])
                     x, arms = set_block(table, index), offsets[index + 1] - offsets[index]

@@ -22,6 +22,7 @@ __all__ = [
     "DEPTH",
     "GAUSSIAN",
     "LANES",
+    "PAPERS_SHARE",
     "Beliefs",
     "Fresh",
     "Kept",
@@ -46,6 +47,9 @@ LANES: Final = 8  # actions are padded to a multiple of this many, the SIMD widt
 DEPTH: Final = 4  # coordinates are padded with zero rows to a multiple of this many, the unrolling of scores
 
 
+PAPERS_SHARE: Final = 0.5  # of a row's squared length that its constant entry has in the paper's instance
+
+
 class Users(NamedTuple):
     """Who plays in one call: every (run, silo, round) of a block of consecutive rounds, counted from 1."""
 
@@ -58,10 +62,11 @@ class Users(NamedTuple):
 
 
 class Fresh(NamedTuple):
-    """Contexts drawn anew for every user: directions of norm 1/sqrt 2 in d - 1 dimensions, then 1/sqrt 2."""
+    """Contexts drawn anew for every user: rows of norm 1, a random direction in d - 1 dimensions, then a constant."""
 
     theta: Floats  # (R, d) the true parameter of each run
     arms: int
+    constant_share: float = PAPERS_SHARE  # of a row's squared length
 
 
 class Table(NamedTuple):
