@@ -15,6 +15,7 @@ from fedbandit.schedule import adaptive, at, clock, every, growing
 
 if TYPE_CHECKING:
     from fedbandit import evaluation, paper
+    from fedbandit.federation.local import Federation
     from fedbandit.federation.silo.serving import Silo
     from fedbandit.simulator import tasks
     from fedbandit.simulator.attendance import Attendance
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Attendance",
     "Category",
+    "Federation",
     "Hashed",
     "Number",
     "Plan",
@@ -42,13 +44,14 @@ __all__ = [
     "tasks",
 ]
 
-# What is loaded when it is asked for: the simulator compiles kernels, and a silo needs the extra `live`.
+# What is loaded when it is asked for: the simulator compiles kernels, and what is live needs the extra `live`.
 _LATER = {
     "evaluation": ("fedbandit.evaluation", None),
     "paper": ("fedbandit.paper", None),
     "tasks": ("fedbandit.simulator.tasks", None),
     "simulate": ("fedbandit.simulator.runner", "simulate"),
     "Attendance": ("fedbandit.simulator.attendance", "Attendance"),
+    "Federation": ("fedbandit.federation.local", "Federation"),
     "Silo": ("fedbandit.federation.silo.serving", "Silo"),
 }
 
@@ -60,9 +63,9 @@ def __getattr__(name: str) -> Any:
     try:
         loaded = importlib.import_module(module)
     except ModuleNotFoundError as error:
-        if name != "Silo":
+        if name not in ("Federation", "Silo"):
             raise
-        raise ImportError(f"fedbandit.Silo needs the extra 'live': pip install 'fedbandit[live]' ({error})") from None
+        raise ImportError(f"fedbandit.{name} needs the extra 'live': pip install 'fedbandit[live]' ({error})") from None
     found = loaded if attribute is None else getattr(loaded, attribute)
     globals()[name] = found  # importing the package `simulate` would otherwise leave the module under the name
     return found
