@@ -15,7 +15,7 @@ from fedbandit.schedule import adaptive, at, clock, every, growing
 
 if TYPE_CHECKING:
     from fedbandit import evaluation, paper
-    from fedbandit.federation.local import Federation
+    from fedbandit.federation.one_process import Federation
     from fedbandit.federation.silo.serving import Silo
     from fedbandit.simulator import tasks
     from fedbandit.simulator.attendance import Attendance
@@ -51,7 +51,7 @@ _LATER = {
     "tasks": ("fedbandit.simulator.tasks", None),
     "simulate": ("fedbandit.simulator.runner", "simulate"),
     "Attendance": ("fedbandit.simulator.attendance", "Attendance"),
-    "Federation": ("fedbandit.federation.local", "Federation"),
+    "Federation": ("fedbandit.federation.one_process", "Federation"),
     "Silo": ("fedbandit.federation.silo.serving", "Silo"),
 }
 

@@ -11,8 +11,8 @@ from fedbandit._validate import ArgumentError
 from fedbandit.federation.silo import book
 from fedbandit.federation.silo.serving import Silo
 from fedbandit.federation.states import ReleaseState
-from fedbandit.federation.store import SiloStore, SyncStore, open_engine
-from fedbandit.federation.store.schema import EARLIER, FORMAT, TABLES
+from fedbandit.federation.store import SiloStore, SyncStore, open_engine, schema
+from fedbandit.federation.store.schema import ADDED, EARLIER, FORMAT, TABLES
 from fedbandit.federation.wire import messages
 from fedbandit.federation.wire.parcels import Outcome
 from tests.federation.small import small_plan
@@ -75,12 +75,13 @@ def served(path, syncs):
             yield from ((table, columns, row) for row in cursor)
 
 
-def of_format_3(rows):
-    """The same rows as format 3 had them."""
+def of_format(held, rows):
+    """The same rows as an earlier format had them."""
+    added = {table for one, tables in ADDED.items() if int(one) >= int(held) for table in tables}
     for table, columns, values in rows:
-        if table in ("opted_out", "own_sums") or (table, values[0]) == ("meta", "format"):
+        if table in added or (table, values[0]) == ("meta", "format"):
             continue
-        if table == "models":
+        if table == "models" and held == "3":  # cohorts were a number per silo
             outcome = Outcome.decode(values[2], PLAN)
             values = (*values[:2], messages.encode([outcome.prefix, outcome.cohort]))
         yield table, columns, values
@@ -91,14 +92,16 @@ def contents(url):
         return {table: raw.run(f"SELECT * FROM {table}") for table in ("meta", "terms", "ledger", "models", "releases")}
 
 
-def test_every_earlier_format_has_its_tables_here():
-    assert sorted(path.stem for path in FORMATS.glob("*.sql")) == sorted(EARLIER)
+def test_every_format_has_its_tables_here_and_tables_do_not_change_without_a_new_one():
+    assert sorted(path.stem for path in FORMATS.glob("*.sql")) == sorted([*EARLIER, FORMAT])
     assert int(FORMAT) == max(map(int, EARLIER)) + 1
+    assert (FORMATS / f"{FORMAT}.sql").read_text().split("\n", 1)[1].strip() == schema._TABLES.strip()
 
 
-def test_a_silo_between_terms_is_brought_from_format_3(store_url, tmp_path):
+@pytest.mark.parametrize("held", ADDED)
+def test_a_silo_between_terms_is_brought_from_an_earlier_format(store_url, tmp_path, held):
     rows = list(served(tmp_path / "template.db", len(PLAN.times)))
-    make(store_url, "3", of_format_3(rows))
+    make(store_url, held, of_format(held, rows))
     before = contents(store_url)
     engine = open_engine(store_url)
     store = SiloStore(engine)
@@ -131,12 +134,12 @@ def refused(url, words):
 
 
 def test_in_a_running_term_format_3_is_refused(store_url, tmp_path):
-    make(store_url, "3", of_format_3(served(tmp_path / "template.db", 1)))
+    make(store_url, "3", of_format("3", served(tmp_path / "template.db", 1)))
     refused(store_url, "its term is running.*Let the term end with that version")
 
 
 def test_releases_that_nobody_was_sent_keep_format_3_from_being_opened(store_url, tmp_path):
-    make(store_url, "3", of_format_3(served(tmp_path / "template.db", len(PLAN.times))))
+    make(store_url, "3", of_format("3", served(tmp_path / "template.db", len(PLAN.times))))
     with Raw(store_url) as raw:
         raw.run("UPDATE releases SET state = ? WHERE sync = 1", (ReleaseState.SEALED.value,))
     refused(store_url, "its term is running")
@@ -181,7 +184,7 @@ def test_a_migration_that_is_killed_leaves_the_store_as_it_was(tmp_path, monkeyp
     from fedbandit.federation.store import migrations
 
     path = str(tmp_path / "silo.db")
-    make(path, "3", of_format_3(served(tmp_path / "template.db", len(PLAN.times))))
+    make(path, "3", of_format("3", served(tmp_path / "template.db", len(PLAN.times))))
     before = contents(path)
 
     def killed(*_):

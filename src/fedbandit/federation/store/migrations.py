@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from fedbandit._validate import ArgumentError
 from fedbandit.federation.states import ReleaseState
-from fedbandit.federation.store.schema import EARLIER, FORMAT, TABLES
+from fedbandit.federation.store.schema import ADDED, EARLIER, FORMAT, TABLES
 from fedbandit.federation.wire import messages, parcels
 from fedbandit.plan import Plan
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["format_of", "migrate"]
 
-LATER_TABLES = {"3": ("opted_out", "own_sums")}  # by format: what the ones after it have added
 UNSENT = (ReleaseState.CLOSED, ReleaseState.DRAWN, ReleaseState.SEALED)
 END_FIRST = "Let its term end with that version, keep the file, which says what was spent, and begin with a new store"
 
@@ -44,12 +43,16 @@ def migrate(sql: Sql, statements: Sequence[str], found: Collection[str]) -> bool
             f"was written by a later version of fedbandit (format {held}); this version reads format {FORMAT}."
             " Install the version that wrote it",
         )
-    if held not in _STEPS:
+    if held in _REASONS:
         raise _refused(held, f"{_REASONS[held]}. {END_FIRST}")
-    missing = sorted(set(TABLES) - set(LATER_TABLES[held]) - set(found))
+    way = [str(number) for number in range(int(held), int(FORMAT))]
+    added = {table for one in way for table in ADDED.get(one, ())}
+    missing = sorted(set(TABLES) - added - set(found))
     if missing:
         raise ArgumentError("store", f"has lost {', '.join(missing)}: bring the store back, it is not begun anew")
-    _STEPS[held](sql)
+    for one in way:
+        if one in _STEPS:
+            _STEPS[one](sql)
     for statement in statements:  # only those are made that are not there
         sql.all(statement)
     sql.all("UPDATE meta SET value = ? WHERE key = 'format'", (FORMAT.encode(),))
@@ -92,7 +95,7 @@ def _from_3(sql: Sql) -> None:
         sql.all("UPDATE models SET value = ? WHERE term = ? AND sync = ?", (encoded, term, sync))
 
 
-_STEPS: dict[str, Callable[[Sql], None]] = {"3": _from_3}
+_STEPS: dict[str, Callable[[Sql], None]] = {"3": _from_3}  # what the next format needs besides its new tables
 _REASONS = {
     "1": "its ledger has other names under its hashes, so it could be read only by writing it anew",
     "2": "its ledger is not signed, and a signature made today would claim what nobody has seen",

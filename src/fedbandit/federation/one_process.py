@@ -175,9 +175,12 @@ class Federation:
     async def _meet(self) -> None:
         """Everybody asks the others how far they have seen them come, as at every start."""
         for agent in self._agents.values():
-            await agent.introduce(self._link)
+            agent.link = self._link
         for keeper in self._keepers:
             await keeper.greet()
+        await self._deliver()
+        for agent in self._agents.values():
+            await agent.introduce(self._link)
         await self._deliver()
         for agent in self._agents.values():
             await agent.judge()
