@@ -5,15 +5,20 @@ import json
 import shutil
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 
+import psycopg
 import pytest
 from typer.testing import CliRunner
 
+from fedbandit._validate import ArgumentError
 from fedbandit.cli.main import app
 from fedbandit.federation.backup.saving import save
-from fedbandit.federation.setup.home import Home
+from fedbandit.federation.recovery import recover
+from fedbandit.federation.setup.home import FEDERATION, Home
 from fedbandit.federation.silo import book
 from fedbandit.federation.states import ReleaseState, SyncState
+from tests.federation.harness import federation
 from tests.federation.test_recovery import PLANS, models, run
 
 
@@ -150,10 +155,101 @@ def test_a_backup_that_is_not_behind_loses_nothing_that_is_in_it(tmp_path):
         await lose(running, "silo-00", file)
         code, said = await restored(running, "silo-00", file)
         assert code == 0
-        assert "nothing that the backup does not hold" in said
+        assert "nothing that its store does not hold" in said
         assert "may send them again" in said
         await running.start("silo-00")
         await running.sync(1)
         assert running.outcome(1).cohort.tolist() == [1, 1, 1]
 
     run(tmp_path / "federation", plan, scenario, deadline=5.0)
+
+
+def test_a_party_of_another_term_is_told_so_at_once(tmp_path):
+    """It waited for an answer that could not come, and said that nobody had answered."""
+
+    async def scenario(running):
+        home = running.homes["silo-00"]
+        await running.stop("silo-00")
+        replace(home.agreement(), plan=running.plan.changed(rounds=9)).save(home.path / FEDERATION)
+        (home.path / "silo.db").unlink()
+        with pytest.raises(ArgumentError, match=r"running term: analyzer works under plan.*accept --new-term"):
+            await recover(home, agreed=True, patience=30.0)
+
+    run(tmp_path, PLANS["secure-sum"], scenario, deadline=5.0)
+
+
+def run_on_postgres(path, url, scenario):
+    """A federation whose first silo has its store in a database."""
+
+    async def main():
+        async with federation(path, PLANS["secure-sum"], 5.0, absent=["silo-00"]) as running:
+            home = running.homes["silo-00"]
+            running.homes["silo-00"] = replace(home, settings=replace(home.settings, store=url))
+            running.homes["silo-00"].settings.save(home.path / "party.json")
+            await running.start("silo-00")
+            await scenario(running)
+
+    asyncio.run(main())
+
+
+def emptied(url):
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("DROP SCHEMA public CASCADE")
+        connection.execute("CREATE SCHEMA public")
+
+
+@pytest.mark.parametrize("target", ["database", "file"])
+def test_a_silo_with_a_database_is_restored(tmp_path, empty_postgres, target):
+    """The database is lost too; the new store is one again, or a file."""
+    file, url = tmp_path / "silo.backup", empty_postgres
+
+    async def scenario(running):
+        await running.sync(0)
+        silo = running.running["silo-00"].silo
+        saved = save(running.homes["silo-00"].path, file)
+        assert (saved.store.kind, saved.store.ledger) == ("postgresql", 1)
+        await running.sync(1)
+        drawn = silo.store.release(1, 1).drawn
+        await running.stop("silo-00")
+        path = running.homes["silo-00"].path
+        shutil.rmtree(path)
+        if target == "database":
+            code, said = await restored(running, "silo-00", file, "--patience", "20")
+            assert "must be an empty database" in said
+            assert not path.exists()
+            emptied(url)
+            code, said = await restored(running, "silo-00", file)
+        else:
+            code, said = await restored(running, "silo-00", file, "--store", str(tmp_path / "silo.db"))
+        assert (code, "Given up: syncs 1." in said) == (0, True), said
+        assert running.homes["silo-00"].settings.store == (url if target == "database" else str(tmp_path / "silo.db"))
+        await running.start("silo-00")
+        for sync in (2, 3):
+            await running.sync(sync)
+            assert running.outcome(sync).cohort.tolist() == [1, 1, 1]
+        store = running.running["silo-00"].silo.store
+        assert store.release(1, 1).state is ReleaseState.GIVEN_UP
+        assert store.release(1, 1).drawn != drawn
+        assert book.spending(store.ledger()).terms[0].redrawn == ()
+
+    run_on_postgres(tmp_path / "federation", url, scenario)
+
+
+def test_a_database_that_has_outlived_the_directory_is_left_alone(tmp_path, empty_postgres):
+    file = tmp_path / "silo.backup"
+
+    async def scenario(running):
+        await running.sync(0)
+        save(running.homes["silo-00"].path, file)
+        await running.sync(1)
+        await running.stop("silo-00")
+        shutil.rmtree(running.homes["silo-00"].path)
+        code, said = await restored(running, "silo-00", file, "--without-store")
+        assert (code, "nothing that its store does not hold" in said) == (0, True), said
+        assert "Lost:" not in said
+        await running.start("silo-00")
+        await running.sync(2)
+        states = [release.state for release in running.running["silo-00"].silo.store.releases(1)]
+        assert states == [ReleaseState.INCLUDED] * 3
+
+    run_on_postgres(tmp_path / "federation", empty_postgres, scenario)

@@ -79,14 +79,14 @@ def restore(
     else:
         output.say(f"{home}: {saved.role} {saved.party} of {saved.federation}{_stood(saved)}")
         if saved.store is not None:
-            for line in _lost(home, saved, done):
+            for line in _lost(home, saved, done, in_place=without_store):
                 output.say(line)
     if saved.store is not None and (done is None or done.recovery is None):
         raise typer.Exit(NOT_FORWARD)
 
 
-def _lost(home: Path, saved: Manifest, done: Forwarded | None) -> list[str]:
-    """What a restored party has not, as far as anybody knows."""
+def _lost(home: Path, saved: Manifest, done: Forwarded | None, *, in_place: bool) -> list[str]:
+    """What a restored party has not, as far as anybody knows; if its store was in place, no more than that lacks."""
     if done is None or done.recovery is None:
         why = "nobody was asked" if done is None else done.why_not
         return [
@@ -95,8 +95,8 @@ def _lost(home: Path, saved: Manifest, done: Forwarded | None) -> list[str]:
             f" reached: fedbandit {saved.role} forward {home}",
         ]
     found = done.recovery
-    lines = [_given_up(saved.role, found) if found.syncs else "Others have seen nothing that the backup does not hold."]
-    if saved.role == "silo":
+    lines = [_given_up(saved.role, found) if found.syncs else "Others have seen nothing that its store does not hold."]
+    if saved.role == "silo" and not in_place:
         lines += _rewards(saved, found)
     return [*lines, "The party that was saved must never run again: two of the same name spend twice."]
 
@@ -118,7 +118,7 @@ def _rewards(saved: Manifest, found: Recovery) -> list[str]:
     lines = []
     if found.rewards:
         lines.append(f"{found.rewards} rewards of the backup are in those releases, and count there alone.")
-    if not saved.store.raw and saved.store.waiting:
+    if not saved.store.raw and saved.store.waiting and not found.syncs:  # or else they are in those releases, too
         lines.append(f"{saved.store.waiting} rewards were left out of the backup and are lost.")
     lines.append(f"Lost: rewards acknowledged after {since} and not in those releases; nobody knows how many.")
     lines.append(
