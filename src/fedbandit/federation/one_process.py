@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
@@ -108,8 +109,7 @@ class Federation:
                 if folder is None
                 else Path(folder)
             )
-            begun = Timing(**{**vars(agreed), "start": START})
-            made = cls(plan, names, where, begun, resources)
+            made = cls(plan, names, where, replace(agreed, start=START), resources)
             made._resources = resources.pop_all()
             return made
 

@@ -3,6 +3,7 @@
 import sqlite3
 import stat
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from fedbandit.cli.main import app
 from fedbandit.federation.backup import archive
 from fedbandit.federation.backup.restoring import restore
 from fedbandit.federation.backup.saving import save
+from fedbandit.federation.setup.home import Home
 from fedbandit.federation.silo.serving import Silo
 from fedbandit.federation.store import SiloStore, open_engine
 from fedbandit.federation.store.events import EventStore
@@ -159,6 +161,21 @@ def test_a_restored_silo_knows_what_the_backup_knew(home, tmp_path):
         assert silo.reward(decisions[0], 0.5).repeated  # the backup knew it
         assert not silo.reward(decisions[1], 0.5).repeated  # it came after, and can be sent again
         assert silo.reward(decisions[2], 0.5).counted
+
+
+@in_a_file
+def test_files_that_settings_name_move_with_the_directory(home, tmp_path):
+    opened(home).close()
+    (home.path / "ca.pem").write_text("certificate")
+    (tmp_path / "outside.pem").write_text("key")
+    files = {"tls_certificate": str(home.path / "ca.pem"), "tls_key": str(tmp_path / "outside.pem")}
+    replace(home.settings, **files).save(home.path / "party.json")
+    assert "ca.pem" in save(home.path, tmp_path / "file").files
+    restore(tmp_path / "file", tmp_path / "back", passphrase=bytes)
+    settings = Home.load(tmp_path / "back").settings
+    assert settings.tls_certificate == str(tmp_path / "back" / "ca.pem")
+    assert settings.tls_key == str(tmp_path / "outside.pem")
+    assert (tmp_path / "back" / "ca.pem").read_text() == "certificate"
 
 
 @in_a_file

@@ -12,13 +12,13 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fedbandit._validate import ArgumentError
 from fedbandit.federation.backup import archive
 from fedbandit.federation.backup.archive import STORE, Manifest
 from fedbandit.federation.recovery import PATIENCE, Recovery, recover
-from fedbandit.federation.setup.home import FEDERATION, SETTINGS, Home
+from fedbandit.federation.setup.home import FEDERATION, NAMED, SETTINGS, Home
 from fedbandit.federation.silo import book
 from fedbandit.federation.store import SiloStore, read_engine
 from fedbandit.federation.store.opening import is_postgres
@@ -49,7 +49,7 @@ def restore(
     try:
         manifest = archive.take_out(file, folder, passphrase)
         if manifest.role != OPERATOR:
-            _furnish(folder, manifest, store, with_store)
+            _furnish(folder, home.resolve(), manifest, store, with_store)
         folder.rename(home)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
@@ -68,12 +68,19 @@ async def bring_forward_now(home: Path, *, broker_ca: str = "", patience: float 
         return Forwarded(None, str(error))
 
 
-def _furnish(folder: Path, manifest: Manifest, store: str | None, with_store: bool) -> None:
-    """The directory of a party from the files of its backup: the store goes where it belongs."""
+def _furnish(folder: Path, home: Path, manifest: Manifest, store: str | None, with_store: bool) -> None:
+    """The directory of a party from the files of its backup: the store goes where it belongs, and settings that name
+    files of the directory find them in `home`, where it is going to be."""
     party = Home.load(folder)
-    if store is not None:
-        party = replace(party, settings=replace(party.settings, store=store))
-        party.settings.save(folder / SETTINGS)
+    moved: dict[str, Any] = {
+        name: str(home / Path(path).name)
+        for name in NAMED
+        if Path(path := getattr(party.settings, name)).name in manifest.files
+    }
+    party = replace(
+        party, settings=replace(party.settings, **moved, store=party.settings.store if store is None else store)
+    )
+    party.settings.save(folder / SETTINGS)
     agreement = party.agreement()
     party.party()  # the federation knows this party by these keys
     if (party.settings.name, party.settings.role, agreement.fingerprint) != (

@@ -24,7 +24,7 @@ from fedbandit.federation.backup import archive
 from fedbandit.federation.backup.archive import STORE, Manifest, StoreFacts
 from fedbandit.federation.setup.agreement import Agreement
 from fedbandit.federation.setup.founding import BROKER_CONFIG, OPERATOR_KEYS
-from fedbandit.federation.setup.home import FEDERATION, KEYS, SETTINGS, TOKEN, Home
+from fedbandit.federation.setup.home import FEDERATION, KEYS, NAMED, SETTINGS, TOKEN, Home
 from fedbandit.federation.states import ReleaseState
 from fedbandit.federation.store import SiloStore, SyncStore, read_engine
 from fedbandit.federation.store.migrations import format_of
@@ -85,7 +85,7 @@ def _manifest(
 def _files(party: Home) -> dict[str, Path]:
     """The files of a party's directory that cannot be made again, and those there that its settings name."""
     names = [KEYS, SETTINGS, FEDERATION, TOKEN, f"{party.settings.name}.card.json"]
-    for named in (party.settings.tls_certificate, party.settings.tls_key, party.settings.broker_ca):
+    for named in (getattr(party.settings, name) for name in NAMED):
         if named and Path(named).resolve().parent == party.path.resolve():
             names.append(Path(named).name)
     return {name: party.path / name for name in names if (party.path / name).exists()}

@@ -15,10 +15,11 @@ from fedbandit.federation.setup.party import Party
 from fedbandit.federation.wire.keys import PartyKeys, PublicKeys, Role, as_role, party_name, read_secret, write_secret
 from fedbandit.federation.wire.link import BrokerAddress
 
-__all__ = ["FEDERATION", "KEYS", "SETTINGS", "TOKEN", "Home", "Settings"]
+__all__ = ["FEDERATION", "KEYS", "NAMED", "SETTINGS", "TOKEN", "Home", "Settings"]
 
 KEYS, TOKEN, SETTINGS, FEDERATION = "party.key", "token", "party.json", "federation.json"
 DECISIONS = "decisions.db"
+NAMED = ("tls_certificate", "tls_key", "broker_ca")  # settings that are files
 TOKEN_BYTES = 32
 LAST_PORT = 65_535
 POSTGRES = ("postgresql://", "postgres://")
