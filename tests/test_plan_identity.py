@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from fedbandit.bandit.policies import Policy
 from fedbandit.plan import LATER, Plan
 from fedbandit.privacy.budget import Privacy
 from fedbandit.schedule import at, clock, every, growing
@@ -19,7 +20,7 @@ PLANS = {
     "blt, cohort": Plan(10, 100, 4, BUDGET, mechanism="blt", cohort=6, schedule=clock(60, 1.1)),
     "central": Plan(2, 10, 2, BUDGET, trust="central", schedule=at(2, 5, 10)),
     "no budget": Plan(2, 10, 2, None, trust="none", schedule=every(5)),
-    "people, thompson": Plan(5, 30, 6, BUDGET, schedule=clock(3600), people=20, policy="thompson"),
+    "people, thompson": Plan(5, 30, 6, BUDGET, schedule=clock(3600), people=20, policy=Policy("thompson")),
 }
 
 

@@ -56,7 +56,7 @@ def test_all_silos_have_the_next_model_after_each_tick(trust):
             assert federation.tick() == [sync]
             (model,) = {json.dumps(silo.model()) for silo in federation.silos.values()}
             assert json.loads(model)[0] == sync + 1
-            outcome = Outcome.decode(federation.analyzer.store.at(sync).value, plan)
+            outcome = Outcome.decode(federation.analyzer.store.at(sync).value or b"", plan)
             assert outcome.cohort.all()
             if plan.privacy is None:
                 np.testing.assert_allclose(outcome.prefix, exact)

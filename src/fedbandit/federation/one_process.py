@@ -77,10 +77,9 @@ class Federation:
         self._keepers: list[SyncKeeper] = []
         self._agents: dict[str, Agent] = {}
         # A loop in a thread of its own: whoever calls may run in one already, as a notebook does.
-        thread = resources.enter_context(ThreadPoolExecutor(1, thread_name_prefix="federation"))
-        runner = asyncio.Runner()
+        thread = self._thread = resources.enter_context(ThreadPoolExecutor(1, thread_name_prefix="federation"))
+        runner = self._runner = asyncio.Runner()
         resources.callback(lambda: thread.submit(runner.close).result())
-        self._run_there = lambda work: thread.submit(runner.run, work).result()
         for home in homes:
             self._furnish(home, timing)
         self._run(self._meet())
@@ -213,4 +212,4 @@ class Federation:
         return cast(Link, self.post)  # of a connection an agent uses what a carrier has
 
     def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        return cast(Result, self._run_there(work))
+        return self._thread.submit(self._runner.run, work).result()

@@ -18,6 +18,7 @@ from fedbandit.federation.recovery import recover
 from fedbandit.federation.setup.home import FEDERATION, Home
 from fedbandit.federation.silo import book
 from fedbandit.federation.states import ReleaseState, SyncState
+from tests.federation.backup.test_saving import facts
 from tests.federation.harness import federation
 from tests.federation.test_recovery import PLANS, models, run
 
@@ -100,7 +101,7 @@ def test_a_keeper_is_restored(tmp_path, name):
 
     async def scenario(running):
         await running.sync(0)
-        assert save(running.homes[name].path, file).store.syncs == 1
+        assert facts(save(running.homes[name].path, file)).syncs == 1
         for sync in (1, 2):
             await running.sync(sync)
         before = models(running)
@@ -207,7 +208,7 @@ def test_a_silo_with_a_database_is_restored(tmp_path, empty_postgres, target):
         await running.sync(0)
         silo = running.running["silo-00"].silo
         saved = save(running.homes["silo-00"].path, file)
-        assert (saved.store.kind, saved.store.ledger) == ("postgresql", 1)
+        assert (facts(saved).kind, facts(saved).ledger) == ("postgresql", 1)
         await running.sync(1)
         drawn = silo.store.release(1, 1).drawn
         await running.stop("silo-00")

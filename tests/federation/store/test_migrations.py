@@ -3,6 +3,7 @@
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from fedbandit.federation.silo.serving import Silo
 from fedbandit.federation.states import ReleaseState
 from fedbandit.federation.store import SiloStore, SyncStore, open_engine, schema
 from fedbandit.federation.store.schema import ADDED, EARLIER, FORMAT, TABLES
-from fedbandit.federation.wire import messages
+from fedbandit.federation.wire import messages, parcels
 from fedbandit.federation.wire.parcels import Outcome
 from tests.federation.small import small_plan
 
@@ -28,6 +29,7 @@ class Raw:
     """A database as it is, without anybody who looks at its format."""
 
     def __init__(self, url):
+        self.connection: Any
         if "://" in url:
             import psycopg
 
@@ -181,8 +183,6 @@ def test_a_table_that_an_earlier_store_has_lost_is_not_made_again(tmp_path):
 
 
 def test_a_migration_that_is_killed_leaves_the_store_as_it_was(tmp_path, monkeypatch):
-    from fedbandit.federation.store import migrations
-
     path = str(tmp_path / "silo.db")
     make(path, "3", of_format("3", served(tmp_path / "template.db", len(PLAN.times))))
     before = contents(path)
@@ -190,7 +190,7 @@ def test_a_migration_that_is_killed_leaves_the_store_as_it_was(tmp_path, monkeyp
     def killed(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(migrations.parcels, "Outcome", killed)
+    monkeypatch.setattr(parcels, "Outcome", killed)
     with pytest.raises(KeyboardInterrupt):
         open_engine(path)
     monkeypatch.undo()
