@@ -15,6 +15,7 @@ from fedbandit.schedule import adaptive, at, clock, every, growing
 
 if TYPE_CHECKING:
     from fedbandit import baselines, evaluation, paper
+    from fedbandit.federation.one_process import Federation
     from fedbandit.federation.silo.serving import Silo
     from fedbandit.simulator import tasks
     from fedbandit.simulator.attendance import Attendance
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Attendance",
     "Category",
+    "Federation",
     "Hashed",
     "Number",
     "Plan",
@@ -43,7 +45,7 @@ __all__ = [
     "tasks",
 ]
 
-# What is loaded when it is asked for: the simulator compiles kernels, and a silo needs the extra `live`.
+# What is loaded when it is asked for: the simulator compiles kernels, and what is live needs the extra `live`.
 _LATER = {
     "baselines": ("fedbandit.baselines", None),
     "evaluation": ("fedbandit.evaluation", None),
@@ -51,6 +53,7 @@ _LATER = {
     "tasks": ("fedbandit.simulator.tasks", None),
     "simulate": ("fedbandit.simulator.runner", "simulate"),
     "Attendance": ("fedbandit.simulator.attendance", "Attendance"),
+    "Federation": ("fedbandit.federation.one_process", "Federation"),
     "Silo": ("fedbandit.federation.silo.serving", "Silo"),
 }
 
@@ -62,9 +65,9 @@ def __getattr__(name: str) -> Any:
     try:
         loaded = importlib.import_module(module)
     except ModuleNotFoundError as error:
-        if name != "Silo":
+        if name not in ("Federation", "Silo"):
             raise
-        raise ImportError(f"fedbandit.Silo needs the extra 'live': pip install 'fedbandit[live]' ({error})") from None
+        raise ImportError(f"fedbandit.{name} needs the extra 'live': pip install 'fedbandit[live]' ({error})") from None
     found = loaded if attribute is None else getattr(loaded, attribute)
     globals()[name] = found  # importing the package `simulate` would otherwise leave the module under the name
     return found

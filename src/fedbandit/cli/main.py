@@ -48,6 +48,8 @@ COMMANDS = {
     "mixer": Command("engineer.party_command", "The mixer: adds what it may read, shuffles what it may not."),
     "analyzer": Command("engineer.party_command", "The analyzer: decodes syncs, sends models."),
     "status": Command("engineer.status_command", "Syncs, silos and budget of a party."),
+    "backup": Command("engineer.backup_command", "Save a party, running or not, in one file."),
+    "restore": Command("engineer.backup_command", "Put a party back, and say what was lost."),
     "demo": Command("engineer.demo_command", "A live federation on this machine, and what it learnt."),
 }
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from fedbandit._validate import ArgumentError
 from fedbandit.federation.process import bind
 from fedbandit.federation.setup.home import Home
-from fedbandit.federation.setup.party import Party
+from fedbandit.federation.setup.party import Party, PlanMismatch
 from fedbandit.federation.silo import book
 from fedbandit.federation.silo.agent import Agent
 from fedbandit.federation.silo.forwarding import bring_forward, loss
@@ -53,6 +53,11 @@ async def recover(home: Home, *, agreed: bool, patience: float = PATIENCE) -> Re
     try:
         async with asyncio.timeout(patience):
             return await work(home, party, agreed)
+    except PlanMismatch as error:
+        raise ArgumentError(
+            "federation",
+            f"must be that of the running term: {error}. Take its file in (`fedbandit federation accept --new-term`)",
+        ) from None
     except TimeoutError:
         raise TimeoutError(
             f"no answer within {patience:g} s: the broker at {party.agreement.broker} must run, and so must those whom"
@@ -68,10 +73,10 @@ async def _silo(home: Home, party: Party, agreed: bool) -> Recovery:
         if not silo.store.engine.lead():
             raise ArgumentError("home", "must be that of a silo that is not running: stop its workers first")
         agent = Agent(silo, party, sealer)
-        async with _connected(home, party) as link, _reading(link, party, agent.handle):
+        async with _connected(home, party) as link, _reading(link, party, agent.handle) as reading:
             while not (answers := await agent.answers()):
                 await agent.introduce(link)
-                await asyncio.sleep(LOOK)
+                await _look(reading)
         known = (silo.store, plan, party.name, party.keys.signer, list(answers.values()))
         lost = loss(*known)
         before, after = _spent(silo, ()), _spent(silo, lost.entries)
@@ -94,10 +99,10 @@ async def _keeper(home: Home, party: Party, agreed: bool) -> Recovery:
         bind(engine, party.agreement)
         async with _connected(home, party) as link:
             keeper = kind(party, SyncStore(engine), link)
-            async with _reading(link, party, keeper.take):
+            async with _reading(link, party, keeper.take) as reading:
                 while not keeper.answered:
                     await keeper.greet()
-                    await asyncio.sleep(LOOK)
+                    await _look(reading)
         if keeper.problem is not None and keeper.ahead is None:
             raise ArgumentError("store", f"cannot be brought forward: {keeper.problem}")
         behind = () if keeper.ahead is None else tuple(range(keeper.store.next_sync(), keeper.ahead.length))
@@ -118,11 +123,20 @@ async def _connected(home: Home, party: Party) -> AsyncIterator[Link]:
 
 
 @asynccontextmanager
-async def _reading(link: Link, party: Party, handle: Callable[[list[bytes]], Awaitable[None]]) -> AsyncIterator[None]:
+async def _reading(
+    link: Link, party: Party, handle: Callable[[list[bytes]], Awaitable[None]]
+) -> AsyncIterator[asyncio.Task[None]]:
     """Messages are handed over while the block runs."""
     reading = asyncio.create_task(link.read(party.consumer, handle))
     try:
-        yield
+        yield reading
     finally:
         reading.cancel()
         await asyncio.gather(reading, return_exceptions=True)
+
+
+async def _look(reading: asyncio.Task[None]) -> None:
+    """Wait a little for answers; whatever has ended the reading of them comes out here."""
+    await asyncio.wait({reading}, timeout=LOOK)
+    if reading.done():
+        reading.result()

@@ -187,3 +187,57 @@ def test_a_ledger_that_drew_again_what_others_hold_is_not_brought_forward(lost):
         for seen in ([heads[3]], [heads[3], heads[5]]):
             with pytest.raises(ArgumentError, match="two were written"):
                 forward(silo.store, *seen)
+
+
+TIMED = PLAN.changed(schedule=by_clock(3600.0), visits="private")
+
+
+def on_a_clock(path, clock):
+    return Silo.open(path, TIMED, secret=SECRET, clock=clock, timing=Timing(start=clock.wall))
+
+
+def test_a_reward_that_may_be_in_a_lost_release_is_never_released_again(tmp_path):
+    """Sent again after the copy was brought forward, it counted a second time: the copy did not know it."""
+    clock, new, old = HandClock(1e9), tmp_path / "new.db", tmp_path / "old.db"
+    with on_a_clock(new, clock) as silo:
+        start = silo.term.started
+        known, late = (silo.decide([[1.0, 0.0]], user=name).id for name in ("known", "late"))
+        silo.reward(known, 0.5)
+        silo.store.engine.forget()
+        shutil.copy(new, old)
+        silo.reward(late, 0.5)  # acknowledged, and released with sync 0
+        mine = silo.decide([[1.0, 0.0]], shared=False, user="mine").id
+        clock.pass_time(3600.0)
+        assert silo.tick() == [0]
+        head = book.head(silo.store.last_entry())
+    clock.pass_time(600.0)
+
+    def again():
+        return Silo.open(old, TIMED, secret=SECRET, clock=clock, timing=Timing(start=start), catch_up=True)
+
+    with again() as silo:
+        assert forward(silo.store, head, plan=TIMED, at=clock.wall) == [0]
+    for life in range(2):  # over restarts, too
+        clock.pass_time(120.0)
+        with again() as silo:
+            assert silo.reward(known, 0.5).repeated
+            assert not silo.reward(late, 0.5).counted
+            assert not silo.reward(mine, 0.5).counted
+            fresh = silo.decide([[1.0, 0.0]], user="fresh").id
+            assert silo.reward(fresh, 0.5).counted == (life == 0)  # once: it is one person
+            assert len(silo.store.batch(1, 1)) == 1
+    with again() as silo:
+        assert silo.status()["opted_out"] == 1
+        assert silo.status()["over_cap"] == 2  # the one that is left out is counted there
+
+
+def test_decisions_of_the_process_that_goes_on_count_within_the_minute(tmp_path):
+    """An id knows the minute of its decision only; that this process has made it is known better."""
+    clock = HandClock(1e9)
+    with on_a_clock(tmp_path / "a.db", clock) as silo:
+        start = silo.term.started
+        before = silo.decide([[1.0, 0.0]]).id
+    with Silo.open(tmp_path / "a.db", TIMED, secret=SECRET, clock=clock, timing=Timing(start=start)) as silo:
+        silo._forwarded = clock.wall + 1.0  # brought forward in this very minute
+        assert not silo.reward(before, 0.5).counted
+        assert silo.reward(silo.decide([[1.0, 0.0]]).id, 0.5).counted

@@ -366,10 +366,10 @@ def test_a_store_of_an_earlier_format_says_which_version_wrote_it_and_what_to_do
     """It had fewer tables, which counted as lost: "bring the store back"."""
     engine = open_engine(store_url)
     with engine.transaction() as sql:
-        sql.all("UPDATE meta SET value = ? WHERE key = 'format'", (b"3",))
+        sql.all("UPDATE meta SET value = ? WHERE key = 'format'", (b"2",))
         sql.all("DROP TABLE opted_out")
     engine.close()
-    with pytest.raises(ValueError, match=r"by fedbandit from between 0\.2\.0 and 0\.3\.0 \(format 3\).*new store"):
+    with pytest.raises(ValueError, match=r"by fedbandit 0\.2\.0 \(format 2\).*new store"):
         open_engine(store_url)
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from fedbandit.federation.post_office import PostOffice
 from fedbandit.federation.setup import founding
 from fedbandit.federation.store import SyncStore, open_engine
 from fedbandit.federation.syncs.analyzer import Analyzer
@@ -22,8 +23,8 @@ class Post:
         self.homes = {home.settings.name: home for home in homes}
         self.parties = {name: home.party() for name, home in self.homes.items()}
         self.silos = [name for name, home in self.homes.items() if home.settings.role == "silo"]
-        self.queues: dict[str, list[bytes]] = {name: [] for name in self.homes}
-        self.to_mixer: list[bytes] = []  # all that was ever published to it
+        self.office = _Office(homes[0].agreement())
+        self.queues, self.to_mixer = self.office.queues, self.office.to_mixer
         self.read_by = dict.fromkeys(self.silos, 0)  # how much of its queue a silo has read; it stays there
         self.models = dict.fromkeys(self.silos, heads.NONE)  # the newest that each silo has
         self.keepers: dict[str, Mixer | Analyzer] = {}
@@ -38,7 +39,7 @@ class Post:
         store = SyncStore(open_engine(self.homes[name].store(self.plan.hash)))
         kind = Mixer if name == "mixer" else Analyzer
         clocks = {"clock": lambda: self.now, "steady": lambda: self.now}
-        self.keepers[name] = kind(self.parties[name], store, _Link(self), **clocks)
+        self.keepers[name] = kind(self.parties[name], store, self.office, **clocks)
 
     async def greet(self):
         """The keepers ask each other and the silos."""
@@ -51,8 +52,7 @@ class Post:
             self._read(silo)
         while waiting := [name for name in self.keepers if self.queues[name]]:
             for name in waiting:
-                bundle, self.queues[name] = self.queues[name], []
-                await self.keepers[name].handle(bundle)
+                await self.keepers[name].handle(self.office.take(name))
             for silo in self.silos:
                 self._read(silo)
 
@@ -99,15 +99,14 @@ class Post:
         return SignedOutcome(outcome, previous, analyzer.signed(sync + 1, heads.link(previous, outcome.encode())))
 
 
-class _Link:
-    def __init__(self, post):
-        self._post = post
+class _Office(PostOffice):
+    """It remembers all that was ever published to the mixer."""
 
-    async def read(self, consumer, handle):
-        """Nothing to read: the test hands messages over."""
+    def __init__(self, agreement):
+        super().__init__(agreement)
+        self.to_mixer: list[bytes] = []
 
     async def publish(self, subject, data, message_id):
-        _, _, role, party = subject.split(".")
-        self._post.queues[party if role == "silo" else role].append(data)
-        if role == "mixer":
-            self._post.to_mixer.append(data)
+        await super().publish(subject, data, message_id)
+        if subject.split(".")[-2] == "mixer":
+            self.to_mixer.append(data)

@@ -8,12 +8,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from fedbandit.federation.post_office import receiver_of
 from fedbandit.federation.wire import subjects
 from tests.torture.simulation.machine import Process
 
 __all__ = ["Alter", "Broker", "SimulatedLink", "Weather"]
 
 RETRY = 0.5  # seconds until what failed is tried again
+HOLDERS = {"mixer": "mixer", "analyzer": "analyzer"}  # by role, who reads what is for it
 Alter = Callable[[bytes], bytes | None]  # what a liar sends in place of a message; None: nothing
 ACK_WAIT = 3.0  # seconds until what was taken and not acknowledged is given out again
 MOST = 8  # messages taken at a time
@@ -89,13 +91,13 @@ class Broker:
 
     def store(self, subject: str, data: bytes, message_id: str) -> None:
         """A message of a party. Like a real link's, its id stands for these bytes alone."""
-        role, name = subject.split(".")[-2:]
-        now, last = self._loop.time(), self._ids.get((role, message_id, data))
+        receiver = receiver_of(subject, HOLDERS)
+        now, last = self._loop.time(), self._ids.get((receiver, message_id, data))
         self.crossed(data)
         if last is not None and now - last < self.weather.window:
             return
-        self._ids[role, message_id, data] = now
-        self.slip_in(name if role == "silo" else role, data)
+        self._ids[receiver, message_id, data] = now
+        self.slip_in(receiver, data)
 
     def slip_in(self, receiver: str, data: bytes) -> None:
         """A message that is there, wherever it came from: the broker is trusted with nothing."""

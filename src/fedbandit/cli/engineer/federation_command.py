@@ -193,17 +193,28 @@ def renew(
     directory: Annotated[Path, typer.Argument(help="The founder's directory.")],
     plan: Annotated[Path, typer.Option(help="The plan of the new term as JSON; it must differ from the last one.")],
     start: Annotated[float | None, typer.Option(help="Unix time from which its clock counts; in a day.")] = None,
+    replace_card: Annotated[
+        list[Path] | None, typer.Option("--replace", help="Card of a member that has lost its keys, with new ones.")
+    ] = None,
+    new_operator_key: Annotated[bool, typer.Option(help="The operator's key is lost: make another one.")] = False,
 ) -> None:
-    """Begin a new term with the same members and keys: writes the federation's file anew, for everybody to accept."""
+    """Begin a new term with the same members: writes the federation's file anew, for everybody to accept."""
+    from fedbandit.federation.setup import founding
     from fedbandit.federation.setup.agreement import Agreement
     from fedbandit.federation.setup.home import FEDERATION
+    from fedbandit.federation.wire.keys import PublicKeys
 
     directory, offered = _founders(directory), read_plan(plan)
+    cards = [PublicKeys.load(checks.readable("replace", card)) for card in replace_card or []]
     last = Agreement.load(directory / FEDERATION)
+    for card in cards:
+        last = last.rekeyed(card)
     if offered.hash == last.plan.hash:
         raise ArgumentError("plan", "must differ from the last term's, by its rounds for example: a term is run once")
     agreed = replace(last, plan=offered, timing=replace(last.timing, start=_begins(start, offered)))
     agreed.complete()
+    if new_operator_key:
+        agreed = replace(agreed, operator=founding.new_operator(directory))
     _publish(directory, agreed)
     typer.echo(f"{offered.guarantee}\n")
     typer.echo(

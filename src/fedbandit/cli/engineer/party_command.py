@@ -91,7 +91,8 @@ def forward_silo(
         found,
         json,
         f"their releases count as missed and as spent{spent}, {found.rewards} rewards that this copy has counted in"
-        " their batches are lost, and people who were counted in the lost batches may count once more",
+        " their batches are in them alone, decisions made before now whose reward it does not know count no more, and"
+        " people who were counted in the lost batches may count once more",
     )
 
 

@@ -109,6 +109,15 @@ class Agreement:
             return self
         return replace(self, parties=(*self.parties, party))
 
+    def rekeyed(self, party: PublicKeys) -> Agreement:
+        """The agreement, for a new term, with other keys of a member: the name and the role stay."""
+        known = self.party(party.name)
+        if (known.role, known == party) != (party.role, False):
+            raise ArgumentError(
+                "card", f"must have new keys of {party.name!r}, the {known.role}: it is of a {party.role}, or the same"
+            )
+        return replace(self, parties=tuple(party if one == known else one for one in self.parties))
+
     @property
     def fingerprint(self) -> str:
         """Short hash of everything above, keys included."""

@@ -18,7 +18,7 @@ from fedbandit.federation.wire.link import BrokerAddress, Link
 from fedbandit.federation.wire.subjects import OPERATOR
 from fedbandit.plan import Plan
 
-__all__ = ["BROKER_CONFIG", "OPERATOR_KEYS", "admit", "found", "local", "provision"]
+__all__ = ["BROKER_CONFIG", "OPERATOR_KEYS", "admit", "found", "local", "new_operator", "provision"]
 
 OPERATOR_KEYS, BROKER_CONFIG = "operator.key", "nats.conf"
 GREETINGS = 1000  # messages, besides those of the syncs, that are kept for each sender
@@ -48,6 +48,16 @@ def admit(path: Path, cards: list[PublicKeys]) -> Agreement:
         agreement = agreement.admit(card)
     save(path, agreement)
     return agreement
+
+
+def new_operator(path: Path) -> bytes:
+    """A new key for whoever runs the broker, for a new term; returns its public half. One that is there is kept."""
+    file = path / OPERATOR_KEYS
+    if file.exists():
+        raise ArgumentError("operator", f"must have lost its key, and {file} is there: move it away to replace it")
+    operator = PartyKeys.generate()
+    operator.save(file)
+    return operator.broker.public_key().public_bytes_raw()
 
 
 def save(path: Path, agreement: Agreement) -> None:

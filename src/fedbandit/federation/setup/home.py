@@ -15,10 +15,11 @@ from fedbandit.federation.setup.party import Party
 from fedbandit.federation.wire.keys import PartyKeys, PublicKeys, Role, as_role, party_name, read_secret, write_secret
 from fedbandit.federation.wire.link import BrokerAddress
 
-__all__ = ["FEDERATION", "Home", "Settings"]
+__all__ = ["FEDERATION", "KEYS", "NAMED", "SETTINGS", "TOKEN", "Home", "Settings"]
 
 KEYS, TOKEN, SETTINGS, FEDERATION = "party.key", "token", "party.json", "federation.json"
 DECISIONS = "decisions.db"
+NAMED = ("tls_certificate", "tls_key", "broker_ca")  # settings that are files
 TOKEN_BYTES = 32
 LAST_PORT = 65_535
 POSTGRES = ("postgresql://", "postgres://")
@@ -52,6 +53,9 @@ class Settings:
         if not self.log_days >= 0 or (self.log_days and self.role != "silo"):
             raise ArgumentError("log_days", f"must be a silo's number of days, or 0, got {self.log_days!r}")
 
+    def save(self, path: Path) -> None:
+        path.write_text(json.dumps(asdict(self), indent=1) + "\n")
+
     @classmethod
     def load(cls, path: Path) -> Settings:
         with _validate.reading(str(path)):
@@ -76,7 +80,7 @@ class Home:
         path.chmod(0o700)
         keys = PartyKeys.generate()
         keys.save(path / KEYS)
-        (path / SETTINGS).write_text(json.dumps(asdict(chosen), indent=1) + "\n")
+        chosen.save(path / SETTINGS)
         if chosen.role == "silo":
             write_secret(path / TOKEN, secrets.token_urlsafe(TOKEN_BYTES).encode())
         return cls(path, chosen, keys)

@@ -35,7 +35,7 @@ from fedbandit.federation.silo.ticker import CLOCK, Ticker
 from fedbandit.federation.states import DecisionState
 from fedbandit.federation.store import Reward, SiloStore, Verdict, open_engine
 from fedbandit.federation.store.decision_log import DecisionLog
-from fedbandit.federation.store.rewards import UNLIMITED
+from fedbandit.federation.store.rewards import NOWHERE, OPEN_BATCH, UNLIMITED
 from fedbandit.federation.timing import DAY, Clocks, MachineClocks, Reading, SteadyClock, TicksHeld, Timing
 from fedbandit.federation.wire.keys import party_name
 from fedbandit.federation.wire.parcels import Outcome
@@ -106,6 +106,7 @@ class Silo:
         self.syncs = len(plan.times)
         self._cap = plan.privacy.participations if plan.privacy else UNLIMITED
         self._window = timing.reward_window
+        self._forwarded = store.forwarded(self.term.number)
         self._counter = DecisionCounter(counts, self.term.number, self.term.decisions, self.term.unkeyed)
         self._seats = Seats(store, plan, self.term, self._cap)
         self._clock = _steady(store, self.term.number, clock, catch_up)
@@ -307,6 +308,8 @@ class Silo:
         nonce, person, features, place, issued = self.ids.read(decision)
         if issued < oldest:
             raise DecisionExpired(f"decision has expired: its reward was waited for {self._window / DAY:g} days")
+        if issued < self._forwarded and place == OPEN_BATCH and not self.ids.mine(nonce):
+            place = NOWHERE  # its reward may have counted in a batch that was lost with a store, and counts once
         return Reward(nonce, person, features, value, self.ids.digest(nonce, value), place)
 
     def reward_many(self, rewards: Sequence[Reward], durable: bool = True) -> list[Verdict]:

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from fedbandit._validate import ArgumentError
-from fedbandit.federation.store.schema import EARLIER, FORMAT, TABLES, tables
+from fedbandit.federation.store.migrations import migrate
+from fedbandit.federation.store.schema import FORMAT, TABLES, tables
 
 __all__ = ["Engine", "Row", "Sql", "SqliteEngine", "SqliteReader", "create", "recall", "remember"]
 
@@ -79,35 +80,17 @@ def recall(engine: Engine, key: str) -> bytes | None:
 
 
 def create(sql: Sql, statements: Sequence[str], found: Iterable[str]) -> None:
-    """Make the tables of a new store. One of another format is refused; in one of this format a missing table is a loss
-    that nobody may paper over."""
-    missing = sorted(set(TABLES) - set(found))
-    if "meta" not in missing:
-        _check_format(sql)
+    """Make the tables of a new store, or bring those of an earlier format to this one. A format that cannot be is
+    refused; in a store of this format a missing table is a loss that nobody may paper over."""
+    there = set(found)
+    if "meta" in there and migrate(sql, statements, there):
+        return
+    missing = sorted(set(TABLES) - there)
     if missing and len(missing) < len(TABLES):
         raise ArgumentError("store", f"has lost {', '.join(missing)}: bring the store back, it is not begun anew")
     for statement in statements if missing else ():
         sql.all(statement)
     sql.all("INSERT INTO meta (key, value) VALUES ('format', ?) ON CONFLICT DO NOTHING", (FORMAT.encode(),))
-
-
-def _check_format(sql: Sql) -> None:
-    """Which version wrote the store, and what to do, if it is none that this version reads."""
-    for (value,) in sql.all("SELECT value FROM meta WHERE key = 'format'"):
-        found = bytes(value).decode(errors="replace")
-        if found in EARLIER:
-            raise ArgumentError(
-                "store",
-                f"was written by fedbandit {EARLIER[found]} (format {found}); this version reads format {FORMAT} and"
-                " changes none. Let its term end with that version, keep the file, which says what was spent, and begin"
-                " with a new store",
-            )
-        if found != FORMAT:
-            raise ArgumentError(
-                "store",
-                f"was written by a later version of fedbandit (format {found}); this version reads format {FORMAT}."
-                " Install the version that wrote it",
-            )
 
 
 class SqliteEngine:

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from fedbandit.federation.store.database import Engine, Sql
 
-__all__ = ["Event", "EventStore"]
+__all__ = ["EVENTS", "Event", "EventStore"]
 
-_TABLE = """
+EVENTS = """
 CREATE TABLE IF NOT EXISTS events (term BIGINT NOT NULL, event TEXT NOT NULL, decision TEXT NOT NULL,
     active BIGINT NOT NULL, reward DOUBLE PRECISION, made DOUBLE PRECISION NOT NULL, PRIMARY KEY (term, event))
 """
@@ -34,7 +34,7 @@ class EventStore:
     def __init__(self, engine: Engine, term: int, window: float) -> None:
         self._engine, self._term, self._window, self._made = engine, term, window, 0
         with engine.transaction() as sql:
-            sql.all(_TABLE)
+            sql.all(EVENTS)
             sql.all("DELETE FROM events WHERE term < ?", (term,))
 
     def put(self, event: str, decision: str, active: bool, now: float) -> None:

@@ -7,13 +7,20 @@ from pathlib import Path
 from fedbandit._validate import ArgumentError
 from fedbandit.federation.store.database import Engine, SqliteEngine, SqliteReader
 
-__all__ = ["open_engine", "read_engine"]
+__all__ = ["is_postgres", "open_engine", "read_engine"]
+
+POSTGRES = ("postgresql://", "postgres://")
+
+
+def is_postgres(url: str | Path) -> bool:
+    """Whether the store is a database server's."""
+    return str(url).startswith(POSTGRES)
 
 
 def open_engine(url: str | Path) -> Engine:
     """`postgresql://...` for several workers, a path for SQLite; creates the tables, refuses another format."""
     engine: Engine
-    if str(url).startswith(("postgresql://", "postgres://")):
+    if is_postgres(url):
         from fedbandit.federation.store.postgres import PostgresEngine  # imported late: psycopg is an extra
 
         engine = PostgresEngine(str(url))

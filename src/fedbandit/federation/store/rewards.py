@@ -33,6 +33,7 @@ __all__ = [
     "times_counted",
     "times_seated",
     "users_in",
+    "users_waiting",
 ]
 
 UNLIMITED = 2**62
@@ -172,6 +173,16 @@ def _first(event: DecisionEvent, sync: int) -> Verdict:
 def users_in(sql: Sql, term: int, sync: int) -> int:
     """Users who count in a batch."""
     ((users,),) = sql.all("SELECT coalesce(sum(users), 0) FROM raw_rows WHERE term = ? AND sync = ?", (term, sync))
+    return int(users)
+
+
+def users_waiting(sql: Sql) -> int:
+    """Users who count in batches that were not released."""
+    query = (
+        "SELECT coalesce(sum(users), 0) FROM raw_rows WHERE NOT EXISTS"
+        " (SELECT 1 FROM own_sums WHERE own_sums.term = raw_rows.term AND own_sums.part = raw_rows.sync)"
+    )
+    ((users,),) = sql.all(query)
     return int(users)
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["EARLIER", "FORMAT", "TABLES", "tables"]
+__all__ = ["ADDED", "EARLIER", "FORMAT", "TABLES", "tables"]
 
 FORMAT = "4"
 EARLIER = {"1": "0.1.0", "2": "0.2.0", "3": "from between 0.2.0 and 0.3.0"}  # formats, and the version that wrote them
+ADDED = {"3": ("opted_out", "own_sums")}  # by format: tables that the next one has added; they begin empty
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value {blob} NOT NULL);

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import struct
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -252,10 +254,12 @@ class SiloStore:
 
         All of them or none: a store that has given up only some would draw the others again. `encoder` is the state
         after the last of the `syncs`, `entries` has one row per sync or none, so many `places` of the term are taken,
-        whoever had them, and `at` is the time now; a clock that is behind the last batch is not believed.
+        whoever had them, and `at` is the time now; a clock that is behind the last batch is not believed. Decisions
+        made before it may have counted in the lost batches: `forwarded` tells the silo.
         """
         with self.engine.transaction() as sql:
             now = _term(sql, term)
+            _set_state(sql, term, FORWARDED, _TIME.pack(at))
             sql.all("UPDATE terms SET seated = ? WHERE term = ? AND seated < ?", (places, term, places))
             ((latest,),) = sql.all("SELECT coalesce(max(closed), 0) FROM releases WHERE term = ?", (term,))
             _close(sql, now, max(syncs) + 1, max(at, float(latest)))
@@ -263,6 +267,11 @@ class SiloStore:
             for sync, entry in zip(syncs, rows, strict=True):
                 _enter(sql, term, sync, ReleaseEvent.SEEN_ELSEWHERE, nothing, encoder, entry)
                 sql.all("DELETE FROM raw_rows WHERE term = ? AND sync = ?", (term, sync))
+
+    def forwarded(self, term: int) -> float:
+        """When this store was last brought forward, or the beginning of time."""
+        found = self.state(term, FORWARDED)
+        return -math.inf if found is None else float(_TIME.unpack(found)[0])
 
     def expire(self, term: int, before: float) -> None:
         """Forget which decisions were rewarded in batches closed before a time: their ids are no longer taken.
@@ -371,7 +380,8 @@ class SiloStore:
         return recall(self.engine, key)
 
 
-ENCODER = "encoder"
+ENCODER, FORWARDED = "encoder", "brought forward"
+_TIME = struct.Struct("<d")
 _TERM = "term, plan_hash, plan, started, open_sync, decisions, unkeyed, seated"
 _OF_PEOPLE = ("raw_rows", "participants", "seats", "opted_out", "own_sums")
 _LEDGER = "number, hash, previous, event, signature"

@@ -44,6 +44,7 @@ __all__ = [
 
 FORMAT = 3  # of envelopes and of what is in them; parties tell each other which ones they read when they greet
 MAGIC = b"FBE" + str(FORMAT).encode()
+GREETING = b"FBE3"  # of greetings, for good, whatever the format: it is how versions learn of each other
 SIGNATURE_BYTES = 64
 Kind = Literal["greeting", "release", "mixed", "model", "holds"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -70,7 +71,7 @@ class Context(NamedTuple):
 
     def header(self) -> bytes:
         names = (self.federation.encode(), self.sender.encode(), self.receiver.encode())
-        return _HEADER.pack(MAGIC, KINDS.index(self.kind), self.sync, bytes.fromhex(self.plan), *names)
+        return _HEADER.pack(_magic(self.kind), KINDS.index(self.kind), self.sync, bytes.fromhex(self.plan), *names)
 
 
 def seal(plain: bytes, context: Context, receiver: MLKEM768X25519PublicKey, sender: Ed25519PrivateKey) -> bytes:
@@ -111,15 +112,21 @@ def unseal_anonymously(ciphertext: bytes, expected: Context, receiver: MLKEM768X
 
 def claimed(envelope: bytes) -> Context:
     """What the header claims, unverified: enough to look up which key to verify it with."""
-    if envelope[: len(MAGIC)] != MAGIC:
+    if envelope[: len(MAGIC)] not in (MAGIC, GREETING):
         raise EnvelopeError(f"not an envelope of format {FORMAT}")
     if len(envelope) < OVERHEAD:
         raise EnvelopeError("envelope is truncated")
-    _, kind, sync, plan, *names = _HEADER.unpack(envelope[: _HEADER.size])
+    magic, kind, sync, plan, *names = _HEADER.unpack(envelope[: _HEADER.size])
     if kind >= len(KINDS):
         raise EnvelopeError(f"header has an unknown kind, {kind}")
+    if magic != _magic(KINDS[kind]):
+        raise EnvelopeError(f"not an envelope of format {FORMAT}")
     federation, sender, receiver = (_name(field) for field in names)
     return Context(federation, plan.hex(), KINDS[kind], sender, receiver, sync)
+
+
+def _magic(kind: Kind) -> bytes:
+    return GREETING if kind == "greeting" else MAGIC
 
 
 def _name(field: bytes) -> str:

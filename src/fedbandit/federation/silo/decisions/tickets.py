@@ -118,6 +118,10 @@ class DecisionIds:
             raise UnknownDecision("decision is of another dimension")
         return Ticket(raw[:NONCE_BYTES], person if keyed else None, features, place, minutes * MINUTE)
 
+    def mine(self, nonce: bytes) -> bool:
+        """Whether this process has issued the id with this nonce, and no earlier one."""
+        return nonce.startswith(self._prefix)
+
     def person(self, user: str) -> bytes:
         """The salted hash under which a user is counted."""
         if not isinstance(user, str) or not user:

@@ -1,0 +1,157 @@
+"""`fedbandit backup` and `fedbandit restore`: a party in one file, and back, with what was lost in between."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedbandit._validate import ArgumentError
+from fedbandit.cli import checks, options, output
+from fedbandit.privacy.budget import at_most
+
+if TYPE_CHECKING:
+    from fedbandit.federation.backup.archive import Manifest
+    from fedbandit.federation.backup.restoring import Forwarded
+    from fedbandit.federation.recovery import Recovery
+
+__all__ = ["backup", "restore"]
+
+NOT_FORWARD = 1  # exit code: restored, and still to be brought forward
+PassphraseFile = Annotated[Path | None, typer.Option(help="File whose first line is the passphrase.")]
+
+
+def backup(
+    home: Annotated[Path, typer.Argument(help="The directory of a party, running or not, or of the founder.")],
+    file: Annotated[Path, typer.Argument(help="The new file; it holds private keys.")],
+    encrypt: Annotated[bool, typer.Option(help="Seal it under a passphrase, which is asked for.")] = False,
+    passphrase_file: PassphraseFile = None,
+    without_raw: Annotated[bool, typer.Option(help="Leave out rewards that wait for their release.")] = False,
+    json: options.Json = False,
+) -> None:
+    """Save a party, keys and store, in one file, while it runs or not."""
+    from fedbandit.federation.backup.saving import save
+
+    passphrase = None
+    if passphrase_file is not None:
+        passphrase = _from_file(passphrase_file)
+    elif encrypt:
+        passphrase = str(typer.prompt("Passphrase", hide_input=True, confirmation_prompt=True, err=True)).encode()
+    saved = save(home, file, passphrase=passphrase, raw=not without_raw)
+    if json:
+        output.print_json({**_facts(saved), "encrypted": passphrase is not None})
+        return
+    output.say(f"{file}: {saved.role} {saved.party} of {saved.federation}{_stood(saved)}")
+    if passphrase is None:
+        output.remark("It holds private keys in the clear, and is as secret as the directory (--encrypt seals it).")
+    if saved.store is not None and saved.store.waiting:
+        what = "are raw data in it: keep it no longer than you would keep those" if saved.store.raw else "are not in it"
+        output.remark(f"{saved.store.waiting} rewards that wait for their release {what}.")
+
+
+def restore(
+    file: Annotated[Path, typer.Argument(help="A backup.")],
+    home: Annotated[Path, typer.Argument(help="Where the directory shall be; new or empty.")],
+    passphrase_file: PassphraseFile = None,
+    store: Annotated[str | None, typer.Option(help="Path or postgresql:// URL of the store, if another.")] = None,
+    without_store: Annotated[bool, typer.Option(help="The database has outlived the rest: leave it alone.")] = False,
+    offline: Annotated[bool, typer.Option(help="Do not ask the others now; it draws nothing before that.")] = False,
+    patience: Annotated[float, typer.Option(help="Seconds that the others have to answer.")] = 60.0,
+    broker_ca: options.BrokerCa = "",
+    json: options.Json = False,
+) -> None:
+    """Put a party back from its backup, bring it forward to what others have seen of it, and say what was lost."""
+    from fedbandit.federation.backup.restoring import bring_forward_now
+    from fedbandit.federation.backup.restoring import restore as put_back
+
+    checks.readable("file", file)
+    where = store if store is None or "://" in store else options.absolute(store)
+    saved = put_back(file, home, passphrase=lambda: _asked(passphrase_file), store=where, with_store=not without_store)
+    done: Forwarded | None = None
+    if saved.store is not None and not offline:
+        done = asyncio.run(bring_forward_now(home, broker_ca=broker_ca, patience=patience))
+    if json:
+        found = {} if done is None or done.recovery is None else {"lost": done.recovery._asdict()}
+        output.print_json({**_facts(saved), **found, "problem": done.why_not or None if done else None})
+    else:
+        output.say(f"{home}: {saved.role} {saved.party} of {saved.federation}{_stood(saved)}")
+        if saved.store is not None:
+            for line in _lost(home, saved, done, in_place=without_store):
+                output.say(line)
+    if saved.store is not None and (done is None or done.recovery is None):
+        raise typer.Exit(NOT_FORWARD)
+
+
+def _lost(home: Path, saved: Manifest, done: Forwarded | None, *, in_place: bool) -> list[str]:
+    """What a restored party has not, as far as anybody knows; if its store was in place, no more than that lacks."""
+    if done is None or done.recovery is None:
+        why = "nobody was asked" if done is None else done.why_not
+        return [
+            f"Not brought forward: {why}.",
+            "It draws and closes nothing before the others have said how far they have seen it come. When they can be"
+            f" reached: fedbandit {saved.role} forward {home}",
+        ]
+    found = done.recovery
+    lines = [_given_up(saved.role, found) if found.syncs else "Others have seen nothing that its store does not hold."]
+    if saved.role == "silo" and not in_place:
+        lines += _rewards(saved, found)
+    return [*lines, "The party that was saved must never run again: two of the same name spend twice."]
+
+
+def _given_up(role: str, found: Recovery) -> str:
+    syncs = ", ".join(map(str, found.syncs))
+    if role != "silo":
+        what = "totals stay as the analyzer has" if role == "mixer" else "models stay as the silos have"
+        return f"Given up: syncs {syncs}. Their {what} them; there is no second one."
+    spent = ""
+    if found.epsilon is not None and found.epsilon_after is not None:
+        spent = f": epsilon {at_most(found.epsilon_after)}, {at_most(found.epsilon)} at the time of the backup"
+    return f"Given up: syncs {syncs}. Others have seen their releases: they are spent{spent}, and are not drawn again."
+
+
+def _rewards(saved: Manifest, found: Recovery) -> list[str]:
+    assert saved.store is not None, "a silo has a store"
+    since = datetime.fromtimestamp(saved.time, UTC).isoformat(timespec="seconds")
+    lines = []
+    if found.rewards:
+        lines.append(f"{found.rewards} rewards of the backup are in those releases, and count there alone.")
+    if not saved.store.raw and saved.store.waiting and not found.syncs:  # or else they are in those releases, too
+        lines.append(f"{saved.store.waiting} rewards were left out of the backup and are lost.")
+    lines.append(f"Lost: rewards acknowledged after {since} and not in those releases; nobody knows how many.")
+    lines.append(
+        "Those of decisions made before now count no more, since they may have counted in those releases; people who"
+        " were counted in them may count once more."
+        if found.syncs
+        else "Applications that kept them may send them again: what the backup knows is recognised."
+    )
+    return lines
+
+
+def _stood(saved: Manifest) -> str:
+    """Where the party stood when it was saved."""
+    at = datetime.fromtimestamp(saved.time, UTC).isoformat(timespec="seconds")
+    facts = saved.store
+    ledger = f", {facts.ledger} entries of its ledger" if facts is not None and saved.role == "silo" else ""
+    return f", as of {at}" + ("" if facts is None else f", {facts.syncs} syncs{ledger}")
+
+
+def _facts(saved: Manifest) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return {**asdict(saved), "files": {name: one._asdict() for name, one in saved.files.items()}}
+
+
+def _asked(file: Path | None) -> bytes:
+    if file is not None:
+        return _from_file(file)
+    return str(typer.prompt("Passphrase", hide_input=True, err=True)).encode()
+
+
+def _from_file(path: Path) -> bytes:
+    first = checks.readable("passphrase_file", path).read_bytes().split(b"\n")[0].rstrip(b"\r")
+    if not first:
+        raise ArgumentError("passphrase_file", "must have the passphrase in its first line, and it is empty")
+    return first

@@ -1,0 +1,1 @@
+"""A party in one file: saved beside its running process, restored without doing anything a second time."""

@@ -1,0 +1,116 @@
+"""A party put back from its backup. Whatever others have seen of it since is not done a second time.
+
+A restored party is behind, and nothing in its backup says how far. It learns that from the others, as every party does
+before it draws or closes anything: until they have answered it does neither, whoever starts it (`silo/outgoing.py`,
+`syncs/keeper.py`). Then it is brought forward (`recovery.py`), and what the others have seen is given up.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fedbandit._validate import ArgumentError
+from fedbandit.federation.backup import archive
+from fedbandit.federation.backup.archive import STORE, Manifest
+from fedbandit.federation.recovery import PATIENCE, Recovery, recover
+from fedbandit.federation.setup.home import FEDERATION, NAMED, SETTINGS, Home
+from fedbandit.federation.silo import book
+from fedbandit.federation.store import SiloStore, read_engine
+from fedbandit.federation.store.opening import is_postgres
+from fedbandit.federation.store.schema import EARLIER, FORMAT
+from fedbandit.federation.store.snapshots import put_in_place
+from fedbandit.federation.wire.subjects import OPERATOR
+from fedbandit.privacy.ledger import LedgerError
+
+__all__ = ["Forwarded", "bring_forward_now", "restore"]
+
+
+class Forwarded(NamedTuple):
+    """What bringing a restored party forward gave up; or None, and why it could not be done now."""
+
+    recovery: Recovery | None
+    why_not: str = ""
+
+
+def restore(
+    file: Path, home: Path, *, passphrase: Callable[[], bytes], store: str | None = None, with_store: bool = True
+) -> Manifest:
+    """Put a party back into a directory that is new or empty. `store` is where its store shall be from now on, unless
+    it is where the settings in the backup say; without `with_store` the one that is there is left as it is."""
+    if home.exists() and (not home.is_dir() or any(home.iterdir())):
+        raise ArgumentError("home", f"must be new or empty, and {str(home)!r} is not: nothing is overwritten")
+    home.parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=f".{home.name}-", dir=home.parent))  # for its owner alone
+    try:
+        manifest = archive.take_out(file, folder, passphrase)
+        if manifest.role != OPERATOR:
+            _furnish(folder, home.resolve(), manifest, store, with_store)
+        folder.rename(home)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    return manifest
+
+
+async def bring_forward_now(home: Path, *, broker_ca: str = "", patience: float = PATIENCE) -> Forwarded:
+    """Ask the others how far they have seen the restored party come, and give that up."""
+    party = Home.load(home)
+    if broker_ca:
+        party = replace(party, settings=replace(party.settings, broker_ca=broker_ca))
+    try:
+        return Forwarded(await recover(party, agreed=True, patience=patience))
+    except (OSError, ArgumentError) as error:  # TimeoutError is an OSError
+        return Forwarded(None, str(error))
+
+
+def _furnish(folder: Path, home: Path, manifest: Manifest, store: str | None, with_store: bool) -> None:
+    """The directory of a party from the files of its backup: the store goes where it belongs, and settings that name
+    files of the directory find them in `home`, where it is going to be."""
+    party = Home.load(folder)
+    moved: dict[str, Any] = {
+        name: str(home / Path(path).name)
+        for name in NAMED
+        if Path(path := getattr(party.settings, name)).name in manifest.files
+    }
+    party = replace(
+        party, settings=replace(party.settings, **moved, store=party.settings.store if store is None else store)
+    )
+    party.settings.save(folder / SETTINGS)
+    agreement = party.agreement()
+    party.party()  # the federation knows this party by these keys
+    if (party.settings.name, party.settings.role, agreement.fingerprint) != (
+        manifest.party,
+        manifest.role,
+        manifest.fingerprint,
+    ):
+        raise ArgumentError("backup", f"is damaged: its {SETTINGS} or {FEDERATION} is not that of its manifest")
+    snapshot = folder / STORE
+    if with_store:
+        _check_store(snapshot, manifest)
+        put_in_place(snapshot, party.store(agreement.plan.hash))
+    elif not is_postgres(party.settings.store):
+        raise ArgumentError("store", "must be a database that has outlived the party: a file of its own would be new")
+    snapshot.unlink()
+
+
+def _check_store(snapshot: Path, manifest: Manifest) -> None:
+    """A store that this version reads, with the ledger that the manifest says, whole."""
+    facts = manifest.store
+    if facts is None or facts.format not in (FORMAT, *EARLIER):
+        held = "none" if facts is None else facts.format
+        raise ArgumentError("backup", f"has a store of format {held}; not {FORMAT}: use the version that wrote it")
+    engine = read_engine(snapshot)
+    try:
+        rows = SiloStore(engine).ledger()
+        book.entries(rows)
+    except LedgerError as error:
+        raise ArgumentError("backup", f"has a ledger that cannot be believed: {error}") from None
+    finally:
+        engine.close()
+    if (len(rows), rows[-1].hash if rows else "") != (facts.ledger, facts.head):
+        raise ArgumentError("backup", "is damaged: its ledger is not the one of its manifest")

@@ -1,0 +1,146 @@
+"""A party's directory and store in one file, taken while the party runs or while it does not.
+
+What is in it: keys, settings, the federation's file, the token, what the settings name in the directory, and the store
+as it was at one moment. Not in it: the log of decisions, which is raw and has its own retention, and how many decisions
+were answered since the store last knew. Rewards that wait for their release are raw data of people. They are in a
+backup unless somebody leaves them out, since without them a restored silo has lost what it has acknowledged: so a
+backup is kept like the store, and no longer than one would keep those rows.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fedbandit import __version__
+from fedbandit._validate import ArgumentError
+from fedbandit.federation.backup import archive
+from fedbandit.federation.backup.archive import STORE, Manifest, StoreFacts
+from fedbandit.federation.setup.agreement import Agreement
+from fedbandit.federation.setup.founding import BROKER_CONFIG, OPERATOR_KEYS
+from fedbandit.federation.setup.home import FEDERATION, KEYS, NAMED, SETTINGS, TOKEN, Home
+from fedbandit.federation.states import ReleaseState
+from fedbandit.federation.store import SiloStore, SyncStore, read_engine
+from fedbandit.federation.store.migrations import format_of
+from fedbandit.federation.store.opening import is_postgres
+from fedbandit.federation.store.rewards import users_waiting
+from fedbandit.federation.store.schema import FORMAT
+from fedbandit.federation.store.snapshots import take_snapshot, without_raw_rows
+from fedbandit.federation.wire.subjects import OPERATOR
+
+__all__ = ["save"]
+
+UNFINISHED = ".backup-"  # what the folder of a backup that is being made begins with
+FOUNDERS = (OPERATOR_KEYS, FEDERATION, BROKER_CONFIG, "broker.crt", "broker.pem")
+
+
+def save(home: Path, file: Path, *, passphrase: bytes | None = None, raw: bool = True) -> Manifest:
+    """Write a backup of the party of this directory, or of whoever founded the federation in it, to a new file."""
+    if not (home / SETTINGS).exists() and (home / OPERATOR_KEYS).exists():
+        return _save_founder(home, file, passphrase)
+    began, party = time.time(), Home.load(home)
+    agreement, files = party.agreement(), _files(party)
+    with _room(home) as folder:
+        snapshot = folder / STORE
+        take_snapshot(party.store(agreement.plan.hash), snapshot)
+        facts = _facts(party, snapshot, raw)
+        if not raw:
+            without_raw_rows(snapshot)
+        contents = {**files, STORE: snapshot}
+        manifest = _manifest(agreement, party.settings.name, party.settings.role, began, contents, facts)
+        archive.write(file, manifest, contents, passphrase)
+    return manifest
+
+
+def _save_founder(home: Path, file: Path, passphrase: bytes | None) -> Manifest:
+    """The operator's key and the broker's configuration. The parties that are run there have backups of their own."""
+    contents = {name: home / name for name in FOUNDERS if (home / name).exists()}
+    manifest = _manifest(Agreement.load(home / FEDERATION), OPERATOR, OPERATOR, time.time(), contents, None)
+    archive.write(file, manifest, contents, passphrase)
+    return manifest
+
+
+def _manifest(
+    agreement: Agreement, name: str, role: str, began: float, contents: dict[str, Path], store: StoreFacts | None
+) -> Manifest:
+    return Manifest(
+        party=name,
+        role=role,
+        federation=agreement.id,
+        fingerprint=agreement.fingerprint,
+        plan=agreement.plan.hash,
+        version=__version__,
+        time=began,
+        files={name: archive.hash_of(path) for name, path in contents.items()},
+        store=store,
+    )
+
+
+def _files(party: Home) -> dict[str, Path]:
+    """The files of a party's directory that cannot be made again, and those there that its settings name."""
+    names = [KEYS, SETTINGS, FEDERATION, TOKEN, f"{party.settings.name}.card.json"]
+    for named in (getattr(party.settings, name) for name in NAMED):
+        if named and Path(named).resolve().parent == party.path.resolve():
+            names.append(Path(named).name)
+    return {name: party.path / name for name in names if (party.path / name).exists()}
+
+
+def _facts(party: Home, snapshot: Path, raw: bool) -> StoreFacts:
+    """Where the store in the snapshot stands."""
+    kind = "postgresql" if is_postgres(party.settings.store) else "sqlite"
+    engine = read_engine(snapshot)
+    try:
+        with engine.read() as sql:
+            held = format_of(sql)
+            if held != FORMAT:
+                raise ArgumentError(
+                    "store", f"has format {held}: back it up with the version that wrote it, or start this one first"
+                )
+            waiting = users_waiting(sql)
+        if party.settings.role != "silo":
+            return StoreFacts(kind, FORMAT, SyncStore(engine).next_sync())
+        store = SiloStore(engine)
+        terms, last = store.terms(), store.last_entry()
+        number = terms[-1].number if terms else 0
+        drawn = sum(release.state is not ReleaseState.CLOSED for release in store.releases(number))
+        length, head = (0, "") if last is None else (last.number + 1, last.hash)
+        return StoreFacts(kind, FORMAT, drawn, length, head, number, waiting, raw)
+    finally:
+        engine.close()
+
+
+@contextmanager
+def _room(home: Path) -> Iterator[Path]:
+    """A folder in the party's own directory, gone when the block is left. One that a killed process has left behind is
+    removed by the next, since there may be raw rows in it that the store has deleted since."""
+    for left in home.glob(f"{UNFINISHED}*"):
+        with _held(left) as free:
+            if free:
+                shutil.rmtree(left)
+    folder = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=home))
+    with _held(folder):
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder)
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[bool]:
+    """Hold the folder's lock; False if another process does."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            free = True
+        except BlockingIOError:
+            free = False
+        yield free
+    finally:
+        os.close(descriptor)

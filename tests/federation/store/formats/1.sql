@@ -1,0 +1,23 @@
+-- Tables of format 1, as fedbandit 0.1.0 made them; names of types are filled in.
+CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value {blob} NOT NULL);
+CREATE TABLE IF NOT EXISTS terms (term {int} PRIMARY KEY, plan_hash TEXT NOT NULL, plan TEXT NOT NULL,
+    started {float} NOT NULL, open_step {int} NOT NULL, decisions {int} NOT NULL, unkeyed {int} NOT NULL);
+CREATE TABLE IF NOT EXISTS rewarded (nonce {blob} PRIMARY KEY, term {int} NOT NULL, step {int} NOT NULL,
+    state TEXT NOT NULL, digest {blob} NOT NULL) {clustered};
+CREATE TABLE IF NOT EXISTS raw_rows (term {int} NOT NULL, step {int} NOT NULL, users {int} NOT NULL,
+    features {blob} NOT NULL, rewards {blob} NOT NULL);
+CREATE INDEX IF NOT EXISTS raw_rows_by_step ON raw_rows (term, step);
+CREATE TABLE IF NOT EXISTS participants (term {int} NOT NULL, person {blob} NOT NULL, times {int} NOT NULL,
+    PRIMARY KEY (term, person));
+CREATE TABLE IF NOT EXISTS releases (term {int} NOT NULL, step {int} NOT NULL, state TEXT NOT NULL,
+    users {int} NOT NULL, drawn {blob}, sent {blob}, sealed {blob}, PRIMARY KEY (term, step));
+CREATE TABLE IF NOT EXISTS ledger (number {int} PRIMARY KEY, hash TEXT NOT NULL, previous TEXT NOT NULL,
+    event TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS states (term {int} NOT NULL, name TEXT NOT NULL, value {blob} NOT NULL,
+    PRIMARY KEY (term, name));
+CREATE TABLE IF NOT EXISTS models (term {int} NOT NULL, step {int} NOT NULL, value {blob} NOT NULL,
+    PRIMARY KEY (term, step));
+CREATE TABLE IF NOT EXISTS action_sets (name TEXT PRIMARY KEY, value {blob} NOT NULL);
+CREATE TABLE IF NOT EXISTS inbox (step {int} NOT NULL, sender TEXT NOT NULL, value {blob} NOT NULL,
+    PRIMARY KEY (step, sender));
+CREATE TABLE IF NOT EXISTS rounds (step {int} PRIMARY KEY, state TEXT NOT NULL, cohort TEXT NOT NULL, value {blob})
