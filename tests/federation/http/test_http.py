@@ -230,12 +230,13 @@ def test_model_status_metrics(http, silo):
 
 
 def test_readiness_tells_of_problems(http, link):
-    assert http.get("/readyz").json() == {"ready": True, "connected": False, "problem": None}
+    assert http.get("/readyz").json() == {"ready": True, "connected": False, "problem": None, "problems": {}}
     link.connected = True
     assert http.get("/readyz").json()["connected"]
-    link.problem = "the clock jumped"
+    link.troubles = {"others": "not asked yet", "clock": "the clock jumped"}
     answer = http.get("/readyz")
     assert (answer.status_code, answer.json()["problem"]) == (503, "the clock jumped")
+    assert answer.json()["problems"] == link.troubles
 
 
 def test_a_store_that_fails_is_a_503_and_nothing_is_acknowledged(http, silo, monkeypatch):
