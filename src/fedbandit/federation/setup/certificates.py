@@ -7,12 +7,17 @@ from pathlib import Path
 
 from cryptography import x509
 
-__all__ = ["expires", "trusting"]
+__all__ = ["expires", "expires_shown", "trusting"]
 
 
 def expires(pem: bytes) -> float:
     """The unix time until which the first certificate of a PEM file holds; ValueError if there is none in it."""
     return x509.load_pem_x509_certificate(pem).not_valid_after_utc.timestamp()
+
+
+def expires_shown(der: bytes) -> float:
+    """The same for a certificate as somebody has shown it."""
+    return x509.load_der_x509_certificate(der).not_valid_after_utc.timestamp()
 
 
 def trusting(certificate: Path) -> ssl.SSLContext:
