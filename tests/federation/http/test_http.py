@@ -251,10 +251,14 @@ def test_a_store_that_fails_is_a_503_and_nothing_is_acknowledged(http, silo, mon
     assert reward(http, decision).json() == {"counted": True, "batch": 0, "repeated": False}
 
 
-@pytest.mark.parametrize("path", ["/v1/status", "/metrics"])
-def test_a_store_that_cannot_be_read_is_a_503(http, silo, monkeypatch, path):
+def test_a_store_that_cannot_be_read_is_a_503_and_a_metric(http, silo, monkeypatch):
+    assert "fedbandit_store_works 1.0" in http.get("/metrics").text
     monkeypatch.setattr(silo.store, "releases", _broken)
-    assert http.get(path).status_code == 503
+    assert http.get("/v1/status").status_code == 503
+    page = http.get("/metrics").text
+    assert "fedbandit_store_works 0.0" in page
+    assert 'fedbandit_problem{kind="store"} 1.0' in page
+    assert "fedbandit_decisions_total" in page
 
 
 def test_an_unknown_action_set_is_looked_up_beside_the_event_loop(http, silo, monkeypatch):

@@ -15,7 +15,6 @@ import time
 from collections.abc import AsyncIterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlparse
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -33,13 +32,13 @@ from fedbandit.federation.wire import broker as brokers
 from fedbandit.federation.wire import parcels
 from fedbandit.federation.wire.keys import PartyKeys
 from fedbandit.federation.wire.link import BrokerAddress, BrokerRefusal, Link
-from fedbandit.federation.wire.subjects import OPERATOR, Subjects, asking
+from fedbandit.federation.wire.subjects import OPERATOR, Consumer, taking
 
 __all__ = ["founders", "party"]
 
 PATIENCE = 5.0  # seconds for each answer
 ANOTHER_STREAM = 10060  # the broker's number for a message that names another stream than the one that takes it
-DRIFT = 1.0  # seconds between two clocks that are worth a word
+BAD_REQUEST = "400"  # the broker's word for a request that it does not understand
 
 
 async def party(path: Path) -> list[Finding]:
@@ -127,28 +126,24 @@ async def _linked(
 
 
 async def _allowed(link: Link, agreement: Agreement, home: Home) -> list[Finding]:
-    subjects, public = agreement.subjects, home.public
-    found = []
-    refusals: list[str] = []
+    said = agreement.subjects.said_by(home.public)
+    found = [await _may_publish(link, subject.replace("*", agreement.silos[0])) for subject in said]
+    return [*found, await _may_read(link, agreement.subjects.consumer(home.public))]
 
-    async def note(error: Exception) -> None:
-        refusals.append(str(error))
 
-    link.client._error_cb = note
-    for subject in subjects.said_by(public):
-        found.append(await _may_publish(link, subject.replace("*", agreement.silos[0])))
-    consumer = subjects.consumer(public)
+async def _may_read(link: Link, consumer: Consumer) -> Finding:
+    """Ask for a message in words that the broker does not take: it says so, and gives none away."""
+    check = f"reading from {consumer.stream}"
     try:
-        info = await _answer(link, asking(consumer))
-    except (TimeoutError, NatsError):
-        do = "have the founder run `federation admit` again with this version, and reload the broker's configuration"
-        says = f"it may not ask about its own messages on {consumer.stream}, or the stream is gone"
-        return [*found, warns("reading", says, do)]
-    if "error" in info:
-        do = "`fedbandit federation provision` makes it again; JetStream is off or has no quorum if that fails"
-        return [*found, fails("reading", f"{consumer.stream}: {info['error'].get('description')}", do)]
-    waiting = f"{info['num_pending']} messages wait, {info['num_ack_pending']} are being handled"
-    return [*found, fine("reading", f"{consumer.stream}: {waiting}"), _clocks(info["ts"])]
+        answer = await link.client.request(taking(consumer), b"{", timeout=PATIENCE)
+    except (TimeoutError, NatsError) as error:
+        do = "`fedbandit federation provision` if it is gone; the broker's configuration if it is forbidden"
+        says = f"no answer ({type(error).__name__}): forbidden, or the stream or this party's reader is gone"
+        return fails(check, says, do)
+    status = (answer.headers or {}).get("Status", "")
+    if status == BAD_REQUEST:
+        return fine(check, "allowed, and the reader is there")
+    return fails(check, f"the broker answers {status}", "`fedbandit federation provision` makes the reader again")
 
 
 async def _may_publish(link: Link, subject: str) -> Finding:
@@ -165,21 +160,17 @@ async def _may_publish(link: Link, subject: str) -> Finding:
     return warns(check, "a message was taken that should not have been", "is there a stream called none?")
 
 
-async def _answer(link: Link, subject: str) -> dict[str, Any]:
-    answer = await link.client.request(subject, b"", timeout=PATIENCE)
-    found: dict[str, Any] = json.loads(answer.data)
-    return found
-
-
-def _clocks(said: str) -> Finding:
-    """This machine's clock against the broker's."""
-    off = time.time() - datetime.fromisoformat(said[:26].rstrip("Z") + "+00:00").timestamp()
+async def _clock(link: Link, stream: str) -> list[Finding]:
+    """This machine's clock against the broker's, which tells its time to whoever may ask about streams."""
+    answer = await link.client.request(f"$JS.API.STREAM.INFO.{stream}", b"", timeout=PATIENCE)
+    said = json.loads(answer.data).get("ts", "")
+    if not said:
+        return []
+    off = time.time() - datetime.fromisoformat(said[:19] + "+00:00").timestamp()
     do = "set the clock right that is wrong (chronyc, timedatectl): nobody ticks by a clock that jumps"
-    if abs(off) > JUMP:
-        return fails("clock", f"{off:+.1f} s from the broker's", do)
-    if abs(off) > DRIFT:
-        return warns("clock", f"{off:+.1f} s from the broker's", do)
-    return fine("clock", "agrees with the broker's to a second")
+    if not -JUMP < off < JUMP + 1:
+        return [fails("clock", f"{off:+.0f} s from the broker's", do)]
+    return [fine("clock", "agrees with the broker's to a few seconds")]
 
 
 def _payload(link: Link, agreement: Agreement) -> list[Finding]:
@@ -192,8 +183,8 @@ def _payload(link: Link, agreement: Agreement) -> list[Finding]:
 
 async def _streams(link: Link, agreement: Agreement) -> list[Finding]:
     wanted, found = founding.limits(agreement), []
-    subjects: Subjects = agreement.subjects
-    for name in subjects.streams():
+    names = list(agreement.subjects.streams())
+    for name in names:
         try:
             info = await link.js.stream_info(name)
         except (TimeoutError, NatsError) as error:
@@ -218,6 +209,8 @@ async def _streams(link: Link, agreement: Agreement) -> list[Finding]:
             found.append(warns(f"stream {name}", f"copies are behind at {', '.join(behind)}", "bring those nodes back"))
         else:
             found.append(fine(f"stream {name}", says))
+    with contextlib.suppress(TimeoutError, NatsError):
+        found += await _clock(link, names[0])
     return found
 
 

@@ -31,7 +31,7 @@ def examine(path: Path, ca: str = "") -> Iterator[Finding]:
 
 def _party(path: Path, settings: Settings) -> Iterator[Finding]:
     yield from examined("keys", lambda: on_disk.keys(path), "give its owner the file back (chown, chmod 600)")
-    yield from examined("files", lambda: on_disk.files(path, settings), "look at who owns the directory")
+    yield from examined("files", lambda: on_disk.files(path), "look at who owns the directory")
     yield from examined("federation", lambda: on_disk.federation(path), "`fedbandit federation accept` the whole file")
     yield from examined("certificate", lambda: on_disk.certificates(settings), "look at the paths in party.json")
     yield from examined("store", lambda: in_store.store(path), "is the database up, the file there and readable?")

@@ -35,8 +35,8 @@ def keys(path: Path) -> Iterator[Finding]:
         yield fine("token", f"{TOKEN} can be read, by its owner only")
 
 
-def files(path: Path, settings: Settings) -> Iterator[Finding]:
-    """Who may look into the directory and the store."""
+def files(path: Path) -> Iterator[Finding]:
+    """Who may look into the directory: keys and store are in it."""
     mode, owner = stat.S_IMODE(path.stat().st_mode), path.stat().st_uid
     if mode & 0o077:
         yield warns("directory", f"others may look into it: its mode is {mode:o}", f"chmod 700 {path}")
@@ -45,10 +45,6 @@ def files(path: Path, settings: Settings) -> Iterator[Finding]:
         yield warns("directory", f"belongs to user {owner}, this is user {os.geteuid()}", do)
     else:
         yield fine("directory", "only its owner may look into it")
-    open_files = [file for file in sorted(path.glob("*.db*")) if stat.S_IMODE(file.stat().st_mode) & 0o077]
-    if open_files:
-        names = ", ".join(file.name for file in open_files)
-        yield warns("store files", f"others may read {names}", f"chmod 600 {path}/*.db*")
 
 
 def federation(path: Path) -> Iterator[Finding]:

@@ -15,9 +15,10 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 from fedbandit import __version__
 from fedbandit.federation.setup.certificates import expires
-from fedbandit.federation.setup.home import Home
+from fedbandit.federation.setup.home import KEYS, Home
 from fedbandit.federation.timing import Timing, calendar
 from fedbandit.federation.troubles import KINDS, Troubles
+from fedbandit.federation.wire.keys import read_secret
 from fedbandit.plan import Plan
 
 __all__ = ["METRICS_MEDIA", "Dates", "Machine", "PartyView", "gauge", "page", "party_families"]
@@ -60,6 +61,8 @@ class Machine(NamedTuple):
 
     def families(self) -> Iterator[Metric]:
         if self.folder is not None:
+            text = "Whether the keys in the party's directory can be read, by their owner only"
+            yield gauge("keys_readable", text, _readable(self.folder / KEYS))
             yield gauge(
                 "disk_free_bytes", "Room on the disk of the party's directory", shutil.disk_usage(self.folder).free
             )
@@ -71,6 +74,14 @@ class Machine(NamedTuple):
             yield gauge(
                 "certificate_seconds", "Seconds that the certificate of the party's own service still holds", left
             )
+
+
+def _readable(keys: Path) -> bool:
+    try:
+        read_secret(keys)
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 class PartyView(NamedTuple):

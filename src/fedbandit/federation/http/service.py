@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
@@ -159,11 +158,13 @@ class Service:
 
     async def metrics(self) -> bytes:
         """Metrics of the silo, of all its workers together, for Prometheus. A store that does not work is one."""
-        troubles, status, learning = await self._troubles(), None, None
-        with suppress(StoreUnavailable, TimeoutError):
+        troubles, status, learning = dict(await self._troubles()), None, None
+        try:
             async with asyncio.timeout(PATIENCE):
                 status = await self.status()
                 learning = await in_thread(self._silo.earnings.learning)
+        except (StoreUnavailable, TimeoutError) as error:
+            troubles.setdefault("store", str(error) or "the store cannot be read")
         view = PartyView(
             self._silo.name,
             "silo",

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from fedbandit.federation.wire.keys import PublicKeys, Role
 
-__all__ = ["ACK", "OPERATOR", "Consumer", "Subjects", "asking", "inbox", "taking"]
+__all__ = ["ACK", "OPERATOR", "Consumer", "Subjects", "inbox", "taking"]
 
 OPERATOR = "operator"
 ACK = "$JS.ACK"  # what the server puts before the reply subject of every message of a stream
@@ -61,10 +61,9 @@ class Subjects:
         return Consumer(self.stream(party.role), party.name, self.subject(party.role, what))
 
     def services(self, party: PublicKeys) -> list[str]:
-        """What a party calls: the subjects it says something on, to take its messages, to acknowledge them, to ask how
-        many wait for it."""
+        """What a party calls: the subjects it says something on, to take its messages, to acknowledge them."""
         reads = self.consumer(party)
-        return [*self.said_by(party), taking(reads), asking(reads), f"{ACK}.{reads.stream}.{reads.name}.>"]
+        return [*self.said_by(party), taking(reads), f"{ACK}.{reads.stream}.{reads.name}.>"]
 
     def permissions(self, party: PublicKeys) -> dict[str, Any]:
         """What the broker lets a party do, and nothing else."""
@@ -102,11 +101,6 @@ class Subjects:
 def inbox(name: str) -> str:
     """The prefix under which a party gets its answers; nobody else can listen there."""
     return f"_INBOX_{name}"
-
-
-def asking(consumer: Consumer) -> str:
-    """Where the broker says how a consumer is doing, and what time it is there."""
-    return f"$JS.API.CONSUMER.INFO.{consumer.stream}.{consumer.name}"
 
 
 def taking(consumer: Consumer) -> str:
