@@ -23,7 +23,8 @@ def njit(*signature: Any, cache: bool = True, **options: Any) -> Callable[[F], F
     """A decorator that compiles a function, for a signature if one is given."""
 
     def compiled(function: F) -> F:
-        made: F = numba.njit(*signature, cache=cache and _has_place(function), **options)(function)
+        compile_: Any = numba.njit  # its types know no signatures of this kind
+        made: F = compile_(*signature, cache=cache and _has_place(function), **options)(function)
         return made
 
     return compiled
@@ -32,7 +33,7 @@ def njit(*signature: Any, cache: bool = True, **options: Any) -> Callable[[F], F
 def _has_place(function: Callable[..., Any]) -> bool:
     """Whether numba finds a folder for what it compiles of this function."""
     try:
-        FunctionCache(function)
+        FunctionCache(function)  # type: ignore[no-untyped-call]
     except RuntimeError:  # numba's word for: there is none
         return False
     return True

@@ -200,7 +200,9 @@ async def _streams(link: Link, agreement: Agreement) -> list[Finding]:
             )
             if has < needs
         ]
-        behind = [peer.name for peer in (info.cluster.replicas if info.cluster else None) or [] if not peer.current]
+        behind = [
+            str(peer.name) for peer in (info.cluster.replicas if info.cluster else None) or [] if not peer.current
+        ]
         says = f"{state.messages} messages, {state.bytes / 2**20:.1f} MB, {config.num_replicas} copies"
         if short:
             do = "`fedbandit federation provision` brings it to the plan's"

@@ -160,7 +160,7 @@ class Service:
         """Metrics of the silo, of all its workers together, for Prometheus. A store that does not work is one."""
         troubles, status, learning = dict(await self._troubles()), None, None
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(0 if "store" in troubles else PATIENCE):
                 status = await self.status()
                 learning = await in_thread(self._silo.earnings.learning)
         except (StoreUnavailable, TimeoutError) as error:

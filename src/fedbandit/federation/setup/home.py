@@ -91,7 +91,7 @@ class Home:
         keys.save(path / KEYS)
         (path / SETTINGS).write_text(json.dumps(asdict(chosen), indent=1) + "\n")
         home = cls(path, chosen, keys)
-        if chosen.role == "silo":
+        if home.served_on:
             home.make_token()
         return home
 

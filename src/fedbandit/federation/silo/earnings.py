@@ -30,22 +30,22 @@ NAME = "earnings"
 class Earned(NamedTuple):
     """Some rewards: how many, their sum, their squares."""
 
-    count: int = 0
+    visits: int = 0
     total: float = 0.0
     squares: float = 0.0
 
     def plus(self, more: Earned) -> Earned:
-        return Earned(self.count + more.count, self.total + more.total, self.squares + more.squares)
+        return Earned(self.visits + more.visits, self.total + more.total, self.squares + more.squares)
 
     @property
     def mean(self) -> float:
-        return self.total / self.count
+        return self.total / self.visits
 
     @property
     def error(self) -> float:
         """The variance of the mean."""
-        spread = max(0.0, self.squares - self.total**2 / self.count) / max(1, self.count - 1)
-        return spread / self.count
+        spread = max(0.0, self.squares - self.total**2 / self.visits) / max(1, self.visits - 1)
+        return spread / self.visits
 
 
 class Learning(NamedTuple):
@@ -103,7 +103,7 @@ class Earnings:
         """Write down what is new, beside what other workers have."""
         with self._lock:
             new, self._new = self._new, Earned()
-        if new.count == 0:
+        if new.visits == 0:
             return
         try:
             self._add(max(0, math.floor((now - self._began) / WEEK)), new)
@@ -121,7 +121,7 @@ class Earnings:
         first, recent = weeks.first, weeks.current
         if weeks.week > FIRST:  # the week before is none of the first ones
             recent = recent.plus(weeks.before)
-        if weeks.week < FIRST or min(first.count, recent.count) < FEWEST:
+        if weeks.week < FIRST or min(first.visits, recent.visits) < FEWEST:
             return None
         gain = recent.mean - first.mean
         wide = QUANTILE * math.sqrt(first.error + recent.error)
