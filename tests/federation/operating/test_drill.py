@@ -80,12 +80,12 @@ def test_3_the_clock_is_wrong(federation):
     sql.close()
     code, found = doctor(home.path)
     assert (code, "off by -3600 s" in found["clock", "failure"]["says"]) == (2, True)
-    federation.start("a")
+    federation.start("a", vouched=False)
     federation.up("a")
     until(lambda: drill.has_problem(home, "clock"))
     assert decides(home)
     federation.stop("a")
-    federation.start("a", "--catch-up")
+    federation.start("a")
     federation.up("a")
     well(federation, "a")
 
@@ -101,7 +101,8 @@ def test_6_a_silo_stalls(federation):
         assert metrics(analyzer)["fedbandit_syncs_skipped_total"] > 0
         assert decides(federation.homes["a"])
     finally:
-        federation.signal("b", signal.SIGCONT)
+        federation.stop("b")
+    federation.start("b")
     until(lambda: metrics(analyzer)['fedbandit_silo_missed_in_a_row{silo="b"}'] == 0, START)
 
 

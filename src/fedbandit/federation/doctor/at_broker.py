@@ -103,7 +103,10 @@ async def _certificate(writer: asyncio.StreamWriter, url: str, host: str) -> Fin
 async def _linked(
     address: BrokerAddress, name: str, key: Ed25519PrivateKey, found: list[Finding]
 ) -> AsyncIterator[Link | None]:
-    """A connection under the party's own key; what keeps it from one is found."""
+    """A connection under the party's own key; what keeps it from one is found. Where no node answers, none is tried."""
+    if not any(finding.check == "broker" and finding.level == "ok" for finding in found):
+        yield None
+        return
     logging.getLogger("fedbandit.federation.wire.link").setLevel(logging.CRITICAL)  # every attempt would be logged
     try:
         link = await asyncio.wait_for(Link.connect(address, name, key), PATIENCE)
