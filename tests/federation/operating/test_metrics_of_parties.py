@@ -11,7 +11,7 @@ from fedbandit.federation.http.keeper_service import KeeperService, create_keepe
 from fedbandit.federation.http.metrics import became
 from fedbandit.federation.membership import Membership
 from fedbandit.federation.setup.party import PlanMismatch
-from fedbandit.federation.silo.earnings import FEWEST, WEEK, Earnings
+from fedbandit.federation.silo.earnings import FEWEST, WEEK, RewardTrend
 from fedbandit.federation.states import DecisionState
 from fedbandit.federation.store import Reward, Verdict
 from fedbandit.federation.store.rewards import NOWHERE, OPEN_BATCH, UNSHARED
@@ -71,6 +71,20 @@ def test_rewards_and_refusals_are_counted_by_what_became_of_them(http, silo):
     assert page["fedbandit_epsilon_left"] + page["fedbandit_epsilon_spent"] == pytest.approx(1.0)
 
 
+def test_a_store_that_takes_nothing_is_noticed_before_a_reward_comes(http, silo, monkeypatch):
+    """Nothing was written while nobody came: a full disk looked well."""
+
+    def full(*arguments):
+        raise OSError("disk full")
+
+    assert http.get("/readyz").status_code == 200
+    monkeypatch.setattr(silo.store, "set_state", full)
+    monkeypatch.setattr("fedbandit.federation.http.service.PROBE_AGAIN", 0.0)
+    answer = http.get("/readyz")
+    assert (answer.status_code, "disk full" in answer.json()["problems"]["store"]) == (503, True)
+    assert http.post("/v1/decisions", json={"actions": ACTIONS}).status_code == 200
+
+
 # -- is it learning? --------------------------------------------------------------------------------------------------
 
 
@@ -81,7 +95,7 @@ def earned(earnings, rewards, week):
 
 
 def test_the_gain_and_its_interval_are_those_of_two_samples(silo):
-    earnings, random = Earnings(silo.store, 1, 0.0), np.random.default_rng(3)
+    earnings, random = RewardTrend(silo.store, 1, 0.0), np.random.default_rng(3)
     first, second = random.random(400), random.random(300)
     later, last = np.clip(random.random(500) + 0.1, 0, 1), np.clip(random.random(200) + 0.1, 0, 1)
     for week, rewards in ((0, first), (1, second), (5, later), (6, last)):
@@ -98,7 +112,7 @@ def test_the_gain_and_its_interval_are_those_of_two_samples(silo):
 
 
 def test_nothing_is_shown_of_few_people_or_in_the_first_weeks(silo):
-    earnings = Earnings(silo.store, 1, 0.0)
+    earnings = RewardTrend(silo.store, 1, 0.0)
     earned(earnings, [0.5] * FEWEST, 0)
     earned(earnings, [0.5] * FEWEST, 1)
     assert earnings.learning() is None
@@ -109,7 +123,7 @@ def test_nothing_is_shown_of_few_people_or_in_the_first_weeks(silo):
 
 
 def test_workers_add_to_each_other_and_only_what_counts_first_is_added(silo):
-    workers = [Earnings(silo.store, 1, 0.0) for _ in range(2)]
+    workers = [RewardTrend(silo.store, 1, 0.0) for _ in range(2)]
     for worker in workers:
         earned(worker, [0.25, 0.75] * FEWEST, 0)
         worker.note([Reward(b"", None, b"", 1.0, b"")], [COUNTED._replace(repeated=True)])

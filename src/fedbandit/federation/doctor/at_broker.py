@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from nats.errors import Error as NatsError
 from nats.js.errors import APIError, NoStreamResponseError
 
-from fedbandit.federation.doctor.findings import Finding, fails, fine, warns
+from fedbandit.federation.doctor.findings import Diagnosis, fails, fine, warns
 from fedbandit.federation.doctor.on_disk import holds
 from fedbandit.federation.setup import founding
 from fedbandit.federation.setup.agreement import Agreement
@@ -41,7 +41,7 @@ ANOTHER_STREAM = 10060  # the broker's number for a message that names another s
 BAD_REQUEST = "400"  # the broker's word for a request that it does not understand
 
 
-async def party(path: Path) -> list[Finding]:
+async def party(path: Path) -> list[Diagnosis]:
     """As the party sees the broker, with its own key."""
     home = Home.load(path)
     agreement = home.agreement()
@@ -54,7 +54,7 @@ async def party(path: Path) -> list[Finding]:
     return found
 
 
-async def founders(path: Path, ca: str | None) -> list[Finding]:
+async def founders(path: Path, ca: str | None) -> list[Diagnosis]:
     """As whoever runs the broker sees it: streams and their limits."""
     agreement, keys = Agreement.load(path / FEDERATION), PartyKeys.load(path / founding.OPERATOR_KEYS)
     address = BrokerAddress(agreement.broker, ca)
@@ -66,7 +66,7 @@ async def founders(path: Path, ca: str | None) -> list[Finding]:
     return found
 
 
-async def _node(url: str, address: BrokerAddress) -> list[Finding]:
+async def _node(url: str, address: BrokerAddress) -> list[Diagnosis]:
     """Whether a node answers, and for how long its certificate holds."""
     parts = urlparse(url)
     host, port = str(parts.hostname), parts.port or 4222
@@ -86,7 +86,7 @@ async def _node(url: str, address: BrokerAddress) -> list[Finding]:
     return found
 
 
-async def _certificate(writer: asyncio.StreamWriter, url: str, host: str) -> Finding:
+async def _certificate(writer: asyncio.StreamWriter, url: str, host: str) -> Diagnosis:
     """When the certificate that the broker shows ends. Whether it is to be believed, logging in tells."""
     blind = ssl.create_default_context()
     blind.check_hostname, blind.verify_mode = False, ssl.CERT_NONE
@@ -101,7 +101,7 @@ async def _certificate(writer: asyncio.StreamWriter, url: str, host: str) -> Fin
 
 @contextlib.asynccontextmanager
 async def _linked(
-    address: BrokerAddress, name: str, key: Ed25519PrivateKey, found: list[Finding]
+    address: BrokerAddress, name: str, key: Ed25519PrivateKey, found: list[Diagnosis]
 ) -> AsyncIterator[Link | None]:
     """A connection under the party's own key; what keeps it from one is found. Where no node answers, none is tried."""
     if not any(finding.check == "broker" and finding.level == "ok" for finding in found):
@@ -128,13 +128,13 @@ async def _linked(
             await link.close()
 
 
-async def _allowed(link: Link, agreement: Agreement, home: Home) -> list[Finding]:
+async def _allowed(link: Link, agreement: Agreement, home: Home) -> list[Diagnosis]:
     said = agreement.subjects.said_by(home.public)
     found = [await _may_publish(link, subject.replace("*", agreement.silos[0])) for subject in said]
     return [*found, await _may_read(link, agreement.subjects.consumer(home.public))]
 
 
-async def _may_read(link: Link, consumer: Consumer) -> Finding:
+async def _may_read(link: Link, consumer: Consumer) -> Diagnosis:
     """Ask for a message in words that the broker does not take: it says so, and gives none away."""
     check = f"reading from {consumer.stream}"
     try:
@@ -149,7 +149,7 @@ async def _may_read(link: Link, consumer: Consumer) -> Finding:
     return fails(check, f"the broker answers {status}", "`fedbandit federation provision` makes the reader again")
 
 
-async def _may_publish(link: Link, subject: str) -> Finding:
+async def _may_publish(link: Link, subject: str) -> Diagnosis:
     check = f"publishing on {subject}"
     try:
         await link.js.publish(subject, b"", timeout=PATIENCE, headers={"Nats-Expected-Stream": "none"})
@@ -163,7 +163,7 @@ async def _may_publish(link: Link, subject: str) -> Finding:
     return warns(check, "a message was taken that should not have been", "is there a stream called none?")
 
 
-async def _clock(link: Link, stream: str) -> list[Finding]:
+async def _clock(link: Link, stream: str) -> list[Diagnosis]:
     """This machine's clock against the broker's, which tells its time to whoever may ask about streams."""
     answer = await link.client.request(f"$JS.API.STREAM.INFO.{stream}", b"", timeout=PATIENCE)
     said = json.loads(answer.data).get("ts", "")
@@ -176,7 +176,7 @@ async def _clock(link: Link, stream: str) -> list[Finding]:
     return [fine("clock", "agrees with the broker's to a few seconds")]
 
 
-def _payload(link: Link, agreement: Agreement) -> list[Finding]:
+def _payload(link: Link, agreement: Agreement) -> list[Diagnosis]:
     largest, taken = parcels.largest(agreement.plan), link.client.max_payload
     says = f"the broker takes {taken / 2**20:.1f} MB, the plan's largest message is {largest / 2**20:.1f} MB"
     if largest > taken:
@@ -184,7 +184,7 @@ def _payload(link: Link, agreement: Agreement) -> list[Finding]:
     return [fine("message size", says)]
 
 
-async def _streams(link: Link, agreement: Agreement) -> list[Finding]:
+async def _streams(link: Link, agreement: Agreement) -> list[Diagnosis]:
     wanted, found = founding.limits(agreement), []
     names = list(agreement.subjects.streams())
     for name in names:
@@ -219,7 +219,7 @@ async def _streams(link: Link, agreement: Agreement) -> list[Finding]:
     return found
 
 
-def _configured(file: Path) -> list[Finding]:
+def _configured(file: Path) -> list[Diagnosis]:
     """The broker's configuration: absolute paths that are there, a certificate that holds."""
     settings = brokers.read_configuration(file)
     places = [settings["jetstream"]["store_dir"], *settings.get("tls", {}).values()]

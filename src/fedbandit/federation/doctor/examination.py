@@ -9,14 +9,14 @@ from pathlib import Path
 from fedbandit._validate import ArgumentError
 from fedbandit.federation.doctor import at_broker, in_store, on_disk
 from fedbandit.federation.doctor.asking import settings_of
-from fedbandit.federation.doctor.findings import Finding, examined, fails
+from fedbandit.federation.doctor.findings import Diagnosis, examined, fails
 from fedbandit.federation.setup.founding import OPERATOR_KEYS
 from fedbandit.federation.setup.home import SETTINGS, Settings
 
 __all__ = ["examine"]
 
 
-def examine(path: Path, ca: str = "") -> Iterator[Finding]:
+def examine(path: Path, ca: str = "") -> Iterator[Diagnosis]:
     """The findings, in the order in which things depend on each other."""
     if not (path / SETTINGS).exists() and (path / OPERATOR_KEYS).exists():
         yield from _founders(path, ca)
@@ -29,7 +29,7 @@ def examine(path: Path, ca: str = "") -> Iterator[Finding]:
     yield from _party(path, settings)
 
 
-def _party(path: Path, settings: Settings) -> Iterator[Finding]:
+def _party(path: Path, settings: Settings) -> Iterator[Diagnosis]:
     yield from examined("keys", lambda: on_disk.keys(path), "give its owner the file back (chown, chmod 600)")
     yield from examined("files", lambda: on_disk.files(path), "look at who owns the directory")
     yield from examined("federation", lambda: on_disk.federation(path), "`fedbandit federation accept` the whole file")
@@ -41,7 +41,7 @@ def _party(path: Path, settings: Settings) -> Iterator[Finding]:
     yield from examined("broker", lambda: asyncio.run(at_broker.party(path)), "see above")
 
 
-def _founders(path: Path, ca: str) -> Iterator[Finding]:
+def _founders(path: Path, ca: str) -> Iterator[Diagnosis]:
     yield from examined("disk", lambda: on_disk.disk(path), "")
     yield from examined("descriptors", on_disk.descriptors, "")
     yield from examined("broker", lambda: asyncio.run(at_broker.founders(path, ca or None)), "see above")

@@ -7,14 +7,14 @@ from typing import Literal, NamedTuple
 
 from fedbandit._validate import ArgumentError
 
-__all__ = ["FAILURE", "OK", "WARNING", "Finding", "Level", "examined", "fails", "fine", "warns", "worst"]
+__all__ = ["FAILURE", "OK", "WARNING", "Diagnosis", "Level", "examined", "fails", "fine", "warns", "worst"]
 
 Level = Literal["ok", "warning", "failure"]
 OK, WARNING, FAILURE = 0, 1, 2  # exit codes
 _CODES: dict[Level, int] = {"ok": OK, "warning": WARNING, "failure": FAILURE}
 
 
-class Finding(NamedTuple):
+class Diagnosis(NamedTuple):
     """One line."""
 
     check: str
@@ -23,22 +23,22 @@ class Finding(NamedTuple):
     do: str = ""
 
 
-def fine(check: str, says: str) -> Finding:
+def fine(check: str, says: str) -> Diagnosis:
     """All is well."""
-    return Finding(check, "ok", says)
+    return Diagnosis(check, "ok", says)
 
 
-def warns(check: str, says: str, do: str) -> Finding:
+def warns(check: str, says: str, do: str) -> Diagnosis:
     """It works, and will not for long, or not as it should."""
-    return Finding(check, "warning", says, do)
+    return Diagnosis(check, "warning", says, do)
 
 
-def fails(check: str, says: str, do: str) -> Finding:
+def fails(check: str, says: str, do: str) -> Diagnosis:
     """It does not work."""
-    return Finding(check, "failure", says, do)
+    return Diagnosis(check, "failure", says, do)
 
 
-def examined(check: str, look: Callable[[], Iterable[Finding]], do: str) -> Iterator[Finding]:
+def examined(check: str, look: Callable[[], Iterable[Diagnosis]], do: str) -> Iterator[Diagnosis]:
     """The findings of one look. What it raises is one: nothing that is wrong with a party ends its examination."""
     try:
         yield from look()
@@ -48,6 +48,6 @@ def examined(check: str, look: Callable[[], Iterable[Finding]], do: str) -> Iter
         yield fails(check, f"{type(error).__name__}: {error}", do)
 
 
-def worst(findings: Iterable[Finding]) -> int:
+def worst(findings: Iterable[Diagnosis]) -> int:
     """The exit code: 0 if all is well, 1 for warnings, 2 for failures."""
     return max((_CODES[finding.level] for finding in findings), default=OK)

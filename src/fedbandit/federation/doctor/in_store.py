@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from fedbandit.federation.doctor.findings import Finding, fails, fine, warns
+from fedbandit.federation.doctor.findings import Diagnosis, fails, fine, warns
 from fedbandit.federation.process import bound_to
 from fedbandit.federation.setup.agreement import Agreement
 from fedbandit.federation.setup.home import Home
@@ -22,7 +22,7 @@ from fedbandit.federation.wire.heads import Greeting
 __all__ = ["store"]
 
 
-def store(path: Path) -> Iterator[Finding]:
+def store(path: Path) -> Iterator[Diagnosis]:
     """Everything that is looked up there. Nothing is changed."""
     home = Home.load(path)
     agreement = home.agreement()
@@ -42,7 +42,7 @@ def store(path: Path) -> Iterator[Finding]:
         engine.close()
 
 
-def _whole(engine: Engine, place: str) -> Iterator[Finding]:
+def _whole(engine: Engine, place: str) -> Iterator[Diagnosis]:
     shown = place.rpartition("@")[2]  # no password of a database
     if "://" not in place:
         with engine.read() as sql:
@@ -59,7 +59,7 @@ def _whole(engine: Engine, place: str) -> Iterator[Finding]:
     yield fine("store", f"{shown} is whole, of format {FORMAT}")
 
 
-def _bound(engine: Engine, agreement: Agreement) -> Iterator[Finding]:
+def _bound(engine: Engine, agreement: Agreement) -> Iterator[Diagnosis]:
     """Whether the federation's file is the one that the store began with."""
     plan, bound = agreement.plan.hash, bound_to(agreement)
     found = recall(engine, f"agreement {plan}")
@@ -73,7 +73,7 @@ def _bound(engine: Engine, agreement: Agreement) -> Iterator[Finding]:
         yield fine("plan", f"{plan[:16]}, as the store began with it")
 
 
-def _silo(silo: SiloStore, engine: Engine) -> Iterator[Finding]:
+def _silo(silo: SiloStore, engine: Engine) -> Iterator[Diagnosis]:
     terms = silo.terms()
     if not terms:
         return
@@ -89,7 +89,7 @@ def _silo(silo: SiloStore, engine: Engine) -> Iterator[Finding]:
             yield fails("versions", says, "bring the older of the two to the newer version; nothing is drawn before")
 
 
-def _clock(stored: bytes | None) -> Iterator[Finding]:
+def _clock(stored: bytes | None) -> Iterator[Diagnosis]:
     """The machine's clock against the last reading that the silo kept of it."""
     if stored is None:
         return
@@ -103,6 +103,6 @@ def _clock(stored: bytes | None) -> Iterator[Finding]:
         yield fine("clock", "follows from the store's last reading")
 
 
-def _said(problem: str | None) -> Iterator[Finding]:
+def _said(problem: str | None) -> Iterator[Diagnosis]:
     if problem is not None:
         yield fails("syncs", problem, "see docs/operating.md, what each kind means")

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fedbandit.federation.doctor.asking import ANYWHERE, ask, port_of
-from fedbandit.federation.doctor.findings import Finding, fails, fine, warns
+from fedbandit.federation.doctor.findings import Diagnosis, fails, fine, warns
 from fedbandit.federation.setup.certificates import expires
 from fedbandit.federation.setup.home import FEDERATION, KEYS, TOKEN, Home, Settings
 from fedbandit.federation.timing import DAY
@@ -26,7 +26,7 @@ FEW, SCARCE = 256 * 2**20, 2 * 2**30  # bytes of room
 DESCRIPTORS = 1024
 
 
-def keys(path: Path) -> Iterator[Finding]:
+def keys(path: Path) -> Iterator[Diagnosis]:
     """The private keys, and the token where something is served."""
     PartyKeys.load(path / KEYS)
     yield fine("keys", f"{KEYS} can be read, by its owner only")
@@ -35,7 +35,7 @@ def keys(path: Path) -> Iterator[Finding]:
         yield fine("token", f"{TOKEN} can be read, by its owner only")
 
 
-def files(path: Path) -> Iterator[Finding]:
+def files(path: Path) -> Iterator[Diagnosis]:
     """Who may look into the directory: keys and store are in it."""
     mode, owner = stat.S_IMODE(path.stat().st_mode), path.stat().st_uid
     if mode & 0o077:
@@ -47,7 +47,7 @@ def files(path: Path) -> Iterator[Finding]:
         yield fine("directory", "only its owner may look into it")
 
 
-def federation(path: Path) -> Iterator[Finding]:
+def federation(path: Path) -> Iterator[Diagnosis]:
     """The agreed file: readable, complete, and with this party in it."""
     home = Home.load(path)
     agreement = home.agreement()
@@ -56,7 +56,7 @@ def federation(path: Path) -> Iterator[Finding]:
     yield fine("federation", f"{FEDERATION} is complete and knows this party; fingerprint {agreement.fingerprint}")
 
 
-def certificates(settings: Settings) -> Iterator[Finding]:
+def certificates(settings: Settings) -> Iterator[Diagnosis]:
     """The certificate of the party's own service, and the authority of the broker's."""
     if settings.tls_certificate:
         certificate, key = Path(settings.tls_certificate), Path(settings.tls_key)
@@ -67,7 +67,7 @@ def certificates(settings: Settings) -> Iterator[Finding]:
         yield holds("broker's authority", settings.broker_ca, expires(Path(settings.broker_ca).read_bytes()))
 
 
-def holds(check: str, what: str, until: float) -> Finding:
+def holds(check: str, what: str, until: float) -> Diagnosis:
     """For how long a certificate still holds."""
     left, day = until - time.time(), time.strftime("%Y-%m-%d", time.gmtime(until))
     if left <= 0:
@@ -77,7 +77,7 @@ def holds(check: str, what: str, until: float) -> Finding:
     return fine(check, f"{what} holds until {day}")
 
 
-def disk(path: Path) -> Iterator[Finding]:
+def disk(path: Path) -> Iterator[Diagnosis]:
     """Room where the store is."""
     free = shutil.disk_usage(path).free
     says, do = (
@@ -90,7 +90,7 @@ def disk(path: Path) -> Iterator[Finding]:
         yield fine("disk", says) if free >= SCARCE else warns("disk", says, do)
 
 
-def descriptors() -> Iterator[Finding]:
+def descriptors() -> Iterator[Diagnosis]:
     """How many files and connections a process may have open; what is started from here may have as many."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     says = f"a process that is started from here may open {soft}"
@@ -100,7 +100,7 @@ def descriptors() -> Iterator[Finding]:
         yield fine("descriptors", says)
 
 
-def port(path: Path, settings: Settings) -> Iterator[Finding]:
+def port(path: Path, settings: Settings) -> Iterator[Diagnosis]:
     """Whether the port is free, or served by this very party."""
     number = port_of(settings)
     if not number:

@@ -30,6 +30,7 @@ from fedbandit.problem.encoding import ActionRecord
 
 __all__ = ["UNCONNECTED", "Connection", "Service"]
 
+PROBE_AGAIN = 1.0  # seconds between writes that show whether the store takes any
 PATIENCE = 5.0  # seconds after which a store that does not answer is not ready
 AT_ONCE = 32  # decisions of a batch before other requests get their turn
 
@@ -77,7 +78,7 @@ class Service:
         """`tally` is where this worker of the silo counts what it does, by default on its own. `timing` is what the
         federation agreed on, `machine` what the metrics are to show of the machine."""
         self._silo, self._connection, self._machine = silo, connection, machine
-        self._dates = Dates(silo.plan, timing)
+        self._dates, self._probed = Dates(silo.plan, timing), 0.0
         self._group, self._metrics = GroupCommit(silo), Metrics(tally or WorkerTally())
         schema = silo.plan.schema
         self.personalizer = None if schema is None else Personalizer(silo, self._group, self._metrics)
@@ -189,6 +190,9 @@ class Service:
         try:
             async with asyncio.timeout(PATIENCE):
                 await self._group.put([])
+                if time.monotonic() - self._probed > PROBE_AGAIN:  # anybody may ask, and make it write
+                    await in_thread(self._silo.probe)
+                    self._probed = time.monotonic()
         except StoreUnavailable as error:
             troubles["store"] = str(error)
         except TimeoutError:

@@ -18,7 +18,7 @@ from fedbandit.federation.states import DecisionState
 from fedbandit.federation.store import Reward, Verdict
 from fedbandit.federation.store.silo_store import SiloStore
 
-__all__ = ["FEWEST", "WEEK", "Earned", "Earnings", "Learning"]
+__all__ = ["FEWEST", "WEEK", "Earned", "Learning", "RewardTrend"]
 
 WEEK = 7 * 86_400.0
 FIRST = 2  # weeks that count as the first
@@ -81,7 +81,7 @@ class _Weeks(NamedTuple):
             return cls(Earned(*first), int(week), Earned(*before), Earned(*current))
 
 
-class Earnings:
+class RewardTrend:
     """Rewards are added in memory and written down now and then; what a killed process had not written is lost."""
 
     def __init__(self, store: SiloStore, term: int, began: float) -> None:

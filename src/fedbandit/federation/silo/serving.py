@@ -28,7 +28,7 @@ from fedbandit.federation.silo.decisions.counter import DecisionCounter
 from fedbandit.federation.silo.decisions.decider import CHANCE, Asked, Decider, Decision, Shared
 from fedbandit.federation.silo.decisions.seats import Seats
 from fedbandit.federation.silo.decisions.tickets import DecisionExpired, DecisionIds
-from fedbandit.federation.silo.earnings import Earnings
+from fedbandit.federation.silo.earnings import RewardTrend
 from fedbandit.federation.silo.outgoing import Sealer
 from fedbandit.federation.silo.silo_status import silo_status
 from fedbandit.federation.silo.terms import check_secret, open_term, own_secret
@@ -54,6 +54,9 @@ __all__ = [
     "TermEnded",
     "acknowledged",
 ]
+
+
+PROBE = "probe"
 
 
 class Acknowledgement(NamedTuple):
@@ -139,7 +142,7 @@ class Silo:
             chance=chance,
             log=log,
         )
-        self.earnings = Earnings(store, self.term.number, self.term.started)
+        self.earnings = RewardTrend(store, self.term.number, self.term.started)
         self._log = log
         if log is not None:
             log.expire(self._clock.expected)
@@ -393,6 +396,10 @@ class Silo:
         known["decisions"] += waiting.decisions
         known["without_user_key"] += waiting.unkeyed
         return {"silo": self.name, **known}
+
+    def probe(self) -> None:
+        """Write something that says nothing: a store that is full, or away, raises."""
+        self.store.set_state(self.term.number, PROBE, b"")
 
     def _held(self) -> str | None:
         try:
