@@ -67,8 +67,8 @@ def restricted(command, writable, *, hidden=True):
 def federation(tmp_path_factory):
     """A federation whose directories belong to nobody, and its broker's configuration as it is shipped."""
     path = tmp_path_factory.mktemp("deployed")
-    plan = small_plan(silos=1, rounds=1000, schedule=clock(3600.0), visits="private")
-    homes = founding.local(path, plan, ["hospital-a"], Timing(start=time.time()))
+    plan = small_plan(silos=2, rounds=1000, schedule=clock(3600.0), visits="private")
+    homes = founding.local(path, plan, ["hospital-a", "hospital-b"], Timing(start=time.time()))
     for home in homes:
         if home.settings.role != "silo":
             home.make_token()

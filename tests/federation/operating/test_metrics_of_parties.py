@@ -78,7 +78,7 @@ def test_a_store_that_takes_nothing_is_noticed_before_a_reward_comes(http, silo,
         raise OSError("disk full")
 
     assert http.get("/readyz").status_code == 200
-    monkeypatch.setattr(silo.store, "set_state", full)
+    monkeypatch.setattr("fedbandit.federation.http.service.probe", full)
     monkeypatch.setattr("fedbandit.federation.http.service.PROBE_AGAIN", 0.0)
     answer = http.get("/readyz")
     assert (answer.status_code, "disk full" in answer.json()["problems"]["store"]) == (503, True)
@@ -177,7 +177,7 @@ def test_a_keeper_says_who_is_missing_and_how_far_it_has_come(tmp_path):
 
 
 def test_a_keeper_whose_store_fails_says_so_and_has_metrics_all_the_same(tmp_path, monkeypatch):
-    def full(problem):
+    def full(engine):
         raise OSError("disk full")
 
     async def scenario():
@@ -185,7 +185,7 @@ def test_a_keeper_whose_store_fails_says_so_and_has_metrics_all_the_same(tmp_pat
         await post.greet()
         keeper = post.keepers["mixer"]
         service = KeeperService(Keeps(keeper), post.parties["mixer"], keeper.store, Keeps(keeper))
-        monkeypatch.setattr(keeper.store, "complain", full)
+        monkeypatch.setattr("fedbandit.federation.http.keeper_service.probe", full)
         assert "disk full" in (await service.readiness()).problems["store"]
         page = values((await service.metrics()).decode())
         assert (page["fedbandit_store_works"], page["fedbandit_ready"]) == (0, 0)

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from fedbandit.federation.wire import broker
-from tests.federation.operating.running import START, Running, get, until
+from tests.federation.operating.running import START, Running, get, metrics, until
 
 FOLDER = Path(__file__).parents[3] / "deploy" / "monitoring"
 PROMTOOL, PROMETHEUS = shutil.which("promtool"), shutil.which("prometheus")
@@ -43,6 +43,7 @@ def test_prometheus_scrapes_every_party_and_a_stalled_sync_fires(tmp_path):
     """The rules as they are shipped, but for how long they wait: a test has no minutes."""
     with Running(tmp_path / "fed") as running:
         running.everybody()
+        until(lambda: metrics(running.homes["a"])["fedbandit_model_version"] > 0, START)
         served = "\n".join(get(home, "/metrics").text for home in running.homes.values())
         assert wanted() - RARE - set(re.findall(r"^(fedbandit_\w+)", served, flags=re.MULTILINE)) == set()
         rules = (FOLDER / "alerts.yml").read_text()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -14,9 +15,10 @@ from fedbandit.federation.http.app import App
 from fedbandit.federation.http.families import METRICS_MEDIA, Dates, Machine, PartyView, gauge, page, party_families
 from fedbandit.federation.http.group import StoreUnavailable, in_thread
 from fedbandit.federation.http.routes import Route
-from fedbandit.federation.http.service import PATIENCE, Connection
+from fedbandit.federation.http.service import PATIENCE, PROBE_AGAIN, Connection
 from fedbandit.federation.setup.party import Party
 from fedbandit.federation.store import SyncStore
+from fedbandit.federation.store.probing import probe
 from fedbandit.federation.syncs.keeper import SyncKeeper
 from fedbandit.federation.troubles import Troubles, first
 
@@ -38,6 +40,7 @@ class KeeperService:
     ) -> None:
         self._keeps, self._party, self._store, self._connection = keeps, party, store, connection
         self._machine = machine or Machine()
+        self._probed = 0.0
         self._dates = Dates(party.agreement.plan, party.agreement.timing)
 
     async def health(self) -> schemas.Health:
@@ -76,11 +79,11 @@ class KeeperService:
         troubles = dict(self._connection.troubles)
         if not self._connection.connected and "broker" not in troubles:
             troubles["broker"] = "the broker does not answer: nothing comes in, nothing is sent"
-        keeper = self._keeps.keeper
-        said = "" if keeper is None else keeper.complaint
         try:
             async with asyncio.timeout(PATIENCE):
-                await in_thread(lambda: self._store.complain(said))
+                if time.monotonic() - self._probed > PROBE_AGAIN:
+                    await in_thread(partial(probe, self._store.engine))
+                    self._probed = time.monotonic()
         except StoreUnavailable as error:
             troubles["store"] = str(error)
         except TimeoutError:

@@ -24,6 +24,7 @@ from fedbandit.federation.silo.decisions.decider import UnknownActionSet
 from fedbandit.federation.silo.decisions.tickets import DecisionExpired, UnknownDecision
 from fedbandit.federation.silo.serving import RewardConflict, Silo, TermEnded, acknowledged
 from fedbandit.federation.store import Reward, Verdict
+from fedbandit.federation.store.probing import probe
 from fedbandit.federation.timing import Timing
 from fedbandit.federation.troubles import Troubles, first
 from fedbandit.problem.encoding import ActionRecord
@@ -191,7 +192,7 @@ class Service:
             async with asyncio.timeout(PATIENCE):
                 await self._group.put([])
                 if time.monotonic() - self._probed > PROBE_AGAIN:  # anybody may ask, and make it write
-                    await in_thread(self._silo.probe)
+                    await in_thread(partial(probe, self._silo.store.engine))
                     self._probed = time.monotonic()
         except StoreUnavailable as error:
             troubles["store"] = str(error)

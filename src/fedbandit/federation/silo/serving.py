@@ -56,9 +56,6 @@ __all__ = [
 ]
 
 
-PROBE = "probe"
-
-
 class Acknowledgement(NamedTuple):
     """A reward that is on disk. `counted` is False for a user who has opted out or reached the participation cap."""
 
@@ -396,10 +393,6 @@ class Silo:
         known["decisions"] += waiting.decisions
         known["without_user_key"] += waiting.unkeyed
         return {"silo": self.name, **known}
-
-    def probe(self) -> None:
-        """Write something that says nothing: a store that is full, or away, raises."""
-        self.store.set_state(self.term.number, PROBE, b"")
 
     def _held(self) -> str | None:
         try:

@@ -457,14 +457,10 @@ class SyncKeeper(ABC):
 
     def _tell(self) -> None:
         """Write down why nothing is closed, for whoever asks for the status of this party."""
-        if (reason := self.complaint) != self._complained:
+        waiting = "" if self.answered else self._unheard
+        if (reason := self.problem or waiting) != self._complained:
             self.store.complain(reason)
             self._complained = reason
-
-    @property
-    def complaint(self) -> str:
-        """Why nothing is closed, as its store says it; empty if there is no reason."""
-        return self.problem or ("" if self.answered else self._unheard)
 
     @property
     def _unheard(self) -> str:
