@@ -1,5 +1,5 @@
-"""Does a store take what is written? Something that says nothing is, another thing each time: SQLite does not write what
-is there already."""
+"""Does a store take what is written? Something that says nothing is written, another thing each time: SQLite does not
+write what is there already."""
 
 from __future__ import annotations
 
