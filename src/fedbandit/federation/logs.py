@@ -23,7 +23,7 @@ HEADER = b"x-request-id"
 REQUEST: ContextVar[str] = ContextVar("request", default="")
 
 _FINE = re.compile(rb"[A-Za-z0-9._~:/+=@-]{1,128}")  # a name that spoils no header and no line
-_PREFIX, _COUNT = secrets.token_hex(6), itertools.count(1)
+_PREFIX, _COUNT = secrets.token_hex(6).encode(), itertools.count(1)
 _USUAL = frozenset((*vars(logging.makeLogRecord({})), "message", "asctime", "color_message"))
 
 
@@ -31,7 +31,7 @@ def named(given: bytes | None) -> bytes:
     """The name of a request: as given if that can be written down as it is, otherwise a new one."""
     if given and _FINE.fullmatch(given):
         return given
-    return f"{_PREFIX}-{next(_COUNT):x}".encode()
+    return b"%b-%x" % (_PREFIX, next(_COUNT))
 
 
 class TextLines(logging.Formatter):

@@ -66,8 +66,11 @@ class StraightProtocol(PatientProtocol):
             return
         self._held = None
         self._ended()
-        request = logs.named(next((value for name, value in self.headers if name == logs.HEADER), None))
-        self.transport.write(_HEAD % (len(answer), request) + answer)
+        given = None
+        for name, value in self.headers:
+            if name == logs.HEADER:
+                given = value
+        self.transport.write(_HEAD % (len(answer), logs.named(given)) + answer)
         self.on_response_complete()
 
     def _received(self) -> None:
