@@ -13,6 +13,7 @@ from fedbandit.federation.http.routes import Route
 from fedbandit.federation.http.schemas import Health
 from fedbandit.federation.silo.serving import Silo
 from fedbandit.schedule import clock
+from tests.federation.harness import federation
 from tests.federation.http.client import ACTIONS, TOKEN, Client
 from tests.federation.http.test_straight import BODY, request, spoken
 from tests.federation.small import small_plan
@@ -98,6 +99,22 @@ def test_lines_of_a_request_that_fails_carry_its_name(http, silo, monkeypatch, c
     assert answer.headers["x-request-id"] == answer.json()["request"] == "visit-20"
     assert any(line.get("request") == "visit-20" and "disk full" in line["message"] for line in lines)
     assert all(line.get("request") in ("visit-20", None) for line in lines)
+
+
+def test_every_party_says_one_line_per_sync(tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+
+    async def scenario():
+        async with federation(tmp_path, small_plan()) as running:
+            await running.sync(0)
+            await running.sync(1)
+
+    asyncio.run(scenario())
+    said = [record for record in caplog.records if hasattr(record, "sync")]
+    lines = [(record.name.rpartition(".")[2], record.sync, record.silos) for record in said]
+    for sync in (0, 1):
+        assert lines.count(("agent", sync, 3)) == 3  # one of each silo
+        assert lines.count(("keeper", sync, 3)) == 2  # the mixer's and the analyzer's
 
 
 def test_a_decision_of_the_short_way_has_a_name_too(tmp_path):
