@@ -58,3 +58,11 @@ def test_nobody_knows_a_trust_model_by_name(module: Path) -> None:
             keys = {key.value for key in node.keys if isinstance(key, ast.Constant)}
             found += [str(keys)] if {"secure-sum", "vector-sum"} <= keys else []
     assert found == []
+
+
+def test_compiled_code_is_kept_only_where_there_is_a_place_for_it() -> None:
+    """numba's own `cache=True` ends the import where nothing can be written: a read-only container without a home."""
+    kept = [module for module in MODULES if "cache=True" in module.read_text()]
+    assert len(kept) > 8
+    own = "from fedbandit._jit import njit"
+    assert [str(one) for one in kept if own not in (text := one.read_text()) or "numba.njit" in text] == []

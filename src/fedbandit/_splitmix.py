@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numba import njit
+
+from fedbandit._jit import njit
 
 __all__ = ["GOLDEN", "mixed"]
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 from numba import types
 
 from fedbandit._arrays import Floats, Indices
+from fedbandit._jit import njit
 
 __all__ = ["best_of", "best_of_many"]
 
@@ -21,7 +21,7 @@ _MODEL = (_ROW, _ROWS, types.float64, types.float64)
 LANES = 8
 
 
-@numba.njit(types.intp(_ROWS, *_MODEL), cache=True, nogil=True)
+@njit(types.intp(_ROWS, *_MODEL), cache=True, nogil=True)
 def best_of(features: Floats, theta: Floats, root: Floats, radius: float, most: float) -> int:
     """The first row with the largest <x, theta> + radius |root^T x|, root upper triangular; -1 if the square of a row's
     norm is not at most `most`."""
@@ -57,7 +57,7 @@ def best_of(features: Floats, theta: Floats, root: Floats, radius: float, most: 
     return best
 
 
-@numba.njit(types.Array(types.intp, 1, "C")(_SETS, *_MODEL), cache=True, nogil=True)
+@njit(types.Array(types.intp, 1, "C")(_SETS, *_MODEL), cache=True, nogil=True)
 def best_of_many(features: Floats, theta: Floats, root: Floats, radius: float, most: float) -> Indices:
     """The same for each of many sets, (people, arms, dim)."""
     found = np.empty(features.shape[0], dtype=np.intp)

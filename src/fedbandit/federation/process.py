@@ -8,8 +8,7 @@ import gc
 import logging
 import signal
 import socket
-import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,15 @@ import uvicorn
 import uvloop
 
 from fedbandit._validate import ArgumentError
-from fedbandit.federation.http.app import create_app
+from fedbandit.federation import logs, traces
+from fedbandit.federation.http.app import App, create_app
+from fedbandit.federation.http.families import Machine
+from fedbandit.federation.http.keeper_service import KeeperService, create_keeper_app
 from fedbandit.federation.http.metrics import WorkerTally
 from fedbandit.federation.http.service import Service
 from fedbandit.federation.http.straight import StraightProtocol
+from fedbandit.federation.logs import Style
+from fedbandit.federation.membership import Membership, Worker
 from fedbandit.federation.setup.agreement import Agreement
 from fedbandit.federation.setup.home import Home
 from fedbandit.federation.setup.party import Party, PlanMismatch
@@ -34,9 +38,10 @@ from fedbandit.federation.store.decision_log import DecisionLog
 from fedbandit.federation.syncs.analyzer import Analyzer
 from fedbandit.federation.syncs.keeper import SyncKeeper
 from fedbandit.federation.syncs.mixer import Mixer
+from fedbandit.federation.troubles import Troubles
 from fedbandit.federation.wire.link import Link
 
-__all__ = ["REFUSED", "SERVER", "Orders", "bind", "run"]
+__all__ = ["REFUSED", "SERVER", "Orders", "bind", "bound_to", "run"]
 
 log = logging.getLogger(__name__)
 SERVER: dict[str, Any] = {
@@ -48,9 +53,7 @@ SERVER: dict[str, Any] = {
     "date_header": False,
 }
 REFUSED = 3  # exit code: this party refuses to work
-FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0  # seconds until a silo tries again to take part
 QUICKEN = 1.0  # seconds after the start of a silo until it loads what makes decisions faster
-STEADY = 2.0  # seconds without an error after which a silo takes part again
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,8 @@ class Orders:
     new_term: bool = False
     catch_up: bool = False  # the clock is right: draw what is overdue
     broker_ca: str = ""  # instead of the one in the party's settings
+    log: Style | None = None  # the same
+    stay: bool = False  # if others work under another plan, stay and say so instead of ending
 
 
 def run(
@@ -70,28 +75,34 @@ def run(
 ) -> int:
     """Run the party of this directory in its role until SIGTERM or SIGINT; returns the exit code. A worker of a silo
     is given the socket and the tally that it shares with the others."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
-    logging.getLogger("httpx").setLevel(logging.WARNING)
     home = Home.load(path)
+    settings = home.settings
+    logs.set_up(orders.log or settings.log, party=settings.name, role=settings.role)
     if orders.broker_ca:
-        home = replace(home, settings=replace(home.settings, broker_ca=orders.broker_ca))
+        home = replace(home, settings=replace(settings, broker_ca=orders.broker_ca))
     party = home.party()
-    work = serve(home, party, orders, listen, tally) if home.settings.role == "silo" else keep(home, party)
+    stop = traces.set_up(settings.traces, party=party.name, role=settings.role) if settings.traces else None
+    work = serve(home, party, orders, listen, tally) if settings.role == "silo" else keep(home, party, orders)
     try:
         uvloop.run(work)
-    except ExceptionGroup as group:
-        mismatch = group.subgroup(PlanMismatch)
-        if mismatch is None:
-            raise
-        log.error("refusing to work: %s", mismatch.exceptions[0])
+    except PlanMismatch as mismatch:
+        log.error("refusing to work: %s", mismatch)
         return REFUSED
+    finally:
+        if stop is not None:
+            stop()
     return 0
+
+
+def bound_to(agreement: Agreement) -> str:
+    """The fingerprint that a store is tied to."""
+    return replace(agreement, broker="").fingerprint
 
 
 def bind(engine: Engine, agreement: Agreement) -> None:
     """Tie a store to the agreement it began with: keys, members and times do not change in a term. (Where the broker
     is may.)"""
-    bound = replace(agreement, broker="").fingerprint
+    bound = bound_to(agreement)
     found = remember(engine, f"agreement {agreement.plan.hash}", bound.encode()).decode()
     if found != bound:
         raise ArgumentError(
@@ -99,18 +110,63 @@ def bind(engine: Engine, agreement: Agreement) -> None:
         )
 
 
-async def keep(home: Home, party: Party) -> None:
-    """Mixer or analyzer."""
+async def keep(home: Home, party: Party, orders: Orders) -> None:
+    """Mixer or analyzer: its work, and beside it what it says about itself, if it has a port for that."""
     party.agreement.check_keys()
-    kind: type[SyncKeeper] = Mixer if home.settings.role == "mixer" else Analyzer
     engine = open_engine(home.store(party.agreement.plan.hash))
     bind(engine, party.agreement)
-    link = await _connect(home, party)
+    worker = _Keeping(party, SyncStore(engine))
+    member = _membership(home, party, worker, orders)
+    service = KeeperService(worker, party, worker.store, member, Machine.of(home))
     try:
-        await _until_stopped(kind(party, SyncStore(engine), link).run())
+        async with _served(home, service) as serving:
+            await _until_stopped(member.run(), serving)
     finally:
-        await link.close()
         engine.close()
+
+
+class _Keeping:
+    """A keeper per connection, over one store: it asks the others anew each time how far they have seen it come."""
+
+    def __init__(self, party: Party, store: SyncStore) -> None:
+        self.party, self.store = party, store
+        self.keeper: SyncKeeper | None = None
+
+    async def run(self, link: Link) -> None:
+        kind: type[SyncKeeper] = Mixer if self.party.public.role == "mixer" else Analyzer
+        self.keeper = kind(self.party, self.store, link)
+        await self.keeper.run()
+
+    @property
+    def troubles(self) -> Troubles:
+        return {} if self.keeper is None else self.keeper.troubles
+
+    @property
+    def refusals(self) -> Mapping[str, int]:
+        return {} if self.keeper is None else self.keeper.refusals
+
+
+@contextlib.asynccontextmanager
+async def _served(home: Home, service: KeeperService) -> AsyncIterator[asyncio.Task[None] | None]:
+    """What a keeper says about itself, on its port; nothing if it has none."""
+    settings = home.settings
+    if not settings.health_port:
+        yield None
+        return
+    home.make_token()
+    try:
+        listener = socket.create_server((settings.host, settings.health_port))
+    except OSError as error:
+        taken = f"{settings.host} port {settings.health_port} cannot be had ({error.strerror})"
+        raise ArgumentError("health_port", f"must be free: {taken}") from None
+    server = _BackgroundServer(_config(home, create_keeper_app(service, home.token())))
+    serving = asyncio.create_task(server.serve([listener]))
+    log.info("%s %s says how it is on %s port %d", settings.role, settings.name, settings.host, settings.health_port)
+    try:
+        yield serving
+    finally:
+        server.should_exit = True
+        await serving
 
 
 async def serve(
@@ -132,9 +188,9 @@ async def serve(
         log=DecisionLog(home.decision_log, settings.log_days) if settings.log_days else None,
     )
     bind(silo.store.engine, agreement)
-    member = _Member(home, party, Agent(silo, party, sealer))
-    service = Service(silo, member, tally)
-    server = _StoppableServer(_config(home, service))
+    member = _membership(home, party, Agent(silo, party, sealer), orders)
+    service = Service(silo, member, tally, timing=agreement.timing, machine=Machine.of(home))
+    server = _StoppableServer(_config(home, create_app(service, home.token())))
     federation = asyncio.create_task(member.run())
     quickening = asyncio.create_task(_quicken(silo))
     federation.add_done_callback(lambda _: setattr(server, "should_exit", True))
@@ -171,85 +227,45 @@ class _StoppableServer(uvicorn.Server):
         yield
 
 
-class _Member:
-    """A silo in its federation: it joins, and joins again after whatever went wrong. Decisions go on meanwhile."""
+class _BackgroundServer(uvicorn.Server):
+    """Leaves signals to whoever runs it."""
 
-    def __init__(self, home: Home, party: Party, agent: Agent) -> None:
-        self._home, self._party, self._agent = home, party, agent
-        self._trouble: str | None = None
-
-    @property
-    def connected(self) -> bool:
-        return self._agent.connected
-
-    @property
-    def problem(self) -> str | None:
-        """What keeps the silo from ticking, if anything does."""
-        if self._agent.link is None and self._trouble is None:
-            return f"the broker at {self._party.agreement.broker} has not answered yet: nothing ticks until it does"
-        link = self._agent.link
-        unavailable = link.trouble if link is not None and self.connected else None
-        return self._trouble or unavailable or self._agent.problem
-
-    async def run(self) -> None:
-        wait = FIRST_WAIT
-        while True:
-            began = time.monotonic()
-            try:
-                await self._take_part()
-            except Exception as error:
-                if isinstance(error, ExceptionGroup) and error.subgroup(PlanMismatch):
-                    raise
-                self._trouble = f"taking part failed: {_reason(error)}"
-                log.error("%s; trying again in %g s", self._trouble, wait, exc_info=error)
-            wait = FIRST_WAIT if time.monotonic() - began > LONGEST_WAIT else wait
-            await asyncio.sleep(wait)
-            wait = min(LONGEST_WAIT, 2 * wait)
-
-    async def _take_part(self) -> None:
-        link = await _connect(self._home, self._party)
-        working = asyncio.create_task(self._agent.run(link))
-        try:
-            done, _ = await asyncio.wait({working}, timeout=STEADY)
-            if not done:
-                self._trouble = None
-            await working
-        finally:
-            working.cancel()
-            await asyncio.gather(working, return_exceptions=True)
-            await link.close()
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
 
 
-def _reason(error: BaseException) -> str:
-    """The first of the errors that belong together, in words."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return f"{type(error).__name__}: {error}"
-
-
-def _config(home: Home, service: Service) -> uvicorn.Config:
+def _config(home: Home, app: App) -> uvicorn.Config:
     settings = home.settings
     return uvicorn.Config(
-        create_app(service, home.token()),
+        app,
         host=settings.host,
-        port=settings.port,
+        port=home.served_on,
         ssl_certfile=settings.tls_certificate or None,
         ssl_keyfile=settings.tls_key or None,
+        log_config=None,  # its lines are written like all others
         log_level="warning",
         timeout_graceful_shutdown=5,
         **SERVER,
     )
 
 
-async def _connect(home: Home, party: Party) -> Link:
-    return await Link.connect(home.broker(party.agreement), party.name, home.keys.broker)
+def _membership(home: Home, party: Party, worker: Worker, orders: Orders) -> Membership:
+    address = home.broker(party.agreement)
+
+    async def connect() -> Link:
+        return await Link.connect(address, party.name, home.keys.broker)
+
+    return Membership(worker, connect, address.url, stay=orders.stay)
 
 
-async def _until_stopped(work: Coroutine[Any, Any, None]) -> None:
-    """Run until SIGTERM or SIGINT."""
+async def _until_stopped(work: Coroutine[Any, Any, None], beside: asyncio.Task[None] | None) -> None:
+    """Run until SIGTERM or SIGINT, or until what runs beside it ends, which it does only if it fails."""
     task = asyncio.create_task(work)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, task.cancel)
+    if beside is not None:
+        beside.add_done_callback(lambda _: task.cancel())
     with contextlib.suppress(asyncio.CancelledError):
         await task

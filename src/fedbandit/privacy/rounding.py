@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from fedbandit._arrays import Floats, Integers
+from fedbandit._jit import njit
 from fedbandit._splitmix import GOLDEN, mixed
 
 __all__ = ["rounded_totals"]

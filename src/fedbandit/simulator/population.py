@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numba import njit
 
 from fedbandit import _validate
 from fedbandit._arrays import Floats, Integers
+from fedbandit._jit import njit
 from fedbandit.simulator import kernels
 from fedbandit.simulator.kernels import Beliefs, Fresh, Kept, Local, Table, Tally, Users
 from fedbandit.simulator.randomness import DELAY, uniform, user_key

@@ -12,9 +12,9 @@ import math
 from typing import Any, Final
 
 import numpy as np
-from numba import njit
 
 from fedbandit._arrays import Singles
+from fedbandit._jit import njit
 from fedbandit._splitmix import GOLDEN, mixed
 from fedbandit.simulator.instructions import (
     add,

@@ -12,8 +12,8 @@ from tests.federation.small import small_plan
 class Connected:
     """A connection to the federation that is as the test says."""
 
-    connected: bool = False
-    problem: str | None = None
+    def __init__(self):
+        self.connected, self.troubles, self.refusals = False, {}, {}
 
 
 @pytest.fixture

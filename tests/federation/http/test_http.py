@@ -230,12 +230,13 @@ def test_model_status_metrics(http, silo):
 
 
 def test_readiness_tells_of_problems(http, link):
-    assert http.get("/readyz").json() == {"ready": True, "connected": False, "problem": None}
+    assert http.get("/readyz").json() == {"ready": True, "connected": False, "problem": None, "problems": {}}
     link.connected = True
     assert http.get("/readyz").json()["connected"]
-    link.problem = "the clock jumped"
+    link.troubles = {"others": "not asked yet", "clock": "the clock jumped"}
     answer = http.get("/readyz")
     assert (answer.status_code, answer.json()["problem"]) == (503, "the clock jumped")
+    assert answer.json()["problems"] == link.troubles
 
 
 def test_a_store_that_fails_is_a_503_and_nothing_is_acknowledged(http, silo, monkeypatch):
@@ -250,10 +251,14 @@ def test_a_store_that_fails_is_a_503_and_nothing_is_acknowledged(http, silo, mon
     assert reward(http, decision).json() == {"counted": True, "batch": 0, "repeated": False}
 
 
-@pytest.mark.parametrize("path", ["/v1/status", "/metrics"])
-def test_a_store_that_cannot_be_read_is_a_503(http, silo, monkeypatch, path):
+def test_a_store_that_cannot_be_read_is_a_503_and_a_metric(http, silo, monkeypatch):
+    assert "fedbandit_store_works 1.0" in http.get("/metrics").text
     monkeypatch.setattr(silo.store, "releases", _broken)
-    assert http.get(path).status_code == 503
+    assert http.get("/v1/status").status_code == 503
+    page = http.get("/metrics").text
+    assert "fedbandit_store_works 0.0" in page
+    assert 'fedbandit_problem{kind="store"} 1.0' in page
+    assert "fedbandit_decisions_total" in page
 
 
 def test_an_unknown_action_set_is_looked_up_beside_the_event_loop(http, silo, monkeypatch):

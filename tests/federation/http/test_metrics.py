@@ -2,16 +2,20 @@
 
 import multiprocessing
 
+from fedbandit.federation.http.families import Dates, PartyView
 from fedbandit.federation.http.metrics import TALLY, Metrics, WorkerTally
 from fedbandit.federation.http.schemas import SiloStatus
 from fedbandit.federation.states import DecisionState
 from fedbandit.federation.store import Verdict
+from fedbandit.federation.store.rewards import OPEN_BATCH
+from fedbandit.federation.timing import Timing
 
 NEW = Verdict(DecisionState.COUNTED, 0, repeated=False, conflict=False)
 
 
 def lines(metrics, silo):
-    page = metrics.page(SiloStatus(**silo.status()), {}).decode()
+    view = PartyView("a", "silo", silo.plan, True, True, {}, {}, Dates(silo.plan, Timing()), 0)
+    page = metrics.page(view, SiloStatus(**silo.status()), None, {}).decode()
     return dict(line.rsplit(" ", 1) for line in page.splitlines() if not line.startswith("#"))
 
 
@@ -20,10 +24,10 @@ def test_any_worker_answers_for_all_of_them(silo):
     workers = [Metrics(WorkerTally(numbers, at)) for at in range(3)]
     for at, metrics in enumerate(workers):
         metrics.decided(at + 1)
-        metrics.rewarded(NEW)
+        metrics.rewarded(NEW, OPEN_BATCH)
         metrics.committed(0.003)
-    workers[0].rewarded(NEW._replace(repeated=True))
-    workers[1].rewarded(NEW._replace(conflict=True))
+    workers[0].rewarded(NEW._replace(repeated=True), OPEN_BATCH)
+    workers[1].rewarded(NEW._replace(conflict=True), OPEN_BATCH)
     pages = [lines(metrics, silo) for metrics in workers]
     assert pages[0] == pages[1] == pages[2]
     assert pages[0]["fedbandit_decisions_total"] == "6.0"

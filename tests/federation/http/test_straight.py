@@ -53,8 +53,8 @@ class Watched(App):
         await super().__call__(scope, receive, send)
 
 
-def spoken(silo, *parts, answers, pause=0.0):
-    """What comes back, and the application, when these bytes are sent over one connection."""
+def spoken(silo, *parts, answers, pause=0.0, heads=None):
+    """What comes back, and the application, when these bytes are sent over one connection. `heads` gets the headers."""
 
     async def scenario():
         service = Service(silo)
@@ -73,6 +73,8 @@ def spoken(silo, *parts, answers, pause=0.0):
                     head = await reader.readuntil(b"\r\n\r\n")
                     if b" 100 " in head:  # go on
                         head = await reader.readuntil(b"\r\n\r\n")
+                    if heads is not None:
+                        heads.append(head)
                     length = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
                     found.append((int(head.split()[1]), await reader.readexactly(length)))
             writer.close()

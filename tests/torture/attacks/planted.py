@@ -83,8 +83,8 @@ def _refusals_raised(patch: pytest.MonkeyPatch) -> None:
 
 
 def _size_not_limited(patch: pytest.MonkeyPatch) -> None:
-    limits = founding._limits
-    patch.setattr(founding, "_limits", lambda agreement: StreamLimits(2**16, *limits(agreement)[1:]))
+    limits = founding.limits
+    patch.setattr(founding, "limits", lambda agreement, age: StreamLimits(2**16, *limits(agreement, age)[1:]))
 
 
 def _permission_opened(patch: pytest.MonkeyPatch) -> None:

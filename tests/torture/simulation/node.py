@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from fedbandit.federation.http.group import GroupCommit
-from fedbandit.federation.process import FIRST_WAIT, LONGEST_WAIT
+from fedbandit.federation.membership import FIRST_WAIT, LONGEST_WAIT
 from fedbandit.federation.setup.party import Party, PlanMismatch
 from fedbandit.federation.silo.agent import Agent
 from fedbandit.federation.silo.outgoing import Sealer

@@ -34,7 +34,8 @@ PLANNED = (
     *("schedule", "visits", "cohort"),
 )
 SERVING = ("host", "port", "tls_certificate", "tls_key")
-LEAD = 86_400.0  # seconds from the founding, or from the last party's joining, until the clock begins to count
+DAY, MOST_DAYS = 86_400.0, 3650.0
+LEAD = DAY  # seconds from the founding, or from the last party's joining, until the clock begins to count
 federation = typer.Typer(help="Found a federation, join one.", no_args_is_help=True, rich_markup_mode=None)
 
 
@@ -60,7 +61,13 @@ def init(
         str, typer.Option(help="public: that, when and how often somebody asks is not hidden.")
     ] = "private",
     cohort: Annotated[int | None, typer.Option(help="Fewest silos in a sync; all by default.")] = None,
-    broker: Annotated[str, typer.Option(help="URL of the NATS server or cluster.")] = "nats://127.0.0.1:4222",
+    broker: Annotated[
+        str, typer.Option(help="URL of the NATS server, or those of its nodes with commas.")
+    ] = "nats://127.0.0.1:4222",
+    broker_home: Annotated[
+        Path | None,
+        typer.Option(help="Where the broker or each node will have its files; by default where they are made."),
+    ] = None,
     deadline: Annotated[float, typer.Option(help="Seconds a sync stays open after its first release.")] = 3600.0,
     settle: Annotated[float, typer.Option(help="Seconds a batch stays open after its tick.")] = 0.0,
     settle_last: Annotated[float, typer.Option(help="The same for the last batch of the term.")] = 0.0,
@@ -103,7 +110,7 @@ def init(
     roles, ca = _hosted(host, agreed), checks.broker_ca(broker_ca, broker)
     timing = Timing(deadline, settle, settle_last, _begins(start, agreed), reward_window)
     with checks.writing("directory", directory):
-        founding.found(directory, name, agreed, broker, timing)
+        founding.found(directory, name, agreed, broker, timing, _absolute(broker_home))
     cards = [Party.create(directory / role, name=role, role=as_role(role), broker_ca=ca).public for role in roles]
     founded = founding.admit(directory, cards)
     for role in roles:
@@ -111,7 +118,7 @@ def init(
     typer.echo(f"{agreed.guarantee}\n")
     typer.echo(
         f"written: {directory}/{FEDERATION} (send it to everybody who is to join), "
-        f"{founding.BROKER_CONFIG} (for nats-server), {founding.OPERATOR_KEYS} (keep it)"
+        f"{_configured(directory, founded)} (for nats-server), {founding.OPERATOR_KEYS} (keep it)"
     )
     if agreed.protocol.has_mixer and "mixer" not in roles:
         typer.echo("a mixer must join too: another organisation than the analyzer's, for the two must not collude")
@@ -126,6 +133,9 @@ def join(
     role: Annotated[str, typer.Option(help="silo, mixer or analyzer.")] = "silo",
     host: Annotated[str, typer.Option(help="Address to serve applications on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to serve applications on.")] = 8080,
+    health_port: Annotated[
+        int, typer.Option(help="Port on which a mixer or an analyzer says how it is; 0 for none.")
+    ] = 0,
     store: Annotated[str, typer.Option(help="postgresql:// URL; SQLite in the directory by default.")] = "",
     tls_certificate: Annotated[str, typer.Option(help="PEM file, with --tls-key.")] = "",
     tls_key: Annotated[str, typer.Option(help="PEM file, with --tls-certificate.")] = "",
@@ -138,7 +148,8 @@ def join(
     from fedbandit.federation.wire.keys import as_role
 
     if as_role(role) != "silo":
-        checks.no_effect(context, SERVING, f"for the role {role!r}: only a silo serves applications")
+        serving = ("port",) if health_port else SERVING
+        checks.no_effect(context, serving, f"for the role {role!r}: only a silo serves applications")
     joined = Agreement.load(checks.readable("federation", file))
     if role == "mixer":
         _check_mixer("role", joined.plan)
@@ -153,6 +164,7 @@ def join(
             store=store if "://" in store else options.absolute(store),
             host=host,
             port=port,
+            health_port=health_port,
             tls_certificate=options.absolute(tls_certificate),
             tls_key=options.absolute(tls_key),
             broker_ca=ca,
@@ -253,7 +265,10 @@ def accept(
 @federation.command()
 def provision(
     directory: Annotated[Path, typer.Argument(help="The founder's directory.")],
-    replicas: Annotated[int, typer.Option(help="Copies of every stream; 3 on a cluster.")] = 1,
+    replicas: Annotated[
+        int | None, typer.Option(help="Copies of every stream; by default 3 on a cluster of three nodes or more.")
+    ] = None,
+    keep_days: Annotated[float, typer.Option(help="Days that the broker keeps a message.")] = 30.0,
     broker_ca: options.BrokerCa = "",
 ) -> None:
     """Make the streams on the running broker; doing it again changes nothing."""
@@ -262,13 +277,28 @@ def provision(
     from fedbandit.federation.setup.home import FEDERATION
 
     directory = _founders(directory)
-    _validate.count("replicas", replicas)
+    if replicas is not None:
+        _validate.count("replicas", replicas)
+    _validate.within("keep_days", keep_days, 0, MOST_DAYS)
     ca = checks.broker_ca(broker_ca, Agreement.load(directory / FEDERATION).broker)
     logging.getLogger("fedbandit").addHandler(
         logging.NullHandler()
     )  # every attempt to connect is logged: one line is said
-    asyncio.run(founding.provision(directory, ca or None, replicas))
+    asyncio.run(founding.provision(directory, ca or None, replicas, keep_days * DAY))
     typer.echo("streams and consumers are there")
+
+
+def _configured(directory: Path, agreed: Agreement) -> str:
+    from fedbandit.federation.setup import founding
+
+    return ", ".join(str(file.relative_to(directory)) for file in founding.configurations(directory, agreed))
+
+
+def _absolute(path: Path | None) -> Path | None:
+    """A path on another machine: it is taken as it is."""
+    if path is not None and not path.is_absolute():
+        raise ArgumentError("broker_home", f"must be an absolute path, as it is on the broker's machine, got {path}")
+    return path
 
 
 def _founders(directory: Path) -> Path:

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fedbandit import _validate
 from fedbandit._validate import ArgumentError
 from fedbandit.cli import checks, options, output
 from fedbandit.privacy.budget import at_most
 
 if TYPE_CHECKING:
+    from fedbandit.federation.process import Orders
     from fedbandit.federation.recovery import Recovery
 
 __all__ = ["analyzer", "mixer", "silo"]
@@ -25,6 +27,17 @@ mixer = typer.Typer(
     help="The mixer: adds what it may read, shuffles what it may not.", no_args_is_help=True, rich_markup_mode=None
 )
 analyzer = typer.Typer(help="The analyzer: decodes syncs, sends models.", no_args_is_help=True, rich_markup_mode=None)
+LogStyle = Annotated[
+    str, typer.Option("--log", help="How log lines are written: text or json; else as party.json says.")
+]
+Stay = Annotated[
+    bool,
+    typer.Option(
+        "--stay",
+        help="If others work under another plan, stay and say so instead of ending with code 3, after which whoever"
+        " starts it again would do so for ever.",
+    ),
+]
 Agreed = Annotated[bool, typer.Option("--yes", help="Give up what is shown without it. It cannot be undone.")]
 
 
@@ -35,12 +48,13 @@ def serve(
     new_term: Annotated[bool, typer.Option(help="Begin a new term under a new plan.")] = False,
     catch_up: Annotated[bool, typer.Option(help="The clock is right: draw all releases that are overdue.")] = False,
     broker_ca: options.BrokerCa = "",
+    log: LogStyle = "",
+    stay: Stay = False,
 ) -> None:
     """Serve this silo's applications over HTTP and take part in the federation."""
-    from fedbandit.federation.process import Orders
     from fedbandit.federation.workers import serve as run_workers
 
-    _exit(run_workers(home, workers, Orders(new_term, catch_up, _checked_ca(home, broker_ca))))
+    _exit(run_workers(home, workers, _orders(home, broker_ca, log, stay, new_term, catch_up)))
 
 
 @silo.command("log")
@@ -63,15 +77,15 @@ def export_log(
 
 
 @mixer.command("run")
-def run_mixer(home: options.Home, broker_ca: options.BrokerCa = "") -> None:
+def run_mixer(home: options.Home, broker_ca: options.BrokerCa = "", log: LogStyle = "", stay: Stay = False) -> None:
     """Run the mixer."""
-    _run(home, "mixer", broker_ca)
+    _run(home, "mixer", broker_ca, log, stay)
 
 
 @analyzer.command("run")
-def run_analyzer(home: options.Home, broker_ca: options.BrokerCa = "") -> None:
+def run_analyzer(home: options.Home, broker_ca: options.BrokerCa = "", log: LogStyle = "", stay: Stay = False) -> None:
     """Run the analyzer."""
-    _run(home, "analyzer", broker_ca)
+    _run(home, "analyzer", broker_ca, log, stay)
 
 
 @silo.command("forward")
@@ -143,12 +157,20 @@ def _report(home: Path, found: Recovery, json: bool, lost: str) -> None:
         raise typer.Exit(1)
 
 
-def _run(path: Path, role: str, broker_ca: str) -> None:
-    from fedbandit.federation.process import Orders, run
+def _run(path: Path, role: str, broker_ca: str, log: str, stay: bool) -> None:
+    from fedbandit.federation.process import run
     from fedbandit.federation.setup.home import Home
 
     _check_role(Home.load(path).settings.role, role)
-    _exit(run(path, Orders(broker_ca=_checked_ca(path, broker_ca))))
+    _exit(run(path, _orders(path, broker_ca, log, stay)))
+
+
+def _orders(path: Path, broker_ca: str, log: str, stay: bool, new_term: bool = False, catch_up: bool = False) -> Orders:
+    from fedbandit.federation.logs import STYLES
+    from fedbandit.federation.process import Orders
+
+    style = _validate.one_of("log", log, STYLES) if log else None
+    return Orders(new_term, catch_up, _checked_ca(path, broker_ca), style, stay)
 
 
 def _checked_ca(path: Path, broker_ca: str) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import logging
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from types import TracebackType
 from typing import Any
 
 import msgspec
 
+from fedbandit.federation import logs, traces
 from fedbandit.federation.http import openapi
 from fedbandit.federation.http.personalizer import PersonalizerProblems
 from fedbandit.federation.http.refusals import REFUSED, Headers, Refusal, refusal
@@ -19,6 +21,7 @@ from fedbandit.federation.http.service import Service
 
 __all__ = ["MAX_BODY", "App", "create_app"]
 
+log = logging.getLogger(__name__)
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -45,15 +48,18 @@ def create_app(service: Service, token: str) -> App:
 
     routes.append(Route("GET", "/openapi.json", document, token=False))
     routes.append(Route("GET", "/docs", page, token=False, media="text/html; charset=utf-8"))
-    return App(routes, token)
+    return App(routes, token, service.refused)
 
 
 class App:
-    """Serves routes to those who show the token."""
+    """Serves routes to those who show the token. `refused` is told the status of each request that is refused."""
 
-    def __init__(self, routes: list[Route], token: str) -> None:
+    def __init__(self, routes: list[Route], token: str, refused: Callable[[int], None] = lambda status: None) -> None:
+        self._refused = refused
         self._router = Router(routes)
-        self._at_once = {route.path.encode(): route for route in routes if route.at_once is not None}
+        # What is traced goes the long way, where its span is.
+        straight = [] if traces.on() else [route for route in routes if route.at_once is not None]
+        self._at_once = {route.path.encode(): route for route in straight}
         self._open = {route.path for route in routes if not route.token}
         self._expected, self._key = f"Bearer {token}".encode(), token.encode()
 
@@ -79,19 +85,33 @@ class App:
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         shown = dict(scope["headers"])
+        request = logs.named(shown.get(logs.HEADER))
+        logs.REQUEST.set(request.decode())
+        named: Headers = [(logs.HEADER, request)]
         problems: type[Problems] | type[PersonalizerProblems] = Problems
         try:
             route, given = self._route(scope["method"], scope["path"], shown)
             problems = route.problems
-            body = b"" if route.body is None else await _read(shown.get(b"content-length", b"0"), receive)
-            status, content = _encoded(await route.answer(given, shown.get(b"content-type", b""), body))
-            await _respond(send, status, route.media, content)
+            with traces.span(f"{route.method} {route.path}"):
+                body = b"" if route.body is None else await _read(shown.get(b"content-length", b"0"), receive)
+                status, content = _encoded(await route.answer(given, shown.get(b"content-type", b""), body))
+            await _respond(send, status, route.media, content, named)
         except REFUSED as error:
-            refused = refusal(error)
-            content = _encode(problems.about(refused.status, refused.problem))
-            await _respond(send, refused.status, JSON_MEDIA, content, refused.headers)
+            await self._refuse(send, refusal(error), problems, named)
         except _Gone:
             pass
+        except Exception:  # a bug: whoever asked is told so, and the server that runs this logs what it was
+            await self._refuse(send, Refusal(500, "request", "failed here; the log says why"), problems, named)
+            raise
+
+    async def _refuse(
+        self, send: Send, refused: Refusal, told: type[Problems] | type[PersonalizerProblems], named: Headers
+    ) -> None:
+        self._refused(refused.status)
+        if refused.status >= 500:
+            log.warning("answered %s", refused)
+        content = _encode(told.about(refused.status, refused.problem, logs.REQUEST.get()))
+        await _respond(send, refused.status, JSON_MEDIA, content, [*refused.headers, *named])
 
     def _route(self, method: str, path: str, shown: Mapping[bytes, bytes]) -> tuple[Route, dict[str, str]]:
         """The route that is asked for. Without the token nobody learns which paths exist."""

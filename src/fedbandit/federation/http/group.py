@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import Context
 from typing import TypeVar
 
 from fedbandit._validate import ArgumentError
@@ -46,7 +47,8 @@ class GroupCommit:
         done: asyncio.Future[list[Verdict]] = asyncio.get_running_loop().create_future()
         self._waiting.append((rewards, done))
         if self._drain is None:
-            self._drain = asyncio.create_task(self._write())
+            # In a context of its own: it writes for other requests too than the one that came first.
+            self._drain = asyncio.create_task(self._write(), context=Context())
         return await done
 
     def close(self) -> None:

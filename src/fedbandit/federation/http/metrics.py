@@ -1,4 +1,4 @@
-"""Prometheus metrics: counts and times, never anything about a user."""
+"""What a silo counts: decisions, rewards by what became of them, refused requests. Never anything about a user."""
 
 from __future__ import annotations
 
@@ -6,21 +6,33 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, MutableSequence, Sequence
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.exposition import generate_latest
-from prometheus_client.registry import Collector, CollectorRegistry
 
+from fedbandit.federation.http.families import PartyView, gauge, page, party_families
 from fedbandit.federation.http.schemas import SiloStatus
+from fedbandit.federation.silo.earnings import Learning
+from fedbandit.federation.states import DecisionState
 from fedbandit.federation.store import Verdict
 
-__all__ = ["METRICS_MEDIA", "TALLY", "Metrics", "WorkerTally"]
+__all__ = ["TALLY", "Metrics", "WorkerTally", "became"]
 
-METRICS_MEDIA = "text/plain; version=0.0.4"
 BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 Odd = Mapping[str, Mapping[str, int]]  # by field and what a value was: missing, clamped, unknown
-BECAME = ("new", "repeated", "conflict")
-_DECISIONS, _REWARDS, _SECONDS = 0, 1, 1 + len(BECAME)
+BECAME = ("new", "repeated", "capped", "opted_out", "late", "expired", "conflict")
+STATUSES = (400, 401, 404, 405, 408, 409, 410, 413, 422, 500, 503)  # of refused requests
+_DECISIONS, _REWARDS = 0, 1
+_REFUSED = _REWARDS + len(BECAME)
+_SECONDS = _REFUSED + len(STATUSES)
 _TIMES = _SECONDS + 1
 TALLY = _TIMES + len(BUCKETS) + 1  # numbers that a worker counts
+
+
+def became(verdict: Verdict, place: int) -> str:
+    """What became of a reward, in a word; `place` is the batch that its decision belongs to."""
+    if verdict.conflict or verdict.repeated:
+        return "conflict" if verdict.conflict else "repeated"
+    if verdict.state is DecisionState.LEFT_OUT:  # over the cap, or its own batch was closed before it came
+        return "late" if 0 <= place < verdict.sync else "capped"
+    return {DecisionState.KEPT: "opted_out", DecisionState.EXPIRED: "expired"}.get(verdict.state, "new")
 
 
 class WorkerTally:
@@ -53,52 +65,86 @@ class Metrics:
         """So many more decisions were answered."""
         self._tally.add(_DECISIONS, decisions)
 
-    def rewarded(self, verdict: Verdict) -> None:
+    def rewarded(self, verdict: Verdict, place: int) -> None:
         """Count a reward by what became of it."""
-        self._tally.add(_REWARDS + (2 if verdict.conflict else 1 if verdict.repeated else 0), 1)
+        self.reward_was(became(verdict, place))
+
+    def reward_was(self, word: str) -> None:
+        """Count a reward that was new, repeated, capped, opted_out, late, expired or a conflict."""
+        self._tally.add(_REWARDS + BECAME.index(word), 1)
+
+    def refused(self, status: int) -> None:
+        """A request was answered with this status."""
+        if status in STATUSES:
+            self._tally.add(_REFUSED + STATUSES.index(status), 1)
 
     def committed(self, seconds: float) -> None:
         """A reward was on disk after so many seconds."""
         self._tally.add(_SECONDS, seconds)
         self._tally.add(_TIMES + bisect_left(BUCKETS, seconds), 1)
 
-    def page(self, status: SiloStatus, odd: Odd) -> bytes:
-        """All metrics as Prometheus reads them. `odd` are values of records, as this worker has met them."""
-        registry = CollectorRegistry()
-        registry.register(_Page(self._tally.total(), status, odd))
-        return generate_latest(registry)
-
-
-class _Page(Collector):
-    def __init__(self, total: Sequence[float], status: SiloStatus, odd: Odd) -> None:
-        self._total, self._status, self._odd = total, status, odd
-
-    def collect(self) -> Iterator[Metric]:
-        total, status = self._total, self._status
-        yield CounterMetricFamily("fedbandit_decisions", "Decisions answered", value=total[_DECISIONS])
-        rewards = CounterMetricFamily("fedbandit_rewards", "Rewards by what became of them", labels=["became"])
-        for place, became in enumerate(BECAME):
-            rewards.add_metric([became], total[_REWARDS + place])
-        yield rewards
-        yield HistogramMetricFamily(
-            "fedbandit_reward_seconds", "Time until a reward is on disk", _cumulated(total[_TIMES:]), total[_SECONDS]
+    def page(self, view: PartyView, status: SiloStatus | None, learning: Learning | None, odd: Odd) -> bytes:
+        """All metrics as Prometheus reads them; without a status if the store does not say. `odd` are values of
+        records, as this worker has met them."""
+        known = [] if status is None else [*_status_families(status)]
+        earned = [] if learning is None else [*_learning_families(learning)]
+        age = None if status is None or not status.model else view.dates.since(status.model - 1)
+        model = (
+            [] if age is None else [gauge("model_age_seconds", "Seconds since the tick that the model knows of", age)]
         )
-        values = CounterMetricFamily(
-            "fedbandit_odd_values",
-            "Values of records that this worker could not use as they were",
-            labels=["field", "was"],
-        )
-        for field, counts in self._odd.items():
-            for oddity, count in counts.items():
-                values.add_metric([field, oddity], count)
-        yield values
-        for name, text, value in (
-            ("model_version", "Syncs that the model has learnt from", status.model),
-            ("releases", "Releases drawn in this term", status.released),
-            ("syncs", "Syncs of the whole term", status.syncs),
-            ("missed_syncs", "Syncs of this term without this silo", len(status.missed)),
-        ):
-            yield GaugeMetricFamily(f"fedbandit_{name}", text, value=value)
+        return page([*party_families(view), *_counted(self._tally.total(), odd), *known, *model, *earned])
+
+
+def _counted(total: Sequence[float], odd: Odd) -> Iterator[Metric]:
+    yield CounterMetricFamily("fedbandit_decisions", "Decisions answered", value=total[_DECISIONS])
+    rewards = CounterMetricFamily("fedbandit_rewards", "Rewards by what became of them", labels=["became"])
+    for place, word in enumerate(BECAME):
+        rewards.add_metric([word], total[_REWARDS + place])
+    yield rewards
+    refused = CounterMetricFamily("fedbandit_refused_requests", "Requests that were refused", labels=["status"])
+    for place, status in enumerate(STATUSES):
+        refused.add_metric([str(status)], total[_REFUSED + place])
+    yield refused
+    yield HistogramMetricFamily(
+        "fedbandit_reward_seconds", "Time until a reward is on disk", _cumulated(total[_TIMES:]), total[_SECONDS]
+    )
+    values = CounterMetricFamily(
+        "fedbandit_odd_values", "Values of records that this worker could not use as they were", labels=["field", "was"]
+    )
+    for field, counts in odd.items():
+        for oddity, count in counts.items():
+            values.add_metric([field, oddity], count)
+    yield values
+
+
+def _status_families(status: SiloStatus) -> Iterator[Metric]:
+    for name, text, value in (
+        ("model_version", "Syncs that the model has learnt from", status.model),
+        ("releases", "Releases drawn in this term", status.released),
+        ("missed_syncs", "Syncs of this term without this silo", len(status.missed)),
+        ("given_up_syncs", "Syncs of which a lost store had drawn the release", len(status.given_up)),
+        ("epsilon_budget", "The epsilon of this term", status.epsilon),
+        ("epsilon_spent", "The epsilon that this term has spent, at most", status.epsilon_spent),
+        ("epsilon_left", "The epsilon that this term has left", status.epsilon_left),
+    ):
+        if value is not None:
+            yield gauge(name, text, value)
+
+
+def _learning_families(learning: Learning) -> Iterator[Metric]:
+    """Is it learning? For this silo's own eyes."""
+    means = GaugeMetricFamily("fedbandit_reward_mean", "Mean reward of those who count", labels=["period"])
+    for period, mean in (("first", learning.first), ("recent", learning.recent)):
+        means.add_metric([period], mean)
+    yield means
+    gain = GaugeMetricFamily(
+        "fedbandit_reward_gain",
+        "Mean reward now less that of the first weeks, with its 95 % interval",
+        labels=["bound"],
+    )
+    for bound, value in zip(("low", "middle", "high"), learning.gain, strict=True):
+        gain.add_metric([bound], value)
+    yield gain
 
 
 def _cumulated(times: Sequence[float]) -> list[tuple[str, float]]:

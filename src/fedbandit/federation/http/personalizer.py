@@ -96,7 +96,8 @@ class PersonalizerProblems(Struct, frozen=True):
     error: PersonalizerProblem
 
     @classmethod
-    def about(cls, status: int, problem: Problem) -> PersonalizerProblems:
+    def about(cls, status: int, problem: Problem, request: str = "") -> PersonalizerProblems:
+        """The client has no place for the id of the request: the header has it."""
         code = CODES.get(status, "InternalServerError")
         return cls(PersonalizerProblem(code, f"{problem.field} {problem.message}", problem.field))
 
@@ -145,8 +146,9 @@ class Personalizer:
         return decision, likely
 
     async def _count(self, event: str, decision: str, value: float) -> None:
-        (verdict,) = await self._group.put([self._silo.read(decision, value)])
-        self._metrics.rewarded(verdict)
+        reward = self._silo.read(decision, value)
+        (verdict,) = await self._group.put([reward])
+        self._metrics.rewarded(verdict, reward.place)
         with suppress(RewardConflict):  # the first reward stays
             acknowledged(verdict)
         await in_thread(partial(self._events.done, event))

@@ -9,7 +9,7 @@ from typing import Any, get_args, get_type_hints
 import msgspec
 from msgspec import Struct
 
-from fedbandit.federation.http.metrics import METRICS_MEDIA
+from fedbandit.federation.http.families import METRICS_MEDIA
 from fedbandit.federation.http.personalizer import Personalizer, PersonalizerProblems
 from fedbandit.federation.http.refusals import bad_argument
 from fedbandit.federation.http.schemas import Answer, Problems
@@ -123,7 +123,7 @@ def service_routes(service: Service) -> list[Route]:
         Route("GET", "/v1/status", service.status, refuses=[503]),
         Route("GET", "/healthz", service.health, token=False),
         Route("GET", "/readyz", service.readiness, token=False),
-        Route("GET", "/metrics", service.metrics, refuses=[503], media=METRICS_MEDIA),
+        Route("GET", "/metrics", service.metrics, media=METRICS_MEDIA),
         *personalizer,
     ]
 

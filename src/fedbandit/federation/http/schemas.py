@@ -183,11 +183,12 @@ class Problems(Struct, frozen=True):
     """Why a request was refused."""
 
     errors: list[Problem]
+    request: Annotated[str, Meta(description="The id of the request, as in the header `X-Request-Id`.")] = ""
 
     @classmethod
-    def about(cls, status: int, problem: Problem) -> Problems:
+    def about(cls, status: int, problem: Problem, request: str = "") -> Problems:
         """One problem; the status says nothing more."""
-        return cls([problem])
+        return cls([problem], request)
 
 
 class RewardResult(Struct, frozen=True, omit_defaults=True):
@@ -241,15 +242,19 @@ class Health(Answer, frozen=True):
 
 
 class Readiness(Answer, frozen=True):
-    """Decisions and rewards can be taken."""
+    """Nothing keeps the party from working."""
 
     ready: bool
     connected: Annotated[bool, Meta(description="Whether the broker can be reached; decisions do not need it.")]
-    problem: Annotated[str | None, Meta(description="Why the silo is not ready.")]
+    problem: Annotated[str | None, Meta(description="The gravest of the problems, if there is any.")]
+    problems: Annotated[
+        dict[str, str],
+        Meta(description="All that keeps the party from working as it should, by kind: `broker`, `store`, `clock`..."),
+    ]
 
 
 class NotReady(Readiness, frozen=True):
-    """Something keeps the silo from working as it should."""
+    """Something keeps the party from working as it should."""
 
     STATUS: ClassVar[int] = 503
 

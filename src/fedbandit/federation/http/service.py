@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import partial
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol
 
 from fedbandit._validate import ArgumentError
 from fedbandit.federation.http import schemas
+from fedbandit.federation.http.families import Dates, Machine, PartyView
 from fedbandit.federation.http.group import GroupCommit, StoreUnavailable, in_thread
 from fedbandit.federation.http.metrics import Metrics, WorkerTally
 from fedbandit.federation.http.personalizer import Personalizer
@@ -22,10 +24,14 @@ from fedbandit.federation.silo.decisions.decider import UnknownActionSet
 from fedbandit.federation.silo.decisions.tickets import DecisionExpired, UnknownDecision
 from fedbandit.federation.silo.serving import RewardConflict, Silo, TermEnded, acknowledged
 from fedbandit.federation.store import Reward, Verdict
+from fedbandit.federation.store.probing import probe
+from fedbandit.federation.timing import Timing
+from fedbandit.federation.troubles import Troubles, first
 from fedbandit.problem.encoding import ActionRecord
 
 __all__ = ["UNCONNECTED", "Connection", "Service"]
 
+PROBE_AGAIN = 1.0  # seconds between writes that show whether the store takes any
 PATIENCE = 5.0  # seconds after which a store that does not answer is not ready
 AT_ONCE = 32  # decisions of a batch before other requests get their turn
 
@@ -39,15 +45,20 @@ class Connection(Protocol):
         ...
 
     @property
-    def problem(self) -> str | None:
+    def troubles(self) -> Troubles:
         """What keeps the silo from ticking, if anything does."""
         ...
 
+    @property
+    def refusals(self) -> Mapping[str, int]:
+        """Messages that were refused, by reason."""
+        ...
 
-@dataclass(frozen=True)
-class _Unconnected:
+
+class _Unconnected(NamedTuple):
     connected: bool = False
-    problem: str | None = None
+    troubles: Troubles = MappingProxyType({})
+    refusals: Mapping[str, int] = MappingProxyType({})
 
 
 UNCONNECTED: Connection = _Unconnected()  # a silo without a federation
@@ -56,9 +67,19 @@ UNCONNECTED: Connection = _Unconnected()  # a silo without a federation
 class Service:
     """The calls of one silo. What may wait for a database or a disk runs in threads, beside the event loop."""
 
-    def __init__(self, silo: Silo, connection: Connection = UNCONNECTED, tally: WorkerTally | None = None) -> None:
-        """`tally` is where this worker of the silo counts what it does, by default on its own."""
-        self._silo, self._connection = silo, connection
+    def __init__(
+        self,
+        silo: Silo,
+        connection: Connection = UNCONNECTED,
+        tally: WorkerTally | None = None,
+        *,
+        timing: Timing = Timing(),  # noqa: B008 (frozen)
+        machine: Machine = Machine(),  # noqa: B008 (frozen)
+    ) -> None:
+        """`tally` is where this worker of the silo counts what it does, by default on its own. `timing` is what the
+        federation agreed on, `machine` what the metrics are to show of the machine."""
+        self._silo, self._connection, self._machine = silo, connection, machine
+        self._dates, self._probed = Dates(silo.plan, timing), 0.0
         self._group, self._metrics = GroupCommit(silo), Metrics(tally or WorkerTally())
         schema = silo.plan.schema
         self.personalizer = None if schema is None else Personalizer(silo, self._group, self._metrics)
@@ -79,11 +100,11 @@ class Service:
 
     async def reward(self, decision: schemas.DecisionId, asked: schemas.RewardRequest) -> schemas.RewardAnswer:
         """Reward a decision, once; the reward is on disk when this answers. The same reward is acknowledged again."""
-        reward = self._silo.read(decision, asked.reward)
+        reward = self._read(decision, asked.reward)
         began = time.perf_counter()
         (verdict,) = await self._group.put([reward])
         self._metrics.committed(time.perf_counter() - began)
-        self._metrics.rewarded(verdict)
+        self._metrics.rewarded(verdict, reward.place)
         return schemas.RewardAnswer(*acknowledged(verdict))
 
     async def decide_batch(self, asked: schemas.DecisionBatch) -> schemas.DecisionAnswers:
@@ -102,9 +123,10 @@ class Service:
     async def reward_batch(self, asked: schemas.RewardBatch) -> schemas.RewardResults:
         """Reward several decisions in one transaction; each reward has its own result."""
         opened = [self._open(one) for one in asked.rewards]
-        verdicts = await self._group.put([one for one in opened if isinstance(one, Reward)])
-        for verdict in verdicts:
-            self._metrics.rewarded(verdict)
+        rewards = [one for one in opened if isinstance(one, Reward)]
+        verdicts = await self._group.put(rewards)
+        for reward, verdict in zip(rewards, verdicts, strict=True):
+            self._metrics.rewarded(verdict, reward.place)
         waiting = iter(verdicts)
         return schemas.RewardResults([_result(next(waiting)) if isinstance(one, Reward) else one for one in opened])
 
@@ -132,21 +154,51 @@ class Service:
 
     async def readiness(self) -> schemas.Readiness | schemas.NotReady:
         """Tell whether decisions and rewards can be taken now."""
-        connected, problem = self._connection.connected, self._connection.problem
+        connected, troubles = self._connection.connected, await self._troubles()
+        kind = schemas.NotReady if troubles else schemas.Readiness
+        return kind(not troubles, connected, first(troubles), dict(troubles))
+
+    async def metrics(self) -> bytes:
+        """Metrics of the silo, of all its workers together, for Prometheus. A store that does not work is one."""
+        troubles, status, learning = dict(await self._troubles()), None, None
+        try:
+            async with asyncio.timeout(0 if "store" in troubles else PATIENCE):
+                status = await self.status()
+                learning = await in_thread(self._silo.earnings.learning)
+        except (StoreUnavailable, TimeoutError) as error:
+            troubles.setdefault("store", str(error) or "the store cannot be read")
+        view = PartyView(
+            self._silo.name,
+            "silo",
+            self._silo.plan,
+            self._connection.connected,
+            "store" not in troubles,
+            troubles,
+            self._connection.refusals,
+            self._dates,
+            None if status is None else status.model,
+            self._machine,
+        )
+        return self._metrics.page(view, status, learning, self._silo.odd_values)
+
+    def refused(self, status: int) -> None:
+        """A request was refused."""
+        self._metrics.refused(status)
+
+    async def _troubles(self) -> Troubles:
+        """What keeps the silo from working as it should, its store included."""
+        troubles = dict(self._connection.troubles)
         try:
             async with asyncio.timeout(PATIENCE):
                 await self._group.put([])
+                if time.monotonic() - self._probed > PROBE_AGAIN:  # anybody may ask, and make it write
+                    await in_thread(partial(probe, self._silo.store.engine))
+                    self._probed = time.monotonic()
         except StoreUnavailable as error:
-            problem = str(error)
+            troubles["store"] = str(error)
         except TimeoutError:
-            problem = f"the store has not answered for {PATIENCE:g} s"
-        if problem is None:
-            return schemas.Readiness(True, connected, None)
-        return schemas.NotReady(False, connected, problem)
-
-    async def metrics(self) -> bytes:
-        """Metrics of the silo, of all its workers together, for Prometheus."""
-        return self._metrics.page(await self.status(), self._silo.odd_values)
+            troubles["store"] = f"the store has not answered for {PATIENCE:g} s"
+        return troubles
 
     def close(self) -> None:
         """Let go of the thread that waits for the disk."""
@@ -194,9 +246,16 @@ class Service:
     def _features(self, rows: Any) -> Any:
         return choosing.from_bytes(rows, self._silo.plan.dim) if isinstance(rows, bytes) else rows
 
+    def _read(self, decision: str, reward: float) -> Reward:
+        try:
+            return self._silo.read(decision, reward)
+        except DecisionExpired:
+            self._metrics.reward_was("expired")
+            raise
+
     def _open(self, one: schemas.NamedReward) -> Reward | schemas.RewardResult:
         try:
-            return self._silo.read(one.decision, one.reward)
+            return self._read(one.decision, one.reward)
         except (UnknownDecision, DecisionExpired) as error:
             return _refused(error)
 

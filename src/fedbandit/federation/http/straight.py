@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from typing import Any, Protocol, runtime_checkable
 
+from fedbandit.federation import logs
 from fedbandit.federation.http.patience import PatientProtocol
 
 __all__ = ["AtOnce", "StraightProtocol"]
 
 Shown = list[tuple[bytes, bytes]]
+_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\nx-request-id: %b\r\n\r\n"
 
 
 @runtime_checkable
@@ -64,8 +66,11 @@ class StraightProtocol(PatientProtocol):
             return
         self._held = None
         self._ended()
-        head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(answer)
-        self.transport.write(head + answer)
+        given = None
+        for name, value in self.headers:
+            if name == logs.HEADER:
+                given = value
+        self.transport.write(_HEAD % (len(answer), logs.named(given)) + answer)
         self.on_response_complete()
 
     def _received(self) -> None:

@@ -32,7 +32,7 @@ class Agreement:
 
     id: str
     plan: Plan
-    broker: str  # URL
+    broker: str  # URL, or those of its nodes with commas
     timing: Timing
     operator: bytes  # public broker key of whoever runs the broker
     parties: tuple[PublicKeys, ...] = ()
@@ -155,15 +155,17 @@ class Agreement:
             return cls.from_dict(_validate.table("federation", path.read_bytes()))
 
 
-def check_broker(url: str) -> None:
-    """Refuse what is not the URL of a NATS server."""
+def check_broker(urls: str) -> None:
+    """Refuse what is not the URL of a NATS server, or of several, with commas."""
     try:
-        parts = urlparse(url)
-        fine = parts.scheme in SCHEMES and bool(parts.hostname) and parts.port != 0
+        parts = [urlparse(url) for url in urls.split(",")]
+        fine = all(part.scheme in SCHEMES and part.hostname and part.port != 0 for part in parts)
     except (ValueError, AttributeError, TypeError):  # a port that is no number, or none that there is; not a text
-        fine = False
+        parts, fine = [], False
     if not fine:
-        raise ArgumentError("broker", f"must be nats://HOST:PORT or tls://HOST:PORT, got {url!r}")
+        raise ArgumentError("broker", f"must be nats://HOST:PORT or tls://HOST:PORT, got {urls!r}")
+    if len({part.scheme for part in parts}) > 1:
+        raise ArgumentError("broker", f"must be all nats:// or all tls://, got {urls!r}")
 
 
 def check_trust(name: str) -> None:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
+import time
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
+
+from nats.errors import TimeoutError as NatsTimeout
+from nats.js.errors import ServiceUnavailableError
 
 from fedbandit._validate import ArgumentError
 from fedbandit.federation.setup.agreement import Agreement, check_broker
@@ -18,16 +23,31 @@ from fedbandit.federation.wire.link import BrokerAddress, Link
 from fedbandit.federation.wire.subjects import OPERATOR
 from fedbandit.plan import Plan
 
-__all__ = ["BROKER_CONFIG", "OPERATOR_KEYS", "admit", "found", "local", "new_operator", "provision"]
+__all__ = [
+    "BROKER_CONFIG",
+    "OPERATOR_KEYS",
+    "admit",
+    "configurations",
+    "found",
+    "limits",
+    "local",
+    "new_operator",
+    "provision",
+]
 
 OPERATOR_KEYS, BROKER_CONFIG = "operator.key", "nats.conf"
 GREETINGS = 1000  # messages, besides those of the syncs, that are kept for each sender
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
+COPIES = 3  # of every stream, on as many nodes
+SECRET_BYTES = 24  # of what the nodes of a broker know each other by
+RETRY = 0.5  # seconds
 PATIENCE = 30.0  # seconds until a broker that does not answer is taken to be down
 
 
-def found(path: Path, name: str, plan: Plan, broker_url: str, timing: Timing) -> Agreement:
-    """Begin a federation: the agreed file without parties, and the key of whoever runs the broker."""
+def found(
+    path: Path, name: str, plan: Plan, broker_url: str, timing: Timing, broker_home: Path | None = None
+) -> Agreement:
+    """Begin a federation: the agreed file without parties, the key of whoever runs the broker, and a configuration for
+    each of its nodes. `broker_home` is where a node will have its files, if not where they are written now."""
     if (path / FEDERATION).exists():
         raise ArgumentError("directory", f"must be new: {path / FEDERATION} exists already")
     check_broker(broker_url)
@@ -37,7 +57,7 @@ def found(path: Path, name: str, plan: Plan, broker_url: str, timing: Timing) ->
     path.mkdir(parents=True, exist_ok=True)
     path.chmod(0o700)
     operator.save(path / OPERATOR_KEYS)
-    save(path, agreement)
+    save(path, agreement, broker_home)
     return agreement
 
 
@@ -60,32 +80,51 @@ def new_operator(path: Path) -> bytes:
     return operator.broker.public_key().public_bytes_raw()
 
 
-def save(path: Path, agreement: Agreement) -> None:
-    """The federation's file, and the broker's configuration that follows from it.
+def save(path: Path, agreement: Agreement, broker_home: Path | None = None) -> None:
+    """The federation's file, and the configuration of every node of the broker that follows from it.
 
     Of a configuration that is there already only the users are replaced: where it listens and stores, certificates
     and clustering belong to whoever runs the broker.
     """
-    settings = _broker_settings(path, agreement)
-    file = path / BROKER_CONFIG
-    if file.exists():
-        settings = {**broker.read_configuration(file), "accounts": settings["accounts"]}
+    users = broker.accounts(agreement.subjects, agreement.parties, agreement.operator)
+    files = configurations(path, agreement)
+    known = {file: broker.read_configuration(file) for file in files if file.exists()}
+    secret = next((one["cluster"]["authorization"]["password"] for one in known.values() if "cluster" in one), None)
+    secret = secret or secrets.token_urlsafe(SECRET_BYTES)
     agreement.save(path / FEDERATION)
-    file.write_text(json.dumps(settings, indent=1) + "\n")
+    for number, file in enumerate(files):
+        settings = known.get(file) or _node_settings(broker_home or file.parent, agreement, number, secret)
+        file.parent.mkdir(mode=0o700, exist_ok=True)
+        file.touch(mode=0o600)
+        file.write_text(json.dumps({**settings, "accounts": users}, indent=1) + "\n")
 
 
-def _broker_settings(path: Path, agreement: Agreement) -> dict[str, Any]:
-    url = urlparse(agreement.broker)
-    tls = {"cert_file": str(path / "broker.crt"), "key_file": str(path / "broker.pem")}
-    return broker.configuration(
+def configurations(path: Path, agreement: Agreement) -> list[Path]:
+    """Where the configuration of each node of the broker is: beside the federation's file if there is one node."""
+    nodes = agreement.broker.count(",") + 1
+    if nodes == 1:
+        return [path / BROKER_CONFIG]
+    return [path / f"broker-{number + 1}" / BROKER_CONFIG for number in range(nodes)]
+
+
+def _node_settings(home: Path, agreement: Agreement, number: int, secret: str) -> dict[str, Any]:
+    """The configuration of a node whose files are in this folder."""
+    urls = agreement.broker.split(",")
+    url = urlparse(urls[number])
+    tls = {"cert_file": str(home / "broker.crt"), "key_file": str(home / "broker.pem")} if url.scheme == "tls" else None
+    settings = broker.configuration(
         agreement.subjects,
         agreement.parties,
         agreement.operator,
-        str(path / "jetstream"),
-        host=url.hostname if url.hostname in LOOPBACK else "0.0.0.0",
-        port=url.port or 4222,
-        tls=tls if url.scheme == "tls" else None,
+        str(home / "jetstream"),
+        host=broker.bind_address(urls[number]),
+        port=url.port or broker.DEFAULT_PORT,
+        tls=tls,
     )
+    if len(urls) == 1:
+        return settings
+    between = None if tls is None else {**tls, "ca_file": str(home / "broker-ca.crt")}
+    return {**settings, **broker.cluster(agreement.id, urls, number, secret, between)}
 
 
 def _check_size(plan: Plan) -> None:
@@ -99,19 +138,25 @@ def _check_size(plan: Plan) -> None:
         )
 
 
-def _limits(agreement: Agreement) -> broker.StreamLimits:
+def limits(agreement: Agreement, age: float = broker.RETENTION) -> broker.StreamLimits:
     """For each sender a message per sync, twice over, and greetings."""
     plan = agreement.plan
     messages = 2 * len(plan.times) + GREETINGS
-    return broker.StreamLimits(parcels.largest(plan), messages)
+    return broker.StreamLimits(parcels.largest(plan), messages, age)
 
 
-async def provision(path: Path, ca: str | None = None, replicas: int = 1) -> None:
-    """Make streams and consumers on the running broker; TimeoutError if it does not answer."""
+async def provision(
+    path: Path, ca: str | None = None, replicas: int | None = None, age: float = broker.RETENTION
+) -> None:
+    """Make streams and consumers on the running broker, where they keep messages for `age` seconds; TimeoutError if it
+    does not answer. A cluster of three nodes or more keeps three copies, unless `replicas` says otherwise."""
     agreement = Agreement.load(path / FEDERATION)
     agreement.complete()
-    if (path / BROKER_CONFIG).exists():
-        broker.read_configuration(path / BROKER_CONFIG)
+    files = configurations(path, agreement)
+    for file in files:
+        if file.exists():
+            broker.read_configuration(file)
+    copies = replicas or (COPIES if len(files) >= COPIES else 1)
     keys = PartyKeys.load(path / OPERATOR_KEYS)
     try:
         link = await asyncio.wait_for(
@@ -120,9 +165,23 @@ async def provision(path: Path, ca: str | None = None, replicas: int = 1) -> Non
     except TimeoutError:
         raise TimeoutError(f"the broker at {agreement.broker} has not answered for {PATIENCE:g} s") from None
     try:
-        await broker.provision(link.js, agreement.subjects, agreement.parties, _limits(agreement), replicas)
+        await _made(link, agreement, limits(agreement, age), copies)
     finally:
         await link.close()
+
+
+async def _made(link: Link, agreement: Agreement, kept: broker.StreamLimits, copies: int) -> None:
+    """Make the streams, as soon as the nodes of the broker have found each other."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            await broker.provision(link.js, agreement.subjects, agreement.parties, kept, copies)
+            return
+        except (broker.Unready, NatsTimeout, ServiceUnavailableError) as error:
+            if time.monotonic() > end:
+                says = f"the broker at {agreement.broker} makes no streams: JetStream is off, or too few nodes are up"
+                raise TimeoutError(f"{says} ({str(error) or type(error).__name__})") from None
+            await asyncio.sleep(RETRY)
 
 
 def local(path: Path, plan: Plan, names: list[str], timing: Timing) -> list[Home]:

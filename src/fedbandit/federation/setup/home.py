@@ -10,7 +10,8 @@ from typing import Any
 
 from fedbandit import _validate
 from fedbandit._validate import ArgumentError
-from fedbandit.federation.setup.agreement import Agreement
+from fedbandit.federation.logs import STYLES, Style
+from fedbandit.federation.setup.agreement import Agreement, check_broker
 from fedbandit.federation.setup.party import Party
 from fedbandit.federation.wire.keys import PartyKeys, PublicKeys, Role, as_role, party_name, read_secret, write_secret
 from fedbandit.federation.wire.link import BrokerAddress
@@ -40,6 +41,10 @@ class Settings:
     keep_raw: bool = False
     log_days: float = 0  # a silo keeps a log of its decisions for so many days; 0 for none
     strict: bool = False  # a silo refuses records with values that are missing, out of range or unknown
+    broker: str = ""  # where this party reaches the broker, if not where the federation's file says
+    health_port: int = 0  # where a mixer or an analyzer says how it is; 0 for nowhere. A silo does on its `port`
+    log: Style = "text"  # how log lines are written
+    traces: str = ""  # http://HOST:PORT of a collector that takes OpenTelemetry's traces; empty for none
 
     def __post_init__(self) -> None:
         party_name(self.name)
@@ -48,6 +53,14 @@ class Settings:
             raise ArgumentError("tls_certificate", "and tls_key must be given together")
         if _validate.count("port", self.port) > LAST_PORT:
             raise ArgumentError("port", f"must lie between 1 and {LAST_PORT}, got {self.port}")
+        if self.broker:
+            check_broker(self.broker)
+        _validate.one_of("log", self.log, STYLES)
+        if self.health_port and (self.role == "silo" or _validate.count("health_port", self.health_port) > LAST_PORT):
+            wanted = f"a mixer's or an analyzer's port between 1 and {LAST_PORT}, or 0"
+            raise ArgumentError("health_port", f"must be {wanted}, got {self.health_port}")
+        if self.traces and not self.traces.startswith(("http://", "https://")):
+            raise ArgumentError("traces", f"must be http://HOST:PORT or https://HOST:PORT, got {self.traces!r}")
         if "://" in self.store and not self.store.startswith(POSTGRES):
             raise ArgumentError("store", f"must be a path or a postgresql:// URL, got {self.store!r}")
         if not self.log_days >= 0 or (self.log_days and self.role != "silo"):
@@ -74,16 +87,17 @@ class Home:
 
     @classmethod
     def create(cls, path: Path, **settings: Any) -> Home:
-        """Make the directory, new keys, and for a silo the token its applications show."""
+        """Make the directory, new keys, and the token that a silo's applications show, and whoever watches a party."""
         chosen = Settings(**settings)
         path.mkdir(parents=True, exist_ok=True)
         path.chmod(0o700)
         keys = PartyKeys.generate()
         keys.save(path / KEYS)
         chosen.save(path / SETTINGS)
-        if chosen.role == "silo":
-            write_secret(path / TOKEN, secrets.token_urlsafe(TOKEN_BYTES).encode())
-        return cls(path, chosen, keys)
+        home = cls(path, chosen, keys)
+        if home.served_on:
+            home.make_token()
+        return home
 
     @classmethod
     def load(cls, path: Path) -> Home:
@@ -108,6 +122,16 @@ class Home:
         agreement.complete()
         return Party.member(agreement, self.keys, self.settings.name, self.settings.role)
 
+    def make_token(self) -> None:
+        """A new token, unless there is one."""
+        if not (self.path / TOKEN).exists():
+            write_secret(self.path / TOKEN, secrets.token_urlsafe(TOKEN_BYTES).encode())
+
+    @property
+    def served_on(self) -> int:
+        """The port on which this party says how it is; 0 for none."""
+        return self.settings.port if self.settings.role == "silo" else self.settings.health_port
+
     def token(self) -> str:
         return read_secret(self.path / TOKEN).decode().strip()
 
@@ -124,4 +148,5 @@ class Home:
         return self.path / DECISIONS
 
     def broker(self, agreement: Agreement) -> BrokerAddress:
-        return BrokerAddress(agreement.broker, self.settings.broker_ca or None)
+        """Where the broker is: as the federation's file says, unless this party was told another place since."""
+        return BrokerAddress(self.settings.broker or agreement.broker, self.settings.broker_ca or None)

@@ -8,9 +8,12 @@ import logging
 import math
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+import numpy as np
+
+from fedbandit.federation import traces
 from fedbandit.federation.setup.party import Party
 from fedbandit.federation.silo import book
 from fedbandit.federation.silo.forwarding import is_known
@@ -21,13 +24,14 @@ from fedbandit.federation.silo.ticker import SumsFull
 from fedbandit.federation.states import IllegalEvent, ReleaseState
 from fedbandit.federation.store.seen import SeenStore
 from fedbandit.federation.timing import TicksHeld
+from fedbandit.federation.troubles import Troubles, first
 from fedbandit.federation.wire import heads, messages
 from fedbandit.federation.wire.envelopes import FORMAT, Context
 from fedbandit.federation.wire.heads import NO_QUESTION, Greeting
 from fedbandit.federation.wire.keys import PublicKeys
 from fedbandit.federation.wire.link import Link, MessageTooLarge
 from fedbandit.federation.wire.messages import MessageError
-from fedbandit.federation.wire.parcels import SignedOutcome
+from fedbandit.federation.wire.parcels import Outcome, SignedOutcome
 from fedbandit.federation.wire.refused import Refused
 from fedbandit.federation.wire.repeats import Repeats
 
@@ -68,6 +72,7 @@ class Agent:
         self._sealer = sealer
         self._analyzer = party.agreement.holder("analyzer")
         self._clock_problem: str | None = None
+        self._clock_kind = "clock"  # which of `troubles.KINDS` that is
         self._behind: str | None = None
         self._unsent: MessageTooLarge | None = None  # what the broker does not take
         self._question, self._ask_at = NO_QUESTION, -math.inf
@@ -83,8 +88,19 @@ class Agent:
     @property
     def problem(self) -> str | None:
         """Why it is not ticking or not drawing, if it is not although the term runs."""
+        return first(self.troubles)
+
+    @property
+    def troubles(self) -> Troubles:
+        """All that keeps it from ticking or drawing."""
         held = None if self.silo.ended else self._sealer.held
-        return self._behind or self._unsendable or self._clock_problem or held
+        found = {
+            self._sealer.kind: held,
+            self._clock_kind: self._clock_problem,
+            "size": self._unsendable,
+            "behind": self._behind,
+        }
+        return {kind: says for kind, says in found.items() if says is not None}
 
     @property
     def _unsendable(self) -> str | None:
@@ -94,6 +110,11 @@ class Agent:
     def refused(self) -> int:
         """Messages that were refused."""
         return self._refused.count
+
+    @property
+    def refusals(self) -> Mapping[str, int]:
+        """The same by reason."""
+        return self._refused.reasons
 
     @property
     def connected(self) -> bool:
@@ -123,16 +144,17 @@ class Agent:
             if isinstance(taken.content, Greeting):
                 await self._greeted(taken.context, taken.content)
             else:
-                await self._learn(taken.context.sync, taken.content)
+                with traces.span("learn", sync=taken.context.sync):
+                    await self._learn(taken.context.sync, taken.content)
         self._news.set()
 
     async def tick(self) -> None:
         """Do what the calendar says is due; nothing, while the clock cannot be believed or once the sums are full."""
         try:
-            released = await asyncio.to_thread(self.silo.ticker.release) if self.silo.ticker.due() else []
+            released = await self._release() if self.silo.ticker.due() else []
             self._clock_problem = None
         except (TicksHeld, SumsFull) as error:
-            self._clock_problem = str(error)
+            self._clock_problem, self._clock_kind = str(error), "clock" if isinstance(error, TicksHeld) else "sums"
             return
         if released:
             self._news.set()
@@ -140,6 +162,10 @@ class Agent:
         elif self._steady() > self._tidy_at:
             done = await asyncio.to_thread(self.silo.ticker.tidy)
             self._tidy_at = math.inf if done else self._steady() + TIDY
+
+    async def _release(self) -> list[int]:
+        with traces.span("tick", sync=self.silo.ticker.open_sync):
+            return await asyncio.to_thread(self.silo.ticker.release)
 
     async def send(self, link: Link) -> None:
         """Seal what can be sealed now, publish what is sealed, in order."""
@@ -209,9 +235,17 @@ class Agent:
                 await asyncio.sleep(RETRY)
                 continue
             self._tidy_at = min(self._tidy_at, self._steady() + TIDY_AFTER_SYNC)
+            self._say(sync, model.outcome, included)
             if not included or sync == self.silo.syncs - 1:
                 await self._tell_models()
             return
+
+    def _say(self, sync: int, outcome: Outcome, included: bool) -> None:
+        """One line per sync."""
+        word = "skipped" if outcome.skipped else "done, with this silo" if included else "done, without this silo"
+        counted = int(np.count_nonzero(outcome.cohort))
+        line = {"sync": sync, "silos": counted, "included": included, "model": self.silo.version}
+        log.info("sync %d %s: model %d", sync, word, self.silo.version, extra=line)
 
     async def _tell_models(self) -> None:
         """Say to the mixer which models this silo has. Its releases do; this is for when none of them may get there,
@@ -272,7 +306,7 @@ class Agent:
             if asked and mismatch is None:
                 await asyncio.to_thread(self.seen.answered, greeting.answer, sender.name, greeting.encode())
         elif mismatch is not None or not greeting.reads(FORMAT):
-            self._sealer.hold(f"{sender.name} may work under another plan or format now; it was asked")
+            self._sealer.hold(f"{sender.name} may work under another plan or format now; it was asked", "format")
             self._question = NO_QUESTION
         elif sender in self._sealer.receivers:
             await self._greet(sender, answer=greeting.question)
@@ -292,7 +326,7 @@ class Agent:
             return
         for name, greeting in greetings.items():
             if not greeting.reads(FORMAT):
-                self._sealer.hold(f"{name} does not read messages of format {FORMAT}")
+                self._sealer.hold(f"{name} does not read messages of format {FORMAT}", "format")
                 return
         worst = await asyncio.to_thread(self._further, greetings)
         if worst is not None:
@@ -327,7 +361,7 @@ class Agent:
         if self._behind is None:
             log.error("refusing to draw: %s", problem)
         self._behind = problem
-        self._sealer.hold(problem)
+        self._sealer.hold(problem, "behind")
 
     # -- releases ---------------------------------------------------------------------------------------------------
 
@@ -362,6 +396,7 @@ class Agent:
                 if self._clock_problem is None:
                     log.error("nothing ticks: %s: %s", type(error).__name__, error)
                 self._clock_problem = f"the store does not work, so nothing ticks: {type(error).__name__}: {error}"
+                self._clock_kind = "store"
                 await asyncio.sleep(RETRY)
             await asyncio.sleep(min(LEAD, self.silo.ticker.look_in() or LOOK))
 
@@ -405,4 +440,4 @@ class Agent:
         if self._unsent is None:
             log.error("nothing more is drawn: %s", error)
         self._unsent = error
-        self._sealer.hold(str(error))
+        self._sealer.hold(str(error), "size")

@@ -32,15 +32,16 @@ class Sealer:
         self._protocol = party.agreement.plan.protocol
         self._models: Callable[[], Head] = lambda: heads.NONE
         self.held: str | None = UNASKED  # why nothing may be drawn now
+        self.kind = "others"  # which of `troubles.KINDS` that is
 
     @property
     def signer(self) -> Ed25519PrivateKey:
         """What the silo signs its ledger with."""
         return self._party.keys.signer
 
-    def hold(self, reason: str) -> None:
+    def hold(self, reason: str, kind: str = "others") -> None:
         """Nothing is drawn from now on."""
-        self.held = reason
+        self.held, self.kind = reason, kind
 
     def clear(self) -> None:
         """The others have seen no more of this silo than it knows itself: it may draw."""

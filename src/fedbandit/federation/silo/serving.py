@@ -28,6 +28,7 @@ from fedbandit.federation.silo.decisions.counter import DecisionCounter
 from fedbandit.federation.silo.decisions.decider import CHANCE, Asked, Decider, Decision, Shared
 from fedbandit.federation.silo.decisions.seats import Seats
 from fedbandit.federation.silo.decisions.tickets import DecisionExpired, DecisionIds
+from fedbandit.federation.silo.earnings import RewardTrend
 from fedbandit.federation.silo.outgoing import Sealer
 from fedbandit.federation.silo.silo_status import silo_status
 from fedbandit.federation.silo.terms import check_secret, open_term, own_secret
@@ -139,6 +140,7 @@ class Silo:
             chance=chance,
             log=log,
         )
+        self.earnings = RewardTrend(store, self.term.number, self.term.started)
         self._log = log
         if log is not None:
             log.expire(self._clock.expected)
@@ -326,6 +328,7 @@ class Silo:
                 adding=partial(summed, self.plan),
             )
         self._apart.note(list(zip(rewards, verdicts, strict=True)), durable)
+        self.earnings.note(rewards, verdicts)
         if self._log is not None:
             self._log.rewarded(rewards, verdicts, self._clock.expected)
         return verdicts
@@ -334,6 +337,7 @@ class Silo:
         """Write down how many decisions were answered since the last time."""
         if self._counter.waiting.decisions:
             self.reward_many([])
+        self.earnings.flush(self._clock.expected)
         if self._log is not None:
             self._log.expire(self._clock.expected)
             self._log.flush()

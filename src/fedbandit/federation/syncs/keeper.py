@@ -7,20 +7,23 @@ import logging
 import secrets
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
+from fedbandit.federation import traces
 from fedbandit.federation.exact.exact_noise import ExactNoise
 from fedbandit.federation.setup.party import Party
 from fedbandit.federation.states import SyncEvent, SyncState
 from fedbandit.federation.store.seen import SeenStore
 from fedbandit.federation.store.sync_store import StoredSync, SyncStore
+from fedbandit.federation.syncs.progress import Progress
 from fedbandit.federation.timing import JUMP, ClockJumped, SteadyClock, pace
+from fedbandit.federation.troubles import Troubles
 from fedbandit.federation.wire import heads
 from fedbandit.federation.wire.envelopes import FORMAT, Context, EnvelopeError
 from fedbandit.federation.wire.heads import NO_QUESTION, NONE, Greeting, Head
 from fedbandit.federation.wire.keys import PublicKeys
-from fedbandit.federation.wire.link import Carrier
+from fedbandit.federation.wire.link import Carrier, MessageTooLarge
 from fedbandit.federation.wire.messages import MessageError
 from fedbandit.federation.wire.refused import Refused
 from fedbandit.federation.wire.repeats import Repeats
@@ -91,10 +94,13 @@ class SyncKeeper(ABC):
         self._begun: dict[int, float] = {}
         self._advancing = asyncio.Lock()
         self._complained = ""  # what the store says about why nothing is closed
+        self._failing: dict[str, tuple[str, str]] = {}  # by what was tried: the kind of trouble, until it works
+        self.elsewhere: set[str] = set()  # parties that were last heard of under another plan
         self._unanswered: set[tuple[int, str]] = set()  # syncs, and who has sent something for them since
         self._repeats: Repeats[tuple[int, str]] = Repeats(self.agreement.timing.deadline, steady)
         store.bind(self.plan.hash)
         store.complain("")
+        self.progress = Progress.of(store.all(), self.agreement.silos)
         self.seen = SeenStore(store.engine, "")
 
     # -- what a mixer and an analyzer do differently ---------------------------------------------------------------
@@ -125,6 +131,41 @@ class SyncKeeper(ABC):
     def refused(self) -> int:
         """Messages that were refused."""
         return self._refused.count
+
+    @property
+    def refusals(self) -> Mapping[str, int]:
+        """The same by reason."""
+        return self._refused.reasons
+
+    @property
+    def troubles(self) -> Troubles:
+        """All that keeps it from closing syncs."""
+        found = dict(self._failing.values())
+        if self.problem is not None:
+            found["behind"] = self.problem
+        elif not self.answered:
+            found["others"] = self._unheard
+        try:
+            self._clock()
+        except ClockJumped as error:
+            found["clock"] = str(error)
+        return found
+
+    @property
+    def waiting_for(self) -> tuple[str, ...]:
+        """Silos of which nothing has come for a sync that is open, or whose public time is over."""
+        sync = self.store.next_sync()
+        if sync >= len(self.plan.times):
+            return ()
+        senders = self.store.senders(sync)
+        timed = isinstance(self.plan.schedule, ClockSchedule)
+        due = self._until(sync) + self._takes <= 0 if timed else bool(senders)
+        return tuple(name for name in self.agreement.silos if name not in senders) if due and self._direct else ()
+
+    @property
+    def _direct(self) -> bool:
+        """Whether silos send to this party."""
+        return self.party.public.role in self.agreement.subjects.receivers
 
     @property
     def answered(self) -> bool:
@@ -169,9 +210,16 @@ class SyncKeeper(ABC):
             while (sync := self.store.next_sync()) < len(self.plan.times):
                 late = self._late(sync)
                 await self.prepare(sync, late)
-                if self.close(sync, late) is None:
+                if not await self._finish(sync, late):
                     return
-                await self._publish(self.store.at(sync))
+
+    async def _finish(self, sync: int, late: bool) -> bool:
+        """Close a sync if it is time, and publish its result."""
+        if self.close(sync, late) is None:
+            return False
+        with traces.span("publish sync", sync=sync, role=self.party.public.role):
+            await self._publish(self.store.at(sync))
+        return True
 
     def give_up(self) -> list[int]:
         """Leave out the syncs whose results others have seen and this store has not: they count as over, and the next
@@ -181,6 +229,7 @@ class SyncKeeper(ABC):
         given_up = self.store.give_up(self.ahead, self.state_after(self.ahead.length))
         self.ahead = self.problem = None
         self.store.complain("")
+        self.progress = Progress.of(self.store.all(), self.agreement.silos)
         return given_up
 
     def state_after(self, syncs: int) -> bytes | None:
@@ -297,6 +346,7 @@ class SyncKeeper(ABC):
     async def _greeted(self, context: Context, greeting: Greeting) -> None:
         """Answer a question; note an answer to one's own."""
         mismatch, sender = self.party.differs(context), self.agreement.party(context.sender)
+        (self.elsewhere.discard if mismatch is None else self.elsewhere.add)(sender.name)
         if greeting.answer == self._question:
             if mismatch is not None and sender.role == "analyzer":
                 raise mismatch
@@ -393,10 +443,12 @@ class SyncKeeper(ABC):
         self.store.published(closed.sync)
         for party in self.agreement.parties:
             self._repeats.done((closed.sync, party.name))
+        self.progress.note(closed, self._steady())
+        line = {"sync": closed.sync, "silos": len(closed.cohort), "skipped": closed.state is SyncState.SKIPPED}
         if closed.state is SyncState.SKIPPED:
-            log.warning("sync %d skipped: too few silos in time", closed.sync)
+            log.warning("sync %d skipped: too few silos in time", closed.sync, extra=line)
         else:
-            log.info("sync %d done: %d silos", closed.sync, len(closed.cohort))
+            log.info("sync %d done: %d silos", closed.sync, len(closed.cohort), extra=line)
 
     async def _watch(self) -> None:
         while True:
@@ -405,18 +457,24 @@ class SyncKeeper(ABC):
 
     def _tell(self) -> None:
         """Write down why nothing is closed, for whoever asks for the status of this party."""
-        names = ", ".join(sorted(party.name for party in self.asks[0] if party.name not in self._answered))
-        waiting = "" if self.answered else f"nothing is closed before these say how far they have seen it come: {names}"
+        waiting = "" if self.answered else self._unheard
         if (reason := self.problem or waiting) != self._complained:
             self.store.complain(reason)
             self._complained = reason
+
+    @property
+    def _unheard(self) -> str:
+        names = ", ".join(sorted(party.name for party in self.asks[0] if party.name not in self._answered))
+        return f"nothing is closed before these say how far they have seen it come: {names}"
 
     async def _undeterred(self, work: Callable[[], Awaitable[None]]) -> None:
         """Do what the store or the broker can make fail and what is done again at the next look: neither a full disk
         nor a message that is too large ends a process."""
         try:
             await work()
+            self._failing.pop("closing", None)
         except Exception as error:
+            self._failing["closing"] = _failure(error)
             log.error("%s: %s; trying again", type(error).__name__, error)
             await asyncio.sleep(RETRY)
 
@@ -424,10 +482,18 @@ class SyncKeeper(ABC):
         """Do what only the store can make fail, until it does not: a full disk loses no message."""
         while True:
             try:
-                return work()
+                work()
+                self._failing.pop("taking", None)
+                return
             except Exception as error:
+                self._failing["taking"] = _failure(error)
                 log.error("storing messages: %s: %s; trying again", type(error).__name__, error)
                 await asyncio.sleep(RETRY)
+
+
+def _failure(error: Exception) -> tuple[str, str]:
+    """What an error is about that comes from the store, or from a broker that takes no such message."""
+    return "size" if isinstance(error, MessageTooLarge) else "store", f"{type(error).__name__}: {error}"
 
 
 def closing(present: Collection[str], silos: Collection[str], cohort: int, late: bool) -> SyncEvent | None:

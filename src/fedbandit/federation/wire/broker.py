@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
+from urllib.parse import urlparse
 
 from nats.js.api import AckPolicy, ConsumerConfig, DiscardPolicy, RetentionPolicy, StorageType, StreamConfig
 from nats.js.client import JetStreamContext
@@ -26,10 +27,15 @@ from fedbandit.federation.wire.keys import PublicKeys, public_nkey
 from fedbandit.federation.wire.subjects import Subjects
 
 __all__ = [
+    "DEFAULT_PORT",
     "MAX_PAYLOAD",
+    "RETENTION",
     "BrokerProcess",
     "StreamLimits",
+    "Unready",
     "accounts",
+    "bind_address",
+    "cluster",
     "configuration",
     "free_port",
     "listens",
@@ -38,6 +44,10 @@ __all__ = [
     "server_binary",
 ]
 
+DEFAULT_PORT, ROUTES = 4222, 2000  # where parties find a node; how far above that the other nodes do
+ROUTE_USER = "node"
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+NOT_YET = {10005, 10008, 10009, 10023}  # the broker's numbers for: no peers, no leader, not enough nodes, as yet
 DUPLICATE_WINDOW = 600.0  # seconds in which the broker itself recognises a repeated id; receivers always do
 MAX_PAYLOAD = 32 * 2**20
 OTHER_SETTINGS = 10058  # the broker's number for a stream that is there already, with other settings
@@ -65,6 +75,32 @@ def configuration(
         "accounts": accounts(subjects, tuple(parties), operator),
     }
     return settings if tls is None else {**settings, "tls": tls}
+
+
+def cluster(name: str, urls: Sequence[str], own: int, secret: str, tls: dict[str, str] | None) -> dict[str, Any]:
+    """What the node `own` of several adds to its configuration: who the others are. Nodes speak to each other on a port
+    of their own, 2000 above that of the parties, with a secret that only they have; with a certificate that the other
+    one verifies where there is TLS. Parties are told of no node but those that they know."""
+    nodes = [urlparse(url) for url in urls]
+    ports = [(node.port or DEFAULT_PORT) + ROUTES for node in nodes]
+    others = [number for number in range(len(nodes)) if number != own]
+    settings: dict[str, Any] = {
+        "name": name,
+        "host": bind_address(urls[own]),
+        "port": ports[own],
+        "no_advertise": True,
+        "authorization": {"user": ROUTE_USER, "password": secret, "timeout": 5},
+        "routes": [f"nats-route://{ROUTE_USER}:{secret}@{nodes[n].hostname}:{ports[n]}" for n in others],
+    }
+    if tls is not None:
+        settings["tls"] = {**tls, "verify": True}
+    return {"server_name": f"{name}-{own + 1}", "cluster": settings}
+
+
+def bind_address(url: str) -> str:
+    """Where a node listens that is reached under this URL: everywhere, unless it is on this machine."""
+    host = str(urlparse(url).hostname)
+    return host if host in LOOPBACK else "0.0.0.0"
 
 
 def read_configuration(file: Path) -> dict[str, Any]:
@@ -164,6 +200,10 @@ async def provision(
         )
 
 
+class Unready(RuntimeError):
+    """The broker cannot make streams at present: its nodes have not found each other, or too few of them are up."""
+
+
 async def _stream(js: JetStreamContext, config: StreamConfig) -> None:
     try:
         try:
@@ -174,6 +214,8 @@ async def _stream(js: JetStreamContext, config: StreamConfig) -> None:
             known = (await js.stream_info(str(config.name))).config
             await js.update_stream(_widened(config, known))
     except APIError as error:
+        if error.err_code in NOT_YET:
+            raise Unready(str(error.description)) from None
         raise ValueError(f"stream {config.name} cannot be made as the plan needs it: {error.description}") from None
 
 

@@ -25,7 +25,7 @@ from fedbandit.federation.wire.keys import public_nkey
 from fedbandit.federation.wire.subjects import Consumer, inbox
 from fedbandit.federation.wire.taking import SafeClient, Taker
 
-__all__ = ["BrokerAddress", "Carrier", "Link", "MessageTooLarge"]
+__all__ = ["BrokerAddress", "BrokerRefusal", "Carrier", "Link", "MessageTooLarge"]
 
 log = logging.getLogger(__name__)
 RETRY = 0.5  # seconds until what failed is tried again
@@ -37,13 +37,27 @@ CHUNK = 64  # messages taken at a time
 
 @dataclass(frozen=True)
 class BrokerAddress:
-    """Where the broker is; `ca` for a private certificate authority, `tls://` in the URL for TLS."""
+    """Where the broker is: its URL, or those of its nodes with commas; `ca` for a private certificate authority,
+    `tls://` in the URLs for TLS."""
 
     url: str
     ca: str | None = None
 
+    @property
+    def urls(self) -> list[str]:
+        """Each of the nodes."""
+        return self.url.split(",")
+
     def context(self) -> ssl.SSLContext | None:
         return ssl.create_default_context(cafile=self.ca) if self.url.startswith("tls://") else None
+
+
+class BrokerRefusal(PermissionError):
+    """It is of no use to try again before somebody has changed something. `kind` is one of `troubles.KINDS`."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
 
 
 class MessageTooLarge(ValueError):
@@ -76,25 +90,26 @@ class Link:
 
     @classmethod
     async def connect(cls, address: BrokerAddress, name: str, key: Ed25519PrivateKey) -> Self:
-        """Log in. It waits for a broker that is not up yet, and gives up on one that does not know the key or whose
-        certificate cannot be verified."""
+        """Log in at one of the broker's nodes. It waits for a broker that is not up yet, and gives up (BrokerRefusal)
+        on one that does not know the key or whose certificate cannot be verified."""
         client = SafeClient()
         # nats-py signs with a callback, but learns the public nkey from an optional package only.
         client._public_nkey = public_nkey(key.public_key().public_bytes_raw())
         client._auth_configured = True
         refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        reasons: list[str] = []
+        reasons: list[tuple[str, str]] = []  # of several nodes one may be set up wrongly: as many must refuse
 
         async def failed(error: Exception) -> None:
             log.warning("broker: %s", error or type(error).__name__)
             reason = _hopeless(error, name)
             if reason is not None and not refused.done():
                 reasons.append(reason)
-                refused.set_result(None)
+                if len(reasons) >= len(address.urls):
+                    refused.set_result(None)
 
         connecting = asyncio.create_task(
             client.connect(
-                address.url,
+                address.urls,
                 name=name,
                 signature_cb=lambda nonce: base64.b64encode(key.sign(nonce.encode())),
                 inbox_prefix=inbox(name),
@@ -114,7 +129,8 @@ class Link:
             given_up = not connecting.done()
             await _end(connecting)
         if given_up:
-            raise PermissionError(f"the broker at {address.url} {reasons[0]}")
+            kind, reason = reasons[-1]
+            raise BrokerRefusal(kind, f"the broker at {address.url} {reason}")
         connecting.result()
         return cls(client, name)
 
@@ -216,11 +232,12 @@ def _too_large(error: Exception) -> bool:
     return isinstance(error, MaxPayloadError) or (isinstance(error, APIError) and error.err_code == TOO_LARGE)
 
 
-def _hopeless(error: Exception, name: str) -> str | None:
-    """Why it is of no use to try again, if it is not."""
+def _hopeless(error: Exception, name: str) -> tuple[str, str] | None:
+    """Why it is of no use to try again, if it is not: of which kind that is, and in words."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"shows a certificate that cannot be verified ({error.verify_message}); give its authority: --broker-ca"
-    return f"does not know {name}'s key" if _denied(error) else None
+        why = f"shows a certificate that cannot be verified ({error.verify_message}); give its authority: --broker-ca"
+        return "certificate", why
+    return ("key", f"does not know {name}'s key") if _denied(error) else None
 
 
 async def _end(connecting: asyncio.Task[None]) -> None:

@@ -1,9 +1,10 @@
-"""Messages that were refused: counted, and logged without letting whoever sends them fill the log."""
+"""Messages that were refused: counted by reason, and logged without letting whoever sends them fill the log."""
 
 from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable
 
 __all__ = ["Refused"]
@@ -16,11 +17,16 @@ class Refused:
     """A count of refused messages. The first is logged at once, later ones at most every few seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self.count = 0
+        self.reasons: Counter[str] = Counter()  # by the kind of error: the code knows few, whatever is sent
         self._clock, self._unsaid, self._next = clock, 0, -float("inf")
 
+    @property
+    def count(self) -> int:
+        """Messages that were refused."""
+        return self.reasons.total()
+
     def note(self, reason: BaseException) -> None:
-        self.count += 1
+        self.reasons[type(reason).__name__] += 1
         now = self._clock()
         if now < self._next:
             self._unsaid += 1

@@ -63,7 +63,7 @@ class Subjects:
     def services(self, party: PublicKeys) -> list[str]:
         """What a party calls: the subjects it says something on, to take its messages, to acknowledge them."""
         reads = self.consumer(party)
-        return [*self._said_by(party), taking(reads), f"{ACK}.{reads.stream}.{reads.name}.>"]
+        return [*self.said_by(party), taking(reads), f"{ACK}.{reads.stream}.{reads.name}.>"]
 
     def permissions(self, party: PublicKeys) -> dict[str, Any]:
         """What the broker lets a party do, and nothing else."""
@@ -88,7 +88,7 @@ class Subjects:
         ]
         return {"publish": {"allow": calls}, "subscribe": {"allow": [f"{inbox(OPERATOR)}.>"]}}
 
-    def _said_by(self, party: PublicKeys) -> list[str]:
+    def said_by(self, party: PublicKeys) -> list[str]:
         """The subjects that a party may publish on."""
         if party.role == "silo":
             return [self.subject(role, party.name) for role in self.receivers]

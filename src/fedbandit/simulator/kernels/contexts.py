@@ -6,9 +6,9 @@ import math
 from typing import Final
 
 import numpy as np
-from numba import njit
 
 from fedbandit._arrays import Floats, Integers, Singles
+from fedbandit._jit import njit
 from fedbandit.simulator.kernels.layout import DEPTH, LANES, PAPERS_SHARE, Table, padded
 from fedbandit.simulator.kernels.packs import broadcast, fma, load, over, square_root, store, times
 from fedbandit.simulator.kernels.scoring import MEANS, find, project, top_of

@@ -7,9 +7,9 @@ V^-1 - v v^T / (1 + g). Multiplied with the new bias U + x y it gives theta + v 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from fedbandit._arrays import Floats, Singles
+from fedbandit._jit import njit
 from fedbandit.simulator.kernels.layout import Beliefs, Local, Scores
 from fedbandit.simulator.kernels.scoring import MEANS, ROWS, project, square_widths
 

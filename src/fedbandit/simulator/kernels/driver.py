@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
 
 from fedbandit._arrays import Integers
+from fedbandit._jit import njit
 from fedbandit.simulator.kernels.contexts import best_mean, draw, mean_of, open_contexts, pick_set, set_block, sets_of
 from fedbandit.simulator.kernels.deciding import enter_silo, learn, open_eager, open_lazy, survey
 from fedbandit.simulator.kernels.exploring import WORK_ROWS, explore, is_certain

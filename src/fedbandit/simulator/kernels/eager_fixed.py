@@ -15,9 +15,10 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
 
 from fedbandit._arrays import Integers, Singles
+from fedbandit._jit import njit
 from fedbandit.simulator.kernels.contexts import set_block
 from fedbandit.simulator.kernels.deciding import copy, learn, open_eager, survey, times
 from fedbandit.simulator.kernels.driver import task_bounds

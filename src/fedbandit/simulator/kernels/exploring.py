@@ -9,9 +9,9 @@ import math
 from typing import Any, Final
 
 import numpy as np
-from numba import njit
 
 from fedbandit._arrays import Floats
+from fedbandit._jit import njit
 from fedbandit.bandit.policies import FLATTEST, REACH, RESOLUTION, Policy, PolicyName
 from fedbandit.simulator.kernels.layout import Scores
 from fedbandit.simulator.kernels.scoring import MEANS, WIDTHS

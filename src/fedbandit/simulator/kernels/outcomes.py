@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numba import njit
 
 from fedbandit._arrays import Floats, Integers, Singles
+from fedbandit._jit import njit
 from fedbandit.simulator.kernels.layout import BERNOULLI, CLIPPED, Rewards, Tally
 from fedbandit.simulator.randomness import normal, uniform
 

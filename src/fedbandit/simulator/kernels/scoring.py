@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
-from numba import njit
 
 from fedbandit._arrays import Singles
+from fedbandit._jit import njit
 from fedbandit.simulator.kernels.layout import DEPTH, Scores
 from fedbandit.simulator.kernels.packs import (
     broadcast,

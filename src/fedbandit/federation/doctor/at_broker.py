@@ -1,0 +1,234 @@
+"""What can be seen from the broker: whether it answers, its certificate, what this party may do there, its clock.
+
+Nothing is left there. To see whether a party may publish somewhere, a message is sent that names a stream that there is
+not: the stream that would take it answers, and refuses it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import ssl
+import time
+from collections.abc import AsyncIterator
+from datetime import datetime
+from pathlib import Path
+from urllib.parse import urlparse
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from nats.errors import Error as NatsError
+from nats.js.errors import APIError, NoStreamResponseError
+
+from fedbandit.federation.doctor.findings import Diagnosis, fails, fine, warns
+from fedbandit.federation.doctor.on_disk import holds
+from fedbandit.federation.setup import founding
+from fedbandit.federation.setup.agreement import Agreement
+from fedbandit.federation.setup.certificates import expires, expires_shown
+from fedbandit.federation.setup.home import FEDERATION, Home
+from fedbandit.federation.timing import JUMP
+from fedbandit.federation.wire import broker as brokers
+from fedbandit.federation.wire import parcels
+from fedbandit.federation.wire.keys import PartyKeys
+from fedbandit.federation.wire.link import BrokerAddress, BrokerRefusal, Link
+from fedbandit.federation.wire.subjects import OPERATOR, Consumer, taking
+
+__all__ = ["founders", "party"]
+
+PATIENCE = 5.0  # seconds for each answer
+ANOTHER_STREAM = 10060  # the broker's number for a message that names another stream than the one that takes it
+BAD_REQUEST = "400"  # the broker's word for a request that it does not understand
+
+
+async def party(path: Path) -> list[Diagnosis]:
+    """As the party sees the broker, with its own key."""
+    home = Home.load(path)
+    agreement = home.agreement()
+    address = home.broker(agreement)
+    found = [finding for url in address.urls for finding in await _node(url, address)]
+    async with _linked(address, home.settings.name, home.keys.broker, found) as link:
+        if link is not None:
+            found += await _allowed(link, agreement, home)
+            found += _payload(link, agreement)
+    return found
+
+
+async def founders(path: Path, ca: str | None) -> list[Diagnosis]:
+    """As whoever runs the broker sees it: streams and their limits."""
+    agreement, keys = Agreement.load(path / FEDERATION), PartyKeys.load(path / founding.OPERATOR_KEYS)
+    address = BrokerAddress(agreement.broker, ca)
+    found = [finding for file in founding.configurations(path, agreement) for finding in _configured(file)]
+    found += [finding for url in address.urls for finding in await _node(url, address)]
+    async with _linked(address, OPERATOR, keys.broker, found) as link:
+        if link is not None:
+            found += await _streams(link, agreement)
+    return found
+
+
+async def _node(url: str, address: BrokerAddress) -> list[Diagnosis]:
+    """Whether a node answers, and for how long its certificate holds."""
+    parts = urlparse(url)
+    host, port = str(parts.hostname), parts.port or 4222
+    do = "start it (`nats-server -c`), or set `broker` in party.json to where it is now; look at the firewall between"
+    try:
+        async with asyncio.timeout(PATIENCE):
+            reader, writer = await asyncio.open_connection(host, port)
+            info = json.loads((await reader.readline()).removeprefix(b"INFO "))
+    except (OSError, ValueError) as error:
+        return [fails("broker", f"{url} does not answer ({str(error) or type(error).__name__})", do)]
+    found = [fine("broker", f"{url} answers: nats-server {info.get('version', 'of an unknown version')}")]
+    try:
+        if parts.scheme == "tls":
+            found += [await _certificate(writer, url, host)]
+    finally:
+        writer.close()
+    return found
+
+
+async def _certificate(writer: asyncio.StreamWriter, url: str, host: str) -> Diagnosis:
+    """When the certificate that the broker shows ends. Whether it is to be believed, logging in tells."""
+    blind = ssl.create_default_context()
+    blind.check_hostname, blind.verify_mode = False, ssl.CERT_NONE
+    try:
+        async with asyncio.timeout(PATIENCE):
+            await writer.start_tls(blind, server_hostname=host)
+    except (OSError, ssl.SSLError) as error:
+        return fails("broker's certificate", f"{url} does not speak TLS ({error})", "set `tls` in its configuration")
+    shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+    return holds("broker's certificate", f"that of {url}", expires_shown(shown))
+
+
+@contextlib.asynccontextmanager
+async def _linked(
+    address: BrokerAddress, name: str, key: Ed25519PrivateKey, found: list[Diagnosis]
+) -> AsyncIterator[Link | None]:
+    """A connection under the party's own key; what keeps it from one is found. Where no node answers, none is tried."""
+    if not any(finding.check == "broker" and finding.level == "ok" for finding in found):
+        yield None
+        return
+    logging.getLogger("fedbandit.federation.wire.link").setLevel(logging.CRITICAL)  # every attempt would be logged
+    try:
+        link = await asyncio.wait_for(Link.connect(address, name, key), PATIENCE)
+    except BrokerRefusal as error:
+        do = {
+            "certificate": "renew the broker's certificate, or give its authority: broker_ca in party.json",
+            "key": "have the founder admit this party's card again, and reload the broker's configuration",
+        }[error.kind]
+        found.append(fails("login", str(error), do))
+        yield None
+    except TimeoutError:
+        found.append(fails("login", f"no node of {address.url} let {name} in for {PATIENCE:g} s", "see above"))
+        yield None
+    else:
+        found.append(fine("login", f"{name} is known there"))
+        try:
+            yield link
+        finally:
+            await link.close()
+
+
+async def _allowed(link: Link, agreement: Agreement, home: Home) -> list[Diagnosis]:
+    said = agreement.subjects.said_by(home.public)
+    found = [await _may_publish(link, subject.replace("*", agreement.silos[0])) for subject in said]
+    return [*found, await _may_read(link, agreement.subjects.consumer(home.public))]
+
+
+async def _may_read(link: Link, consumer: Consumer) -> Diagnosis:
+    """Ask for a message in words that the broker does not take: it says so, and gives none away."""
+    check = f"reading from {consumer.stream}"
+    try:
+        answer = await link.client.request(taking(consumer), b"{", timeout=PATIENCE)
+    except (TimeoutError, NatsError) as error:
+        do = "`fedbandit federation provision` if it is gone; the broker's configuration if it is forbidden"
+        says = f"no answer ({type(error).__name__}): forbidden, or the stream or this party's reader is gone"
+        return fails(check, says, do)
+    status = (answer.headers or {}).get("Status", "")
+    if status == BAD_REQUEST:
+        return fine(check, "allowed, and the reader is there")
+    return fails(check, f"the broker answers {status}", "`fedbandit federation provision` makes the reader again")
+
+
+async def _may_publish(link: Link, subject: str) -> Diagnosis:
+    check = f"publishing on {subject}"
+    try:
+        await link.js.publish(subject, b"", timeout=PATIENCE, headers={"Nats-Expected-Stream": "none"})
+    except APIError as error:
+        if error.err_code == ANOTHER_STREAM:
+            return fine(check, "allowed, and its stream takes messages")
+        return fails(check, str(error.description), "`fedbandit federation provision`, or wait for the broker's quorum")
+    except (TimeoutError, NatsError, NoStreamResponseError) as error:
+        do = "`fedbandit federation provision` if the stream is gone; the broker's configuration if it is forbidden"
+        return fails(check, f"not taken ({type(error).__name__}): forbidden, or its stream is gone", do)
+    return warns(check, "a message was taken that should not have been", "is there a stream called none?")
+
+
+async def _clock(link: Link, stream: str) -> list[Diagnosis]:
+    """This machine's clock against the broker's, which tells its time to whoever may ask about streams."""
+    answer = await link.client.request(f"$JS.API.STREAM.INFO.{stream}", b"", timeout=PATIENCE)
+    said = json.loads(answer.data).get("ts", "")
+    if not said:
+        return []
+    off = time.time() - datetime.fromisoformat(said[:19] + "+00:00").timestamp()
+    do = "set the clock right that is wrong (chronyc, timedatectl): nobody ticks by a clock that jumps"
+    if not -JUMP < off < JUMP + 1:
+        return [fails("clock", f"{off:+.0f} s from the broker's", do)]
+    return [fine("clock", "agrees with the broker's to a few seconds")]
+
+
+def _payload(link: Link, agreement: Agreement) -> list[Diagnosis]:
+    largest, taken = parcels.largest(agreement.plan), link.client.max_payload
+    says = f"the broker takes {taken / 2**20:.1f} MB, the plan's largest message is {largest / 2**20:.1f} MB"
+    if largest > taken:
+        return [fails("message size", says, "raise max_payload in the broker's configuration and reload it")]
+    return [fine("message size", says)]
+
+
+async def _streams(link: Link, agreement: Agreement) -> list[Diagnosis]:
+    wanted, found = founding.limits(agreement), []
+    names = list(agreement.subjects.streams())
+    for name in names:
+        try:
+            info = await link.js.stream_info(name)
+        except (TimeoutError, NatsError) as error:
+            do = "`fedbandit federation provision`; if it fails, JetStream is off or a majority of the nodes is away"
+            found.append(fails(f"stream {name}", f"does not answer ({type(error).__name__})", do))
+            continue
+        config, state = info.config, info.state
+        short = [
+            word
+            for word, has, needs in (
+                ("message size", config.max_msg_size or 0, wanted.message),
+                ("messages per sender", config.max_msgs_per_subject or 0, wanted.messages),
+            )
+            if has < needs
+        ]
+        behind = [
+            str(peer.name) for peer in (info.cluster.replicas if info.cluster else None) or [] if not peer.current
+        ]
+        says = f"{state.messages} messages, {state.bytes / 2**20:.1f} MB, {config.num_replicas} copies"
+        if short:
+            do = "`fedbandit federation provision` brings it to the plan's"
+            found.append(fails(f"stream {name}", f"made for another plan: {', '.join(short)} too low", do))
+        elif behind:
+            found.append(warns(f"stream {name}", f"copies are behind at {', '.join(behind)}", "bring those nodes back"))
+        else:
+            found.append(fine(f"stream {name}", says))
+    with contextlib.suppress(TimeoutError, NatsError):
+        found += await _clock(link, names[0])
+    return found
+
+
+def _configured(file: Path) -> list[Diagnosis]:
+    """The broker's configuration: absolute paths that are there, a certificate that holds."""
+    settings = brokers.read_configuration(file)
+    places = [settings["jetstream"]["store_dir"], *settings.get("tls", {}).values()]
+    relative = [place for place in places if not Path(place).is_absolute()]
+    if relative:
+        do = "write whole paths: nats-server takes others from wherever it is started"
+        return [fails("broker's configuration", f"{file}: {', '.join(relative)} are not absolute", do)]
+    found = [fine("broker's configuration", f"{file} has absolute paths")]
+    certificate = Path(settings.get("tls", {}).get("cert_file", ""))
+    if certificate.is_file():
+        found.append(holds("broker's certificate", str(certificate), expires(certificate.read_bytes())))
+    return found

@@ -1,0 +1,108 @@
+"""What the store of a party says: its format, whether it is whole, which plan it began with, the last clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from fedbandit.federation.doctor.findings import Diagnosis, fails, fine, warns
+from fedbandit.federation.process import bound_to
+from fedbandit.federation.setup.agreement import Agreement
+from fedbandit.federation.setup.home import Home
+from fedbandit.federation.silo.silo_status import PROBLEM
+from fedbandit.federation.silo.ticker import CLOCK
+from fedbandit.federation.store import Engine, SiloStore, SyncStore, read_engine
+from fedbandit.federation.store.database import recall
+from fedbandit.federation.store.schema import EARLIER, FORMAT
+from fedbandit.federation.store.seen import SeenStore
+from fedbandit.federation.timing import JUMP, MachineClocks, Reading
+from fedbandit.federation.wire.envelopes import FORMAT as WIRE
+from fedbandit.federation.wire.heads import Greeting
+
+__all__ = ["store"]
+
+
+def store(path: Path) -> Iterator[Diagnosis]:
+    """Everything that is looked up there. Nothing is changed."""
+    home = Home.load(path)
+    agreement = home.agreement()
+    place = home.store(agreement.plan.hash)
+    if "://" not in place and not Path(place).exists():
+        yield warns("store", f"there is none at {place}: the party was never started", "start it")
+        return
+    engine = read_engine(place)
+    try:
+        yield from _whole(engine, place)
+        yield from _bound(engine, agreement)
+        if home.settings.role == "silo":
+            yield from _silo(SiloStore(engine), engine)
+        else:
+            yield from _said(SyncStore(engine).problem())
+    finally:
+        engine.close()
+
+
+def _whole(engine: Engine, place: str) -> Iterator[Diagnosis]:
+    shown = place.rpartition("@")[2]  # no password of a database
+    if "://" not in place:
+        with engine.read() as sql:
+            words = [word for (word,) in sql.all("PRAGMA quick_check(5)")]
+        if words != ["ok"]:
+            yield fails("store", f"{place} is damaged: {words[0]}", "put the newest whole copy in its place")
+            return
+    found = (recall(engine, "format") or b"").decode()
+    if found != FORMAT:
+        wrote = f"fedbandit {EARLIER[found]}" if found in EARLIER else "another version of fedbandit"
+        do = "install the version that wrote it, or the one that its notes name for bringing it up to date"
+        yield fails("store format", f"{found or 'unknown'}, written by {wrote}; this version reads {FORMAT}", do)
+        return
+    yield fine("store", f"{shown} is whole, of format {FORMAT}")
+
+
+def _bound(engine: Engine, agreement: Agreement) -> Iterator[Diagnosis]:
+    """Whether the federation's file is the one that the store began with."""
+    plan, bound = agreement.plan.hash, bound_to(agreement)
+    found = recall(engine, f"agreement {plan}")
+    if found is None:
+        do = "put the federation's file of this term back; if a new term begins, `silo serve --new-term` starts it"
+        yield fails("plan", f"the store knows nothing of plan {plan[:16]}, which the federation's file has", do)
+    elif found.decode() != bound:
+        do = "put the file back that everybody has, with its fingerprint: `fedbandit federation accept`"
+        yield fails("plan", "keys, members or times in the federation's file have changed since the term began", do)
+    else:
+        yield fine("plan", f"{plan[:16]}, as the store began with it")
+
+
+def _silo(silo: SiloStore, engine: Engine) -> Iterator[Diagnosis]:
+    terms = silo.terms()
+    if not terms:
+        return
+    term = terms[-1]
+    yield from _clock(silo.state(term.number, CLOCK))
+    yield from _said((silo.state(term.number, PROBLEM) or b"").decode() or None)
+    for name, answer in SeenStore(engine, term.plan_hash[:16]).answers().items():
+        greeting = Greeting.decode(answer)
+        says = f"{name} reads formats {greeting.oldest} to {greeting.newest}; this version writes {WIRE}"
+        if greeting.reads(WIRE):
+            yield fine("versions", says)
+        else:
+            yield fails("versions", says, "bring the older of the two to the newer version; nothing is drawn before")
+
+
+def _clock(stored: bytes | None) -> Iterator[Diagnosis]:
+    """The machine's clock against the last reading that the silo kept of it."""
+    if stored is None:
+        return
+    last, now = Reading.decode(stored), MachineClocks().read()
+    passed = now.steady - last.steady if now.boot == last.boot != "" else None
+    off = now.wall - last.wall - (passed if passed is not None else max(0.0, now.wall - last.wall))
+    do = "set the clock right (chronyc, timedatectl); if it is right now, `fedbandit silo serve --catch-up`"
+    if abs(off) > JUMP:
+        yield fails("clock", f"off by {off:+.0f} s from what the store's last reading says it should be", do)
+    else:
+        yield fine("clock", "follows from the store's last reading")
+
+
+def _said(problem: str | None) -> Iterator[Diagnosis]:
+    if problem is not None:
+        yield fails("syncs", problem, "see docs/operating.md, what each kind means")

@@ -1,0 +1,146 @@
+"""Metrics that every party has: whether it works, what is wrong if it does not, when the next tick is."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import generate_latest
+from prometheus_client.registry import Collector, CollectorRegistry
+
+from fedbandit import __version__
+from fedbandit.federation.setup.certificates import expires
+from fedbandit.federation.setup.home import KEYS, Home
+from fedbandit.federation.timing import Timing, calendar
+from fedbandit.federation.troubles import KINDS, Troubles
+from fedbandit.federation.wire.keys import read_secret
+from fedbandit.plan import Plan
+
+__all__ = ["METRICS_MEDIA", "Dates", "Machine", "PartyView", "gauge", "page", "party_families"]
+
+METRICS_MEDIA = "text/plain; version=0.0.4"
+
+
+class Dates:
+    """The public times of a plan's syncs, where there are any: a calendar that counts decisions has none."""
+
+    def __init__(self, plan: Plan, timing: Timing) -> None:
+        timed = timing.start is not None and calendar(plan, timing.start, timing).moment(0) is not None
+        found = calendar(plan, timing.start or 0.0, timing)
+        moments = [found.moment(sync) for sync in range(len(plan.times))] if timed else []
+        self._moments = [moment for moment in moments if moment is not None]
+        self.deadline = timing.deadline
+
+    def until_next(self, now: float | None = None) -> float | None:
+        """Seconds until the next tick; None if there is none, or if nobody knows."""
+        moment = time.time() if now is None else now
+        after = bisect_right(self._moments, moment)
+        return self._moments[after] - moment if after < len(self._moments) else None
+
+    def since(self, sync: int, now: float | None = None) -> float | None:
+        """Seconds since the tick of a sync, 0 if it is still to come; None if nobody knows or there is no such sync."""
+        if not 0 <= sync < len(self._moments):
+            return None
+        return max(0.0, (time.time() if now is None else now) - self._moments[sync])
+
+
+class Machine(NamedTuple):
+    """What of the machine a party depends on."""
+
+    folder: Path | None = None  # where the store is
+    certificate: str = ""  # of the party's own service
+
+    @classmethod
+    def of(cls, home: Home) -> Machine:
+        return cls(home.path, home.settings.tls_certificate)
+
+    def families(self) -> Iterator[Metric]:
+        if self.folder is not None:
+            text = "Whether the keys in the party's directory can be read, by their owner only"
+            yield gauge("keys_readable", text, _readable(self.folder / KEYS))
+            yield gauge(
+                "disk_free_bytes", "Room on the disk of the party's directory", shutil.disk_usage(self.folder).free
+            )
+        if self.certificate:
+            try:
+                left = expires(Path(self.certificate).read_bytes()) - time.time()
+            except (OSError, ValueError):
+                left = 0.0  # it cannot be read: the next start will fail
+            yield gauge(
+                "certificate_seconds", "Seconds that the certificate of the party's own service still holds", left
+            )
+
+
+def _readable(keys: Path) -> bool:
+    try:
+        read_secret(keys)
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+class PartyView(NamedTuple):
+    """A party as it is now."""
+
+    party: str
+    role: str
+    plan: Plan
+    connected: bool
+    store_works: bool
+    troubles: Troubles
+    refusals: Mapping[str, int]
+    dates: Dates
+    next_sync: int | None  # the first sync without a result here; None if the store does not say
+    machine: Machine = Machine()
+
+
+def gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
+    """A number that goes up and down."""
+    return GaugeMetricFamily(f"fedbandit_{name}", text, value=value)
+
+
+def party_families(view: PartyView) -> Iterator[Metric]:
+    """What every party says of itself."""
+    info = GaugeMetricFamily("fedbandit_party_info", "Who this is: 1", labels=["party", "role", "plan", "version"])
+    info.add_metric([view.party, view.role, view.plan.hash[:16], __version__], 1)
+    yield info
+    yield gauge("ready", "Whether nothing keeps the party from working", not view.troubles and view.store_works)
+    yield gauge("broker_connected", "Whether the broker can be reached", view.connected)
+    yield gauge("store_works", "Whether the store takes what is written", view.store_works)
+    problems = GaugeMetricFamily("fedbandit_problem", "1 for what is wrong with the party now", labels=["kind"])
+    for kind in KINDS:
+        problems.add_metric([kind], kind in view.troubles)
+    yield problems
+    refused = CounterMetricFamily("fedbandit_refused_messages", "Messages that were refused", labels=["reason"])
+    for reason, count in sorted(view.refusals.items()):
+        refused.add_metric([reason], count)
+    yield refused
+    yield gauge("syncs", "Syncs of the whole term", len(view.plan.times))
+    yield gauge("deadline_seconds", "Seconds that a sync stays open after its first release", view.dates.deadline)
+    if (wait := view.dates.until_next()) is not None:
+        yield gauge("next_tick_seconds", "Seconds until the next tick", wait)
+    if view.next_sync is not None:
+        overdue = view.dates.since(view.next_sync)
+        text = "Seconds since the tick of the oldest sync without a result here, 0 if its tick is still to come"
+        yield gauge("sync_overdue_seconds", text, overdue or 0.0)
+    yield from view.machine.families()
+
+
+def page(families: Iterable[Metric]) -> bytes:
+    """The page as Prometheus reads it."""
+    registry = CollectorRegistry()
+    registry.register(_Families(families))
+    return generate_latest(registry)
+
+
+class _Families(Collector):
+    def __init__(self, families: Iterable[Metric]) -> None:
+        self._families = list(families)
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._families

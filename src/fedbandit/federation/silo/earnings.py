@@ -1,0 +1,138 @@
+"""Is it learning? The mean reward of those who count, now and in the first weeks of the term.
+
+Sums alone are kept, of the first two weeks and of the last two: enough for two means and an interval. They stay in the
+silo, on its own page, and are forgotten with the term. Before either has a few dozen rewards nothing is shown: the mean
+of one person is that person's.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from fedbandit import _validate
+from fedbandit.federation.states import DecisionState
+from fedbandit.federation.store import Reward, Verdict
+from fedbandit.federation.store.silo_store import SiloStore
+
+__all__ = ["FEWEST", "WEEK", "Earned", "Learning", "RewardTrend"]
+
+WEEK = 7 * 86_400.0
+FIRST = 2  # weeks that count as the first
+FEWEST = 30  # rewards of a period before its mean is shown
+QUANTILE = 1.959963984540054  # of the normal law at 97.5 %
+NAME = "earnings"
+
+
+class Earned(NamedTuple):
+    """Some rewards: how many, their sum, their squares."""
+
+    visits: int = 0
+    total: float = 0.0
+    squares: float = 0.0
+
+    def plus(self, more: Earned) -> Earned:
+        return Earned(self.visits + more.visits, self.total + more.total, self.squares + more.squares)
+
+    @property
+    def mean(self) -> float:
+        return self.total / self.visits
+
+    @property
+    def error(self) -> float:
+        """The variance of the mean."""
+        spread = max(0.0, self.squares - self.total**2 / self.visits) / max(1, self.visits - 1)
+        return spread / self.visits
+
+
+class Learning(NamedTuple):
+    """Two means, and how far the second is above the first: low end of the 95 % interval, difference, high end."""
+
+    first: float
+    recent: float
+    gain: tuple[float, float, float]
+
+
+class _Weeks(NamedTuple):
+    """What is kept: the first weeks, and the week `week` with the one before it."""
+
+    first: Earned = Earned()
+    week: int = 0
+    before: Earned = Earned()
+    current: Earned = Earned()
+
+    def plus(self, week: int, more: Earned) -> _Weeks:
+        first = self.first.plus(more) if week < FIRST else self.first
+        if week <= self.week:  # a worker that writes late counts in the week that is
+            return self._replace(first=first, current=self.current.plus(more))
+        before = self.current if week == self.week + 1 else Earned()
+        return _Weeks(first, week, before, more)
+
+    def encode(self) -> bytes:
+        return json.dumps(self).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> _Weeks:
+        with _validate.reading("earnings"):
+            first, week, before, current = json.loads(data)
+            return cls(Earned(*first), int(week), Earned(*before), Earned(*current))
+
+
+class RewardTrend:
+    """Rewards are added in memory and written down now and then; what a killed process had not written is lost."""
+
+    def __init__(self, store: SiloStore, term: int, began: float) -> None:
+        self._store, self._term, self._began = store, term, began
+        self._lock, self._new = threading.Lock(), Earned()
+
+    def note(self, rewards: Sequence[Reward], verdicts: Sequence[Verdict]) -> None:
+        """Rewards have come, and this became of them."""
+        fresh = [
+            reward.reward
+            for reward, verdict in zip(rewards, verdicts, strict=True)
+            if verdict.state is DecisionState.COUNTED and not verdict.repeated and not verdict.conflict
+        ]
+        if fresh:
+            with self._lock:
+                self._new = self._new.plus(Earned(len(fresh), sum(fresh), sum(value * value for value in fresh)))
+
+    def flush(self, now: float) -> None:
+        """Write down what is new, beside what other workers have."""
+        with self._lock:
+            new, self._new = self._new, Earned()
+        if new.visits == 0:
+            return
+        try:
+            self._add(max(0, math.floor((now - self._began) / WEEK)), new)
+        except BaseException:
+            with self._lock:
+                self._new = self._new.plus(new)
+            raise
+
+    def learning(self) -> Learning | None:
+        """How it goes; None in the first weeks, and while there are too few rewards to say."""
+        stored = self._store.state(self._term, NAME)
+        if stored is None:
+            return None
+        weeks = _Weeks.decode(stored)
+        first, recent = weeks.first, weeks.current
+        if weeks.week > FIRST:  # the week before is none of the first ones
+            recent = recent.plus(weeks.before)
+        if weeks.week < FIRST or min(first.visits, recent.visits) < FEWEST:
+            return None
+        gain = recent.mean - first.mean
+        wide = QUANTILE * math.sqrt(first.error + recent.error)
+        return Learning(first.mean, recent.mean, (gain - wide, gain, gain + wide))
+
+    def _add(self, week: int, new: Earned) -> None:
+        with self._store.engine.transaction(durable=False) as sql:
+            found = sql.all("SELECT value FROM states WHERE term = ? AND name = ? FOR UPDATE", (self._term, NAME))
+            known = _Weeks.decode(bytes(found[0][0])) if found else _Weeks()
+            sql.all(
+                "INSERT INTO states (term, name, value) VALUES (?, ?, ?)"
+                " ON CONFLICT (term, name) DO UPDATE SET value = excluded.value",
+                (self._term, NAME, known.plus(week, new).encode()),
+            )
