@@ -351,6 +351,8 @@ class Plan:
             epsilon=self.privacy.epsilon,
             delta=self.privacy.delta,
             cost=self._built.spends(sync),
+            visits=self.privacy.participations if self.privacy.apart else 1,
+            apart=self.privacy.apart,
         )
 
     # -- as data ----------------------------------------------------------------------------------------------------
@@ -359,6 +361,8 @@ class Plan:
         """The plan as plain data; `from_dict` reads it back."""
         data = asdict(self)
         data["schedule"] = schedules.as_dict(self.schedule)
+        if self.privacy is not None:
+            data["privacy"] = self.privacy.as_dict()
         if self.schema is not None:
             data["schema"] = self.schema.as_dict()
         for name, meant in LATER.items():
@@ -473,8 +477,10 @@ class Plan:
 
     @property
     def _keeps_local(self) -> bool:
-        """Whether those whom a silo serves by local knowledge can be kept out of all releases."""
-        return self.acting == "lazy" and (self.privacy is None or self.privacy.silos_per_user == 1)
+        """Whether those whom a silo serves by local knowledge can be kept out of all releases: not where somebody who
+        does not count now, being back too soon, will count again, or counts at another silo."""
+        privacy = self.privacy
+        return self.acting == "lazy" and (privacy is None or (privacy.silos_per_user == 1 and not privacy.apart))
 
     def _take_schema(self) -> None:
         """The dimension, from the schema if there is one."""
@@ -498,7 +504,12 @@ class Plan:
         """Refuse what would change nothing: whoever asks for it expects something of it."""
         trusting = self.trusting
         if self.uncounted == "local" and not self._keeps_local:
-            raise ArgumentError("uncounted", "must not be 'local' where silos act eagerly or people visit several")
+            raise ArgumentError(
+                "uncounted",
+                "must not be 'local' where silos act eagerly, people visit several, or visits count only some syncs "
+                "apart: whoever was served by raw data must never count again",
+            )
+        self._check_spacing()
         if self.colluding and not trusting.shares_noise:
             raise ArgumentError(
                 "colluding",
@@ -515,6 +526,20 @@ class Plan:
                     name,
                     f"must be 1 unless confidence is 'published', got {getattr(self, name)!r}: no other radii use it",
                 )
+
+    def _check_spacing(self) -> None:
+        """Visits that lie apart are for lazy silos on a public schedule: there each visit moves one batch."""
+        apart = 0 if self.privacy is None else self.privacy.apart
+        if not apart:
+            return
+        if self.acting != "lazy":
+            raise ArgumentError("apart", f"must be 0 where silos act eagerly, got {apart}: a visit moves others, too")
+        if isinstance(self.schedule, Adaptive):
+            raise ArgumentError("apart", f"must be 0 where data decide when to synchronise, got {apart}")
+        if apart >= len(self.times):
+            raise ArgumentError(
+                "apart", f"must be less than the {len(self.times)} syncs, got {apart}: nobody counts twice; leave it out"
+            )
 
     def _check_headroom(self) -> None:
         """Sums and noise of the whole federation must fit into 64-bit integers."""

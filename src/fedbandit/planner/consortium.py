@@ -93,7 +93,8 @@ class Consortium:
     def as_dict(self) -> dict[str, Any]:
         """What it says, as plain data, without what is left to its default."""
         defaults = {one.name: one.default for one in fields(self)}
-        return {name: value for name, value in asdict(self).items() if value != defaults[name]}
+        data = {**asdict(self), "privacy": self.privacy.as_dict()}
+        return {name: value for name, value in data.items() if value != defaults[name]}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Consortium:

@@ -126,11 +126,11 @@ def predicted(plan: Plan, arms: int = ARMS, attendance: Attendance = EVERYBODY) 
     noises, regularisers = noise_variance(plan.noise_law, plan.centre), plan.learner.regularisers
     silos = _learners(arms, plan.dim)
     syncs = dict(zip(plan.times, zip(noises.tolist(), regularisers.tolist(), strict=True), strict=True))
-    partly = not attendance.all_counted(plan)
+    partly, every = not attendance.all_counted(plan), attendance.every(plan)
     stops = sorted({*plan.times, *(_stops(plan.rounds) if partly else ())})
     lost, waiting, noise, before = [], _Learnt(silos.best, silos.axes), 0.0, 0
     for stop in stops:
-        share = attendance.share(plan.cap, (before + stop + 1) // 2) if partly else 1.0
+        share = attendance.share(plan.cap, (before + stop + 1) // 2, every) if partly else 1.0
         locally = plan.serves_uncounted == "local"
         kept = silos.local_cosine(noise, 1 - 1 / plan.silos) if partly and locally else silos.cosine
         lost.append(share * (1 - silos.cosine) + (1 - share) * (1 - kept))

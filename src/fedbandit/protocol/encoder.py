@@ -10,17 +10,23 @@ C is a multiple of 2^-fraction_bits, so integer batch sums give integer releases
 from __future__ import annotations
 
 import hashlib
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from fedbandit._arrays import Floats, Integers, Numbers
+from fedbandit._validate import ArgumentError
+from fedbandit.privacy import spacing
 
 __all__ = ["Encoder", "Stream", "ToeplitzEncoder"]
+
+
+LONGEST_SPACED = 1024  # releases of a C without structure for which visits that lie apart are worked out
 
 
 class Stream(NamedTuple):
@@ -37,7 +43,8 @@ class Encoder(ABC):
     Guarantee: with Gaussian noise of standard deviation sigma on every release, one user whose batch sum shifts by at
     most `shift` (l2) is (column_norm * shift / sigma)-GDP over the whole horizon. Batch sums may be chosen adaptively:
     release k is a Gaussian mechanism of sensitivity C[k, j] * shift given what was released before, and these compose
-    in squares along column j.
+    in squares along column j. One whose visits count in the batches of an admissible set J, each moving its batch sum by
+    `shift` at most, is (visits_norm * shift / sigma)-GDP (`privacy.spacing` has the proof).
     """
 
     size: int
@@ -73,6 +80,34 @@ class Encoder(ABC):
     def column_norm(self) -> float:
         """The largest column norm of C: sensitivity of all releases together to a unit shift of one batch sum."""
         return float(np.linalg.norm(self.coefficients, axis=0).max())
+
+    def visits_norm(self, visits: int, apart: int) -> float:
+        """The largest norm of a sum of up to `visits` columns of C, any two `apart` or more apart, or a bound on it."""
+        return _visits_norm(self, visits, apart)
+
+    def moved(self, weights: Floats, visits: int, apart: int) -> float:
+        """The same for rows that count with these `weights` (size,) in the squared norm: what some releases reveal."""
+        self._check_spacing(apart)
+        weighted = np.sqrt(weights)[:, None] * self.coefficients
+        return math.sqrt(spacing.dynamic(weighted.T @ weighted, visits, apart).bound)
+
+    def worst_visits(self, visits: int, apart: int) -> tuple[int, ...]:
+        """Batches of such a set that move the releases about as far as any."""
+        self._check_spacing(apart)
+        matrix = self.coefficients
+        sets = spacing.dynamic(matrix.T @ matrix, visits, apart).columns, spacing.evenly(self.size, visits, apart)
+        return max(sets, key=lambda batches: float(np.linalg.norm(matrix[:, list(batches)].sum(axis=1))))
+
+    def _check_spacing(self, apart: int) -> None:
+        """Refuse what `privacy.spacing` has no proof for, or what would take too long."""
+        if self.has_negative:
+            raise ArgumentError("apart", f"must be 0 for mechanism {self.name!r}, got {apart}: C has negative entries")
+        if self.size > LONGEST_SPACED:
+            raise ArgumentError(
+                "apart",
+                f"must be 0 for mechanism {self.name!r} over more than {LONGEST_SPACED:,} syncs, got {apart}: "
+                "'toeplitz' and 'blt' have no limit",
+            )
 
     @cached_property
     def has_negative(self) -> bool:
@@ -140,6 +175,11 @@ class Encoder(ABC):
             raise ValueError(f"the horizon of {self.size} releases is used up; a new term needs a new plan")
 
 
+@lru_cache(maxsize=32)
+def _visits_norm(encoder: Encoder, visits: int, apart: int) -> float:
+    return encoder.moved(np.ones(encoder.size), visits, apart)
+
+
 @dataclass(frozen=True)
 class ToeplitzEncoder(Encoder):
     """C[k, j] = c[k - j]: everything follows from the first column.
@@ -171,6 +211,34 @@ class ToeplitzEncoder(Encoder):
     @cached_property
     def column_norm(self) -> float:
         return float(np.linalg.norm(self._column))
+
+    def moved(self, weights: Floats, visits: int, apart: int) -> float:
+        """Exact where all weights up to the last that is not zero are alike.
+
+        More than the least of them is counted row by row: row k of any such sum is at most c_0 + c_n + c_2n + ...
+        """
+        if not self._falls:
+            return super().moved(weights, visits, apart)
+        rows = int(np.flatnonzero(weights)[-1]) + 1 if np.any(weights) else 0
+        least = float(weights[:rows][weights[:rows] > 0].min()) if rows else 0.0
+        worst = np.zeros(self.size)
+        for start in spacing.evenly(self.size, visits, apart):
+            worst[start:] += self._column[: self.size - start]
+        squares = least * float(np.sum(worst[:rows] ** 2))
+        extra = np.maximum(weights - least, 0.0)
+        if np.any(extra):
+            own = np.where(np.arange(self.size) % apart == 0, self._column, 0.0)
+            own[visits * apart :] = 0.0
+            squares += float(np.sum(extra * np.cumsum(own) ** 2))
+        return math.sqrt(squares)
+
+    def worst_visits(self, visits: int, apart: int) -> tuple[int, ...]:
+        return spacing.evenly(self.size, visits, apart) if self._falls else super().worst_visits(visits, apart)
+
+    @cached_property
+    def _falls(self) -> bool:
+        """Whether the column is non-negative and never rises: then the worst visits are known (`privacy.spacing`)."""
+        return not self.has_negative and bool(np.all(np.diff(self._column) <= 0))
 
     @cached_property
     def has_negative(self) -> bool:

@@ -144,7 +144,8 @@ class PartlySilos:
 
     def play(self, first: int, end: int, tally: Tally) -> None:
         rounds, plans = end - first, [federation.plan for federation in self._federations]
-        share = np.stack([self._attendance.counted(plan.cap, first + 1, rounds) for plan in plans])
+        coming = self._attendance
+        share = np.stack([coming.counted(plan.cap, first + 1, rounds, coming.every(plan)) for plan in plans])
         kept = Kept(share, self._locally, self._kept, self._squares, self._visits, self._regret)
         beliefs = _beliefs([federation.public for federation in self._federations], self._policies, self._precision)
         local = Local(self._inverse, self._bias, _scores(self._radii(first, end), self._precision))

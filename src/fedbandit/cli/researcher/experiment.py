@@ -40,6 +40,7 @@ class Experiment:
     adjacency: Adjacency = "replace-one"
     participations: int = 1
     silos_per_user: int = 1
+    apart: int = 0
     rewards: RewardKind = "bernoulli"
     contexts: Contexts = "fresh"
     confidence: Radii = "theory"
@@ -84,7 +85,8 @@ class Experiment:
 
     def plans(self) -> dict[str, Plan]:
         """The protocols, on the schedules they ask for or all on every(batch)."""
-        privacy = Privacy(self.epsilon, self.delta, self.adjacency, self.participations, self.silos_per_user)
+        visits = (self.participations, self.silos_per_user, self.apart)
+        privacy = Privacy(self.epsilon, self.delta, self.adjacency, *visits)
         base = Plan(self.silos, self.rounds, self.dim, privacy, trust="none", confidence=self.confidence)
         schedule = None if self.batch is None else Every(self.batch)
         for name in self.protocols:

@@ -42,6 +42,7 @@ def plan(
     adjacency: options.AdjacencyOption = "replace-one",
     participations: options.Participations = 1,
     silos_per_user: options.SilosPerUser = 1,
+    apart: options.Apart = 0,
     batch: options.Batch = None,
     explain: Annotated[str | None, typer.Option(help="Print the whole guarantee of this protocol instead.")] = None,
     best: Annotated[bool, typer.Option("--best", help="Say which plan to use, or to stay alone.")] = False,
@@ -65,14 +66,14 @@ def plan(
 
     Guarantee, noise, regulariser, syncs and bytes; or the reason why a protocol cannot be used here.
     """
-    privacy = Privacy(epsilon, delta, cast(Adjacency, adjacency), participations, silos_per_user)
+    privacy = Privacy(epsilon, delta, cast(Adjacency, adjacency), participations, silos_per_user, apart)
     described_by = None if schema is None else read_schema(schema)
     if described_by is not None:
         checks.no_effect(context, ("dim", "explain"), "with --schema, which says the dimension and what fields cost")
         checks.no_effect(context, ("constant",), "with --schema, which says whether there is a constant")
         dim, constant = described_by.dim, described_by.has_constant
     if best:
-        counted_in_rounds = ("rounds", "participations", "batch", "explain")
+        counted_in_rounds = ("rounds", "participations", "apart", "batch", "explain")
         checks.no_effect(context, counted_in_rounds, "with --best, which is told of people and days")
         consortium = Consortium(
             silos=silos,

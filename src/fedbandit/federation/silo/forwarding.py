@@ -2,8 +2,8 @@
 
 The releases that were drawn after the copy was made exist; their data are lost to this store, and what they spent is
 spent. Each becomes a release that was given up, and an entry of the ledger that says so and names the heads that others
-hold. What cannot be brought back is who was counted in the meantime: a person of those batches may count once more than
-the cap says. Where that matters, let the term end and begin a new one.
+hold. What cannot be brought back is who was counted in the meantime: a person of those batches may count once more, or
+sooner, than the plan says. Where that matters, let the term end and begin a new one.
 """
 
 from __future__ import annotations

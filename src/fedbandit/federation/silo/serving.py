@@ -56,7 +56,8 @@ __all__ = [
 
 
 class Acknowledgement(NamedTuple):
-    """A reward that is on disk. `counted` is False for a user who has opted out or reached the participation cap."""
+    """A reward that is on disk. `counted` is False for a user who has opted out, has reached the participation cap, or
+    is back sooner than visits count."""
 
     counted: bool
     batch: int
@@ -105,6 +106,7 @@ class Silo:
         self.ids = DecisionIds(secret, f"{plan.hash}/{self.term.number}", plan.dim)
         self.syncs = len(plan.times)
         self._cap = plan.privacy.participations if plan.privacy else UNLIMITED
+        self._spacing = plan.privacy.apart if plan.privacy else 0
         self._window = timing.reward_window
         self._counter = DecisionCounter(counts, self.term.number, self.term.decisions, self.term.unkeyed)
         self._seats = Seats(store, plan, self.term, self._cap)
@@ -319,6 +321,7 @@ class Silo:
                 *pending,
                 cap=self._cap,
                 syncs=self.syncs,
+                apart=self._spacing,
                 durable=durable,
                 adding=partial(summed, self.plan),
             )

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from fedbandit._validate import ArgumentError
-from fedbandit.federation.store.schema import EARLIER, FORMAT, TABLES, tables
+from fedbandit.federation.store.schema import ADDED, EARLIER, FORMAT, TABLES, tables
 
 __all__ = ["Engine", "Row", "Sql", "SqliteEngine", "SqliteReader", "create", "recall", "remember"]
 
@@ -79,20 +79,21 @@ def recall(engine: Engine, key: str) -> bytes | None:
 
 
 def create(sql: Sql, statements: Sequence[str], found: Iterable[str]) -> None:
-    """Make the tables of a new store. One of another format is refused; in one of this format a missing table is a loss
-    that nobody may paper over."""
+    """Make the tables of a new store, or those that an earlier format lacks. Other formats are refused; a table that is
+    missing otherwise is a loss that nobody may paper over."""
     missing = sorted(set(TABLES) - set(found))
-    if "meta" not in missing:
-        _check_format(sql)
-    if missing and len(missing) < len(TABLES):
+    held = FORMAT if "meta" in missing else _checked_format(sql)
+    if held != FORMAT and missing == sorted(ADDED[held]):
+        sql.all("UPDATE meta SET value = ? WHERE key = 'format'", (FORMAT.encode(),))
+    elif missing and len(missing) < len(TABLES):
         raise ArgumentError("store", f"has lost {', '.join(missing)}: bring the store back, it is not begun anew")
     for statement in statements if missing else ():
         sql.all(statement)
     sql.all("INSERT INTO meta (key, value) VALUES ('format', ?) ON CONFLICT DO NOTHING", (FORMAT.encode(),))
 
 
-def _check_format(sql: Sql) -> None:
-    """Which version wrote the store, and what to do, if it is none that this version reads."""
+def _checked_format(sql: Sql) -> str:
+    """The store's format. Which version wrote it, and what to do, if it is none that this version reads."""
     for (value,) in sql.all("SELECT value FROM meta WHERE key = 'format'"):
         found = bytes(value).decode(errors="replace")
         if found in EARLIER:
@@ -102,12 +103,14 @@ def _check_format(sql: Sql) -> None:
                 " changes none. Let its term end with that version, keep the file, which says what was spent, and begin"
                 " with a new store",
             )
-        if found != FORMAT:
+        if found != FORMAT and found not in ADDED:
             raise ArgumentError(
                 "store",
                 f"was written by a later version of fedbandit (format {found}); this version reads format {FORMAT}."
                 " Install the version that wrote it",
             )
+        return found
+    return FORMAT
 
 
 class SqliteEngine:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["EARLIER", "FORMAT", "TABLES", "tables"]
+__all__ = ["ADDED", "EARLIER", "FORMAT", "TABLES", "tables"]
 
-FORMAT = "4"
+FORMAT = "5"
 EARLIER = {"1": "0.1.0", "2": "0.2.0", "3": "from between 0.2.0 and 0.3.0"}  # formats, and the version that wrote them
+ADDED = {"4": ("last_counted",)}  # by earlier format: tables that were added since, and nothing else; they begin empty
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value {blob} NOT NULL);
@@ -24,6 +25,8 @@ CREATE TABLE IF NOT EXISTS raw_rows (term {int} NOT NULL, sync {int} NOT NULL, u
     features {blob} NOT NULL, rewards {blob} NOT NULL);
 CREATE INDEX IF NOT EXISTS raw_rows_by_sync ON raw_rows (term, sync);
 CREATE TABLE IF NOT EXISTS participants (term {int} NOT NULL, person {blob} NOT NULL, times {int} NOT NULL,
+    PRIMARY KEY (term, person));
+CREATE TABLE IF NOT EXISTS last_counted (term {int} NOT NULL, person {blob} NOT NULL, sync {int} NOT NULL,
     PRIMARY KEY (term, person));
 CREATE TABLE IF NOT EXISTS seats (term {int} NOT NULL, person {blob} NOT NULL, times {int} NOT NULL,
     PRIMARY KEY (term, person));

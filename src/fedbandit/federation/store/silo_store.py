@@ -22,6 +22,7 @@ from fedbandit.federation.store.rewards import (
     Verdict,
     insert,
     known_among,
+    last_counted,
     rows_of,
     times_counted,
     times_seated,
@@ -137,13 +138,14 @@ class SiloStore:
         *,
         cap: int,
         syncs: int,
+        apart: int = 0,
         durable: bool = True,
         adding: Adding = lambda rows: NO_SUMS._replace(visits=len(rows)),
     ) -> list[Verdict]:
         """Count decisions made since the last call and put rewards into their batches, each once.
 
-        `cap` is how often one person may count; beyond it, or when the batch of its place is closed, a reward is
-        `LEFT_OUT`; that of a decision that is not shared is `KEPT`. Both are added to the silo's own sums by `adding`.
+        `cap` is how often one person may count, and `apart` how many syncs after the last time at the soonest; beyond
+        it, sooner, or when the batch of its place is closed, a reward is `LEFT_OUT`; that of a decision that is not shared is `KEPT`. Both are added to the silo's own sums by `adding`.
         After the last of the `syncs` no batch is open: a first reward is then `EXPIRED`.
         Unless `durable`, nothing may be acknowledged before the engine's `harden`.
         """
@@ -154,6 +156,8 @@ class SiloStore:
                 cap=cap,
                 known=known_among(sql, rewards),
                 times=times_counted(sql, term, rewards),
+                apart=apart,
+                last=last_counted(sql, term, rewards) if apart else {},
             )
             verdicts = [judge.judge(reward) for reward in rewards]
             insert(sql, term, judge)
@@ -373,7 +377,7 @@ class SiloStore:
 
 ENCODER = "encoder"
 _TERM = "term, plan_hash, plan, started, open_sync, decisions, unkeyed, seated"
-_OF_PEOPLE = ("raw_rows", "participants", "seats", "opted_out", "own_sums")
+_OF_PEOPLE = ("raw_rows", "participants", "last_counted", "seats", "opted_out", "own_sums")
 _LEDGER = "number, hash, previous, event, signature"
 
 

@@ -64,6 +64,8 @@ def _build(request: Request) -> Built:
     if request.adaptive:
         raise ArgumentError("schedule", "must be public for trust 'local': a silo has no raw data to decide by")
     privacy = request.asked
+    if privacy.apart:
+        raise ArgumentError("apart", f"must be 0 for trust 'local', got {privacy.apart}: each visit has its own noise")
     # Every visit draws noise of its own, in whichever round or silo: all of them compose in squares, as silos do.
     visits = privacy.participations * privacy.silos_per_user
     composed = replace(request, privacy=replace(privacy, participations=1, silos_per_user=visits))
