@@ -300,7 +300,7 @@ def test_unknown_names_in_data_are_refused() -> None:
         Plan.from_dict({**GOOD.as_dict(), "sigma": 1.0})
     data = GOOD.as_dict()
     data["privacy"]["mu"] = 1.0
-    with pytest.raises(ValueError, match=r"^privacy does not know 'mu'; it takes adjacency, delta,"):
+    with pytest.raises(ValueError, match=r"^privacy does not know 'mu'; it takes adjacency, apart, delta,"):
         Plan.from_dict(data)
     with pytest.raises(ValueError, match=r"^plan must give 'rounds', 'dim'$"):
         Plan.from_dict({"silos": 3})
