@@ -14,6 +14,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, get_args
 
@@ -54,7 +55,7 @@ RADII: dict[Radii, Callable[[NoiseLaw, int, float], Confidence] | None] = {
 HEADROOM_BITS = 62  # a total, noise included, must stay this far inside 64-bit integers
 # Fields that came later, and what plans written without them mean. A plan that says nothing else does not name them, so
 # that it keeps its identity.
-LATER: dict[str, Any] = {"people": 1, "uncounted": None, "schema": None, "policy": UCB, "apprentice": False}
+LATER: dict[str, Any] = {"people": 1, "uncounted": None, "schema": None, "policy": UCB, "apprentice": False, "forget": 1.0}
 CONSORTIUM = "consortium"  # the table of a plan's file that says what the plan was chosen for
 PEOPLE = 10**9  # who must fit into the sums of a term on a clock, all silos together: nobody knows how many will come
 
@@ -102,6 +103,7 @@ class Plan:
     schema: Schema | None = None  # how records become features, for applications that send records
     policy: Policy = UCB  # how silos choose; a name is enough
     apprentice: bool = False  # the application may choose in the model's place, and its choice is learnt from
+    forget: float = 1.0  # the weight that one sync leaves to the past; below 1 models follow a world that changes
 
     def __post_init__(self) -> None:
         self._take_schema()
@@ -124,6 +126,8 @@ class Plan:
         _validate.positive("exploration", self.exploration)
         _validate.positive("reward_noise", self.reward_noise)
         _validate.positive("ratio", self.ratio)
+        if _validate.positive("forget", self.forget) > 1:
+            raise ArgumentError("forget", f"must be at most 1, where nothing is forgotten, got {self.forget!r}")
         if _validate.count("bits", self.bits) > HEADROOM_BITS:
             raise ArgumentError("bits", f"must be at most {HEADROOM_BITS}, got {self.bits}: sums are 64-bit integers")
         _validate.one_of("mechanism", self.mechanism, mechanisms.names())
@@ -207,7 +211,7 @@ class Plan:
     @cached_property
     def encoder(self) -> Encoder:
         """The mechanism over the whole horizon (an adaptive schedule may synchronise after every round)."""
-        return mechanisms.encoder(self.mechanism, self.syncs or self.rounds)
+        return mechanisms.encoder(self.mechanism, self.syncs or self.rounds, float(self.forget))
 
     @property
     def request(self) -> Request:
@@ -256,7 +260,7 @@ class Plan:
 
     @cached_property
     def noise_law(self) -> NoiseLaw:
-        """Standard deviations of every released prefix sum over all silos."""
+        """Standard deviations of every decoded (prefix or weighted) sum over all silos."""
         gain, scales = self.protocol.prefix_gain(self._times_or_rounds), self.protocol.scales
         off_diagonal = scales.off_diagonal if self.dim > 1 else scales.diagonal  # a 1 x 1 matrix has no such entry
         return NoiseLaw(scales.bias * gain, scales.diagonal * gain, off_diagonal * gain)
@@ -287,9 +291,20 @@ class Plan:
         return float(self.learner.regularisers[max(0, bisect_right(self._times_or_rounds, round_) - 1)])
 
     def radius(self, round_: int) -> float:
-        """beta_t, for a silo that has seen statistics of all silos up to this round (or its own, if it is alone)."""
+        """beta_t, for a silo that has seen statistics of all silos up to this round (or its own, if it is alone).
+
+        Visits that are half forgotten count half: V holds them with their weights, of which the squares, smaller still,
+        stand before the chance in rewards. That is for a theta that does not change; no radius covers how it might.
+        """
         silos = 1 if self.syncs == 1 else self.silos
-        return self.learner.radius(round_ * self.people * silos, self.regulariser_after(round_))
+        return self.learner.radius(self.remembered(round_) * self.people * silos, self.regulariser_after(round_))
+
+    def remembered(self, round_: int) -> float:
+        """Rounds behind what silos know after `round_` of them, each as much as is left of it."""
+        if self.forget == 1:
+            return round_
+        last = bisect_right(self.times, round_) - 1
+        return round_ if last < 0 else self._remembered[last] + round_ - self.times[last]
 
     def radius_alone(self, visits: float) -> float:
         """The same for a silo's own raw data of so many visits: there is no noise to allow for."""
@@ -353,6 +368,7 @@ class Plan:
             cost=self._built.spends(sync),
             visits=self.privacy.participations if self.privacy.apart else 1,
             apart=self.privacy.apart,
+            forget=self.forget,
         )
 
     # -- as data ----------------------------------------------------------------------------------------------------
@@ -441,7 +457,7 @@ class Plan:
             ("policy", str(self.policy)),
             ("syncs", "by data" if self.syncs is None else f"{self.syncs:,}"),
             ("sent", sent),
-            ("noise of the worst prefix sum", f"{self.noise_std:.4g}"),
+            ("noise of the worst decoded sum", f"{self.noise_std:.4g}"),
             ("lambda", f"{self.regulariser:.4g}"),
             ("hash", self.hash[:12]),
         ]
@@ -457,6 +473,11 @@ class Plan:
     @cached_property
     def _built(self) -> Built:
         return trust.build(self.trust, self.request)
+
+    @cached_property
+    def _remembered(self) -> tuple[float, ...]:
+        """What is left of all rounds, at each sync."""
+        return tuple(accumulate(np.diff((0, *self.times)).tolist(), lambda left, new: self.forget * left + new))
 
     @cached_property
     def _noiseless(self) -> Confidence:
@@ -510,6 +531,7 @@ class Plan:
                 "apart: whoever was served by raw data must never count again",
             )
         self._check_spacing()
+        self._check_forgetting()
         if self.colluding and not trusting.shares_noise:
             raise ArgumentError(
                 "colluding",
@@ -540,6 +562,16 @@ class Plan:
             raise ArgumentError(
                 "apart", f"must be less than the {len(self.times)} syncs, got {apart}: nobody counts twice; leave it out"
             )
+
+    def _check_forgetting(self) -> None:
+        """Weighted sums are for what is exactly calibrated, by silos that act on nothing else, on a public calendar."""
+        if self.forget == 1:
+            return
+        for name, needed in (("acting", "lazy"), ("calibration", "exact")):
+            if getattr(self, name) != needed:
+                raise ArgumentError("forget", f"must be 1 unless {name} is {needed!r}, got {self.forget:g}")
+        if isinstance(self.schedule, Adaptive):
+            raise ArgumentError("forget", f"must be 1 where data decide when to synchronise, got {self.forget:g}")
 
     def _check_headroom(self) -> None:
         """Sums and noise of the whole federation must fit into 64-bit integers."""

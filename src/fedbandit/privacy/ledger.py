@@ -163,6 +163,7 @@ class Release:
     cost: Cost
     visits: int = 1  # of one user that count, where they must lie some syncs apart; `sensitivity` is then that of one
     apart: int = 0  # so many syncs
+    forget: float = 1.0  # what one sync leaves to the past in the sums that are decoded: it chooses the encoder, too
 
     def __post_init__(self) -> None:
         _as_declared(self)
@@ -175,6 +176,8 @@ class Release:
         _validate.one_of("adjacency", self.adjacency, ADJACENCIES)
         _validate.positive("epsilon", self.epsilon)
         _validate.within("delta", self.delta, 0, 1)
+        if _validate.positive("forget", self.forget) > 1:
+            raise _validate.ArgumentError("forget", f"must be at most 1, got {self.forget!r}")
         _validate.count("visits", self.visits)
         if bool(_validate.count("apart", self.apart, least=0)) != (self.visits > 1):
             raise _validate.ArgumentError("visits", "must be more than 1 where they lie apart, and 1 elsewhere")
@@ -182,7 +185,7 @@ class Release:
 
 # Fields that came later, and what events written without them mean: an event that says nothing else does not name them,
 # so that one event has one text, and old ledgers keep their hashes.
-LATER: dict[str, Any] = {"visits": 1, "apart": 0}
+LATER: dict[str, Any] = {"visits": 1, "apart": 0, "forget": 1.0}
 
 
 def _as_declared(value: Release | Cost) -> None:

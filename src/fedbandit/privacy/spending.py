@@ -45,7 +45,7 @@ class Rows(Protocol):
         ...
 
 
-Encoders = Callable[[str, int], Rows]  # mechanism and horizon to encoder: `protocol.mechanisms.encoder`
+Encoders = Callable[[str, int, float], Rows]  # mechanism, horizon and weight: `protocol.mechanisms.encoder`
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ def _term(events: Sequence[Release], encoders: Encoders) -> TermSpent:
 def _shared(event: Release) -> tuple[object, ...]:
     """What all releases of a term must agree on: their plan fixes it."""
     promised = event.adjacency, event.epsilon, event.delta, event.visits, event.apart
-    return event.cost.kind, event.trust, event.mechanism, event.syncs, *promised
+    return event.cost.kind, event.trust, event.mechanism, event.syncs, event.forget, *promised
 
 
 def _mu(events: Sequence[Release], encoders: Encoders) -> float:
@@ -195,7 +195,7 @@ def _mu(events: Sequence[Release], encoders: Encoders) -> float:
             return math.inf
     if not np.any(weights):
         return 0.0
-    encoder = encoders(first.mechanism, first.syncs)
+    encoder = encoders(first.mechanism, first.syncs, first.forget)
     if first.apart:
         return encoder.moved(weights, first.visits, first.apart)
     squares = np.zeros(first.syncs)

@@ -143,6 +143,11 @@ def _sensitivity_steps(request: Request, joint_silos: bool, comes: str) -> tuple
             "Columns of the encoder point apart, so a user whose reward comes in another batch can move the releases "
             f"further: {request.sensitivity:.4f}."
         )
+    if encoder.forget < 1:
+        steps.append(
+            f"What is decoded from these releases are weighted sums, in which one sync leaves {encoder.forget:g} to the "
+            "past: that is computed from what was released, and costs nothing more."
+        )
     if request.share < 1:
         steps.append(
             f"The schedule looks at a noisy covariance of its own, which spends {1 - request.share:.0%} of mu^2; the "

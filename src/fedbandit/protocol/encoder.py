@@ -1,8 +1,12 @@
 """A mechanism is a matrix: what a silo releases at sync k is row k of C applied to its batch sums, plus noise.
 
 `Encoder` holds everything that is read off the lower-triangular, invertible C (K x K): its sensitivity, the noise of
-every prefix sum the analyzer decodes with B = A C^-1 (A the prefix sums), how many releases one datum touches; and the
-same matrix as a stream, one batch at a time, for the silo (`step`) and for the analyzer (`decode_step`).
+every sum the analyzer decodes with B = A C^-1, how many releases one datum touches; and the same matrix as a stream, one
+batch at a time, for the silo (`step`) and for the analyzer (`decode_step`).
+
+A is the target: prefix sums, or, where a plan forgets, weighted sums A[k, j] = w^(k-j) (`target_row`). With D =
+diag(w^k) that is D A_1 D^-1, A_1 the prefix sums: so D C D^-1, c_k w^k for C[k, j] = c_{k-j}, is a square root of it where
+C is one of A_1, and its column norm stays bounded however many syncs there are.
 
 C is a multiple of 2^-fraction_bits, so integer batch sums give integer releases in units 2^-fraction_bits.
 """
@@ -13,7 +17,7 @@ import hashlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import ClassVar, NamedTuple
 
@@ -48,6 +52,7 @@ class Encoder(ABC):
     """
 
     size: int
+    forget: float = field(default=1.0, kw_only=True)  # w: what one sync leaves to the past in the sums decoded
 
     fraction_bits: ClassVar[int] = 0  # C * 2^fraction_bits is a matrix of integers
 
@@ -66,10 +71,19 @@ class Encoder(ABC):
     def decoder_row(self, k: int) -> Floats:
         """B[k, 0..k], k from 0."""
 
+    def target_row(self, k: int) -> Floats:
+        """A[k, 0..k]: the weight of each batch in the sums that are decoded after sync k."""
+        return np.asarray(self.forget ** np.arange(k, -1.0, -1.0))
+
     @property
     def coefficients(self) -> Floats:
         """C, (size, size)."""
         return self._stacked(self.row)
+
+    @property
+    def target(self) -> Floats:
+        """A, (size, size)."""
+        return self._stacked(self.target_row)
 
     @property
     def decoder(self) -> Floats:
@@ -116,7 +130,7 @@ class Encoder(ABC):
 
     @cached_property
     def prefix_norms(self) -> Floats:
-        """Row norms of B: the noise of each decoded prefix sum, per unit of release noise. Shape (size,)."""
+        """Row norms of B: the noise of each decoded sum, per unit of release noise. Shape (size,)."""
         return np.asarray(np.linalg.norm(self.decoder, axis=1))
 
     @cached_property
@@ -126,7 +140,7 @@ class Encoder(ABC):
 
     @property
     def worst_prefix(self) -> float:
-        """Column norm times largest row norm of B: noise of the worst prefix at unit shift and unit mu."""
+        """Column norm times largest row norm of B: noise of the worst decoded sum at unit shift and unit mu."""
         return self.column_norm * float(self.prefix_norms.max())
 
     @property
@@ -164,7 +178,7 @@ class Encoder(ABC):
         return Stream(0, ())
 
     def decode_step(self, state: Stream, released: Integers | Floats) -> tuple[Stream, Floats]:
-        """Decode the prefix sum after the next release; in the units of the batch sums."""
+        """Decode the (weighted) sum of all batches after the next release; in the units of the batch sums."""
         self._check_horizon(state)
         past = (*state.memory, released.astype(np.float64))
         prefix = np.tensordot(self.decoder_row(state.done), np.stack(past), axes=1)
@@ -202,10 +216,10 @@ class ToeplitzEncoder(Encoder):
 
     @cached_property
     def _decoder_column(self) -> Floats:
-        """First column of B: the power series (1 + z + z^2 + ...) / C(z)."""
-        out = np.zeros(self.size)
+        """First column of B: the power series (1 + w z + w^2 z^2 + ...) / C(z)."""
+        out, target = np.zeros(self.size), self.forget ** np.arange(self.size)
         for k in range(self.size):
-            out[k] = (1.0 - self._column[1 : k + 1] @ out[:k][::-1]) / self._column[0]
+            out[k] = (target[k] - self._column[1 : k + 1] @ out[:k][::-1]) / self._column[0]
         return out
 
     @cached_property

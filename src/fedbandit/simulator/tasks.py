@@ -7,6 +7,7 @@ meets the same users, and any one of them can be asked for again.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import ClassVar, Literal, get_args
 
@@ -51,6 +52,9 @@ __all__ = [
 
 RewardKind = Literal["bernoulli", "gaussian", "clipped", "exact"]
 Contexts = Literal["fresh", "fixed"]
+MOVE = 10  # rounds between two moves of a theta that drifts
+AT_ONCE = 256  # moves that are drawn together
+DRIFT, JUMP = 1, 2  # streams of random numbers besides that of the first theta
 
 
 @dataclass(frozen=True)
@@ -93,6 +97,9 @@ class Synthetic:
     `basis` is the published simulation's, for fixed contexts: of the rows (v, 1) that features are made of, a silo's
     first are e_j + e_d, and the last of these is e_d. Means are the rows times theta* / sqrt 2, features the rows
     divided by their norms: sqrt 2, but 1 for e_d, whose mean is therefore not linear in its feature.
+
+    theta* may change: after round `jump_at` it is another one, drawn anew; and by `drift` (l2, in the mean square) per
+    round its direction moves at random, once every MOVE rounds. Regret is against the best action of the moment.
     """
 
     dim: int
@@ -101,6 +108,8 @@ class Synthetic:
     contexts: Contexts = "fresh"
     basis: bool = False
     same_in_all_runs: bool = False
+    drift: float = 0.0
+    jump_at: int | None = None
 
     def __post_init__(self) -> None:
         _validate.count("dim", self.dim, least=2)
@@ -108,22 +117,41 @@ class Synthetic:
         _validate.one_of("contexts", self.contexts, get_args(Contexts))
         if self.basis and (self.contexts != "fixed" or self.arms < self.dim):
             raise ArgumentError("basis", f"must be False unless contexts are 'fixed' and there are {self.dim} arms")
+        if self.jump_at is not None:
+            _validate.count("jump_at", self.jump_at)
+        if self.drift != 0:
+            _validate.positive("drift", self.drift)
+            if self.dim < 3:
+                raise ArgumentError("drift", f"must be 0 for dim {self.dim}: there is no direction to move in")
+        if self.contexts == "fixed" and (self.drift or self.jump_at is not None):
+            raise ArgumentError("contexts", "must be 'fresh' where theta* changes, got 'fixed'")
 
     @property
     def one_set_per_silo(self) -> bool:
         """Whether all users of a silo bring the same actions."""
         return self.contexts == "fixed"
 
-    def theta(self, seed: int, run: int) -> Floats:
-        """theta* of one run."""
-        direction = np.random.default_rng([seed, 0 if self.one_set_per_silo else run]).standard_normal(self.dim - 1)
-        return np.asarray(np.append(direction / np.linalg.norm(direction), 1.0) / np.sqrt(2))
+    def theta(self, seed: int, run: int, round_: int = 1) -> Floats:
+        """theta* of one run, in a round."""
+        jumped = self.jump_at is not None and round_ > self.jump_at
+        stream = (seed, 0 if self.one_set_per_silo else run, *((JUMP,) if jumped else ()))
+        if self.drift:
+            move = (round_ - 1) // MOVE
+            direction = _walk(stream, self.dim - 1, np.sqrt(2 * MOVE) * self.drift, move // AT_ONCE)[move % AT_ONCE]
+        else:
+            direction = _unit(np.random.default_rng(stream).standard_normal(self.dim - 1))
+        return np.asarray(np.append(direction, 1.0) / np.sqrt(2))
 
-    def source(self, seed: int, runs: tuple[int, ...], silos: int) -> Fresh | Table:
-        """Where kernels take the action sets of these runs from."""
+    def changes(self, rounds: int) -> set[int]:
+        """Rounds after which theta* is another."""
+        moves = range(MOVE, rounds, MOVE) if self.drift else ()
+        return {*moves, *(() if self.jump_at is None or self.jump_at >= rounds else (self.jump_at,))}
+
+    def source(self, seed: int, runs: tuple[int, ...], silos: int, round_: int = 1) -> Fresh | Table:
+        """Where kernels take the action sets of these runs from, in a round."""
         if self.one_set_per_silo:
             return self._fixed(seed, silos)
-        return Fresh(np.stack([self.theta(seed, run) for run in runs]), self.arms)
+        return Fresh(np.stack([self.theta(seed, run, round_) for run in runs]), self.arms)
 
     def _fixed(self, seed: int, silos: int) -> Table:
         """One action set per silo: the contexts that its users of round 0 would have met."""
@@ -136,6 +164,29 @@ class Synthetic:
         bounds = np.arange(silos + 1)
         ranges = np.stack([bounds[:-1], bounds[1:]], axis=1)
         return make_table(features.reshape(-1, self.dim), bounds * self.arms, means.ravel(), ranges)
+
+
+@lru_cache(maxsize=256)
+def _walk(stream: tuple[int, ...], size: int, step: float, part: int) -> Floats:
+    """Unit vectors of a random walk on the sphere, (AT_ONCE, size), from move part * AT_ONCE on."""
+    rng = np.random.default_rng((*stream, DRIFT, part))
+    last = _unit(np.random.default_rng(stream).standard_normal(size))
+    if part:
+        last = _moved(_walk(stream, size, step, part - 1)[-1], step, rng)
+    directions = [last]
+    while len(directions) < AT_ONCE:
+        directions.append(_moved(directions[-1], step, rng))
+    return np.stack(directions)
+
+
+def _moved(direction: Floats, step: float, rng: np.random.Generator) -> Floats:
+    """A unit vector, moved by `step` in the mean square, along the sphere."""
+    aside = rng.standard_normal(len(direction)) / np.sqrt(len(direction) - 1)
+    return _unit(direction + step * (aside - (aside @ direction) * direction))
+
+
+def _unit(vector: Floats) -> Floats:
+    return np.asarray(vector / np.linalg.norm(vector))
 
 
 def _basis(dim: int) -> Floats:
@@ -169,7 +220,11 @@ class Tabled:
         """Dimension of the features."""
         return self.table.dim
 
-    def source(self, seed: int, runs: tuple[int, ...], silos: int) -> Table:
+    def changes(self, rounds: int) -> set[int]:
+        """The data say nothing of time."""
+        return set()
+
+    def source(self, seed: int, runs: tuple[int, ...], silos: int, round_: int = 1) -> Table:
         """Where kernels take action sets from: the same in all runs."""
         bounds = self.table.divided(silos)
         ranges = np.stack([bounds[:-1], bounds[1:]], axis=1)
@@ -199,8 +254,12 @@ def synthetic(
     basis: bool = False,
     same_in_all_runs: bool = False,
     realised: bool = False,
+    drift: float = 0.0,
+    jump_at: int | None = None,
 ) -> Synthetic:
     """The paper's synthetic instance, with rewards that respect its assumptions by default.
+
+    theta* may `drift`, by so much per round, and be another one from the round after `jump_at` on.
 
     >>> import numpy as np
     >>> users = synthetic(dim=3, arms=5)
@@ -208,7 +267,8 @@ def synthetic(
     >>> bool(np.isclose(np.linalg.norm(theta), 1.0)), round(float(theta[-1]), 4)
     (True, 0.7071)
     """
-    return Synthetic(dim, arms, Responses(rewards, reward_std, realised), contexts, basis, same_in_all_runs)
+    responses = Responses(rewards, reward_std, realised)
+    return Synthetic(dim, arms, responses, contexts, basis, same_in_all_runs, drift, jump_at)
 
 
 def letor(

@@ -324,6 +324,7 @@ class Silo:
                 apart=self._spacing,
                 durable=durable,
                 adding=partial(summed, self.plan),
+                by_sync=self.plan.forget < 1,
             )
         self._apart.note(list(zip(rewards, verdicts, strict=True)), durable)
         if self._log is not None:

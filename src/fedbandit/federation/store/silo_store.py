@@ -141,11 +141,13 @@ class SiloStore:
         apart: int = 0,
         durable: bool = True,
         adding: Adding = lambda rows: NO_SUMS._replace(visits=len(rows)),
+        by_sync: bool = False,
     ) -> list[Verdict]:
         """Count decisions made since the last call and put rewards into their batches, each once.
 
         `cap` is how often one person may count, and `apart` how many syncs after the last time at the soonest; beyond
-        it, sooner, or when the batch of its place is closed, a reward is `LEFT_OUT`; that of a decision that is not shared is `KEPT`. Both are added to the silo's own sums by `adding`.
+        it, sooner, or when the batch of its place is closed, a reward is `LEFT_OUT`; that of a decision that is not shared is `KEPT`. Both are added to the silo's own sums by `adding`,
+        `by_sync` where these are forgotten.
         After the last of the `syncs` no batch is open: a first reward is then `EXPIRED`.
         Unless `durable`, nothing may be acknowledged before the engine's `harden`.
         """
@@ -161,7 +163,7 @@ class SiloStore:
             )
             verdicts = [judge.judge(reward) for reward in rewards]
             insert(sql, term, judge)
-            own_sums.keep(sql, term, judge.fresh, adding)
+            own_sums.keep(sql, term, judge.fresh, adding, by_sync)
             _count_decisions(sql, term, decisions, unkeyed)
             return verdicts
 
@@ -186,8 +188,11 @@ class SiloStore:
     def kept(self, term: int) -> dict[int, int]:
         """How many rewards are never released: NOWHERE those over the cap, UNSHARED those of people who opted out."""
         with self.engine.read() as sql:
-            rows = sql.all("SELECT part, visits FROM own_sums WHERE term = ? AND part < 0", (term,))
-            return {int(part): int(visits) for part, visits in rows}
+            kept: dict[int, int] = {}
+            for part, visits in sql.all("SELECT part, visits FROM own_sums WHERE term = ? AND part < 0", (term,)):
+                kind = own_sums.kind_of(int(part))
+                kept[kind] = kept.get(kind, 0) + int(visits)
+            return kept
 
     def batch(self, term: int, sync: int) -> list[CountedRow]:
         """The raw rows of a batch: features and reward."""

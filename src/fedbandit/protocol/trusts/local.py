@@ -45,8 +45,12 @@ class LocalProtocol(Protocol):
         return (SeesMessages("everybody, the silo included"),)
 
     def prefix_gain(self, times: tuple[int, ...]) -> Floats:
-        """Everybody so far has added noise once."""
-        return np.asarray(np.sqrt(self.silos * np.array(times, dtype=float)))
+        """Everybody so far has added noise once; it is forgotten as they are."""
+        variance, gains = 0.0, []
+        for users in np.diff((0, *times)).tolist():
+            variance = self.encoder.forget**2 * variance + self.silos * users
+            gains.append(np.sqrt(variance))
+        return np.array(gains)
 
     def pooled(self) -> Self:
         """The noise is the users': pooling their silos changes none of it."""
