@@ -268,6 +268,9 @@ SENSITIVITY: dict[str, Fault] = {
         lambda: _other_plan({"privacy": replace(BUDGET, adjacency="add-remove")}), "epsilon"
     ),
     "column norm of another mechanism": Fault(lambda: _other_plan({"mechanism": "batches"}), "epsilon"),
+    "noise of sums that forget under an encoder that does not": Fault(
+        lambda: _other_plan({"forget": 0.5}, forget=1.0), "epsilon"
+    ),
     "late reward under a mechanism with negative entries": Fault(
         lambda: faults.late_reward(counted=False), "claimed noise", "epsilon of 4."
     ),

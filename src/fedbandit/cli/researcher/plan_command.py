@@ -27,7 +27,7 @@ UNKNOWN = ("trust", "mechanism", "schedule", "acting", "calibration", "noise", "
 
 ONLY_BEST = (
     *("people_per_day", "days", "sync", "visits", "mean_visits", "back_after", "consenting", "arms", "constant"),
-    *("trust", "out"),
+    *("trust", "drift", "out"),
 )
 STAYS_ALONE = "each silo stays alone and sends nothing; what its own decisions show of its users is not hidden"
 
@@ -54,6 +54,7 @@ def plan(
     back_after: Annotated[int, typer.Option(help="With --best: days until people begin to come back.")] = 0,
     consenting: Annotated[float, typer.Option(help="With --best: share of people who may be counted.")] = 1.0,
     arms: Annotated[int, typer.Option(help="With --best: actions to choose from.")] = 4,
+    drift: Annotated[float, typer.Option(help="With --best: how far theta, of norm 1, moves in a day.")] = 0.0,
     constant: Annotated[bool, typer.Option(help="With --best: whether rows hold a constant entry.")] = True,
     trust: Annotated[str, typer.Option(help="With --best: local, silo, secure-sum or central at most.")] = "secure-sum",
     out: Annotated[Path | None, typer.Option(help="With --best: write the plan there, as TOML.")] = None,
@@ -89,6 +90,7 @@ def plan(
             consenting=consenting,
             constant=constant,
             trust=trust,
+            drift=drift,
         )
         advice.give(consortium, described_by, out, json)
         return
