@@ -55,7 +55,14 @@ RADII: dict[Radii, Callable[[NoiseLaw, int, float], Confidence] | None] = {
 HEADROOM_BITS = 62  # a total, noise included, must stay this far inside 64-bit integers
 # Fields that came later, and what plans written without them mean. A plan that says nothing else does not name them, so
 # that it keeps its identity.
-LATER: dict[str, Any] = {"people": 1, "uncounted": None, "schema": None, "policy": UCB, "apprentice": False, "forget": 1.0}
+LATER: dict[str, Any] = {
+    "people": 1,
+    "uncounted": None,
+    "schema": None,
+    "policy": UCB,
+    "apprentice": False,
+    "forget": 1.0,
+}
 CONSORTIUM = "consortium"  # the table of a plan's file that says what the plan was chosen for
 PEOPLE = 10**9  # who must fit into the sums of a term on a clock, all silos together: nobody knows how many will come
 
@@ -560,7 +567,8 @@ class Plan:
             raise ArgumentError("apart", f"must be 0 where data decide when to synchronise, got {apart}")
         if apart >= len(self.times):
             raise ArgumentError(
-                "apart", f"must be less than the {len(self.times)} syncs, got {apart}: nobody counts twice; leave it out"
+                "apart",
+                f"must be less than the {len(self.times)} syncs, got {apart}: nobody counts twice; leave it out",
             )
 
     def _check_forgetting(self) -> None:

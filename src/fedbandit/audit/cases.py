@@ -5,8 +5,8 @@ guarantee does not depend on: the dimension does not matter to the largest shift
 the noise), other silos do not matter where each is protected on its own, and noise is calibrated anew for a shorter
 horizon by the same rule. Where silos share the noise, the smallest sync is played: as many silos as the plan's cohort,
 of which as many collude as the plan says, or, if those are many, fewer of both. How often a user comes, schedule,
-mechanism, calibration and acting are the plan's own; how many syncs lie between visits, unless they would not fit. What the plan's noise amounts to as it is, with all its silos, is
-computed beside the runs.
+mechanism, calibration and acting are the plan's own; how many syncs lie between visits, unless they would not fit. What
+the plan's noise amounts to as it is, with all its silos, is computed beside the runs.
 """
 
 from __future__ import annotations

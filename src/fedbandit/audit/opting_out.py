@@ -107,7 +107,8 @@ def _come(silo: Silo, actions: Floats, key: str, reward: float, shared: bool = T
 
 
 def _counted_again(plan: Plan, sync: int) -> int:
-    """How often the one who comes again and again counts in a batch: all at once, or as visits may follow each other."""
+    """How often the one who comes again and again counts in a batch: all at once, or as visits may follow each
+    other."""
     cap, apart = plan.cap or 1, 0 if plan.privacy is None else plan.privacy.apart
     if not apart:
         return cap if sync == 0 else 0

@@ -1,8 +1,8 @@
 """How much to forget in a world that changes: the weight with which a plan is predicted to lose least.
 
 Let theta move by D per sync (l2, in the mean square, in any direction), n visits of all silos come between two syncs,
-each worth v of a direction, and let one sync leave the weight w to the past. Of the estimate, the share (1 - w) w^i is i
-syncs old, so it is off by
+each worth v of a direction, and let one sync leave the weight w to the past. Of the estimate, the share (1 - w) w^i is
+i syncs old, so it is off by
 
     D^2 (w^2 + w^4 + ...)           = D^2 w^2 / (1 - w^2)             by what has changed since,
     axes R^2 (1 - w) / (1 + w) / nv                                   by chance in rewards, of variance R^2,
@@ -10,9 +10,9 @@ syncs old, so it is off by
 
 in squared length: the first falls as less is remembered, the others grow. For w near 1, m = 1 / (1 - w) syncs are
 remembered, the first is D^2 m / 2, the second axes R^2 / (2 m n v), and the best m is sqrt(axes R^2 / nv) / D, longer
-where there is noise. `weighed` follows these sums sync by sync (`prediction`), from the first sync on. What a prediction
-leaves out, exploration and covariances that drown in noise, only speaks for remembering more: of all weights that are
-predicted to be about as good as the best it takes the largest.
+where there is noise. `weighed` follows these sums sync by sync (`prediction`), from the first sync on. What a
+prediction leaves out, exploration and covariances that drown in noise, only speaks for remembering more: of all weights
+that are predicted to be about as good as the best it takes the largest.
 """
 
 from __future__ import annotations

@@ -133,9 +133,7 @@ def _learners(arms: int, dim: int) -> _Silos:
     return _Silos(best_of(arms, dim - 1), dim - 1)
 
 
-def predicted(
-    plan: Plan, arms: int = ARMS, attendance: Attendance = EVERYBODY, drift: float = 0.0
-) -> Prediction:
+def predicted(plan: Plan, arms: int = ARMS, attendance: Attendance = EVERYBODY, drift: float = 0.0) -> Prediction:
     """The regret of a plan whose rounds are visits, by those who count and those who do not; theta moves at random, by
     `drift` per round in the mean square."""
     if plan.syncs is None:

@@ -4,9 +4,10 @@ Formal guarantee of `spent`: the silo that released exactly these events has bee
 users, under the adjacency and against those that it names. The Gaussian releases of a term are one Gaussian mechanism
 whose sensitivity is the largest column norm of C over the rows released (a row drawn twice counts twice), so mu is that
 of the worst-placed user so far; terms compose in squares. Where a user's visits must lie apart, it is the largest norm
-over the visits that were admissible so far, or a bound on it (`privacy.spacing`). Where a trusted receiver adds the noise, that noise counts,
-against everybody else. Binomial releases of a term spend its whole budget at once; drawn up to m times each, they are
-part of m runs of the term, and spend m times the budget (basic composition); and that adds up over terms.
+over the visits that were admissible so far, or a bound on it (`privacy.spacing`). Where a trusted receiver adds the
+noise, that noise counts, against everybody else. Binomial releases of a term spend its whole budget at once; drawn up
+to m times each, they are part of m runs of the term, and spend m times the budget (basic composition); and that adds up
+over terms.
 
 Terms of different adjacency are added up under replace-one. Replacing somebody is removing them and adding another, so
 an add-remove term counts with twice its mu (the shifts of both add up), and a binomial one by group privacy for two.
@@ -184,8 +185,8 @@ def _shared(event: Release) -> tuple[object, ...]:
 
 
 def _mu(events: Sequence[Release], encoders: Encoders) -> float:
-    """Largest over batches j of the root of the sum over events of (C[sync, j] sensitivity / sigma)^2; where visits must
-    lie apart, over admissible sets of batches of the same with the sum of C[sync, j] over the set."""
+    """Largest over batches j of the root of the sum over events of (C[sync, j] sensitivity / sigma)^2; where visits
+    must lie apart, over admissible sets of batches of the same with the sum of C[sync, j] over the set."""
     first = events[0]
     weights = np.zeros(first.syncs)
     for event in events:

@@ -145,8 +145,8 @@ def _sensitivity_steps(request: Request, joint_silos: bool, comes: str) -> tuple
         )
     if encoder.forget < 1:
         steps.append(
-            f"What is decoded from these releases are weighted sums, in which one sync leaves {encoder.forget:g} to the "
-            "past: that is computed from what was released, and costs nothing more."
+            f"What is decoded from these releases are weighted sums, in which one sync leaves {encoder.forget:g} to "
+            "the past: that is computed from what was released, and costs nothing more."
         )
     if request.share < 1:
         steps.append(

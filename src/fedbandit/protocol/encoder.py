@@ -1,12 +1,12 @@
 """A mechanism is a matrix: what a silo releases at sync k is row k of C applied to its batch sums, plus noise.
 
 `Encoder` holds everything that is read off the lower-triangular, invertible C (K x K): its sensitivity, the noise of
-every sum the analyzer decodes with B = A C^-1, how many releases one datum touches; and the same matrix as a stream, one
-batch at a time, for the silo (`step`) and for the analyzer (`decode_step`).
+every sum the analyzer decodes with B = A C^-1, how many releases one datum touches; and the same matrix as a stream,
+one batch at a time, for the silo (`step`) and for the analyzer (`decode_step`).
 
 A is the target: prefix sums, or, where a plan forgets, weighted sums A[k, j] = w^(k-j) (`target_row`). With D =
-diag(w^k) that is D A_1 D^-1, A_1 the prefix sums: so D C D^-1, c_k w^k for C[k, j] = c_{k-j}, is a square root of it where
-C is one of A_1, and its column norm stays bounded however many syncs there are.
+diag(w^k) that is D A_1 D^-1, A_1 the prefix sums: so D C D^-1, c_k w^k for C[k, j] = c_{k-j}, is a square root of it
+where C is one of A_1, and its column norm stays bounded however many syncs there are.
 
 C is a multiple of 2^-fraction_bits, so integer batch sums give integer releases in units 2^-fraction_bits.
 """
@@ -47,8 +47,8 @@ class Encoder(ABC):
     Guarantee: with Gaussian noise of standard deviation sigma on every release, one user whose batch sum shifts by at
     most `shift` (l2) is (column_norm * shift / sigma)-GDP over the whole horizon. Batch sums may be chosen adaptively:
     release k is a Gaussian mechanism of sensitivity C[k, j] * shift given what was released before, and these compose
-    in squares along column j. One whose visits count in the batches of an admissible set J, each moving its batch sum by
-    `shift` at most, is (visits_norm * shift / sigma)-GDP (`privacy.spacing` has the proof).
+    in squares along column j. One whose visits count in the batches of an admissible set J, each moving its batch sum
+    by `shift` at most, is (visits_norm * shift / sigma)-GDP (`privacy.spacing` has the proof).
     """
 
     size: int

@@ -1,4 +1,5 @@
-"""People who come back: visits count at least so many syncs apart, whatever is killed, and by the public model alone."""
+"""People who come back: visits count at least so many syncs apart, whatever is killed, and by the public model
+alone."""
 
 import os
 import signal

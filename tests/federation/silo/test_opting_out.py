@@ -351,6 +351,8 @@ def test_what_a_silo_knows_for_them_is_forgotten_as_the_public_sums_are(tmp_path
             visit(silo, 0.5, user=f"in {sync} 0")  # over the cap
             now.pass_time(60.0)
             silo.tick()
+            silo.store.seal(1, sync, Wire(b"sent", b"sealed"))
+            silo.store.acknowledged(1, sync)
             silo.learn(sync, Outcome(nothing, ALL_SILOS), included=True)
         parts = silo.store.own(1)[0]
         assert sorted(parts) == [-9, -8, -7, -6, -5, -4, -3, -2, 0, 1, 2, 3]

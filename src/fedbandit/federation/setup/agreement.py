@@ -193,7 +193,8 @@ def _check_calendar(plan: Plan) -> None:
         )
     if plan.privacy.apart:
         raise ArgumentError(
-            "apart", f"must be 0 in a live federation unless a clock ticks, got {plan.privacy.apart}: places are counted"
+            "apart",
+            f"must be 0 in a live federation unless a clock ticks, got {plan.privacy.apart}: places are counted",
         )
     if plan.visits != "public":
         raise ArgumentError(

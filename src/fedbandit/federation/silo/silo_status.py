@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from fedbandit.federation.silo import book
 from fedbandit.federation.states import ReleaseState
 from fedbandit.federation.store.rewards import NOWHERE, UNSHARED

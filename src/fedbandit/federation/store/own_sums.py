@@ -1,8 +1,8 @@
 """Sums of all that a silo has seen of its people: they serve those whose data are not released, and never leave.
 
 One row per part: every batch that was released, and what is never released, by why it is not and, where a plan forgets,
-by the batch that was open when it came. A batch that was not released yet is in the raw rows. Sums are added in the transaction that says what became of the reward, so each reward
-is in them once.
+by the batch that was open when it came. A batch that was not released yet is in the raw rows. Sums are added in the
+transaction that says what became of the reward, so each reward is in them once.
 """
 
 from __future__ import annotations
@@ -40,7 +40,6 @@ class PartSums(NamedTuple):
         value = np.asarray(self.sums + more.sums, dtype="<i8").tobytes() if self.value or more.value else b""
         return PartSums(self.visits + more.visits, self.squares + more.squares, value)
 
-
     def times(self, weight: float) -> PartSums:
         """What is left of them where a sync leaves this weight to the past."""
         value = np.rint(weight * self.sums).astype("<i8").tobytes() if self.value else b""
@@ -51,10 +50,9 @@ NO_SUMS = PartSums(0, 0.0, b"")
 Adding = Callable[[Rows], PartSums]  # by the plan's rules
 
 
-def keep(
-    sql: Sql, term: int, judged: Sequence[tuple[Reward, Verdict]], adding: Adding, by_sync: bool = False
-) -> None:
-    """Add rewards that are never released to the sums of those, all together or `by_sync`: by the batch that is open."""
+def keep(sql: Sql, term: int, judged: Sequence[tuple[Reward, Verdict]], adding: Adding, by_sync: bool = False) -> None:
+    """Add rewards that are never released to the sums of those, all together or `by_sync`: by the batch that is
+    open."""
     for state, kind in _PART.items():
         rows = [(reward.features, reward.reward) for reward, verdict in judged if verdict.state is state]
         if rows:

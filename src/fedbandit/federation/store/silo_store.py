@@ -146,10 +146,10 @@ class SiloStore:
         """Count decisions made since the last call and put rewards into their batches, each once.
 
         `cap` is how often one person may count, and `apart` how many syncs after the last time at the soonest; beyond
-        it, sooner, or when the batch of its place is closed, a reward is `LEFT_OUT`; that of a decision that is not shared is `KEPT`. Both are added to the silo's own sums by `adding`,
-        `by_sync` where these are forgotten.
-        After the last of the `syncs` no batch is open: a first reward is then `EXPIRED`.
-        Unless `durable`, nothing may be acknowledged before the engine's `harden`.
+        it, sooner, or when the batch of its place is closed, a reward is `LEFT_OUT`; that of a decision that is not
+        shared is `KEPT`. Both are added to the silo's own sums by `adding`, `by_sync` where these are forgotten. After
+        the last of the `syncs` no batch is open: a first reward is then `EXPIRED`. Unless `durable`, nothing may be
+        acknowledged before the engine's `harden`.
         """
         with self.engine.transaction(durable) as sql:
             judge = Judge(

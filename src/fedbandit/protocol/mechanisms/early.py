@@ -2,7 +2,8 @@
 
 The noise of prefix k matters in proportion to how few people the model of sync k has seen, so `early` minimises not the
 worst but a weighted sum of the prefix variances, sum_k p_k ||B_k||^2 with p_k = 1 / (k + 1), over all A = B C with unit
-columns of C. Where the sums forget, as many as w^0 + ... + w^k batches stand behind the k-th. With X = C^T C that is tr(A^T diag(p) A X^-1) under diag X = 1; where its gradient is diagonal,
+columns of C. Where the sums forget, as many as w^0 + ... + w^k batches stand behind the k-th. With X = C^T C that is
+tr(A^T diag(p) A X^-1) under diag X = 1; where its gradient is diagonal,
 
     X = diag(q)^-1/2 (M^T M)^1/2 diag(q)^-1/2,    M = diag(p)^1/2 A diag(q)^1/2,
 

@@ -63,7 +63,9 @@ class DenseEncoder(Encoder):
     @cached_property
     def _decoder(self) -> Floats:
         """B = A C^-1, column by column from C^T B^T = A^T."""
-        return np.asarray(scipy.linalg.solve_triangular(self.matrix, weighted_sums(self.size, self.forget).T, trans="T", lower=True).T)
+        return np.asarray(
+            scipy.linalg.solve_triangular(self.matrix, weighted_sums(self.size, self.forget).T, trans="T", lower=True).T
+        )
 
 
 @dataclass(frozen=True)

@@ -62,9 +62,9 @@ class SiloProtocol(Protocol):
     def kept_weights(self, missed: Collection[int], sync: int) -> Floats:
         """The whole weight of every batch, at a sync that the silo is in: it makes up for what it missed.
 
-        At a sync that it misses, its earlier messages y'_m still count: A adds sum_m B[sync, m] y'_m, which is
-        sum_m v_m s_m of the silo's own sums, each with every batch up to m at its weight in it. v solves v B = B[sync] on
-        the syncs m that it was in, from the last of them to the first.
+        At a sync that it misses, its earlier messages y'_m still count: A adds sum_m B[sync, m] y'_m, which is sum_m
+        v_m s_m of the silo's own sums, each with every batch up to m at its weight in it. v solves v B = B[sync] on the
+        syncs m that it was in, from the last of them to the first.
         """
         if sync not in missed:
             return self.encoder.target_row(sync)
@@ -96,7 +96,8 @@ class DecodedSilo(Protocol):
             )
         if self.encoder.forget != 1:
             raise ArgumentError(
-                "forget", f"must be 1 where silos decode, got {self.encoder.forget:g}: weighted sums are no whole numbers"
+                "forget",
+                f"must be 1 where silos decode, got {self.encoder.forget:g}: weighted sums are no whole numbers",
             )
 
     def init(self, lead: tuple[int, ...] = ()) -> Stream:
