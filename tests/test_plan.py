@@ -202,6 +202,7 @@ def test_numbers_that_came_out_of_numpy_are_numbers() -> None:
 
 OTHER_VALUES: dict[str, object] = {
     "silos": 11,
+    "forget": 0.9,
     "rounds": 101,
     "dim": 4,
     "privacy": Privacy(1.0, 1e-6),
@@ -239,6 +240,7 @@ def test_the_hash_changes_with_every_field() -> None:
         "reward_noise": published,
         "colluding": shared,
         "people": ticking,
+        "forget": base.changed(mechanism="toeplitz"),
     }  # where they have an effect
     hashes = {name: bases.get(name, base).changed(**{name: value}).hash for name, value in OTHER_VALUES.items()}
     known = {base.hash, published.hash, *hashes.values()}
@@ -247,6 +249,9 @@ def test_the_hash_changes_with_every_field() -> None:
     for field, value in (("epsilon", 2.0), ("adjacency", "add-remove"), ("participations", 2), ("silos_per_user", 2)):
         changed: dict[str, Any] = {field: value}
         assert base.changed(privacy=dataclasses.replace(PRIVACY, **changed)).hash != base.hash
+    twice = dataclasses.replace(PRIVACY, participations=2)
+    hashes = {apart: base.changed(privacy=dataclasses.replace(twice, apart=apart)).hash for apart in (0, 1, 2)}
+    assert len(set(hashes.values())) == 3
     for schedule in (growing(1.2), growing(1.3), clock(1.0), clock(2.0)):
         assert base.changed(schedule=schedule).hash != base.hash
     assert base.changed().hash == base.hash == Plan.from_dict(base.as_dict()).hash
