@@ -212,6 +212,7 @@ def test_numbers_that_came_out_of_numpy_are_numbers() -> None:
 
 OTHER_VALUES: dict[str, object] = {
     "silos": 11,
+    "forget": 0.9,
     "rounds": 101,
     "dim": 4,
     "privacy": Privacy(1.0, 1e-6),
@@ -249,6 +250,7 @@ def test_the_hash_changes_with_every_field() -> None:
         "reward_noise": published,
         "colluding": shared,
         "people": ticking,
+        "forget": base.changed(mechanism="toeplitz"),
     }  # where they have an effect
     hashes = {name: bases.get(name, base).changed(**{name: value}).hash for name, value in OTHER_VALUES.items()}
     known = {base.hash, published.hash, *hashes.values()}
@@ -257,6 +259,9 @@ def test_the_hash_changes_with_every_field() -> None:
     for field, value in (("epsilon", 2.0), ("adjacency", "add-remove"), ("participations", 2), ("silos_per_user", 2)):
         changed: dict[str, Any] = {field: value}
         assert base.changed(privacy=dataclasses.replace(PRIVACY, **changed)).hash != base.hash
+    twice = dataclasses.replace(PRIVACY, participations=2)
+    spaced = {base.changed(privacy=dataclasses.replace(twice, apart=apart)).hash for apart in (0, 1, 2)}
+    assert len(spaced) == 3
     for schedule in (growing(1.2), growing(1.3), clock(1.0), clock(2.0)):
         assert base.changed(schedule=schedule).hash != base.hash
     assert base.changed().hash == base.hash == Plan.from_dict(base.as_dict()).hash
@@ -310,7 +315,7 @@ def test_unknown_names_in_data_are_refused() -> None:
         Plan.from_dict({**GOOD.as_dict(), "sigma": 1.0})
     data = GOOD.as_dict()
     data["privacy"]["mu"] = 1.0
-    with pytest.raises(ValueError, match=r"^privacy does not know 'mu'; it takes adjacency, delta,"):
+    with pytest.raises(ValueError, match=r"^privacy does not know 'mu'; it takes adjacency, apart, delta,"):
         Plan.from_dict(data)
     with pytest.raises(ValueError, match=r"^plan must give 'rounds', 'dim'$"):
         Plan.from_dict({"silos": 3})

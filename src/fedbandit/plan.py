@@ -14,6 +14,7 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, get_args
 
@@ -55,7 +56,14 @@ RADII: dict[Radii, Rule | None] = {
 HEADROOM_BITS = 62  # a total, noise included, must stay this far inside 64-bit integers
 # Fields that came later, and what plans written without them mean. A plan that says nothing else does not name them, so
 # that it keeps its identity.
-LATER: dict[str, Any] = {"people": 1, "uncounted": None, "schema": None, "policy": UCB, "apprentice": False}
+LATER: dict[str, Any] = {
+    "people": 1,
+    "uncounted": None,
+    "schema": None,
+    "policy": UCB,
+    "apprentice": False,
+    "forget": 1.0,
+}
 CONSORTIUM = "consortium"  # the table of a plan's file that says what the plan was chosen for
 PEOPLE = 10**9  # who must fit into the sums of a term on a clock, all silos together: nobody knows how many will come
 
@@ -103,6 +111,7 @@ class Plan:
     schema: Schema | None = None  # how records become features, for applications that send records
     policy: Policy = UCB  # how silos choose; a name is enough
     apprentice: bool = False  # the application may choose in the model's place, and its choice is learnt from
+    forget: float = 1.0  # the weight that one sync leaves to the past; below 1 models follow a world that changes
 
     def __post_init__(self) -> None:
         self._take_schema()
@@ -125,6 +134,8 @@ class Plan:
         _validate.positive("exploration", self.exploration)
         _validate.positive("reward_noise", self.reward_noise)
         _validate.positive("ratio", self.ratio)
+        if _validate.positive("forget", self.forget) > 1:
+            raise ArgumentError("forget", f"must be at most 1, where nothing is forgotten, got {self.forget!r}")
         if _validate.count("bits", self.bits) > HEADROOM_BITS:
             raise ArgumentError("bits", f"must be at most {HEADROOM_BITS}, got {self.bits}: sums are 64-bit integers")
         _validate.one_of("mechanism", self.mechanism, mechanisms.names())
@@ -212,7 +223,7 @@ class Plan:
     def encoder(self) -> Encoder:
         """The mechanism over the whole horizon (an adaptive schedule may synchronise after every round, and every silo
         of its own if silos come alone)."""
-        return mechanisms.encoder(self.mechanism, self.syncs or len(self._times_or_rounds))
+        return mechanisms.encoder(self.mechanism, self.syncs or len(self._times_or_rounds), float(self.forget))
 
     @property
     def request(self) -> Request:
@@ -261,7 +272,7 @@ class Plan:
 
     @cached_property
     def noise_law(self) -> NoiseLaw:
-        """Standard deviations of every released prefix sum over all silos."""
+        """Standard deviations of every decoded (prefix or weighted) sum over all silos."""
         gain, scales = self.protocol.prefix_gain(self._times_or_rounds), self.protocol.scales
         off_diagonal = scales.off_diagonal if self.dim > 1 else scales.diagonal  # a 1 x 1 matrix has no such entry
         return NoiseLaw(scales.bias * gain, scales.diagonal * gain, off_diagonal * gain, silos=self.silos)
@@ -292,9 +303,20 @@ class Plan:
         return float(self.learner.regularisers[max(0, bisect_right(self._times_or_rounds, round_) - 1)])
 
     def radius(self, round_: int) -> float:
-        """beta_t, for a silo that has seen statistics of all silos up to this round (or its own, if it is alone)."""
+        """beta_t, for a silo that has seen statistics of all silos up to this round (or its own, if it is alone).
+
+        Visits that are half forgotten count half: V holds them with their weights, of which the squares, smaller still,
+        stand before the chance in rewards. That is for a theta that does not change; no radius covers how it might.
+        """
         silos = 1 if self.syncs == 1 else self.silos
-        return self.learner.radius(round_ * self.people * silos, self.regulariser_after(round_))
+        return self.learner.radius(self.remembered(round_) * self.people * silos, self.regulariser_after(round_))
+
+    def remembered(self, round_: int) -> float:
+        """Rounds behind what silos know after `round_` of them, each as much as is left of it."""
+        if self.forget == 1:
+            return round_
+        last = bisect_right(self.times, round_) - 1
+        return round_ if last < 0 else self._remembered[last] + round_ - self.times[last]
 
     def radius_alone(self, visits: float) -> float:
         """The same for a silo's own raw data of so many visits: there is no noise to allow for."""
@@ -356,6 +378,9 @@ class Plan:
             epsilon=self.privacy.epsilon,
             delta=self.privacy.delta,
             cost=self._built.spends(sync),
+            visits=self.privacy.participations if self.privacy.apart else 1,
+            apart=self.privacy.apart,
+            forget=self.forget,
         )
 
     # -- as data ----------------------------------------------------------------------------------------------------
@@ -364,6 +389,8 @@ class Plan:
         """The plan as plain data; `from_dict` reads it back."""
         data = asdict(self)
         data["schedule"] = schedules.as_dict(self.schedule)
+        if self.privacy is not None:
+            data["privacy"] = self.privacy.as_dict()
         if self.schema is not None:
             data["schema"] = self.schema.as_dict()
         for name, meant in LATER.items():
@@ -442,7 +469,7 @@ class Plan:
             ("policy", str(self.policy)),
             ("syncs", "by data" if self.syncs is None else f"{self.syncs:,}"),
             ("sent", sent),
-            ("noise of the worst prefix sum", f"{self.noise_std:.4g}"),
+            ("noise of the worst decoded sum", f"{self.noise_std:.4g}"),
             ("lambda", f"{self.regulariser:.4g}"),
             ("hash", self.hash[:12]),
         ]
@@ -458,6 +485,11 @@ class Plan:
     @cached_property
     def _built(self) -> Built:
         return trust.build(self.trust, self.request)
+
+    @cached_property
+    def _remembered(self) -> tuple[float, ...]:
+        """What is left of all rounds, at each sync."""
+        return tuple(accumulate(np.diff((0, *self.times)).tolist(), lambda left, new: self.forget * left + new))
 
     @cached_property
     def _noiseless(self) -> Confidence:
@@ -481,8 +513,10 @@ class Plan:
 
     @property
     def _keeps_local(self) -> bool:
-        """Whether those whom a silo serves by local knowledge can be kept out of all releases."""
-        return self.acting == "lazy" and (self.privacy is None or self.privacy.silos_per_user == 1)
+        """Whether those whom a silo serves by local knowledge can be kept out of all releases: not where somebody who
+        does not count now, being back too soon, will count again, or counts at another silo."""
+        privacy = self.privacy
+        return self.acting == "lazy" and (privacy is None or (privacy.silos_per_user == 1 and not privacy.apart))
 
     def _take_schema(self) -> None:
         """The dimension, from the schema if there is one."""
@@ -506,7 +540,13 @@ class Plan:
         """Refuse what would change nothing: whoever asks for it expects something of it."""
         trusting = self.trusting
         if self.uncounted == "local" and not self._keeps_local:
-            raise ArgumentError("uncounted", "must not be 'local' where silos act eagerly or people visit several")
+            raise ArgumentError(
+                "uncounted",
+                "must not be 'local' where silos act eagerly, people visit several, or visits count only some syncs "
+                "apart: whoever was served by raw data must never count again",
+            )
+        self._check_spacing()
+        self._check_forgetting()
         if self.colluding and not trusting.shares_noise:
             raise ArgumentError(
                 "colluding",
@@ -523,6 +563,31 @@ class Plan:
                     name,
                     f"must be 1 unless confidence is 'published', got {getattr(self, name)!r}: no other radii use it",
                 )
+
+    def _check_spacing(self) -> None:
+        """Visits that lie apart are for lazy silos on a public schedule: there each visit moves one batch."""
+        apart = 0 if self.privacy is None else self.privacy.apart
+        if not apart:
+            return
+        if self.acting != "lazy":
+            raise ArgumentError("apart", f"must be 0 where silos act eagerly, got {apart}: a visit moves others, too")
+        if isinstance(self.schedule, Adaptive):
+            raise ArgumentError("apart", f"must be 0 where data decide when to synchronise, got {apart}")
+        if apart >= len(self.times):
+            raise ArgumentError(
+                "apart",
+                f"must be less than the {len(self.times)} syncs, got {apart}: nobody counts twice; leave it out",
+            )
+
+    def _check_forgetting(self) -> None:
+        """Weighted sums are for what is exactly calibrated, by silos that act on nothing else, on a public calendar."""
+        if self.forget == 1:
+            return
+        for name, needed in (("acting", "lazy"), ("calibration", "exact")):
+            if getattr(self, name) != needed:
+                raise ArgumentError("forget", f"must be 1 unless {name} is {needed!r}, got {self.forget:g}")
+        if isinstance(self.schedule, Adaptive):
+            raise ArgumentError("forget", f"must be 1 where data decide when to synchronise, got {self.forget:g}")
 
     def _check_headroom(self) -> None:
         """Sums and noise of the whole federation must fit into 64-bit integers."""

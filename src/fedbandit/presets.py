@@ -145,9 +145,17 @@ def local(plan: Plan, schedule: Schedule | None = None) -> Plan:
 
 def isolated(plan: Plan, schedule: Schedule | None = None) -> Plan:
     """Each silo alone, without privacy: what a silo has if it stays out. It has no schedule, it never synchronises."""
-    free = plan.changed(cohort=None, uncounted=None, policy=UCB, apprentice=False)
-    alone = _ours(free, Every(plan.rounds))
-    return alone.changed(trust="none", privacy=None, acting="eager", colluding=None)
+    free = plan.changed(
+        trust="none",
+        privacy=None,
+        colluding=None,
+        cohort=None,
+        uncounted=None,
+        policy=UCB,
+        apprentice=False,
+        forget=1.0,
+    )
+    return _ours(free, Every(plan.rounds)).changed(acting="eager")
 
 
 def _ours(plan: Plan, schedule: Schedule | None) -> Plan:

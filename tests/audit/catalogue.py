@@ -18,6 +18,7 @@ import pytest
 from fedbandit import clock, every
 from fedbandit.audit.adaptive_game import AdaptiveGame
 from fedbandit.audit.cases import Case, case
+from fedbandit.audit.worlds import neighbours
 from fedbandit.bandit.statistics import Scales
 from fedbandit.protocol.base import Protocol
 from fedbandit.protocol.trusts.secure_sum import SecureSumProtocol
@@ -96,6 +97,19 @@ def _cohort_below_minimum() -> Case:
 def _one_visit_counted(**fields: object) -> Case:
     """Promised for three visits of a user, with the noise of one."""
     return _other_plan({"privacy": BUDGET}, privacy=replace(BUDGET, participations=3), **fields)
+
+
+def _distance_not_enforced() -> Case:
+    """Promised for three visits that lie apart, and all of them come in one batch."""
+    spaced = small_plan(privacy=replace(BUDGET, participations=3, apart=2))
+    together = neighbours(small_plan(privacy=replace(BUDGET, participations=3)), 1)
+    return faults.with_worlds(small_case(spaced), together)
+
+
+def _other_distance() -> Case:
+    """Visits may come in every batch, and the noise is that of eight syncs between them."""
+    right = {"privacy": replace(BUDGET, participations=3, apart=1), "rounds": 64}
+    return _other_plan({"privacy": replace(BUDGET, participations=3, apart=8)}, **right)
 
 
 def _cohort_not_counted() -> Case:
@@ -247,11 +261,16 @@ SENSITIVITY: dict[str, Fault] = {
     "visits not counted, in several batches": Fault(
         lambda: _one_visit_counted(schedule=every(1), rounds=8, mechanism="batches"), "epsilon"
     ),
+    "the distance between visits not enforced": Fault(_distance_not_enforced, "epsilon"),
+    "the noise of visits that lie further apart": Fault(_other_distance, "claimed noise", "epsilon of"),
     "contributions rounded to halves": Fault(lambda: faults.coarsely_rounded(1), "epsilon"),
     "noise for add/remove, neighbours replaced": Fault(
         lambda: _other_plan({"privacy": replace(BUDGET, adjacency="add-remove")}), "epsilon"
     ),
     "column norm of another mechanism": Fault(lambda: _other_plan({"mechanism": "batches"}), "epsilon"),
+    "noise of sums that forget under an encoder that does not": Fault(
+        lambda: _other_plan({"forget": 0.5}, forget=1.0), "epsilon"
+    ),
     "late reward under a mechanism with negative entries": Fault(
         lambda: faults.late_reward(counted=False), "claimed noise", "epsilon of 4."
     ),

@@ -20,6 +20,7 @@ from tests.audit.test_live_game import Watcher
 
 UNUSED = SimulatedNoise(np.random.default_rng(0))
 MANY = Privacy(1.0, 1e-5, participations=3, silos_per_user=2)
+SPACED = Privacy(1.0, 1e-5, participations=3, silos_per_user=2, apart=3)
 PRESENT = Privacy(1.0, 1e-5, "add-remove", participations=2)
 
 
@@ -56,6 +57,8 @@ def test_in_the_world_without_the_user_nobody_comes_in_their_place() -> None:
         {"trust": "silo", "schedule": every(2), "visits": "public"},
         {"trust": "secure-sum", "schedule": clock(60)},
         {"trust": "secure-sum", "schedule": clock(60), "privacy": PRESENT},
+        {"trust": "silo", "schedule": clock(60), "privacy": SPACED},
+        {"trust": "secure-sum", "schedule": clock(60), "privacy": SPACED, "forget": 0.9},
     ],
     ids=str,
 )
@@ -63,7 +66,7 @@ def test_in_the_world_without_the_user_nobody_comes_in_their_place() -> None:
 def test_all_visits_count_at_all_silos_of_the_user(
     fields: dict[str, Any], world: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without noise, what crosses is what is retraced: no visit was left out by the participation cap."""
+    """Without noise, what crosses is what is retraced: no visit was left out as one too many, or as one too soon."""
     monkeypatch.setattr(exact_noise, "_gaussian", lambda scales, lead: np.zeros((*lead, len(scales)), dtype=np.int64))
     game, watcher = _game(**fields), Watcher()
     LiveGame(game.plan, game.worlds, (watcher,)).play(world, 1, UNUSED)  # type: ignore[arg-type]
@@ -75,7 +78,7 @@ def test_all_visits_count_at_all_silos_of_the_user(
     low, high = watcher.moments[0].expected
     moved = (low != high).any(axis=-1)[0]
     assert moved.tolist() == [silo < privacy.silos_per_user for silo in range(game.plan.silos)]
-    came = [comer.key for comer in game.worlds[0][0][0]].count("the user")
+    came = [comer.key for batch in game.worlds[0] for comer in batch[0]].count("the user")
     assert came == privacy.participations
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy.stats import binom
 
-from fedbandit import every
+from fedbandit import clock, every
 from fedbandit.audit import residuals, times_and_sizes
 from fedbandit.audit.auditor import CONFIDENCE, SCORE_ALARMS
 from fedbandit.audit.report import audit
@@ -29,6 +30,10 @@ SOUND: list[dict[str, Any]] = [
     {"trust": "central"},
     {"trust": "local", "mechanism": "batches", "schedule": every(1), "rounds": 8},
     {"trust": "secure-sum", "colluding": 1},
+    *({"forget": 0.8, "mechanism": name} for name in ("toeplitz", "blt", "batches")),
+    {"forget": 0.8, "trust": "secure-sum", "privacy": replace(BUDGET, participations=2, apart=3)},
+    *({"privacy": replace(BUDGET, participations=3, apart=2), "mechanism": name} for name in ("toeplitz", "batches")),
+    {"privacy": replace(BUDGET, participations=3, apart=3), "trust": "secure-sum", "schedule": clock(60), "rounds": 8},
 ]
 
 

@@ -50,7 +50,7 @@ def test_a_general_search_finds_nothing_better() -> None:
         C[rows, columns] = entries
         if np.abs(np.diag(C)).min() < 1e-3:
             return np.inf
-        B = optimal.prefix_sums(size) @ np.linalg.inv(C)
+        B = optimal.weighted_sums(size, 1.0) @ np.linalg.inv(C)
         return float(np.linalg.norm(C, axis=0).max() ** 2 * (early.weights(size) @ np.linalg.norm(B, axis=1) ** 2))
 
     start = mechanisms.encoder("toeplitz", size).coefficients[rows, columns]
@@ -66,7 +66,7 @@ def test_columns_are_alike_and_nothing_is_negative(size: int) -> None:
     np.testing.assert_allclose(np.linalg.norm(encoder.coefficients, axis=0), 1.0, rtol=1e-3)
     assert encoder.coefficients.min() >= 0
     assert encoder.decoder.min() >= -1e-12
-    np.testing.assert_allclose(encoder.decoder @ encoder.coefficients, optimal.prefix_sums(size), atol=1e-9)
+    np.testing.assert_allclose(encoder.decoder @ encoder.coefficients, optimal.weighted_sums(size, 1.0), atol=1e-9)
 
 
 def test_the_first_prefix_sums_have_less_noise_and_the_last_more() -> None:

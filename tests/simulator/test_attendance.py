@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -202,3 +203,15 @@ def test_local_knowledge_is_for_lazy_silos_whose_people_go_nowhere_else() -> Non
             base.changed(uncounted="local", **made)
     with pytest.raises(ValueError, match="uncounted must be one of local, public; got 'both'"):
         base.changed(uncounted="both")
+
+
+def test_visits_that_come_too_soon_do_not_count() -> None:
+    """People come five times, every 40 rounds; a sync is 10 rounds long."""
+    budget = Privacy(1.0, 0.1)
+    base = Plan(2, 400, 2, budget, schedule=every(10))
+    people = Attendance.up_to(5)
+    for apart, between, share in ((0, 0, 1.0), (4, 40, 1.0), (5, 40, 0.6), (9, 40, 0.4), (4, 0, 0.2), (4, 1000, 1.0)):
+        coming = replace(people, between=between)
+        spaced = base.changed(privacy=replace(budget, participations=5, apart=apart))
+        assert coming.share(5, 1, coming.every(spaced)) == pytest.approx(share)
+        assert coming.all_counted(spaced) is (share == 1)

@@ -5,8 +5,8 @@ guarantee does not depend on: the dimension does not matter to the largest shift
 the noise), other silos do not matter where each is protected on its own, and noise is calibrated anew for a shorter
 horizon by the same rule. Where silos share the noise, the smallest sync is played: as many silos as the plan's cohort,
 of which as many collude as the plan says, or, if those are many, fewer of both. How often a user comes, schedule,
-mechanism, calibration and acting are the plan's own. What the plan's noise amounts to as it is, with all its silos, is
-computed beside the runs.
+mechanism, calibration and acting are the plan's own; how many syncs lie between visits, unless they would not fit. What
+the plan's noise amounts to as it is, with all its silos, is computed beside the runs.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ __all__ = [
     "in_few_dimensions",
     "of_plan",
     "reduced",
+    "returning_within",
 ]
 
 AUTHORS_CLAIM = {
@@ -117,6 +118,7 @@ def _sizes(plan: Plan) -> tuple[tuple[str, str], ...]:
         ("rounds", f"{plan.rounds:,}"),
         ("schedule", str(plan.schedule)),
         ("d", str(plan.dim)),
+        ("syncs between visits", "0" if plan.privacy is None else str(plan.privacy.apart)),
     )
 
 
@@ -262,7 +264,15 @@ def _shorter(plan: Plan) -> Plan:
     if size.rounds is not None and plan.rounds > size.rounds:
         return plan.changed(rounds=size.rounds, schedule=Every(size.batch))
     syncs = plan.rounds if plan.syncs is None else plan.syncs
-    return plan if syncs <= SYNCS else _shorter(plan.changed(rounds=plan.rounds // 2))
+    if syncs <= SYNCS:
+        return plan
+    return _shorter(plan.changed(rounds=plan.rounds // 2, privacy=returning_within(plan, syncs // 2)))
+
+
+def returning_within(plan: Plan, syncs: int) -> Privacy:
+    """The plan's budget with visits so near to each other that two of them lie within so many syncs."""
+    assert plan.privacy is not None
+    return replace(plan.privacy, apart=min(plan.privacy.apart, syncs // 2))
 
 
 def fewer_silos(plan: Plan) -> Plan:

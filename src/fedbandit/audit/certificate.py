@@ -159,9 +159,13 @@ def _who(plan: Plan) -> Section:
     if budget is not None:
         paragraphs.append(
             f"{ADJACENCY[budget.adjacency]} A user takes part in at most {counted(budget.participations, 'round')} of "
-            f"a silo and visits at most {counted(budget.silos_per_user, 'silo')}."
+            f"a silo{_apart(budget.apart)} and visits at most {counted(budget.silos_per_user, 'silo')}."
         )
     return Section("Whom to trust, and who counts as one user", tuple(paragraphs))
+
+
+def _apart(syncs: int) -> str:
+    return f", any two at least {counted(syncs, 'sync')} apart," if syncs else ""
 
 
 def _not_promised(plan: Plan) -> Section:

@@ -25,7 +25,7 @@ from fedbandit import _validate
 from fedbandit._arrays import Floats, Integers, Numbers
 from fedbandit._validate import ArgumentError
 from fedbandit.audit.calendar_game import Retraced, Scored, adversaries_of, remembered
-from fedbandit.audit.cases import Case, claim_of, fewer_silos, in_few_dimensions, of_plan
+from fedbandit.audit.cases import Case, claim_of, fewer_silos, in_few_dimensions, of_plan, returning_within
 from fedbandit.audit.residuals import Recorder
 from fedbandit.audit.times_and_sizes import Envelope
 from fedbandit.audit.worlds import User, background_users, people, telling_pair, visits
@@ -226,7 +226,7 @@ def _calendar(plan: Plan) -> dict[str, Any]:
     """A few ticks of a clock, or batches large enough for all visits of a user."""
     assert plan.privacy is not None
     if isinstance(plan.schedule, Clock):
-        return {"schedule": Clock(PERIOD), "rounds": SYNCS}
+        return {"schedule": Clock(PERIOD), "rounds": SYNCS, "privacy": returning_within(plan, SYNCS)}
     batch = max(BATCH, min(plan.privacy.participations, plan.rounds))
     return {"schedule": Every(batch), "rounds": SYNCS * batch}
 

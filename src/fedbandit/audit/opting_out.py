@@ -92,8 +92,7 @@ def _serve(silo: Silo, sync: int, world: int) -> tuple[int, ...]:
     silo.reward_all([(decision.id, reward) for decision, reward in zip(decisions, rewards, strict=True)])
     for number in range(KEYED):
         _come(silo, both[number % 2][None], f"out {sync} {number}", rewards[number], shared=False)
-    cap = silo.plan.cap or 1
-    counting = [AGAIN] * cap if sync == 0 else []
+    counting = [AGAIN] * _counted_again(silo.plan, sync)
     counting += [f"in {sync} {number}" for number in range(_people(silo.plan, sync) - len(counting))]
     actions = tuple(_come(silo, both, key, 0.5) for key in counting)
     for _ in range(2):
@@ -105,6 +104,15 @@ def _come(silo: Silo, actions: Floats, key: str, reward: float, shared: bool = T
     decision = silo.decide(actions, user=key, shared=shared)
     silo.reward(decision.id, reward)
     return decision.action
+
+
+def _counted_again(plan: Plan, sync: int) -> int:
+    """How often the one who comes again and again counts in a batch: all at once, or as visits may follow each
+    other."""
+    cap, apart = plan.cap or 1, 0 if plan.privacy is None else plan.privacy.apart
+    if not apart:
+        return cap if sync == 0 else 0
+    return int(sync % apart == 0 and sync // apart < cap)
 
 
 def _people(plan: Plan, sync: int) -> int:

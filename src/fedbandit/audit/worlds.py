@@ -1,7 +1,8 @@
 """Neighbouring worlds: two federations that differ in one user, chosen as badly as the promise allows.
 
 The user comes as often, and to as many silos, as the promise allows, whenever that moves the releases most: all in one
-batch if there is room for it, which on a clock there always is, and else in several.
+batch if there is room for it, which on a clock there always is, and else in several; where visits count only so many
+syncs apart, in the batches that lie so and move them most.
 
 A world is one batch per sync. Nearly all users have a single action, so what they add is fixed and the same in both
 worlds. Some have two: those who share a batch with the user, whom the user could flip if the silo acts on raw sums,
@@ -158,6 +159,9 @@ def visits(plan: Plan) -> tuple[int, ...]:
     """
     assert plan.privacy is not None
     users, limit = np.diff((0, *plan.times)), plan.privacy.participations
+    if plan.privacy.apart:
+        chosen = plan.encoder.worst_visits(limit, plan.privacy.apart)
+        return tuple(int(sync in chosen) for sync in range(len(users)))
     noise = np.array([float(plan.protocol.release_scales(count).max()) or 1.0 for count in users.tolist()])
     coefficients = plan.encoder.coefficients / noise[:, None]
     if plan.acting == "eager":

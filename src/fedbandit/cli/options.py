@@ -9,6 +9,7 @@ import typer
 
 __all__ = [
     "AdjacencyOption",
+    "Apart",
     "Batch",
     "BrokerCa",
     "Delta",
@@ -33,6 +34,7 @@ Epsilon = Annotated[float, typer.Option(help="Privacy budget epsilon, over the w
 Delta = Annotated[float, typer.Option(help="Privacy budget delta.")]
 AdjacencyOption = Annotated[str, typer.Option(help="What neighbours are: replace-one or add-remove.")]
 Participations = Annotated[int, typer.Option(help="Rounds of one silo that the same user may take part in.")]
+Apart = Annotated[int, typer.Option(help="Syncs between two visits of the same user that count; 0: none.")]
 SilosPerUser = Annotated[int, typer.Option(help="Silos that the same user may visit.")]
 Batch = Annotated[int | None, typer.Option(help="Synchronise every BATCH rounds, all protocols alike.")]
 Json = Annotated[bool, typer.Option("--json", help="JSON alone on standard output.")]

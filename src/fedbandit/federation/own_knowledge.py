@@ -16,7 +16,7 @@ from fedbandit._arrays import Floats
 from fedbandit.bandit.linucb import Model
 from fedbandit.bandit.statistics import contributions
 from fedbandit.federation.states import ReleaseState
-from fedbandit.federation.store.own_sums import NO_SUMS, PartSums
+from fedbandit.federation.store.own_sums import NO_SUMS, PartSums, sync_of
 from fedbandit.federation.store.silo_store import SiloStore
 from fedbandit.knowledge import NONE_YET, OwnData, PublicModel, local_knowledge
 from fedbandit.plan import Plan
@@ -49,8 +49,8 @@ class OwnKnowledge:
         """There is a new model: look up what the silo has seen so far, and what part of it the model holds."""
         parts, waiting = self._store.own(self._term)
         seen = summed(self._plan, waiting)
-        for part in parts.values():
-            seen = seen.plus(part)
+        for part, sums in parts.items():
+            seen = seen.plus(sums if self._plan.forget == 1 else sums.times(self._left(part, public.sync)))
         released = self._held_by(public, parts)
         with self._lock:
             self._seen, self._released, self._public = seen, released, public
@@ -80,6 +80,10 @@ class OwnKnowledge:
         sums = np.asarray(seen.sums) if seen.value else np.zeros(width, dtype=np.int64)
         own = OwnData(sums, np.asarray(seen.squares), np.asarray(seen.visits), self._released)
         return local_knowledge(self._plan, own, self._public).model(self._plan)
+
+    def _left(self, part: int, sync: int) -> float:
+        """The weight of what came in a part, as it is in the public sums of this sync; all of what came since."""
+        return float(self._plan.forget ** max(0, sync - sync_of(part)))
 
     def _held_by(self, public: PublicModel, parts: dict[int, PartSums]) -> Floats:
         """The silo's own part of the public prefix sum: its batches, weighted as they were decoded."""

@@ -28,7 +28,7 @@ __all__ = [
 class DecisionState(StrEnum):
     ISSUED = "issued"  # the caller holds it; the silo keeps nothing of it
     COUNTED = "counted"  # its reward is in the open batch
-    LEFT_OUT = "left out"  # its user has reached the participation cap; it stays in the silo, and never counts
+    LEFT_OUT = "left out"  # its user came too often or too soon; it stays in the silo, and never counts
     KEPT = "kept"  # its user has opted out; it stays in the silo, and never counts
     RELEASED = "released"  # its batch was released; raw values are deleted
     EXPIRED = "expired"

@@ -11,6 +11,7 @@ import numpy as np
 from fedbandit._validate import ArgumentError
 from fedbandit.plan import Plan
 from fedbandit.planner.consortium import Consortium
+from fedbandit.planner.drift import weighed
 from fedbandit.planner.prediction import Prediction, predicted, predicted_alone
 from fedbandit.planner.tuning import CENTRE, TUNED, mechanisms_for, split
 from fedbandit.presets import TRUST_OF, plan_for
@@ -115,7 +116,7 @@ def recommended(consortium: Consortium) -> Recommendation:
     """
     found = [_option(name, consortium) for name in acceptable(consortium.trust)]
     possible = sorted((one for one in found if one.plan is not None), key=lambda one: one.cost)
-    alone = predicted_alone(consortium.visits_per_silo, consortium.dim, consortium.arms)
+    alone = predicted_alone(consortium.visits_per_silo, consortium.dim, consortium.arms, consortium.drift_per_visit)
     return Recommendation(consortium, alone, tuple(possible), tuple(one for one in found if one.plan is None))
 
 
@@ -155,7 +156,11 @@ def _planned(name: str, consortium: Consortium, cap: int) -> Plan:
         return plan_for(name, base, Clock(consortium.period))
     centre = CENTRE if consortium.constant else 0.0
     plan = plan_for(name, base).changed(centre=centre, ratio=split(centre))
-    return _on_best_schedule(plan, consortium)
+    if not consortium.drift:
+        return _on_best_schedule(plan, consortium)
+    steady = plan.changed(schedule=Clock(consortium.period))  # what was learnt long ago is not worth much
+    plan = weighed(steady, consortium.drift_per_visit, consortium.arms, consortium.attendance)
+    return plan.changed(mechanism=mechanisms_for(len(plan.times))[0])
 
 
 def _on_best_schedule(plan: Plan, consortium: Consortium) -> Plan:
@@ -178,4 +183,4 @@ def _on_best_schedule(plan: Plan, consortium: Consortium) -> Plan:
 
 
 def _cost(plan: Plan, consortium: Consortium) -> Prediction:
-    return predicted(plan.in_visits(), consortium.arms, consortium.attendance)
+    return predicted(plan.in_visits(), consortium.arms, consortium.attendance, consortium.drift_per_visit)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any, Literal, get_args
@@ -43,12 +44,15 @@ class Consortium:
     consenting: float = 1.0  # share of people whose visits may be counted
     constant: bool = True  # whether some fixed combination of the features is the same for every action
     trust: str = "secure-sum"  # the most that people are asked to trust
+    drift: float = 0.0  # how far theta, of norm 1, moves in a day (l2, in the mean square)
 
     def __post_init__(self) -> None:
         for name in ("silos", "people_per_day", "days", "dim", "arms", "visits"):
             _validate.count(name, getattr(self, name))
         _validate.one_of("sync", self.sync, get_args(Sync))
         _validate.count("back_after", self.back_after, least=0)
+        if self.drift != 0:
+            _validate.positive("drift", self.drift)
         if self.dim < 2:
             raise ArgumentError("dim", f"must be at least 2, got {self.dim}")
         if self.days < PERIODS[self.sync]:
@@ -58,6 +62,11 @@ class Consortium:
         if self.back_after and self.visits == 1:
             raise ArgumentError("back_after", "has no effect where everybody comes once: say how often, with visits")
         _ = self.attendance
+
+    @property
+    def drift_per_visit(self) -> float:
+        """How far theta moves from one visit to a silo to the next: steps of a random walk add up in squares."""
+        return self.drift / math.sqrt(self.people_per_day)
 
     @property
     def visits_per_silo(self) -> int:
@@ -93,7 +102,8 @@ class Consortium:
     def as_dict(self) -> dict[str, Any]:
         """What it says, as plain data, without what is left to its default."""
         defaults = {one.name: one.default for one in fields(self)}
-        return {name: value for name, value in asdict(self).items() if value != defaults[name]}
+        data = {**asdict(self), "privacy": self.privacy.as_dict()}
+        return {name: value for name, value in data.items() if value != defaults[name]}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Consortium:

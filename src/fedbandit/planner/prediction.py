@@ -93,6 +93,7 @@ class _Silos:
     public: _Learnt = field(init=False)
     own: _Learnt = field(init=False)
     cosine: float = 0.0  # of the public model
+    moved: float = 0.0  # how far theta has moved, squared, from what the public sums say of it
 
     def __post_init__(self) -> None:
         self.public, self.own = self.nothing(), self.nothing()
@@ -106,9 +107,22 @@ class _Silos:
         """R^2: the variance of a reward with mean (1 + cosine) / 2."""
         return (1 - self.best.square * self.cosine**2) / 4
 
+    def learn(self, new: _Learnt, forget: float, moved: float) -> None:
+        """What was learnt since the last sync becomes public; that sync leaves the weight `forget` to the past.
+
+        `moved` is how far theta has moved since then, squared. Of the estimate a share rho is from before: it is off by
+        rho (e + step), e what it was off by. Steps of a random walk point anywhere, so the squares add up.
+        """
+        public, own = self.public, self.own
+        before = forget * public.across
+        public.along, public.across = forget * public.along + new.along, before + new.across
+        own.along, own.across = forget * own.along, forget * own.across
+        self.moved = (before / public.across) ** 2 * (self.moved + moved) if public.across else 0.0
+
     def synchronise(self, noise: float, regulariser: float) -> None:
         """A model from what was learnt publicly, with noise of that variance."""
         error = (self.spread * self.public.across + noise) / (self.public.across + regulariser) ** 2
+        error += self.moved / self.axes
         length = _length(self.constant_share) * self.public.along / (self.public.along + regulariser)
         self.cosine = length / math.sqrt(length**2 + self.axes * error)
 
@@ -134,19 +148,24 @@ def _learners(arms: int, dim: int, constant_share: float = PAPERS_SHARE) -> _Sil
 
 
 def predicted(
-    plan: Plan, arms: int = ARMS, attendance: Attendance = EVERYBODY, constant_share: float = PAPERS_SHARE
+    plan: Plan,
+    arms: int = ARMS,
+    attendance: Attendance = EVERYBODY,
+    constant_share: float = PAPERS_SHARE,
+    drift: float = 0.0,
 ) -> Prediction:
-    """The regret of a plan whose rounds are visits, by those who count and those who do not."""
+    """The regret of a plan whose rounds are visits, by those who count and those who do not; theta moves at random, by
+    `drift` per round in the mean square."""
     if plan.syncs is None:
         raise ArgumentError("schedule", f"must be public to be predicted, got {plan.schedule}")
     noises = noise_variance(plan.noise_law, plan.centre, constant_share)
     regularisers, silos = plan.learner.regularisers, _learners(arms, plan.dim, constant_share)
     syncs = dict(zip(plan.times, zip(noises.tolist(), regularisers.tolist(), strict=True), strict=True))
-    partly = not attendance.all_counted(plan)
+    partly, every = not attendance.all_counted(plan), attendance.every(plan)
     stops = sorted({*plan.times, *(_stops(plan.rounds) if partly else ())})
-    lost, waiting, noise, before = [], silos.nothing(), 0.0, 0
+    lost, waiting, noise, before, last = [], silos.nothing(), 0.0, 0, 0
     for stop in stops:
-        share = attendance.share(plan.cap, (before + stop + 1) // 2) if partly else 1.0
+        share = attendance.share(plan.cap, (before + stop + 1) // 2, every) if partly else 1.0
         locally = plan.serves_uncounted == "local"
         kept = silos.local_cosine(noise, 1 - 1 / plan.silos) if partly and locally else silos.cosine
         lost.append(share * (1 - silos.cosine) + (1 - share) * (1 - kept))
@@ -154,8 +173,8 @@ def predicted(
         silos.own.add(share * (stop - before), silos.cosine)
         silos.own.add((1 - share) * (stop - before), kept)
         if stop in syncs:
-            silos.public.along += waiting.along
-            silos.public.across += waiting.across
+            silos.learn(waiting, plan.forget, drift**2 * (stop - last))
+            last = stop
             waiting = silos.nothing()
             noise, regulariser = syncs[stop]
             silos.synchronise(noise, regulariser)
@@ -163,12 +182,14 @@ def predicted(
     return _prediction(stops, lost, silos.best)
 
 
-def predicted_alone(rounds: int, dim: int, arms: int = ARMS) -> Prediction:
-    """A silo on its own, which learns from each of its visits at once and adds no noise."""
+def predicted_alone(rounds: int, dim: int, arms: int = ARMS, drift: float = 0.0) -> Prediction:
+    """A silo on its own, which learns from each of its visits at once, adds no noise and forgets nothing."""
     silos, stops, lost, before = _learners(arms, dim), _stops(rounds), [], 0
     for stop in stops:
         lost.append(1 - silos.cosine)
-        silos.public.add(stop - before, silos.cosine)
+        new = _Learnt(silos.best, silos.axes)
+        new.add(stop - before, silos.cosine)
+        silos.learn(new, 1.0, drift**2 * (stop - before))
         silos.synchronise(0.0, 1.0)
         before = stop
     return _prediction(stops, lost, silos.best)

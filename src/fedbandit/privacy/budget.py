@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from decimal import ROUND_CEILING, Context, Decimal
 from typing import Any
 
@@ -20,9 +20,12 @@ class Privacy:
     `adjacency`: replace-one (the paper's definition: a user becomes another) or add-remove (a user's round is empty).
     `participations`: rounds of one silo that the same user may take part in; a silo enforces the cap.
     `silos_per_user`: silos that the same user may visit (Appendix "Non-unique users").
+    `apart`: syncs that must lie between two visits of the same user to a silo for both to count. 0: they may share a
+    batch, which then moves by as many shifts; 1: each counts in a batch of its own; 30: at least 30 syncs later. A silo
+    enforces that too, and much less noise covers it.
 
     >>> Privacy(epsilon=1.0, delta=1e-5)
-    Privacy(epsilon=1.0, delta=1e-05, adjacency='replace-one', participations=1, silos_per_user=1)
+    Privacy(epsilon=1.0, delta=1e-05, adjacency='replace-one', participations=1, silos_per_user=1, apart=0)
     >>> Privacy(epsilon=1.0, delta=2.0)
     Traceback (most recent call last):
     fedbandit._validate.ArgumentError: delta must lie strictly between 0 and 1, got 2.0
@@ -33,6 +36,7 @@ class Privacy:
     adjacency: Adjacency = "replace-one"
     participations: int = 1
     silos_per_user: int = 1
+    apart: int = 0
 
     def __post_init__(self) -> None:
         _validate.plain_numbers(self)
@@ -41,6 +45,18 @@ class Privacy:
         _validate.one_of("adjacency", self.adjacency, ADJACENCIES)
         _validate.count("participations", self.participations)
         _validate.count("silos_per_user", self.silos_per_user)
+        if _validate.count("apart", self.apart, least=0) and self.participations == 1:
+            raise _validate.ArgumentError(
+                "apart", f"must be 0 where a user counts once, got {self.apart}: say how often, with participations"
+            )
+
+    def as_dict(self) -> dict[str, Any]:
+        """The budget as plain data. `apart` came later: a budget that does not use it does not name it, so that plans
+        from before keep their identity."""
+        data = asdict(self)
+        if not self.apart:
+            del data["apart"]
+        return data
 
     @property
     def pair(self) -> str:

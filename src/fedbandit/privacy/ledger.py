@@ -161,6 +161,9 @@ class Release:
     epsilon: float  # the plan's budget for the whole term
     delta: float
     cost: Cost
+    visits: int = 1  # of one user that count, where they must lie some syncs apart; `sensitivity` is then that of one
+    apart: int = 0  # so many syncs
+    forget: float = 1.0  # what one sync leaves to the past in the sums that are decoded: it chooses the encoder, too
 
     def __post_init__(self) -> None:
         _as_declared(self)
@@ -173,6 +176,16 @@ class Release:
         _validate.one_of("adjacency", self.adjacency, ADJACENCIES)
         _validate.positive("epsilon", self.epsilon)
         _validate.within("delta", self.delta, 0, 1)
+        if _validate.positive("forget", self.forget) > 1:
+            raise _validate.ArgumentError("forget", f"must be at most 1, got {self.forget!r}")
+        _validate.count("visits", self.visits)
+        if bool(_validate.count("apart", self.apart, least=0)) != (self.visits > 1):
+            raise _validate.ArgumentError("visits", "must be more than 1 where they lie apart, and 1 elsewhere")
+
+
+# Fields that came later, and what events written without them mean: an event that says nothing else does not name them,
+# so that one event has one text, and old ledgers keep their hashes.
+LATER: dict[str, Any] = {"visits": 1, "apart": 0, "forget": 1.0}
 
 
 def _as_declared(value: Release | Cost) -> None:
@@ -348,7 +361,8 @@ def from_columns(previous: object, event: object, hash_: object, signature: obje
 
 def _plain(event: Release) -> dict[str, Any]:
     """The event and its cost as one flat table; `kind` says which cost."""
-    shared = {name: value for name, value in asdict(event).items() if name != "cost"}
+    everything = {name: value for name, value in asdict(event).items() if name != "cost"}
+    shared = {name: value for name, value in everything.items() if name not in LATER or value != LATER[name]}
     return {"kind": event.cost.kind, **shared, **asdict(event.cost)}
 
 
@@ -373,7 +387,7 @@ def _event(data: Mapping[str, Any]) -> Release:
         raise LedgerError(f"event kind must be one of {', '.join(_COSTS)}; got {kind!r}")
     shared = {field.name: str(field.type) for field in fields(Release) if field.name != "cost"}
     own = {field.name: str(field.type) for field in fields(_COSTS[kind])}
-    wrong = sorted(set(values) ^ {*shared, *own})
+    wrong = sorted((set(values) | set(LATER)) ^ {*shared, *own})
     if wrong:
         differs = ", ".join(name or "a name of no letters" for name in wrong)
         raise LedgerError(f"a {kind} event must have the fields {', '.join((*shared, *own))}; it differs in {differs}")

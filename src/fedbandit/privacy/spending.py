@@ -3,9 +3,11 @@
 Formal guarantee of `spent`: the silo that released exactly these events has been (epsilon, delta)-DP for each of its
 users, under the adjacency and against those that it names. The Gaussian releases of a term are one Gaussian mechanism
 whose sensitivity is the largest column norm of C over the rows released (a row drawn twice counts twice), so mu is that
-of the worst-placed user so far; terms compose in squares. Where a trusted receiver adds the noise, that noise counts,
-against everybody else. Binomial releases of a term spend its whole budget at once; drawn up to m times each, they are
-part of m runs of the term, and spend m times the budget (basic composition); and that adds up over terms.
+of the worst-placed user so far; terms compose in squares. Where a user's visits must lie apart, it is the largest norm
+over the visits that were admissible so far, or a bound on it (`privacy.spacing`). Where a trusted receiver adds the
+noise, that noise counts, against everybody else. Binomial releases of a term spend its whole budget at once; drawn up
+to m times each, they are part of m runs of the term, and spend m times the budget (basic composition); and that adds up
+over terms.
 
 Terms of different adjacency are added up under replace-one. Replacing somebody is removing them and adding another, so
 an add-remove term counts with twice its mu (the shifts of both add up), and a binomial one by group privacy for two.
@@ -39,8 +41,12 @@ class Rows(Protocol):
         """C[k, 0..k]."""
         ...
 
+    def moved(self, weights: Floats, visits: int, apart: int) -> float:
+        """How far visits that lie apart move rows with these weights."""
+        ...
 
-Encoders = Callable[[str, int], Rows]  # mechanism and horizon to encoder: `protocol.mechanisms.encoder`
+
+Encoders = Callable[[str, int, float], Rows]  # mechanism, horizon and weight: `protocol.mechanisms.encoder`
 
 
 @dataclass(frozen=True)
@@ -174,16 +180,27 @@ def _term(events: Sequence[Release], encoders: Encoders) -> TermSpent:
 
 def _shared(event: Release) -> tuple[object, ...]:
     """What all releases of a term must agree on: their plan fixes it."""
-    return event.cost.kind, event.trust, event.mechanism, event.syncs, event.adjacency, event.epsilon, event.delta
+    promised = event.adjacency, event.epsilon, event.delta, event.visits, event.apart
+    return event.cost.kind, event.trust, event.mechanism, event.syncs, event.forget, *promised
 
 
 def _mu(events: Sequence[Release], encoders: Encoders) -> float:
-    """Largest over batches j of the root of the sum over events of (C[sync, j] sensitivity / sigma)^2."""
-    squares = np.zeros(events[0].syncs)
+    """Largest over batches j of the root of the sum over events of (C[sync, j] sensitivity / sigma)^2; where visits
+    must lie apart, over admissible sets of batches of the same with the sum of C[sync, j] over the set."""
+    first = events[0]
+    weights = np.zeros(first.syncs)
     for event in events:
         if isinstance(event.cost, Gaussian | Entrusted):
-            row = encoders(event.mechanism, event.syncs).row(event.sync)
-            squares[: len(row)] += (row * event.cost.sensitivity / event.cost.sigma) ** 2
+            weights[event.sync] += (event.cost.sensitivity / event.cost.sigma) ** 2
         elif isinstance(event.cost, Clear):
             return math.inf
+    if not np.any(weights):
+        return 0.0
+    encoder = encoders(first.mechanism, first.syncs, first.forget)
+    if first.apart:
+        return encoder.moved(weights, first.visits, first.apart)
+    squares = np.zeros(first.syncs)
+    for sync in np.flatnonzero(weights):
+        row = encoder.row(int(sync))
+        squares[: len(row)] += weights[sync] * row**2
     return float(np.sqrt(squares.max()))

@@ -120,12 +120,13 @@ class Protocol(ABC):
         return drawn[-1]
 
     def kept_weights(self, missed: Collection[int], sync: int) -> Floats:
-        """The weight of each batch l <= sync of a silo that was away at the syncs `missed`, in prefix sum `sync`.
+        """The weight of each batch l <= sync of a silo that was away at the syncs `missed`, in what sync `sync`
+        decodes.
 
-        1 - sum over missed j of B[sync, j] C[j, l]: the same for bias and covariance, so the regression stays unbiased
-        with a little less data. In [0, 1] where B and C have no negative entries.
+        A[sync, l] - sum over missed j of B[sync, j] C[j, l]: the same for bias and covariance, so the regression stays
+        unbiased with a little less data. Between 0 and A[sync, l] where B and C have no negative entries.
         """
-        weights = np.ones(sync + 1)
+        weights = self.encoder.target_row(sync)
         decoder = self.encoder.decoder_row(sync)
         for j in missed:
             if j <= sync:

@@ -163,15 +163,19 @@ def _sensitivity_steps(request: Request, joint_silos: bool, comes: str) -> tuple
             f"A user takes part in at most {shift.participations} rounds of a silo, at worst all in one batch: "
             f"{shift.participations} x {one_round:.5f} = {shift.total:.5f}."
         )
-    steps.append(
-        f"A batch enters {encoder.touches} of {encoder.size} releases, with squared weights that add up to at most "
-        f"{encoder.column_norm**2:.4f} ({encoder.name}): sensitivity {shift.total:.5f} x {encoder.column_norm:.4f} = "
-        f"{encoder.column_norm * shift.total:.4f}."
-    )
-    if request.sensitivity > encoder.column_norm * shift.total * (1 + 1e-12):
+    if privacy.apart:
+        steps.append(_spaced_step(request))
+    else:
+        steps.append(_batch_step(request))
+    if request.sensitivity > request.reach * shift.total * (1 + 1e-12):
         steps.append(
             "Columns of the encoder point apart, so a user whose reward comes in another batch can move the releases "
             f"further: {request.sensitivity:.4f}."
+        )
+    if encoder.forget < 1:
+        steps.append(
+            f"What is decoded from these releases are weighted sums, in which one sync leaves {encoder.forget:g} to "
+            "the past: that is computed from what was released, and costs nothing more."
         )
     if request.share < 1:
         steps.append(
@@ -183,3 +187,25 @@ def _sensitivity_steps(request: Request, joint_silos: bool, comes: str) -> tuple
         how = f"add up: {visits} times" if joint_silos else f"compose in squares: sqrt {visits} times"
         steps.append(f"A user {comes.format(visits)}; these shifts {how} the sensitivity.")
     return tuple(steps)
+
+
+def _batch_step(request: Request) -> str:
+    """From a batch to all releases."""
+    shift, encoder = request.shift, request.encoder
+    return (
+        f"A batch enters {encoder.touches} of {encoder.size} releases, with squared weights that add up to at most "
+        f"{encoder.column_norm**2:.4f} ({encoder.name}): sensitivity {shift.total:.5f} x {encoder.column_norm:.4f} = "
+        f"{encoder.column_norm * shift.total:.4f}."
+    )
+
+
+def _spaced_step(request: Request) -> str:
+    """The same for visits in batches that lie apart."""
+    shift, privacy, reach = request.shift, request.asked, request.reach
+    return (
+        f"A user counts in at most {privacy.participations} batches of {request.encoder.size}, any two at least "
+        f"{privacy.apart} syncs apart. Whichever they are, and whichever they would be with other data, the columns of "
+        f"{request.encoder.name} add up to a norm of at most {reach:.4f} (all in one batch: "
+        f"{privacy.participations * request.encoder.column_norm:.4f}): sensitivity {shift.total:.5f} x {reach:.4f} = "
+        f"{reach * shift.total:.4f}."
+    )

@@ -1,8 +1,12 @@
 """A mechanism is a matrix: what a silo releases at sync k is row k of C applied to its batch sums, plus noise.
 
 `Encoder` holds everything that is read off the lower-triangular, invertible C (K x K): its sensitivity, the noise of
-every prefix sum the analyzer decodes with B = A C^-1 (A the prefix sums), how many releases one datum touches; and the
-same matrix as a stream, one batch at a time, for the silo (`step`) and for the analyzer (`decode_step`).
+every sum the analyzer decodes with B = A C^-1, how many releases one datum touches; and the same matrix as a stream,
+one batch at a time, for the silo (`step`) and for the analyzer (`decode_step`).
+
+A is the target: prefix sums, or, where a plan forgets, weighted sums A[k, j] = w^(k-j) (`target_row`). With D =
+diag(w^k) that is D A_1 D^-1, A_1 the prefix sums: so D C D^-1, c_k w^k for C[k, j] = c_{k-j}, is a square root of it
+where C is one of A_1, and its column norm stays bounded however many syncs there are.
 
 C is a multiple of 2^-fraction_bits, so integer batch sums give integer releases in units 2^-fraction_bits.
 """
@@ -10,17 +14,23 @@ C is a multiple of 2^-fraction_bits, so integer batch sums give integer releases
 from __future__ import annotations
 
 import hashlib
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from fedbandit._arrays import Floats, Integers, Numbers
+from fedbandit._validate import ArgumentError
+from fedbandit.privacy import spacing
 
 __all__ = ["Encoder", "Stream", "ToeplitzEncoder"]
+
+
+LONGEST_SPACED = 1024  # releases of a C without structure for which visits that lie apart are worked out
 
 
 class Stream(NamedTuple):
@@ -37,10 +47,12 @@ class Encoder(ABC):
     Guarantee: with Gaussian noise of standard deviation sigma on every release, one user whose batch sum shifts by at
     most `shift` (l2) is (column_norm * shift / sigma)-GDP over the whole horizon. Batch sums may be chosen adaptively:
     release k is a Gaussian mechanism of sensitivity C[k, j] * shift given what was released before, and these compose
-    in squares along column j.
+    in squares along column j. One whose visits count in the batches of an admissible set J, each moving its batch sum
+    by `shift` at most, is (visits_norm * shift / sigma)-GDP (`privacy.spacing` has the proof).
     """
 
     size: int
+    forget: float = field(default=1.0, kw_only=True)  # w: what one sync leaves to the past in the sums decoded
 
     fraction_bits: ClassVar[int] = 0  # C * 2^fraction_bits is a matrix of integers
 
@@ -59,10 +71,19 @@ class Encoder(ABC):
     def decoder_row(self, k: int) -> Floats:
         """B[k, 0..k], k from 0."""
 
+    def target_row(self, k: int) -> Floats:
+        """A[k, 0..k]: the weight of each batch in the sums that are decoded after sync k."""
+        return np.asarray(self.forget ** np.arange(k, -1.0, -1.0))
+
     @property
     def coefficients(self) -> Floats:
         """C, (size, size)."""
         return self._stacked(self.row)
+
+    @property
+    def target(self) -> Floats:
+        """A, (size, size)."""
+        return self._stacked(self.target_row)
 
     @property
     def decoder(self) -> Floats:
@@ -74,6 +95,34 @@ class Encoder(ABC):
         """The largest column norm of C: sensitivity of all releases together to a unit shift of one batch sum."""
         return float(np.linalg.norm(self.coefficients, axis=0).max())
 
+    def visits_norm(self, visits: int, apart: int) -> float:
+        """The largest norm of a sum of up to `visits` columns of C, any two `apart` or more apart, or a bound on it."""
+        return _visits_norm(self, visits, apart)
+
+    def moved(self, weights: Floats, visits: int, apart: int) -> float:
+        """The same for rows that count with these `weights` (size,) in the squared norm: what some releases reveal."""
+        self._check_spacing(apart)
+        weighted = np.sqrt(weights)[:, None] * self.coefficients
+        return math.sqrt(spacing.dynamic(weighted.T @ weighted, visits, apart).bound)
+
+    def worst_visits(self, visits: int, apart: int) -> tuple[int, ...]:
+        """Batches of such a set that move the releases about as far as any."""
+        self._check_spacing(apart)
+        matrix = self.coefficients
+        sets = spacing.dynamic(matrix.T @ matrix, visits, apart).columns, spacing.evenly(self.size, visits, apart)
+        return max(sets, key=lambda batches: float(np.linalg.norm(matrix[:, list(batches)].sum(axis=1))))
+
+    def _check_spacing(self, apart: int) -> None:
+        """Refuse what `privacy.spacing` has no proof for, or what would take too long."""
+        if self.has_negative:
+            raise ArgumentError("apart", f"must be 0 for mechanism {self.name!r}, got {apart}: C has negative entries")
+        if self.size > LONGEST_SPACED:
+            raise ArgumentError(
+                "apart",
+                f"must be 0 for mechanism {self.name!r} over more than {LONGEST_SPACED:,} syncs, got {apart}: "
+                "'toeplitz' and 'blt' have no limit",
+            )
+
     @cached_property
     def has_negative(self) -> bool:
         """Whether an entry of C is negative: columns may then point apart (`privacy.sensitivity.late_factor`)."""
@@ -81,7 +130,7 @@ class Encoder(ABC):
 
     @cached_property
     def prefix_norms(self) -> Floats:
-        """Row norms of B: the noise of each decoded prefix sum, per unit of release noise. Shape (size,)."""
+        """Row norms of B: the noise of each decoded sum, per unit of release noise. Shape (size,)."""
         return np.asarray(np.linalg.norm(self.decoder, axis=1))
 
     @cached_property
@@ -91,7 +140,7 @@ class Encoder(ABC):
 
     @property
     def worst_prefix(self) -> float:
-        """Column norm times largest row norm of B: noise of the worst prefix at unit shift and unit mu."""
+        """Column norm times largest row norm of B: noise of the worst decoded sum at unit shift and unit mu."""
         return self.column_norm * float(self.prefix_norms.max())
 
     @property
@@ -129,7 +178,7 @@ class Encoder(ABC):
         return Stream(0, ())
 
     def decode_step(self, state: Stream, released: Integers | Floats) -> tuple[Stream, Floats]:
-        """Decode the prefix sum after the next release; in the units of the batch sums."""
+        """Decode the (weighted) sum of all batches after the next release; in the units of the batch sums."""
         self._check_horizon(state)
         past = (*state.memory, released.astype(np.float64))
         prefix = np.tensordot(self.decoder_row(state.done), np.stack(past), axes=1)
@@ -138,6 +187,11 @@ class Encoder(ABC):
     def _check_horizon(self, state: Stream) -> None:
         if state.done >= self.size:
             raise ValueError(f"the horizon of {self.size} releases is used up; a new term needs a new plan")
+
+
+@lru_cache(maxsize=32)
+def _visits_norm(encoder: Encoder, visits: int, apart: int) -> float:
+    return encoder.moved(np.ones(encoder.size), visits, apart)
 
 
 @dataclass(frozen=True)
@@ -162,15 +216,43 @@ class ToeplitzEncoder(Encoder):
 
     @cached_property
     def _decoder_column(self) -> Floats:
-        """First column of B: the power series (1 + z + z^2 + ...) / C(z)."""
-        out = np.zeros(self.size)
+        """First column of B: the power series (1 + w z + w^2 z^2 + ...) / C(z)."""
+        out, target = np.zeros(self.size), self.forget ** np.arange(self.size)
         for k in range(self.size):
-            out[k] = (1.0 - self._column[1 : k + 1] @ out[:k][::-1]) / self._column[0]
+            out[k] = (target[k] - self._column[1 : k + 1] @ out[:k][::-1]) / self._column[0]
         return out
 
     @cached_property
     def column_norm(self) -> float:
         return float(np.linalg.norm(self._column))
+
+    def moved(self, weights: Floats, visits: int, apart: int) -> float:
+        """Exact where all weights up to the last that is not zero are alike.
+
+        More than the least of them is counted row by row: row k of any such sum is at most c_0 + c_n + c_2n + ...
+        """
+        if not self._falls:
+            return super().moved(weights, visits, apart)
+        rows = int(np.flatnonzero(weights)[-1]) + 1 if np.any(weights) else 0
+        least = float(weights[:rows][weights[:rows] > 0].min()) if rows else 0.0
+        worst = np.zeros(self.size)
+        for start in spacing.evenly(self.size, visits, apart):
+            worst[start:] += self._column[: self.size - start]
+        squares = least * float(np.sum(worst[:rows] ** 2))
+        extra = np.maximum(weights - least, 0.0)
+        if np.any(extra):
+            own = np.where(np.arange(self.size) % apart == 0, self._column, 0.0)
+            own[visits * apart :] = 0.0
+            squares += float(np.sum(extra * np.cumsum(own) ** 2))
+        return math.sqrt(squares)
+
+    def worst_visits(self, visits: int, apart: int) -> tuple[int, ...]:
+        return spacing.evenly(self.size, visits, apart) if self._falls else super().worst_visits(visits, apart)
+
+    @cached_property
+    def _falls(self) -> bool:
+        """Whether the column is non-negative and never rises: then the worst visits are known (`privacy.spacing`)."""
+        return not self.has_negative and bool(np.all(np.diff(self._column) <= 0))
 
     @cached_property
     def has_negative(self) -> bool:

@@ -57,7 +57,7 @@ OWN_CHOICE = (
     "where the application chooses in the model's place, its choice depends on the person's own record, on public "
     "things (models among them) and on chance, not on other people's data that were not released"
 )
-NOT_COUNTED = "whoever opts out or comes more often than that; nothing of theirs leaves their silo, and "
+NOT_COUNTED = "whoever opts out or comes more often{} than that; nothing of theirs leaves their silo, and "
 SERVED: dict[Uncounted, str] = {
     "public": "they are served by the public model, as everybody is",
     "local": (
@@ -110,6 +110,13 @@ class Guarantee:
         steps = _html.folded("Because", _html.listed(self.steps, numbered=True)) if self.steps else ""
         assumes = _html.folded("Assuming", _html.listed(self.assumes)) if self.assumes else ""
         return _html.paragraph(self.statement) + answers + steps + assumes
+
+
+def _apart(syncs: int) -> str:
+    """How far visits must lie apart, in words."""
+    if syncs < 2:
+        return ", each in a batch of its own" if syncs else ""
+    return f", any two at least {syncs:,} syncs apart"
 
 
 def nothing(why: str) -> Guarantee:
@@ -175,7 +182,7 @@ class Request:
             ("Against whom", against),
             ("For whom", NEIGHBOURS[privacy.adjacency]),
             ("How often one may come", self._visits(silos_count)),
-            ("Who does not count", NOT_COUNTED + SERVED[self.uncounted]),
+            ("Who does not count", NOT_COUNTED.format(" or sooner" if privacy.apart else "") + SERVED[self.uncounted]),
             ("What is public", public),
             ("If parties collude", collusion),
             ("If a silo is missing", missing),
@@ -218,13 +225,13 @@ class Request:
         privacy = self.asked
         rounds = "1 round" if privacy.participations == 1 else f"{privacy.participations:,} rounds"
         silos = "1 silo" if privacy.silos_per_user == 1 else f"each of {privacy.silos_per_user:,} silos"
-        covered = f"in at most {rounds} of {silos}, over the whole run"
+        covered = f"in at most {rounds} of {silos}{_apart(privacy.apart)}, over the whole run"
         if not silos_count:
             return f"{covered}; users see to it themselves, for nobody else is trusted to"
         across = "; nobody enforces the number of silos, for no silo sees who visits another" if self._few_silos else ""
         return (
-            f"{covered}; a silo counts by the user key it is given, leaves out whoever comes to it more often, and "
-            f"takes whoever comes without a key for a new person{across}"
+            f"{covered}; a silo counts by the user key it is given, leaves out whoever comes to it more often"
+            f"{' or sooner' if privacy.apart else ''}, and takes whoever comes without a key for a new person{across}"
         )
 
     @property
@@ -255,7 +262,8 @@ class Request:
         Acting eagerly, one user can change the action, and so the contribution, of everyone after them in the batch:
         then every batch they take part in may move as a whole, each of its users by a full replacement.
         """
-        together = self.asked.participations * (1 if self.acting == "lazy" else self.largest_batch)
+        visits = 1 if self.asked.apart else self.asked.participations
+        together = visits * (1 if self.acting == "lazy" else self.largest_batch)
         rounding = rounding_shift(self._moved_by, self.dim, self.bits, self.ratio) + self._release_rounding
         return Shift(joint_shift(self._moved_by, self.reward_bound, self.ratio), rounding, together)
 
@@ -282,7 +290,18 @@ class Request:
     @property
     def sensitivity(self) -> float:
         """The l2 sensitivity of one silo's whole transcript."""
-        return self.encoder.column_norm * self.shift.total * self._late
+        return self.reach * self.shift.total * self._late
+
+    @property
+    def reach(self) -> float:
+        """How far one user moves all releases of a silo, per shift of a batch that they are in.
+
+        The norm of the worst column of C; of the worst sum of columns where visits count in batches that lie apart.
+        """
+        privacy = self.asked
+        if not privacy.apart:
+            return self.encoder.column_norm
+        return self.encoder.visits_norm(privacy.participations, privacy.apart)
 
     @property
     def _late(self) -> float:
@@ -308,7 +327,7 @@ class Request:
 
     def _moved(self, joint_silos: bool) -> float:
         """How far one user moves the releases that are accounted for together."""
-        return self.encoder.column_norm * self.user_shift(joint_silos)
+        return self.reach * self.user_shift(joint_silos)
 
     def exact_sigma(self, joint_silos: bool) -> float:
         """Noise, in the covariance's units, at which the whole transcript meets the budget exactly."""

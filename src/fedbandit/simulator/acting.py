@@ -146,31 +146,45 @@ class PartlySilos:
         self._released = np.zeros((*lead, width), dtype=np.int64)
         self._kept = np.zeros((*lead, width), dtype=np.int64)
         self._squares = np.zeros(lead)
+        self._known = np.zeros(len(plans))  # visits to a silo, as much as is left of each, at the last sync
+        self._before = self._kept.copy(), self._squares.copy()  # of those who are not counted, at the last sync
         self._visits, self._regret = np.zeros(lead, dtype=np.int64), np.zeros(lead)  # of those who are not counted
         self._inverse, self._bias = np.zeros((*lead, dim, dim)), np.zeros((*lead, dim))
         self._beyond = np.zeros(lead[:2])  # what the others tell, in visits
         self._locally = np.array([plan.serves_uncounted == "local" for plan in plans])
         for index in range(len(plans)):
-            self._learn(index, 0)
+            self._learn(index)
 
     def play(self, first: int, end: int, tally: Tally) -> None:
         rounds, plans = end - first, [federation.plan for federation in self._federations]
-        share = np.stack([self._attendance.counted(plan.cap, first + 1, rounds) for plan in plans])
+        coming = self._attendance
+        share = np.stack([coming.counted(plan.cap, first + 1, rounds, coming.every(plan)) for plan in plans])
         kept = Kept(share, self._locally, self._kept, self._squares, self._visits, self._regret)
         beliefs = _beliefs([federation.public for federation in self._federations], self._policies, self._precision)
         local = Local(self._inverse, self._bias, scores_of(self._radii(first, end), self._precision))
         self._population.play_partly(first + 1, rounds, beliefs, local, kept, tally)
 
     def synchronised(self, index: int, sums: Integers) -> None:
+        self._forget(index)
         self._released[index] += sums
-        self._learn(index, self._federations[index].round)
+        self._known[index] = self._federations[index].plan.remembered(self._federations[index].round)
+        self._learn(index)
+
+    def _forget(self, index: int) -> None:
+        """What came before the batch that is synchronised now counts less."""
+        forget, (kept, squares) = self._federations[index].plan.forget, self._before
+        if forget < 1:
+            for now, before in ((self._released[index], self._released[index]), (self._kept[index], kept[index])):
+                now -= before - np.rint(forget * before).astype(np.int64)
+            self._squares[index] -= (1 - forget) * squares[index]
+        kept[index], squares[index] = self._kept[index], self._squares[index]
 
     def uncounted(self, index: int) -> Uncounted:
         return Uncounted(self._visits[index].sum(axis=-1), self._regret[index].sum(axis=-1))
 
-    def _learn(self, index: int, visits: int) -> None:
-        """Every silo's local knowledge after so many visits, all of them kept or released."""
-        federation, released = self._federations[index], self._released[index]
+    def _learn(self, index: int) -> None:
+        """Every silo's local knowledge, of visits that are all kept or released."""
+        federation, released, visits = self._federations[index], self._released[index], float(self._known[index])
         lead = released.shape[:-1]
         own = OwnData(released + self._kept[index], self._squares[index], np.full(lead, visits), released)
         known = local_knowledge(federation.plan, own, federation.public)
@@ -183,8 +197,8 @@ class PartlySilos:
         rounds = range(first, end)
         return np.array(
             [
-                [[federation.plan.radius_alone(seen + more) for seen in rounds] for more in beyond]
-                for federation, beyond in zip(self._federations, self._beyond.tolist(), strict=True)
+                [[one.plan.radius_alone(one.plan.remembered(seen) + more) for seen in rounds] for more in beyond]
+                for one, beyond in zip(self._federations, self._beyond.tolist(), strict=True)
             ]
         )
 

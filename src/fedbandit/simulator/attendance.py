@@ -1,11 +1,12 @@
 """Who comes, and who of them is counted: how often a person comes back, and how many agree to share their data.
 
 In the simulator a round is one visit to every silo. Which visits count is decided by the person and the plan: the
-person must agree, and must not have come more often than the plan's cap.
+person must agree, and must not have come more often than the plan's cap, or sooner than the plan counts visits.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -26,7 +27,8 @@ class Attendance:
 
     `people[n - 1]` is the share of people who come n times in all. Up to round `first_visits` every visit is a first
     one; from then on people come back, and a visit is somebody's n-th as often as that share of people comes n times or
-    more. `consenting` is the share of people whose visits may be shared at all.
+    more. `consenting` is the share of people whose visits may be shared at all. `between` are the rounds from one visit
+    of a person to the next; 0: people come back at once. It matters where a plan counts visits that lie apart.
 
     >>> Attendance().counted(1, 1, 3).tolist()  # everybody comes once
     [1.0, 1.0, 1.0]
@@ -35,16 +37,20 @@ class Attendance:
     >>> clinic = Attendance.up_to(5, mean=2.0, first_visits=600)
     >>> [round(clinic.share(cap, 601), 2) for cap in (1, 2, 5)], clinic.share(1, 600)
     ([0.5, 0.76, 1.0], 1.0)
+    >>> Attendance.up_to(4).share(2, 1, every=2)  # of four visits the first and the third
+    0.5
     """
 
     people: tuple[float, ...] = (1.0,)
     first_visits: int = 0
     consenting: float = 1.0
+    between: int = 0
 
     def __post_init__(self) -> None:
         if not self.people or min(self.people) < 0 or abs(sum(self.people) - 1) > 1e-9:
             raise ArgumentError("people", f"must be shares that add up to 1, got {self.people}")
         _validate.count("first_visits", self.first_visits, least=0)
+        _validate.count("between", self.between, least=0)
         if not 0 <= self.consenting <= 1:
             raise ArgumentError("consenting", f"must lie between 0 and 1, got {self.consenting!r}")
 
@@ -62,20 +68,31 @@ class Attendance:
         coming[most] = 0.0
         return cls(tuple((coming[:-1] - coming[1:]).tolist()), first_visits, consenting)
 
-    def share(self, cap: int | None, round_: int) -> float:
-        """The share of the visits of a round that count if a person counts up to `cap` times (None: always)."""
+    def share(self, cap: int | None, round_: int, every: int = 1) -> float:
+        """The share of the visits of a round that count if a person counts up to `cap` times (None: always), at every
+        so-many-th visit."""
         if cap is None or round_ <= self.first_visits:
             return self.consenting
-        return self.consenting * min(1.0, sum(self._numbers[:cap]))
+        return self.consenting * min(1.0, sum(self._numbers[::every][:cap]))
 
-    def counted(self, cap: int | None, first_round: int, rounds: int) -> Floats:
+    def every(self, plan: Plan) -> int:
+        """Which visits of a person can count: every so-many-th, as far apart as the plan asks for at its widest."""
+        apart = 0 if plan.privacy is None else plan.privacy.apart
+        if not apart:
+            return 1
+        if not self.between:
+            return len(self.people)  # the first alone
+        times = np.append(0, plan.times)
+        return math.ceil(int((times[apart:] - times[:-apart]).max()) / self.between)
+
+    def counted(self, cap: int | None, first_round: int, rounds: int, every: int = 1) -> Floats:
         """`share` of so many rounds, from `first_round` on."""
-        earlier, later = self.share(cap, 0), self.share(cap, self.first_visits + 1)
+        earlier, later = self.share(cap, 0), self.share(cap, self.first_visits + 1, every)
         return np.where(np.arange(first_round, first_round + rounds) <= self.first_visits, earlier, later)
 
     def all_counted(self, plan: Plan) -> bool:
         """Whether every visit counts under a plan."""
-        return bool(self.counted(plan.cap, 1, plan.rounds).min() >= 1.0)
+        return bool(self.counted(plan.cap, 1, plan.rounds, self.every(plan)).min() >= 1.0)
 
     @property
     def _numbers(self) -> tuple[float, ...]:

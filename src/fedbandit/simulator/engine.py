@@ -56,7 +56,7 @@ def play_together(
     kind = Collector if population.delays == AT_ONCE else DelayedCollector
     collector = kind(population, list(plans.values()), record, shards)
     playing = acting_silos(manner, population, federations, precision, attendance)
-    for first, end in _blocks(calendars, record):
+    for first, end in _blocks([*calendars, population.task.changes(record[-1])], record):
         playing.play(first, end, collector.open(end - first))
         collector.close(end)
         for index, federation in enumerate(federations):
@@ -69,7 +69,7 @@ def play_together(
 
 
 def _blocks(calendars: Iterable[set[int]], record: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """(end of the last block, end of this one): from one sync or recorded round of any plan to the next."""
+    """(end of the last block, end of this one): from one sync, change or recorded round to the next."""
     ends = sorted(set(record).union(*calendars))
     yield from zip([0, *ends[:-1]], ends, strict=True)
 

@@ -66,13 +66,13 @@ class Population:
     delays: Delays = AT_ONCE
 
     def play(self, first_round: int, rounds: int, model: Beliefs | Local, tally: Tally) -> None:
-        """Rounds `first_round` .. `first_round + rounds - 1`.
+        """Rounds `first_round` .. `first_round + rounds - 1`, after none but the last of which the task changes.
 
         Silos decide from the synchronised `Beliefs`, or from `Local` models that also hold their own raw data since
         the last sync.
         """
         users = self._users(first_round, rounds)
-        source, rewards = self._source, self.task.responses.for_kernel()
+        source, rewards = self._source(first_round), self.task.responses.for_kernel()
         if isinstance(model, Local) and isinstance(source, Table) and self.task.one_set_per_silo:
             kernels.play_fixed(users, source, rewards, model, tally)
         else:
@@ -89,13 +89,17 @@ class Population:
     ) -> None:
         """The same where only some visits count: the others are decided from the `Local` models, and go to `kept`."""
         users, rewards = self._users(first_round, rounds), self.task.responses.for_kernel()
-        kernels.play_partly(users, self._source, rewards, beliefs, local, kept, tally)
+        kernels.play_partly(users, self._source(first_round), rewards, beliefs, local, kept, tally)
 
     def _users(self, first_round: int, rounds: int) -> Users:
         return kernels.make_users(self.seed, self.runs, self.silos, first_round, rounds, self.task.same_in_all_runs)
 
+    def _source(self, round_: int) -> Fresh | Table:
+        """What users of a round, and of those until the task changes, choose from."""
+        return self.task.source(self.seed, self.runs, self.silos, round_) if self.task.changes(round_) else self._first
+
     @cached_property
-    def _source(self) -> Fresh | Table:
+    def _first(self) -> Fresh | Table:
         return self.task.source(self.seed, self.runs, self.silos)
 
 

@@ -7,6 +7,7 @@ meets the same users, and any one of them can be asked for again.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import ClassVar, Literal, get_args
 
@@ -53,6 +54,9 @@ __all__ = [
 
 RewardKind = Literal["bernoulli", "gaussian", "clipped", "exact"]
 Contexts = Literal["fresh", "fixed"]
+MOVE = 10  # rounds between two moves of a theta that drifts
+AT_ONCE = 256  # moves that are drawn together
+DRIFT, JUMP = 1, 2  # streams of random numbers besides that of the first theta
 
 
 @dataclass(frozen=True)
@@ -99,6 +103,9 @@ class Synthetic:
     `constant_share` is the share of a row's squared length that its last entry, the constant, has; the paper's is one
     half. With another share the same users bring the same actions, whose expected rewards are the same: only how a row
     is written differs, and with it theta*. Noise is made for a whole row: what the constant takes, the others lack.
+
+    theta* may change: after round `jump_at` it is another one, drawn anew; and by `drift` (l2, in the mean square) per
+    round its direction moves at random, once every MOVE rounds. Regret is against the best action of the moment.
     """
 
     dim: int
@@ -108,6 +115,8 @@ class Synthetic:
     basis: bool = False
     same_in_all_runs: bool = False
     constant_share: float = PAPERS_SHARE
+    drift: float = 0.0
+    jump_at: int | None = None
 
     def __post_init__(self) -> None:
         _validate.count("dim", self.dim, least=2)
@@ -118,23 +127,43 @@ class Synthetic:
             raise ArgumentError("basis", f"must be False unless contexts are 'fixed' and there are {self.dim} arms")
         if self.basis and self.constant_share != PAPERS_SHARE:
             raise ArgumentError("constant_share", f"must be {PAPERS_SHARE} with a basis, got {self.constant_share!r}")
+        if self.jump_at is not None:
+            _validate.count("jump_at", self.jump_at)
+        if self.drift != 0:
+            _validate.positive("drift", self.drift)
+            if self.dim < 3:
+                raise ArgumentError("drift", f"must be 0 for dim {self.dim}: there is no direction to move in")
+        if self.contexts == "fixed" and (self.drift or self.jump_at is not None):
+            raise ArgumentError("contexts", "must be 'fresh' where theta* changes, got 'fixed'")
 
     @property
     def one_set_per_silo(self) -> bool:
         """Whether all users of a silo bring the same actions."""
         return self.contexts == "fixed"
 
-    def theta(self, seed: int, run: int) -> Floats:
-        """theta* of one run."""
-        direction = np.random.default_rng([seed, 0 if self.one_set_per_silo else run]).standard_normal(self.dim - 1)
-        lengths = np.append(np.full(self.dim - 1, np.sqrt(1 - self.constant_share)), np.sqrt(self.constant_share))
-        return np.asarray(np.append(direction / np.linalg.norm(direction), 1.0) / (2 * lengths))
+    def theta(self, seed: int, run: int, round_: int = 1) -> Floats:
+        """theta* of one run, in a round."""
+        lengths = np.sqrt(np.append(np.full(self.dim - 1, 1 - self.constant_share), self.constant_share))
+        jumped = self.jump_at is not None and round_ > self.jump_at
+        stream = (seed, 0 if self.one_set_per_silo else run, *((JUMP,) if jumped else ()))
+        if self.drift:
+            move = (round_ - 1) // MOVE
+            step = np.sqrt(MOVE) * self.drift * 2 * lengths[0]  # of the direction; theta* is shorter than that
+            direction = _walk(stream, self.dim - 1, step, move // AT_ONCE)[move % AT_ONCE]
+        else:
+            direction = _unit(np.random.default_rng(stream).standard_normal(self.dim - 1))
+        return np.asarray(np.append(direction, 1.0) / (2 * lengths))
 
-    def source(self, seed: int, runs: tuple[int, ...], silos: int) -> Fresh | Table:
-        """Where kernels take the action sets of these runs from."""
+    def changes(self, rounds: int) -> set[int]:
+        """Rounds after which theta* is another."""
+        moves = range(MOVE, rounds, MOVE) if self.drift else ()
+        return {*moves, *(() if self.jump_at is None or self.jump_at >= rounds else (self.jump_at,))}
+
+    def source(self, seed: int, runs: tuple[int, ...], silos: int, round_: int = 1) -> Fresh | Table:
+        """Where kernels take the action sets of these runs from, in a round."""
         if self.one_set_per_silo:
             return self._fixed(seed, silos)
-        return Fresh(np.stack([self.theta(seed, run) for run in runs]), self.arms, self.constant_share)
+        return Fresh(np.stack([self.theta(seed, run, round_) for run in runs]), self.arms, self.constant_share)
 
     def _fixed(self, seed: int, silos: int) -> Table:
         """One action set per silo: the contexts that its users of round 0 would have met."""
@@ -149,6 +178,29 @@ class Synthetic:
         bounds = np.arange(silos + 1)
         ranges = np.stack([bounds[:-1], bounds[1:]], axis=1)
         return make_table(features.reshape(-1, self.dim), bounds * self.arms, means.ravel(), ranges)
+
+
+@lru_cache(maxsize=256)
+def _walk(stream: tuple[int, ...], size: int, step: float, part: int) -> Floats:
+    """Unit vectors of a random walk on the sphere, (AT_ONCE, size), from move part * AT_ONCE on."""
+    rng = np.random.default_rng((*stream, DRIFT, part))
+    last = _unit(np.random.default_rng(stream).standard_normal(size))
+    if part:
+        last = _moved(_walk(stream, size, step, part - 1)[-1], step, rng)
+    directions = [last]
+    while len(directions) < AT_ONCE:
+        directions.append(_moved(directions[-1], step, rng))
+    return np.stack(directions)
+
+
+def _moved(direction: Floats, step: float, rng: np.random.Generator) -> Floats:
+    """A unit vector, moved by `step` in the mean square, along the sphere."""
+    aside = rng.standard_normal(len(direction)) / np.sqrt(len(direction) - 1)
+    return _unit(direction + step * (aside - (aside @ direction) * direction))
+
+
+def _unit(vector: Floats) -> Floats:
+    return np.asarray(vector / np.linalg.norm(vector))
 
 
 def _basis(dim: int) -> Floats:
@@ -182,7 +234,11 @@ class Tabled:
         """Dimension of the features."""
         return self.table.dim
 
-    def source(self, seed: int, runs: tuple[int, ...], silos: int) -> Table:
+    def changes(self, rounds: int) -> set[int]:
+        """The data say nothing of time."""
+        return set()
+
+    def source(self, seed: int, runs: tuple[int, ...], silos: int, round_: int = 1) -> Table:
         """Where kernels take action sets from: the same in all runs."""
         bounds = self.table.divided(silos)
         ranges = np.stack([bounds[:-1], bounds[1:]], axis=1)
@@ -213,8 +269,12 @@ def synthetic(
     same_in_all_runs: bool = False,
     realised: bool = False,
     constant_share: float = PAPERS_SHARE,
+    drift: float = 0.0,
+    jump_at: int | None = None,
 ) -> Synthetic:
     """The paper's synthetic instance, with rewards that respect its assumptions by default.
+
+    theta* may `drift`, by so much per round, and be another one from the round after `jump_at` on.
 
     >>> import numpy as np
     >>> users = synthetic(dim=3, arms=5)
@@ -223,7 +283,7 @@ def synthetic(
     (True, 0.7071)
     """
     responses = Responses(rewards, reward_std, realised)
-    return Synthetic(dim, arms, responses, contexts, basis, same_in_all_runs, constant_share)
+    return Synthetic(dim, arms, responses, contexts, basis, same_in_all_runs, constant_share, drift, jump_at)
 
 
 def letor(

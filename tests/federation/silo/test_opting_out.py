@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fedbandit._validate import ArgumentError
 from fedbandit.bandit import linucb
-from fedbandit.bandit.statistics import contributions
+from fedbandit.bandit.statistics import contributions, unpack
 from fedbandit.federation.exact.exact_noise import ExactNoise
 from fedbandit.federation.own_knowledge import LocalModel
 from fedbandit.federation.silo import releasing
@@ -335,3 +335,34 @@ def test_what_stays_is_summed_exactly_once_whatever_is_killed(tmp_path, plan):
             assert known.visits == len(asked)
             np.testing.assert_array_equal(known.sums, own_data(plan, rows).sums)
             assert silo.store.batch(1, 0) == []
+
+
+def test_what_a_silo_knows_for_them_is_forgotten_as_the_public_sums_are(tmp_path):
+    """Features have norm 1, so the trace of what is known is the weight of the visits behind it."""
+    forget, now = 0.5, HandClock()
+    plan = small_plan(schedule=clock(60.0), visits="private", rounds=6, forget=forget)
+    nothing = np.zeros(plan.protocol.width)
+    with Silo.open(tmp_path / "s.db", plan, clock=now) as silo:
+        for sync in range(4):
+            for number in range(2):
+                visit(silo, 0.5, user=f"out {sync} {number}", shared=False)
+            for number in range(3):
+                visit(silo, 0.5, user=f"in {sync} {number}")
+            visit(silo, 0.5, user=f"in {sync} 0")  # over the cap
+            now.pass_time(60.0)
+            silo.tick()
+            silo.store.seal(1, sync, Wire(b"sent", b"sealed"))
+            silo.store.acknowledged(1, sync)
+            silo.learn(sync, Outcome(nothing, ALL_SILOS), included=True)
+        parts = silo.store.own(1)[0]
+        assert sorted(parts) == [-9, -8, -7, -6, -5, -4, -3, -2, 0, 1, 2, 3]
+        assert silo.store.kept(1) == {NOWHERE: 4, UNSHARED: 8}
+        own = silo._apart._own
+        weights = forget ** np.arange(3.0, -1.0, -1.0)
+        assert own._seen.visits == pytest.approx(6 * weights.sum())
+        for sums, visits in ((own._seen.sums, 6), (own._released, 3)):
+            covariance = unpack(sums * 2.0**-plan.bits, plan.dim)[1]
+            assert np.trace(covariance) == pytest.approx(visits * weights.sum(), rel=1e-4)
+        visit(silo, 0.5, user="new", shared=False)
+        own.model()
+        assert own._seen.visits == pytest.approx(6 * weights.sum() + 1)

@@ -33,8 +33,8 @@ def reward(number, value=0.5, person=None):
     return Reward(bytes([number] * 12), person, b"x" * 16, value, bytes([number, int(value * 100)]))
 
 
-def count(store, *rewards, decisions=0, cap=1, syncs=SYNCS):
-    return store.count(1, rewards, decisions, cap=cap, syncs=syncs)
+def count(store, *rewards, decisions=0, cap=1, syncs=SYNCS, apart=0):
+    return store.count(1, rewards, decisions, cap=cap, syncs=syncs, apart=apart)
 
 
 def close_next(store):
@@ -62,6 +62,49 @@ def test_repeats_within_one_transaction_count_once(silo):
     verdicts = count(silo, reward(1), reward(1), reward(1, 0.7))
     assert [(v.repeated, v.conflict) for v in verdicts] == [(False, False), (True, False), (False, True)]
     assert len(silo.batch(1, 0)) == 1
+
+
+def test_a_person_counts_again_after_so_many_syncs_and_no_sooner(silo):
+    person, other, number = b"p" * 16, b"q" * 16, 0
+    came = []
+    for sync in range(SYNCS):
+        rewards = [reward(number + n, person=person) for n in range(2)]
+        number += 2
+        verdicts = count(silo, *rewards, cap=9, apart=2)
+        came.append([v.state is DecisionState.COUNTED for v in verdicts])
+        assert all(v.sync == sync for v in verdicts if v.state is DecisionState.COUNTED)
+        close_next(silo)
+    assert came == [[True, False], [False, False], [True, False], [False, False]]
+    assert silo.kept(1) == {NOWHERE: 6}
+    again = SiloStore(silo.engine).count(1, [reward(20, person=other)], cap=9, syncs=9, apart=2)
+    assert [v.state for v in again] == [DecisionState.COUNTED]
+
+
+def test_a_visit_that_was_too_soon_does_not_push_the_next_one_away(silo):
+    person = b"p" * 16
+    counted = []
+    for sync in range(SYNCS):
+        (verdict,) = count(silo, reward(sync, person=person), cap=9, apart=2)
+        counted.append(verdict.state is DecisionState.COUNTED)
+        close_next(silo)
+    assert counted == [True, False, True, False]
+
+
+def test_the_cap_holds_beside_the_distance(silo):
+    person = b"p" * 16
+    verdicts = []
+    for sync in range(SYNCS):
+        verdicts += count(silo, reward(sync, person=person), cap=2, apart=1)
+        close_next(silo)
+    assert [v.state is DecisionState.COUNTED for v in verdicts] == [True, True, False, False]
+    assert [v.last for v in verdicts] == [False, True, False, False]
+
+
+def test_a_new_term_forgets_when_people_counted(silo):
+    count(silo, reward(1, person=b"p" * 16), cap=9, apart=3)
+    silo.begin_term("plan-2", "{}", 200.0)
+    (verdict,) = silo.count(2, [reward(2, person=b"p" * 16)], cap=9, syncs=SYNCS, apart=3)
+    assert verdict.state is DecisionState.COUNTED
 
 
 def test_a_person_counts_as_often_as_the_cap_says(silo):
@@ -371,6 +414,37 @@ def test_a_store_of_an_earlier_format_says_which_version_wrote_it_and_what_to_do
     engine.close()
     with pytest.raises(ValueError, match=r"by fedbandit 0\.2\.0 \(format 2\).*new store"):
         open_engine(store_url)
+
+
+def test_a_store_of_format_4_gets_the_table_that_came_since_and_loses_nothing(store_url):
+    engine = open_engine(store_url)
+    store = SiloStore(engine)
+    store.begin_term("plan-1", "{}", 100.0)
+    count(store, reward(1, person=b"p" * 16))
+    _as_format_4(engine, "last_counted")
+    engine.close()
+    for _ in range(2):
+        engine = open_engine(store_url)
+        store = SiloStore(engine)
+        (verdict,) = count(store, reward(2, person=b"p" * 16))
+        assert verdict.state is DecisionState.LEFT_OUT
+        assert len(store.batch(1, 0)) == 1
+        engine.close()
+
+
+def test_a_store_of_format_4_that_has_lost_a_table_is_refused(store_url):
+    engine = open_engine(store_url)
+    _as_format_4(engine, "last_counted", "participants")
+    engine.close()
+    with pytest.raises(ValueError, match="has lost last_counted, participants"):
+        open_engine(store_url)
+
+
+def _as_format_4(engine, *missing):
+    with engine.transaction() as sql:
+        sql.all("UPDATE meta SET value = ? WHERE key = 'format'", (b"4",))
+        for table in missing:
+            sql.all(f"DROP TABLE {table}")
 
 
 def test_one_worker_leads(empty_postgres):

@@ -30,8 +30,8 @@ __all__ = ["federation"]
 SCHEDULES = "clock:SECONDS, clock:SECONDS:RATIO, or, with public visits, every:N or growing:RATIO"
 # What a plan's file says as well.
 PLANNED = (
-    *("silos", "rounds", "dim", "epsilon", "delta", "participations", "trust", "mechanism", "calibration"),
-    *("schedule", "visits", "cohort"),
+    *("silos", "rounds", "dim", "epsilon", "delta", "participations", "apart", "trust", "mechanism"),
+    *("calibration", "schedule", "visits", "cohort"),
 )
 SERVING = ("host", "port", "tls_certificate", "tls_key")
 DAY, MOST_DAYS = 86_400.0, 3650.0
@@ -51,6 +51,7 @@ def init(
     epsilon: options.Epsilon = 1.0,
     delta: options.Delta = 1e-5,
     participations: options.Participations = 1,
+    apart: options.Apart = 0,
     trust: Annotated[str, typer.Option(help="Who must not see what: silo, secure-sum, ...")] = "secure-sum",
     mechanism: Annotated[str, typer.Option(help="toeplitz, blt, tree, batches, ...")] = "toeplitz",
     calibration: Annotated[
@@ -95,7 +96,7 @@ def init(
             silos,
             rounds,
             dim,
-            Privacy(epsilon, delta, participations=participations),
+            Privacy(epsilon, delta, participations=participations, apart=apart),
             trust=trust,
             mechanism=mechanism,
             schedule=_schedule(schedule),

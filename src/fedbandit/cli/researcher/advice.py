@@ -95,6 +95,8 @@ def _sentences(advice: Recommendation) -> list[str]:
         f"It is predicted to miss {advice.lost(best.prediction, consortium.days):,.0f} outcomes; alone, all silos "
         f"together would miss {alone}.",
     ]
+    if best.plan.forget < 1:
+        lines.insert(2, f"{_memory(best.plan.forget)}.")
     if advice.break_even_day is not None:
         made_up = "not within the horizon" if advice.paid_back_day is None else f"by day {advice.paid_back_day}"
         lines.append(
@@ -102,6 +104,10 @@ def _sentences(advice: Recommendation) -> list[str]:
             f"{made_up}."
         )
     return lines
+
+
+def _memory(forget: float) -> str:
+    return f"One sync leaves {forget:g} to what was learnt before: about {1 / (1 - forget):.0f} syncs are remembered"
 
 
 def _promise(plan: Plan) -> str:
@@ -191,6 +197,7 @@ def _described(one: Option, advice: Recommendation) -> dict[str, Any]:
         "syncs": plan.syncs,
         "mechanism": plan.mechanism,
         "centre": plan.centre,
+        "forget": plan.forget,
         **_costs(one.prediction, advice),
     }
 

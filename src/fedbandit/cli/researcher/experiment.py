@@ -40,6 +40,10 @@ class Experiment:
     adjacency: Adjacency = "replace-one"
     participations: int = 1
     silos_per_user: int = 1
+    apart: int = 0
+    forget: float = 1.0  # below 1: each protocol is played once more, with this weight
+    drift: float = 0.0
+    jump_at: int | None = None
     rewards: RewardKind = "bernoulli"
     contexts: Contexts = "fresh"
     confidence: Radii = "theory"
@@ -80,21 +84,26 @@ class Experiment:
 
     def task(self) -> Synthetic:
         """The users."""
-        return synthetic(self.dim, self.arms, self.rewards, contexts=self.contexts)
+        changing = {"drift": self.drift, "jump_at": self.jump_at}
+        return synthetic(self.dim, self.arms, self.rewards, contexts=self.contexts, **changing)
 
     def plans(self) -> dict[str, Plan]:
         """The protocols, on the schedules they ask for or all on every(batch)."""
-        privacy = Privacy(self.epsilon, self.delta, self.adjacency, self.participations, self.silos_per_user)
+        visits = (self.participations, self.silos_per_user, self.apart)
+        privacy = Privacy(self.epsilon, self.delta, self.adjacency, *visits)
         base = Plan(self.silos, self.rounds, self.dim, privacy, trust="none", confidence=self.confidence)
         schedule = None if self.batch is None else Every(self.batch)
         for name in self.protocols:
             _validate.one_of("protocols", name, NAMES)
             if self.protocols.count(name) > 1:
                 raise ArgumentError("protocols", f"must be different, got {name!r} twice")
-        return {name: plan_for(name, base, schedule) for name in self.protocols}
+        plans = {name: plan_for(name, base, schedule) for name in self.protocols}
+        if self.forget == 1:
+            return plans
+        return plans | {f"{name}, {self.forget:g}": plan.changed(forget=self.forget) for name, plan in plans.items()}
 
     def _check_type(self, name: str, value: Any) -> None:
-        expected = type(getattr(self, name)) if name != "batch" else int
+        expected = type(getattr(self, name)) if name not in ("batch", "jump_at") else int
         allowed = (int, float) if expected is float else expected
         if not isinstance(value, allowed) or isinstance(value, bool):
             kind = "a list of names" if expected is tuple else f"of type {expected.__name__}"
@@ -135,7 +144,7 @@ class PlannedExperiment:
 
     def task(self) -> Synthetic:
         """People with as many actions as the consortium says."""
-        return synthetic(self.consortium.dim, self.consortium.arms)
+        return synthetic(self.consortium.dim, self.consortium.arms, drift=self.consortium.drift_per_visit)
 
     def plans(self) -> dict[str, Plan]:
         """The plan with one round per visit, and each silo by itself with either kind of radii."""

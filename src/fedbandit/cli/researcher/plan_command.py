@@ -27,7 +27,7 @@ UNKNOWN = ("trust", "mechanism", "schedule", "acting", "calibration", "noise", "
 
 ONLY_BEST = (
     *("people_per_day", "days", "sync", "visits", "mean_visits", "back_after", "consenting", "arms", "constant"),
-    *("trust", "out"),
+    *("trust", "drift", "out"),
 )
 STAYS_ALONE = "each silo stays alone and sends nothing; what its own decisions show of its users is not hidden"
 
@@ -42,6 +42,7 @@ def plan(
     adjacency: options.AdjacencyOption = "replace-one",
     participations: options.Participations = 1,
     silos_per_user: options.SilosPerUser = 1,
+    apart: options.Apart = 0,
     batch: options.Batch = None,
     explain: Annotated[str | None, typer.Option(help="Print the whole guarantee of this protocol instead.")] = None,
     best: Annotated[bool, typer.Option("--best", help="Say which plan to use, or to stay alone.")] = False,
@@ -53,6 +54,7 @@ def plan(
     back_after: Annotated[int, typer.Option(help="With --best: days until people begin to come back.")] = 0,
     consenting: Annotated[float, typer.Option(help="With --best: share of people who may be counted.")] = 1.0,
     arms: Annotated[int, typer.Option(help="With --best: actions to choose from.")] = 4,
+    drift: Annotated[float, typer.Option(help="With --best: how far theta, of norm 1, moves in a day.")] = 0.0,
     constant: Annotated[bool, typer.Option(help="With --best: whether rows hold a constant entry.")] = True,
     trust: Annotated[str, typer.Option(help="With --best: local, silo, secure-sum or central at most.")] = "secure-sum",
     out: Annotated[Path | None, typer.Option(help="With --best: write the plan there, as TOML.")] = None,
@@ -65,14 +67,14 @@ def plan(
 
     Guarantee, noise, regulariser, syncs and bytes; or the reason why a protocol cannot be used here.
     """
-    privacy = Privacy(epsilon, delta, cast(Adjacency, adjacency), participations, silos_per_user)
+    privacy = Privacy(epsilon, delta, cast(Adjacency, adjacency), participations, silos_per_user, apart)
     described_by = None if schema is None else read_schema(schema)
     if described_by is not None:
         checks.no_effect(context, ("dim", "explain"), "with --schema, which says the dimension and what fields cost")
         checks.no_effect(context, ("constant",), "with --schema, which says whether there is a constant")
         dim, constant = described_by.dim, described_by.has_constant
     if best:
-        counted_in_rounds = ("rounds", "participations", "batch", "explain")
+        counted_in_rounds = ("rounds", "participations", "apart", "batch", "explain")
         checks.no_effect(context, counted_in_rounds, "with --best, which is told of people and days")
         consortium = Consortium(
             silos=silos,
@@ -88,6 +90,7 @@ def plan(
             consenting=consenting,
             constant=constant,
             trust=trust,
+            drift=drift,
         )
         advice.give(consortium, described_by, out, json)
         return

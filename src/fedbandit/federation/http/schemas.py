@@ -164,7 +164,7 @@ class RewardAnswer(Answer, frozen=True):
     counted: Annotated[
         bool,
         Meta(
-            description="False if the person has opted out or reached the participation cap, or the decision's batch is"
+            description="False if the person has opted out, came too often or too soon, or the decision's batch is"
             " closed."
         ),
     ]
@@ -276,7 +276,8 @@ class SiloStatus(Answer, frozen=True):
     without_user_key: Annotated[int, Meta(description="Decisions that came without a `user`.")]
     opted_out: Annotated[int, Meta(description="Rewards of people who have opted out: they stay in the silo.")]
     over_cap: Annotated[
-        int, Meta(description="Rewards over the participation cap, or of a closed batch: they stay in the silo.")
+        int,
+        Meta(description="Rewards of people who came too often or too soon, or of a closed batch: they stay here."),
     ]
     syncs: Annotated[int, Meta(description="Syncs of the whole term.")]
     released: Annotated[int, Meta(description="Releases drawn so far.")]

@@ -202,6 +202,11 @@ def _check_calendar(plan: Plan) -> None:
             "schedule",
             f"must be a clock in a live federation under add-remove, got {plan.schedule}: it counts people",
         )
+    if plan.privacy.apart:
+        raise ArgumentError(
+            "apart",
+            f"must be 0 in a live federation unless a clock ticks, got {plan.privacy.apart}: places are counted",
+        )
     if plan.visits != "public":
         raise ArgumentError(
             "schedule",

@@ -57,7 +57,8 @@ __all__ = [
 
 
 class Acknowledgement(NamedTuple):
-    """A reward that is on disk. `counted` is False for a user who has opted out or reached the participation cap."""
+    """A reward that is on disk. `counted` is False for a user who has opted out, has reached the participation cap, or
+    is back sooner than visits count."""
 
     counted: bool
     batch: int
@@ -106,6 +107,7 @@ class Silo:
         self.ids = DecisionIds(secret, f"{plan.hash}/{self.term.number}", plan.dim)
         self.syncs = len(plan.times)
         self._cap = plan.privacy.participations if plan.privacy else UNLIMITED
+        self._spacing = plan.privacy.apart if plan.privacy else 0
         self._window = timing.reward_window
         self._forwarded = store.forwarded(self.term.number)
         self._counter = DecisionCounter(counts, self.term.number, self.term.decisions, self.term.unkeyed)
@@ -324,8 +326,10 @@ class Silo:
                 *pending,
                 cap=self._cap,
                 syncs=self.syncs,
+                apart=self._spacing,
                 durable=durable,
                 adding=partial(summed, self.plan),
+                by_sync=self.plan.forget < 1,
             )
         self._apart.note(list(zip(rewards, verdicts, strict=True)), durable)
         self.earnings.note(rewards, verdicts)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from fedbandit.federation.silo import book
 from fedbandit.federation.states import ReleaseState
 from fedbandit.federation.store.rewards import NOWHERE, UNSHARED
@@ -50,7 +48,9 @@ def silo_status(store: SiloStore, plan: Plan, term: Term) -> dict[str, Any]:
 
 def _weight(plan: Plan, missed: list[int], last: int) -> float:
     """Share of this silo's batches that the last model holds: less than 1 where missed syncs are not made up for."""
-    return 1.0 if last < 0 else float(np.mean(plan.protocol.kept_weights(missed, last)))
+    if last < 0:
+        return 1.0
+    return float(plan.protocol.kept_weights(missed, last).sum() / plan.encoder.target_row(last).sum())
 
 
 def _budget(store: SiloStore, plan: Plan, term: int) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """Sums of all that a silo has seen of its people: they serve those whose data are not released, and never leave.
 
-One row per part: every batch that was released, and what is never released, by why it is not. A batch that was not
-released yet is in the raw rows. Sums are added in the transaction that says what became of the reward, so each reward
-is in them once.
+One row per part: every batch that was released, and what is never released, by why it is not and, where a plan forgets,
+by the batch that was open when it came. A batch that was not released yet is in the raw rows. Sums are added in the
+transaction that says what became of the reward, so each reward is in them once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fedbandit.federation.states import DecisionState
 from fedbandit.federation.store.database import Sql
 from fedbandit.federation.store.rewards import NOWHERE, UNSHARED, CountedRow, Reward, Verdict, rows_of
 
-__all__ = ["NO_SUMS", "Adding", "PartSums", "add", "keep", "parts", "put", "waiting_rows"]
+__all__ = ["NO_SUMS", "Adding", "PartSums", "add", "keep", "kind_of", "parts", "put", "sync_of", "waiting_rows"]
 
 Rows = Sequence[tuple[bytes, float]]  # features and reward
 _PART = {DecisionState.LEFT_OUT: NOWHERE, DecisionState.KEPT: UNSHARED}
@@ -26,7 +26,7 @@ _PART = {DecisionState.LEFT_OUT: NOWHERE, DecisionState.KEPT: UNSHARED}
 class PartSums(NamedTuple):
     """Sums of some visits: how many, their squared rewards, and their packed contributions as int64 bytes."""
 
-    visits: int
+    visits: float  # a whole number, unless some of it is forgotten
     squares: float
     value: bytes
 
@@ -40,17 +40,39 @@ class PartSums(NamedTuple):
         value = np.asarray(self.sums + more.sums, dtype="<i8").tobytes() if self.value or more.value else b""
         return PartSums(self.visits + more.visits, self.squares + more.squares, value)
 
+    def times(self, weight: float) -> PartSums:
+        """What is left of them where a sync leaves this weight to the past."""
+        value = np.rint(weight * self.sums).astype("<i8").tobytes() if self.value else b""
+        return PartSums(weight * self.visits, weight * self.squares, value)
+
 
 NO_SUMS = PartSums(0, 0.0, b"")
 Adding = Callable[[Rows], PartSums]  # by the plan's rules
 
 
-def keep(sql: Sql, term: int, judged: Sequence[tuple[Reward, Verdict]], adding: Adding) -> None:
-    """Add rewards that are never released to the sums of those."""
-    for state, part in _PART.items():
+def keep(sql: Sql, term: int, judged: Sequence[tuple[Reward, Verdict]], adding: Adding, by_sync: bool = False) -> None:
+    """Add rewards that are never released to the sums of those, all together or `by_sync`: by the batch that is
+    open."""
+    for state, kind in _PART.items():
         rows = [(reward.features, reward.reward) for reward, verdict in judged if verdict.state is state]
         if rows:
-            add(sql, term, part, adding(rows))
+            sync = next(verdict.sync for _, verdict in judged if verdict.state is state) if by_sync else 0
+            add(sql, term, _kept_part(kind, sync), adding(rows))
+
+
+def _kept_part(kind: int, sync: int) -> int:
+    """NOWHERE and UNSHARED of the first batch, and so on downwards."""
+    return kind - len(_PART) * sync
+
+
+def kind_of(part: int) -> int:
+    """NOWHERE or UNSHARED, of a part that is never released."""
+    return NOWHERE - (NOWHERE - part) % len(_PART)
+
+
+def sync_of(part: int) -> int:
+    """The batch that was open when the visits of a part came."""
+    return part if part >= 0 else (NOWHERE - part) // len(_PART)
 
 
 def add(sql: Sql, term: int, part: int, more: PartSums) -> None:
@@ -69,7 +91,7 @@ def put(sql: Sql, term: int, part: int, sums: PartSums) -> None:
 
 
 def parts(sql: Sql, term: int) -> dict[int, PartSums]:
-    """All sums of a term: by sync, NOWHERE and UNSHARED."""
+    """All sums of a term: by sync, and those that are never released."""
     rows = sql.all("SELECT part, visits, squares, value FROM own_sums WHERE term = ? ORDER BY part", (term,))
     return {int(part): _sums(*values) for part, *values in rows}
 

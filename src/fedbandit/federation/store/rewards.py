@@ -28,6 +28,7 @@ __all__ = [
     "Verdict",
     "insert",
     "known_among",
+    "last_counted",
     "opted_out",
     "rows_of",
     "times_counted",
@@ -90,7 +91,13 @@ def known_among(sql: Sql, rewards: Sequence[Reward]) -> dict[bytes, Known]:
 def times_counted(sql: Sql, term: int, rewards: Sequence[Reward]) -> dict[bytes, int]:
     """How often the users behind these rewards have been counted; whoever has opted out counts no more."""
     people = [reward.person for reward in rewards]
-    return {**_times(sql, "participants", term, people), **dict.fromkeys(opted_out(sql, term, people), UNLIMITED)}
+    counted = _by_person(sql, "participants", "times", term, people)
+    return {**counted, **dict.fromkeys(opted_out(sql, term, people), UNLIMITED)}
+
+
+def last_counted(sql: Sql, term: int, rewards: Sequence[Reward]) -> dict[bytes, int]:
+    """The batch that each of the users behind these rewards last counted in, under a plan whose visits lie apart."""
+    return _by_person(sql, "last_counted", "sync", term, [reward.person for reward in rewards])
 
 
 def opted_out(sql: Sql, term: int, people: Sequence[bytes | None]) -> set[bytes]:
@@ -105,16 +112,16 @@ def opted_out(sql: Sql, term: int, people: Sequence[bytes | None]) -> set[bytes]
 
 def times_seated(sql: Sql, term: int, people: Sequence[bytes | None]) -> dict[bytes, int]:
     """How many places these people have taken."""
-    return _times(sql, "seats", term, people)
+    return _by_person(sql, "seats", "times", term, people)
 
 
-def _times(sql: Sql, table: str, term: int, people: Sequence[bytes | None]) -> dict[bytes, int]:
+def _by_person(sql: Sql, table: str, column: str, term: int, people: Sequence[bytes | None]) -> dict[bytes, int]:
     keyed = sorted({person for person in people if person is not None})
     if not keyed:
         return {}
     marks = ", ".join("?" * len(keyed))
-    query = f"SELECT person, times FROM {table} WHERE term = ? AND person IN ({marks})"
-    return {bytes(person): times for person, times in sql.all(query, [term, *keyed])}
+    query = f"SELECT person, {column} FROM {table} WHERE term = ? AND person IN ({marks})"
+    return {bytes(person): number for person, number in sql.all(query, [term, *keyed])}
 
 
 @dataclass
@@ -126,6 +133,8 @@ class Judge:
     cap: int
     known: dict[bytes, Known]
     times: dict[bytes, int]
+    apart: int = 0  # syncs that must lie between two batches that a person counts in; 0: none, they may share one
+    last: dict[bytes, int] = field(default_factory=dict)  # where the person counted last, if visits must lie apart
     fresh: list[tuple[Reward, Verdict]] = field(default_factory=list)
 
     def judge(self, reward: Reward) -> Verdict:
@@ -136,7 +145,7 @@ class Judge:
         sync = self.open_sync if reward.place == OPEN_BATCH else reward.place
         if reward.place == UNSHARED:
             verdict = _first(DecisionEvent.REWARD_UNSHARED, self.open_sync)
-        elif self.open_sync <= sync < self.syncs and self._admit(reward.person):
+        elif self.open_sync <= sync < self.syncs and self._admit(reward.person, sync):
             verdict = _first(DecisionEvent.REWARD, sync)._replace(last=self._spent(reward.person))
         else:
             verdict = _first(DecisionEvent.REWARD_OVER_CAP, self.open_sync)
@@ -154,12 +163,16 @@ class Judge:
     def _spent(self, person: bytes | None) -> bool:
         return person is not None and self.times[person] >= self.cap
 
-    def _admit(self, person: bytes | None) -> bool:
-        """Whether the person may count once more; if so, that is used up."""
+    def _admit(self, person: bytes | None, sync: int) -> bool:
+        """Whether the person may count once more, in this batch; if so, that is used up."""
         if person is None:
             return True
         if self.times.get(person, 0) >= self.cap:
             return False
+        if self.apart:
+            if person in self.last and sync - self.last[person] < self.apart:
+                return False
+            self.last[person] = sync
         self.times[person] = self.times.get(person, 0) + 1
         return True
 
@@ -218,3 +231,9 @@ def insert(sql: Sql, term: int, judge: Judge) -> None:
         " ON CONFLICT (term, person) DO UPDATE SET times = excluded.times",
         [(term, person, judge.times[person]) for person in people],
     )
+    if judge.apart:
+        sql.many(
+            "INSERT INTO last_counted (term, person, sync) VALUES (?, ?, ?)"
+            " ON CONFLICT (term, person) DO UPDATE SET sync = excluded.sync",
+            [(term, person, judge.last[person]) for person in people],
+        )

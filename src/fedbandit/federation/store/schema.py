@@ -10,9 +10,9 @@ import re
 
 __all__ = ["ADDED", "EARLIER", "FORMAT", "TABLES", "tables"]
 
-FORMAT = "4"
+FORMAT = "5"
 EARLIER = {"1": "0.1.0", "2": "0.2.0", "3": "from between 0.2.0 and 0.3.0"}  # formats, and the version that wrote them
-ADDED = {"3": ("opted_out", "own_sums")}  # by format: tables that the next one has added; they begin empty
+ADDED = {"3": ("opted_out", "own_sums"), "4": ("last_counted",)}  # by format: tables of the next one; they begin empty
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value {blob} NOT NULL);
@@ -25,6 +25,8 @@ CREATE TABLE IF NOT EXISTS raw_rows (term {int} NOT NULL, sync {int} NOT NULL, u
     features {blob} NOT NULL, rewards {blob} NOT NULL);
 CREATE INDEX IF NOT EXISTS raw_rows_by_sync ON raw_rows (term, sync);
 CREATE TABLE IF NOT EXISTS participants (term {int} NOT NULL, person {blob} NOT NULL, times {int} NOT NULL,
+    PRIMARY KEY (term, person));
+CREATE TABLE IF NOT EXISTS last_counted (term {int} NOT NULL, person {blob} NOT NULL, sync {int} NOT NULL,
     PRIMARY KEY (term, person));
 CREATE TABLE IF NOT EXISTS seats (term {int} NOT NULL, person {blob} NOT NULL, times {int} NOT NULL,
     PRIMARY KEY (term, person));

@@ -24,6 +24,7 @@ from fedbandit.federation.store.rewards import (
     Verdict,
     insert,
     known_among,
+    last_counted,
     rows_of,
     times_counted,
     times_seated,
@@ -139,15 +140,18 @@ class SiloStore:
         *,
         cap: int,
         syncs: int,
+        apart: int = 0,
         durable: bool = True,
         adding: Adding = lambda rows: NO_SUMS._replace(visits=len(rows)),
+        by_sync: bool = False,
     ) -> list[Verdict]:
         """Count decisions made since the last call and put rewards into their batches, each once.
 
-        `cap` is how often one person may count; beyond it, or when the batch of its place is closed, a reward is
-        `LEFT_OUT`; that of a decision that is not shared is `KEPT`. Both are added to the silo's own sums by `adding`.
-        After the last of the `syncs` no batch is open: a first reward is then `EXPIRED`.
-        Unless `durable`, nothing may be acknowledged before the engine's `harden`.
+        `cap` is how often one person may count, and `apart` how many syncs after the last time at the soonest; beyond
+        it, sooner, or when the batch of its place is closed, a reward is `LEFT_OUT`; that of a decision that is not
+        shared is `KEPT`. Both are added to the silo's own sums by `adding`, `by_sync` where these are forgotten. After
+        the last of the `syncs` no batch is open: a first reward is then `EXPIRED`. Unless `durable`, nothing may be
+        acknowledged before the engine's `harden`.
         """
         with self.engine.transaction(durable) as sql:
             judge = Judge(
@@ -156,10 +160,12 @@ class SiloStore:
                 cap=cap,
                 known=known_among(sql, rewards),
                 times=times_counted(sql, term, rewards),
+                apart=apart,
+                last=last_counted(sql, term, rewards) if apart else {},
             )
             verdicts = [judge.judge(reward) for reward in rewards]
             insert(sql, term, judge)
-            own_sums.keep(sql, term, judge.fresh, adding)
+            own_sums.keep(sql, term, judge.fresh, adding, by_sync)
             _count_decisions(sql, term, decisions, unkeyed)
             return verdicts
 
@@ -184,8 +190,11 @@ class SiloStore:
     def kept(self, term: int) -> dict[int, int]:
         """How many rewards are never released: NOWHERE those over the cap, UNSHARED those of people who opted out."""
         with self.engine.read() as sql:
-            rows = sql.all("SELECT part, visits FROM own_sums WHERE term = ? AND part < 0", (term,))
-            return {int(part): int(visits) for part, visits in rows}
+            kept: dict[int, int] = {}
+            for part, visits in sql.all("SELECT part, visits FROM own_sums WHERE term = ? AND part < 0", (term,)):
+                kind = own_sums.kind_of(int(part))
+                kept[kind] = kept.get(kind, 0) + int(visits)
+            return kept
 
     def batch(self, term: int, sync: int) -> list[CountedRow]:
         """The raw rows of a batch: features and reward."""
@@ -383,7 +392,7 @@ class SiloStore:
 ENCODER, FORWARDED = "encoder", "brought forward"
 _TIME = struct.Struct("<d")
 _TERM = "term, plan_hash, plan, started, open_sync, decisions, unkeyed, seated"
-_OF_PEOPLE = ("raw_rows", "participants", "seats", "opted_out", "own_sums")
+_OF_PEOPLE = ("raw_rows", "participants", "last_counted", "seats", "opted_out", "own_sums")
 _LEDGER = "number, hash, previous, event, signature"
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from fedbandit._arrays import Floats, Integers
 from fedbandit.protocol.encoder import Encoder, Stream
 
-__all__ = ["Batches", "encoder"]
+__all__ = ["Batches", "encoder", "forgetting"]
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Batches(Encoder):
         return np.asarray(np.eye(1, k + 1, k)[0])
 
     def decoder_row(self, k: int) -> Floats:
-        return np.ones(k + 1)
+        return self.target_row(k)
 
     @cached_property
     def column_norm(self) -> float:
@@ -33,7 +33,7 @@ class Batches(Encoder):
 
     @cached_property
     def prefix_norms(self) -> Floats:
-        return np.asarray(np.sqrt(np.arange(1.0, self.size + 1)))
+        return np.asarray(np.sqrt(np.cumsum(self.forget ** (2 * np.arange(self.size)))))
 
     @cached_property
     def touches(self) -> int:
@@ -48,10 +48,15 @@ class Batches(Encoder):
 
     def decode_step(self, state: Stream, released: Integers | Floats) -> tuple[Stream, Floats]:
         self._check_horizon(state)
-        prefix = state.memory[0] + released.astype(np.float64)
+        prefix = self.forget * state.memory[0] + released.astype(np.float64)
         return Stream(state.done + 1, (prefix,)), prefix
 
 
 def encoder(size: int) -> Encoder:
     """C = I."""
     return Batches(size)
+
+
+def forgetting(size: int, forget: float) -> Encoder:
+    """C = I, decoded to weighted sums."""
+    return Batches(size, forget=forget)

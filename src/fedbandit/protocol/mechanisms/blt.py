@@ -7,6 +7,7 @@ a release does not depend on how large the sums are, as it would in floating poi
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -16,10 +17,12 @@ from fedbandit._arrays import Floats, Integers, Numbers
 from fedbandit.protocol.encoder import Encoder, Stream, ToeplitzEncoder
 from fedbandit.protocol.mechanisms.toeplitz import square_root
 
-__all__ = ["Blt", "encoder"]
+__all__ = ["Blt", "encoder", "forgetting"]
 
 FRACTION_BITS = 10
 HALF_BITS = 32
+SLACK = 1.002  # of the square root's noise: what a fit may cost
+REMEMBERED = 1e-4  # the weight at which a batch is as good as forgotten
 PARAMETER_BITS = 24  # parameters are kept this coarse so that every machine derives the same ones
 
 
@@ -59,7 +62,7 @@ class Blt(ToeplitzEncoder):
         buffers, prefix = state.memory
         encoded = released.astype(np.float64) * 2.0**-self.fraction_bits
         batch = np.asarray(encoded - np.tensordot(np.array(self.weights), buffers, axes=1))
-        prefix = prefix + batch
+        prefix = self.forget * prefix + batch
         return Stream(state.done + 1, (self._decayed(buffers) + batch, prefix)), prefix
 
     def _decayed(self, buffers: Numbers) -> Floats:
@@ -77,11 +80,20 @@ def _times(parameters: tuple[float, ...], buffers: Integers) -> Integers:
 
 def encoder(size: int) -> Encoder:
     """The fit with the fewest buffers that is within 0.2 % of the square root's noise."""
-    target = 1.002 * float(np.sum(square_root(size) ** 2))  # column norm x row norm of the square root
-    fits = (_fit(size, buffers) for buffers in range(1, 7))
-    decays, weights = next(fit for fit in fits if _noise(*fit, size) <= target)
+    return forgetting(size, 1.0)
+
+
+def forgetting(size: int, forget: float) -> Encoder:
+    """The same for weighted sums: C(w z), the weights and decays of a fit times w, is as near to their square root.
+
+    Beyond the syncs that are remembered the column hardly counts, so the fit need not reach further.
+    """
+    target = SLACK * float(np.sum((square_root(size) * forget ** np.arange(size)) ** 2))  # column norm x row norm
+    reach = size if forget == 1 else min(size, math.ceil(math.log(REMEMBERED) / math.log(forget)))
+    fits = (tuple(_coarse(forget * one) for one in _fit(reach, buffers)) for buffers in range(1, 7))
+    decays, weights = next(fit for fit in fits if _noise(*fit, size, forget) <= target)
     column = np.append(1.0, decays ** np.arange(size - 1)[:, None] @ weights)  # a power series would lose four digits
-    return Blt(size, tuple(column.tolist()), tuple(decays.tolist()), tuple(weights.tolist()))
+    return Blt(size, tuple(column.tolist()), tuple(decays.tolist()), tuple(weights.tolist()), forget=forget)
 
 
 @lru_cache(maxsize=32)
@@ -113,15 +125,15 @@ def _coarse(values: Floats) -> Floats:
     return np.rint(values * 2.0**PARAMETER_BITS) / 2.0**PARAMETER_BITS
 
 
-def _noise(decays: Floats, weights: Floats, size: int) -> float:
+def _noise(decays: Floats, weights: Floats, size: int, forget: float = 1.0) -> float:
     """Column norm of C times the largest row norm of B."""
-    column, decoder = _series(decays, weights, size)
+    column, decoder = _series(decays, weights, size, forget)
     with np.errstate(all="ignore"):
         value = float(np.linalg.norm(column) * np.linalg.norm(decoder))
     return value if np.isfinite(value) else np.inf
 
 
-def _series(decays: Floats, weights: Floats, size: int) -> tuple[Floats, Floats]:
+def _series(decays: Floats, weights: Floats, size: int, forget: float) -> tuple[Floats, Floats]:
     """First columns of C and of B = A C^-1, both rational power series."""
     from scipy.signal import lfilter  # imported late: it is slow to load and only this mechanism needs it
 
@@ -133,5 +145,5 @@ def _series(decays: Floats, weights: Floats, size: int) -> tuple[Floats, Floats]
     impulse[0] = 1.0
     with np.errstate(all="ignore"):
         column = lfilter(numerator, denominator, impulse)
-        decoder = lfilter(denominator, np.convolve(numerator, [1.0, -1.0]), impulse)
+        decoder = lfilter(denominator, np.convolve(numerator, [1.0, -forget]), impulse)
     return np.asarray(column), np.asarray(decoder)

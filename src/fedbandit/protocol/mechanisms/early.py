@@ -2,7 +2,8 @@
 
 The noise of prefix k matters in proportion to how few people the model of sync k has seen, so `early` minimises not the
 worst but a weighted sum of the prefix variances, sum_k p_k ||B_k||^2 with p_k = 1 / (k + 1), over all A = B C with unit
-columns of C. With X = C^T C that is tr(A^T diag(p) A X^-1) under diag X = 1; where its gradient is diagonal,
+columns of C. Where the sums forget, as many as w^0 + ... + w^k batches stand behind the k-th. With X = C^T C that is
+tr(A^T diag(p) A X^-1) under diag X = 1; where its gradient is diagonal,
 
     X = diag(q)^-1/2 (M^T M)^1/2 diag(q)^-1/2,    M = diag(p)^1/2 A diag(q)^1/2,
 
@@ -21,7 +22,7 @@ from fedbandit._arrays import Floats
 from fedbandit.protocol.encoder import Encoder
 from fedbandit.protocol.mechanisms import optimal
 
-__all__ = ["Early", "encoder", "weights"]
+__all__ = ["Early", "encoder", "forgetting", "weights"]
 
 STEPS, POWER = 10, 2.5  # of the fixed point: beyond that q moves by less than a hundred-thousandth
 
@@ -35,13 +36,18 @@ class Early(optimal.DenseEncoder):
 
 def encoder(size: int) -> Encoder:
     """The C of `size` releases, rounded to 2^-12."""
-    p = weights(optimal.checked("early", size))
+    return forgetting(size, 1.0)
+
+
+def forgetting(size: int, forget: float) -> Encoder:
+    """The same for weighted sums."""
+    p = weights(optimal.checked("early", size), forget)
     q = np.full(size, 1 / size)
     for _ in range(STEPS):
-        q = optimal.raised(q, optimal.root(p, q).diagonal(), POWER)
-    return Early(size, optimal.rounded(optimal.factor(p, q)))
+        q = optimal.raised(q, optimal.root(p, q, forget).diagonal(), POWER)
+    return Early(size, optimal.rounded(optimal.factor(p, q, forget)), forget=forget)
 
 
-def weights(size: int) -> Floats:
-    """How much the variance of each prefix sum counts."""
-    return 1 / np.arange(1.0, size + 1)
+def weights(size: int, forget: float = 1.0) -> Floats:
+    """How much the variance of each sum counts."""
+    return np.asarray(1 / np.cumsum(forget ** np.arange(size)))

@@ -1,8 +1,8 @@
 """The factorisation with the least worst-prefix noise there is, where the horizon is short enough to compute it.
 
 Least column norm of C times row norm of B over all A = B C is the norm gamma_2(A), and by duality it is the largest
-nuclear norm of diag(p)^1/2 A diag(q)^1/2 over probability vectors p and q. A is its own transpose read backwards, so
-q may be taken as p reversed. At the best p, with M = diag(p)^1/2 A diag(q)^1/2,
+nuclear norm of diag(p)^1/2 A diag(q)^1/2 over probability vectors p and q. A, prefix or weighted sums, is its own
+transpose read backwards, so q may be taken as p reversed. At the best p, with M = diag(p)^1/2 A diag(q)^1/2,
 
     C^T C = diag(q)^-1/2 (M^T M)^1/2 diag(q)^-1/2,
 
@@ -34,10 +34,11 @@ __all__ = [
     "checked",
     "encoder",
     "factor",
-    "prefix_sums",
+    "forgetting",
     "raised",
     "root",
     "rounded",
+    "weighted_sums",
     "weights",
 ]
 
@@ -62,7 +63,9 @@ class DenseEncoder(Encoder):
     @cached_property
     def _decoder(self) -> Floats:
         """B = A C^-1, column by column from C^T B^T = A^T."""
-        return np.asarray(scipy.linalg.solve_triangular(self.matrix, prefix_sums(self.size).T, trans="T", lower=True).T)
+        return np.asarray(
+            scipy.linalg.solve_triangular(self.matrix, weighted_sums(self.size, self.forget).T, trans="T", lower=True).T
+        )
 
 
 @dataclass(frozen=True)
@@ -74,8 +77,13 @@ class Optimal(DenseEncoder):
 
 def encoder(size: int) -> Encoder:
     """The optimal C of `size` releases, rounded to 2^-12."""
-    p = weights(checked("optimal", size))
-    return Optimal(size, rounded(factor(p, p[::-1])))
+    return forgetting(size, 1.0)
+
+
+def forgetting(size: int, forget: float) -> Encoder:
+    """The same for weighted sums."""
+    p = weights(checked("optimal", size), forget)
+    return Optimal(size, rounded(factor(p, p[::-1], forget)), forget=forget)
 
 
 def checked(name: str, size: int) -> int:
@@ -92,12 +100,12 @@ def rounded(matrix: Floats) -> Floats:
     return np.asarray(np.rint(matrix * 2**FRACTION_BITS) / 2**FRACTION_BITS)
 
 
-def weights(size: int) -> Floats:
+def weights(size: int, forget: float = 1.0) -> Floats:
     """The best p, up to a relative gap of about 1e-4 between the noise and its lower bound."""
-    p = np.full(size, 1 / size) if size <= SHORT else _stretched(weights((size + 1) // 2), size)
+    p = np.full(size, 1 / size) if size <= SHORT else _stretched(weights((size + 1) // 2, forget), size)
     for _ in range(SHORT_STEPS if size <= SHORT else STEPS):
         q = p[::-1]
-        p = raised(q, root(p, q).diagonal(), power=2)[::-1]
+        p = raised(q, root(p, q, forget).diagonal(), power=2)[::-1]
     return p
 
 
@@ -107,22 +115,22 @@ def raised(q: Floats, diagonal: Floats, power: float) -> Floats:
     return np.asarray(stepped / stepped.sum())
 
 
-def factor(p: Floats, q: Floats) -> Floats:
+def factor(p: Floats, q: Floats, forget: float = 1.0) -> Floats:
     """Lower-triangular C with C^T C = diag(q)^-1/2 (M^T M)^1/2 diag(q)^-1/2, scaled to unit columns."""
-    wanted = root(p, q)
+    wanted = root(p, q, forget)
     gram = wanted / np.sqrt(np.outer(wanted.diagonal(), wanted.diagonal()))
     # J L L^T J = gram with L lower triangular: C = J L^T J is lower triangular too, and C^T C = gram.
     return np.asarray(np.linalg.cholesky(gram[::-1, ::-1]).T[::-1, ::-1])
 
 
-def prefix_sums(size: int) -> Floats:
-    """A: ones on and below the diagonal."""
-    return np.tril(np.ones((size, size)))
+def weighted_sums(size: int, forget: float) -> Floats:
+    """A: w^(k-j) on and below the diagonal, prefix sums for w = 1."""
+    return np.asarray(scipy.linalg.toeplitz(forget ** np.arange(size), np.zeros(size)))
 
 
-def root(p: Floats, q: Floats) -> Floats:
+def root(p: Floats, q: Floats, forget: float = 1.0) -> Floats:
     """(M^T M)^1/2 for M = diag(p)^1/2 A diag(q)^1/2."""
-    matrix = np.sqrt(p)[:, None] * prefix_sums(len(p)) * np.sqrt(q)
+    matrix = np.sqrt(p)[:, None] * weighted_sums(len(p), forget) * np.sqrt(q)
     squares, vectors = np.linalg.eigh(matrix.T @ matrix)
     return np.asarray((vectors * np.sqrt(np.maximum(squares, 0.0))) @ vectors.T)
 

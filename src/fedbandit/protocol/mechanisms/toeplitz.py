@@ -13,7 +13,7 @@ import numpy as np
 from fedbandit._arrays import Floats
 from fedbandit.protocol.encoder import Encoder, ToeplitzEncoder
 
-__all__ = ["FRACTION_BITS", "Toeplitz", "encoder", "square_root"]
+__all__ = ["FRACTION_BITS", "Toeplitz", "encoder", "forgetting", "square_root"]
 
 FRACTION_BITS = 10
 
@@ -33,5 +33,11 @@ def square_root(size: int) -> Floats:
 
 def encoder(size: int) -> Encoder:
     """The square root of A, rounded to 2^-10."""
-    rounded = np.rint(square_root(size) * 2**FRACTION_BITS) / 2**FRACTION_BITS
-    return Toeplitz(size, tuple(rounded.tolist()))
+    return forgetting(size, 1.0)
+
+
+def forgetting(size: int, forget: float) -> Encoder:
+    """The square root of weighted sums, c_k w^k, rounded to 2^-10."""
+    column = square_root(size) * forget ** np.arange(size)
+    rounded = np.rint(column * 2**FRACTION_BITS) / 2**FRACTION_BITS
+    return Toeplitz(size, tuple(rounded.tolist()), forget=forget)

@@ -47,8 +47,12 @@ class LocalProtocol(Protocol):
         return (SeesMessages("everybody, the silo included"),)
 
     def prefix_gain(self, times: tuple[int, ...]) -> Floats:
-        """Everybody so far has added noise once."""
-        return np.asarray(np.sqrt(self.silos * np.array(times, dtype=float)))
+        """Everybody so far has added noise once; it is forgotten as they are."""
+        variance, gains = 0.0, []
+        for users in np.diff((0, *times)).tolist():
+            variance = self.encoder.forget**2 * variance + self.silos * users
+            gains.append(np.sqrt(variance))
+        return np.array(gains)
 
     def pooled(self) -> Self:
         """The noise is the users': pooling their silos changes none of it."""
@@ -71,6 +75,8 @@ def check_users(name: str, request: Request) -> None:
 def users_request(request: Request) -> Request:
     """Every visit draws noise of its own, in whichever round or silo: all of them compose in squares, as silos do."""
     privacy = request.asked
+    if privacy.apart:
+        raise ArgumentError("apart", f"must be 0 for trust 'local', got {privacy.apart}: each visit has its own noise")
     visits = privacy.participations * privacy.silos_per_user
     return replace(request, privacy=replace(privacy, participations=1, silos_per_user=visits))
 

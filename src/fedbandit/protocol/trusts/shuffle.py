@@ -87,6 +87,8 @@ def _build(request: Request) -> Built:
     privacy = request.asked
     if privacy.silos_per_user > 1:
         raise ArgumentError("silos_per_user", "must be 1 for trust 'shuffle': its clones hide what one silo sends")
+    if privacy.apart:
+        raise ArgumentError("apart", f"must be 0 for trust 'shuffle', got {privacy.apart}: its clones count batches")
     if request.calibration == "published":
         levels = published_levels(request.encoder.size)
         sigma = published_sdp_sigma(privacy.epsilon, privacy.delta, request.silos, request.rounds, levels)

@@ -60,20 +60,20 @@ class SiloProtocol(Protocol):
         return (np.rint((prefix - known) / weights[k]).astype(np.int64),)
 
     def kept_weights(self, missed: Collection[int], sync: int) -> Floats:
-        """All of every batch, at a sync that the silo is in: it makes up for what it missed.
+        """The whole weight of every batch, at a sync that the silo is in: it makes up for what it missed.
 
-        At a sync that it misses, its earlier messages y'_m still count: A adds sum_m B[sync, m] y'_m, which is
-        sum_m v_m s_m of the silo's own prefix sums, each with every batch up to m in full. v solves v B = B[sync] on
-        the syncs m that it was in, from the last of them to the first.
+        At a sync that it misses, its earlier messages y'_m still count: A adds sum_m B[sync, m] y'_m, which is sum_m
+        v_m s_m of the silo's own sums, each with every batch up to m at its weight in it. v solves v B = B[sync] on the
+        syncs m that it was in, from the last of them to the first.
         """
         if sync not in missed:
-            return np.ones(sync + 1)
+            return self.encoder.target_row(sync)
         weights, left = np.zeros(sync + 1), self.encoder.decoder_row(sync).copy()
         for m in sorted(set(range(sync)) - set(missed), reverse=True):
             row = self.encoder.decoder_row(m)
             share = left[m] / row[m]
             left[: m + 1] -= share * row
-            weights[: m + 1] += share
+            weights[: m + 1] += share * self.encoder.target_row(m)
         return weights
 
     def adversaries(self) -> tuple[Adversary, ...]:
@@ -93,6 +93,11 @@ class DecodedSilo(Protocol):
         if self.encoder.fraction_bits:
             raise ArgumentError(
                 "decode_at", "must be 'analyzer' unless the mechanism decodes with whole numbers (tree, batches)"
+            )
+        if self.encoder.forget != 1:
+            raise ArgumentError(
+                "forget",
+                f"must be 1 where silos decode, got {self.encoder.forget:g}: weighted sums are no whole numbers",
             )
 
     def init(self, lead: tuple[int, ...] = ()) -> Stream:
