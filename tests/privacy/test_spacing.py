@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -78,8 +79,9 @@ def test_other_batches_in_the_other_world_move_no_further() -> None:
     sets, worst = admissible(6, 2, 2), 0.0
     for _ in range(4_000):
         here, there = (sets[int(n)] for n in rng.integers(len(sets), size=2))
-        moved = sum(np.outer(coefficients[:, j], _contribution(rng)) for j in here)
-        moved = moved - sum(np.outer(coefficients[:, j], _contribution(rng)) for j in there)
+        moved = np.zeros((6, 6))
+        for sign, batches in ((1, here), (-1, there)):
+            moved += sign * sum(np.outer(coefficients[:, j], _contribution(rng)) for j in batches)
         worst = max(worst, float(np.linalg.norm(moved)))
     bound = joint_shift("replace-one") * mechanisms.encoder("toeplitz", 6).visits_norm(2, 2)
     assert 0.8 * bound < worst <= bound
@@ -114,7 +116,7 @@ def test_a_plan_has_less_noise_and_says_why() -> None:
     assert "apart" not in together.as_dict()["privacy"]
 
 
-def _plan(apart: int, **fields: object) -> Plan:
+def _plan(apart: int, **fields: Any) -> Plan:
     budget = Privacy(1.0, 1e-6, participations=12, apart=apart)
     return Plan(**{"silos": 3, "rounds": YEAR, "dim": 3, "privacy": budget, "schedule": clock(60), **fields})
 
@@ -131,7 +133,7 @@ def _plan(apart: int, **fields: object) -> Plan:
         ("apart", {"rounds": 1_100, "mechanism": "tree"}),
     ],
 )
-def test_what_has_no_proof_is_refused(field: str, fields: dict[str, object]) -> None:
+def test_what_has_no_proof_is_refused(field: str, fields: dict[str, Any]) -> None:
     with pytest.raises(ArgumentError) as error:
         _ = _plan(30, **fields).guarantee
     assert error.value.field == field
@@ -151,8 +153,8 @@ def test_apart_says_nothing_of_people_who_count_once() -> None:
 def test_the_ledger_adds_up_to_the_promise_and_never_below_the_truth(mechanism: str) -> None:
     budget = Privacy(1.0, 1e-6, participations=3, apart=2)
     plan = Plan(1, 9, 3, budget, trust="silo", mechanism=mechanism, schedule=clock(60))
-    events = [plan.release("here", 1, sync) for sync in range(9)]
-    assert all(event is not None and (event.visits, event.apart) == (3, 2) for event in events)
+    events = [event for sync in range(9) if (event := plan.release("here", 1, sync)) is not None]
+    assert [(event.visits, event.apart) for event in events] == [(3, 2)] * 9
     spent = [_spent(events[: upto + 1]) for upto in range(9)]
     assert spent == sorted(spent)
     assert spent[-1] == pytest.approx(1.0, rel=1e-9)
@@ -166,7 +168,7 @@ def test_the_ledger_adds_up_to_the_promise_and_never_below_the_truth(mechanism: 
     assert _term([*events, events[4]]).overspent
 
 
-def _term(events: list) -> spending.TermSpent:
+def _term(events: list[ledger.Release]) -> spending.TermSpent:
     entries, head = [], ledger.GENESIS
     for event in events:
         entries.append(ledger.append(head, event))
@@ -177,11 +179,11 @@ def _term(events: list) -> spending.TermSpent:
     return term
 
 
-def _mu(events: list) -> float:
+def _mu(events: list[ledger.Release]) -> float:
     return _term(events).mu
 
 
-def _spent(events: list) -> float:
+def _spent(events: list[ledger.Release]) -> float:
     return _term(events).epsilon
 
 

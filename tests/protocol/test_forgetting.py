@@ -13,7 +13,7 @@ from fedbandit.privacy import ledger
 from fedbandit.privacy.noise import SimulatedNoise
 from fedbandit.privacy.spending import spent
 from fedbandit.protocol import composition, mechanisms
-from fedbandit.protocol.base import Protocol
+from fedbandit.protocol.base import Message, Protocol
 from fedbandit.protocol.mechanisms import optimal
 
 FORGETTING = ("toeplitz", "batches", "blt", "early", "optimal")
@@ -101,7 +101,9 @@ def _decoded(protocol: Protocol, batches: Any, missed: set[int]) -> list[Any]:
     """Sums after each sync that a single silo is in, as a live silo sends: without noise."""
     silent = SimulatedNoise(np.random.default_rng(0))
     silo, analyzer = protocol.init((1,)), protocol.init_analyzer()
-    drawn, arrived, seen = [], {}, []
+    drawn: list[Message] = []
+    arrived: dict[int, Message] = {}
+    seen: list[Any] = []
     for k, batch in enumerate(batches):
         silo, encoded = protocol.encoder.step(silo, batch[None])
         drawn.append((encoded[0],))

@@ -10,6 +10,7 @@ import pytest
 import fedbandit as fb
 from fedbandit._validate import ArgumentError
 from fedbandit.bandit.statistics import unpack
+from fedbandit.knowledge import local_knowledge
 from fedbandit.planner.drift import WEIGHTS, weighed
 from fedbandit.simulator import acting
 from fedbandit.simulator.attendance import Attendance
@@ -124,7 +125,7 @@ def test_less_is_remembered_where_more_changes() -> None:
 
 def test_what_silos_know_for_others_is_forgotten_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     """Features have norm 1, so the trace of a silo's own sums is the weight of its visits."""
-    seen, known = [], acting.local_knowledge
+    seen, known = [], local_knowledge
 
     def watched(plan: Any, own: Any, public: Any) -> Any:
         seen.append((own._replace(released=own.released.copy(), squares=own.squares.copy()), public))

@@ -84,8 +84,9 @@ class Experiment:
 
     def task(self) -> Synthetic:
         """The users."""
-        changing = {"drift": self.drift, "jump_at": self.jump_at}
-        return synthetic(self.dim, self.arms, self.rewards, contexts=self.contexts, **changing)
+        return synthetic(
+            self.dim, self.arms, self.rewards, contexts=self.contexts, drift=self.drift, jump_at=self.jump_at
+        )
 
     def plans(self) -> dict[str, Plan]:
         """The protocols, on the schedules they ask for or all on every(batch)."""

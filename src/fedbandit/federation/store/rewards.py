@@ -133,9 +133,9 @@ class Judge:
     cap: int
     known: dict[bytes, Known]
     times: dict[bytes, int]
+    fresh: list[tuple[Reward, Verdict]] = field(default_factory=list)
     apart: int = 0  # syncs that must lie between two batches that a person counts in; 0: none, they may share one
     last: dict[bytes, int] = field(default_factory=dict)  # where the person counted last, if visits must lie apart
-    fresh: list[tuple[Reward, Verdict]] = field(default_factory=list)
 
     def judge(self, reward: Reward) -> Verdict:
         if reward.nonce in self.known:

@@ -90,7 +90,8 @@ def forgetting(size: int, forget: float) -> Encoder:
     """
     target = SLACK * float(np.sum((square_root(size) * forget ** np.arange(size)) ** 2))  # column norm x row norm
     reach = size if forget == 1 else min(size, math.ceil(math.log(REMEMBERED) / math.log(forget)))
-    fits = (tuple(_coarse(forget * one) for one in _fit(reach, buffers)) for buffers in range(1, 7))
+    plain = (_fit(reach, buffers) for buffers in range(1, 7))
+    fits = ((_coarse(forget * decays), _coarse(forget * weights)) for decays, weights in plain)
     decays, weights = next(fit for fit in fits if _noise(*fit, size, forget) <= target)
     column = np.append(1.0, decays ** np.arange(size - 1)[:, None] @ weights)  # a power series would lose four digits
     return Blt(size, tuple(column.tolist()), tuple(decays.tolist()), tuple(weights.tolist()), forget=forget)
