@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
@@ -63,8 +64,9 @@ def test_rounding_keeps_leading_axes_and_depends_on_the_seed_alone() -> None:
 
 def test_compiled_rounding_is_what_is_written() -> None:
     values = np.random.default_rng(2).uniform(-3, 3, (3, 4, 5))
+    compiled: Any = rounded_totals
     with np.errstate(over="ignore"):  # the hash wraps around, as it must
-        written = rounded_totals.py_func(values, np.uint64(2**63 + 12345))
+        written = compiled.py_func(values, np.uint64(2**63 + 12345))
     np.testing.assert_array_equal(rounded_totals(values, np.uint64(2**63 + 12345)), written)
 
 

@@ -236,7 +236,11 @@ class Level(str, enum.Enum):  # noqa: UP042 - as applications have them
 
 
 def test_one_value_has_one_encoding_however_it_comes() -> None:
-    fields = {"kind": Category(["normal", "odd"]), "code": Hashed(64), "when": Hashed(64, missing=True)}
+    fields: dict[str, Field] = {
+        "kind": Category(["normal", "odd"]),
+        "code": Hashed(64),
+        "when": Hashed(64, missing=True),
+    }
     encoder, json_like = RecordEncoder(Schema(fields, actions=("a",))), {"kind": "normal", "code": 10**19, "when": None}
     wanted = encoder.rows(json_like).rows.tobytes()
     for changed in ({"kind": Level.NORMAL}, {"code": 1e19}, {"when": pd.NaT}, {"when": np.datetime64("NaT")}):

@@ -55,7 +55,8 @@ def test_expected_rewards_do_not_depend_on_how_rows_are_written(share: float) ->
     assert isinstance(source, Fresh)
     assert source.constant_share == share
     fixed = [synthetic(5, 7, contexts="fixed", constant_share=one).source(9, (0,), 2) for one in (0.5, share)]
-    np.testing.assert_allclose(*(one.means for one in fixed if isinstance(one, Table)), atol=1e-6)
+    half, light = (one.means for one in fixed if isinstance(one, Table))
+    np.testing.assert_allclose(half, light, atol=1e-6)
 
 
 def test_regret_by_rewards_has_the_mean_of_regret_by_means_and_more_noise() -> None:

@@ -187,7 +187,7 @@ def predicted_alone(rounds: int, dim: int, arms: int = ARMS, drift: float = 0.0)
     silos, stops, lost, before = _learners(arms, dim), _stops(rounds), [], 0
     for stop in stops:
         lost.append(1 - silos.cosine)
-        new = _Learnt(silos.best, silos.axes)
+        new = silos.nothing()
         new.add(stop - before, silos.cosine)
         silos.learn(new, 1.0, drift**2 * (stop - before))
         silos.synchronise(0.0, 1.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -76,9 +76,13 @@ class Result:
         """Both results as one: other plans on the same users, whose rows may have been written in another way."""
         if (self.seed, self.runs) != (other.seed, other.runs) or set(self.plans) & set(other.plans):
             raise ArgumentError("other", "must hold other plans, in the same runs of the same seed")
-        frames = (pl.concat([getattr(self, name), getattr(other, name)]) for name in ("frame", "totals"))
-        repaired = {**self.repaired, **other.repaired}
-        return Result({**self.plans, **other.plans}, *frames, repaired, self.runs, self.seed)
+        return replace(
+            self,
+            plans={**self.plans, **other.plans},
+            frame=pl.concat([self.frame, other.frame]),
+            totals=pl.concat([self.totals, other.totals]),
+            repaired={**self.repaired, **other.repaired},
+        )
 
     def syncs(self, name: str) -> float:
         """How often one plan synchronised, in the mean over its runs."""

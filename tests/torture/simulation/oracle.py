@@ -23,7 +23,7 @@ from fedbandit.federation.store.silo_store import SiloStore
 from fedbandit.federation.timing import JUMP
 from fedbandit.federation.wire.envelopes import Kind
 from fedbandit.federation.wire.heads import NO_QUESTION, Greeting
-from fedbandit.federation.wire.keys import PublicKeys
+from fedbandit.federation.wire.keys import PublicKeys, Role
 from fedbandit.federation.wire.parcels import Holds, Mixed, Outcome, Parcel, SignedOutcome
 from fedbandit.plan import Plan
 from fedbandit.schedule import Clock
@@ -357,7 +357,7 @@ class Oracle:
         drawn, with the heads that it has now. Two draws differ in their numbers, so that this excuses none."""
         if silo not in self.put_back or not self.plan.protocol.waits:
             return False
-        role = "mixer" if receiver == "mixer" else "analyzer"
+        role: Role = "mixer" if receiver == "mixer" else "analyzer"
         first, again = (Parcel.decode(one, self.plan.protocol, role) for one in (known, plain))
         return again._replace(ledger=first.ledger, models=first.models).encode() == known
 
