@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
 from fedbandit.federation.setup.party import PlanMismatch
-from fedbandit.federation.troubles import Troubles
+from fedbandit.federation.telemetry.troubles import Troubles
 from fedbandit.federation.wire.link import BrokerRefusal, Link
 
 __all__ = ["Membership", "Worker"]

@@ -17,14 +17,12 @@ import uvicorn
 import uvloop
 
 from fedbandit._validate import ArgumentError
-from fedbandit.federation import logs, traces
 from fedbandit.federation.http.app import App, create_app
 from fedbandit.federation.http.families import Machine
 from fedbandit.federation.http.keeper_service import KeeperService, create_keeper_app
 from fedbandit.federation.http.metrics import WorkerTally
 from fedbandit.federation.http.service import Service
 from fedbandit.federation.http.straight import StraightProtocol
-from fedbandit.federation.logs import Style
 from fedbandit.federation.membership import Membership, Worker
 from fedbandit.federation.setup.agreement import Agreement
 from fedbandit.federation.setup.home import Home
@@ -38,7 +36,9 @@ from fedbandit.federation.store.decision_log import DecisionLog
 from fedbandit.federation.syncs.analyzer import Analyzer
 from fedbandit.federation.syncs.keeper import SyncKeeper
 from fedbandit.federation.syncs.mixer import Mixer
-from fedbandit.federation.troubles import Troubles
+from fedbandit.federation.telemetry import logs, traces
+from fedbandit.federation.telemetry.logs import Style
+from fedbandit.federation.telemetry.troubles import Troubles
 from fedbandit.federation.wire.link import Link
 
 __all__ = ["REFUSED", "SERVER", "Orders", "bind", "bound_to", "run"]

@@ -13,11 +13,11 @@ from fedbandit.cli.main import app
 from fedbandit.federation.backup import archive
 from fedbandit.federation.backup.restoring import restore
 from fedbandit.federation.backup.saving import save
+from fedbandit.federation.backup.snapshots import put_in_place, take_snapshot
 from fedbandit.federation.setup.home import Home
 from fedbandit.federation.silo.serving import Silo
 from fedbandit.federation.store import SiloStore, open_engine
 from fedbandit.federation.store.events import EventStore
-from fedbandit.federation.store.snapshots import put_in_place, take_snapshot
 from tests.federation.test_process import PLAN, founded
 
 ACTIONS = np.array([[0.25, 0.5], [0.5, 0.25]])

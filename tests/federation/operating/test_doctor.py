@@ -19,7 +19,6 @@ from typer.testing import CliRunner
 
 from fedbandit._validate import ArgumentError
 from fedbandit.cli.main import app
-from fedbandit.federation import traces
 from fedbandit.federation.doctor import at_broker, on_disk
 from fedbandit.federation.doctor.examination import examine
 from fedbandit.federation.doctor.findings import examined, fails, fine, warns, worst
@@ -31,6 +30,7 @@ from fedbandit.federation.setup import founding
 from fedbandit.federation.setup.agreement import check_broker
 from fedbandit.federation.setup.home import FEDERATION, Settings
 from fedbandit.federation.store import open_engine
+from fedbandit.federation.telemetry import traces
 from fedbandit.federation.timing import DAY
 from fedbandit.federation.wire import broker
 from fedbandit.federation.wire.link import BrokerAddress, Link

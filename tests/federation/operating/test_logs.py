@@ -7,11 +7,11 @@ import logging
 import httpx
 import pytest
 
-from fedbandit.federation import logs
 from fedbandit.federation.http.app import App
 from fedbandit.federation.http.routes import Route
 from fedbandit.federation.http.schemas import Health
 from fedbandit.federation.silo.serving import Silo
+from fedbandit.federation.telemetry import logs
 from fedbandit.schedule import clock
 from tests.federation.harness import federation
 from tests.federation.http.client import ACTIONS, TOKEN, Client

@@ -15,8 +15,8 @@ from fedbandit.federation.silo.earnings import FEWEST, WEEK, RewardTrend
 from fedbandit.federation.states import DecisionState
 from fedbandit.federation.store import Reward, Verdict
 from fedbandit.federation.store.rewards import NOWHERE, OPEN_BATCH, UNSHARED
+from fedbandit.federation.telemetry.troubles import KINDS
 from fedbandit.federation.timing import Timing
-from fedbandit.federation.troubles import KINDS
 from fedbandit.federation.wire.link import BrokerRefusal
 from fedbandit.schedule import clock
 from tests.federation.http.client import ACTIONS, TOKEN, Client

@@ -166,8 +166,8 @@ def _run(path: Path, role: str, broker_ca: str, log: str, stay: bool) -> None:
 
 
 def _orders(path: Path, broker_ca: str, log: str, stay: bool, new_term: bool = False, catch_up: bool = False) -> Orders:
-    from fedbandit.federation.logs import STYLES
     from fedbandit.federation.process import Orders
+    from fedbandit.federation.telemetry.logs import STYLES
 
     style = _validate.one_of("log", log, STYLES) if log else None
     return Orders(new_term, catch_up, _checked_ca(path, broker_ca), style, stay)

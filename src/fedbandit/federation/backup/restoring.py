@@ -17,13 +17,13 @@ from typing import Any, NamedTuple
 from fedbandit._validate import ArgumentError
 from fedbandit.federation.backup import archive
 from fedbandit.federation.backup.archive import STORE, Manifest
+from fedbandit.federation.backup.snapshots import put_in_place
 from fedbandit.federation.recovery import PATIENCE, Recovery, recover
 from fedbandit.federation.setup.home import FEDERATION, NAMED, SETTINGS, Home
 from fedbandit.federation.silo import book
 from fedbandit.federation.store import SiloStore, read_engine
 from fedbandit.federation.store.opening import is_postgres
 from fedbandit.federation.store.schema import EARLIER, FORMAT
-from fedbandit.federation.store.snapshots import put_in_place
 from fedbandit.federation.wire.subjects import OPERATOR
 from fedbandit.privacy.ledger import LedgerError
 

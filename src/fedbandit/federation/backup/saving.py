@@ -22,6 +22,7 @@ from fedbandit import __version__
 from fedbandit._validate import ArgumentError
 from fedbandit.federation.backup import archive
 from fedbandit.federation.backup.archive import STORE, Manifest, StoreFacts
+from fedbandit.federation.backup.snapshots import take_snapshot, without_raw_rows
 from fedbandit.federation.setup.agreement import Agreement
 from fedbandit.federation.setup.founding import BROKER_CONFIG, OPERATOR_KEYS
 from fedbandit.federation.setup.home import FEDERATION, KEYS, NAMED, SETTINGS, TOKEN, Home
@@ -31,7 +32,6 @@ from fedbandit.federation.store.migrations import format_of
 from fedbandit.federation.store.opening import is_postgres
 from fedbandit.federation.store.rewards import users_waiting
 from fedbandit.federation.store.schema import FORMAT
-from fedbandit.federation.store.snapshots import take_snapshot, without_raw_rows
 from fedbandit.federation.wire.subjects import OPERATOR
 
 __all__ = ["save"]

@@ -11,13 +11,13 @@ from typing import Any
 
 import msgspec
 
-from fedbandit.federation import logs, traces
 from fedbandit.federation.http import openapi
 from fedbandit.federation.http.personalizer import PersonalizerProblems
 from fedbandit.federation.http.refusals import REFUSED, Headers, Refusal, refusal
 from fedbandit.federation.http.routes import JSON_MEDIA, Route, Router, service_routes
 from fedbandit.federation.http.schemas import Answer, Problems
 from fedbandit.federation.http.service import Service
+from fedbandit.federation.telemetry import logs, traces
 
 __all__ = ["MAX_BODY", "App", "create_app"]
 

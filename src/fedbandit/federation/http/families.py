@@ -16,8 +16,8 @@ from prometheus_client.registry import Collector, CollectorRegistry
 from fedbandit import __version__
 from fedbandit.federation.setup.certificates import expires
 from fedbandit.federation.setup.home import KEYS, Home
+from fedbandit.federation.telemetry.troubles import KINDS, Troubles
 from fedbandit.federation.timing import Timing, calendar
-from fedbandit.federation.troubles import KINDS, Troubles
 from fedbandit.federation.wire.keys import read_secret
 from fedbandit.plan import Plan
 

@@ -20,7 +20,7 @@ from fedbandit.federation.setup.party import Party
 from fedbandit.federation.store import SyncStore
 from fedbandit.federation.store.probing import probe
 from fedbandit.federation.syncs.keeper import SyncKeeper
-from fedbandit.federation.troubles import Troubles, first
+from fedbandit.federation.telemetry.troubles import Troubles, first
 
 __all__ = ["KeeperService", "Keeps", "create_keeper_app"]
 

@@ -25,8 +25,8 @@ from fedbandit.federation.silo.decisions.tickets import DecisionExpired, Unknown
 from fedbandit.federation.silo.serving import RewardConflict, Silo, TermEnded, acknowledged
 from fedbandit.federation.store import Reward, Verdict
 from fedbandit.federation.store.probing import probe
+from fedbandit.federation.telemetry.troubles import Troubles, first
 from fedbandit.federation.timing import Timing
-from fedbandit.federation.troubles import Troubles, first
 from fedbandit.problem.encoding import ActionRecord
 
 __all__ = ["UNCONNECTED", "Connection", "Service"]

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol, runtime_checkable
 
-from fedbandit.federation import logs
 from fedbandit.federation.http.patience import PatientProtocol
+from fedbandit.federation.telemetry import logs
 
 __all__ = ["AtOnce", "StraightProtocol"]
 

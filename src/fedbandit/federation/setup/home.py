@@ -10,9 +10,9 @@ from typing import Any
 
 from fedbandit import _validate
 from fedbandit._validate import ArgumentError
-from fedbandit.federation.logs import STYLES, Style
 from fedbandit.federation.setup.agreement import Agreement, check_broker
 from fedbandit.federation.setup.party import Party
+from fedbandit.federation.telemetry.logs import STYLES, Style
 from fedbandit.federation.wire.keys import PartyKeys, PublicKeys, Role, as_role, party_name, read_secret, write_secret
 from fedbandit.federation.wire.link import BrokerAddress
 

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedbandit.federation import traces
 from fedbandit.federation.setup.party import Party
 from fedbandit.federation.silo import book
 from fedbandit.federation.silo.forwarding import is_known
@@ -23,8 +22,9 @@ from fedbandit.federation.silo.silo_status import PROBLEM
 from fedbandit.federation.silo.ticker import SumsFull
 from fedbandit.federation.states import IllegalEvent, ReleaseState
 from fedbandit.federation.store.seen import SeenStore
+from fedbandit.federation.telemetry import traces
+from fedbandit.federation.telemetry.troubles import Troubles, first
 from fedbandit.federation.timing import TicksHeld
-from fedbandit.federation.troubles import Troubles, first
 from fedbandit.federation.wire import heads, messages
 from fedbandit.federation.wire.envelopes import FORMAT, Context
 from fedbandit.federation.wire.heads import NO_QUESTION, Greeting

@@ -10,15 +10,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from fedbandit.federation import traces
 from fedbandit.federation.exact.exact_noise import ExactNoise
 from fedbandit.federation.setup.party import Party
 from fedbandit.federation.states import SyncEvent, SyncState
 from fedbandit.federation.store.seen import SeenStore
 from fedbandit.federation.store.sync_store import StoredSync, SyncStore
 from fedbandit.federation.syncs.progress import Progress
+from fedbandit.federation.telemetry import traces
+from fedbandit.federation.telemetry.troubles import Troubles
 from fedbandit.federation.timing import JUMP, ClockJumped, SteadyClock, pace
-from fedbandit.federation.troubles import Troubles
 from fedbandit.federation.wire import heads
 from fedbandit.federation.wire.envelopes import FORMAT, Context, EnvelopeError
 from fedbandit.federation.wire.heads import NO_QUESTION, NONE, Greeting, Head
