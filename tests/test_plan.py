@@ -797,3 +797,13 @@ def test_the_finest_grid_of_all_is_that_of_one_round_of_one_silo() -> None:
     Plan(1, 1, 1, trust="none", mechanism="batches", schedule=every(1), bits=62)
     with pytest.raises(ArgumentError, match=r"^bits must be at most 62, got 63: sums are 64-bit integers"):
         Plan(1, 1, 1, trust="none", mechanism="batches", schedule=every(1), bits=63)
+
+
+def test_what_came_later_is_written_only_where_it_says_something() -> None:
+    later = {"people", "uncounted", "schema", "policy", "apprentice"}
+    assert later.isdisjoint(GOOD.as_dict())
+    said = Plan(
+        3, 4, 2, PRIVACY, schedule=clock(60.0), people=2, uncounted="local", policy=Policy("thompson"), apprentice=True
+    )
+    assert later - {"schema"} <= set(said.as_dict())
+    assert Plan.from_dict(said.as_dict()) == said

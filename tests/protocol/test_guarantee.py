@@ -312,3 +312,14 @@ def test_the_grid_that_is_printed_is_that_of_the_releases(mechanism: str, bits: 
     plan = Plan(3, 20, 2, Privacy(1.0, 1e-5), "silo", mechanism, bits=24)
     assert plan.protocol.release_bits == bits
     assert f"is drawn on the grid 2^-{bits}, where" in str(plan.guarantee)
+
+
+def test_a_notebook_shows_answers_steps_and_assumptions_where_there_are_any() -> None:
+    promise = Plan(3, 20, 2, Privacy(1.0, 1e-5)).guarantee
+    shown = promise._repr_html_()
+    for text in ("Because", "Assuming", "<ol", "<table", "Against whom", "That mu is exactly (1, 1e-05)-DP"):
+        assert text in shown
+    shown = nothing("why")._repr_html_()
+    for text in ("Because", "Assuming", "<ol", "<ul", "<table"):
+        assert text not in shown
+    assert "No privacy guarantee: why." in shown

@@ -106,3 +106,11 @@ def test_a_horizon_too_long_is_refused() -> None:
     ):
         mechanisms.encoder("optimal", 513)
     assert optimal.checked("optimal", 512) == 512
+
+
+def test_encoders_of_one_horizon_are_one_value() -> None:
+    matrix = mechanisms.encoder("optimal", 3).coefficients
+    one, other = optimal.Optimal(3, matrix), optimal.Optimal(3, matrix.copy())
+    assert one == other
+    assert hash(one) == hash(other)
+    assert one != mechanisms.encoder("optimal", 4)

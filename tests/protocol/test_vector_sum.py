@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 
 from fedbandit._validate import ArgumentError
 from fedbandit.bandit.statistics import contributions, unpack, width
@@ -298,3 +300,26 @@ def test_a_point_is_counted_in_its_own_p_sums_and_in_no_later_one() -> None:
         node = made.node(k)
         users = 2 * (k & -k)  # of one silo: two per batch
         assert counts.tolist() == [users * round(1 / node.unit)] * made.width
+
+
+@pytest.mark.parametrize("batch", [5, 20])
+@pytest.mark.parametrize("delta", [1e-5, 0.05])
+def test_against_another_silo_something_is_said_just_as_far_as_the_theorem_reaches(batch: int, delta: float) -> None:
+    """Advanced composition over the p-sums of one stream, at half of delta, ends at an epsilon that is found here; the
+    other silo of three faces sqrt(3/2) times the plan's."""
+    levels, log = (20 // batch).bit_length(), math.log(4 / delta)
+
+    def excess(half: float) -> float:
+        share = half / (2 * math.sqrt(2 * levels * log))
+        return half / 2 + levels * share * math.expm1(share) - half
+
+    edge = 2 * float(brentq(excess, 1e-3, 1e3))
+    for factor, said in ((0.999, True), (1.001, False)):
+        epsilon = factor * edge / math.sqrt(1.5)
+        plan = Plan(3, 20, 2, Privacy(epsilon, delta), "vector-sum", "tree", every(batch), calibration="paper")
+        nothing = "Nothing is promised against another silo" in plan.guarantee.statement
+        assert nothing is not said
+        if said:
+            printed = re.search(r"which knows its own noise, it is \((\S+),", plan.guarantee.statement)
+            assert printed is not None
+            assert factor * edge * (1 - 1e-9) <= float(printed[1]) <= factor * edge * 1.001
