@@ -305,6 +305,8 @@ STREAMS: dict[str, set[str]] = {  # whose noise is there to be looked at, all ad
     "P_alt": {"noise that everybody outside the silo sees"},
     "shuffle": {"noise that the analyzer together with the mixer sees"},
     "central": {"noise of the analyzer"},
+    "shuffled-users": {"noise that the analyzer together with the mixer sees"},
+    "public-contexts": {"noise that everybody sees"},
 }
 HOLDERS = ("shares of the mixer", "shares of the analyzer, by its shares alone")
 SHARED = {"noise of the total", "noise of the silos", *HOLDERS, *(f"{holder}, low bits" for holder in HOLDERS)}
