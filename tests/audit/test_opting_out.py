@@ -73,7 +73,7 @@ def whoever_opts_out_is_counted(patch: Patch) -> None:
 
 
 def the_cap_is_forgotten(patch: Patch) -> None:
-    patch.setattr(Judge, "_admit", lambda self, person: self.times.setdefault(person, 0) == 0 or True)
+    patch.setattr(Judge, "_admit", lambda self, person, sync: self.times.setdefault(person, 0) == 0 or True)
     sound = Apart.way
     patch.setattr(Apart, "way", lambda self, person, shared: sound(self, None if shared else person, shared))
 

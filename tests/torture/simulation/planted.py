@@ -115,7 +115,7 @@ def a_reward_that_is_repeated_counts_twice(patch: Patch) -> None:
 
 @planted
 def a_person_counts_more_often_than_the_cap(patch: Patch) -> None:
-    def admit(self: Judge, person: bytes | None) -> bool:
+    def admit(self: Judge, person: bytes | None, sync: int) -> bool:
         if person is not None:
             self.times[person] = self.times.get(person, 0) + 1
         return True
