@@ -128,6 +128,24 @@ def test_a_silo_between_terms_is_brought_from_an_earlier_format(store_url, tmp_p
         assert raw.run("SELECT value FROM meta WHERE key = 'format'") == [(FORMAT.encode(),)]
 
 
+def test_in_a_running_term_format_4_is_brought_forward(store_url, tmp_path):
+    make(store_url, "4", of_format("4", served(tmp_path / "template.db", 1)))
+    before = contents(store_url)
+    with Silo.open(store_url, PLAN, secret=SECRET) as silo:
+        assert [tuple(row) for row in silo.store.ledger()] == before["ledger"]
+        assert len(silo.store.releases(1)) == 1
+        for _ in range(5):
+            silo.reward(silo.decide(np.eye(2)).id, 0.5)
+        assert silo.tick() == [1]
+
+
+def test_a_mixers_or_an_analyzers_store_of_format_4_is_opened(store_url, tmp_path):
+    make(store_url, "4", [("meta", ("key", "value"), ("plan", PLAN.hash.encode()))])
+    engine = open_engine(store_url)
+    SyncStore(engine).bind(PLAN.hash)
+    engine.close()
+
+
 def refused(url, words):
     before = contents(url)
     with pytest.raises(ArgumentError, match=words):

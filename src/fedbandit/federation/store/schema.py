@@ -11,7 +11,7 @@ import re
 __all__ = ["ADDED", "EARLIER", "FORMAT", "TABLES", "tables"]
 
 FORMAT = "5"
-EARLIER = {"1": "0.1.0", "2": "0.2.0", "3": "from between 0.2.0 and 0.3.0"}  # formats, and the version that wrote them
+EARLIER = {"1": "0.1.0", "2": "0.2.0", **dict.fromkeys("34", "from between 0.2.0 and 0.3.0")}  # by format: the version
 ADDED = {"3": ("opted_out", "own_sums"), "4": ("last_counted",)}  # by format: tables of the next one; they begin empty
 
 _TABLES = """
