@@ -88,7 +88,7 @@ def test_centred_plans_play_light_rows_and_nobody_else_does() -> None:
     for name, plan in plans.items():
         rows = frontier.light(task) if name == "light" else task
         alone = simulate(rows, {name: plan}, runs=2, seed=4)
-        assert found.final(name).tolist() == alone.final(name).tolist()
+        np.testing.assert_allclose(found.final(name), alone.final(name), rtol=1e-12)  # added up in other blocks
     assert found.final("light").tolist() != found.final("as given").tolist()
 
 

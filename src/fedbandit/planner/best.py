@@ -183,4 +183,4 @@ def _on_best_schedule(plan: Plan, consortium: Consortium) -> Plan:
 
 
 def _cost(plan: Plan, consortium: Consortium) -> Prediction:
-    return predicted(plan.in_visits(), consortium.arms, consortium.attendance, consortium.drift_per_visit)
+    return predicted(plan.in_visits(), consortium.arms, consortium.attendance, drift=consortium.drift_per_visit)

@@ -151,6 +151,7 @@ def predicted(
     plan: Plan,
     arms: int = ARMS,
     attendance: Attendance = EVERYBODY,
+    *,
     constant_share: float = PAPERS_SHARE,
     drift: float = 0.0,
 ) -> Prediction:
