@@ -95,6 +95,35 @@ def test_a_silo_is_restored(tmp_path, trust):
     run(tmp_path / "federation", plan, scenario, deadline=5.0)
 
 
+def test_a_silo_that_had_drawn_more_than_it_had_sent_is_restored(tmp_path, caplog):
+    """Its release told the analyzer of a ledger with entries of releases that were never sent: the restored silo could
+    not be brought forward, or was said to have drawn twice."""
+    plan, file = PLANS["silo"], tmp_path / "silo.backup"
+
+    async def scenario(running):
+        await running.sync(0)
+        await running.cut_off("silo-00")
+        await running.batch(1, absent=["silo-00"])
+        save(running.homes["silo-00"].path, file)  # release 1 is drawn and not sent
+        await running.batch(2, absent=["silo-00"])
+        await running.start("silo-00")
+        await running.wait(3)
+        assert running.running["analyzer"].seen.of("silo-00").head.length <= 3
+        await running.sync(3)
+        await lose(running, "silo-00", file)
+        code, said = await restored(running, "silo-00", file)
+        assert (code, "Given up: syncs 2, 3." in said) == (0, True), said
+        await running.start("silo-00")
+        await running.sync(4)
+        await running.sync(5)
+        store = running.running["silo-00"].silo.store
+        assert store.release(1, 1).drawn == running.lost["releases"][1][5]
+        assert book.spending(store.ledger()).terms[0].redrawn == ()
+        assert "has drawn a release twice" not in caplog.text
+
+    run(tmp_path / "federation", plan, scenario, deadline=2.0)
+
+
 @pytest.mark.parametrize("name", ["mixer", "analyzer"])
 def test_a_keeper_is_restored(tmp_path, name):
     plan, file = PLANS["secure-sum"], tmp_path / "keeper.backup"

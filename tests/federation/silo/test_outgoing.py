@@ -90,7 +90,7 @@ def test_nothing_is_sealed_before_it_is_known_what_became_of_the_earlier_ones(wa
         ([S.INCLUDED, S.INCLUDED, S.INCLUDED], []),
     ]:
         releases = [stored(sync, state) for sync, state in enumerate(states)]
-        assert [sync for sync, _ in sealer.settled(releases, NONE)] == ready
+        assert [sync for sync, _ in sealer.settled(releases, lambda sync: NONE)] == ready
 
 
 @pytest.mark.parametrize("missed", [(), (0,), (1,), (0, 1)])
@@ -98,7 +98,7 @@ def test_what_is_sealed_makes_up_for_what_did_not_arrive(waiting, missed):
     protocol, sealer, analyzer = waiting
     states = [ReleaseState.MISSED if sync in missed else ReleaseState.INCLUDED for sync in range(2)]
     releases = [stored(sync, state) for sync, state in enumerate([*states, ReleaseState.DRAWN])]
-    ((sync, wire),) = sealer.settled(releases, NONE)
+    ((sync, wire),) = sealer.settled(releases, lambda sync: NONE)
     sent = messages.decode(wire.sent)[0]
     decoder = protocol.encoder.decoder_row(2)
     prefix = sum(decoder[j] * DRAWN[j] for j in range(3))

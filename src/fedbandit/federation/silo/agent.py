@@ -368,8 +368,7 @@ class Agent:
     def _seal_drawn(self) -> None:
         """Seal the releases whose message had to wait for the outcome of earlier syncs."""
         store, term = self.silo.store, self.silo.term.number
-        ledger = book.head(store.last_entry())
-        for sync, wire in self._sealer.settled(store.releases(term), ledger):
+        for sync, wire in self._sealer.settled(store.releases(term), lambda sync: book.head(store.entry(term, sync))):
             store.seal(term, sync, wire)
 
     async def _publish(self, link: Link, sync: int) -> None:

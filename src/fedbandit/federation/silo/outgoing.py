@@ -60,14 +60,18 @@ class Sealer:
         """The wire of a release that was just drawn; None if it depends on what became of earlier ones."""
         return None if self._protocol.waits else self._wire(sync, drawn, ledger)
 
-    def settled(self, releases: Sequence[StoredRelease], ledger: Head) -> Iterator[tuple[int, Wire]]:
-        """The wire of every release, drawn but not sealed, that waits for nothing any more."""
+    def settled(self, releases: Sequence[StoredRelease], ledger: Callable[[int], Head]) -> Iterator[tuple[int, Wire]]:
+        """The wire of every release, drawn but not sealed, that waits for nothing any more; `ledger` is the head after
+        the entry of a sync. (A later one would witness releases that were not sent.)"""
         for release in releases:
             earlier = [other for other in releases if other.sync < release.sync]
             if release.state is ReleaseState.DRAWN and all(other.state.settled for other in earlier):
                 drawn = [_arrays(other.drawn) for other in (*earlier, release)]
                 arrived = {other.sync: _arrays(other.sent) for other in earlier if other.state is ReleaseState.INCLUDED}
-                yield release.sync, self._wire(release.sync, self._protocol.outgoing(drawn, arrived), ledger)
+                yield (
+                    release.sync,
+                    self._wire(release.sync, self._protocol.outgoing(drawn, arrived), ledger(release.sync)),
+                )
 
     def _wire(self, sync: int, message: Message, ledger: Head) -> Wire:
         models = self._models()

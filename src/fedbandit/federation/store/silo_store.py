@@ -339,6 +339,16 @@ class SiloStore:
         with self.engine.read() as sql:
             return [LedgerRow(*row) for row in sql.all(f"SELECT {_LEDGER} FROM ledger ORDER BY number")]
 
+    def entry(self, term: int, sync: int) -> LedgerRow | None:
+        """The ledger's entry of a release of the last term: it has one for each that was drawn or given up, in order.
+        None where the plan spends nothing."""
+        drawn = "SELECT count(*) FROM releases WHERE term = ? AND state <> ?"
+        number = f"(SELECT max(number) FROM ledger) + 1 - ({drawn}) + ?"
+        with self.engine.read() as sql:  # one statement: another worker may be drawing
+            query = f"SELECT {_LEDGER} FROM ledger WHERE number = {number}"
+            rows = sql.all(query, (term, ReleaseState.CLOSED.value, sync))
+            return LedgerRow(*rows[0]) if rows else None
+
     def last_entry(self) -> LedgerRow | None:
         with self.engine.read() as sql:
             rows = sql.all(f"SELECT {_LEDGER} FROM ledger ORDER BY number DESC LIMIT 1")
