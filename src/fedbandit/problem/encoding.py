@@ -151,7 +151,7 @@ class RecordEncoder:
     def quicken(self) -> None:
         """Load the compiled way, which makes the same rows. The first time on a machine it is compiled: that takes some
         seconds."""
-        from fedbandit.problem.compiled import rows_of_actions
+        from fedbandit.problem.assembling import rows_of_actions
 
         self._compiled = rows_of_actions
 
