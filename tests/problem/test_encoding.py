@@ -18,7 +18,7 @@ from fedbandit._validate import ArgumentError
 from fedbandit.bandit.statistics import contributions
 from fedbandit.federation.silo.decisions.actions import into_ball
 from fedbandit.problem import Category, Hashed, Number, Projection, Schema
-from fedbandit.problem.encoding import FEW, ActionRecord, RecordEncoder
+from fedbandit.problem.encoding import FEW, ActionRecord, Offered, RecordEncoder
 from fedbandit.problem.fields import Field
 from tests.problem.odd import FEATURES, NAMES, json_values, odd_values, records, schemas
 
@@ -64,6 +64,43 @@ def test_one_at_a_time_and_many_at_once_are_the_same_bits(schema: Schema, data: 
         assert {k: v for k, v in many.odd.items() if k[0] == name} == {
             k: v for k, v in in_contexts.items() if k[0] == name
         }
+
+
+@SLOW
+@given(schemas(), st.data())
+def test_the_compiled_way_makes_the_same_bits(schema: Schema, data: st.DataObject) -> None:
+    """And counts the same oddities; records that are not odd take it, so half of them are not."""
+    plain, quick, context = RecordEncoder(schema), RecordEncoder(schema), data.draw(records(NAMES))
+    quick.quicken()
+    drawn = st.one_of(records(FEATURES), usual_features(schema))
+    offered = actions_of(["A", "B", "C", "other"] * 3, data.draw(st.lists(drawn, min_size=1, max_size=12)))
+    here, there = plain.rows(context, offered), quick.rows(context, offered)
+    assert here.rows.tobytes() == there.rows.tobytes()
+    assert here.odd == there.odd
+
+
+def usual_features(schema: Schema) -> st.SearchStrategy[dict[str, Any]]:
+    """Values of which nothing is odd, so that the compiled way takes them."""
+    kinds: dict[type, Any] = {
+        Number: lambda field: st.floats(field.low, field.high),
+        Category: lambda field: st.sampled_from(field.levels) if field.levels else st.none(),
+        Hashed: lambda field: st.text(max_size=4),
+    }
+    return st.fixed_dictionaries({name: kinds[type(field)](field) for name, field in schema.features.items()})
+
+
+def test_the_compiled_way_is_taken_where_nothing_is_odd() -> None:
+    """It would be right, and slow, without."""
+    fields = {"dose": Number(-1, 3), "kind": Category(["x", "y"]), "maker": Hashed(5)}
+    encoder = RecordEncoder(Schema({"age": Number(0, 9)}, features=fields, interactions=[("age", "kind")]))
+    encoder.quicken()
+    offered = Offered(["A", "B"], [{"dose": 2, "kind": "y", "maker": "m"}, {"dose": -1.0, "kind": "x", "maker": "n"}])
+    scaled = np.linspace(-1, 1, encoder.schema.width)
+    assert encoder._quickly(offered, scaled) is not None
+    doses = [{"dose": value} for value in (4, "2", float("nan"), 10**400, None)]
+    for odd in (*doses, {"kind": "z"}, {"kind": []}, {"maker": None}):
+        changed = [{**offered.features[0], **odd}, offered.features[1]]
+        assert encoder._quickly(Offered(["A", "B"], changed), scaled) is None
 
 
 @SLOW

@@ -1,4 +1,5 @@
-"""The choice of an action, compiled: norms and upper confidence bounds in one pass over the rows, eight at a time.
+"""The choice of an action, compiled: one matrix product per block of rows, then norms and upper confidence bounds in
+one pass over it.
 
 Importing this module loads a compiler, and compiles if no cache is there: a silo does so beside its work.
 """
@@ -12,55 +13,62 @@ from numba import types
 
 from fedbandit._arrays import Floats, Indices
 from fedbandit._jit import njit
+from fedbandit.bandit.linucb import Model
 
-__all__ = ["best_of", "best_of_many"]
+__all__ = ["best_of", "best_of_many", "weights_of"]
 
 # One signature for all callers, so that nothing is compiled while somebody waits. Arrays may be read-only.
-_ROW, _ROWS, _SETS = (types.Array(types.float64, sides, "C", readonly=True) for sides in (1, 2, 3))
-_MODEL = (_ROW, _ROWS, types.float64, types.float64)
-LANES = 8
+_ROWS, _SETS = (types.Array(types.float64, sides, "C", readonly=True) for sides in (2, 3))
+_MODEL = (_ROWS, types.float64, types.float64)
+# Products of this size stay in the cache, and below what a matrix library divides among threads: those would wait for
+# each other on a machine that serves other requests meanwhile.
+PRODUCT = 1 << 17
+# Rows of a block are a multiple of this: a matrix library may round those left over in another way, and equal rows must
+# stay equal.
+EVEN = 16
+_ANY_ORDER = {"reassoc", "contract"}  # sums may be taken in any order; what is not finite stays so
 
 
-@njit(types.intp(_ROWS, *_MODEL), cache=True, nogil=True)
-def best_of(features: Floats, theta: Floats, root: Floats, radius: float, most: float) -> int:
-    """The first row with the largest <x, theta> + radius |root^T x|, root upper triangular; -1 if the square of a row's
-    norm is not at most `most`."""
+def weights_of(model: Model) -> Floats:
+    """What rows are multiplied by, (dim, dim + 1): the root, then theta."""
+    return np.concatenate([model.root, model.theta[:, None]], axis=1)
+
+
+@njit(types.intp(_ROWS, *_MODEL), cache=True, nogil=True, fastmath=_ANY_ORDER)
+def best_of(features: Floats, weights: Floats, radius: float, most: float) -> int:
+    """The first row with the largest <x, theta> + radius |root^T x|; -1 if the square of a row's norm is not at most
+    `most`."""
     rows, dim = features.shape
-    block = np.empty((dim, LANES))  # some rows, the same feature of all of them side by side
-    seen, widths, means, squares = np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES)
-    best, highest = -1, -math.inf
-    for start in range(0, rows, LANES):
-        lanes = min(LANES, rows - start)
-        for lane in range(LANES):
-            row = start + min(lane, lanes - 1)
+    if rows < EVEN:
+        filled = np.zeros((EVEN, dim))
+        filled[:rows] = features
+        features = filled
+    size = max(EVEN, PRODUCT // (dim * (dim + 1)) // EVEN * EVEN)
+    best, highest, done = -1, -math.inf, 0
+    while done < rows:
+        left = rows - done
+        count = min(size, max(EVEN, left // EVEN * EVEN))
+        start = min(done, features.shape[0] - count)  # the last block begins with rows that were looked at before
+        some = features[start : start + count]
+        seen = np.dot(some, weights)
+        for row in range(done - start, min(count, rows - start)):
+            square, width = 0.0, 0.0
             for i in range(dim):
-                block[i, lane] = features[row, i]
-        widths[:] = 0.0
-        means[:] = 0.0
-        squares[:] = 0.0
-        for j in range(dim):
-            for lane in range(LANES):
-                seen[lane] = 0.0
-                squares[lane] += block[j, lane] * block[j, lane]
-                means[lane] += block[j, lane] * theta[j]
-            for i in range(j + 1):
-                for lane in range(LANES):
-                    seen[lane] += block[i, lane] * root[i, j]
-            for lane in range(LANES):
-                widths[lane] += seen[lane] * seen[lane]
-        for lane in range(lanes):
-            if not squares[lane] <= most:  # NaN fails the comparison
+                square += some[row, i] * some[row, i]
+                width += seen[row, i] * seen[row, i]
+            if not square <= most:  # NaN fails the comparison
                 return -1
-            bound = means[lane] + radius * math.sqrt(widths[lane])
+            bound = seen[row, dim] + radius * math.sqrt(width)
             if best < 0 or bound > highest:
-                best, highest = start + lane, bound
+                best, highest = start + row, bound
+        done = start + count
     return best
 
 
 @njit(types.Array(types.intp, 1, "C")(_SETS, *_MODEL), cache=True, nogil=True)
-def best_of_many(features: Floats, theta: Floats, root: Floats, radius: float, most: float) -> Indices:
+def best_of_many(features: Floats, weights: Floats, radius: float, most: float) -> Indices:
     """The same for each of many sets, (people, arms, dim)."""
     found = np.empty(features.shape[0], dtype=np.intp)
     for person in range(features.shape[0]):
-        found[person] = best_of(features[person], theta, root, radius, most)
+        found[person] = best_of(features[person], weights, radius, most)
     return found

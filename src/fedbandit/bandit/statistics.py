@@ -50,9 +50,12 @@ def contributions(x: ArrayLike, y: ArrayLike, bits: int, centre: float = 0.0) ->
     """Users' contributions on the grid 2^-bits: x (..., dim), y (...) to (..., width); rewards enter as y - centre."""
     x = np.asarray(x, dtype=np.float64)
     y = np.asarray(y, dtype=np.float64)
-    rows, columns = upper_triangle(x.shape[-1])
-    packed = np.concatenate([x * (y[..., None] - centre), x[..., rows] * x[..., columns]], axis=-1)
-    return np.rint(packed * 2.0**bits).astype(np.int64)
+    (rows, columns), dim = upper_triangle(x.shape[-1]), x.shape[-1]
+    packed = np.empty((*x.shape[:-1], width(dim)))
+    np.multiply(x, y[..., None] - centre, out=packed[..., :dim])
+    np.multiply(x.take(rows, axis=-1), x.take(columns, axis=-1), out=packed[..., dim:])
+    packed *= 2.0**bits
+    return np.rint(packed, out=packed).astype(np.int64)
 
 
 def unpack(vector: Floats, dim: int) -> tuple[Floats, Floats]:

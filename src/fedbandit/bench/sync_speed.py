@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import os
 import resource
 import subprocess
@@ -10,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -38,6 +40,7 @@ BATCH, SYNCS = 4, 4
 PERIOD, LEAD = 10.0, 0.25  # seconds between two ticks of the public clock, and for each silo until the first begins
 AT_ONCE = 8  # silos that are opened at the same time
 LIMIT = 600.0
+PROCESSES = os.cpu_count() or 1  # that the silos are spread over
 
 
 class SyncCost(NamedTuple):
@@ -60,44 +63,66 @@ def sync_figures() -> dict[str, float | None]:
 
 
 def sync_cost(silos: int, dim: int, period: float = PERIOD) -> SyncCost:
-    """The median of a few syncs, from the tick of the public clock on. The silos are tasks of this process, each with a
-    store of its own; broker, mixer and analyzer are processes."""
+    """The median of a few syncs, from the tick of the public clock on. The silos, each with a store of its own, are
+    spread over as many processes as there are cores; broker, mixer and analyzer are processes of their own."""
     plan = Plan(silos, SYNCS, dim, Privacy(1.0, 1e-5), schedule=clock(period))
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a silo has some ten files open
     with tempfile.TemporaryDirectory() as folder:
-        return uvloop.run(_syncs(Path(folder), plan))
+        return _cost(Path(folder), plan)
 
 
-async def _syncs(path: Path, plan: Plan) -> SyncCost:
+def _cost(path: Path, plan: Plan) -> SyncCost:
     names = [f"silo-{number:04}" for number in range(plan.silos)]
     timing = Timing(LIMIT, start=time.time() + 10.0 + LEAD * plan.silos)
     homes = founding.local(path, plan, names, timing)
     keepers = [home for home in homes if home.settings.role != "silo"]
+    silos = [home.path for home in homes if home.settings.role == "silo"]
     with (
         broker.BrokerProcess(path / founding.BROKER_CONFIG, path / "broker.log") as running,
         _processes(keepers) as ids,
+        ProcessPoolExecutor(PROCESSES, multiprocessing.get_context("spawn")) as pool,
     ):
-        await founding.provision(path)
-        agents = await _agents(path, [home for home in homes if home.settings.role == "silo"], timing)
-        tasks = [asyncio.create_task(agent.run(link)) for agent, link in agents]
-        try:
-            async with asyncio.timeout(LIMIT):
-                silos = [agent.silo for agent, _ in agents]
-                await _sync(silos, timing, 0)  # in the first everybody connects
-                central = {"broker": running.pid, **ids}
-                before = {name: _cpu_seconds(process) for name, process in central.items()}
-                seconds = [await _sync(silos, timing, sync) for sync in range(1, len(plan.times))]
-                after = {name: _cpu_seconds(process) for name, process in central.items()}
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            for agent, link in agents:
-                await link.close()
-                agent.silo.close()
+        uvloop.run(founding.provision(path))
+        groups = [silos[at::PROCESSES] for at in range(min(PROCESSES, len(silos)))]
+        playing = [pool.submit(_play, path, group, timing) for group in groups]
+        central = {"broker": running.pid, **ids}
+        time.sleep(max(0.0, _tick(plan, timing, 1) - 1.0 - time.time()))  # in the first sync everybody connects
+        before = {name: _cpu_seconds(process) for name, process in central.items()}
+        moments = np.array([one.result() for one in playing])  # (processes, syncs)
+        after = {name: _cpu_seconds(process) for name, process in central.items()}
+    ticks = [_tick(plan, timing, sync) for sync in range(len(plan.times))]
+    seconds = (moments.max(axis=0) - ticks)[1:]
     each = 1000 / (len(seconds) * plan.silos)
     return SyncCost(float(np.median(seconds)), {name: _spent(before[name], after[name], each) for name in central})
+
+
+def _tick(plan: Plan, timing: Timing, sync: int) -> float:
+    """When the public clock makes a sync due."""
+    assert isinstance(plan.schedule, Clock)
+    assert timing.start is not None
+    return timing.start + (sync + 1) * plan.schedule.period
+
+
+def _play(path: Path, homes: list[Path], timing: Timing) -> list[float]:
+    """Some of the silos in this process, from the first sync to the last: when all of them had the model of each."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a silo has some ten files open
+    return uvloop.run(_syncs(path, [Home.load(home) for home in homes], timing))
+
+
+async def _syncs(path: Path, homes: list[Home], timing: Timing) -> list[float]:
+    agents = await _agents(path, homes, timing)
+    tasks = [asyncio.create_task(agent.run(link)) for agent, link in agents]
+    silos = [agent.silo for agent, _ in agents]
+    try:
+        async with asyncio.timeout(LIMIT):
+            return [await _sync(silos, timing, sync) for sync in range(silos[0].syncs)]
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for agent, link in agents:
+            await link.close()
+            agent.silo.close()
 
 
 def _spent(before: float | None, after: float | None, each: float) -> float | None:
@@ -105,18 +130,15 @@ def _spent(before: float | None, after: float | None, each: float) -> float | No
 
 
 async def _sync(silos: list[Silo], timing: Timing, sync: int) -> float:
-    """Users come to every silo, the tick comes, and then the model."""
-    actions, schedule = np.eye(silos[0].plan.dim)[:2], silos[0].plan.schedule
-    assert isinstance(schedule, Clock)
-    assert timing.start is not None
+    """Users come to every silo, the tick comes, and then the model: the moment when all silos have it."""
+    actions = np.eye(silos[0].plan.dim)[:2]
     for silo in silos:
         decisions = [silo.decide(actions) for _ in range(BATCH)]
         await asyncio.to_thread(silo.reward_all, [(decision.id, 0.5) for decision in decisions])
-    tick = timing.start + (sync + 1) * schedule.period
-    await asyncio.sleep(tick - time.time())
+    await asyncio.sleep(_tick(silos[0].plan, timing, sync) - time.time())
     while any(silo.version <= sync for silo in silos):
         await asyncio.sleep(0.005)
-    return time.time() - tick
+    return time.time()
 
 
 async def _agents(path: Path, homes: list[Home], timing: Timing) -> list[tuple[Agent, Link]]:

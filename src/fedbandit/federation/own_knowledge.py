@@ -23,7 +23,7 @@ from fedbandit.plan import Plan
 
 __all__ = ["LocalModel", "OwnKnowledge", "summed"]
 
-CHUNK = 4096  # rows turned into contributions at a time
+CHUNK = 512  # rows turned into contributions at a time
 
 
 @dataclass(frozen=True)

@@ -6,21 +6,22 @@ weight_j C[context_j] A[action_j]; then comes the projection, if there is one.
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedbandit._arrays import Floats
+from fedbandit._arrays import Floats, Indices
 from fedbandit._validate import ArgumentError
 from fedbandit.problem.fields import Category, Field, Number
 from fedbandit.problem.filling import Filler, Oddity, PickFiller, StraightNumbers, filler
 from fedbandit.problem.public_schema import ACTION, Schema
 
-__all__ = ["ActionRecord", "Encoded", "Oddities", "Record", "RecordEncoder"]
+__all__ = ["ActionRecord", "Encoded", "Oddities", "Offered", "Record", "RecordEncoder"]
 
 Record = Mapping[str, Any]
 Oddities = Counter[tuple[str, Oddity]]  # by field
@@ -32,6 +33,17 @@ class ActionRecord(NamedTuple):
 
     id: str
     features: Record = MappingProxyType({})
+
+
+class Offered(NamedTuple):
+    """Actions to choose from: the name of each, and its features."""
+
+    ids: Sequence[str]
+    features: Sequence[Record]
+
+    @classmethod
+    def of(cls, actions: Sequence[ActionRecord]) -> Offered:
+        return cls([one.id for one in actions], [one.features for one in actions])
 
 
 class Encoded(NamedTuple):
@@ -57,6 +69,28 @@ class _Half:
         numbers = {name: (field, self.starts[name]) for name, field in fields.items() if isinstance(field, Number)}
         self._straight = StraightNumbers({name: one for name, one in numbers.items() if not one[0].knots})
         self._knotted = [name for name, (field, _) in numbers.items() if field.knots]
+
+    def usual(self, values: Mapping[str, Sequence[Any]], records: int) -> tuple[Floats, Indices] | None:
+        """The straight numbers (fields, records) and the picked columns (fields, records) of many records, if there are
+        no other fields and nothing is odd that can be seen so far: ranges are still to be looked at."""
+        if self._knotted or not records:
+            return None
+        nothing = [None] * records
+        numbers = self._straight.read([values.get(name, nothing) for name in self._straight.names])
+        picked = array("q")
+        for name, pick in self._picks.items():
+            found = pick.columns(values.get(name, nothing))
+            if found is None:
+                return None
+            picked.extend(found)
+        if numbers is None:
+            return None
+        return numbers, np.frombuffer(picked or b"", dtype=np.int64).reshape(len(self._picks), records)
+
+    @property
+    def numbers(self) -> StraightNumbers:
+        """Its straight numbers."""
+        return self._straight
 
     def one(self, record: Record, odd: Oddities) -> Floats:
         """The columns of one record, (width,)."""
@@ -104,13 +138,22 @@ class RecordEncoder:
         places = [place for number, block in enumerate(schema.blocks) for place in self._places(number)]
         blocks, contexts, actions = np.array(places, dtype=np.intp).T
         weights = np.array([schema.weight(block) for block in schema.blocks])
-        self._from_context, self._from_action, self._weights = contexts, actions, weights[blocks]
+        self._from_context, self._from_action, self._weights = contexts, np.ascontiguousarray(actions), weights[blocks]
         self._projection = None
         if schema.projection is not None:
             number = actions - self._action.starts.get(ACTION, self._action.width)
             groups = np.where((number >= 0) & (number < len(schema.actions)), number, -1)
             self._projection = schema.projection.matrix(weights, blocks, groups)
-        self._named = None if schema.features or not schema.actions else self._features(self.named, Counter())
+        self._compiled: Callable[..., Floats] | None = None
+        named = Offered(schema.actions, [{}] * len(schema.actions))
+        self._named = None if schema.features or not schema.actions else self._features(named, Counter())
+
+    def quicken(self) -> None:
+        """Load the compiled way, which makes the same rows. The first time on a machine it is compiled: that takes some
+        seconds."""
+        from fedbandit.problem.assembling import rows_of_actions
+
+        self._compiled = rows_of_actions
 
     def _places(self, number: int) -> Iterable[tuple[int, int, int]]:
         """For each column of a block: the block, and which columns of context and action it multiplies."""
@@ -130,19 +173,36 @@ class RecordEncoder:
         """The schema's own actions."""
         return tuple(ActionRecord(name) for name in self.schema.actions)
 
-    def rows(self, context: Record, actions: Sequence[ActionRecord] | None = None) -> Encoded:
+    def rows(self, context: Record, actions: Sequence[ActionRecord] | Offered | None = None) -> Encoded:
         """One row per action, (arms, dim); without `actions`, of the schema's named ones."""
         odd: Oddities = Counter()
         scaled = self._weights * self._context.one(context, odd)[self._from_context]
-        return Encoded(self._projected(self._offered(actions, odd) * scaled), odd)
+        offered = _offered(actions)
+        rows = self._quickly(offered, scaled) if self._compiled is not None and offered is not None else None
+        return Encoded(self._projected(self._offered(offered, odd) * scaled if rows is None else rows), odd)
+
+    def _quickly(self, offered: Offered, scaled: Floats) -> Floats | None:
+        """The rows by the compiled way, if nothing about the actions is odd."""
+        assert self._compiled is not None
+        values: dict[str, Sequence[Any]] = {**self._by_field(offered.features), ACTION: offered.ids}
+        found = self._action.usual(values, len(offered.ids))
+        if found is None:
+            return None
+        numbers, straight = found[0], self._action.numbers
+        made = (straight.ranges, straight.columns, found[1], self._action.width, self._from_action, scaled)
+        rows = self._compiled(numbers, *made)
+        return rows if len(rows) else None
 
     def rows_of_many(
-        self, contexts: Mapping[str, Sequence[Any]], people: int, actions: Sequence[ActionRecord] | None = None
+        self,
+        contexts: Mapping[str, Sequence[Any]],
+        people: int,
+        actions: Sequence[ActionRecord] | Offered | None = None,
     ) -> Encoded:
         """Rows of many people who are offered the same actions, (people, arms, dim); contexts come field by field."""
         odd: Oddities = Counter()
         scaled = self._weights * self._context.many(contexts, people, odd)[:, self._from_context]
-        return Encoded(self._projected(self._offered(actions, odd) * scaled[:, None, :]), odd)
+        return Encoded(self._projected(self._offered(_offered(actions), odd) * scaled[:, None, :]), odd)
 
     def refuse(self, odd: Oddities, *names: Iterable[str]) -> None:
         """For whoever wants no value clamped or left out: an error that names the first field that was odd, or the
@@ -156,7 +216,7 @@ class RecordEncoder:
             if unknown:
                 raise ArgumentError(f"{where}.{str(unknown[0])[:100]}", "must be a field that the schema knows")
 
-    def _offered(self, actions: Sequence[ActionRecord] | None, odd: Oddities) -> Floats:
+    def _offered(self, actions: Offered | None, odd: Oddities) -> Floats:
         """For each action the columns that its rows need, (arms, width of a row)."""
         if actions is not None:
             return self._features(actions, odd)
@@ -164,14 +224,15 @@ class RecordEncoder:
             return self._named
         if not self.schema.actions:
             raise ArgumentError("actions", "must be given: the schema names none")
-        return self._features(self.named, odd)
+        return self._features(Offered.of(self.named), odd)
 
-    def _features(self, actions: Sequence[ActionRecord], odd: Oddities) -> Floats:
-        if len(actions) <= FEW:
-            filled = np.stack([self._action.one({**one.features, ACTION: one.id}, odd) for one in actions])
+    def _features(self, actions: Offered, odd: Oddities) -> Floats:
+        ids, features = actions
+        if len(ids) <= FEW:
+            records = ({**one, ACTION: name} for name, one in zip(ids, features, strict=True))
+            filled = np.stack([self._action.one(record, odd) for record in records])
         else:
-            values = self._by_field([one.features for one in actions])
-            filled = self._action.many({**values, ACTION: [one.id for one in actions]}, len(actions), odd)
+            filled = self._action.many({**self._by_field(features), ACTION: ids}, len(ids), odd)
         return filled[:, self._from_action]
 
     def _by_field(self, records: Sequence[Record]) -> dict[str, Sequence[Any]]:
@@ -186,8 +247,13 @@ class RecordEncoder:
         return dict(zip(names, values, strict=True))
 
     def _projected(self, rows: Floats) -> Floats:
-        """A person's rows are multiplied as one matrix, alone or among others: the same bits."""
-        return rows if self._projection is None else rows @ self._projection
+        """A person's rows are multiplied as one matrix, alone or among others, in one order of memory however they were
+        made: the same bits."""
+        return rows if self._projection is None else np.ascontiguousarray(rows) @ self._projection
+
+
+def _offered(actions: Sequence[ActionRecord] | Offered | None) -> Offered | None:
+    return actions if actions is None or isinstance(actions, Offered) else Offered.of(actions)
 
 
 _FOUND = {"missing": "missing", "clamped": "outside of that", "unknown": "something else"}

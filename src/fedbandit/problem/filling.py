@@ -6,7 +6,6 @@ import struct
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from hashlib import blake2b
 from itertools import chain
 from typing import Any, Literal, cast
@@ -128,34 +127,49 @@ class _CategoryFiller(PickFiller):
         return "unknown"
 
     def columns(self, values: Sequence[Any]) -> list[int] | None:
-        if not _TEXT.issuperset(map(type, values)):
-            return None
-        found = list(map(self._column.get, values))
-        return None if None in found else cast(list[int], found)
+        return _found(self._column, values)
 
 
 class _HashedFiller(PickFiller):
     def __init__(self, field: Hashed, start: int) -> None:
         super().__init__(field, start)
         self._columns = field.columns
-        self._remembered = lru_cache(maxsize=REMEMBERED)(self._hashed)
+        self._remembered: dict[str, int] = {}
 
     def one(self, row: list[float] | Floats, value: Any) -> Oddity | None:
         text = value if type(value) is str else text_of(value)
         if text is None:
             return self._empty(row, value)
-        row[self._remembered(text) if len(text) <= LONGEST_REMEMBERED else self._hashed(text)] = 1.0
+        row[self._hashed(text)] = 1.0
         return None
 
     def columns(self, values: Sequence[Any]) -> list[int] | None:
-        if not _TEXT.issuperset(map(type, values)) or max(map(len, values)) > LONGEST_REMEMBERED:
-            return None
-        return list(map(self._remembered, values))
+        found = _found(self._remembered, values)
+        if found is None and _TEXT.issuperset(map(type, values)):
+            found = list(map(self._hashed, values))
+        return found
 
     def _hashed(self, text: str) -> int:
         """The column of a text, the same on every machine."""
+        known = self._remembered.get(text)
+        if known is not None:
+            return known
         digest = blake2b(text.encode(errors="surrogatepass"), digest_size=8).digest()
-        return self.start + int.from_bytes(digest, "little") % self._columns
+        column = self.start + int.from_bytes(digest, "little") % self._columns
+        if len(text) <= LONGEST_REMEMBERED:
+            if len(self._remembered) >= REMEMBERED:
+                self._remembered = {}  # of those that still come it is full again soon
+            self._remembered[text] = column
+        return column
+
+
+def _found(columns: Mapping[str, int], values: Sequence[Any]) -> list[int] | None:
+    """The column of each value, if all are among these texts; what is no text equals none of them."""
+    try:
+        found = list(map(columns.get, values))
+    except TypeError:  # a value that cannot be looked up
+        return None
+    return None if None in found else cast(list[int], found)
 
 
 class StraightNumbers:
@@ -164,25 +178,29 @@ class StraightNumbers:
     def __init__(self, fields: Mapping[str, tuple[Number, int]]) -> None:
         """Fields by name, each with its column."""
         self.names = tuple(fields)
-        ranges = np.array([(field.low, field.high, field.high - field.low) for field, _ in fields.values()]).reshape(
-            -1, 3
-        )
-        self._low, self._high, self._span = ranges.T[:, :, None]
-        self._columns = np.array([column for _, column in fields.values()], dtype=np.intp)
+        ranges = [(field.low, field.high, field.high - field.low) for field, _ in fields.values()]
+        self.ranges = np.array(ranges, dtype=np.float64).reshape(-1, 3)  # low, high and span of each
+        self.columns = np.array([column for _, column in fields.values()], dtype=np.int64)
+
+    def read(self, values: Sequence[Sequence[Any]]) -> Floats | None:
+        """The values of many records, field by field, as numbers (fields, records), if they are numbers."""
+        flat = list(chain.from_iterable(values))
+        if not _NUMBERS.issuperset(map(type, flat)):
+            return None
+        try:
+            packed = struct.pack(f"{len(flat)}d", *flat)
+        except (OverflowError, struct.error):  # a whole number too large for a float
+            return None
+        return np.frombuffer(packed).reshape(len(values), len(values[0]) if values else 0)
 
     def fill(self, rows: Floats, values: Sequence[Sequence[Any]]) -> bool:
         """Fill the columns of many records, if none of the values, field by field, is odd."""
-        flat = list(chain.from_iterable(values))
-        if not _NUMBERS.issuperset(map(type, flat)):
-            return False
-        try:
-            numbers = np.frombuffer(struct.pack(f"{len(flat)}d", *flat)).reshape(len(values), -1)
-        except (OverflowError, struct.error):  # a whole number too large for a float
-            return False
-        if not ((numbers >= self._low) & (numbers <= self._high)).all():  # not so for what is not a number
+        numbers = self.read(values)
+        low, high, span = self.ranges.T[:, :, None]
+        if numbers is None or not ((numbers >= low) & (numbers <= high)).all():  # not so for what is not a number
             return False
         numbers = numbers + 0.0
-        rows[:, self._columns] = (((numbers - self._low) - (self._high - numbers)) / self._span).T
+        rows[:, self.columns] = (((numbers - low) - (high - numbers)) / span).T
         return True
 
 

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 from fedbandit._arrays import Floats
 from fedbandit._validate import ArgumentError, known_keys
-from fedbandit.problem.encoding import ActionRecord, Oddities, RecordEncoder
+from fedbandit.problem.encoding import ActionRecord, Oddities, Offered, RecordEncoder
 from fedbandit.problem.frames import Columns
 from fedbandit.problem.public_schema import Schema
 
-__all__ = ["Actions", "Offer", "Records", "action_records", "as_json"]
+__all__ = ["Actions", "Offer", "Records", "as_json", "offered_actions"]
 
 Actions = Sequence[ActionRecord | Mapping[str, Any] | str]
 MOST_ACTIONS = 100_000
@@ -43,11 +43,11 @@ class Records:
         self._odd: Oddities = Counter()
         self._named = schema.actions
 
-    def one(self, context: Mapping[str, Any], actions: Actions | None = None) -> Offer:
+    def one(self, context: Mapping[str, Any], actions: Actions | Offered | None = None) -> Offer:
         """The rows of one record's actions; without `actions`, of those that the schema names."""
         if not isinstance(context, Mapping):
             raise ArgumentError("context", f"must be a table of fields, got {type(context).__name__}")
-        offered = None if actions is None else action_records(actions)
+        offered = None if actions is None else offered_actions(actions)
         encoded = self.encoder.rows(context, offered)
         self._note(encoded.odd, context, offered)
         return Offer(encoded.rows, self._names(offered))
@@ -55,7 +55,7 @@ class Records:
     def many(self, columns: Columns, people: int, actions: Actions | None = None) -> Iterator[Offer]:
         """The rows of so many records, given column by column, whose people are offered the same actions; some people
         at a time."""
-        offered = None if actions is None else action_records(actions)
+        offered = None if actions is None else offered_actions(actions)
         names = self._names(offered)
         step = max(1, AT_ONCE // max(1, len(names) * self.encoder.schema.width))
         for start in range(0, people, step):
@@ -74,32 +74,42 @@ class Records:
             found.setdefault(name, {})[oddity] = count
         return found
 
-    def _names(self, offered: Sequence[ActionRecord] | None) -> tuple[str, ...]:
-        return tuple(self._named) if offered is None else tuple([one.id for one in offered])
+    def quicken(self) -> None:
+        """Load what makes it faster."""
+        self.encoder.quicken()
 
-    def _note(self, odd: Oddities, context: Mapping[str, Any], offered: Sequence[ActionRecord] | None) -> None:
+    def _names(self, offered: Offered | None) -> tuple[str, ...]:
+        return tuple(self._named if offered is None else offered.ids)
+
+    def _note(self, odd: Oddities, context: Mapping[str, Any], offered: Offered | None) -> None:
         if self._strict:
-            self.encoder.refuse(odd, context, (name for one in offered or () for name in one.features))
+            features = () if offered is None else offered.features
+            self.encoder.refuse(odd, context, (name for one in features for name in one))
         if odd:
             with self._lock:
                 self._odd.update(odd)
 
 
-def action_records(actions: Actions) -> list[ActionRecord]:
+def offered_actions(actions: Actions | Offered) -> Offered:
     """Actions as an application sends them: names, or tables with an `id` and `features`."""
-    if isinstance(actions, str | Mapping) or not isinstance(actions, Sequence):
+    offered = actions if isinstance(actions, Offered) else None
+    if offered is None and (isinstance(actions, str | Mapping) or not isinstance(actions, Sequence)):
         raise ArgumentError("actions", f"must be a list of actions, got {type(actions).__name__}")
-    if not 0 < len(actions) <= MOST_ACTIONS:
-        raise ArgumentError("actions", f"must be between 1 and {MOST_ACTIONS}, got {len(actions)}")
-    records = [one if type(one) is ActionRecord else _action(number, one) for number, one in enumerate(actions)]
-    if len({one.id for one in records}) != len(records):
+    count = len(actions if offered is None else offered.ids)
+    if not 0 < count <= MOST_ACTIONS:
+        raise ArgumentError("actions", f"must be between 1 and {MOST_ACTIONS}, got {count}")
+    if offered is None:
+        offered = Offered.of(
+            [one if type(one) is ActionRecord else _action(number, one) for number, one in enumerate(actions)]
+        )
+    if len(set(offered.ids)) != count:
         raise ArgumentError("actions", "must have different ids")
-    return records
+    return offered
 
 
-def as_json(context: Mapping[str, Any], names: Sequence[str], actions: Actions | None) -> str:
+def as_json(context: Mapping[str, Any], names: Sequence[str], actions: Actions | Offered | None) -> str:
     """A record as it was sent, for a log: the context, and the actions with their features."""
-    features = [{}] * len(names) if actions is None else [dict(one.features) for one in action_records(actions)]
+    features = [{}] * len(names) if actions is None else [dict(one) for one in offered_actions(actions).features]
     offered = [{"id": name, "features": one} for name, one in zip(names, features, strict=True)]
     return json.dumps({"context": dict(context), "actions": offered}, default=str)
 

@@ -27,7 +27,7 @@ from fedbandit.federation.store import Reward, Verdict
 from fedbandit.federation.store.probing import probe
 from fedbandit.federation.telemetry.troubles import Troubles, first
 from fedbandit.federation.timing import Timing
-from fedbandit.problem.encoding import ActionRecord
+from fedbandit.problem.encoding import ActionRecord, Offered
 
 __all__ = ["UNCONNECTED", "Connection", "Service"]
 
@@ -241,7 +241,7 @@ class Service:
             if any(isinstance(one, schemas.ActionRequest | str) for one in asked.actions[:1]):
                 raise ArgumentError("context", "must be given with actions that are names or tables")
             return self._features(asked.actions)
-        return [_record(one) for one in asked.actions]
+        return _offered(asked.actions)
 
     def _features(self, rows: Any) -> Any:
         return choosing.from_bytes(rows, self._silo.plan.dim) if isinstance(rows, bytes) else rows
@@ -260,8 +260,11 @@ class Service:
             return _refused(error)
 
 
-def _record(one: Any) -> Any:
-    return ActionRecord(one.id, one.features) if isinstance(one, schemas.ActionRequest) else one
+def _offered(actions: Any) -> Any:
+    """Actions beside a context. Their types were checked when the body was read."""
+    if {type(one) for one in actions} == {schemas.ActionRequest}:
+        return Offered([one.id for one in actions], [one.features for one in actions])
+    return [ActionRecord(one.id, one.features) if isinstance(one, schemas.ActionRequest) else one for one in actions]
 
 
 def _result(verdict: Verdict) -> schemas.RewardResult:

@@ -168,16 +168,21 @@ class Agent:
             return await asyncio.to_thread(self.silo.ticker.release)
 
     async def send(self, link: Link) -> None:
-        """Seal what can be sealed now, publish what is sealed, in order."""
-        store, term = self.silo.store, self.silo.term.number
-        if await asyncio.to_thread(store.in_state, term, ReleaseState.DRAWN):
-            await asyncio.to_thread(self._seal_drawn)
-        for sync in await asyncio.to_thread(store.in_state, term, ReleaseState.SEALED):
+        """Seal what can be sealed now; publish what is sealed, in order, and what was sent and came to nothing."""
+        sealed, sent = await asyncio.to_thread(self._sendable)
+        for sync in sealed:
             await asyncio.sleep(self.silo.ticker.wait_to_send(sync))
             await self._publish(link, sync)
-        for sync in await asyncio.to_thread(store.in_state, term, ReleaseState.SENT):
+        for sync in sent:
             if self._repeats.due(sync):
                 await self._publish(link, sync)
+
+    def _sendable(self) -> tuple[list[int], list[int]]:
+        """Seal what can be sealed now; the syncs whose releases are sealed, and those whose releases were sent."""
+        store, term = self.silo.store, self.silo.term.number
+        if store.in_state(term, ReleaseState.DRAWN):
+            self._seal_drawn()
+        return store.in_state(term, ReleaseState.SEALED), store.in_state(term, ReleaseState.SENT)
 
     # -- messages ---------------------------------------------------------------------------------------------------
 
@@ -214,14 +219,9 @@ class Agent:
     async def _learn(self, sync: int, model: SignedOutcome) -> None:
         """Store a model and decide by it. Only the store can fail here, and is tried again until it does not."""
         included = bool(model.outcome.cohort[self.party.agreement.silos.index(self.party.name)])
-        if included and await asyncio.to_thread(self.silo.store.release, self.silo.term.number, sync) is None:
-            self._halt(f"model {sync} counts a release that this store never made: it was put back to an old copy")
         while True:
             try:
-                # The head first: an analyzer that was put back, and asks in between, must hear of it.
-                sighting = (self._analyzer.name, sync + 1, model.head)
-                await asyncio.to_thread(self.seen.note, [sighting])
-                await asyncio.to_thread(self.silo.learn, sync, model.outcome, included)
+                await asyncio.to_thread(self._keep, sync, model, included)
             except OutcomeConflict as error:
                 self._refused.note(error)
                 self._halt(f"the analyzer has sent two models of sync {sync}")
@@ -246,6 +246,14 @@ class Agent:
         counted = int(np.count_nonzero(outcome.cohort))
         line = {"sync": sync, "silos": counted, "included": included, "model": self.silo.version}
         log.info("sync %d %s: model %d", sync, word, self.silo.version, extra=line)
+
+    def _keep(self, sync: int, model: SignedOutcome, included: bool) -> None:
+        """Write down a model and its head. The head first: an analyzer that was put back, and asks in between, must
+        hear of it."""
+        if included and self.silo.store.release(self.silo.term.number, sync) is None:
+            self._halt(f"model {sync} counts a release that this store never made: it was put back to an old copy")
+        self.seen.note([(self._analyzer.name, sync + 1, model.head)])
+        self.silo.learn(sync, model.outcome, included)
 
     async def _tell_models(self) -> None:
         """Say to the mixer which models this silo has. Its releases do; this is for when none of them may get there,
@@ -401,20 +409,26 @@ class Agent:
 
     async def _look_around(self) -> None:
         """Where several workers serve one silo: who leads, what the others have taken in."""
-        self._leads = await asyncio.to_thread(self.silo.store.engine.lead)
-        if self._leads:
-            await self._tell()
-        await asyncio.to_thread(self.silo.flush)
+        if self.silo.store.engine.shared or self.silo.unwritten or (self.problem or "") != self._told:
+            await asyncio.to_thread(self._look)
+        else:
+            self._leads = True
         self._news.set()  # a release that was sent and came to nothing may be due again
-        if self.silo.store.engine.shared:
-            await asyncio.to_thread(self.silo.refresh)
 
-    async def _tell(self) -> None:
+    def _look(self) -> None:
+        """In one thread: a hand-over costs more than what most of this does."""
+        self._leads = self.silo.store.engine.lead()
+        if self._leads:
+            self._tell()
+        self.silo.flush()
+        if self.silo.store.engine.shared:
+            self.silo.refresh()
+
+    def _tell(self) -> None:
         """Write down why nothing ticks or is drawn, for whoever asks for the status of this silo."""
         reason = self.problem or ""
         if reason != self._told:
-            value = reason.encode()
-            await asyncio.to_thread(self.silo.store.set_state, self.silo.term.number, PROBLEM, value)
+            self.silo.store.set_state(self.silo.term.number, PROBLEM, reason.encode())
             self._told = reason
 
     async def _sends(self, link: Link) -> None:

@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import groupby, repeat
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, cast
 
 from numpy.typing import ArrayLike
 
@@ -299,13 +300,26 @@ class Silo:
         """Count many rewards in one transaction: pairs of a decision's id and its reward, or a table with the columns
         `decision` and `reward`. One that is refused is refused before any is counted, except for a conflict with an
         earlier reward, which is raised when all others are on disk."""
-        pairs = _rewards_of(columns_of(rewards)) if is_table(rewards) else rewards
-        oldest = self._clock.expected - self._window
-        return [acknowledged(v) for v in self.reward_many([self._read(one, reward, oldest) for one, reward in pairs])]
+        pairs = _rewards_of(columns_of(rewards)) if is_table(rewards) else list(rewards)
+        told = list[Acknowledgement]()
+        for verdict, group in groupby(self.reward_many(self._read_all(pairs))):  # many in a row have the same
+            told += repeat(acknowledged(verdict), len(list(group)))
+        return told
 
     def read(self, decision: str, reward: float) -> Reward:
         """Check a reward and open its decision id, without storing anything."""
         return self._read(decision, reward, self._clock.expected - self._window)
+
+    def _read_all(self, pairs: Sequence[tuple[str, float]]) -> list[Reward]:
+        """The same for many: at once if their decisions were made together and nothing is unusual about the rewards."""
+        oldest, values = self._clock.expected - self._window, [reward for _, reward in pairs]
+        made = self.ids.read_together([decision for decision, _ in pairs])
+        odd = [value for value in values if type(value) is not float or not 0 <= value <= 1]
+        if made is None or odd or made.issued < oldest:
+            return [self._read(decision, reward, oldest) for decision, reward in pairs]
+        digests = self.ids.digests(made.nonces, values)
+        fields = zip(made.nonces, made.people, made.features, values, digests, made.places, strict=True)
+        return list(map(_reward, fields))
 
     def _read(self, decision: str, reward: float, oldest: float) -> Reward:
         value = _validate.reward("reward", reward)
@@ -336,6 +350,11 @@ class Silo:
         if self._log is not None:
             self._log.rewarded(rewards, verdicts, self._clock.expected)
         return verdicts
+
+    @property
+    def unwritten(self) -> bool:
+        """Whether `flush` may have something to do."""
+        return self._log is not None or self._counter.waiting.decisions > 0
 
     def flush(self) -> None:
         """Write down how many decisions were answered since the last time."""
@@ -427,6 +446,10 @@ class Silo:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+# A `Reward` from its fields, all of them. What `Reward(...)` does, without a call of Python's own for each of many.
+_reward = cast(Callable[[tuple[Any, ...]], Reward], partial(tuple.__new__, Reward))
 
 
 def _rewards_of(columns: Columns) -> list[tuple[str, float]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import sqlite3
 import threading
@@ -19,6 +20,8 @@ __all__ = ["Engine", "Row", "Sql", "SqliteEngine", "SqliteReader", "create", "re
 
 Row = tuple[Any, ...]
 WAIT = 10.0  # seconds for a file that somebody else is using
+COPY_AFTER = 200  # transactions of some pages each: about when SQLite itself would
+log = logging.getLogger(__name__)
 # Tables that are looked through when a store is opened: what was spent, sent and said. They have a few rows per sync;
 # the others have one per person, and say that they are damaged when they are read.
 CHECKED = {"meta", "terms", "releases", "ledger", "states", "models", "syncs"}
@@ -99,6 +102,9 @@ class SqliteEngine:
     `sync` forces a file to the disk; when it has failed once, what the log holds may be lost although a later call
     succeeds (the kernel reports an error once). From then on nothing counts as durable until all of it was written
     anew, into the database itself.
+
+    The log is copied into the database by a connection of its own, beside those who write. SQLite would do that within
+    a commit, and whoever commits, an event loop for one, would wait for the disk several times over.
     """
 
     shared = False
@@ -108,6 +114,7 @@ class SqliteEngine:
         _check_place(path)
         self._file = _claim(path)
         self._sync, self._suspect = sync, False
+        self._copying, self._since = threading.Lock(), 0  # transactions since the log was copied
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=WAIT)
         try:
             self._begin()
@@ -118,10 +125,11 @@ class SqliteEngine:
                 raise _damaged(path, error) from error
             raise
         path.chmod(0o600)
+        self._copier = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0)
         self._log = os.open(f"{path}-wal", os.O_RDONLY)
 
     def _begin(self) -> None:
-        for pragma in ("journal_mode = WAL", "secure_delete = ON", "foreign_keys = ON"):
+        for pragma in ("journal_mode = WAL", "wal_autocheckpoint = 0", "secure_delete = ON", "foreign_keys = ON"):
             self._connection.execute(f"PRAGMA {pragma}")
         with self.transaction() as sql:
             found = [name for (name,) in sql.all("SELECT name FROM sqlite_master WHERE type = 'table'")]
@@ -147,8 +155,11 @@ class SqliteEngine:
                 self._suspect = True
                 self._roll_back()
                 raise
+            self._since += 1
             if durable and self._suspect:
                 self._write_anew()
+        if durable:
+            self._copy()
 
     @contextmanager
     def read(self) -> Iterator[Sql]:
@@ -156,8 +167,8 @@ class SqliteEngine:
             yield _SqliteSql(self._connection)
 
     def harden(self) -> None:
-        """What a FULL commit does at its end: the write-ahead log is forced to the disk. (A checkpoint, which may have
-        moved what was in it into the database, forces both itself.)"""
+        """What a FULL commit does at its end: the write-ahead log is forced to the disk. (A copy, which may have moved
+        what was in it into the database, forces both itself.)"""
         if self._suspect:
             with self._lock:
                 self._write_anew()
@@ -167,6 +178,7 @@ class SqliteEngine:
         except BaseException:
             self._suspect = True
             raise
+        self._copy()
 
     def lead(self) -> bool:
         return True
@@ -176,10 +188,24 @@ class SqliteEngine:
             return self._checkpoint()
 
     def close(self) -> None:
-        with self._lock:
+        with self._lock, self._copying:
+            self._copier.close()
             self._connection.close()
             os.close(self._log)
             self._file.close()
+
+    def _copy(self) -> None:
+        """Copy the log into the database now and then, as far as nobody reads or writes what is to be copied. What is
+        durable does not depend on it: if it fails, it is tried again later."""
+        if self._since < COPY_AFTER or self._suspect or not self._copying.acquire(blocking=False):
+            return
+        try:
+            self._since = 0
+            self._copier.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        except sqlite3.Error as error:
+            log.warning("the log of the store could not be copied into it: %s", error)
+        finally:
+            self._copying.release()
 
     def _roll_back(self) -> None:
         if self._connection.in_transaction:  # after some errors SQLite has rolled back itself
@@ -194,9 +220,10 @@ class SqliteEngine:
 
     def _checkpoint(self) -> bool:
         """Rewards wait meanwhile, so it does not: with a reader in the way it is tried again later."""
-        self._connection.execute("PRAGMA busy_timeout = 0")
-        ((busy, _, _),) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        self._connection.execute(f"PRAGMA busy_timeout = {round(1000 * WAIT)}")
+        with self._copying:
+            self._connection.execute("PRAGMA busy_timeout = 0")
+            ((busy, _, _),) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            self._connection.execute(f"PRAGMA busy_timeout = {round(1000 * WAIT)}")
         return not busy
 
 

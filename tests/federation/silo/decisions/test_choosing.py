@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedbandit.bandit import linucb
-from fedbandit.bandit.compiled import best_of, best_of_many
+from fedbandit.bandit.compiled import best_of, best_of_many, weights_of
 from fedbandit.federation.silo.decisions.actions import Chooser
 
 SLACK = 1 + 9e-7
@@ -49,12 +49,14 @@ def test_both_ways_choose_the_same(dim, arms, seed):
             assert fast.one(actions.tolist(), fitted, None)[0] == slow.one(actions, fitted, None)[0]
 
 
-def test_of_equals_the_first_is_chosen():
-    fitted, row = model(3), unit(np.random.default_rng(1), 1, 3)
-    for arms in range(1, 30):
+@pytest.mark.parametrize("dim", [1, 2, 3, 7, 10, 33, 57, 100])
+def test_of_equals_the_first_is_chosen(dim):
+    """Also where the product is made in several blocks, and for the rows left over at the end of one."""
+    fitted, row, chooser = model(dim), unit(np.random.default_rng(1), 1, dim), quick(dim)
+    for arms in (*range(1, 30), 100, 131, 400):
         actions = np.repeat(row, arms, axis=0)
-        assert quick(3).one(actions, fitted, None)[0] == 0
-        assert Chooser(3).one(actions, fitted, None)[0] == 0
+        assert chooser.one(actions, fitted, None)[0] == 0
+        assert Chooser(dim).one(actions, fitted, None)[0] == 0
 
 
 @pytest.mark.parametrize("chooser", [Chooser(2), quick(2)], ids=["at once", "compiled"])
@@ -107,7 +109,7 @@ def test_the_allowed_ones_only():
 
 def test_the_compiled_functions_say_what_the_square_may_be():
     fitted = model(2)
-    numbers = (fitted.theta, fitted.root, float(fitted.radius))
+    numbers = (weights_of(fitted), float(fitted.radius))
     assert best_of(np.array([[1.0, 0.0]]), *numbers, 1.0) == 0
     assert best_of(np.array([[1.0, 0.0]]), *numbers, 0.99) == -1
     np.testing.assert_array_equal(best_of_many(np.array([[[1.0, 0.0]], [[2.0, 0.0]]]), *numbers, 1.0), [0, -1])

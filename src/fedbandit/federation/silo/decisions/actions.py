@@ -114,21 +114,31 @@ class Chooser:
 
     def __init__(self, dim: int) -> None:
         self._dim = dim
+        self._weights_of: Callable[[Model], Floats]
         self._best: Callable[..., int] | None = None
         self._best_of_many: Callable[..., Indices] | None = None
+        self._weighed: tuple[Model, tuple[Floats, float]] | None = None
 
     def quicken(self) -> None:
         """Load the compiled way. The first time on a machine it is compiled: that takes some seconds."""
-        from fedbandit.bandit.compiled import best_of, best_of_many
+        from fedbandit.bandit.compiled import best_of, best_of_many, weights_of
 
+        self._weights_of = weights_of
         self._best, self._best_of_many = best_of, best_of_many
+
+    def _numbers(self, model: Model) -> tuple[Floats, float]:
+        """A model as the compiled way takes it."""
+        known = self._weighed
+        if known is None or known[0] is not model:
+            known = self._weighed = (model, (self._weights_of(model), float(model.radius)))
+        return known[1]
 
     def one(self, actions: ArrayLike, model: Model, allowed: Sequence[int] | None) -> tuple[int, Floats]:
         """The best of the `actions`, of these only the `allowed` ones, and its features, inside the unit ball."""
         if self._best is not None and allowed is None:
             features = _as_array(actions, self._dim)
             if features is not None and _fits(features, 2, self._dim):
-                action = self._best(features, model.theta, model.root, float(model.radius), MOST)
+                action = self._best(features, *self._numbers(model), MOST)
                 if action >= 0:
                     return action, _shortened(features[action])
         features = checked(actions, self._dim)
@@ -142,7 +152,7 @@ class Chooser:
         features = np.asarray(contexts, dtype=np.float64)
         chosen = None
         if self._best_of_many is not None and _fits(features, 3, self._dim):
-            chosen = self._best_of_many(features, model.theta, model.root, float(model.radius), MOST)
+            chosen = self._best_of_many(features, *self._numbers(model), MOST)
         if chosen is None or (chosen < 0).any():
             features = checked_many(features, self._dim)
             chosen = _best_of_many(features, model)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 from fedbandit.federation.own_knowledge import LocalModel, OwnKnowledge
@@ -57,12 +59,18 @@ class Apart:
     def note(self, judged: Sequence[tuple[Reward, Verdict]], durable: bool) -> None:
         """What the silo knows grows. Who has counted for the last time is set apart once that is on disk: with the next
         call at the latest, which comes when the disk has caught up with this one."""
-        new = [one for one in judged if one[1].stays or (one[1].state is DecisionState.COUNTED and not one[1].repeated)]
-        if self._serves_local and new:
-            self._own.add([(reward.features, reward.reward) for reward, verdict in new if not verdict.conflict])
+        new, last = list[tuple[bytes, float]](), list[bytes]()
+        for verdict, group in groupby(judged, key=itemgetter(1)):  # many in a row have the same
+            rewards = [reward for reward, _ in group]
+            if self._serves_local and _is_new(verdict):
+                new += [(reward.features, reward.reward) for reward in rewards]
+            if verdict.last:
+                last += [reward.person for reward in rewards if reward.person is not None]
+        if new:
+            self._own.add(new)
         with self._lock:
             self._people.update(self._soon)
-            self._soon = [one.person for one, verdict in judged if verdict.last and one.person is not None]
+            self._soon = last
             if durable:
                 self._people.update(self._soon)
 
@@ -83,3 +91,9 @@ class Apart:
             return False
         self._people.add(person)
         return True
+
+
+def _is_new(verdict: Verdict) -> bool:
+    """Whether the reward has come first now, and is in a batch or stays in the silo."""
+    counted = verdict.state is DecisionState.COUNTED and not verdict.repeated and not verdict.conflict
+    return counted or verdict.stays

@@ -8,10 +8,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import repeat
 from random import SystemRandom
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -52,6 +52,10 @@ class Decision(NamedTuple):
     model: int
     propensity: float | None = 1.0
     name: str | None = None
+
+
+# A `Decision` from its fields, all of them. What `Decision(...)` does, without a call of Python's own for each of many.
+_decision = cast(Callable[[tuple[Any, ...]], Decision], partial(tuple.__new__, Decision))
 
 
 class UnknownActionSet(LookupError):
@@ -134,6 +138,8 @@ class Decider:
     def quicken(self) -> None:
         """Load what makes decisions faster."""
         self._chooser.quicken()
+        if self._records is not None:
+            self._records.quicken()
 
     @property
     def odd_values(self) -> dict[str, dict[str, int]]:
@@ -285,7 +291,7 @@ class Decider:
         version, public = self.current
         chosen, rows = self._chooser.many(contexts, public.model)
         ids = self._ids.issue(rows, people, self._seats.take(people), self._clock.expected)
-        return list(map(Decision, ids, chosen.tolist(), repeat(version)))
+        return list(map(_decision, zip(ids, chosen.tolist(), repeat(version), repeat(1.0), repeat(None))))
 
     def _decide_one_by_one(
         self,

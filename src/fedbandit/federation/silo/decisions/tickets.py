@@ -15,6 +15,7 @@ import os
 import struct
 from collections.abc import Sequence
 from hashlib import blake2b
+from itertools import islice, repeat
 from typing import NamedTuple
 
 from cryptography.exceptions import InvalidTag
@@ -23,12 +24,14 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from fedbandit._arrays import Floats
 from fedbandit._validate import ArgumentError
 
-__all__ = ["DecisionExpired", "DecisionIds", "Ticket", "UnknownDecision"]
+__all__ = ["DecisionExpired", "DecisionIds", "Issued", "Ticket", "UnknownDecision"]
 
 PREFIX_BYTES, COUNT_BYTES = 6, 6
 NONCE_BYTES = PREFIX_BYTES + COUNT_BYTES
 PERSON_BYTES = 16
 DIGEST_BYTES = 16
+TAG_BYTES = 16  # of AES-GCM
+GROUP_BYTES, GROUP_CHARACTERS = 3, 4  # of base64
 _TO_URL = bytes.maketrans(b"+/", b"-_")
 _FROM_URL = bytes.maketrans(b"-_+/", b"+/??")  # only the URL alphabet is an id
 _REWARD = struct.Struct("<d")
@@ -55,6 +58,20 @@ class Ticket(NamedTuple):
     issued: float  # unix time, to the minute
 
 
+_Plain = tuple[bytes, bytes | None, bytes, int, float]  # a Ticket, and none of the garbage collector's business
+
+
+class Issued(NamedTuple):
+    """Ids that were issued together, and what each of them holds."""
+
+    ids: list[str]
+    nonces: list[bytes]
+    people: Sequence[bytes | None]
+    features: list[bytes]
+    places: Sequence[int]
+    issued: float
+
+
 class DecisionIds:
     """Issues and reads decision ids; `secret` never leaves the silo.
 
@@ -70,9 +87,13 @@ class DecisionIds:
         self._prefix, self._count = os.urandom(PREFIX_BYTES), itertools.count()
         self._context = plan_hash.encode()
         self._features_bytes = 8 * dim
-        # Plain tuples: unlike a Ticket, they are none of the garbage collector's business.
-        self._recent: dict[str, tuple[bytes, bytes | None, bytes, int, float]] = {}
-        self._less_recent: dict[str, tuple[bytes, bytes | None, bytes, int, float]] = {}
+        bare = NONCE_BYTES + _HEAD.size + self._features_bytes + TAG_BYTES
+        self._filling = bytes(-bare % GROUP_BYTES)
+        self._bytes = bare + len(self._filling)
+        self._characters = self._bytes // GROUP_BYTES * GROUP_CHARACTERS
+        self._recent: dict[str, _Plain] = {}
+        self._less_recent: dict[str, _Plain] = {}
+        self._together: Issued | None = None
 
     def issue(
         self, features: Floats, people: Sequence[bytes | None], places: Sequence[int], now: float = 0.0
@@ -80,24 +101,28 @@ class DecisionIds:
         """New ids for decisions that chose these rows of `features`, (people, dim), for these hashes of users."""
         chosen, size, minutes = features.tobytes(), self._features_bytes, int(now // MINUTE)
         rows = [chosen[at : at + size] for at in range(0, size * len(people), size)]
-        return [
-            self._sealed(row, person, place, minutes) for row, person, place in zip(rows, people, places, strict=True)
-        ]
+        nonces = [self._prefix + one.to_bytes(COUNT_BYTES, "big") for one in islice(self._count, len(rows))]
+        raw = b"".join(map(self._sealed, nonces, rows, people, places, repeat(minutes)))
+        # Every id has a whole number of base64's groups, so that all of them are written at once.
+        written, length = _text(raw), self._characters
+        ids = [written[at : at + length] for at in range(0, len(written), length)]
+        self._together = Issued(ids, nonces, people, rows, places, minutes * MINUTE)
+        return list(ids)
 
     def issue_one(self, features: Floats, person: bytes | None, place: int, now: float) -> str:
         """A new id for one decision that chose this row, (dim,)."""
-        return self._sealed(features.tobytes(), person, place, int(now // MINUTE))
-
-    def _sealed(self, features: bytes, person: bytes | None, place: int, minutes: int) -> str:
+        chosen, minutes = features.tobytes(), int(now // MINUTE)
         nonce = self._prefix + next(self._count).to_bytes(COUNT_BYTES, "big")
-        plain = _HEAD.pack(person is not None, place, minutes, person or b"") + features
-        raw = nonce + self._cipher.encrypt(nonce, plain, self._context)
-        decision = binascii.b2a_base64(raw, newline=False).translate(_TO_URL).decode()
+        decision = _text(self._sealed(nonce, chosen, person, place, minutes))
         recent = self._recent
-        recent[decision] = (nonce, person, features, place, minutes * MINUTE)
+        recent[decision] = (nonce, person, chosen, place, minutes * MINUTE)
         if len(recent) >= RECENT:
             self._recent, self._less_recent = {}, recent
         return decision
+
+    def _sealed(self, nonce: bytes, features: bytes, person: bytes | None, place: int, minutes: int) -> bytes:
+        plain = _HEAD.pack(person is not None, place, minutes, person or b"") + features + self._filling
+        return nonce + self._cipher.encrypt(nonce, plain, self._context)
 
     def read(self, decision: str) -> Ticket:
         """What the id holds; UnknownDecision for anything this silo did not issue under this plan."""
@@ -106,6 +131,11 @@ class DecisionIds:
         known = self._recent.get(decision) or self._less_recent.get(decision)
         return self._opened(decision) if known is None else Ticket(*known)
 
+    def read_together(self, decisions: list[str]) -> Issued | None:
+        """What many ids hold, if they are those that were issued together last, in the same order."""
+        known = self._together
+        return known if known is not None and known.ids == decisions else None
+
     def _opened(self, decision: str) -> Ticket:
         try:
             raw = binascii.a2b_base64(decision.encode().translate(_FROM_URL), strict_mode=True)
@@ -113,8 +143,8 @@ class DecisionIds:
         except (binascii.Error, InvalidTag, ValueError):
             raise UnknownDecision("decision is unknown to this silo, or from an earlier term") from None
         keyed, place, minutes, person = _HEAD.unpack_from(plain)
-        features = plain[_HEAD.size :]
-        if len(features) != self._features_bytes:
+        features = plain[_HEAD.size : _HEAD.size + self._features_bytes]
+        if len(raw) != self._bytes:
             raise UnknownDecision("decision is of another dimension")
         return Ticket(raw[:NONCE_BYTES], person if keyed else None, features, place, minutes * MINUTE)
 
@@ -128,11 +158,27 @@ class DecisionIds:
             raise ArgumentError("user", f"must be a text, the application's key of the person, got {user!r}")
         return hmac.digest(self._person_key, user.encode(errors="surrogatepass"), "sha256")[:PERSON_BYTES]
 
+    def digests(self, nonces: Sequence[bytes], rewards: Sequence[float]) -> list[bytes]:
+        """`digest` of many."""
+        packed = struct.pack(f"<{len(rewards)}d", *rewards)
+        found, copy, size = list[bytes](), self._digest.copy, _REWARD.size
+        for at, nonce in enumerate(nonces):
+            hashed = copy()
+            hashed.update(nonce + packed[size * at : size * (at + 1)])
+            found.append(hashed.digest())
+        return found
+
     def digest(self, nonce: bytes, reward: float) -> bytes:
-        """Recognises the same reward for the same decision after the raw row is gone."""
+        """Recognises the same reward for the same decision after the raw row is gone; nobody without the secret can
+        tell the reward from it."""
         hashed = self._digest.copy()
         hashed.update(nonce + _REWARD.pack(reward))
         return hashed.digest()
+
+
+def _text(raw: bytes) -> str:
+    """Bytes in the base64 of URLs."""
+    return binascii.b2a_base64(raw, newline=False).translate(_TO_URL).decode()
 
 
 def _derive(secret: bytes, purpose: bytes) -> bytes:
