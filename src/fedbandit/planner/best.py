@@ -116,7 +116,9 @@ def recommended(consortium: Consortium) -> Recommendation:
     """
     found = [_option(name, consortium) for name in acceptable(consortium.trust)]
     possible = sorted((one for one in found if one.plan is not None), key=lambda one: one.cost)
-    alone = predicted_alone(consortium.visits_per_silo, consortium.dim, consortium.arms, consortium.drift_per_visit)
+    alone = predicted_alone(
+        consortium.visits_per_silo, consortium.dim, consortium.arms, drift=consortium.drift_per_visit
+    )
     return Recommendation(consortium, alone, tuple(possible), tuple(one for one in found if one.plan is None))
 
 
@@ -183,4 +185,4 @@ def _on_best_schedule(plan: Plan, consortium: Consortium) -> Plan:
 
 
 def _cost(plan: Plan, consortium: Consortium) -> Prediction:
-    return predicted(plan.in_visits(), consortium.arms, consortium.attendance, consortium.drift_per_visit)
+    return predicted(plan.in_visits(), consortium.arms, consortium.attendance, drift=consortium.drift_per_visit)

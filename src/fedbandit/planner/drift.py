@@ -42,7 +42,7 @@ def weighed(plan: Plan, drift: float, arms: int = ARMS, attendance: Attendance =
     quick = plan.changed(mechanism=QUICK)
 
     def cost(weight: float) -> float:
-        return predicted(quick.changed(forget=weight).in_visits(), arms, attendance, drift).mean()
+        return predicted(quick.changed(forget=weight).in_visits(), arms, attendance, drift=drift).mean()
 
     costs = {weight: cost(weight) for weight in WEIGHTS}
     return plan.changed(forget=max(weight for weight in WEIGHTS if costs[weight] <= AS_GOOD * min(costs.values())))
