@@ -116,7 +116,9 @@ def recommended(consortium: Consortium) -> Recommendation:
     """
     found = [_option(name, consortium) for name in acceptable(consortium.trust)]
     possible = sorted((one for one in found if one.plan is not None), key=lambda one: one.cost)
-    alone = predicted_alone(consortium.visits_per_silo, consortium.dim, consortium.arms, consortium.drift_per_visit)
+    alone = predicted_alone(
+        consortium.visits_per_silo, consortium.dim, consortium.arms, drift=consortium.drift_per_visit
+    )
     return Recommendation(consortium, alone, tuple(possible), tuple(one for one in found if one.plan is None))
 
 

@@ -35,7 +35,7 @@ def weighed(plan: Plan, drift: float, arms: int = ARMS, attendance: Attendance =
     >>> from fedbandit import Privacy, every
     >>> plan = Plan(20, 2000, 5, Privacy(2.0, 1e-5), schedule=every(20), confidence="practical")
     >>> [weighed(plan, drift).forget for drift in (0.0, 0.005, 0.02)]
-    [1.0, 0.96, 0.84]
+    [1.0, 0.995, 0.9]
     """
     if not drift:
         return plan.changed(forget=1.0)

@@ -153,6 +153,7 @@ def predicted(
     attendance: Attendance = EVERYBODY,
     *,
     constant_share: float = PAPERS_SHARE,
+    *,
     drift: float = 0.0,
 ) -> Prediction:
     """The regret of a plan whose rounds are visits, by those who count and those who do not; theta moves at random, by
@@ -183,7 +184,7 @@ def predicted(
     return _prediction(stops, lost, silos.best)
 
 
-def predicted_alone(rounds: int, dim: int, arms: int = ARMS, drift: float = 0.0) -> Prediction:
+def predicted_alone(rounds: int, dim: int, arms: int = ARMS, *, drift: float = 0.0) -> Prediction:
     """A silo on its own, which learns from each of its visits at once, adds no noise and forgets nothing."""
     silos, stops, lost, before = _learners(arms, dim), _stops(rounds), [], 0
     for stop in stops:
