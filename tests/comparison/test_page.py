@@ -64,6 +64,26 @@ def test_the_tables_are_those_of_the_numbers() -> None:
     assert syncs == syncs_table(FOUND)
 
 
+def regret(name: str) -> list[float]:
+    (one,) = [one for one in FOUND["outcomes"] if one["name"] == name]
+    return [one["regret"][at]["mean"] for at in NAMES]
+
+
+def test_who_wins_where_is_as_the_page_says() -> None:
+    standing = [
+        one["name"] for one in FOUND["outcomes"] if one["promise"] != "none" and one["audit"]["verdict"] == "holds"
+    ]
+    stated = [name for name in standing if not name.endswith(" practical")]
+    for place in range(len(NAMES)):
+        assert min(standing, key=lambda name: regret(name)[place]) == "secure-sum practical"
+        assert min(stated, key=lambda name: regret(name)[place]) == "secure-sum"
+    assert min(regret("shariff-sheffet")) > 0.9
+    assert min(*regret("zheng")[1:], *regret("local")[1:]) > 0.9
+    assert regret("chowdhury-zhou")[0] < 0.5 < 0.9 < min(regret("chowdhury-zhou")[1:])
+    broken = [one["name"] for one in FOUND["outcomes"] if one["audit"]["verdict"] == "broken"]
+    assert sorted(broken) == ["azize-basu", "dubey", "fed-lin-ucb", "he"]
+
+
 def test_the_numbers_are_those_of_the_command_as_the_page_has_it() -> None:
     assert FOUND["budget"] == {"epsilon": BUDGET.epsilon, "delta": BUDGET.delta}
     assert (FOUND["runs"], FOUND["seed"]) == (3, 0)

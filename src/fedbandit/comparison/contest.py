@@ -19,6 +19,7 @@ from fedbandit.comparison.entrants import TRUSTED, Entrant, asked_plan
 from fedbandit.comparison.instances import Instance
 from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy
+from fedbandit.protocol.trust import Faith
 from fedbandit.simulator.engine import Progress
 from fedbandit.simulator.result import Estimate, estimate
 from fedbandit.simulator.runner import simulate
@@ -117,7 +118,7 @@ def _outcome(
     plan = entrant.plan(asked)
     return Standing(
         entrant.name,
-        TRUSTED[plan.trusting.faith],
+        TRUSTED[Faith.OWN_SILO if entrant.case is None else plan.trusting.faith],
         plan.guarantee.pair if plan.guarantee.promised else NO_PROMISE,
         verdict,
         lower,
