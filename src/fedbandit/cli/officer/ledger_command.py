@@ -88,7 +88,7 @@ def _from_database(path: Path) -> list[Entry]:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
             rows = database.execute("SELECT previous, event, hash, signature FROM ledger ORDER BY number").fetchall()
             begun = bool(rows) or _is_of_silo(database.execute)
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # what SQLite says about a damaged file need not be text
         raise LedgerError(f"file must be a silo's database, {str(path)!r} is not: {error}") from None
     if not begun:
         raise LedgerError(f"file must be a silo's database, {str(path)!r} is not: no term was ever begun in it")
@@ -126,7 +126,7 @@ def _witnessed(path: Path, silo: str) -> tuple[int, str]:
             if _is_of_silo(sql.all):
                 raise LedgerError(f"witness must be the store of a mixer or an analyzer, {str(path)!r} is a silo's")
         head = SeenStore(engine, "").of(silo).head
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # what SQLite says about a damaged file need not be text
         raise LedgerError(f"witness must be the store of a mixer or an analyzer: {error}") from None
     finally:
         engine.close()
