@@ -153,7 +153,6 @@ def predicted(
     attendance: Attendance = EVERYBODY,
     *,
     constant_share: float = PAPERS_SHARE,
-    *,
     drift: float = 0.0,
 ) -> Prediction:
     """The regret of a plan whose rounds are visits, by those who count and those who do not; theta moves at random, by
