@@ -91,14 +91,15 @@ def usual_features(schema: Schema) -> st.SearchStrategy[dict[str, Any]]:
 
 def test_the_compiled_way_is_taken_where_nothing_is_odd() -> None:
     """It would be right, and slow, without."""
-    fields = {"dose": Number(-1, 3), "kind": Category(["x", "y"]), "maker": Hashed(5)}
+    fields: dict[str, Field] = {"dose": Number(-1, 3), "kind": Category(["x", "y"]), "maker": Hashed(5)}
     encoder = RecordEncoder(Schema({"age": Number(0, 9)}, features=fields, interactions=[("age", "kind")]))
     encoder.quicken()
     offered = Offered(["A", "B"], [{"dose": 2, "kind": "y", "maker": "m"}, {"dose": -1.0, "kind": "x", "maker": "n"}])
     scaled = np.linspace(-1, 1, encoder.schema.width)
     assert encoder._quickly(offered, scaled) is not None
     doses = [{"dose": value} for value in (4, "2", float("nan"), 10**400, None)]
-    for odd in (*doses, {"kind": "z"}, {"kind": []}, {"maker": None}):
+    others: list[dict[str, Any]] = [{"kind": "z"}, {"kind": []}, {"maker": None}]
+    for odd in (*doses, *others):
         changed = [{**offered.features[0], **odd}, offered.features[1]]
         assert encoder._quickly(Offered(["A", "B"], changed), scaled) is None
 

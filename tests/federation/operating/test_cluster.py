@@ -102,7 +102,7 @@ def test_a_node_is_killed_in_the_middle_of_a_sync_then_a_majority_and_they_come_
             await running.until(lambda: any(link.trouble for link in running.links.values()))
             trouble = next(link.trouble for link in running.links.values() if link.trouble)
             assert "quorum" in trouble
-            assert {agent.silo.version for agent in map(running.running.get, running.silos)} == {2}
+            assert {running.running[name].silo.version for name in running.silos} == {2}
             running.nodes[1].start()
             await running.wait(3, limit=120)
             running.nodes[0].start()

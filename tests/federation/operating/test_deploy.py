@@ -11,8 +11,9 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
-import yaml
+import yaml  # type: ignore[import-untyped]
 
 from fedbandit.federation.setup import founding
 from fedbandit.federation.setup.home import Home
@@ -161,7 +162,7 @@ def test_compiled_code_needs_no_place(tmp_path):
     assert done.returncode == 0, done.stderr
     from fedbandit._splitmix import mixed
 
-    assert done.stdout.split() == [str(int(mixed(1))), "False"]  # there is no place, and it works
+    assert done.stdout.split() == [str(int(mixed(np.uint64(1)))), "False"]  # there is no place, and it works
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")

@@ -136,9 +136,9 @@ def test_what_is_no_party_is_one_line(tmp_path):
 
 
 def test_room_and_limits(tmp_path, monkeypatch):
-    monkeypatch.setattr(on_disk.shutil, "disk_usage", lambda path: SimpleNamespace(free=10))
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=10))
     assert [one.level for one in on_disk.disk(tmp_path)] == ["failure"]
-    monkeypatch.setattr(on_disk.resource, "getrlimit", lambda which: (100, 200))
+    monkeypatch.setattr("resource.getrlimit", lambda which: (100, 200))
     assert [one.level for one in on_disk.descriptors()] == ["warning"]
 
 
@@ -216,8 +216,8 @@ def test_health_asks_over_tls_with_the_partys_own_certificate_and_nobody_else(si
         assert run("health", str(home.path), "--alive").exit_code == 0
         unready = run("health", str(home.path))
         assert (unready.exit_code, "the broker is away" in unready.stdout) == (1, True)
-    other = certified(tmp_path / "other", 100)
-    with Served(home, *other, ready=False):
+    other_certificate, other_key = certified(tmp_path / "other", 100)
+    with Served(home, other_certificate, other_key, ready=False):
         assert run("health", str(home.path), "--alive").exit_code == 2
         assert levels(on_disk.port(home.path, home.settings))["port"] == "failure"
 

@@ -57,7 +57,7 @@ def test_a_request_keeps_its_name_in_the_answer_and_in_errors():
         """Work."""
         return Health("ok", "running")
 
-    refused = []
+    refused: list[int] = []
     app = App([Route("GET", "/bug", fails), Route("GET", "/ok", fine)], TOKEN, refused.append)
     with Client(app, f"Bearer {TOKEN}") as http:
         named = http.request("GET", "/ok", headers={"X-Request-Id": "visit-17"})
@@ -87,8 +87,12 @@ def test_lines_of_a_request_that_fails_carry_its_name(http, silo, monkeypatch, c
     decision = http.post("/v1/decisions", json={"actions": ACTIONS}).json()["id"]
     monkeypatch.setattr(silo.store, "count", broken)
     lines = []
-    handler = logging.Handler()
-    handler.emit = lambda record: lines.append(json.loads(logs.JsonLines().format(record)))
+
+    class Kept(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines.append(json.loads(logs.JsonLines().format(record)))
+
+    handler = Kept()
     logging.getLogger("fedbandit").addHandler(handler)
     try:
         path = f"/v1/decisions/{decision}/reward"
@@ -119,7 +123,7 @@ def test_every_party_says_one_line_per_sync(tmp_path, caplog):
 
 def test_a_decision_of_the_short_way_has_a_name_too(tmp_path):
     with Silo.open(tmp_path / "s.db", small_plan(schedule=clock(86_400.0), visits="private")) as silo:
-        heads = []
+        heads: list[bytes] = []
         _, app = spoken(silo, request(), answers=1, heads=heads)
         assert app.straight == [True]
         _, app = spoken(silo, request(BODY, "X-Request-Id: visit-21"), answers=1, heads=heads)

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from fedbandit.federation.http.keeper_service import KeeperService, create_keepe
 from fedbandit.federation.http.metrics import became
 from fedbandit.federation.membership import Membership
 from fedbandit.federation.setup.party import PlanMismatch
-from fedbandit.federation.silo.earnings import FEWEST, WEEK, RewardTrend
+from fedbandit.federation.silo.earnings import FEWEST, WEEK, Learning, RewardTrend
 from fedbandit.federation.states import DecisionState
 from fedbandit.federation.store import Reward, Verdict
 from fedbandit.federation.store.rewards import NOWHERE, OPEN_BATCH, UNSHARED
@@ -94,6 +95,13 @@ def earned(earnings, rewards, week):
     earnings.flush((week + 0.5) * WEEK)
 
 
+def shown(earnings: RewardTrend) -> Learning:
+    """What there is to show, which must be something."""
+    learning = earnings.learning()
+    assert learning is not None
+    return learning
+
+
 def test_the_gain_and_its_interval_are_those_of_two_samples(silo):
     earnings, random = RewardTrend(silo.store, 1, 0.0), np.random.default_rng(3)
     first, second = random.random(400), random.random(300)
@@ -102,13 +110,13 @@ def test_the_gain_and_its_interval_are_those_of_two_samples(silo):
         earned(earnings, rewards, week)
     early, recent = np.concatenate([first, second]), np.concatenate([later, last])
     wide = 1.959963984540054 * math.sqrt(early.var(ddof=1) / len(early) + recent.var(ddof=1) / len(recent))
-    learning = earnings.learning()
+    learning = shown(earnings)
     gain = recent.mean() - early.mean()
     assert (learning.first, learning.recent) == pytest.approx((early.mean(), recent.mean()))
     assert learning.gain == pytest.approx((gain - wide, gain, gain + wide))
     assert learning.gain[0] > 0  # the rewards did grow
     earned(earnings, first, 9)  # what was long ago is forgotten
-    assert earnings.learning().recent == pytest.approx(first.mean())
+    assert shown(earnings).recent == pytest.approx(first.mean())
 
 
 def test_nothing_is_shown_of_few_people_or_in_the_first_weeks(silo):
@@ -119,7 +127,7 @@ def test_nothing_is_shown_of_few_people_or_in_the_first_weeks(silo):
     earned(earnings, [0.5] * (FEWEST - 1), 2)
     assert earnings.learning() is None
     earned(earnings, [0.5], 2)
-    assert earnings.learning().gain == (0, 0, 0)
+    assert shown(earnings).gain == (0, 0, 0)
 
 
 def test_workers_add_to_each_other_and_only_what_counts_first_is_added(silo):
@@ -130,14 +138,15 @@ def test_workers_add_to_each_other_and_only_what_counts_first_is_added(silo):
         worker.note([Reward(b"", None, b"", 1.0, b"")], [COUNTED._replace(state=DecisionState.KEPT)])
         worker.flush(0.0)
     earned(workers[1], [1.0] * FEWEST, 4)
-    assert workers[0].learning()[:2] == (0.5, 1.0)
+    assert shown(workers[0])[:2] == (0.5, 1.0)
 
 
 # -- mixer and analyzer -----------------------------------------------------------------------------------------------
 
 
 class Keeps:
-    connected, refusals = True, {}
+    connected = True
+    refusals: ClassVar[dict[str, int]] = {}
 
     def __init__(self, keeper):
         self.keeper = keeper
@@ -224,7 +233,8 @@ def test_a_sync_is_overdue_from_its_tick_on():
 
 
 class Worker:
-    troubles, refusals = {}, {}
+    troubles: ClassVar[dict[str, str]] = {}
+    refusals: ClassVar[dict[str, int]] = {}
 
     async def run(self, link):
         raise ExceptionGroup("tasks", [PlanMismatch("analyzer", "a" * 64, "b" * 64)])

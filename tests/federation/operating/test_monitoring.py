@@ -15,8 +15,10 @@ from fedbandit.federation.wire import broker
 from tests.federation.operating.running import START, Running, get, metrics, until
 
 FOLDER = Path(__file__).parents[3] / "deploy" / "monitoring"
-PROMTOOL, PROMETHEUS = shutil.which("promtool"), shutil.which("prometheus")
-installed = pytest.mark.skipif(PROMTOOL is None, reason="Prometheus is not installed (apt-get install prometheus)")
+PROMTOOL, PROMETHEUS = shutil.which("promtool") or "", shutil.which("prometheus") or ""
+installed = pytest.mark.skipif(
+    not PROMTOOL or not PROMETHEUS, reason="Prometheus is not installed (apt-get install prometheus)"
+)
 
 
 @installed
