@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from scipy.special import betainc
 
-__all__ = ["Alignment", "best_of"]
+__all__ = ["PAPERS_SHARE", "Alignment", "best_of"]
 
+PAPERS_SHARE: Final = 0.5  # of a row's squared length that its constant entry has in the paper's instance
 GRID = 20_001  # points of an integral over [0, 1]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from fedbandit import presets
 from fedbandit.bandit.confidence import Radii
+from fedbandit.bandit.directions import PAPERS_SHARE
 from fedbandit.plan import Plan
 from fedbandit.planner.frontier import (
     YARDSTICK,
@@ -24,7 +25,7 @@ from fedbandit.presets import plan_for
 from fedbandit.schedule import Every, Growing
 from fedbandit.simulator.engine import Progress
 from fedbandit.simulator.result import Estimate, Result
-from fedbandit.simulator.tasks import PAPERS_SHARE, Task
+from fedbandit.simulator.tasks import Task
 
 __all__ = ["ABLATED", "HEAVY", "Ablated", "ablation", "switched_off", "unsymmetric_noise_factor"]
 

@@ -18,6 +18,7 @@ from functools import reduce
 from typing import Any
 
 from fedbandit import _validate, presets
+from fedbandit.bandit.directions import PAPERS_SHARE
 from fedbandit.plan import Plan
 from fedbandit.planner.tuning import CENTRE, CONSTANT_SHARE, TUNED, tuned, with_best_mechanism
 from fedbandit.presets import NAMES, plan_for
@@ -27,7 +28,7 @@ from fedbandit.schedule import Every
 from fedbandit.simulator.engine import Progress
 from fedbandit.simulator.result import Estimate, Result
 from fedbandit.simulator.runner import simulate
-from fedbandit.simulator.tasks import PAPERS_SHARE, Synthetic, Task
+from fedbandit.simulator.tasks import Synthetic, Task
 
 __all__ = [
     "BUDGETS",

@@ -29,10 +29,9 @@ import numpy as np
 from fedbandit._arrays import Floats
 from fedbandit._validate import ArgumentError
 from fedbandit.bandit.confidence import NoiseLaw
-from fedbandit.bandit.directions import Alignment, best_of
+from fedbandit.bandit.directions import PAPERS_SHARE, Alignment, best_of
 from fedbandit.plan import Plan
 from fedbandit.simulator.attendance import EVERYBODY, Attendance
-from fedbandit.simulator.tasks import PAPERS_SHARE
 
 __all__ = ["ARMS", "Prediction", "noise_variance", "predicted", "predicted_alone"]
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from fedbandit.bandit.directions import PAPERS_SHARE
 from fedbandit.plan import Plan
 from fedbandit.planner.prediction import ARMS, predicted
 from fedbandit.protocol.mechanisms.optimal import LONGEST
 from fedbandit.schedule import growing
-from fedbandit.simulator.tasks import PAPERS_SHARE
 
 __all__ = ["CENTRE", "CONSTANT_SHARE", "TUNED", "mechanisms_for", "split", "tuned", "with_best_mechanism"]
 

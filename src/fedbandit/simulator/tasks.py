@@ -16,7 +16,7 @@ import numpy as np
 from fedbandit import _validate
 from fedbandit._arrays import Floats
 from fedbandit._validate import ArgumentError
-from fedbandit.bandit.directions import best_of
+from fedbandit.bandit.directions import PAPERS_SHARE, best_of
 from fedbandit.simulator.data import (
     ActionTable,
     Group,
@@ -30,7 +30,6 @@ from fedbandit.simulator.kernels import (
     BERNOULLI,
     CLIPPED,
     GAUSSIAN,
-    PAPERS_SHARE,
     Fresh,
     Rewards,
     Table,
@@ -39,7 +38,6 @@ from fedbandit.simulator.kernels import (
 )
 
 __all__ = [
-    "PAPERS_SHARE",
     "Contexts",
     "Responses",
     "RewardKind",

@@ -9,7 +9,8 @@ import numpy as np
 
 from fedbandit._arrays import Floats, Integers, Singles
 from fedbandit._jit import njit
-from fedbandit.simulator.kernels.layout import DEPTH, LANES, PAPERS_SHARE, Table, padded
+from fedbandit.bandit.directions import PAPERS_SHARE
+from fedbandit.simulator.kernels.layout import DEPTH, LANES, Table, padded
 from fedbandit.simulator.kernels.packs import broadcast, fma, load, over, square_root, store, times
 from fedbandit.simulator.kernels.scoring import MEANS, find, project, top_of
 from fedbandit.simulator.randomness import CONTEXT, fill_normals, integer_below, user_key

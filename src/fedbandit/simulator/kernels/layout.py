@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from fedbandit._arrays import Flags, Floats, Integers, Singles
 from fedbandit._validate import ArgumentError
+from fedbandit.bandit.directions import PAPERS_SHARE
 
 __all__ = [
     "BERNOULLI",
@@ -22,7 +23,6 @@ __all__ = [
     "DEPTH",
     "GAUSSIAN",
     "LANES",
-    "PAPERS_SHARE",
     "Beliefs",
     "Fresh",
     "Kept",
@@ -45,9 +45,6 @@ CLIPPED: Final = 2  # the same, clipped to [0, 1]
 
 LANES: Final = 8  # actions are padded to a multiple of this many, the SIMD width in float32
 DEPTH: Final = 4  # coordinates are padded with zero rows to a multiple of this many, the unrolling of scores
-
-
-PAPERS_SHARE: Final = 0.5  # of a row's squared length that its constant entry has in the paper's instance
 
 
 class Users(NamedTuple):
