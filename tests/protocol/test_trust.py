@@ -189,9 +189,9 @@ def test_one_silo_with_the_users_of_all_has_the_noise_of_all(name: str) -> None:
 def test_which_trust_is_special_in_what(flag: str) -> None:
     """Each silo on its own; noise that silos share; a sync that all must be in; what a live federation can run."""
     special = {
-        "separate": {"none", "local", "silo"},
+        "separate": {"none", "local", "silo", "public-contexts"},
         "shares_noise": {"secure-sum"},
-        "whole": {"shuffle", "vector-sum"},
-        "live": set(NAMES) - {"local"},
+        "whole": {"shuffle", "vector-sum", "shuffled-users"},
+        "live": set(NAMES) - {"local", "public-contexts", "shuffled-users"},
     }
     assert {name for name in NAMES if getattr(trust.trust(name), flag)} == special[flag]

@@ -19,7 +19,7 @@ import pytest
 from fedbandit.federation.http.group import GroupCommit, StoreUnavailable
 from fedbandit.federation.silo import book
 from fedbandit.federation.silo.serving import Silo
-from fedbandit.federation.store.database import SqliteEngine
+from fedbandit.federation.store.database import COPY_AFTER, SqliteEngine
 from fedbandit.federation.timing import Reading, Timing
 from fedbandit.schedule import clock
 from tests.federation.small import small_plan
@@ -334,12 +334,12 @@ def test_a_full_disk_at_the_checkpoint_is_tried_again(tmp_path: Path, tally: Tal
     """Raw rows stay in the log until there is room, and the silo knows that they do."""
     clock_ = Clock()
     with opened(tmp_path / "silo.db", clock_) as silo:
-        serve(silo, *[0.1] * 200)
+        serve(silo, *[0.1] * (COPY_AFTER // 2))  # so few that nothing was copied into the database yet
         with full_disk((tmp_path / "silo.db").stat().st_size), contextlib.suppress(sqlite3.OperationalError):
             assert not silo.store.engine.forget()
         assert silo.store.engine.forget()
         assert (tmp_path / "silo.db-wal").stat().st_size == 0
-        assert len(silo.store.batch(1, 0)) == 200
+        assert len(silo.store.batch(1, 0)) == COPY_AFTER // 2
     tally("storage faults", 1)
 
 

@@ -171,7 +171,7 @@ PLAN_ERRORS = [
     (["--best", "--rounds", "10"], "--rounds has no effect with --best, which is told of people and days"),
     (["--people-per-day", "3"], "--people-per-day has no effect without --best"),
     (["--best", "--sync", "hourly"], "sync must be one of daily, weekly, monthly; got 'hourly'"),
-    (["--best", "--trust", "nobody"], "trust must be one of central, local, none, secure-sum, shuffle, silo"),
+    (["--best", "--trust", "nobody"], "trust must be one of central, local, none, public-contexts"),
     (["--colour", "red"], "No such option: --colour"),
 ]
 
