@@ -199,7 +199,7 @@ RELEASE: Final[dict[ReleaseState, dict[ReleaseEvent, ReleaseState | None]]] = {
     _R.MISSED: {
         _RE.TICK: REFUSED,
         _RE.DRAW: REFUSED,
-        _RE.SEAL: REFUSED,
+        _RE.SEAL: _R.MISSED,  # its sync was over before its message could be made: it needs none any more
         _RE.ACKNOWLEDGED: _R.MISSED,
         _RE.OUTCOME_WITH: REFUSED,
         _RE.OUTCOME_WITHOUT: _R.MISSED,

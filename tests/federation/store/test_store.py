@@ -260,6 +260,16 @@ def test_a_release_is_never_redrawn_nor_resealed(silo):
     assert len(silo.ledger()) == 1
 
 
+def test_a_release_whose_sync_is_over_before_it_is_sealed_stays_missed(silo):
+    """Its message is made in one thread while the model comes in another; sealing it ended the silo."""
+    close_next(silo)
+    silo.draw(1, 0, b"drawn", b"encoder", entry(0))
+    silo.outcome(1, 0, included=False, model=b"model")
+    silo.seal(1, 0, Wire(b"sent", b"sealed"))
+    assert silo.in_state(1, ReleaseState.MISSED) == [0]
+    assert silo.release(1, 0)[3:] == (b"drawn", None, None)
+
+
 def test_raw_rows_are_deleted_with_the_release_and_repeats_are_still_known(silo):
     count(silo, reward(1))
     close_next(silo)

@@ -306,7 +306,7 @@ class SiloStore:
             return bytes(rows[0][0]) if rows else None
 
     def seal(self, term: int, sync: int, wire: Wire) -> None:
-        """Fix the bytes that go on the wire."""
+        """Fix the bytes that go on the wire. A release that was missed meanwhile, in another thread, stays so."""
         with self.engine.transaction() as sql:
             _seal(sql, term, sync, wire)
 
@@ -450,13 +450,11 @@ def _release(row: Row) -> StoredRelease:
     return StoredRelease(sync, ReleaseState(state), users, drawn, sent, sealed)
 
 
-def _advance(sql: Sql, term: int, sync: int, event: ReleaseEvent) -> None:
+def _advance(sql: Sql, term: int, sync: int, event: ReleaseEvent) -> ReleaseState:
     rows = sql.all("SELECT state FROM releases WHERE term = ? AND sync = ? FOR UPDATE", (term, sync))
-    state = ReleaseState(rows[0][0]) if rows else ReleaseState.OPEN
-    sql.all(
-        "UPDATE releases SET state = ? WHERE term = ? AND sync = ?",
-        (advance(RELEASE, state, event).value, term, sync),
-    )
+    state = advance(RELEASE, ReleaseState(rows[0][0]) if rows else ReleaseState.OPEN, event)
+    sql.all("UPDATE releases SET state = ? WHERE term = ? AND sync = ?", (state.value, term, sync))
+    return state
 
 
 def _enter(
@@ -471,5 +469,5 @@ def _enter(
 
 
 def _seal(sql: Sql, term: int, sync: int, wire: Wire) -> None:
-    _advance(sql, term, sync, ReleaseEvent.SEAL)
-    sql.all("UPDATE releases SET sent = ?, sealed = ? WHERE term = ? AND sync = ?", (*wire, term, sync))
+    if _advance(sql, term, sync, ReleaseEvent.SEAL) is ReleaseState.SEALED:
+        sql.all("UPDATE releases SET sent = ?, sealed = ? WHERE term = ? AND sync = ?", (*wire, term, sync))
