@@ -195,3 +195,9 @@ def test_which_trust_is_special_in_what(flag: str) -> None:
         "live": set(NAMES) - {"local", "public-contexts", "shuffled-users"},
     }
     assert {name for name in NAMES if getattr(trust.trust(name), flag)} == special[flag]
+
+
+def test_visits_that_lie_apart_are_refused_where_they_would_change_nothing() -> None:
+    budget = Privacy(1.0, 0.1, participations=3, apart=2)
+    with pytest.raises(ArgumentError, match="apart must be 0 for trust 'public-contexts'"):
+        _ = Plan(4, 20, 2, budget, "public-contexts", "batches", every(5)).guarantee

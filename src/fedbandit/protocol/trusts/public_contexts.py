@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from fedbandit._validate import ArgumentError
 from fedbandit.bandit.statistics import Scales
 from fedbandit.privacy.accounting import gaussian_sigma
 from fedbandit.privacy.ledger import Clear
@@ -45,6 +46,10 @@ def reward_sigma(request: Request) -> float:
 
 def _build(request: Request) -> Built:
     """Noise enough for rewards; nothing is promised for contexts, so by the definition used here nothing at all."""
+    if request.asked.apart:
+        raise ArgumentError(
+            "apart", f"must be 0 for trust 'public-contexts', got {request.asked.apart}: all visits count"
+        )
     drawn = request.on_grid(Scales.flat(reward_sigma(request))).bias
     protocol = PublicContextsProtocol(
         request.encoder, Scales(drawn, 0.0, 0.0), request.dim, request.bits, request.silos
