@@ -9,20 +9,17 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import tomllib
 from bisect import bisect_right
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
-import tomli_w
 
-from fedbandit import _html, _validate
-from fedbandit import schedule as schedules
+from fedbandit import _validate, plan_data
 from fedbandit._arrays import Floats
 from fedbandit._validate import ArgumentError
 from fedbandit.bandit import confidence as confidences
@@ -30,7 +27,10 @@ from fedbandit.bandit import linucb, literature
 from fedbandit.bandit.confidence import NOISELESS, Confidence, NoiseLaw, Radii, Rule
 from fedbandit.bandit.linucb import Fit
 from fedbandit.bandit.policies import UCB, Policy, as_policy
+from fedbandit.bandit.prior import COSTS_NOTHING, Prior
 from fedbandit.bandit.statistics import Scales
+from fedbandit.plan_checks import check_effects, check_fields, check_headroom, people_that_fit
+from fedbandit.plan_data import PERSONAL_SHARE
 from fedbandit.privacy.accounting import gaussian_sigma, published_levels
 from fedbandit.privacy.budget import Privacy
 from fedbandit.privacy.ledger import Release
@@ -41,8 +41,9 @@ from fedbandit.protocol.base import Protocol
 from fedbandit.protocol.determinant import DeterminantRule
 from fedbandit.protocol.encoder import Encoder
 from fedbandit.protocol.guarantee import Acting, Built, Calibration, DecodeAt, Guarantee, Request, Uncounted, Visits
+from fedbandit.protocol.personal import Personal
 from fedbandit.protocol.trust import Trust
-from fedbandit.schedule import Adaptive, At, Clock, Growing, Schedule
+from fedbandit.schedule import Adaptive, At, Clock, Every, Growing, Schedule
 
 __all__ = ["Plan"]
 
@@ -53,19 +54,9 @@ RADII: dict[Radii, Rule | None] = {
     "published": None,  # follows from the published simulation's own lambda
     **literature.RADII,
 }
-HEADROOM_BITS = 62  # a total, noise included, must stay this far inside 64-bit integers
-# Fields that came later, and what plans written without them mean. A plan that says nothing else does not name them, so
-# that it keeps its identity.
-LATER: dict[str, Any] = {
-    "people": 1,
-    "uncounted": None,
-    "schema": None,
-    "policy": UCB,
-    "apprentice": False,
-    "forget": 1.0,
-}
-CONSORTIUM = "consortium"  # the table of a plan's file that says what the plan was chosen for
-PEOPLE = 10**9  # who must fit into the sums of a term on a clock, all silos together: nobody knows how many will come
+MOST_SYNCS = 2**31  # messages number syncs in 32 bits
+FORGOTTEN = 1e-9  # the weight at which a batch is as good as gone
+FEWEST_KEPT = 64  # syncs that parties of an endless run keep, however fast it forgets
 
 
 @dataclass(frozen=True)
@@ -112,61 +103,21 @@ class Plan:
     policy: Policy = UCB  # how silos choose; a name is enough
     apprentice: bool = False  # the application may choose in the model's place, and its choice is learnt from
     forget: float = 1.0  # the weight that one sync leaves to the past; below 1 models follow a world that changes
+    endless: bool = False  # live silos go on for ever; `rounds` is then what simulations, audits and radii look at
+    personal: tuple[int, ...] = ()  # features whose weights are each silo's own, beside what is shared of theta
+    personal_share: float = PERSONAL_SHARE  # of mu^2: what silos' own releases spend, if there are any
+    prior: Prior | None = None  # what an earlier term has released: models begin with it
 
     def __post_init__(self) -> None:
         self._take_schema()
+        if not isinstance(self.personal, tuple | list):
+            raise ArgumentError("personal", f"must be numbers of features, got {self.personal!r}")
+        object.__setattr__(self, "personal", tuple(self.personal))
         _validate.plain_numbers(self)
-        for name in ("silos", "rounds", "dim"):
-            _validate.count(name, getattr(self, name))
-        if not isinstance(self.privacy, Privacy | None):
-            raise ArgumentError("privacy", f"must be a Privacy or None, got {self.privacy!r}")
-        if not isinstance(self.schedule, Schedule):
-            raise ArgumentError("schedule", f"must be made by every, growing, clock or adaptive, got {self.schedule!r}")
-        _validate.one_of("calibration", self.calibration, get_args(Calibration))
-        _validate.one_of("acting", self.acting, get_args(Acting))
-        _validate.one_of("confidence", self.confidence, RADII)
-        _validate.one_of("decode_at", self.decode_at, get_args(DecodeAt))
-        _validate.one_of("visits", self.visits, get_args(Visits))
-        _validate.count("people", self.people)
-        if self.uncounted is not None:
-            _validate.one_of("uncounted", self.uncounted, get_args(Uncounted))
-        _validate.within("alpha", self.alpha, 0, 1)
-        _validate.positive("exploration", self.exploration)
-        _validate.positive("reward_noise", self.reward_noise)
-        _validate.positive("ratio", self.ratio)
-        if _validate.positive("forget", self.forget) > 1:
-            raise ArgumentError("forget", f"must be at most 1, where nothing is forgotten, got {self.forget!r}")
-        if _validate.count("bits", self.bits) > HEADROOM_BITS:
-            raise ArgumentError("bits", f"must be at most {HEADROOM_BITS}, got {self.bits}: sums are 64-bit integers")
-        _validate.one_of("mechanism", self.mechanism, mechanisms.names())
-        _validate.reward("centre", self.centre)
-        if self.decode_at not in self.trusting.decodes_at:
-            possible = " or ".join(map(repr, self.trusting.decodes_at))
-            raise ArgumentError("decode_at", f"must be {possible} for trust {self.trust!r}, got {self.decode_at!r}")
-        if self.ratio != 1 and self.calibration not in ("exact", "literature"):
-            raise ArgumentError(
-                "ratio", f"must be 1 unless calibration is 'exact', got {self.ratio!r}: others fix the noise"
-            )
-        if self.calibration not in self.trusting.calibrations:
-            possible = " or ".join(map(repr, self.trusting.calibrations))
-            raise ArgumentError("calibration", f"must be {possible} for trust {self.trust!r}, got {self.calibration!r}")
-        if self.acting == "eager" and isinstance(self.schedule, Clock):
-            raise ArgumentError(
-                "acting", "must be 'lazy' with a clock: nobody knows beforehand how many people come between two ticks"
-            )
-        if self.cohort is not None and _validate.count("cohort", self.cohort) > self.silos:
-            raise ArgumentError("cohort", f"must lie between 1 and the {self.silos} silos, got {self.cohort!r}")
-        if self.colluding is not None and _validate.count("colluding", self.colluding, least=0) > self.silos:
-            raise ArgumentError("colluding", f"must be at most the {self.silos} silos, got {self.colluding}")
-        if self.privacy is not None and self.privacy.silos_per_user > self.silos:
-            visits = self.privacy.silos_per_user
-            raise ArgumentError("silos_per_user", f"must be at most the {self.silos} silos, got {visits}")
         object.__setattr__(self, "policy", as_policy(self.policy))
-        if not isinstance(self.apprentice, bool):
-            raise ArgumentError("apprentice", f"must be true or false, got {self.apprentice!r}")
-        self._check_policy()
-        self._check_effects()
-        self._check_headroom()
+        check_fields(self)
+        check_effects(self)
+        check_headroom(self)
 
     # -- what follows from it ---------------------------------------------------------------------------------------
 
@@ -175,9 +126,28 @@ class Plan:
         """Rounds after which silos synchronise."""
         return self.schedule.times(self.rounds)
 
+    @cached_property
+    def ticks(self) -> Sequence[int]:
+        """The rounds after which live silos synchronise: `times`, or, without an end, as many as messages can number
+        (a daily clock gets there in six million years)."""
+        if not self.endless:
+            return self.times
+        if not isinstance(self.schedule, Clock | Every):
+            raise ArgumentError("schedule", f"must be clock or every to go on without an end, got {self.schedule}")
+        step = self.schedule.batch if isinstance(self.schedule, Every) else 1
+        return range(self.times[0], self.times[0] + MOST_SYNCS * step, step)
+
+    @cached_property
+    def reach(self) -> int:
+        """Syncs after which nothing is left of a batch: its weight in what is decoded is below FORGOTTEN, and no
+        release holds it. Parties of a run without an end keep so much of it and no more."""
+        if not self.endless:
+            return self.encoder.size
+        return max(FEWEST_KEPT, self.encoder.touches, math.ceil(math.log(FORGOTTEN) / math.log(self.forget)))
+
     @property
     def syncs(self) -> int | None:
-        """How many syncs there are; None where the data decide."""
+        """How many syncs there are in `rounds`; None where the data decide."""
         return None if isinstance(self.schedule, Adaptive) else len(self.times)
 
     @cached_property
@@ -202,7 +172,14 @@ class Plan:
 
         Local knowledge is not for people whom another silo may count: what they do there could depend on it.
         """
-        return ("local" if self._keeps_local else "public") if self.uncounted is None else self.uncounted
+        return ("local" if self.keeps_local else "public") if self.uncounted is None else self.uncounted
+
+    @property
+    def keeps_local(self) -> bool:
+        """Whether those whom a silo serves by local knowledge can be kept out of all releases: not where somebody who
+        does not count now, being back too soon, will count again, or counts at another silo."""
+        privacy = self.privacy
+        return self.acting == "lazy" and (privacy is None or (privacy.silos_per_user == 1 and not privacy.apart))
 
     @property
     def cap(self) -> int | None:
@@ -217,13 +194,16 @@ class Plan:
     @property
     def capacity(self) -> int:
         """People, all silos and the whole term together, whose sums and noise surely fit into 64-bit integers."""
-        return max(0, int(2.0 ** (HEADROOM_BITS - self._bits_of_one) - self._most_noise))
+        return people_that_fit(self)
 
     @cached_property
     def encoder(self) -> Encoder:
         """The mechanism over the whole horizon (an adaptive schedule may synchronise after every round, and every silo
         of its own if silos come alone)."""
-        return mechanisms.encoder(self.mechanism, self.syncs or len(self._times_or_rounds), float(self.forget))
+        size, forget = self.syncs or len(self._times_or_rounds), float(self.forget)
+        if self.endless:
+            return mechanisms.endless(self.mechanism, size, forget)
+        return mechanisms.encoder(self.mechanism, size, forget)
 
     @property
     def request(self) -> Request:
@@ -249,6 +229,7 @@ class Plan:
             visits=self.visits,
             apprentice=self.apprentice,
             uncounted=self.serves_uncounted,
+            personal=Personal(self.personal, self.personal_share) if self.personal else None,
         )
 
     @property
@@ -268,14 +249,18 @@ class Plan:
         >>> print(Plan(100, 10_000, 10, trust="none").guarantee)
         No privacy guarantee: every silo's sums are sent in the clear.
         """
-        return self._built.guarantee
+        promised = self._built.guarantee
+        if self.prior is None or not promised.promised:
+            return promised
+        return replace(promised, steps=(*promised.steps, COSTS_NOTHING))
 
     @cached_property
     def noise_law(self) -> NoiseLaw:
-        """Standard deviations of every decoded (prefix or weighted) sum over all silos."""
+        """Standard deviations of every decoded (prefix or weighted) sum over all silos, and of the prior in it."""
         gain, scales = self.protocol.prefix_gain(self._times_or_rounds), self.protocol.scales
         off_diagonal = scales.off_diagonal if self.dim > 1 else scales.diagonal  # a 1 x 1 matrix has no such entry
-        return NoiseLaw(scales.bias * gain, scales.diagonal * gain, off_diagonal * gain, silos=self.silos)
+        law = NoiseLaw(scales.bias * gain, scales.diagonal * gain, off_diagonal * gain, silos=self.silos)
+        return law if self.prior is None else self.prior.added(law, self.forget)
 
     @property
     def noise_std(self) -> float:
@@ -300,7 +285,8 @@ class Plan:
 
     def regulariser_after(self, round_: int) -> float:
         """lambda of the model that serves after `round_` rounds: that of the last sync until then, or of the first."""
-        return float(self.learner.regularisers[max(0, bisect_right(self._times_or_rounds, round_) - 1)])
+        last = min(bisect_right(self._times_or_rounds, round_), len(self._times_or_rounds)) - 1
+        return float(self.learner.regularisers[max(0, last)])
 
     def radius(self, round_: int) -> float:
         """beta_t, for a silo that has seen statistics of all silos up to this round (or its own, if it is alone).
@@ -309,26 +295,44 @@ class Plan:
         stand before the chance in rewards. That is for a theta that does not change; no radius covers how it might.
         """
         silos = 1 if self.syncs == 1 else self.silos
-        return self.learner.radius(self.remembered(round_) * self.people * silos, self.regulariser_after(round_))
+        before = 0.0 if self.prior is None else self.prior.counts
+        visits = self.remembered(round_) * self.people * silos + before
+        return self.learner.radius(visits, self.regulariser_after(round_))
 
     def remembered(self, round_: int) -> float:
         """Rounds behind what silos know after `round_` of them, each as much as is left of it."""
         if self.forget == 1:
             return round_
         last = bisect_right(self.times, round_) - 1
-        return round_ if last < 0 else self._remembered[last] + round_ - self.times[last]
+        if last < 0:
+            return round_
+        left, at = self._remembered[last], self.times[last]
+        if self.endless and round_ > at and not isinstance(self.schedule, At):
+            gap = self.ticks[1] - self.ticks[0]
+            following = (round_ - at) // gap  # syncs after those that are looked at
+            settled = gap / (1 - self.forget)
+            left, at = settled + self.forget**following * (left - settled), at + following * gap
+        return left + round_ - at
 
     def radius_alone(self, visits: float) -> float:
         """The same for a silo's own raw data of so many visits: there is no noise to allow for."""
         return self._noiseless.radius(visits, NOISELESS)
 
-    def fit(self, prefix: Floats, round_: int) -> Fit:
+    def known(self, prefix: Floats, round_: int, prior: Floats | None = None) -> Floats:
+        """All that is public after `round_` rounds: the prefix sums of this term (..., width) and what it began with;
+        `prior` in the place of the plan's own sums, as every simulated run has its own."""
+        if self.prior is None:
+            return prefix
+        ticks = self.times if isinstance(self.schedule, At) else self.ticks
+        return prefix + self.prior.left(bisect_right(ticks, round_) - 1, self.forget, prior)
+
+    def fit(self, prefix: Floats, round_: int, prior: Floats | None = None) -> Fit:
         """The model that silos decide by after `round_` rounds, from the prefix sums (..., width) over all silos.
 
         No eigenvalue of V may fall below half of lambda, at most lambda_min of Assumption "Regularity".
         """
-        regulariser = self.regulariser_after(round_)
-        return linucb.fit(prefix, self.dim, regulariser, regulariser / 2, self.radius(round_))
+        regulariser, known = self.regulariser_after(round_), self.known(prefix, round_, prior)
+        return linucb.fit(known, self.dim, regulariser, regulariser / 2, self.radius(round_))
 
     @cached_property
     def rule(self) -> DeterminantRule:
@@ -359,7 +363,7 @@ class Plan:
         """Payload that one silo sends over the whole horizon, 8 bytes per number; None where the data decide."""
         if self.syncs is None:
             return None
-        return self.syncs * len(self.protocol.parts) * self.protocol.width * 8
+        return self.syncs * self.protocol.sent_parts * self.protocol.width * 8
 
     def release(self, silo: str, term: int, sync: int) -> Release | None:
         """What release `sync` of a silo spends, as an event of its ledger; None for a plan without a budget."""
@@ -371,7 +375,7 @@ class Plan:
             term=term,
             trust=self.trust,
             mechanism=self.mechanism,
-            syncs=self.encoder.size,
+            syncs=0 if self.endless else self.encoder.size,
             sync=sync,
             released=self.protocol.sends,
             adjacency=self.privacy.adjacency,
@@ -387,34 +391,13 @@ class Plan:
 
     def as_dict(self) -> dict[str, Any]:
         """The plan as plain data; `from_dict` reads it back."""
-        data = asdict(self)
-        data["schedule"] = schedules.as_dict(self.schedule)
-        if self.privacy is not None:
-            data["privacy"] = self.privacy.as_dict()
-        if self.schema is not None:
-            data["schema"] = self.schema.as_dict()
-        for name, meant in LATER.items():
-            if getattr(self, name) == meant:
-                del data[name]
-        return json.loads(json.dumps(data, default=_plain))  # type: ignore[no-any-return]
+        return plan_data.as_dict(self)
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Plan:
         """The plan that `as_dict` wrote; unknown names are refused. A table `consortium`, for whom the plan was chosen,
         may stand beside it in a file and is left alone."""
-        data = {name: value for name, value in data.items() if name != CONSORTIUM}
-        sizes = ("silos", "rounds") if data.get("schema") else ("silos", "rounds", "dim")
-        _validate.known_keys("plan", data, cls.__dataclass_fields__, required=sizes)
-        values = dict(data)
-        if isinstance(values.get("privacy"), dict):
-            values["privacy"] = Privacy.from_dict(values["privacy"])
-        if isinstance(values.get("schedule"), dict):
-            values["schedule"] = schedules.from_dict(values["schedule"])
-        if isinstance(values.get("schema"), dict):
-            values["schema"] = Schema.from_dict(values["schema"])
-        if isinstance(values.get("policy"), dict):
-            values["policy"] = as_policy(values["policy"])
-        return cls(**values)
+        return cls(**plan_data.values(data, cls.__dataclass_fields__))
 
     @classmethod
     def load(cls, path: str | Path) -> Plan:
@@ -428,16 +411,12 @@ class Plan:
         ...     Plan.load(file) == plan
         True
         """
-        text, file = Path(path).read_text(encoding="utf-8"), Path(path)
-        data = tomllib.loads(text) if file.suffix == ".toml" else json.loads(text)
-        if not isinstance(data, dict):
-            raise ArgumentError("plan", f"must be a table of fields, got {type(data).__name__}")
-        return cls.from_dict(data)
+        return cls.from_dict(plan_data.read(path))
 
     def save(self, path: str | Path, consortium: Mapping[str, Any] | None = None) -> None:
-        """Write the whole plan as TOML, defaults included; in a table of its own the `consortium` it was chosen for."""
-        data = self.as_dict() | ({} if consortium is None else {CONSORTIUM: dict(consortium)})
-        Path(path).write_text(tomli_w.dumps(_without_none(data)), encoding="utf-8")
+        """Write the whole plan as TOML or JSON, by the name's ending, defaults included; in a table of its own the
+        `consortium` it was chosen for."""
+        plan_data.write(path, self.as_dict(), consortium)
 
     def in_visits(self) -> Plan:
         """The same plan with one round per visit: what the simulator plays in the place of a clock with `people`."""
@@ -459,22 +438,7 @@ class Plan:
         return replace(self, **fields)
 
     def _repr_html_(self) -> str:
-        budget = "none" if self.privacy is None else self.privacy.pair
-        sent = "by data" if self.bytes_per_silo is None else f"{self.bytes_per_silo:,} bytes per silo"
-        rows = [
-            ("silos, rounds, dimension", f"{self.silos:,}, {self.rounds:,}, {self.dim}"),
-            ("budget", budget),
-            ("trust", self.trust),
-            ("mechanism, schedule, acting", f"{self.mechanism}, {self.schedule}, {self.acting}"),
-            ("policy", str(self.policy)),
-            ("syncs", "by data" if self.syncs is None else f"{self.syncs:,}"),
-            ("sent", sent),
-            ("noise of the worst decoded sum", f"{self.noise_std:.4g}"),
-            ("lambda", f"{self.regulariser:.4g}"),
-            ("hash", self.hash[:12]),
-        ]
-        schema = "" if self.schema is None else self.schema._repr_html_()
-        return _html.tabled((), rows, "Plan") + self.guarantee._repr_html_() + schema
+        return plan_data.as_html(self)
 
     def __getstate__(self) -> dict[str, Any]:
         """What is pickled: the fields. Everything else follows from them and is derived again where it is needed."""
@@ -511,13 +475,6 @@ class Plan:
         """What a private determinant rule spends of mu^2."""
         return 0.5 if isinstance(self.schedule, Adaptive) and self.schedule.private else 0.0
 
-    @property
-    def _keeps_local(self) -> bool:
-        """Whether those whom a silo serves by local knowledge can be kept out of all releases: not where somebody who
-        does not count now, being back too soon, will count again, or counts at another silo."""
-        privacy = self.privacy
-        return self.acting == "lazy" and (privacy is None or (privacy.silos_per_user == 1 and not privacy.apart))
-
     def _take_schema(self) -> None:
         """The dimension, from the schema if there is one."""
         if self.schema is None:
@@ -527,105 +484,3 @@ class Plan:
         if self.dim not in (0, self.schema.dim):
             raise ArgumentError("dim", f"must be left out or the schema's, {self.schema.dim}, got {self.dim!r}")
         object.__setattr__(self, "dim", self.schema.dim)
-
-    def _check_policy(self) -> None:
-        """Anything but ucb is for lazy silos, as the proof is: an eager choice depends on others' raw data."""
-        if self.acting == "lazy":
-            return
-        for name in ("policy", "apprentice"):
-            if getattr(self, name) != LATER[name]:
-                raise ArgumentError(name, f"must be left out where silos act eagerly, got {getattr(self, name)}")
-
-    def _check_effects(self) -> None:
-        """Refuse what would change nothing: whoever asks for it expects something of it."""
-        trusting = self.trusting
-        if self.uncounted == "local" and not self._keeps_local:
-            raise ArgumentError(
-                "uncounted",
-                "must not be 'local' where silos act eagerly, people visit several, or visits count only some syncs "
-                "apart: whoever was served by raw data must never count again",
-            )
-        self._check_spacing()
-        self._check_forgetting()
-        if self.colluding and not trusting.shares_noise:
-            raise ArgumentError(
-                "colluding",
-                f"must be left out for trust {self.trust!r}, got {self.colluding}: its noise is not planned for that",
-            )
-        if self.cohort is not None and self.cohort < self.silos and (trusting.whole or not trusting.live):
-            why = "it counts on every silo" if trusting.whole else "it does not run live, and nobody is ever missing"
-            raise ArgumentError("cohort", f"must be left out for trust {self.trust!r}, got {self.cohort}: {why}")
-        if self.people != 1 and not isinstance(self.schedule, Clock):
-            raise ArgumentError("people", f"must be 1 unless a clock ticks, got {self.people}: a round is a visit")
-        for name in ("exploration", "reward_noise"):
-            if getattr(self, name) != 1 and self.confidence != "published":
-                raise ArgumentError(
-                    name,
-                    f"must be 1 unless confidence is 'published', got {getattr(self, name)!r}: no other radii use it",
-                )
-
-    def _check_spacing(self) -> None:
-        """Visits that lie apart are for lazy silos on a public schedule: there each visit moves one batch."""
-        apart = 0 if self.privacy is None else self.privacy.apart
-        if not apart:
-            return
-        if self.acting != "lazy":
-            raise ArgumentError("apart", f"must be 0 where silos act eagerly, got {apart}: a visit moves others, too")
-        if isinstance(self.schedule, Adaptive):
-            raise ArgumentError("apart", f"must be 0 where data decide when to synchronise, got {apart}")
-        if apart >= len(self.times):
-            raise ArgumentError(
-                "apart",
-                f"must be less than the {len(self.times)} syncs, got {apart}: nobody counts twice; leave it out",
-            )
-
-    def _check_forgetting(self) -> None:
-        """Weighted sums are for what is exactly calibrated, by silos that act on nothing else, on a public calendar."""
-        if self.forget == 1:
-            return
-        for name, needed in (("acting", "lazy"), ("calibration", "exact")):
-            if getattr(self, name) != needed:
-                raise ArgumentError("forget", f"must be 1 unless {name} is {needed!r}, got {self.forget:g}")
-        if isinstance(self.schedule, Adaptive):
-            raise ArgumentError("forget", f"must be 1 where data decide when to synchronise, got {self.forget:g}")
-
-    def _check_headroom(self) -> None:
-        """Sums and noise of the whole federation must fit into 64-bit integers."""
-        people, noise = self.silos * self.rounds, self._most_noise
-        if isinstance(self.schedule, Clock):
-            people = max(people, PEOPLE)
-        bits = math.log2(people + noise) + self._bits_of_one
-        if bits <= HEADROOM_BITS:
-            return
-        possible = self.bits - math.ceil(bits - HEADROOM_BITS)
-        held = f"the sums of {people:,} people and noise of up to {noise:.3g} must fit into 64-bit integers"
-        if possible >= 1:
-            raise ArgumentError("bits", f"must be at most {possible} here, got {self.bits}: {held}")
-        if noise < people:
-            raise ArgumentError("rounds", f"must be fewer: {held}")
-        way_out = f"nearer to 1, got {self.ratio:g}" if self.ratio != 1 else "1 already, and epsilon and delta larger"
-        raise ArgumentError("ratio", f"must be {way_out}: {held}")
-
-    @property
-    def _bits_of_one(self) -> float:
-        """Bits that a contribution of size 1 takes in a release."""
-        return self.protocol.release_bits + math.log2(max(1.0, self.encoder.column_norm))
-
-    @property
-    def _most_noise(self) -> float:
-        """No noise of a sum over all silos is larger than that, as far as chance goes."""
-        return 12 * max(self.protocol.scales) * math.sqrt(self.silos)
-
-
-def _without_none(data: dict[str, Any]) -> dict[str, Any]:
-    """TOML has no word for None: what is left out means it."""
-    return {
-        name: _without_none(value) if isinstance(value, dict) else value
-        for name, value in data.items()
-        if value is not None
-    }
-
-
-def _plain(number: np.generic) -> Any:
-    """A numpy number as Python's own."""
-    return number.item()

@@ -16,12 +16,17 @@ import numpy as np
 import pytest
 
 from fedbandit import clock, every
+from fedbandit._arrays import Floats, Integers
 from fedbandit.audit.adaptive_game import AdaptiveGame
 from fedbandit.audit.cases import Case, case
 from fedbandit.audit.worlds import neighbours
+from fedbandit.bandit.prior import Prior
 from fedbandit.bandit.statistics import Scales
+from fedbandit.plan_data import PERSONAL_SHARE
 from fedbandit.protocol.base import Protocol
-from fedbandit.protocol.trusts.secure_sum import SecureSumProtocol
+from fedbandit.protocol.encoder import Stream
+from fedbandit.protocol.endless import EndlessEncoder
+from fedbandit.protocol.trusts.secure_sum import PersonalSecureSum, SecureSumProtocol
 from fedbandit.protocol.trusts.silo import SiloProtocol
 from tests.audit import faults
 from tests.audit.faults import (
@@ -35,7 +40,8 @@ from tests.audit.faults import (
     small_plan,
     with_protocol,
 )
-from tests.protocol import test_secure_sum
+from tests.protocol import test_endless, test_secure_sum
+from tests.simulator import test_terms
 
 Evidence = Literal["epsilon", "claimed noise", "residuals", "times and sizes"]
 
@@ -110,6 +116,32 @@ def _other_distance() -> Case:
     """Visits may come in every batch, and the noise is that of eight syncs between them."""
     right = {"privacy": replace(BUDGET, participations=3, apart=1), "rounds": 64}
     return _other_plan({"privacy": replace(BUDGET, participations=3, apart=8)}, **right)
+
+
+ENDLESS: dict[str, object] = {"forget": 0.8, "endless": True, "schedule": every(1), "rounds": 28}
+
+
+def _counted_per_stretch() -> Case:
+    """Promised for two visits ever; a silo that forgets whom it has counted lets the same person count four times."""
+    promised = small_plan(privacy=replace(BUDGET, participations=2, apart=4), **ENDLESS)
+    often = small_plan(privacy=replace(BUDGET, participations=4, apart=4), **ENDLESS)
+    return faults.with_worlds(small_case(promised), neighbours(often, 1))
+
+
+PERSONAL: dict[str, object] = {"trust": "secure-sum", "personal": (0,), "personal_share": 0.4}
+
+
+def _own_noise(scales: Callable[[PersonalSecureSum], Scales]) -> Case:
+    """What a silo releases to itself has other noise than its plan says."""
+    plan = small_plan(**PERSONAL)
+    protocol = plan.protocol
+    assert isinstance(protocol, PersonalSecureSum)
+    return with_protocol(small_case(plan), replace(protocol, own_scales=scales(protocol)))
+
+
+def _own_not_counted() -> Case:
+    """The shared releases spend the whole budget, as if silos released nothing to themselves."""
+    return _other_plan({"personal": (), "personal_share": PERSONAL_SHARE}, **PERSONAL)
 
 
 def _cohort_not_counted() -> Case:
@@ -275,6 +307,10 @@ SENSITIVITY: dict[str, Fault] = {
         lambda: faults.late_reward(counted=False), "claimed noise", "epsilon of 4."
     ),
     "rewards centred in the plan alone": Fault(lambda: _other_plan({"centre": 0.5}), "epsilon"),
+    "the column norm of the first releases, where there is no end": Fault(
+        lambda: _other_plan({"endless": False, "rounds": 1}, **ENDLESS), "claimed noise", "epsilon of"
+    ),
+    "visits counted anew in every stretch, where there is no end": Fault(_counted_per_stretch, "epsilon"),
 }
 
 PROTOCOL: dict[str, Fault] = {
@@ -285,6 +321,19 @@ PROTOCOL: dict[str, Fault] = {
     "cohort below the minimum": Fault(_cohort_below_minimum, "epsilon"),
     "the smallest cohort not counted": Fault(_cohort_not_counted, "epsilon"),
     "one colluding silo counted of three": Fault(_one_colluder_counted, "epsilon"),
+    "a run without an end loses its memory at a restart": Fault(
+        lambda: _protocol_of(faults.LosesMemory, **ENDLESS), "residuals", "not centred"
+    ),
+    "a run without an end draws a release again after a restart": Fault(
+        lambda: _protocol_of(faults.OneRedraw, **ENDLESS), "epsilon"
+    ),
+    "a silo's own release with its share of the noise": Fault(
+        lambda: _own_noise(lambda protocol: protocol.scales), "claimed noise", "epsilon of"
+    ),
+    "a silo's own release with a tenth less noise than claimed": Fault(
+        lambda: _own_noise(lambda protocol: protocol.own_scales.times(0.9)), "residuals", "claimed variance"
+    ),
+    "silos' own releases not counted": Fault(_own_not_counted, "claimed noise", "epsilon of"),
     "Algorithm 1 as printed": Fault(lambda: case("ldp-eager", 1.0, 1e-5), "epsilon", trials=300),
 }
 
@@ -312,7 +361,26 @@ def _catch_up(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SecureSumProtocol, "outgoing", SiloProtocol.outgoing)
 
 
+def _other_weight(patch: pytest.MonkeyPatch) -> None:
+    """The analyzer's sums forget a little less than the plan says."""
+    right = EndlessEncoder.decode_step
+
+    def wrong(self: EndlessEncoder, state: Stream, released: Integers | Floats) -> tuple[Stream, Floats]:
+        return right(replace(self, forget=self.forget + 0.01), state, released)
+
+    patch.setattr(EndlessEncoder, "decode_step", wrong)
+
+
+def _silent_prior(patch: pytest.MonkeyPatch) -> None:
+    """What an earlier term has released is taken for exact."""
+    patch.setattr(Prior, "added", lambda self, law, forget: law)
+
+
 TESTED: dict[str, Tested] = {
+    "a decoder that forgets otherwise": Tested(
+        _other_weight, lambda: test_endless.test_streams_have_fixed_memory_and_decode_weighted_sums("toeplitz")
+    ),
+    "a prior's noise left out of the radii": Tested(_silent_prior, test_terms.test_the_noise_of_a_prior_is_in_the_law),
     "catch-up under secure-sum": Tested(
         _catch_up, test_secure_sum.test_no_absence_lets_anybody_move_the_sums_further_than_counted
     ),

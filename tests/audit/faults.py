@@ -308,6 +308,15 @@ class OneRedraw(SiloProtocol):
         return after, (*message, *again)
 
 
+class LosesMemory(SiloProtocol):
+    """Killed in the middle of its run, it begins again with an encoder that remembers no batch."""
+
+    def release(self, state: Stream, batch: Integers, noise: NoiseSource) -> tuple[Stream, Message]:
+        if state.done == self.encoder.size // 2:
+            state = state._replace(memory=tuple(np.zeros_like(array) for array in state.memory))
+        return super().release(state, batch, noise)
+
+
 class NodesTwice(SiloProtocol):
     """Releases every node of the tree a second time, with new noise."""
 

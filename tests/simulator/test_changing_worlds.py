@@ -11,7 +11,8 @@ import fedbandit as fb
 from fedbandit._validate import ArgumentError
 from fedbandit.bandit.statistics import unpack
 from fedbandit.knowledge import local_knowledge
-from fedbandit.planner.drift import WEIGHTS, weighed
+from fedbandit.planner.drafts import Draft
+from fedbandit.planner.tuning import WEIGHTS, best_weight
 from fedbandit.simulator import acting
 from fedbandit.simulator.attendance import Attendance
 from fedbandit.simulator.result import estimate
@@ -100,7 +101,7 @@ def test_after_a_jump_a_plan_that_forgets_loses_a_third_at_most_and_without_one_
 def test_the_proposed_weight_is_about_the_best_there_is() -> None:
     """Of a grid around it no weight loses 15 % less in simulation, to 2 standard errors; remembering all loses more."""
     drift = 0.01
-    proposed = weighed(PLAN, drift, arms=20).forget
+    proposed = best_weight(Draft(PLAN, 20, drift=drift), PLAN.times)
     assert 0.5 < proposed < 1
     tried = {1.0, proposed, *(weight for weight in WEIGHTS[4::2])}
     plans = {str(weight): PLAN.changed(forget=weight) for weight in tried}
@@ -114,7 +115,7 @@ def test_the_proposed_weight_is_about_the_best_there_is() -> None:
 
 
 def test_less_is_remembered_where_more_changes() -> None:
-    weights = [weighed(PLAN, drift, arms=20).forget for drift in (0.0, 0.001, 0.005, 0.02, 0.1)]
+    weights = [best_weight(Draft(PLAN, 20, drift=drift), PLAN.times) for drift in (0.0, 0.001, 0.005, 0.02, 0.1)]
     assert weights[0] == 1.0
     assert weights == sorted(weights, reverse=True)
     assert weights[-1] < weights[2] < 1

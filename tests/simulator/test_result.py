@@ -9,8 +9,10 @@ import numpy as np
 import polars as pl
 import pytest
 
+from fedbandit.look.colours import PROTOCOLS, colours
 from fedbandit.plan import Plan
 from fedbandit.simulator.engine import Played
+from fedbandit.simulator.plot import COLOURS
 from fedbandit.simulator.result import Result, collected, estimate
 from tests.simulator.small import BASE, PLANS, RUNS
 
@@ -82,6 +84,14 @@ def test_plots(name: str, starts: bytes, result: Result, tmp_path: Path) -> None
     assert (tmp_path / f"again-{name}").read_bytes() == content  # the same numbers, the same file
 
 
+def test_a_protocol_has_its_colour_and_others_have_others() -> None:
+    painted = colours(["secure-sum", "mine", "silo practical", "yours", "silo"])
+    assert painted["silo practical"] == painted["silo"] == PROTOCOLS["silo"]
+    assert len(set(painted.values())) == 4
+    many = colours([f"other {number}" for number in range(30)])
+    assert set(many.values()) == set(COLOURS)
+
+
 def test_results_on_the_same_users_can_be_joined(result: Result) -> None:
     some = {name: PLANS[name] for name in list(PLANS)[:1]}
     one, other = (
@@ -101,3 +111,9 @@ def test_results_on_the_same_users_can_be_joined(result: Result) -> None:
     assert all(joined.syncs(name) == result.syncs(name) for name in PLANS)
     with pytest.raises(ValueError, match=r"^other must hold other plans"):
         one.joined(one)
+
+
+@pytest.mark.parametrize("ask", ["final", "regret", "syncs", "curve"])
+def test_a_name_that_was_not_played_is_refused(ask: str, result: Result) -> None:
+    with pytest.raises(ValueError, match=r"^name must be one of .*ldp.*; got 'nobody'$"):
+        getattr(result, ask)("nobody")

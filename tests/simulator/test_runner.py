@@ -157,3 +157,8 @@ def test_bad_input(arguments: tuple[Any, ...], message: str) -> None:
 def test_precision_is_one_of_two() -> None:
     with pytest.raises(ValueError, match=r"^precision must be one of float32, float64; got 'half'$"):
         fb.simulate(TASK, PLANS, 1, precision="half")  # type: ignore[arg-type]
+
+
+def test_one_plan_is_not_plans_by_name() -> None:
+    with pytest.raises(ValueError, match=r"^plans must be plans by name, such as \{'ours': plan\}, got Plan$"):
+        fb.simulate(TASK, BASE)  # type: ignore[arg-type]

@@ -21,6 +21,7 @@ from fedbandit.cli.officer.ledger_command import _read as read_ledger
 from fedbandit.cli.plan_file import read_plan, read_schema
 from fedbandit.federation.setup import founding
 from fedbandit.federation.setup.agreement import Agreement
+from fedbandit.federation.setup.editions import Edition
 from fedbandit.federation.setup.home import Home, Settings
 from fedbandit.federation.silo.decisions.tickets import DecisionIds, UnknownDecision
 from fedbandit.federation.silo.serving import Silo
@@ -117,6 +118,17 @@ def greetings() -> Decoder:
         return found[0].encode() + found[1]
 
     return Decoder([one, one + b"more"], decode, encode, spellings=True)  # an earlier version says less
+
+
+def editions() -> Decoder:
+    keys = PartyKeys.generate()
+    some = [
+        Edition(1, "00" * 32, 2, "admit", "late", keys.public("late", "silo")),
+        Edition(2, "11" * 32, 3, "dismiss", "silo-00"),
+        Edition(3, "22" * 32, 3, "operator", operator=bytes(32), signer=bytes(32)),
+    ]
+    examples = [edition.signed(keys.signer).encode() for edition in some]
+    return Decoder(examples, Edition.decode, Edition.encode, (ArgumentError,), 10_000, spellings=True)
 
 
 def parcels_for_the_mixer() -> Decoder:
@@ -303,7 +315,7 @@ def ledger_files(folder: Path) -> Decoder:
 
 
 WITHOUT_FILES = [
-    arrays, arrays_of_a_shape, packed, streams, single_heads, greetings, parcels_for_the_mixer,
+    arrays, arrays_of_a_shape, packed, streams, single_heads, greetings, editions, parcels_for_the_mixer,
     parcels_for_the_analyzer, parcels_of_the_shuffle, lists_of_what_is_held, totals, totals_of_the_shuffle, outcomes,
     models, envelope_headers, decision_ids, clock_readings, ledger_entries, ledger_events,
 ]  # fmt: skip

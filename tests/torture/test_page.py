@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+from tests.federation.test_members import FAULTS as OF_MEMBERS
 from tests.torture.attacks.at_the_broker import AT_THE_BROKER
 from tests.torture.attacks.over_http import OVER_HTTP
 from tests.torture.attacks.planted import PLANTED as ATTACKED
@@ -21,6 +22,7 @@ def test_the_page_lists_every_planted_bug_and_what_looks_for_it() -> None:
         *((name, "the crash suite") for name in CRASHED),
         *((name, "simulated histories") for name in SIMULATED),
         *((bug.name, f"attack `{bug.case.name}`") for bug in ATTACKED),
+        *((name, f"`{test.__name__}`") for name, (_, test) in OF_MEMBERS.items()),
     ]
     listed = PAGE.read_text().split("| bug | looked for by |\n|---|---|\n")[1]
     assert listed == "".join(f"| {name} | {suite} |\n" for name, suite in planted)

@@ -14,12 +14,13 @@ RARE = (  # those that take more than a few, and are looked for in full only
     "an old copy of a mixer or an analyzer goes on",
     "nothing is ever said again",
     "nobody compares what the analyzer has told others",
+    "the analyzer says what it holds anew each time",
 )
 
 
 @pytest.mark.parametrize("bug", PLANTED)
 def test_the_simulation_finds(bug, monkeypatch, size, tally):
-    if bug in RARE and not size(0, 1):
+    if (bug in RARE and not size(0, 1)) or list(PLANTED).index(bug) % size(3, 1):
         pytest.skip("takes too long in part")
     PLANTED[bug](monkeypatch)
     assert any(play(seed).violations for seed in range(WITHIN)), f"{WITHIN} histories have not shown that {bug}"

@@ -186,7 +186,8 @@ def test_ten_silos_at_full_speed(tmp_path: Path, size: Size, tally: Tally) -> No
     quick = QUICK if QUICK.is_dir() and os.access(QUICK, os.W_OK) else tmp_path
     with tempfile.TemporaryDirectory(dir=quick) as folder, ExitStack() as stack:
         soak = Soak(Path(folder), plan, stack)
-        marks = asyncio.run(_soaked(soak, ticks))
+        # After a tenth, which warms up, after the half and at the end.
+        marks = asyncio.run(soaked(soak, ticks, (ticks // 10, ticks // 2 + ticks // 20, ticks)))
         soak.check()
     early, middle, late = marks
     assert late.memory - middle.memory < 24 * 2**20, marks
@@ -197,12 +198,12 @@ def test_ten_silos_at_full_speed(tmp_path: Path, size: Size, tally: Tally) -> No
     tally("soaked ticks", ticks)
 
 
-async def _soaked(soak: Soak, ticks: int) -> list[Measured]:
-    """What is in use after a tenth, after the half and at the end. (The first part of it warms up.)"""
+async def soaked(soak: Soak, ticks: int, marks: tuple[int, ...]) -> list[Measured]:
+    """What is in use after each of these ticks."""
     await soak.begin()
-    marks = []
+    found = []
     for sync in range(ticks):
         await soak.tick(sync)
-        if sync + 1 in (ticks // 10, ticks // 2 + ticks // 20, ticks):
-            marks.append(measured(soak.folder))
-    return marks
+        if sync + 1 in marks:
+            found.append(measured(soak.folder))
+    return found

@@ -12,7 +12,7 @@ the plan's noise amounts to as it is, with all its silos, is computed beside the
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fedbandit import _validate
 from fedbandit._validate import ArgumentError
@@ -80,7 +80,8 @@ class Case:
         plan = self.plan
         syncs = "times by data" if plan.syncs is None else counted(plan.syncs, "sync")
         return (
-            f"{counted(plan.silos, 'silo')}{self._played}, {counted(plan.rounds, 'round')}, d = {plan.dim}, trust "
+            f"{counted(plan.silos, 'silo')}{self._played}, {counted(plan.rounds, 'round')}"
+            f"{' of a run without an end' if plan.endless else ''}, d = {plan.dim}, trust "
             f"{plan.trust}, {plan.mechanism}, {plan.schedule} ({syncs}), {plan.acting}, {plan.calibration} calibration"
             f"{', on the live path' if self.live else ''}"
         )
@@ -194,19 +195,44 @@ _BASELINE_SIZES = {
     "azize-basu": _Size(1, 200, 3, None, 2_000),
     "he": _Size(2, 100, 3, None, 2_000),
 }
-AUDITED = tuple(_SIZES)
+# Ours again, under plans that promise more than the usual one: a name, whose they are, and what they add. The horizon
+# that is played is longer than the band of the matrix, so that a whole column of it is.
+_VARIANTS: dict[str, tuple[str, _Size, dict[str, Any]]] = {
+    "endless": (
+        "secure-sum",
+        _Size(3, 64, 3, 1, 60_000, colluding=1),
+        {"forget": 0.9, "endless": True, "participations": 3, "apart": 4},
+    ),
+    "personal": (
+        "secure-sum",
+        _Size(3, 64, 3, 4, 60_000, colluding=1),
+        {"personal": (0,), "personal_share": 0.4},
+    ),
+}
+AUDITED = (*_SIZES, *_VARIANTS)
 
 
 def case(name: str, epsilon: float, delta: float) -> Case:
     """The protocol `name` at this budget, ours, the paper's or another paper's, at a size that can be audited."""
-    _validate.one_of("name", name, (*NAMES, *BASELINES))
+    _validate.one_of("name", name, (*NAMES, *_VARIANTS, *BASELINES))
     if name in BASELINES:
         return _baseline_case(name, epsilon, delta)
+    if name in _VARIANTS:
+        return _variant_case(name, epsilon, delta)
     if name not in _SIZES:
         raise ArgumentError("name", f"must be a protocol that sends something; {name!r} does not, so nothing can leak")
     size = _SIZES[name]
     base = Plan(size.silos, size.rounds, size.dim, Privacy(epsilon, delta), colluding=size.colluding)
     plan = plan_for(name, base, None if size.batch is None else Every(size.batch))
+    return case_of(name, plan, (epsilon, delta), size.trials)
+
+
+def _variant_case(name: str, epsilon: float, delta: float) -> Case:
+    usual, size, added = _VARIANTS[name]
+    budget = {field: added[field] for field in ("participations", "apart") if field in added}
+    others = {field: value for field, value in added.items() if field not in budget}
+    base = Plan(size.silos, size.rounds, size.dim, Privacy(epsilon, delta, **budget), colluding=size.colluding)
+    plan = plan_for(usual, base, None if size.batch is None else Every(size.batch)).changed(**others)
     return case_of(name, plan, (epsilon, delta), size.trials)
 
 
@@ -235,7 +261,8 @@ def reduced(plan: Plan) -> Case:
 def in_few_dimensions(plan: Plan) -> Plan:
     """The same plan for rows of few numbers, whatever records they may stand for: a schema's rows are some of those
     no longer than 1, and the guarantee is for all of these."""
-    return plan if plan.dim <= DIM else plan.changed(dim=DIM, schema=None)
+    own = plan.personal if all(column < DIM for column in plan.personal) else tuple(range(len(plan.personal)))
+    return plan if plan.dim <= DIM else plan.changed(dim=DIM, schema=None, personal=own[: DIM - 1])
 
 
 def of_plan(audited: Case, plan: Plan) -> Case:

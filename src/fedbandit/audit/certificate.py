@@ -142,7 +142,8 @@ def _plan(plan: Plan) -> Section:
 def _length(plan: Plan) -> str:
     """How long a plan is, in what its rounds are: on a clock, periods in which anybody may come."""
     on_clock = isinstance(plan.schedule, Clock)
-    return counted(plan.rounds, "period") + " of the clock" if on_clock else counted(plan.rounds, "round")
+    length = counted(plan.rounds, "period") + " of the clock" if on_clock else counted(plan.rounds, "round")
+    return f"without an end; figures are for {length}" if plan.endless else length
 
 
 def _sent(plan: Plan) -> str:

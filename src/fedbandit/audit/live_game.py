@@ -244,6 +244,10 @@ def _case_of(name: str, plan: Plan, privacy: Privacy) -> Case:
     if not isinstance(plan.schedule, Clock) and privacy.adjacency == "replace-one":
         plan = plan.changed(visits="public")  # batches of fixed size
     check_live(plan)
+    if plan.personal:
+        raise ArgumentError(
+            "plan", "must have nothing personal to be audited live: what silos release to themselves crosses nowhere"
+        )
     budget = (privacy.epsilon, privacy.delta)
     return Case(name, plan, (live_game(plan),), claim_of(name, plan, budget), budget, TRIALS, live=True)
 

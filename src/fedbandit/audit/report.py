@@ -11,7 +11,6 @@ from typing import Any
 from fedbandit.audit.auditor import CONFIDENCE, Check, CheckKind, Finding, examined, ignore_interrupts
 from fedbandit.audit.calendar_game import CalendarGame
 from fedbandit.audit.cases import Case, Claim
-from fedbandit.audit.opting_out import served_apart
 from fedbandit.audit.worlds import neighbours, worst_pairs
 from fedbandit.privacy.accounting import gaussian_epsilon
 from fedbandit.protocol.adversaries import Bound
@@ -102,8 +101,7 @@ def audit(
     runs = case.trials if trials is None else trials
     delta = case.budget[1] if case.claim is None else case.claim.delta
     found = examined(case.games, delta, runs, seed, workers, progress)
-    apart = (served_apart(case.plan),) if case.live else ()
-    checks = (*_claimed_noise(case, delta), *found.checks, *apart)
+    checks = (*_claimed_noise(case, delta), *found.checks, *_apart(case))
     return Report(
         case.name,
         case.described,
@@ -117,6 +115,13 @@ def audit(
         case.cut,
         case.smaller_claim,
     )
+
+
+def _apart(case: Case) -> Iterator[Check]:
+    if case.live:
+        from fedbandit.audit.opting_out import served_apart  # imported late: it loads the live federation
+
+        yield served_apart(case.plan)
 
 
 def _claimed_noise(case: Case, delta: float) -> Iterator[Check]:

@@ -48,6 +48,7 @@ LEAST_DELTA = 1e-300
 ROUNDING = 1e-11  # relative, of a delta: no less than what the special functions are off by
 LOG_ROUNDING = 1e-14  # absolute, of the logarithms of a factorial and of a power, per unit of them
 LARGEST_MU = 1e9
+LARGEST_EXPONENT = 700.0
 NEVER = 1e9  # standard deviations: nothing that far out has a chance that floating point can show
 FAR = 50.0  # where the asymptotic series of Mills' ratio is exact in floating point
 LOG_ROOT_TWO_PI = math.log(2 * math.pi) / 2
@@ -82,6 +83,7 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
     return math.exp(min(0.0, _log_delta(mu, epsilon) + _rounding(mu, epsilon)))
 
 
+@lru_cache(maxsize=1024)
 def gaussian_epsilon(mu: float, delta: float) -> float:
     """The epsilon of a mu-GDP mechanism at this delta, exact but for a rounding of that delta, downwards; infinity
     where mu is so large that nothing is hidden."""
@@ -214,7 +216,7 @@ def advanced_composition_share(epsilon: float, delta: float, times: float) -> tu
     share is checked against the theorem itself and refused where the closed form is too generous.
     """
     share = epsilon / (2 * math.sqrt(2 * times * math.log(2 / delta)))
-    composed = share * math.sqrt(2 * times * math.log(2 / delta)) + times * share * math.expm1(share)
+    composed = share * math.sqrt(2 * times * math.log(2 / delta)) + times * share * _grown(share)
     if composed > epsilon:
         raise ArgumentError(
             "epsilon",
@@ -222,6 +224,11 @@ def advanced_composition_share(epsilon: float, delta: float, times: float) -> tu
             f"composes to {composed:.3g}, above {epsilon:g}",
         )
     return share, delta / (2 * times)
+
+
+def _grown(share: float) -> float:
+    """e^share - 1; infinity where that is out of floating point's reach."""
+    return math.expm1(share) if share < LARGEST_EXPONENT else math.inf
 
 
 def optimal_composition(epsilon: float, delta: float, times: int, total_delta: float) -> float:

@@ -32,7 +32,7 @@ class Privacy:
     """
 
     epsilon: float
-    delta: float
+    delta: float = 1e-5
     adjacency: Adjacency = "replace-one"
     participations: int = 1
     silos_per_user: int = 1

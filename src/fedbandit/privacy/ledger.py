@@ -5,6 +5,9 @@ was altered, removed or put elsewhere is noticed (`verify`), unless all after it
 takes the silo's key (`signed`). The silo has it, and is held to what others have seen: the head of its ledger travels
 with each release (`witnessed`). A release that was drawn twice is two events; one that was sent again as it was is
 none. Nothing here reads or writes: a silo's store and the command line do.
+
+A term without an end has one event per release all the same, and each of them stands for all before it: the plan fixes
+what a release costs, so the last event says what was spent. Its older entries need not be kept (`Entry.left_out`).
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from itertools import accumulate
 from typing import Any, ClassVar, NamedTuple
 
 from fedbandit import _validate
@@ -39,6 +43,7 @@ __all__ = [
     "event_to_json",
     "from_columns",
     "from_json",
+    "numbers",
     "terms",
     "to_json",
     "verify",
@@ -154,7 +159,7 @@ class Release:
     term: int  # from 1; a new term is a new plan on the same ledger
     trust: str
     mechanism: str
-    syncs: int  # the plan's horizon in releases
+    syncs: int  # the plan's horizon in releases; 0 without an end: the event then stands for all before it, too
     sync: int  # which of them, from 0: row `sync` of the encoder
     released: str  # what, in words
     adjacency: str
@@ -168,8 +173,8 @@ class Release:
     def __post_init__(self) -> None:
         _as_declared(self)
         _validate.count("term", self.term)
-        _validate.count("syncs", self.syncs)
-        if _validate.count("sync", self.sync, least=0) >= self.syncs:
+        _validate.count("syncs", self.syncs, least=0)
+        if _validate.count("sync", self.sync, least=0) >= self.syncs and not self.endless:
             raise _validate.ArgumentError(
                 "sync", f"must lie below the horizon of {self.syncs} releases, got {self.sync}"
             )
@@ -181,6 +186,12 @@ class Release:
         _validate.count("visits", self.visits)
         if bool(_validate.count("apart", self.apart, least=0)) != (self.visits > 1):
             raise _validate.ArgumentError("visits", "must be more than 1 where they lie apart, and 1 elsewhere")
+
+    @property
+    def endless(self) -> bool:
+        """Whether its term has no end. What such a term has spent is known from its last event alone: every sync up to
+        it was drawn once, at the same cost. So a silo need not keep the earlier ones for ever."""
+        return not self.syncs
 
 
 # Fields that came later, and what events written without them mean: an event that says nothing else does not name them,
@@ -205,6 +216,7 @@ class Entry(NamedTuple):
     event: Release
     hash: str
     signature: str = ""  # of the silo, in hex
+    left_out: int = 0  # entries of the same term without an end that stood before it and are kept no more
 
 
 Signs = Callable[[int, bytes], bytes]  # the signature of a ledger with so many entries and this last hash
@@ -233,10 +245,16 @@ def verify(
     `head` is a hash that somebody noted, the last one then: it must be in the ledger still (see `entries_since`).
     `signed` checks every entry's signature; `witnessed` are heads (number of entries, last hash) that others have seen
     of this ledger: each must be in it, or be that of a lost copy whose last releases this one has given up (`LOST`).
+
+    Entries of a term without an end may be left out after its first one, as many as the next one that is there says: it
+    stands for them. What others have seen must be in the ledger all the same: a silo keeps its newest entries.
     """
-    previous = GENESIS
-    for number, entry in enumerate(entries, 1):
-        if entry.previous != previous:
+    previous, number = GENESIS, 0
+    for place, entry in enumerate(entries):
+        number += 1 + entry.left_out
+        if entry.left_out and not _may_follow_a_gap(entry, entries[place - 1] if place else None):
+            raise LedgerError(f"entry {number} does not follow the one before: one was removed, added or moved")
+        if entry.previous != previous and not entry.left_out:
             raise LedgerError(f"entry {number} does not follow the one before: one was removed, added or moved")
         if entry.hash != _hash(entry.previous, entry.event):
             raise LedgerError(f"entry {number} was altered: its hash is not that of its content")
@@ -251,6 +269,21 @@ def verify(
         _verify_witness(entries, count, hash_)
 
 
+def _may_follow_a_gap(entry: Entry, before: Entry | None) -> bool:
+    """Whether entries may be missing before this one: only those of its own term, which has no end, after the first.
+
+    The first one stays, for it follows the term before: so no other term can be hidden in a gap.
+    """
+    if before is None or (before.event.term, before.event.plan) != (entry.event.term, entry.event.plan):
+        return False
+    return entry.event.endless and 0 < entry.left_out < entry.event.sync - before.event.sync
+
+
+def numbers(entries: Sequence[Entry]) -> list[int]:
+    """The place of each entry in the whole ledger, from 1: those that are left out count."""
+    return list(accumulate(1 + entry.left_out for entry in entries))
+
+
 def entries_since(entries: Sequence[Entry], head: str) -> int:
     """How many entries were added since `head` was the last hash; LedgerError if it is the hash of none of them, nor
     named by one as lost."""
@@ -258,7 +291,7 @@ def entries_since(entries: Sequence[Entry], head: str) -> int:
     if not re.fullmatch("[0-9a-f]{64}", noted):
         raise _validate.ArgumentError("head", f"must be a hash of 64 hexadecimal digits, got {head!r}")
     places = {GENESIS: 0}
-    for number, entry in enumerate(entries, 1):
+    for number, entry in zip(numbers(entries), entries, strict=True):
         places[entry.hash] = number
         if LOST + noted in entry.event.released:
             places.setdefault(noted, number - 1)
@@ -266,12 +299,18 @@ def entries_since(entries: Sequence[Entry], head: str) -> int:
     if found is None:
         raise LedgerError(
             f"no entry has the hash {noted[:12]} that was noted: entries are missing at the end, or were written anew"
+            f"{_or_left_out(entries)}"
         )
-    return len(entries) - found
+    return (numbers(entries)[-1] if entries else 0) - found
+
+
+def _or_left_out(entries: Sequence[Entry]) -> str:
+    gone = sum(entry.left_out for entry in entries)
+    return f", or it was that of one of the {gone:,} that are kept no more" if gone else ""
 
 
 def _verify_signatures(entries: Sequence[Entry], signed: Checks) -> None:
-    for number, entry in enumerate(entries, 1):
+    for number, entry in zip(numbers(entries), entries, strict=True):
         try:
             signature = bytes.fromhex(entry.signature)
         except ValueError:
@@ -281,11 +320,13 @@ def _verify_signatures(entries: Sequence[Entry], signed: Checks) -> None:
 
 
 def _verify_witness(entries: Sequence[Entry], count: int, hash_: str) -> None:
-    if not count or (count <= len(entries) and hash_ in {entries[count - 1].hash, *_lost_heads(entries)[count]}):
+    at = dict(zip(numbers(entries), entries, strict=True))
+    last = max(at, default=0)
+    if not count or (count in at and hash_ in {at[count].hash, *_lost_heads(entries)[count]}):
         return
     raise LedgerError(
-        f"others have seen a ledger of {count} entries with last hash {hash_[:12]}; this one has {len(entries)} "
-        "and does not contain it: it was rewritten, or put back to an older copy"
+        f"others have seen a ledger of {count} entries with last hash {hash_[:12]}; this one has {last} "
+        f"and does not contain it: it was rewritten, or put back to an older copy{_or_left_out(entries)}"
     )
 
 
@@ -299,7 +340,8 @@ def _lost_heads(entries: Sequence[Entry]) -> dict[int, set[str]]:
     """
     texts = {(e.event.term, e.event.plan): e.event.released for e in entries if LOST not in e.event.released}
     heads: dict[int, set[str]] = {0: set()}
-    for number, entry in enumerate(entries, 1):
+    for number, entry in zip(numbers(entries), entries, strict=True):
+        heads.setdefault(number - 1, set())
         heads[number] = set()
         if LOST not in entry.event.released:
             continue
@@ -340,23 +382,36 @@ def event_from_json(text: str) -> Release:
 def to_json(entry: Entry) -> str:
     """One entry as one line of text."""
     plain = {"hash": entry.hash, "previous": entry.previous, "event": _plain(entry.event)}
-    return _canonical({**plain, "signature": entry.signature})
+    gap = {"left_out": entry.left_out} if entry.left_out else {}
+    return _canonical({**plain, "signature": entry.signature, **gap})
 
 
 def from_json(text: str) -> Entry:
     """The entry that `to_json` wrote; not yet verified."""
     data = _object(text, "an entry")
+    left_out = _typed("left_out", data.pop("left_out", 0), "int")
     if set(data) != {"hash", "previous", "event", "signature"} or not isinstance(data["event"], dict):
         raise LedgerError(f"an entry must have hash, previous, event and signature, got {', '.join(sorted(data))}")
     previous, hash_, signature = (_typed(name, data[name], "str") for name in ("previous", "hash", "signature"))
-    return Entry(previous, _event(data["event"]), hash_, signature)
+    return Entry(previous, _event(data["event"]), hash_, signature, left_out)
 
 
-def from_columns(previous: object, event: object, hash_: object, signature: object) -> Entry:
-    """The entry that a database holds in these columns; not yet verified. A damaged file can have anything in them."""
-    columns = {"previous": previous, "event": event, "hash": hash_, "signature": signature}
-    before, text, own, signed = (_typed(name, value, "str") for name, value in columns.items())
-    return Entry(before, event_from_json(text), own, signed)
+Columns = tuple[object, object, object, object, object]  # number (from 0), previous, event, hash, signature
+
+
+def from_columns(rows: Iterable[Columns]) -> list[Entry]:
+    """The entries that a database holds in these columns, in their order; not yet verified. A damaged file can have
+    anything in them."""
+    entries, following = list[Entry](), 0
+    for number, previous, event, hash_, signature in rows:
+        columns = {"previous": previous, "event": event, "hash": hash_, "signature": signature}
+        before, text, own, signed = (_typed(name, value, "str") for name, value in columns.items())
+        place = _typed("number", number, "int")
+        if place < following:
+            raise LedgerError(f"entry {place + 1} stands in the wrong place")
+        entries.append(Entry(before, event_from_json(text), own, signed, place - following))
+        following = place + 1
+    return entries
 
 
 def _plain(event: Release) -> dict[str, Any]:

@@ -9,6 +9,9 @@ noise, that noise counts, against everybody else. Binomial releases of a term sp
 to m times each, they are part of m runs of the term, and spend m times the budget (basic composition); and that adds up
 over terms.
 
+A term without an end has spent what its first rows have, up to its last event: that grows from release to release and
+stays below the budget, however many there are, since the columns of its matrix have finite norms.
+
 Terms of different adjacency are added up under replace-one. Replacing somebody is removing them and adding another, so
 an add-remove term counts with twice its mu (the shifts of both add up), and a binomial one by group privacy for two.
 """
@@ -45,8 +48,13 @@ class Rows(Protocol):
         """How far visits that lie apart move rows with these weights."""
         ...
 
+    def reached(self, rows: int, visits: int, apart: int) -> float:
+        """How far a unit shift of one batch, or of batches that lie apart, moves the first rows."""
+        ...
 
-Encoders = Callable[[str, int, float], Rows]  # mechanism, horizon and weight: `protocol.mechanisms.encoder`
+
+# Mechanism, horizon (0: without an end) and weight: `protocol.mechanisms.encoder`.
+Encoders = Callable[[str, int, float], Rows]
 
 
 @dataclass(frozen=True)
@@ -59,8 +67,8 @@ class TermSpent:
     trust: str
     adjacency: Adjacency
     against: tuple[str, ...]  # against whom no more was spent
-    syncs: int  # planned releases
-    released: int  # different syncs released
+    syncs: int  # planned releases; 0 without an end
+    released: int  # different syncs released, those whose entries are kept no more included
     redrawn: tuple[int, ...]  # syncs that were drawn more than once
     given_up: tuple[int, ...]  # syncs that were drawn in a copy of the store that was lost: spent all the same
     draws: int  # of the sync that was drawn most often
@@ -169,7 +177,7 @@ def _term(events: Sequence[Release], encoders: Encoders) -> TermSpent:
         adjacency=adjacency,
         against=tuple(dict.fromkeys(event.cost.against for event in events)),
         syncs=first.syncs,
-        released=len(counts),
+        released=max(counts) + 1 if first.endless else len(counts),
         redrawn=tuple(sorted(sync for sync, times in counts.items() if times > 1)),
         given_up=tuple(sorted({event.sync for event in events if LOST in event.released})),
         draws=max(counts.values()),
@@ -188,6 +196,8 @@ def _mu(events: Sequence[Release], encoders: Encoders) -> float:
     """Largest over batches j of the root of the sum over events of (C[sync, j] sensitivity / sigma)^2; where visits
     must lie apart, over admissible sets of batches of the same with the sum of C[sync, j] over the set."""
     first = events[0]
+    if first.endless:
+        return _mu_endless(events, encoders)
     weights = np.zeros(first.syncs)
     for event in events:
         if isinstance(event.cost, Gaussian | Entrusted):
@@ -204,3 +214,17 @@ def _mu(events: Sequence[Release], encoders: Encoders) -> float:
         row = encoder.row(int(sync))
         squares[: len(row)] += weights[sync] * row**2
     return float(np.sqrt(squares.max()))
+
+
+def _mu_endless(events: Sequence[Release], encoders: Encoders) -> float:
+    """The same for a term without an end: every sync up to the last was drawn at least once, kept or not, at the
+    largest cost of those that are kept; rows that were drawn more often count as if all had been."""
+    if any(isinstance(event.cost, Clear) for event in events):
+        return math.inf
+    costs = [event.cost for event in events if isinstance(event.cost, Gaussian | Entrusted)]
+    if not costs:
+        return 0.0
+    last, draws = max(events, key=lambda event: event.sync), max(Counter(event.sync for event in events).values())
+    encoder = encoders(last.mechanism, 0, last.forget)
+    reached = encoder.reached(last.sync + 1, last.visits, last.apart)
+    return math.sqrt(draws) * max(cost.sensitivity / cost.sigma for cost in costs) * reached

@@ -30,9 +30,9 @@ SILOS = -2  # the silos' axis in messages of a whole federation
 
 
 class Part(NamedTuple):
-    """One array of a silo's message: who reads it, and how it gets there."""
+    """One array of a silo's message: who reads it, and how it gets there. What a silo reads itself is sent nowhere."""
 
-    reader: Literal["mixer", "analyzer"] = "analyzer"
+    reader: Literal["mixer", "analyzer", "silo"] = "analyzer"
     dtype: type[np.int64] | type[np.uint64] = np.int64
     blind: bool = False  # the mixer carries it to the analyzer, cannot read it, and strips it of its sender
 
@@ -71,6 +71,16 @@ class Protocol(ABC):
     def release_bits(self) -> int:
         """A release is an integer multiple of 2^-release_bits."""
         return self.bits + self.encoder.fraction_bits
+
+    @property
+    def widest_noise(self) -> float:
+        """The largest standard deviation that a silo draws."""
+        return max(self.scales)
+
+    @property
+    def sent_parts(self) -> int:
+        """Arrays of a message that leave the silo."""
+        return sum(part.reader != "silo" for part in self.parts)
 
     @property
     def has_mixer(self) -> bool:
@@ -142,7 +152,8 @@ class Protocol(ABC):
     @property
     def mixed_parts(self) -> tuple[int, ...]:
         """Which parts of a message `mix` is applied to: those that pass through S, or all if there is no mixer."""
-        return tuple(i for i, part in enumerate(self.parts) if part.through_mixer or not self.has_mixer)
+        sent = ((i, part) for i, part in enumerate(self.parts) if part.reader != "silo")
+        return tuple(i for i, part in sent if part.through_mixer or not self.has_mixer)
 
     def passed_on(self, sent: Message, noise: NoiseSource) -> Message:
         """What A holds of a whole federation's messages: S's parts mixed, its own as they were sent."""

@@ -37,10 +37,13 @@ class GaussianNoise(NamedTuple):
     scales: Scales
     steps: tuple[str, ...] = ()
     problem: str = ""
+    beside: float = 0.0  # mu^2 of a silo's own releases, in units of that of these
 
     def cost(self, own_share: float = 1.0) -> Gaussian:
-        """What one release costs; `own_share` of the noise is the silo's own."""
-        return Gaussian(sigma=self.sigma, own_sigma=self.sigma * own_share, sensitivity=self.shift)
+        """What one release costs, with what the silo releases for itself at the same sync; `own_share` of the noise is
+        the silo's own. Two Gaussians cost as much as one whose precision, 1 / sigma^2, is the sum of theirs."""
+        own = 1 / math.sqrt(own_share**-2 + self.beside)
+        return Gaussian(self.sigma / math.sqrt(1 + self.beside), self.sigma * own, self.shift)
 
 
 class Stated(NamedTuple):
@@ -86,7 +89,8 @@ def _exact(request: Request, joint_silos: bool, comes: str) -> GaussianNoise:
         "composed adaptively).",
         f"That mu is exactly {privacy.pair}-DP (analytic Gaussian).",
     )
-    return GaussianNoise(sigma, request.user_shift(joint_silos), scales, steps)
+    beside = 0.0 if request.personal is None else request.personal.share / request.released_share
+    return GaussianNoise(sigma, request.user_shift(joint_silos), scales, steps, beside=beside)
 
 
 def _theorem(request: Request, joint_silos: bool, comes: str) -> GaussianNoise:
@@ -177,10 +181,24 @@ def _sensitivity_steps(request: Request, joint_silos: bool, comes: str) -> tuple
             f"What is decoded from these releases are weighted sums, in which one sync leaves {encoder.forget:g} to "
             "the past: that is computed from what was released, and costs nothing more."
         )
+    if encoder.endless:
+        steps.append(
+            "There is no last release. What is said here holds for the first K of them, with the same numbers for "
+            "every K; whatever can be seen in all of them is the limit of what can be seen in finitely many, so it "
+            "holds for all of them together."
+        )
     if request.share < 1:
         steps.append(
             f"The schedule looks at a noisy covariance of its own, which spends {1 - request.share:.0%} of mu^2; the "
             f"releases spend the rest."
+        )
+    if request.personal is not None:
+        columns = len(request.personal.columns)
+        steps.append(
+            f"At every sync a silo also releases, to itself, the numbers that its own part of theta ({columns} of "
+            f"{request.dim} weights) is learnt from, with noise of its own that is enough for the silo alone: that "
+            f"spends {request.personal.share:.0%} of mu^2, the shared releases the rest. What people are served by "
+            "follows from both."
         )
     visits = privacy.silos_per_user
     if visits > 1:
@@ -192,8 +210,13 @@ def _sensitivity_steps(request: Request, joint_silos: bool, comes: str) -> tuple
 def _batch_step(request: Request) -> str:
     """From a batch to all releases."""
     shift, encoder = request.shift, request.encoder
+    releases = (
+        f"{encoder.touches} releases and none after them"
+        if encoder.endless
+        else (f"{encoder.touches} of {encoder.size} releases")
+    )
     return (
-        f"A batch enters {encoder.touches} of {encoder.size} releases, with squared weights that add up to at most "
+        f"A batch enters {releases}, with squared weights that add up to at most "
         f"{encoder.column_norm**2:.4f} ({encoder.name}): sensitivity {shift.total:.5f} x {encoder.column_norm:.4f} = "
         f"{encoder.column_norm * shift.total:.4f}."
     )
@@ -202,8 +225,9 @@ def _batch_step(request: Request) -> str:
 def _spaced_step(request: Request) -> str:
     """The same for visits in batches that lie apart."""
     shift, privacy, reach = request.shift, request.asked, request.reach
+    over = ", ever" if request.encoder.endless else f" of {request.encoder.size}"
     return (
-        f"A user counts in at most {privacy.participations} batches of {request.encoder.size}, any two at least "
+        f"A user counts in at most {privacy.participations} batches{over}, any two at least "
         f"{privacy.apart} syncs apart. Whichever they are, and whichever they would be with other data, the columns of "
         f"{request.encoder.name} add up to a norm of at most {reach:.4f} (all in one batch: "
         f"{privacy.participations * request.encoder.column_norm:.4f}): sensitivity {shift.total:.5f} x {reach:.4f} = "

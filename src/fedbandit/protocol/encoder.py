@@ -61,6 +61,11 @@ class Encoder(ABC):
         """What a plan calls it."""
         return type(self).__name__.lower()
 
+    @property
+    def endless(self) -> bool:
+        """Whether there is no last row: `size` is then how many are looked at (`protocol.endless`)."""
+        return False
+
     # -- the matrix -------------------------------------------------------------------------------------------------
 
     @abstractmethod
@@ -104,6 +109,12 @@ class Encoder(ABC):
         self._check_spacing(apart)
         weighted = np.sqrt(weights)[:, None] * self.coefficients
         return math.sqrt(spacing.dynamic(weighted.T @ weighted, visits, apart).bound)
+
+    def reached(self, rows: int, visits: int, apart: int) -> float:
+        """What the first `rows` rows add to the sensitivity: of the worst column, or of such visits where `apart`."""
+        if apart:
+            return self.moved((np.arange(self.size) < rows).astype(np.float64), visits, apart)
+        return float(np.linalg.norm(self.coefficients[:rows], axis=0).max())
 
     def worst_visits(self, visits: int, apart: int) -> tuple[int, ...]:
         """Batches of such a set that move the releases about as far as any."""

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from fedbandit import _html, _validate
+from fedbandit import _validate, _words
 from fedbandit.bandit.statistics import Scales, width
 from fedbandit.privacy.accounting import compose_gdp, gaussian_epsilon, gaussian_sigma
 from fedbandit.privacy.budget import Privacy, at_most, exactly
@@ -19,6 +19,7 @@ from fedbandit.privacy.ledger import Cost
 from fedbandit.privacy.sensitivity import Adjacency, Shift, joint_shift, late_factor, rounding_shift
 from fedbandit.protocol.base import Protocol
 from fedbandit.protocol.encoder import Encoder
+from fedbandit.protocol.personal import Personal
 
 __all__ = [
     "BOUNDED",
@@ -65,6 +66,7 @@ SERVED: dict[Uncounted, str] = {
         "alone, and nobody counts any more who was once served otherwise"
     ),
 }
+OWN_TOO = "the public model and what their silo has released to itself"
 SAME_KEY = "a person who comes to a silo again is given the same user key there"
 EMPTY_ROUND = (
     "whoever stays away leaves their round empty, so that nobody else's batch moves; live, where rounds are counted by "
@@ -106,10 +108,10 @@ class Guarantee:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        answers = _html.tabled((), self.answers) if self.answers else ""
-        steps = _html.folded("Because", _html.listed(self.steps, numbered=True)) if self.steps else ""
-        assumes = _html.folded("Assuming", _html.listed(self.assumes)) if self.assumes else ""
-        return _html.paragraph(self.statement) + answers + steps + assumes
+        answers = _words.tabled((), self.answers) if self.answers else ""
+        steps = _words.folded("Because", _words.listed(self.steps, numbered=True)) if self.steps else ""
+        assumes = _words.folded("Assuming", _words.listed(self.assumes)) if self.assumes else ""
+        return _words.paragraph(self.statement) + answers + steps + assumes
 
 
 def _apart(syncs: int) -> str:
@@ -157,6 +159,7 @@ class Request:
     visits: Visits = "private"
     apprentice: bool = False  # the application may choose in the model's place
     uncounted: Uncounted = "public"
+    personal: Personal | None = None  # a release of each silo for itself
 
     def promise(
         self,
@@ -182,7 +185,7 @@ class Request:
             ("Against whom", against),
             ("For whom", NEIGHBOURS[privacy.adjacency]),
             ("How often one may come", self._visits(silos_count)),
-            ("Who does not count", NOT_COUNTED.format(" or sooner" if privacy.apart else "") + SERVED[self.uncounted]),
+            ("Who does not count", NOT_COUNTED.format(" or sooner" if privacy.apart else "") + self._served),
             ("What is public", public),
             ("If parties collude", collusion),
             ("If a silo is missing", missing),
@@ -197,6 +200,12 @@ class Request:
             self._assumed(assumes, silos_count),
             answers,
         )
+
+    @property
+    def _served(self) -> str:
+        """What serves those who do not count, and those who do."""
+        said = SERVED[self.uncounted]
+        return said if self.personal is None else said.replace("the public model", OWN_TOO, 1)
 
     def _assumed(self, assumes: Iterable[str], silos_count: bool) -> tuple[str, ...]:
         """What a trust model assumes, and what every promise assumes under these visits and this schedule."""
@@ -225,7 +234,8 @@ class Request:
         privacy = self.asked
         rounds = "1 round" if privacy.participations == 1 else f"{privacy.participations:,} rounds"
         silos = "1 silo" if privacy.silos_per_user == 1 else f"each of {privacy.silos_per_user:,} silos"
-        covered = f"in at most {rounds} of {silos}{_apart(privacy.apart)}, over the whole run"
+        over = "ever: there is no end" if self.encoder.endless else "over the whole run"
+        covered = f"in at most {rounds} of {silos}{_apart(privacy.apart)}, {over}"
         if not silos_count:
             return f"{covered}; users see to it themselves, for nobody else is trusted to"
         across = "; nobody enforces the number of silos, for no silo sees who visits another" if self._few_silos else ""
@@ -312,13 +322,26 @@ class Request:
         return late_factor(self._moved_by, self.reward_bound, self.ratio, self.encoder.coefficients)
 
     def mu(self, sigma: float, joint_silos: bool) -> float:
-        """GDP parameter of the whole transcript, schedule included, at noise `sigma` in the covariance's units.
+        """GDP parameter of the whole transcript, schedule and silos' own releases included, at noise `sigma` in the
+        covariance's units.
 
         A user who visits several silos moves the sum of all silos by as many shifts (`joint_silos`), but each silo's
         own transcript by one: those compose in squares.
         """
-        schedule = math.sqrt(1 - self.share) / gaussian_sigma(self.asked.epsilon, self.asked.delta)
-        return compose_gdp(self._moved(joint_silos) / sigma, schedule)
+        rest = math.sqrt(1 - self.released_share) / gaussian_sigma(self.asked.epsilon, self.asked.delta)
+        return compose_gdp(self._moved(joint_silos) / sigma, rest)
+
+    @property
+    def released_share(self) -> float:
+        """What the shared releases may spend of mu^2: what neither the schedule nor the silos' own releases do."""
+        return self.share - (0.0 if self.personal is None else self.personal.share)
+
+    def own_scales(self) -> Scales:
+        """Noise of a silo's release for itself, as it is drawn: enough for the silo alone, with its share of mu^2."""
+        assert self.personal is not None
+        budget = gaussian_sigma(self.asked.epsilon, self.asked.delta)
+        sigma = budget * self._moved(joint_silos=False) / math.sqrt(self.personal.share)
+        return self.on_grid(self.exact_scales(sigma))
 
     def user_shift(self, joint_silos: bool) -> float:
         """How far one user moves the batch sums that are accounted for together, all their rounds and silos counted."""
@@ -332,7 +355,7 @@ class Request:
     def exact_sigma(self, joint_silos: bool) -> float:
         """Noise, in the covariance's units, at which the whole transcript meets the budget exactly."""
         budget = gaussian_sigma(self.asked.epsilon, self.asked.delta)
-        return budget * self._moved(joint_silos) / math.sqrt(self.share)
+        return budget * self._moved(joint_silos) / math.sqrt(self.released_share)
 
     def exact_epsilon(self, sigma: float, joint_silos: bool) -> float:
         """What noise `sigma` on every number gives, computed exactly, at the budget's delta."""
@@ -378,7 +401,11 @@ class Request:
 
     def grid_step(self, scales: Scales, whose: str = "Live noise") -> str:
         """The step of the proof about the grid, for the noise of one silo, or of whoever else draws it."""
-        numbers = max(self.encoder.size, self.asked.participations) * width(self.dim)
+        visits, encoder = self.asked.participations, self.encoder
+        releases = max(encoder.size, visits)
+        if encoder.endless:  # one that holds nothing of a person is the same in both worlds
+            releases = encoder.touches * visits * self.asked.silos_per_user
+        numbers = releases * width(self.dim)
         return (
             f"{whose} is drawn on the grid 2^-{self.bits + self.encoder.fraction_bits}, where it is at least "
             f"{min(scales) / self._grid_step:.3g} steps wide ({LEAST:g} are needed): with {SPARE:g} squared steps of "

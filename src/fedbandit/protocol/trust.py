@@ -54,6 +54,8 @@ class Trust:
     shares_noise: bool = False  # a sync is protected by the noise of all silos in it together
     whole: bool = False  # calibrated for all silos: a sync that one of them misses is skipped
     live: bool = True  # whether a live federation can run it
+    endless: bool = False  # whether its promise is proven for a federation without an end
+    personal: bool = False  # whether silos may have a release for themselves, for what is their own in theta
     calibrations: tuple[Calibration, ...] = ("exact", "paper", "published")  # those it has noise for
     mechanism: str | None = None  # the only one it works with, if there is only one
     decodes_at: tuple[DecodeAt, ...] = ("analyzer",)

@@ -27,6 +27,7 @@ __all__ = [
     "Precision",
     "Uncounted",
     "acting_silos",
+    "beliefs_of",
     "inverse_of",
     "scores_of",
 ]
@@ -83,7 +84,7 @@ class LazySilos:
         self._policies = np.array([policy_row(federation.plan.policy) for federation in federations])
 
     def play(self, first: int, end: int, tally: Tally) -> None:
-        beliefs = _beliefs([federation.public for federation in self._federations], self._policies, self._precision)
+        beliefs = beliefs_of([federation.public for federation in self._federations], self._policies, self._precision)
         self._population.play(first + 1, end - first, beliefs, tally)
 
     def synchronised(self, index: int, sums: Integers) -> None:
@@ -160,7 +161,7 @@ class PartlySilos:
         coming = self._attendance
         share = np.stack([coming.counted(plan.cap, first + 1, rounds, coming.every(plan)) for plan in plans])
         kept = Kept(share, self._locally, self._kept, self._squares, self._visits, self._regret)
-        beliefs = _beliefs([federation.public for federation in self._federations], self._policies, self._precision)
+        beliefs = beliefs_of([federation.public for federation in self._federations], self._policies, self._precision)
         local = Local(self._inverse, self._bias, scores_of(self._radii(first, end), self._precision))
         self._population.play_partly(first + 1, rounds, beliefs, local, kept, tally)
 
@@ -203,7 +204,7 @@ class PartlySilos:
         )
 
 
-def _beliefs(known: Sequence[PublicModel], policies: Floats, precision: Precision) -> Beliefs:
+def beliefs_of(known: Sequence[PublicModel], policies: Floats, precision: Precision) -> Beliefs:
     """What those who count are served by: public models and nothing else."""
     models = [public.model for public in known]
     return Beliefs(

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import accumulate
+from functools import cached_property
+from itertools import accumulate, islice
 
 import numpy as np
 
@@ -73,7 +74,7 @@ class Attendance:
         so-many-th visit."""
         if cap is None or round_ <= self.first_visits:
             return self.consenting
-        return self.consenting * min(1.0, sum(self._numbers[::every][:cap]))
+        return self.consenting * min(1.0, sum(islice(self._numbers, 0, cap * every, every)))
 
     def every(self, plan: Plan) -> int:
         """Which visits of a person can count: every so-many-th, as far apart as the plan asks for at its widest."""
@@ -94,16 +95,20 @@ class Attendance:
         """Whether every visit counts under a plan."""
         return bool(self.counted(plan.cap, 1, plan.rounds, self.every(plan)).min() >= 1.0)
 
-    @property
+    @cached_property
     def _numbers(self) -> tuple[float, ...]:
         """The share of visits, once people come back, that are somebody's first, second, ..."""
         at_least = [1.0, *(1 - done for done in accumulate(self.people[:-1]))]
-        return tuple(share / sum(at_least) for share in at_least)
+        visits = sum(at_least)
+        return tuple(share / visits for share in at_least)
 
 
 def _mean_visits(again: float, most: int) -> float:
     """How often people come in the mean if they come back with this chance."""
-    return float(sum(again**n for n in range(most)))
+    if again in (0.0, 1.0):
+        return 1.0 if again == 0 else float(most)
+    away = 1 - again
+    return -math.expm1(most * math.log1p(-away)) / away  # (1 - again^most) / (1 - again), exact for chances near 1, too
 
 
 EVERYBODY = Attendance()

@@ -3,25 +3,34 @@
 Plans that act alike are played together in one pass, so that contexts are drawn once for all of them; a plan whose
 schedule the data decide is played on its own (`engine_adaptive`). Regret is recorded at fixed rounds; T is never a
 dimension of an array of contexts.
+
+Silos that differ, or that have a model of their own, are each played as a run with one silo (`play_differing`): kernels
+serve all silos of a run by one model, and have one theta* for them. So silo i of run r is their run r M + i; what came
+of it goes through the protocol together with the others of its run. Plans that are compared meet the same users there,
+who are other ones than where silos are alike.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
 from fedbandit._arrays import Flags, Floats, Integers, Singles
+from fedbandit.bandit.linucb import Model
 from fedbandit.bandit.statistics import contributions
+from fedbandit.knowledge import PublicModel
 from fedbandit.plan import Plan
-from fedbandit.simulator.acting import Manner, Precision, Uncounted, acting_silos
+from fedbandit.simulator.acting import Manner, Precision, Uncounted, acting_silos, beliefs_of
 from fedbandit.simulator.attendance import EVERYBODY, Attendance
-from fedbandit.simulator.kernels import Tally
+from fedbandit.simulator.kernels import Tally, policy_row
 from fedbandit.simulator.population import AT_ONCE, NEVER, Population
-from fedbandit.simulator.simulated import SimulatedFederation, runs_noise
+from fedbandit.simulator.simulated import RunsNoise, SimulatedFederation, runs_noise
+from fedbandit.simulator.tasks import SilosAsRuns, Synthetic
 
-__all__ = ["Collector", "DelayedCollector", "Played", "Progress", "play_together"]
+__all__ = ["Collector", "DelayedCollector", "Played", "Progress", "play_differing", "play_together"]
 
 Progress = Callable[[float], None]  # called with the share of this pass that is done
 LATE_AT_ONCE = 1 << 15  # late users that are added up at a time
@@ -36,6 +45,7 @@ class Played:
     syncs: Integers  # (runs,)
     repaired: int
     uncounted: Uncounted | None = None  # of the visits and regret, what is not counted; None: everybody counts
+    known: Floats | None = None  # (runs, width): what each run's last model was made of
 
 
 def play_together(
@@ -47,16 +57,20 @@ def play_together(
     precision: Precision = "float32",
     pooled: bool = True,
     attendance: Attendance = EVERYBODY,
+    priors: Mapping[str, Floats] = MappingProxyType({}),
 ) -> dict[str, Played]:
-    """Plans with public schedules that all act in the same way, on the same users."""
-    seed, runs, silos = population.seed, population.runs, population.silos
-    federations = [SimulatedFederation(plan, runs_noise(seed, runs, name), pooled) for name, plan in plans.items()]
+    """Plans with public schedules that all act in the same way, on the same users; `priors` are what the runs of a
+    plan begin with, (runs, width), if not all with the plan's own prior."""
+    silos = population.silos
+    federations = [
+        SimulatedFederation(plan, _noise(population, name), pooled, priors.get(name)) for name, plan in plans.items()
+    ]
     calendars = [set(plan.times) for plan in plans.values()]
     shards = min(SHARDS, silos) if pooled and manner != "partly" else silos
     kind = Collector if population.delays == AT_ONCE else DelayedCollector
     collector = kind(population, list(plans.values()), record, shards)
     playing = acting_silos(manner, population, federations, precision, attendance)
-    for first, end in _blocks([*calendars, population.task.changes(record[-1])], record):
+    for first, end in _blocks([*calendars, population.changes(record[-1])], record):
         playing.play(first, end, collector.open(end - first))
         collector.close(end)
         for index, federation in enumerate(federations):
@@ -68,10 +82,54 @@ def play_together(
     }
 
 
+def _noise(population: Population, name: str) -> RunsNoise:
+    """The noise of a protocol, another one in every term."""
+    salted = f"{name} after {population.before} rounds" if population.before else name
+    return runs_noise(population.seed, population.runs, salted)
+
+
 def _blocks(calendars: Iterable[set[int]], record: Sequence[int]) -> Iterator[tuple[int, int]]:
     """(end of the last block, end of this one): from one sync, change or recorded round to the next."""
     ends = sorted(set(record).union(*calendars))
     yield from zip([0, *ends[:-1]], ends, strict=True)
+
+
+def play_differing(
+    task: Synthetic,
+    plans: Mapping[str, Plan],
+    runs: tuple[int, ...],
+    seed: int,
+    record: Sequence[int],
+    progress: Progress,
+    precision: Precision = "float32",
+) -> dict[str, Played]:
+    """Plans with public schedules whose silos act lazily, on the same users."""
+    silos = next(iter(plans.values())).silos
+    numbers = tuple(run * silos + silo for run in runs for silo in range(silos))
+    population = Population(SilosAsRuns(task, silos), 1, numbers, seed)
+    federations = [SimulatedFederation(plan, runs_noise(seed, runs, name)) for name, plan in plans.items()]
+    policies = np.array([policy_row(plan.policy) for plan in plans.values()])
+    collector = _SiloCollector(population, list(plans.values()), record, silos)
+    calendars = [set(plan.times) for plan in plans.values()]
+    for start, end in _blocks(calendars, record):
+        models = [_of_each_silo(federation.served, len(runs), silos) for federation in federations]
+        population.play(start + 1, end - start, beliefs_of(models, policies, precision), collector.open(end - start))
+        collector.close(end)
+        for index, federation in enumerate(federations):
+            if end in calendars[index]:
+                collector.hand_over(index, federation, end)
+        progress(end / record[-1])
+    return {name: collector.played(index, federations[index]) for index, name in enumerate(plans)}
+
+
+def _of_each_silo(served: PublicModel, runs: int, silos: int) -> PublicModel:
+    """The model of every silo, one under another: (runs * silos, ...)."""
+    model = served.model
+    if model.theta.ndim == 2:  # one for all silos of a run
+        each = Model(*(np.repeat(np.asarray(field), silos, axis=0) for field in model))
+    else:
+        each = Model(*(np.asarray(field).reshape(runs * silos, *np.shape(field)[2:]) for field in model))
+    return served._replace(fit=served.fit._replace(model=each))
 
 
 class Collector:
@@ -117,7 +175,7 @@ class Collector:
     def played(self, index: int, federation: SimulatedFederation, uncounted: Uncounted | None = None) -> Played:
         """What came of plan `index`."""
         syncs = np.full(self._runs, federation.syncs, dtype=np.int64)
-        return Played(self._regret[index], syncs, federation.repaired, uncounted)
+        return Played(self._regret[index], syncs, federation.repaired, uncounted, federation.public.prefix)
 
     def _take(self, index: int) -> Integers:
         """The batch sums of plan `index` since its last sync: (runs, shards, width)."""
@@ -153,6 +211,23 @@ class DelayedCollector(Collector):
         come = late.comes <= self._last[index]
         self._late[index] = late.only(~come)
         return late.only(come).sums(shape, self._silos, self._plans[index])
+
+
+class _SiloCollector(Collector):
+    """A collector whose runs are silos: they are handed over, and counted, as silos of their runs."""
+
+    def __init__(self, population: Population, plans: Sequence[Plan], record: Sequence[int], silos: int) -> None:
+        super().__init__(population, plans, record, shards=1)
+        self._per_run = silos
+
+    def played(self, index: int, federation: SimulatedFederation, uncounted: Uncounted | None = None) -> Played:
+        regret = self._regret[index].reshape(-1, self._per_run, self._regret.shape[-1]).sum(axis=1)
+        syncs = np.full(len(regret), federation.syncs, dtype=np.int64)
+        return Played(regret, syncs, federation.repaired, uncounted)
+
+    def _take(self, index: int) -> Integers:
+        sums = super()._take(index)
+        return sums.reshape(-1, self._per_run, sums.shape[-1])
 
 
 @dataclass(frozen=True)

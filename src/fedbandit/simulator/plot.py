@@ -12,19 +12,22 @@ import matplotlib.pyplot as plt
 import polars as pl
 from matplotlib.figure import Figure
 
+from fedbandit.look.colours import OTHERS, colours
+
 __all__ = ["COLOURS", "STYLES", "regret_plot", "save"]
 
 STYLES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
-COLOURS = ("#1b6ca8", "#d1495b", "#2e933c", "#8d5fd3", "#e08e1b", "#444444", "#159a9c", "#b0408f", "#7a6a00")
+COLOURS = OTHERS  # of what is no protocol: estimators, ways to shuffle
 
 
 def regret_plot(curves: Mapping[str, pl.DataFrame], path: Path, title: str = "") -> None:
     """Time-averaged group regret by round, logarithmic, with bands of two standard errors."""
     figure, axes = plt.subplots(figsize=(7.0, 4.2), layout="constrained")
+    painted = colours(list(curves))
     for index, (name, curve) in enumerate(curves.items()):
         rounds, mean = curve["round"].to_numpy(), curve["mean"].to_numpy()
         band = 2 * curve["stderr"].fill_null(0.0).to_numpy()
-        colour = COLOURS[index % len(COLOURS)]
+        colour = painted[name]
         axes.plot(rounds, mean, label=name, color=colour, linestyle=STYLES[index % len(STYLES)], linewidth=1.6)
         axes.fill_between(rounds, mean - band, mean + band, color=colour, alpha=0.18, linewidth=0)
     axes.set_yscale("log")

@@ -13,7 +13,7 @@ from fedbandit._jit import njit
 from fedbandit.simulator import kernels
 from fedbandit.simulator.kernels import Beliefs, Fresh, Kept, Local, Table, Tally, Users
 from fedbandit.simulator.randomness import DELAY, uniform, user_key
-from fedbandit.simulator.tasks import Task
+from fedbandit.simulator.tasks import SilosAsRuns, Task
 
 __all__ = ["AT_ONCE", "NEVER", "Delays", "Population"]
 
@@ -57,13 +57,14 @@ AT_ONCE = Delays()
 
 @dataclass(frozen=True)
 class Population:
-    """All users of the runs `runs` of a task."""
+    """All users of the runs `runs` of a task; `before` rounds of them have been and gone in earlier terms."""
 
-    task: Task
+    task: Task | SilosAsRuns
     silos: int
     runs: tuple[int, ...]
     seed: int
     delays: Delays = AT_ONCE
+    before: int = 0
 
     def play(self, first_round: int, rounds: int, model: Beliefs | Local, tally: Tally) -> None:
         """Rounds `first_round` .. `first_round + rounds - 1`, after none but the last of which the task changes.
@@ -78,10 +79,15 @@ class Population:
         else:
             kernels.play(users, source, rewards, model, tally)
 
+    def changes(self, rounds: int) -> set[int]:
+        """After which of these rounds the task changes."""
+        return {at - self.before for at in self.task.changes(self.before + rounds) if at > self.before}
+
     def waits(self, first_round: int, rounds: int) -> Integers:
         """How many rounds the reward of each user takes, (runs, silos, rounds): the same for every protocol."""
         chances = np.empty((len(self.runs), self.silos, rounds))
-        _fill_chances(np.uint64(self.seed % 2**64), np.array(self.runs, dtype=np.int64), first_round, chances)
+        runs = np.array(self.runs, dtype=np.int64)
+        _fill_chances(np.uint64(self.seed % 2**64), runs, self.before + first_round, chances)
         return self.delays.waits(chances)
 
     def play_partly(
@@ -92,11 +98,13 @@ class Population:
         kernels.play_partly(users, self._source(first_round), rewards, beliefs, local, kept, tally)
 
     def _users(self, first_round: int, rounds: int) -> Users:
-        return kernels.make_users(self.seed, self.runs, self.silos, first_round, rounds, self.task.same_in_all_runs)
+        first = self.before + first_round
+        return kernels.make_users(self.seed, self.runs, self.silos, first, rounds, self.task.same_in_all_runs)
 
     def _source(self, round_: int) -> Fresh | Table:
         """What users of a round, and of those until the task changes, choose from."""
-        return self.task.source(self.seed, self.runs, self.silos, round_) if self.task.changes(round_) else self._first
+        now = self.before + round_
+        return self.task.source(self.seed, self.runs, self.silos, now) if self.task.changes(now) else self._first
 
     @cached_property
     def _first(self) -> Fresh | Table:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,9 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from fedbandit import _html
+from fedbandit import _validate, _words
 from fedbandit._arrays import Floats, Integers
 from fedbandit._validate import ArgumentError
+from fedbandit.bandit.prior import Prior
+from fedbandit.knowledge import prior_of
 from fedbandit.plan import Plan
 from fedbandit.simulator.engine import Played
 
@@ -39,6 +41,8 @@ class Result:
     repaired: Mapping[str, int]  # covariances per plan that noise had made indefinite, over all runs
     runs: int  # asked for; fewer are in the frame after an interruption
     seed: int
+    known: Mapping[str, Mapping[int, Floats]] = field(default_factory=dict)  # (width,): what the last models know
+    before: int = 0  # rounds of earlier terms
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -72,6 +76,21 @@ class Result:
         all_lost, visits = self._last(name)["regret"].to_numpy(), self.plans[name].silos * self._rounds
         return _per_visit(all_lost - lost, visits - others), _per_visit(lost, others)
 
+    def prior(self, name: str, weight: float = 1.0) -> Prior:
+        """What a term after this one begins with: under a plan that names it, `simulate(..., after=result)` begins each
+        run with what the plan of the same name knew at its end. (The sums in it are those of the first run.)
+
+        >>> import fedbandit as fb
+        >>> plan = fb.Plan(silos=4, rounds=100, dim=3, privacy=fb.Privacy(epsilon=5.0, delta=0.1))
+        >>> users = fb.tasks.synthetic(dim=3, arms=5)
+        >>> first = fb.simulate(users, {"ours": plan}, runs=2, seed=0)
+        >>> second = fb.simulate(users, {"ours": plan.changed(prior=first.prior("ours"))}, runs=2, seed=0, after=first)
+        >>> second.before
+        100
+        """
+        plan, known = self.plans[name], self.known[name]
+        return prior_of(plan, (plan.syncs or 0) - 1, known[min(known)], weight)
+
     def joined(self, other: Result) -> Result:
         """Both results as one: other plans on the same users, whose rows may have been written in another way."""
         if (self.seed, self.runs) != (other.seed, other.runs) or set(self.plans) & set(other.plans):
@@ -82,14 +101,17 @@ class Result:
             frame=pl.concat([self.frame, other.frame]),
             totals=pl.concat([self.totals, other.totals]),
             repaired={**self.repaired, **other.repaired},
+            known={**self.known, **other.known},
         )
 
     def syncs(self, name: str) -> float:
         """How often one plan synchronised, in the mean over its runs."""
+        self._known(name)
         return estimate(self.totals.filter(pl.col("name") == name)["syncs"].to_numpy()).mean
 
     def curve(self, name: str) -> pl.DataFrame:
         """Mean and standard error of the time-averaged regret by round."""
+        self._known(name)
         averaged = self.frame.filter(pl.col("name") == name).with_columns(average=pl.col("regret") / pl.col("round"))
         grouped = averaged.group_by("round").agg(
             mean=pl.col("average").mean(), stderr=pl.col("average").std() / pl.len().sqrt()
@@ -138,11 +160,15 @@ class Result:
             for name in self.names
         ]
         columns = ("plan", "time-averaged group regret", "standard error", "syncs")
-        return _html.tabled(columns, rows, f"{self.runs} runs of {self._rounds:,} rounds, seed {self.seed}")
+        return _words.tabled(columns, rows, f"{self.runs} runs of {self._rounds:,} rounds, seed {self.seed}")
 
     def _last(self, name: str) -> pl.DataFrame:
         """The rows of one plan's last round, in the order of runs."""
+        self._known(name)
         return self.frame.filter((pl.col("name") == name) & (pl.col("round") == self._rounds)).sort("run")
+
+    def _known(self, name: str) -> None:
+        _validate.one_of("name", name, self.names)
 
     @property
     def _rounds(self) -> int:
@@ -166,18 +192,23 @@ def collected(
     runs: int,
     seed: int,
     parts: Iterable[tuple[tuple[int, ...], dict[str, Played]]],
+    before: int = 0,
 ) -> Result:
     """One result from all finished parts: some runs each, and what came of some plans in them."""
     frames, totals = [], []
+    known: dict[str, dict[int, Floats]] = {name: {} for name in plans}
     repaired = dict.fromkeys(plans, 0)
     for numbers, played in parts:
         for name, one in played.items():
             repaired[name] += one.repaired
+            if one.known is not None:
+                known[name].update(zip(numbers, one.known, strict=True))
             for row, run in enumerate(numbers):
                 regret = {"name": name, "run": run, "round": list(record), "regret": one.regret[row]}
                 frames.append(pl.DataFrame(regret))
                 totals.append({"name": name, "run": run, "syncs": int(one.syncs[row]), **_uncounted(one, row)})
-    return Result(plans, pl.concat(frames).sort("name", "run", "round"), pl.DataFrame(totals), repaired, runs, seed)
+    frame = pl.concat(frames).sort("name", "run", "round")
+    return Result(plans, frame, pl.DataFrame(totals), repaired, runs, seed, known, before)
 
 
 def _uncounted(played: Played, row: int) -> dict[str, float]:

@@ -9,22 +9,34 @@ from typing import Literal, get_args
 import numpy as np
 
 from fedbandit import _validate
-from fedbandit._arrays import Integers
+from fedbandit._arrays import Floats, Integers
 from fedbandit._progress import progress_or_bar
 from fedbandit._validate import ArgumentError
 from fedbandit.plan import Plan
 from fedbandit.schedule import Adaptive
 from fedbandit.simulator.acting import Manner, Precision
 from fedbandit.simulator.attendance import EVERYBODY, Attendance
-from fedbandit.simulator.engine import Played, Progress, play_together
+from fedbandit.simulator.engine import Played, Progress, play_differing, play_together
 from fedbandit.simulator.engine_adaptive import play_adaptive
 from fedbandit.simulator.population import AT_ONCE, Delays, Population
 from fedbandit.simulator.result import Result, collected
 from fedbandit.simulator.tasks import Synthetic, Tabled, Task
 
-__all__ = ["RUNS_AT_ONCE", "Executor", "Job", "Way", "check", "divided", "play_here", "simulate"]
+__all__ = [
+    "RUNS_AT_ONCE",
+    "Executor",
+    "Job",
+    "Way",
+    "check",
+    "check_attendance",
+    "divided",
+    "play_here",
+    "recorded_rounds",
+    "simulate",
+]
 
-Way = Manner | Literal["adaptive"]  # how silos act, or that the data decide when they synchronise
+# How silos act, that the data decide when they synchronise, or that silos differ or have models of their own.
+Way = Manner | Literal["adaptive", "differing"]
 RECORDED = 100  # rounds at which regret is recorded
 RUNS_AT_ONCE = 5
 STATE_BUDGET = 256e6  # bytes of statistics that one job may hold
@@ -43,6 +55,8 @@ class Job:
     precision: Precision
     attendance: Attendance = field(default=EVERYBODY, kw_only=True)
     delays: Delays = field(default=AT_ONCE, kw_only=True)
+    before: int = field(default=0, kw_only=True)  # rounds of earlier terms
+    priors: Mapping[str, Floats] = field(default_factory=dict, kw_only=True)  # (runs, width), by plan
 
     @property
     def weight(self) -> float:
@@ -51,8 +65,11 @@ class Job:
 
     def play(self, progress: Progress = lambda share: None) -> dict[str, Played]:
         """Play it here."""
+        if self.way == "differing":
+            assert isinstance(self.task, Synthetic), "`check` has refused others"
+            return play_differing(self.task, self.plans, self.runs, self.seed, self.record, progress, self.precision)
         silos = next(iter(self.plans.values())).silos
-        population = Population(self.task, silos, self.runs, self.seed, self.delays)
+        population = Population(self.task, silos, self.runs, self.seed, self.delays, self.before)
         if self.way != "adaptive":
             return play_together(
                 population,
@@ -62,6 +79,7 @@ class Job:
                 progress,
                 self.precision,
                 attendance=self.attendance,
+                priors=self.priors,
             )
         ((name, plan),) = self.plans.items()
         return {name: play_adaptive(population, name, plan, self.record, progress, self.precision)}
@@ -81,11 +99,15 @@ def simulate(
     progress: Progress | None = None,  # None: a bar where somebody looks, once it takes a while
     executor: Executor | None = None,  # where jobs are played; None: here
     delays: Delays = AT_ONCE,  # of rewards, for plans whose silos act lazily
+    after: Result | None = None,  # what was played before, in an earlier term
 ) -> Result:
     """Play every plan on the same users, `runs` times; group regret by round, plan and run.
 
     `attendance` says how often people come and who agrees to be counted. A plan counts a person as often as its budget
     allows for; visits that are not counted are served as its `uncounted` says, and nothing of them is released.
+
+    With `after`, the result of an earlier term, the users are those who come after the ones played there, in the same
+    runs. A plan with a prior (`Result.prior`) then begins each run with what the plan of the same name knew at its end.
 
     The same seed gives the same numbers on any number of cores. Interrupted (Ctrl-C), it returns what was finished.
 
@@ -100,12 +122,17 @@ def simulate(
     """
     check(task, plans, runs, seed, precision)
     check_attendance(plans, attendance)
+    if _differ(task, plans):
+        _check_differing(task, plans, attendance, delays)
+        if after is not None:
+            raise ArgumentError("after", "must be left out where silos differ, or plans have personal columns")
     if delays != AT_ONCE:
         _check_delays(plans, attendance)
     rounds = next(iter(plans.values())).rounds
-    record = _recorded_rounds(plans, rounds)
+    record = recorded_rounds(plans, rounds)
     at_once = divided(task, plans, runs, seed, record, precision, attendance)
-    jobs = [replace(job, delays=delays) for job in at_once]
+    before = 0 if after is None else _check_after(after, plans, runs, seed)
+    jobs = [replace(job, delays=delays, before=before, priors=_priors(job, after)) for job in at_once]
     finished: list[tuple[Job, dict[str, Played]]] = []
     try:
         with progress_or_bar(progress, "simulating") as report:
@@ -114,7 +141,25 @@ def simulate(
     except KeyboardInterrupt:
         if not finished:
             raise
-    return collected(plans, record, runs, seed, ((job.runs, played) for job, played in finished))
+    return collected(plans, record, runs, seed, ((job.runs, played) for job, played in finished), before)
+
+
+def _check_after(after: Result, plans: Mapping[str, Plan], runs: int, seed: int) -> int:
+    """Rounds that were played before; refuse a result of other users, or one that lacks what a plan begins with."""
+    if after.seed != seed or any(len(known) < runs for known in after.known.values()):
+        raise ArgumentError("after", f"must be the finished result of seed {seed} and of at least {runs} runs")
+    for name, plan in plans.items():
+        if plan.prior is not None and name not in after.known:
+            raise ArgumentError("after", f"must hold what plan {name!r} begins with; it has {', '.join(after.known)}")
+    return after.before + next(iter(after.plans.values())).rounds
+
+
+def _priors(job: Job, after: Result | None) -> dict[str, Floats]:
+    """What the runs of a job begin with."""
+    if after is None:
+        return {}
+    starts = [name for name, plan in job.plans.items() if plan.prior is not None]
+    return {name: np.stack([after.known[name][run] for run in job.runs]) for name in starts}
 
 
 def play_here(jobs: list[Job], progress: Progress) -> Iterator[tuple[Job, dict[str, Played]]]:
@@ -140,11 +185,11 @@ def divided(
     attendance: Attendance = EVERYBODY,
 ) -> list[Job]:
     """Jobs of a few runs each; runs come first, so that an interrupted simulation has whole runs of all plans."""
-    together: dict[Way, dict[str, Plan]] = {"lazy": {}, "eager": {}, "partly": {}}
+    together: dict[Way, dict[str, Plan]] = {"lazy": {}, "eager": {}, "partly": {}, "differing": {}}
     adaptive = {name: plan for name, plan in plans.items() if isinstance(plan.schedule, Adaptive)}
     for name, plan in plans.items():
         if name not in adaptive:
-            together[_way(plan, attendance)][name] = plan
+            together["differing" if _differ(task, plans) else _way(plan, attendance)][name] = plan
     at_once = min(RUNS_AT_ONCE, max(1, int(STATE_BUDGET / _state_bytes(plans, attendance))))
     jobs = []
     for first in range(0, runs, at_once):
@@ -155,6 +200,11 @@ def divided(
         for name, plan in adaptive.items():
             jobs += [Job(task, {name: plan}, (run,), seed, "adaptive", record, precision) for run in some]
     return jobs
+
+
+def _differ(task: Task, plans: Mapping[str, Plan]) -> bool:
+    """Whether silos have a theta*, or a model, of their own: then all plans are played so, on the same users."""
+    return bool(isinstance(task, Synthetic) and task.own) or any(plan.personal for plan in plans.values())
 
 
 def _way(plan: Plan, attendance: Attendance) -> Manner:
@@ -172,7 +222,7 @@ def _state_bytes(plans: Mapping[str, Plan], attendance: Attendance) -> float:
     return 8.0 * rows
 
 
-def _recorded_rounds(plans: Mapping[str, Plan], rounds: int) -> tuple[int, ...]:
+def recorded_rounds(plans: Mapping[str, Plan], rounds: int) -> tuple[int, ...]:
     """About RECORDED rounds, evenly spread; moved to syncs where these are dense, to save stops."""
     wanted = np.linspace(1, rounds, min(RECORDED, rounds))
     public = [plan.times for plan in plans.values() if plan.syncs is not None]
@@ -192,6 +242,8 @@ def check(task: Task, plans: Mapping[str, Plan], runs: int, seed: int, precision
     """Refuse what cannot be simulated, before anything is done."""
     if not isinstance(task, (Synthetic, Tabled)):
         raise ArgumentError("task", f"must be made by fedbandit.tasks, got {type(task).__name__}")
+    if isinstance(plans, Plan) or not isinstance(plans, Mapping):
+        raise ArgumentError("plans", f"must be plans by name, such as {{'ours': plan}}, got {type(plans).__name__}")
     if not plans:
         raise ArgumentError("plans", "must name at least one plan, got none")
     _validate.count("runs", runs)
@@ -204,6 +256,20 @@ def check(task: Task, plans: Mapping[str, Plan], runs: int, seed: int, precision
     dim = next(iter(plans.values())).dim
     if task.dim != dim:
         raise ArgumentError("dim", f"must be {task.dim}, the task's, in all plans, got {dim}")
+
+
+def _check_differing(task: Task, plans: Mapping[str, Plan], attendance: Attendance, delays: Delays) -> None:
+    """Refuse what silos that differ, or have a model of their own, are not simulated with."""
+    if not isinstance(task, Synthetic) or task.one_set_per_silo or task.changes(2**31) or task.same_in_all_runs:
+        raise ArgumentError("task", "must be synthetic, with fresh contexts and a theta* that does not change")
+    if delays != AT_ONCE:
+        raise ArgumentError("delays", "must be left out where silos differ, or plans have personal columns")
+    for name, plan in plans.items():
+        lazy = plan.acting == "lazy" and not isinstance(plan.schedule, Adaptive) and not plan.protocol.needs_points
+        if not lazy or not attendance.all_counted(plan):
+            raise ArgumentError(
+                "plans", f"must act lazily, on a calendar, and count everybody where silos differ; {name!r} does not"
+            )
 
 
 def _check_delays(plans: Mapping[str, Plan], attendance: Attendance) -> None:

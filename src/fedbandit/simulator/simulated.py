@@ -12,7 +12,7 @@ import numpy as np
 
 from fedbandit._arrays import Floats, Indices, Integers, Singles, Words
 from fedbandit.bandit.statistics import contributions
-from fedbandit.knowledge import PublicModel, nothing_public, public_model
+from fedbandit.knowledge import PublicModel, nothing_public, personal_model, public_model
 from fedbandit.plan import Plan
 from fedbandit.privacy.noise import SimulatedNoise
 from fedbandit.protocol import composition
@@ -55,23 +55,32 @@ def runs_noise(seed: int, runs: tuple[int, ...], name: str) -> RunsNoise:
 class SimulatedFederation:
     """One plan in R runs: batches go in, a model comes out after every sync.
 
-    `pooled` plays the exact shortcut of the protocol; without it every silo's R, S and A are run one by one.
+    `pooled` plays the exact shortcut of the protocol; without it every silo's R, S and A are run one by one. `prior`
+    (runs, width) is what each run begins with, under a plan with a prior whose own sums are those of one run.
     """
 
-    def __init__(self, plan: Plan, noise: RunsNoise, pooled: bool = True) -> None:
-        self.plan = plan
+    def __init__(self, plan: Plan, noise: RunsNoise, pooled: bool = True, prior: Floats | None = None) -> None:
+        self.plan, self._prior = plan, prior
         self.noise = noise
-        self.protocol: Protocol = plan.protocol.pooled() if pooled else plan.protocol
+        self.protocol: Protocol = plan.protocol.pooled() if pooled and not plan.personal else plan.protocol
         self.syncs = 0
         self.round = 0  # of the last sync
         self._state = composition.init(self.protocol, (len(noise.sources),))
-        self.public: PublicModel = nothing_public(plan, (len(noise.sources),))
+        self.public: PublicModel = nothing_public(plan, (len(noise.sources),), prior)
         self.repaired = self.public.fit.repaired
+        own = (len(noise.sources), plan.silos, self.protocol.width) if plan.personal else (0,)
+        self._own_decoder, self._own = self.protocol.encoder.init_decoder(own), np.zeros(own)  # of silos' own releases
 
     @property
     def prefix(self) -> Floats:
         """What the analyzer last decoded: (runs, width)."""
         return self._state.prefix
+
+    @property
+    def served(self) -> PublicModel:
+        """What serves those who count: the public model; in plans with personal columns that of each silo, (runs,
+        silos) then."""
+        return personal_model(self.plan, self.public, self._own) if self.plan.personal else self.public
 
     def synchronise(self, sums: Integers, round_: int) -> None:
         """The batch of all rounds up to `round_`, as sums (runs, silos or shards, width), goes through R, S and A."""
@@ -87,8 +96,12 @@ class SimulatedFederation:
         self._step(self.protocol.collect(self._state.silos, merged, self.noise), round_)
 
     def _step(self, batch: Integers, round_: int) -> None:
-        self._state = composition.step(self.protocol, self._state, batch, self.noise)
+        self._state, transcript = composition.send(self.protocol, self._state, batch, self.noise)
+        self._state = composition.receive(self.protocol, self._state, transcript)
+        if self.plan.personal:
+            self._own_decoder, own = self.protocol.encoder.decode_step(self._own_decoder, transcript.sent[-1])
+            self._own = own * 2.0**-self.plan.bits
         self.round = round_
-        self.public = public_model(self.plan, self.syncs, self.prefix, round_)
+        self.public = public_model(self.plan, self.syncs, self.prefix, round_, self._prior)
         self.repaired += self.public.fit.repaired
         self.syncs += 1

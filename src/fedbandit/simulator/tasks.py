@@ -41,6 +41,7 @@ __all__ = [
     "Contexts",
     "Responses",
     "RewardKind",
+    "SilosAsRuns",
     "Synthetic",
     "Tabled",
     "Task",
@@ -54,7 +55,7 @@ RewardKind = Literal["bernoulli", "gaussian", "clipped", "exact"]
 Contexts = Literal["fresh", "fixed"]
 MOVE = 10  # rounds between two moves of a theta that drifts
 AT_ONCE = 256  # moves that are drawn together
-DRIFT, JUMP = 1, 2  # streams of random numbers besides that of the first theta
+DRIFT, JUMP, OWN = 1, 2, 3  # streams of random numbers besides that of the first theta
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,9 @@ class Synthetic:
     half. With another share the same users bring the same actions, whose expected rewards are the same: only how a row
     is written differs, and with it theta*. Noise is made for a whole row: what the constant takes, the others lack.
 
+    Silos may differ: the first `own` weights of theta* are then each silo's own (`silo_theta`); rows and the other
+    weights are as ever. Regret is against the best action in the silo.
+
     theta* may change: after round `jump_at` it is another one, drawn anew; and by `drift` (l2, in the mean square) per
     round its direction moves at random, once every MOVE rounds. Regret is against the best action of the moment.
     """
@@ -115,6 +119,8 @@ class Synthetic:
     constant_share: float = PAPERS_SHARE
     drift: float = 0.0
     jump_at: int | None = None
+    own: int = 0  # of the first weights, those that are each silo's own
+    differing: float = 0.0  # how long that part is, of a direction of length 1
 
     def __post_init__(self) -> None:
         _validate.count("dim", self.dim, least=2)
@@ -133,6 +139,29 @@ class Synthetic:
                 raise ArgumentError("drift", f"must be 0 for dim {self.dim}: there is no direction to move in")
         if self.contexts == "fixed" and (self.drift or self.jump_at is not None):
             raise ArgumentError("contexts", "must be 'fresh' where theta* changes, got 'fixed'")
+        self._check_own()
+
+    def _check_own(self) -> None:
+        if bool(_validate.count("own", self.own, least=0)) != bool(self.differing):
+            raise ArgumentError("differing", "must be given together with own: how many weights, how far they differ")
+        if not self.own:
+            return
+        _validate.within("differing", self.differing, 0, 1)
+        if self.own > self.dim - 2:
+            raise ArgumentError("own", f"must be at most {self.dim - 2} of {self.dim} weights, got {self.own}")
+        if self.contexts == "fixed" or self.drift or self.jump_at is not None or self.same_in_all_runs:
+            raise ArgumentError("own", "must be 0 where contexts are fixed or shared by runs, or theta* changes")
+
+    def silo_theta(self, seed: int, run: int, silo: int) -> Floats:
+        """theta* of one silo: the run's, but for its first `own` weights, which are the silo's own: `differing` long,
+        in a direction of length 1, and anywhere on that sphere."""
+        theta = self.theta(seed, run)
+        if not self.own:
+            return theta
+        scale = float(np.linalg.norm(theta[:-1]))
+        shared = _unit(theta[self.own : -1]) * np.sqrt(1 - self.differing**2)
+        mine = _unit(np.random.default_rng((seed, run, OWN, silo)).standard_normal(self.own)) * self.differing
+        return np.concatenate([scale * mine, scale * shared, theta[-1:]])
 
     @property
     def one_set_per_silo(self) -> bool:
@@ -245,6 +274,33 @@ class Tabled:
         return make_table(self.table.features, self.table.offsets, means, ranges)
 
 
+@dataclass(frozen=True)
+class SilosAsRuns:
+    """A task whose silos differ, each silo of a run played as a run of its own with one silo, run * silos + silo.
+
+    Kernels know one theta* per run, so this is how they know one per silo. It is for the simulator's own use.
+    """
+
+    task: Synthetic
+    silos: int
+
+    same_in_all_runs: ClassVar[bool] = False
+    one_set_per_silo: ClassVar[bool] = False
+
+    @property
+    def responses(self) -> Responses:
+        return self.task.responses
+
+    def changes(self, rounds: int) -> set[int]:
+        """Silos that differ do so for good."""
+        return set()
+
+    def source(self, seed: int, runs: tuple[int, ...], silos: int, round_: int = 1) -> Fresh:
+        """Where kernels take the action sets of these silos from."""
+        thetas = [self.task.silo_theta(seed, *divmod(number, self.silos)) for number in runs]
+        return Fresh(np.stack(thetas), self.task.arms, self.task.constant_share)
+
+
 Task = Synthetic | Tabled
 
 
@@ -269,10 +325,13 @@ def synthetic(
     constant_share: float = PAPERS_SHARE,
     drift: float = 0.0,
     jump_at: int | None = None,
+    own: int = 0,
+    differing: float = 0.0,
 ) -> Synthetic:
     """The paper's synthetic instance, with rewards that respect its assumptions by default.
 
-    theta* may `drift`, by so much per round, and be another one from the round after `jump_at` on.
+    theta* may `drift`, by so much per round, and be another one from the round after `jump_at` on. Of its weights the
+    first `own` may be each silo's, `differing` long.
 
     >>> import numpy as np
     >>> users = synthetic(dim=3, arms=5)
@@ -281,7 +340,8 @@ def synthetic(
     (True, 0.7071)
     """
     responses = Responses(rewards, reward_std, realised)
-    return Synthetic(dim, arms, responses, contexts, basis, same_in_all_runs, constant_share, drift, jump_at)
+    differs = (drift, jump_at, own, differing)
+    return Synthetic(dim, arms, responses, contexts, basis, same_in_all_runs, constant_share, *differs)
 
 
 def letor(

@@ -37,12 +37,17 @@ def test_the_description_says_who_needs_the_token_and_what_may_be_refused(http):
     assert ready["503"]["content"]["application/json"]["schema"] == {"$ref": "#/components/schemas/NotReady"}
 
 
-def test_the_page_shows_every_call_and_loads_nothing(http):
+def test_the_page_shows_every_call_and_loads_nothing_from_elsewhere(http):
     page = http.get("/docs")
     assert page.headers["content-type"] == "text/html; charset=utf-8"
     for path in http.get("/openapi.json").json()["paths"]:
         assert path in page.text
-    assert "<script" not in page.text
+    assert page.text.count("<script") == 1
+    assert "style=" not in page.text
+    assert "<style" not in page.text
     links = set(re.findall(r'(?:href|src)="([^"]*)"', page.text))
     anchors = {f"#{name}" for name in re.findall(r'id="([^"]*)"', page.text)}
-    assert links - anchors == {"openapi.json"}
+    own = {"/assets/api.js", "/assets/style.css"}
+    assert links - anchors == {"openapi.json", "data:,", *own}
+    assert "default-src 'none'; script-src 'self'" in page.headers["content-security-policy"]
+    assert {http.request("GET", path, headers={"Authorization": ""}).status_code for path in own} == {200}

@@ -58,7 +58,7 @@ def test_a_request_keeps_its_name_in_the_answer_and_in_errors():
         return Health("ok", "running")
 
     refused: list[int] = []
-    app = App([Route("GET", "/bug", fails), Route("GET", "/ok", fine)], TOKEN, refused.append)
+    app = App([Route("GET", "/bug", fails), Route("GET", "/ok", fine)], TOKEN, lambda one: refused.append(one.status))
     with Client(app, f"Bearer {TOKEN}") as http:
         named = http.request("GET", "/ok", headers={"X-Request-Id": "visit-17"})
         assert named.headers["x-request-id"] == "visit-17"

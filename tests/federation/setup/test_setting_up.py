@@ -1,5 +1,6 @@
 """Three organisations set a federation up with the command line, and what is refused on the way."""
 
+import dataclasses
 import json
 import logging
 import time
@@ -14,11 +15,13 @@ from typer.testing import CliRunner
 
 from fedbandit._validate import ArgumentError
 from fedbandit.cli.main import app
+from fedbandit.federation.http.app import App
 from fedbandit.federation.setup import founding
 from fedbandit.federation.setup.agreement import Agreement
-from fedbandit.federation.setup.home import Home, Settings
+from fedbandit.federation.setup.home import TOKEN, Home, Settings
 from fedbandit.federation.silo.serving import Silo
 from fedbandit.federation.status import status
+from fedbandit.federation.timing import Timing
 from fedbandit.federation.wire.broker import BrokerProcess, free_port
 from fedbandit.federation.wire.keys import PartyKeys, PublicKeys
 from tests.federation.small import small_plan
@@ -393,6 +396,15 @@ def test_a_new_term_with_the_same_members(founded, tmp_path):
     assert (party.agreement.plan.rounds, party.agreement.parties) == (25, last.parties)
 
 
+def test_a_federation_of_an_earlier_version_can_change_its_members_from_the_next_term_on(founded, tmp_path):
+    complete(founded, tmp_path)
+    last = Agreement.load(founded / "federation.json")
+    dataclasses.replace(last, signer=b"").save(founded / "federation.json")
+    (tmp_path / "next.json").write_text(json.dumps(last.plan.changed(rounds=25).as_dict()))
+    run("federation", "renew", founded, "--plan", tmp_path / "next.json")
+    assert Agreement.load(founded / "federation.json").signer == last.signer
+
+
 def test_a_brokers_configuration_of_an_earlier_version_is_not_mixed_with_this_one(founded, tmp_path):
     """With one account for everybody any party could delete a stream; both blocks together the server refuses."""
     complete(founded, tmp_path)
@@ -411,3 +423,15 @@ def test_a_brokers_configuration_of_an_earlier_version_is_not_mixed_with_this_on
     file.write_text(json.dumps(config))  # as the text says
     run("federation", "admit", founded, card)
     assert json.loads(file.read_text())["accounts"] == accounts
+
+
+@pytest.mark.parametrize("left", [b"", b" \n", b"\xff\xfe\x00", b"short"])
+def test_a_damaged_token_lets_nobody_in(tmp_path, left):
+    """A full disk leaves an empty file; served with it, a silo would answer whoever shows nothing."""
+    homes = founding.local(tmp_path, small_plan(), ["silo-00", "silo-01", "silo-02"], Timing(start=time.time()))
+    home = next(one for one in homes if one.settings.role == "silo")
+    (home.path / TOKEN).write_bytes(left)
+    with pytest.raises(ValueError, match="must hold a token of at least 16 characters"):
+        home.token()
+    with pytest.raises(ArgumentError, match="token must not be empty"):
+        App([], "")

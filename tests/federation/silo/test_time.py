@@ -318,3 +318,26 @@ def test_a_clock_that_jumped_is_reported_by_a_calendar_that_counts_too(tmp_path)
         assert "jumped" in silo.status()["held"]
         with pytest.raises(ClockJumped, match="jumped"):
             silo.tick()
+
+
+@pytest.mark.parametrize("believed", [False, True])
+def test_a_reward_that_was_counted_and_forgotten_does_not_count_again_by_a_clock_that_is_behind(tmp_path, believed):
+    """After a reboot the clock is 40 minutes slow: an id that had expired is not good again."""
+    plan, timing = small_plan(schedule=by_clock(600.0), rounds=48, visits="private"), Timing(reward_window=3600.0)
+    clock = HandClock()
+    with Silo.open(tmp_path / "s.db", plan, timing=timing, clock=clock) as silo:
+        decision = silo.decide(ACTIONS)
+        assert silo.reward(decision.id, 1.0).counted
+        for _ in range(9):
+            clock.pass_time(600.0)
+            silo.tick()
+        with pytest.raises(DecisionExpired):
+            silo.reward(decision.id, 1.0)
+    clock.wall, clock.boot = clock.wall - 2400.0, "another boot"
+    with Silo.open(tmp_path / "s.db", plan, timing=timing, clock=clock, catch_up=believed) as silo:
+        with pytest.raises(DecisionExpired):
+            silo.reward(decision.id, 1.0)
+        assert silo.reward(silo.decide(ACTIONS).id, 1.0).counted
+        if not believed:
+            with pytest.raises(ClockJumped, match="-2400"):
+                silo.tick()

@@ -13,6 +13,7 @@ from fedbandit.federation.silo import book
 from fedbandit.federation.silo.serving import Silo
 from fedbandit.federation.states import ReleaseState
 from fedbandit.federation.store import SiloStore, SyncStore, open_engine, schema
+from fedbandit.federation.store.opening import read_engine
 from fedbandit.federation.store.schema import ADDED, EARLIER, FORMAT, TABLES
 from fedbandit.federation.wire import messages, parcels
 from fedbandit.federation.wire.parcels import Outcome
@@ -214,3 +215,17 @@ def test_a_migration_that_is_killed_leaves_the_store_as_it_was(tmp_path, monkeyp
     monkeypatch.undo()
     assert contents(path) == before
     open_engine(path).close()
+
+
+def test_a_store_that_has_lost_tables_is_not_read_as_if_it_were_whole(tmp_path):
+    path = tmp_path / "silo.db"
+    open_engine(path).close()
+    read_engine(path).close()
+    with sqlite3.connect(path) as sql:
+        sql.execute("DROP TABLE ledger")
+    with pytest.raises(ArgumentError, match="store has lost ledger"):
+        read_engine(path)
+    with sqlite3.connect(tmp_path / "other.db") as sql:
+        sql.execute("CREATE TABLE something (x)")
+    with pytest.raises(ArgumentError, match="store must be one of fedbandit's"):
+        read_engine(tmp_path / "other.db")

@@ -63,7 +63,9 @@ class Post:
         for context, payload in map(party.open, unread):
             if context.kind == "model":
                 self.models[silo] = max(self.models[silo], SignedOutcome.decode(payload, self.plan).head)
-            elif context.sender == "analyzer" and (question := Greeting.decode(payload).question) != NO_QUESTION:
+            elif (context.kind, context.sender) != ("greeting", "analyzer"):
+                continue
+            elif (question := Greeting.decode(payload).question) != NO_QUESTION:
                 answer = Greeting(FORMAT, FORMAT, answer=question, seen=self.models[silo]).encode()
                 self.queues["analyzer"].append(party.seal("greeting", analyzer, 0, answer))
 

@@ -15,6 +15,7 @@ from fedbandit.federation.setup.party import Party
 from fedbandit.federation.silo.agent import Agent
 from fedbandit.federation.store.seen import SeenStore
 from fedbandit.federation.store.silo_store import SiloStore
+from fedbandit.federation.syncs.deadlines import Deadlines
 from fedbandit.federation.syncs.keeper import SyncKeeper
 from fedbandit.federation.wire import envelopes, parcels
 from fedbandit.federation.wire.broker import StreamLimits
@@ -124,7 +125,7 @@ PLANTED = [
     Planted("plan not checked", _opened_as(plan=""), FORGED["other_plan"]),
     Planted("federation not checked", _opened_as(federation=""), FORGED["other_federation"]),
     Planted("heads of others believed", _set(Party, "checked", lambda self, name, head: head), FORGED["accusation"]),
-    Planted("time of a sync not checked", _set(SyncKeeper, "_check_time", lambda *_: None), UNTIMELY["early_keepers"]),
+    Planted("time of a sync not checked", _set(Deadlines, "check", lambda *_: None), UNTIMELY["early_keepers"]),
     Planted("models taken at any time", _early_models_taken, UNTIMELY["last_model_first"], TimeoutError),
     Planted("heads beyond the plan taken", _set(SyncKeeper, "_checked", lambda self, name, head: self.party.checked(
         name, head)), HUGE["endless_chain_of_totals"], TimeoutError),

@@ -19,7 +19,7 @@ from fedbandit.federation.store.silo_store import LedgerRow, SiloStore
 from fedbandit.federation.store.sync_store import StoredSync, SyncStore
 from fedbandit.federation.syncs.keeper import SyncKeeper
 from fedbandit.federation.syncs.mixer import Mixer
-from fedbandit.federation.wire import messages, parcels
+from fedbandit.federation.wire import messages
 from fedbandit.federation.wire.link import Link
 from fedbandit.federation.wire.parcels import Mixed
 from tests.torture.crashes.points import Way, replace
@@ -199,7 +199,7 @@ def _mixed_anew() -> None:
     async def changed(self: Mixer, closed: StoredSync) -> None:
         assert closed.value is not None
         analyzer = self.agreement.holder("analyzer")
-        mixed = Mixed(parcels.membership(closed.cohort, self.agreement.silos), totals=self.store.head(closed.sync))
+        mixed = Mixed(self.agreement.cohort(closed.cohort), totals=self.store.head(closed.sync))
         await publish(self, closed._replace(value=self.party.seal("mixed", analyzer, closed.sync, mixed.encode())))
 
     replace(Mixer, "publish", changed)

@@ -11,6 +11,9 @@ from contextlib import nullcontext
 from functools import cache
 from typing import NamedTuple, cast
 
+from fedbandit.federation.setup.editions import Edition
+from fedbandit.federation.setup.party import Party
+from fedbandit.federation.setup.roll import Roll
 from fedbandit.federation.silo.serving import Silo
 from fedbandit.federation.store.rewards import UNLIMITED
 from fedbandit.federation.wire.link import Link
@@ -28,6 +31,7 @@ from tests.torture.simulation.settings import NAMES, PERIOD, setting
 __all__ = ["History", "play"]
 
 BEATS = (2.0, 4.0, 4.0)  # seconds: all sleepers wake at whole beats
+LEAVING = 0.15  # the share of histories in which a silo is dismissed, where the plan's cohort allows it
 PATIENCE = 240.0  # seconds after which a federation that is well again must have come to its end
 ACCIDENTS = ("kill", "kill", "kill", "cut_power", "fill_disk", "break_sync", "cut_off", "set_clock", "reboot")
 ATTACKS = ("replay", "talk_nonsense", "alter", "forge", "send_early", "send_garbage")
@@ -68,7 +72,8 @@ def play(seed: int) -> History:
 class _World:
     def __init__(self, loop: SimulatedLoop, chance: random.Random, seed: int, thorough: bool) -> None:
         self.lines: list[str] = []
-        self._loop, self._chance = loop, chance
+        self._loop, self._chance, self._seed = loop, chance, seed
+        self._leaver: str | None = None  # a silo that is dismissed
         name = chance.choice(NAMES)
         self._setting = setting(name, real_keys=thorough)
         self.say(f"seed {seed}: {name}")
@@ -110,7 +115,10 @@ class _World:
 
     def _node(self, name: str) -> Node:
         party = self._setting.parties[name]
-        observed = ObservedParty(party.agreement, party.keys, party.public, self.oracle.said)
+
+        def observed() -> Party:
+            return ObservedParty(party.agreement, party.keys, party.public, self.oracle.said)
+
         disk = Disk(lambda disk, statements: self.oracle.wrote(name, disk, statements))
 
         def connect(process: Process) -> Link:
@@ -118,7 +126,27 @@ class _World:
 
         return Node(observed, Clock(self._loop.time), disk, connect, self.say, self.oracle.fail)
 
+    def _plan_dismissal(self, seed: int) -> None:
+        """In some histories a silo is dismissed: the analyzer finds the operator's word in its directory. The course of
+        all others is as it was."""
+        chance, plan, charter = random.Random(f"{seed} members"), self._setting.plan, self._setting.agreement
+        honest_ones = [name for name in charter.silos if name not in self.oracle.lying]
+        leaves, enough = chance.random() < LEAVING, len(charter.silos) > plan.smallest_cohort
+        if not leaves or not enough or self._deceiver is not None or not honest_ones:
+            return
+        self._leaver, since = chance.choice(honest_ones), chance.randrange(1, len(plan.times))
+        edition = Roll(charter).next(Edition(1, "", since, "dismiss", self._leaver), self._setting.operator.signer)
+        at = chance.uniform(0.0, 1.2 * since * PERIOD)
+        self.say(f"{self._leaver} is dismissed from sync {since} on, at {at:.0f}")
+        self._nodes["analyzer"].file = []
+        self._loop.call_later(at, lambda: setattr(self._nodes["analyzer"], "file", [edition]))
+        rest = tuple(name for name in charter.silos if name != self._leaver)
+        self.oracle.members = lambda name, sync: (
+            rest if sync >= since and self._nodes[name].party.roll.number else charter.silos
+        )
+
     async def run(self) -> None:
+        self._plan_dismissal(self._seed)
         for node in self._nodes.values():
             node.start()
         clients = [
@@ -185,18 +213,20 @@ class _World:
 
     def _takes_part(self, silo: str) -> bool:
         node = self._nodes[silo]
+        if self._has_left(node):
+            return False
         return silo not in self.oracle.lying and not (node.restored and node.problem)
 
     def _operate(self, node: Node) -> None:
         """What people do whose clock is right: they say so."""
-        if node.up and node.held:
+        if node.up and node.held and node.name != self._leaver:
             self.say(f"{node.name} is told that its clock is right")
             node.kill()
             node.start(catch_up=True)
 
     def _finished(self, node: Node) -> bool:
         syncs = len(self._setting.plan.times)
-        if node.name == self._faults.evil or (node.restored and node.problem):
+        if node.name == self._faults.evil or (node.restored and node.problem) or self._has_left(node):
             return True
         if not node.up:
             return False
@@ -204,6 +234,10 @@ class _World:
             return node.keeper.store.next_sync() == syncs
         assert node.silo is not None
         return self._settled(node.silo)
+
+    def _has_left(self, node: Node) -> bool:
+        """Whether it was dismissed, and has heard of it."""
+        return node.name == self._leaver and node.agent is not None and node.agent.party.roll.number == 1
 
     def _settled(self, silo: Silo) -> bool:
         """Whether the silo has every model, and knows of every release what became of it."""

@@ -137,8 +137,9 @@ _fit = Plan.fit
 _fits: dict[tuple[str, bytes, int], Fit] = {}
 
 
-def _known_fit(plan: Plan, prefix: Floats, round_: int) -> Fit:
+def _known_fit(plan: Plan, prefix: Floats, round_: int, prior: Floats | None = None) -> Fit:
     """The model of these sums: everybody in a history fits the same ones."""
+    assert prior is None, "only simulated runs have priors of their own"
     key = (plan.hash, prefix.tobytes(), round_)
     if key not in _fits:
         if len(_fits) > 100:

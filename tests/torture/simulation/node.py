@@ -8,6 +8,7 @@ from typing import Any
 
 from fedbandit.federation.http.group import GroupCommit
 from fedbandit.federation.membership import FIRST_WAIT, LONGEST_WAIT
+from fedbandit.federation.setup.editions import Edition
 from fedbandit.federation.setup.party import Party, PlanMismatch
 from fedbandit.federation.silo.agent import Agent
 from fedbandit.federation.silo.outgoing import Sealer
@@ -30,14 +31,16 @@ class Node:
 
     def __init__(
         self,
-        party: Party,
+        party: Callable[[], Party],
         clock: Clock,
         disk: Disk,
         connect: Callable[[Process], Link],
         say: Callable[[str], None],
         fail: Callable[[str], None],
     ) -> None:
-        self.party, self.clock, self.disk = party, clock, disk
+        self.party, self.clock, self.disk = party(), clock, disk
+        self.file: list[Edition] | None = None  # editions of the members in its directory, if any will be put there
+        self._as_party = party
         self.process: Process | None = None
         self.silo: Silo | None = None
         self.group: GroupCommit | None = None
@@ -92,6 +95,7 @@ class Node:
         if self.up:
             return
         process = self.process = Process()
+        self.party = self._as_party()  # it knows of its members what its disk knows
         engine = SimulatedEngine(self.disk, process)
         try:
             work = (
@@ -160,12 +164,23 @@ class Node:
 
     async def _keep(self, keeper: SyncKeeper, process: Process) -> None:
         try:
-            await keeper.run()
+            if self.file is None:
+                await keeper.run()
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(keeper.run())
+                tasks.create_task(self._watch(keeper))
         except Exception as error:
             self._fail(f"{self.name} ended: {_reason(error)}")
         except BaseException:
             if process.alive:
                 raise
+
+    async def _watch(self, keeper: SyncKeeper) -> None:
+        """Take in the editions that somebody puts into the directory."""
+        while True:
+            await asyncio.sleep(1.0)
+            if self.file and keeper.party.roll.number < len(self.file):
+                await keeper.adopt(self.file)
 
 
 def _reason(error: BaseException) -> str:

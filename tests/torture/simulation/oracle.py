@@ -6,6 +6,7 @@ nothing of how the parties work.
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ import numpy as np
 
 from fedbandit._arrays import Integers
 from fedbandit.bandit.statistics import contributions
+from fedbandit.federation.setup.agreement import Agreement
 from fedbandit.federation.setup.party import Party
 from fedbandit.federation.silo import book
 from fedbandit.federation.silo.serving import Acknowledgement
@@ -23,7 +25,7 @@ from fedbandit.federation.store.silo_store import SiloStore
 from fedbandit.federation.timing import JUMP
 from fedbandit.federation.wire.envelopes import Kind
 from fedbandit.federation.wire.heads import NO_QUESTION, Greeting
-from fedbandit.federation.wire.keys import PublicKeys, Role
+from fedbandit.federation.wire.keys import PartyKeys, PublicKeys, Role
 from fedbandit.federation.wire.parcels import Holds, Mixed, Outcome, Parcel, SignedOutcome
 from fedbandit.plan import Plan
 from fedbandit.schedule import Clock
@@ -47,11 +49,12 @@ class _Said(NamedTuple):
 Said = Callable[[bytes, _Said], None]
 
 
-@dataclass(frozen=True)
 class ObservedParty(Party):
     """A party whose words are overheard before they are sealed."""
 
-    said: Said = lambda envelope, said: None
+    def __init__(self, agreement: Agreement, keys: PartyKeys, public: PublicKeys, said: Said) -> None:
+        super().__init__(agreement, keys, public)
+        self.said = said
 
     def seal(self, kind: Kind, receiver: PublicKeys, sync: int, plain: bytes) -> bytes:
         envelope = super().seal(kind, receiver, sync, plain)
@@ -108,6 +111,7 @@ class Oracle:
     ) -> None:
         self.plan, self.silos, self.cap = plan, silos, cap
         self.violations: list[str] = []
+        self.members: Callable[[str, int], Sequence[str]] = lambda name, sync: silos  # of a sync, as a party knows them
         self.lying: set[str] = set()  # parties whose words are no longer held to the rules
         self.put_back: set[str] = set()  # whose store was replaced by an old copy
         self.told_twice: set[tuple[str, int]] = set()  # by whom: two results of one sync, as nobody could know better
@@ -260,8 +264,8 @@ class Oracle:
     def _waited(self, name: str, sync: int) -> bool:
         """Whether a sync may be closed without some silo: its deadline runs from the first message for it, or from when
         a cohort of silos is further."""
-        came = self.memory(name).came
-        if set(self.silos) <= set(came.get(sync, ())):
+        came, members = self.memory(name).came, self.members(name, sync)
+        if set(members) <= set(came.get(sync, ())):
             return True
         further: dict[str, float] = {}
         for later in sorted(key for key in came if key > sync):
@@ -292,6 +296,9 @@ class Oracle:
             return
         sync, state, cohort, value = statement.values
         self._say(f"{name}: sync {sync} is {state}, {cohort}")
+        strangers = set(json.loads(cohort)) - set(self.members(name, sync))
+        if strangers:
+            self.fail(f"{name} counts {sorted(strangers)} in sync {sync}, who are no members of it")
         if sync in memory.results:
             self.fail(f"{name} closes sync {sync} twice")
         memory.results[sync] = (value, at)
@@ -331,7 +338,7 @@ class Oracle:
     def crossed(self, envelope: bytes) -> None:
         """The broker has a message; those that no honest party has sealed are not looked at."""
         said = self._said.get(envelope)
-        if said is None or said.sender in self.lying or said.kind == "greeting":
+        if said is None or said.sender in self.lying or said.kind in ("greeting", "members"):
             return
         sender, kind, receiver, sync, plain = said
         self._say(f"{sender} sends {receiver} {kind!r} of sync {sync}")

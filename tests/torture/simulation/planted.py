@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from fedbandit.federation.http.group import GroupCommit
+from fedbandit.federation.setup.roll import Roll
 from fedbandit.federation.silo import releasing
 from fedbandit.federation.silo.agent import Agent
 from fedbandit.federation.silo.decisions.decider import Decider
@@ -20,8 +21,10 @@ from fedbandit.federation.store.database import Sql
 from fedbandit.federation.store.rewards import OPEN_BATCH, UNSHARED, Judge, Reward
 from fedbandit.federation.store.sync_store import StoredSync
 from fedbandit.federation.syncs import analyzer, mixer
-from fedbandit.federation.syncs.keeper import SyncKeeper, Taken
+from fedbandit.federation.syncs.deadlines import Deadlines
+from fedbandit.federation.syncs.keeper import SyncKeeper
 from fedbandit.federation.syncs.mixer import Mixer
+from fedbandit.federation.syncs.taken import Taken
 from fedbandit.federation.wire import envelopes, messages
 from fedbandit.federation.wire.heads import NO_QUESTION, NONE, Greeting
 from fedbandit.federation.wire.repeats import Repeats
@@ -293,29 +296,29 @@ def signatures_are_not_checked(patch: Patch) -> None:
 
 @planted
 def messages_for_later_syncs_are_taken(patch: Patch) -> None:
-    patch.setattr(SyncKeeper, "_check_time", lambda self, sync: None)
+    patch.setattr(Deadlines, "check", lambda self, sync: None)
 
 
 @planted
 def the_deadline_runs_from_a_message_for_a_later_sync(patch: Patch) -> None:
-    def late(self: SyncKeeper, sync: int) -> bool:
+    def passed(self: Deadlines, sync: int) -> bool:
         if sync not in self._begun:
-            if not self.store.senders(sync) and not self.store.senders_after(sync):
+            if not self._store.senders(sync) and not self._store.senders_after(sync):
                 return False
             self._begun[sync] = self._steady()
-        return self._steady() - self._begun[sync] > self.agreement.timing.deadline
+        return self._steady() - self._begun[sync] > self._timing.deadline
 
-    patch.setattr(SyncKeeper, "_late", late)
+    patch.setattr(Deadlines, "passed", passed)
 
 
 @planted
 def there_is_hardly_any_deadline(patch: Patch) -> None:
-    late = SyncKeeper._late
+    passed = Deadlines.passed
 
-    def soon(self: SyncKeeper, sync: int) -> bool:
-        return late(self, sync) or (sync in self._begun and self._steady() > self._begun[sync] + 1)
+    def soon(self: Deadlines, sync: int) -> bool:
+        return passed(self, sync) or (sync in self._begun and self._steady() > self._begun[sync] + 1)
 
-    patch.setattr(SyncKeeper, "_late", soon)
+    patch.setattr(Deadlines, "passed", soon)
 
 
 @planted
@@ -398,3 +401,8 @@ def the_mixer_counts_in_whom_the_analyzer_does_not_hold(patch: Patch) -> None:
 @planted
 def nobody_compares_what_the_analyzer_has_told_others(patch: Patch) -> None:
     patch.setattr(SyncKeeper, "_contradicted", lambda self, party: None)
+
+
+@planted
+def a_silo_that_was_dismissed_is_counted(patch: Patch) -> None:
+    patch.setattr(Roll, "at", lambda self, sync: self.charter)

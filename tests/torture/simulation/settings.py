@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -12,6 +11,7 @@ from fedbandit.federation.setup import founding
 from fedbandit.federation.setup.agreement import Agreement
 from fedbandit.federation.setup.party import Party
 from fedbandit.federation.timing import Timing
+from fedbandit.federation.wire.keys import PartyKeys
 from fedbandit.plan import Plan
 from fedbandit.presets import plan_for
 from fedbandit.privacy.budget import Privacy
@@ -32,6 +32,7 @@ class Setting(NamedTuple):
 
     plan: Plan
     parties: dict[str, Party]
+    operator: PartyKeys
 
     @property
     def agreement(self) -> Agreement:
@@ -73,11 +74,13 @@ def setting(name: str, real_keys: bool) -> Setting:
     """A federation of this plan, with keys on disk like any other, or with keys of the model."""
     if not real_keys:
         real = setting(name, real_keys=True)
-        return Setting(real.plan, simulated(real.parties))
+        return Setting(real.plan, simulated(real.parties), real.operator)
     plan = SETTINGS[name]
     timing = Timing(DEADLINE, start=START, settle=SETTLE if "twice" in name else 0.0)
     with tempfile.TemporaryDirectory(dir=SHM if SHM.is_dir() else None) as folder:
         homes = founding.local(Path(folder), plan, [f"silo-{n}" for n in range(plan.silos)], timing)
         parties = {home.settings.name: home.party() for home in homes}
+        operator = PartyKeys.load(Path(folder) / founding.OPERATOR_KEYS)
     agreement = parties["analyzer"].agreement  # the same file everywhere: one copy keeps what is computed from it
-    return Setting(agreement.plan, {name: replace(party, agreement=agreement) for name, party in parties.items()})
+    same = {name: Party(agreement, party.keys, party.public) for name, party in parties.items()}
+    return Setting(agreement.plan, same, operator)

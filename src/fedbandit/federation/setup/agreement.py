@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
 
+import numpy as np
+
 from fedbandit import _validate
+from fedbandit._arrays import Integers
 from fedbandit._validate import ArgumentError
 from fedbandit.federation.timing import Timing, is_time
 from fedbandit.federation.wire.keys import PublicKeys, Role, party_name
@@ -23,12 +27,18 @@ from fedbandit.schedule import Clock
 __all__ = ["Agreement", "check_broker", "check_live", "check_trust"]
 
 FIELDS = ("id", "plan", "broker", "timing", "operator", "parties")
+LATER = ("signer",)  # fields that came later; a federation without them has the members that it began with
 SCHEMES = ("nats", "tls")
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """Public, and the same file at every party; `fingerprint` is what people compare over the telephone."""
+    """Public, and the same file at every party; `fingerprint` is what people compare over the telephone.
+
+    It is also what a list of members is, at some sync of the term (`roll.Roll`): then with other parties, and with
+    `seats`. A seat is a silo's place in every cohort. The plan has so many of them as silos at most; each is taken once
+    in a term, so that no party, whichever lists it has heard of, takes one silo for another.
+    """
 
     id: str
     plan: Plan
@@ -36,6 +46,8 @@ class Agreement:
     timing: Timing
     operator: bytes  # public broker key of whoever runs the broker
     parties: tuple[PublicKeys, ...] = ()
+    signer: bytes = b""  # public key that lists of members are signed with; none: the members do not change
+    seats: tuple[str, ...] = ()  # who has, or had, each seat; by default the silos in the order of their names
 
     def __post_init__(self) -> None:
         party_name(self.id)
@@ -58,8 +70,23 @@ class Agreement:
 
     @cached_property
     def silos(self) -> tuple[str, ...]:
-        """Names of the silos, sorted: their order in a cohort."""
-        return tuple(sorted(party.name for party in self.parties if party.role == "silo"))
+        """Names of the silos, in the order of their seats."""
+        names = sorted(party.name for party in self.parties if party.role == "silo")
+        return tuple(name for name in self.seats if name in names) if self.seats else tuple(names)
+
+    @cached_property
+    def _seat(self) -> dict[str, int]:
+        return {name: seat for seat, name in enumerate(self.seats or self.silos)}
+
+    def cohort(self, present: Collection[str]) -> Integers:
+        """Some silos as 0s and 1s, by seat."""
+        taken = np.zeros(self.plan.silos, dtype=np.int64)
+        taken[[self._seat[name] for name in self.silos if name in present]] = 1
+        return taken
+
+    def counted(self, cohort: Integers) -> list[str]:
+        """The silos of a cohort; a seat that no member has is nobody's."""
+        return [name for name in self.silos if cohort[self._seat[name]]]
 
     @cached_property
     def subjects(self) -> Subjects:
@@ -76,6 +103,10 @@ class Agreement:
     def _by_name(self) -> dict[str, PublicKeys]:
         return {party.name: party for party in self.parties}
 
+    def member(self, name: str) -> PublicKeys | None:
+        """The party of this name, if there is one."""
+        return self._by_name.get(name)
+
     def party(self, name: str) -> PublicKeys:
         if name not in self._by_name:
             raise LookupError(f"{name!r} is not a party of federation {self.id}")
@@ -89,11 +120,11 @@ class Agreement:
         raise LookupError(f"federation {self.id} has no {role} yet")
 
     def complete(self) -> None:
-        """Refuse to run before everybody has joined."""
+        """Refuse to run before there are enough to make a cohort: whoever comes later takes a seat that is free."""
         roles = ("analyzer", "mixer") if self.plan.protocol.has_mixer else ("analyzer",)
         missing = [role for role in roles if all(party.role != role for party in self.parties)]
-        if len(self.silos) < self.plan.silos:
-            missing.append(f"{self.plan.silos - len(self.silos)} of {self.plan.silos} silos")
+        if (lacking := self.plan.smallest_cohort - len(self.silos)) > 0:
+            missing.append(f"{lacking} of {self.plan.smallest_cohort} silos")
         if missing:
             raise ArgumentError("parties", f"of federation {self.id} are not complete: it lacks {', '.join(missing)}")
 
@@ -131,11 +162,12 @@ class Agreement:
             "timing": asdict(self.timing),
             "operator": self.operator.hex(),
             "parties": [party.as_dict() for party in self.parties],
+            **({"signer": self.signer.hex()} if self.signer else {}),
         }
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Agreement:
-        _validate.known_keys("federation", data, FIELDS, required=FIELDS)
+        _validate.known_keys("federation", data, (*FIELDS, *LATER), required=FIELDS)
         check_broker(data["broker"])
         return cls(
             data["id"],
@@ -144,6 +176,7 @@ class Agreement:
             Timing.from_dict(data["timing"]),
             bytes.fromhex(data["operator"]),
             tuple(PublicKeys.from_dict(party) for party in data["parties"]),
+            bytes.fromhex(data.get("signer", "")),
         )
 
     def save(self, path: Path) -> None:
@@ -195,6 +228,8 @@ def _check_calendar(plan: Plan) -> None:
     """A calendar that counts requests moves with whoever asks: one request more shifts every later batch."""
     if isinstance(plan.schedule, Clock):
         return
+    if plan.endless:
+        raise ArgumentError("endless", f"must be false in a live federation unless a clock ticks, got {plan.schedule}")
     if plan.privacy is None:
         return
     if plan.privacy.adjacency == "add-remove":

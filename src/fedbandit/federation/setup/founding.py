@@ -15,7 +15,9 @@ from nats.js.errors import ServiceUnavailableError
 
 from fedbandit._validate import ArgumentError
 from fedbandit.federation.setup.agreement import Agreement, check_broker
-from fedbandit.federation.setup.home import FEDERATION, Home
+from fedbandit.federation.setup.editions import Edition
+from fedbandit.federation.setup.home import FEDERATION, MEMBERS, Home
+from fedbandit.federation.setup.roll import Roll, read_editions, write_editions
 from fedbandit.federation.timing import Timing
 from fedbandit.federation.wire import broker, parcels
 from fedbandit.federation.wire.keys import PartyKeys, PublicKeys
@@ -27,15 +29,21 @@ __all__ = [
     "BROKER_CONFIG",
     "OPERATOR_KEYS",
     "admit",
+    "change",
     "configurations",
+    "configure",
     "found",
     "limits",
     "local",
     "new_operator",
+    "operators_keys",
     "provision",
+    "roll_of",
+    "rotate_operator",
 ]
 
 OPERATOR_KEYS, BROKER_CONFIG = "operator.key", "nats.conf"
+HOSTED = ("analyzer", "mixer")  # roles that the founder may run, in folders of these names
 GREETINGS = 1000  # messages, besides those of the syncs, that are kept for each sender
 COPIES = 3  # of every stream, on as many nodes
 SECRET_BYTES = 24  # of what the nodes of a broker know each other by
@@ -53,7 +61,8 @@ def found(
     check_broker(broker_url)
     _check_size(plan)
     operator = PartyKeys.generate()
-    agreement = Agreement(name, plan, broker_url, timing, operator.broker.public_key().public_bytes_raw())
+    key, signer = operators_keys(operator)
+    agreement = Agreement(name, plan, broker_url, timing, key, signer=signer)
     path.mkdir(parents=True, exist_ok=True)
     path.chmod(0o700)
     operator.save(path / OPERATOR_KEYS)
@@ -70,18 +79,69 @@ def admit(path: Path, cards: list[PublicKeys]) -> Agreement:
     return agreement
 
 
-def new_operator(path: Path) -> bytes:
-    """A new key for whoever runs the broker, for a new term; returns its public half. One that is there is kept."""
+def operators_keys(keys: PartyKeys) -> tuple[bytes, bytes]:
+    """What others know of the operator: its key at the broker, and the one that signs editions of the members. They
+    differ because a broker chooses what it lets others sign."""
+    return keys.broker.public_key().public_bytes_raw(), keys.signer.public_key().public_bytes_raw()
+
+
+def roll_of(path: Path) -> Roll:
+    """The members as the founder has them."""
+    return Roll(Agreement.load(path / FEDERATION), read_editions(path / MEMBERS))
+
+
+def change(path: Path, edition: Edition) -> Roll:
+    """Make the next edition of the members, sign it, and write it down: for the founder, for the roles that are run
+    here, and in the broker's configuration. The federation's file stays as it is."""
+    roll, keys = roll_of(path), PartyKeys.load(path / OPERATOR_KEYS)
+    if operators_keys(keys)[1] != roll.newest.signer:
+        raise ArgumentError(
+            "operator", f"must sign with the key that the members know; {path / OPERATOR_KEYS} is another"
+        )
+    roll.next(edition, keys.signer)
+    for folder in (path, *(path / role for role in HOSTED if (path / role / FEDERATION).exists())):
+        write_editions(folder / MEMBERS, roll.editions)
+    configure(path, roll.newest)
+    return roll
+
+
+def rotate_operator(path: Path, from_sync: int) -> Roll:
+    """New keys for the operator: the old one signs them. It is kept under another name."""
+    keys, file, number = PartyKeys.generate(), path / OPERATOR_KEYS, 1
+    while (former := path / f"operator-{number}.key").exists():
+        number += 1
+    fresh = path / f"{OPERATOR_KEYS}.new"
+    keys.save(fresh)
+    broker_key, signer = operators_keys(keys)
+    try:
+        roll = change(path, Edition(1, "", from_sync, "operator", operator=broker_key, signer=signer))
+    except BaseException:
+        fresh.unlink()
+        raise
+    file.rename(former)
+    fresh.rename(file)
+    return roll
+
+
+def new_operator(path: Path) -> tuple[bytes, bytes]:
+    """New keys for whoever runs the broker, for a new term; returns their public halves. One that is there is kept."""
     file = path / OPERATOR_KEYS
     if file.exists():
         raise ArgumentError("operator", f"must have lost its key, and {file} is there: move it away to replace it")
     operator = PartyKeys.generate()
     operator.save(file)
-    return operator.broker.public_key().public_bytes_raw()
+    return operators_keys(operator)
 
 
 def save(path: Path, agreement: Agreement, broker_home: Path | None = None) -> None:
-    """The federation's file, and the configuration of every node of the broker that follows from it.
+    """The federation's file, and the configuration of every node of the broker that follows from it."""
+    agreement.save(path / FEDERATION)
+    (path / MEMBERS).unlink(missing_ok=True)  # editions are of a term, and follow its file
+    configure(path, agreement, broker_home)
+
+
+def configure(path: Path, agreement: Agreement, broker_home: Path | None = None) -> None:
+    """The configuration of every node of the broker.
 
     Of a configuration that is there already only the users are replaced: where it listens and stores, certificates
     and clustering belong to whoever runs the broker.
@@ -91,7 +151,6 @@ def save(path: Path, agreement: Agreement, broker_home: Path | None = None) -> N
     known = {file: broker.read_configuration(file) for file in files if file.exists()}
     secret = next((one["cluster"]["authorization"]["password"] for one in known.values() if "cluster" in one), None)
     secret = secret or secrets.token_urlsafe(SECRET_BYTES)
-    agreement.save(path / FEDERATION)
     for number, file in enumerate(files):
         settings = known.get(file) or _node_settings(broker_home or file.parent, agreement, number, secret)
         file.parent.mkdir(mode=0o700, exist_ok=True)
@@ -141,7 +200,7 @@ def _check_size(plan: Plan) -> None:
 def limits(agreement: Agreement, age: float = broker.RETENTION) -> broker.StreamLimits:
     """For each sender a message per sync, twice over, and greetings."""
     plan = agreement.plan
-    messages = 2 * len(plan.times) + GREETINGS
+    messages = 2 * plan.reach + GREETINGS
     return broker.StreamLimits(parcels.largest(plan), messages, age)
 
 
@@ -150,7 +209,7 @@ async def provision(
 ) -> None:
     """Make streams and consumers on the running broker, where they keep messages for `age` seconds; TimeoutError if it
     does not answer. A cluster of three nodes or more keeps three copies, unless `replicas` says otherwise."""
-    agreement = Agreement.load(path / FEDERATION)
+    agreement = roll_of(path).newest
     agreement.complete()
     files = configurations(path, agreement)
     for file in files:

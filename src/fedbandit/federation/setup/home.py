@@ -12,16 +12,19 @@ from fedbandit import _validate
 from fedbandit._validate import ArgumentError
 from fedbandit.federation.setup.agreement import Agreement, check_broker
 from fedbandit.federation.setup.party import Party
+from fedbandit.federation.setup.roll import read_editions
 from fedbandit.federation.telemetry.logs import STYLES, Style
 from fedbandit.federation.wire.keys import PartyKeys, PublicKeys, Role, as_role, party_name, read_secret, write_secret
 from fedbandit.federation.wire.link import BrokerAddress
 
-__all__ = ["FEDERATION", "KEYS", "NAMED", "SETTINGS", "TOKEN", "Home", "Settings"]
+__all__ = ["FEDERATION", "KEYS", "MEMBERS", "NAMED", "SETTINGS", "TOKEN", "Home", "Settings"]
 
 KEYS, TOKEN, SETTINGS, FEDERATION = "party.key", "token", "party.json", "federation.json"
+MEMBERS = "members.json"  # the editions of the members that this party was given as a file
 DECISIONS = "decisions.db"
 NAMED = ("tls_certificate", "tls_key", "broker_ca")  # settings that are files
 TOKEN_BYTES = 32
+SHORTEST_TOKEN = 16  # characters: an operator may have put a token of their own in its place
 LAST_PORT = 65_535
 POSTGRES = ("postgresql://", "postgres://")
 
@@ -107,8 +110,36 @@ class Home:
 
     @property
     def public(self) -> PublicKeys:
-        """What this party shows to the others."""
+        """What this party shows to the others when it joins."""
         return self.keys.public(self.settings.name, self.settings.role)
+
+    @property
+    def salt(self) -> bytes:
+        """The secret under which a silo hashes its users' keys, and which seals its decisions: never rotated."""
+        return self.keys.seeds["salt"]
+
+    def later_keys(self) -> list[PartyKeys]:
+        """Keys that were made after the first ones, oldest first. All have the same salt: with another one a silo would
+        count everybody anew."""
+        found = [PartyKeys.load(file) for file in self.key_files()[1:]]
+        if any(keys.seeds["salt"] != self.salt for keys in found):
+            raise ArgumentError(
+                "home", f"must have the same salt in all keys; make new ones with `federation new-keys {self.path}`"
+            )
+        return found
+
+    def key_files(self) -> list[Path]:
+        """The files with this party's keys, in the order in which they were made."""
+        files, number = [self.path / KEYS], 2
+        while (file := self.path / f"party-{number}.key").exists():
+            files, number = [*files, file], number + 1
+        return files
+
+    def new_keys(self) -> PublicKeys:
+        """Make new keys beside the old ones; the federation knows this party by them from an edition on."""
+        keys = self.keys.rotated()
+        keys.save(self.path / f"party-{len(self.key_files()) + 1}.key")
+        return keys.public(self.settings.name, self.settings.role)
 
     def agreement(self) -> Agreement:
         path = self.path / FEDERATION
@@ -120,7 +151,8 @@ class Home:
         """This party as a member of its complete federation."""
         agreement = self.agreement()
         agreement.complete()
-        return Party.member(agreement, self.keys, self.settings.name, self.settings.role)
+        name, role = self.settings.name, self.settings.role
+        return Party.member(agreement, self.keys, name, role, self.later_keys(), read_editions(self.path / MEMBERS))
 
     def make_token(self) -> None:
         """A new token, unless there is one."""
@@ -133,7 +165,15 @@ class Home:
         return self.settings.port if self.settings.role == "silo" else self.settings.health_port
 
     def token(self) -> str:
-        return read_secret(self.path / TOKEN).decode().strip()
+        """What applications show to be served. One that is cut short, as by a full disk, is refused: an empty one would
+        let everybody in."""
+        token = read_secret(self.path / TOKEN).decode(errors="replace").strip()
+        if len(token) < SHORTEST_TOKEN or not token.isascii():
+            raise ValueError(
+                f"{self.path / TOKEN} must hold a token of at least {SHORTEST_TOKEN} characters, got {len(token)}: "
+                "it is damaged; put the one of a backup in its place, or a new one, and give it to the applications"
+            )
+        return token
 
     def store(self, plan_hash: str) -> str:
         """Where this party keeps what must survive; a mixer and an analyzer begin a new file for a new plan."""

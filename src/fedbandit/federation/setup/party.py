@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from fedbandit._validate import ArgumentError
 from fedbandit.federation.setup.agreement import Agreement
+from fedbandit.federation.setup.editions import Edition
+from fedbandit.federation.setup.roll import Roll
 from fedbandit.federation.wire import envelopes, heads
 from fedbandit.federation.wire.envelopes import NOBODY, Context, EnvelopeError, Kind
-from fedbandit.federation.wire.heads import Head
+from fedbandit.federation.wire.heads import Greeting, Head
 from fedbandit.federation.wire.keys import PartyKeys, PublicKeys, Role
 from fedbandit.federation.wire.messages import MessageError
 from fedbandit.federation.wire.subjects import Consumer
 
-__all__ = ["Party", "PlanMismatch"]
+__all__ = ["Outdated", "Party", "PlanMismatch"]
+
+TIMELESS: tuple[Kind, ...] = ("greeting", "members")  # messages that are of no sync
 
 
 class PlanMismatch(RuntimeError):
@@ -24,29 +28,99 @@ class PlanMismatch(RuntimeError):
         self.sender = sender
 
 
-@dataclass(frozen=True)
-class Party:
-    """A member of a federation, with its private keys."""
+class Outdated(EnvelopeError):
+    """A greeting under keys that its sender, `party`, no longer has: it has not heard of the newest members."""
 
-    agreement: Agreement
-    keys: PartyKeys
-    public: PublicKeys
+    def __init__(self, party: str) -> None:
+        super().__init__(f"{party} greets with keys that were replaced: it is told of the newest members")
+        self.party = party
+
+
+class Party:
+    """A member of a federation, with its private keys: those it has now, and those it had or will have.
+
+    Which keys count, its own and the others', depends on the sync that a message is about. Greetings are of no sync:
+    they are by the newest keys.
+    """
+
+    def __init__(
+        self,
+        agreement: Agreement,
+        keys: PartyKeys,
+        public: PublicKeys,
+        spare: Sequence[PartyKeys] = (),
+        roll: Roll | None = None,
+    ) -> None:
+        self.roll = Roll(agreement) if roll is None else roll
+        self._known_as, self._first = public, keys
+        self._ring = {one.identity: one for one in (keys, *spare)}
 
     @classmethod
-    def member(cls, agreement: Agreement, keys: PartyKeys, name: str, role: Role) -> Party:
+    def member(
+        cls,
+        agreement: Agreement,
+        keys: PartyKeys,
+        name: str,
+        role: Role,
+        spare: Sequence[PartyKeys] = (),
+        editions: Sequence[Edition] = (),
+    ) -> Party:
         """Check that the federation knows this party by these keys."""
-        public = keys.public(name, role)
-        if agreement.party(name) != public:
+        roll = Roll(agreement, editions)
+        rings = [one.public(name, role) for one in (keys, *spare)]
+        known = roll.keys_of(name)
+        if not known:
+            raise LookupError(f"{name!r} is not a party of federation {agreement.id}")
+        if known[0] not in rings:
             raise ArgumentError("federation", f"{agreement.id} knows {name!r} by other keys or in another role")
-        return cls(agreement, keys, public)
+        return cls(agreement, keys, known[0], spare, roll)
+
+    @property
+    def agreement(self) -> Agreement:
+        """The newest list of members."""
+        return self.roll.newest
+
+    @property
+    def public(self) -> PublicKeys:
+        """What the others know of this party now."""
+        return next(iter(self.roll.keys_of(self.name)), self._known_as)
+
+    @property
+    def keys(self) -> PartyKeys:
+        """The private keys that belong to it."""
+        return self._ring.get(self.public.identity, self._first)
+
+    @property
+    def keyring(self) -> list[PartyKeys]:
+        """All private keys, those in use first: the broker may know this party by others than it thinks."""
+        return [self.keys, *(one for one in self._ring.values() if one is not self.keys)]
+
+    def add_keys(self, keys: Sequence[PartyKeys]) -> None:
+        """Keys that were made while this party runs: they are used once the federation knows it by them."""
+        self._ring |= {one.identity: one for one in keys}
 
     @property
     def name(self) -> str:
-        return self.public.name
+        return self._known_as.name
+
+    def at(self, sync: int) -> Agreement:
+        """The members of a sync."""
+        return self.roll.at(sync)
+
+    def is_member(self, sync: int) -> bool:
+        """Whether this party takes part in a sync."""
+        return self.at(sync).member(self.name) is not None
+
+    def keys_at(self, sync: int) -> PartyKeys:
+        """The private keys that count for a sync."""
+        public = self.at(sync).member(self.name) or self.public
+        return self._ring.get(public.identity, self.keys)
 
     def seal(self, kind: Kind, receiver: PublicKeys, sync: int, plain: bytes) -> bytes:
         context = self._context(kind, self.name, receiver.name, sync)
-        return envelopes.seal(plain, context, receiver.sealing, self.keys.signer)
+        if kind in TIMELESS:
+            return envelopes.seal(plain, context, receiver.sealing, self.keys.signer)
+        return envelopes.seal(plain, context, self._sealed_for(receiver, sync).sealing, self.keys_at(sync).signer)
 
     def open(self, envelope: bytes) -> tuple[Context, bytes]:
         """Verify and open an envelope for this party, from a member of the federation.
@@ -55,14 +129,38 @@ class Party:
         answer to this party's own question, and not because something of an earlier term was left in a queue.
         """
         claim = envelopes.claimed(envelope)
-        try:
-            sender = self.agreement.party(claim.sender)
-        except LookupError as error:
-            raise EnvelopeError(str(error)) from None
+        known = self.roll.keys_of(claim.sender)
+        if not known:
+            raise EnvelopeError(f"{claim.sender!r} is not a party of federation {self.agreement.id}")
         if claim.plan != self.agreement.plan.hash and claim.kind != "greeting":
             raise EnvelopeError(f"stale: of plan {claim.plan[:16]}, not {self.agreement.plan.hash[:16]}")
         expected = self._context(claim.kind, claim.sender, self.name, claim.sync)._replace(plan=claim.plan)
-        return claim, envelopes.unseal(envelope, expected, sender.verifier, self.keys.opener)
+        if claim.kind == "members":  # the operator has signed what is in it, whoever passes it on
+            return claim, self._unsealed(envelope, expected, known)
+        if claim.kind != "greeting":
+            member = self.at(claim.sync).member(claim.sender)
+            if member is None:
+                raise EnvelopeError(f"{claim.sender!r} is not a member of sync {claim.sync}")
+            return claim, self._unsealed(envelope, expected, [member])
+        member = self.agreement.member(claim.sender)
+        try:
+            return claim, self._unsealed(envelope, expected, [] if member is None else [member])
+        except EnvelopeError:
+            if former := [one for one in known if one != member]:
+                self._unsealed(envelope, expected, former)
+                raise Outdated(claim.sender) from None
+            raise
+
+    def _unsealed(self, envelope: bytes, expected: Context, senders: Sequence[PublicKeys]) -> bytes:
+        """What is in an envelope by one of these keys, for any key of this party's."""
+        problem = EnvelopeError(f"{expected.sender!r} is not a member")
+        for sender in senders:
+            for keys in self.keyring:
+                try:
+                    return envelopes.unseal(envelope, expected, sender.verifier, keys.opener)
+                except EnvelopeError as error:
+                    problem = error
+        raise problem
 
     def differs(self, context: Context) -> PlanMismatch | None:
         """The mismatch, if the sender of a verified message works under another plan."""
@@ -70,21 +168,35 @@ class Party:
         return None if context.plan == ours else PlanMismatch(context.sender, context.plan, ours)
 
     def signed(self, count: int, hash_: bytes) -> Head:
-        """A head of this party's own chain."""
-        return heads.signed(self.name, count, hash_, self.keys.signer)
+        """A head of this party's own chain, after so many syncs."""
+        return heads.signed(self.name, count, hash_, self.keys_at(count - 1).signer)
 
     def checked(self, name: str, head: Head) -> Head:
-        """The head, if that party has signed it."""
-        if not head.is_of(name, self.agreement.party(name).verifier):
+        """The head, if that party has signed it, with whichever of its keys."""
+        if not self.is_of(name, head):
             raise MessageError(f"head is not signed by {name}")
         return head
 
+    def is_of(self, name: str, head: Head) -> bool:
+        """Whether a party has signed a head, with a key that it has or had."""
+        return any(head.is_of(name, known.verifier) for known in self.roll.keys_of(name))
+
     def seal_anonymously(self, kind: Kind, receiver: PublicKeys, sync: int, plain: bytes) -> bytes:
-        return envelopes.seal_anonymously(plain, self._context(kind, NOBODY, receiver.name, sync), receiver.sealing)
+        context = self._context(kind, NOBODY, receiver.name, sync)
+        return envelopes.seal_anonymously(plain, context, self._sealed_for(receiver, sync).sealing)
 
     def open_anonymous(self, kind: Kind, sync: int, ciphertext: bytes) -> bytes:
-        context = self._context(kind, NOBODY, self.name, sync)
-        return envelopes.unseal_anonymously(ciphertext, context, self.keys.opener)
+        context, problem = self._context(kind, NOBODY, self.name, sync), EnvelopeError("there is no key to open it")
+        for keys in self.keyring:
+            try:
+                return envelopes.unseal_anonymously(ciphertext, context, keys.opener)
+            except EnvelopeError as error:
+                problem = error
+        raise problem
+
+    def greeting(self, greeting: Greeting) -> Greeting:
+        """With the edition that this party has."""
+        return greeting._replace(edition=self.roll.number, members=bytes.fromhex(self.roll.hash))
 
     def subject_to(self, receiver: PublicKeys) -> str:
         """Where this party's messages for the receiver go."""
@@ -95,6 +207,10 @@ class Party:
     def consumer(self) -> Consumer:
         """Where this party reads."""
         return self.agreement.subjects.consumer(self.public)
+
+    def _sealed_for(self, receiver: PublicKeys, sync: int) -> PublicKeys:
+        """The keys that a party has at a sync."""
+        return self.at(sync).member(receiver.name) or receiver
 
     def _context(self, kind: Kind, sender: str, receiver: str, sync: int) -> Context:
         return Context(self.agreement.id, self.agreement.plan.hash, kind, sender, receiver, sync)

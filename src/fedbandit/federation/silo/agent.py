@@ -8,12 +8,14 @@ import logging
 import math
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
+from fedbandit.federation.setup.editions import Edition
 from fedbandit.federation.setup.party import Party
+from fedbandit.federation.setup.registrar import Registrar
 from fedbandit.federation.silo import book
 from fedbandit.federation.silo.forwarding import is_known
 from fedbandit.federation.silo.outgoing import Sealer
@@ -50,7 +52,7 @@ class _Taken(NamedTuple):
     """What is in a verified message."""
 
     context: Context
-    content: Greeting | SignedOutcome
+    content: Greeting | SignedOutcome | Edition
 
 
 class Agent:
@@ -70,7 +72,6 @@ class Agent:
         self.link: Link | None = None  # none before the broker has answered
         self.seen = SeenStore(silo.store.engine, self.plan.hash[:16])
         self._sealer = sealer
-        self._analyzer = party.agreement.holder("analyzer")
         self._clock_problem: str | None = None
         self._clock_kind = "clock"  # which of `troubles.KINDS` that is
         self._behind: str | None = None
@@ -80,10 +81,35 @@ class Agent:
         self._told: str | None = None  # what the store says about why nothing is drawn
         self._tidy_at = 0.0  # a process that was killed may have left raw rows in the files
         self._refused = Refused()
+        self.registrar = Registrar(party, self._refused)
+        party.roll.tie(silo.store.remember, silo.store.recall)
         self._repeats: Repeats[int] = Repeats(party.agreement.timing.deadline, steady)
         self._news, self._answers = asyncio.Event(), asyncio.Event()
         self._news.set()
         sealer.watch(lambda: self.seen.of(self._analyzer.name).head)
+
+    @property
+    def _analyzer(self) -> PublicKeys:
+        return self.party.agreement.holder("analyzer")
+
+    async def adopt(self, editions: Iterable[Edition]) -> None:
+        """Take in new editions of the members. The others are greeted, and so hear of them if they have not yet."""
+        before = self.party.roll.number
+        await asyncio.to_thread(self.registrar.adopt, list(editions))
+        if self.registrar.problem is not None:
+            self._halt(self.registrar.problem)
+        if self.party.roll.number > before:
+            for receiver in self._sealer.receivers:
+                await self._greet(receiver)
+        self._news.set()
+
+    @property
+    def _dismissed(self) -> str | None:
+        """That this silo is a member no more, if it is not: it serves on by the last model, and draws nothing."""
+        sync = self.silo.ticker.open_sync
+        if self.silo.ended or self.party.is_member(sync):
+            return None
+        return f"this silo is no member of the federation from sync {sync} on: it decides by the last model it was sent"
 
     @property
     def problem(self) -> str | None:
@@ -99,6 +125,7 @@ class Agent:
             self._clock_kind: self._clock_problem,
             "size": self._unsendable,
             "behind": self._behind,
+            "members": self._dismissed,
         }
         return {kind: says for kind, says in found.items() if says is not None}
 
@@ -143,6 +170,8 @@ class Agent:
                 continue
             if isinstance(taken.content, Greeting):
                 await self._greeted(taken.context, taken.content)
+            elif isinstance(taken.content, Edition):
+                await self.adopt([taken.content])
             else:
                 with traces.span("learn", sync=taken.context.sync):
                     await self._learn(taken.context.sync, taken.content)
@@ -192,6 +221,8 @@ class Agent:
             context, payload = self.party.open(envelope)
             if context.kind == "greeting":
                 return _Taken(context, Greeting.decode(payload))
+            if context.kind == "members":
+                return _Taken(context, Edition.decode(payload))
             return _Taken(context, self._model(context, payload))
         except Exception as error:  # deliberately broad, RecursionError and MemoryError included
             self._refused.note(error)
@@ -213,12 +244,12 @@ class Agent:
         if known.length == sync and model.previous != (known.hash if sync else first):
             self._halt(f"the analyzer's model {sync} does not follow the models it has sent: it has told two stories")
             raise MessageError("the model does not follow the ones before it")
-        self.plan.fit(model.outcome.prefix, self.plan.times[sync])
+        self.plan.fit(model.outcome.prefix, self.plan.ticks[sync])
         return model
 
     async def _learn(self, sync: int, model: SignedOutcome) -> None:
         """Store a model and decide by it. Only the store can fail here, and is tried again until it does not."""
-        included = bool(model.outcome.cohort[self.party.agreement.silos.index(self.party.name)])
+        included = self.party.name in self.party.at(sync).counted(model.outcome.cohort)
         while True:
             try:
                 await asyncio.to_thread(self._keep, sync, model, included)
@@ -296,17 +327,19 @@ class Agent:
         seen = await asyncio.to_thread(self.seen.of, receiver.name)
         own = book.head(await asyncio.to_thread(self.silo.store.last_entry))
         models = (await asyncio.to_thread(self.seen.of, self._analyzer.name)).head
-        greeting = Greeting(FORMAT, FORMAT, question, answer, seen.syncs, seen.head, own, models)
-        words = f"{question.hex()}.{answer.hex()}.{models.length}"
+        greeting = self.party.greeting(Greeting(FORMAT, FORMAT, question, answer, seen.syncs, seen.head, own, models))
+        words = f"{question.hex()}.{answer.hex()}.{models.length}.{greeting.edition}"
         message_id = f"greeting.{self.party.name}.{receiver.name}.{words}"
         sealed = self.party.seal("greeting", receiver, 0, greeting.encode())
         await self.link.publish(self.party.subject_to(receiver), sealed, message_id)
 
     async def _greeted(self, context: Context, greeting: Greeting) -> None:
         """Note an answer to one's own question; answer the analyzer's; ask again if somebody works otherwise now."""
-        mismatch, sender = self.party.differs(context), self.party.agreement.party(context.sender)
-        if sender.role == "silo":
+        mismatch, sender = self.party.differs(context), self.party.agreement.member(context.sender)
+        if sender is None or sender.role == "silo":
             return
+        if mismatch is None:
+            await self._compare_members(sender, greeting)
         if greeting.answer != NO_QUESTION:
             asked = await asyncio.to_thread(self.seen.asked, greeting.answer)
             if asked and mismatch is not None and sender == self._analyzer:
@@ -319,6 +352,15 @@ class Agent:
         elif sender in self._sealer.receivers:
             await self._greet(sender, answer=greeting.question)
         self._answers.set()
+
+    async def _compare_members(self, sender: PublicKeys, greeting: Greeting) -> None:
+        """Tell one who has older editions of the members; ask one who has newer ones, by saying which are here."""
+        if self.link is None or sender not in self._sealer.receivers:
+            return
+        if (after := self.registrar.behind(greeting)) is not None:
+            await self.registrar.tell(self.link, sender, after)
+        elif self.registrar.ahead(greeting):
+            await self._greet(sender)
 
     async def answers(self) -> dict[str, Greeting]:
         """What all those whom releases are for have answered; empty until all of them have."""
@@ -346,18 +388,17 @@ class Agent:
 
     def _further(self, greetings: dict[str, Greeting]) -> str | None:
         """Why this store cannot be the one that others know, if it cannot."""
-        ledger = self.silo.store.ledger()
-        releases = self.silo.store.releases(self.silo.term.number)
-        drawn = sum(release.state is not ReleaseState.CLOSED for release in releases)
+        ledger, drawn = self.silo.store.ledger(), self.silo.store.drawn(self.silo.term.number)
         for name, greeting in greetings.items():
             seen, syncs = greeting.seen, greeting.syncs
-            if not seen.is_of(self.party.name, self.party.public.verifier):
+            if not self.party.is_of(self.party.name, seen):
                 continue  # not this silo's word
             further = syncs > drawn if self.plan.privacy is None else not is_known(ledger, seen)
             if further:  # where there is a ledger, its signed head says how far; a bare number is anybody's word
+                held = f"{drawn} and {book.length(ledger)}"
                 return (
                     f"this store is an old copy, or empty: {name} has seen {syncs} releases of this term and a ledger"
-                    f" of {seen.length} entries, it holds {drawn} and {len(ledger)}. Nothing is drawn from it, since a"
+                    f" of {seen.length} entries, it holds {held}. Nothing is drawn from it, since a"
                     " release drawn twice tells what each draw hides. Put the newest copy in its place, or bring this"
                     " one forward: stop the silo and run `fedbandit silo forward`; those syncs then count as missed"
                     " and as spent"

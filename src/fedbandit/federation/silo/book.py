@@ -8,15 +8,16 @@ from collections.abc import Sequence
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from fedbandit._validate import ArgumentError
 from fedbandit.federation.store.silo_store import LedgerRow
 from fedbandit.federation.wire import heads
 from fedbandit.federation.wire.heads import Head
 from fedbandit.privacy import ledger
-from fedbandit.privacy.ledger import Entry, Release
+from fedbandit.privacy.ledger import Entry, LedgerError, Release
 from fedbandit.privacy.spending import Spent, spent
 from fedbandit.protocol import mechanisms
 
-__all__ = ["entries", "entry", "head", "own_signer", "spending"]
+__all__ = ["entries", "entry", "head", "length", "own_signer", "spending"]
 
 
 def entry(last: LedgerRow | None, event: Release, signer: Ed25519PrivateKey) -> LedgerRow:
@@ -37,9 +38,14 @@ def head(row: LedgerRow | None) -> Head:
     return Head(row.number + 1, bytes.fromhex(row.hash), bytes.fromhex(row.signature))
 
 
+def length(rows: Sequence[LedgerRow]) -> int:
+    """How many entries the ledger has, those that are kept no more included."""
+    return rows[-1].number + 1 if rows else 0
+
+
 def entries(rows: Sequence[LedgerRow]) -> list[Entry]:
     """The chain as it is on disk, verified."""
-    chain = [ledger.from_columns(row.previous, row.event, row.hash, row.signature) for row in rows]
+    chain = ledger.from_columns((row.number, row.previous, row.event, row.hash, row.signature) for row in rows)
     ledger.verify(chain)
     return chain
 
@@ -54,3 +60,13 @@ def own_signer(secret: bytes) -> Ed25519PrivateKey:
     return Ed25519PrivateKey.from_private_bytes(
         hashlib.sha256(b"fedbandit ledger of a silo on its own" + secret).digest()
     )
+
+
+def check(rows: Sequence[LedgerRow]) -> None:
+    """A ledger that was changed is not added to."""
+    try:
+        entries(rows)
+    except LedgerError as error:
+        raise ArgumentError(
+            "store", f"holds a ledger that cannot be believed ({error}): put the newest whole copy in its place"
+        ) from error

@@ -1,8 +1,8 @@
 """Is it learning? The mean reward of those who count, now and in the first weeks of the term.
 
-Sums alone are kept, of the first two weeks and of the last two: enough for two means and an interval. They stay in the
-silo, on its own page, and are forgotten with the term. Before either has a few dozen rewards nothing is shown: the mean
-of one person is that person's.
+Sums alone are kept, of the first two weeks and of the last two, and of stretches of syncs: enough for means and
+intervals. They stay in the silo, on its own page, and are forgotten with the term. Before one of them has a few dozen
+rewards nothing is shown, and a stretch goes on until it has: the mean of one person is that person's.
 """
 
 from __future__ import annotations
@@ -10,21 +10,24 @@ from __future__ import annotations
 import json
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import NamedTuple
 
 from fedbandit import _validate
 from fedbandit.federation.states import DecisionState
 from fedbandit.federation.store import Reward, Verdict
+from fedbandit.federation.store.database import Sql
 from fedbandit.federation.store.silo_store import SiloStore
 
-__all__ = ["FEWEST", "WEEK", "Earned", "Learning", "RewardTrend"]
+__all__ = ["FEWEST", "QUANTILE", "WEEK", "Earned", "Learning", "RewardTrend", "Stretch"]
 
 WEEK = 7 * 86_400.0
 FIRST = 2  # weeks that count as the first
 FEWEST = 30  # rewards of a period before its mean is shown
 QUANTILE = 1.959963984540054  # of the normal law at 97.5 %
-NAME = "earnings"
+NAME, COURSE = "earnings", "earnings by sync"
+STRETCHES = 200  # that are kept; more become half as many
 
 
 class Earned(NamedTuple):
@@ -81,35 +84,64 @@ class _Weeks(NamedTuple):
             return cls(Earned(*first), int(week), Earned(*before), Earned(*current))
 
 
+class Stretch(NamedTuple):
+    """Rewards that counted in some syncs in a row."""
+
+    first: int
+    last: int
+    earned: Earned
+
+    def joined(self, other: Stretch) -> Stretch:
+        return Stretch(min(self.first, other.first), max(self.last, other.last), self.earned.plus(other.earned))
+
+
+def _extended(course: list[Stretch], more: Stretch) -> list[Stretch]:
+    """With the rewards of one more sync: a new stretch only once the last has enough of them."""
+    last = course[-1] if course else None
+    if last is not None and (more.first <= last.last or last.earned.visits < FEWEST):
+        course = [*course[:-1], last.joined(more)]
+    else:
+        course = [*course, more]
+    if len(course) <= STRETCHES:
+        return course
+    pairs = [one.joined(other) for one, other in zip(course[::2], course[1::2], strict=False)]
+    return pairs + ([course[-1]] if len(course) % 2 else [])
+
+
+def _course(data: bytes) -> list[Stretch]:
+    with _validate.reading("earnings"):
+        return [Stretch(int(first), int(last), Earned(*earned)) for first, last, earned in json.loads(data)]
+
+
 class RewardTrend:
     """Rewards are added in memory and written down now and then; what a killed process had not written is lost."""
 
     def __init__(self, store: SiloStore, term: int, began: float) -> None:
         self._store, self._term, self._began = store, term, began
-        self._lock, self._new = threading.Lock(), Earned()
+        self._lock, self._new = threading.Lock(), dict[int, Earned]()  # by sync
 
     def note(self, rewards: Sequence[Reward], verdicts: Sequence[Verdict]) -> None:
         """Rewards have come, and this became of them."""
-        fresh = [
-            reward.reward
-            for reward, verdict in zip(rewards, verdicts, strict=True)
-            if verdict.state is DecisionState.COUNTED and not verdict.repeated and not verdict.conflict
-        ]
+        fresh: dict[int, list[float]] = {}
+        for reward, verdict in zip(rewards, verdicts, strict=True):
+            if verdict.state is DecisionState.COUNTED and not verdict.repeated and not verdict.conflict:
+                fresh.setdefault(verdict.sync, []).append(reward.reward)
         if fresh:
+            sums = {sync: Earned(len(of), sum(of), sum(value * value for value in of)) for sync, of in fresh.items()}
             with self._lock:
-                self._new = self._new.plus(Earned(len(fresh), sum(fresh), sum(value * value for value in fresh)))
+                self._keep(sums)
 
     def flush(self, now: float) -> None:
         """Write down what is new, beside what other workers have."""
         with self._lock:
-            new, self._new = self._new, Earned()
-        if new.visits == 0:
+            new, self._new = self._new, {}
+        if not new:
             return
         try:
             self._add(max(0, math.floor((now - self._began) / WEEK)), new)
         except BaseException:
             with self._lock:
-                self._new = self._new.plus(new)
+                self._keep(new)
             raise
 
     def learning(self) -> Learning | None:
@@ -127,12 +159,35 @@ class RewardTrend:
         wide = QUANTILE * math.sqrt(first.error + recent.error)
         return Learning(first.mean, recent.mean, (gain - wide, gain, gain + wide))
 
-    def _add(self, week: int, new: Earned) -> None:
+    def course(self) -> tuple[list[Stretch], Earned | None]:
+        """Rewards over time, and those of the first weeks, as far as there are enough to be shown."""
+        stored, weeks = (self._store.state(self._term, name) for name in (COURSE, NAME))
+        first = Earned() if weeks is None else _Weeks.decode(weeks).first
+        stretches = [] if stored is None else [one for one in _course(stored) if one.earned.visits >= FEWEST]
+        return stretches, first if first.visits >= FEWEST else None
+
+    def _keep(self, more: Mapping[int, Earned]) -> None:
+        for sync, earned in more.items():
+            self._new[sync] = self._new.get(sync, Earned()).plus(earned)
+
+    def _add(self, week: int, new: Mapping[int, Earned]) -> None:
+        total = reduce(Earned.plus, new.values(), Earned())
         with self._store.engine.transaction(durable=False) as sql:
-            found = sql.all("SELECT value FROM states WHERE term = ? AND name = ? FOR UPDATE", (self._term, NAME))
-            known = _Weeks.decode(bytes(found[0][0])) if found else _Weeks()
-            sql.all(
-                "INSERT INTO states (term, name, value) VALUES (?, ?, ?)"
-                " ON CONFLICT (term, name) DO UPDATE SET value = excluded.value",
-                (self._term, NAME, known.plus(week, new).encode()),
-            )
+            known = self._known(sql, NAME)
+            self._put(sql, NAME, (_Weeks.decode(known) if known else _Weeks()).plus(week, total).encode())
+            known = self._known(sql, COURSE)
+            course = _course(known) if known else []
+            for sync in sorted(new):
+                course = _extended(course, Stretch(sync, sync, new[sync]))
+            self._put(sql, COURSE, json.dumps(course).encode())
+
+    def _known(self, sql: Sql, name: str) -> bytes | None:
+        found = sql.all("SELECT value FROM states WHERE term = ? AND name = ? FOR UPDATE", (self._term, name))
+        return bytes(found[0][0]) if found else None
+
+    def _put(self, sql: Sql, name: str, value: bytes) -> None:
+        sql.all(
+            "INSERT INTO states (term, name, value) VALUES (?, ?, ?)"
+            " ON CONFLICT (term, name) DO UPDATE SET value = excluded.value",
+            (self._term, name, value),
+        )

@@ -11,17 +11,18 @@ Where that matters, let the term end and begin a new one.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from fedbandit._validate import ArgumentError
 from fedbandit.federation.silo import book
-from fedbandit.federation.states import ReleaseState
-from fedbandit.federation.store.silo_store import LedgerRow, SiloStore, Term
+from fedbandit.federation.silo.releasing import own_after
+from fedbandit.federation.store.silo_store import OWN_RELEASE, LedgerRow, SiloStore, Term
 from fedbandit.federation.wire import messages
 from fedbandit.federation.wire.heads import Greeting, Head
 from fedbandit.plan import Plan
@@ -40,14 +41,23 @@ def is_known(ledger: Sequence[LedgerRow], seen: Head) -> bool:
     given up: its entry of the same number says so, and so nothing up to there is drawn again."""
     if _contains(ledger, seen):
         return True
-    return seen.length <= len(ledger) and LOST in ledger[seen.length - 1].event
+    row = _row(ledger, seen.length)
+    return row is not None and LOST in row.event
 
 
 def _contains(ledger: Sequence[LedgerRow], head: Head) -> bool:
-    """Whether the ledger once had this head."""
+    """Whether the ledger once had this head, as far as it can be told: that of a row which is kept no more, in a term
+    without an end, is behind this ledger and believed."""
     if not head.length:
         return True
-    return head.length <= len(ledger) and ledger[head.length - 1].hash == head.hash.hex()
+    row = _row(ledger, head.length)
+    return head.length <= book.length(ledger) if row is None else row.hash == head.hash.hex()
+
+
+def _row(ledger: Sequence[LedgerRow], length: int) -> LedgerRow | None:
+    """The last row of the ledger when it was so long; None if there is none, or if it is kept no more."""
+    found = bisect_left(ledger, length - 1, key=lambda row: row.number)
+    return ledger[found] if found < len(ledger) and ledger[found].number == length - 1 else None
 
 
 class Loss(NamedTuple):
@@ -58,18 +68,25 @@ class Loss(NamedTuple):
     entries: tuple[LedgerRow, ...]  # of the ledger, one per sync, where the plan spends anything
 
 
-def loss(store: SiloStore, plan: Plan, silo: str, signer: Ed25519PrivateKey, answers: Sequence[Greeting]) -> Loss:
+def loss(
+    store: SiloStore,
+    plan: Plan,
+    silo: str,
+    signer: Ed25519PrivateKey,
+    answers: Sequence[Greeting],
+    former: Sequence[Ed25519PublicKey] = (),
+) -> Loss:
     """What bringing this store forward would give up: the syncs that others have seen releases for (`answers`) and it
-    has not. ArgumentError where it cannot be done."""
+    has not. `former` are other keys that the silo has signed with. ArgumentError where it cannot be done."""
     term, ledger = store.terms()[-1], store.ledger()
-    releases = store.releases(term.number)
-    drawn = sum(release.state is not ReleaseState.CLOSED for release in releases)
-    seen = [answer for answer in answers if answer.seen.is_of(silo, signer.public_key())]
-    earlier = len(ledger) - drawn  # entries of the terms before this one
-    furthest = min(max((_syncs(plan, answer, earlier) for answer in seen), default=0), len(plan.times))
+    releases, drawn = store.releases(term.number), store.drawn(term.number)
+    own = (signer.public_key(), *former)
+    seen = [answer for answer in answers if any(answer.seen.is_of(silo, key) for key in own)]
+    earlier = book.length(ledger) - drawn  # entries of the terms before this one
+    furthest = min(max((_syncs(plan, answer, earlier) for answer in seen), default=0), len(plan.ticks))
     others = sorted({answer.seen for answer in seen if not _contains(ledger, answer.seen)})
     unknown = [head.length for head in others if not is_known(ledger, head)]
-    if unknown and (furthest <= drawn or min(unknown) <= len(ledger)):
+    if unknown and (furthest <= drawn or min(unknown) <= book.length(ledger)):
         raise ArgumentError(
             "store",
             "cannot be brought forward: others hold another ledger of this silo, of the same length or shorter, so two"
@@ -117,22 +134,44 @@ def _entries(
 
 
 def bring_forward(
-    store: SiloStore, plan: Plan, silo: str, signer: Ed25519PrivateKey, answers: Sequence[Greeting], *, at: float
+    store: SiloStore,
+    plan: Plan,
+    silo: str,
+    signer: Ed25519PrivateKey,
+    answers: Sequence[Greeting],
+    former: Sequence[Ed25519PublicKey] = (),
+    *,
+    at: float,
 ) -> list[int]:
     """Give up the syncs that others have seen releases for (`answers`) and this store has not; returns them.
 
     All of them are given up or none. The silo must not be running, the term must be the one that the answers are about,
     and `at` is the time now.
     """
-    lost, term, protocol = loss(store, plan, silo, signer, answers), store.terms()[-1], plan.protocol
+    lost = loss(store, plan, silo, signer, answers, former)
     if not lost.syncs:
         return []
-    stored = store.encoder(term.number)
-    state = protocol.init() if stored is None else messages.decode_stream(stored)
-    for _ in lost.syncs:  # their batches go by empty
-        state, _ = protocol.encoder.step(state, np.zeros(protocol.width, dtype=np.int64))
-    nothing = messages.encode([np.zeros(protocol.width, dtype=part.dtype) for part in protocol.parts])
-    places = 0 if isinstance(plan.schedule, Clock) else plan.times[lost.syncs[-1]]  # those of the batches were taken
-    encoder = messages.encode_stream(state)
-    store.give_up(term.number, lost.syncs, nothing, encoder, lost.entries, places=places, at=at)
+    _give_up(store, plan, store.terms()[-1], lost.syncs, lost.entries, at)
     return list(lost.syncs)
+
+
+def begin_at(store: SiloStore, plan: Plan, term: Term, since: int, at: float) -> Term:
+    """A silo that becomes a member at sync `since`: its batches before go by empty, are never sent and cost nothing."""
+    _give_up(store, plan, term, range(since), (), at)
+    return store.term(term.number)
+
+
+def _give_up(
+    store: SiloStore, plan: Plan, term: Term, syncs: Sequence[int], entries: Sequence[LedgerRow], at: float
+) -> None:
+    """The syncs are over for this silo: their batches go by empty."""
+    protocol, stored = plan.protocol, store.encoder(term.number)
+    state = protocol.init() if stored is None else messages.decode_stream(stored)
+    own = store.state(term.number, OWN_RELEASE)
+    for _ in syncs:
+        state, _ = protocol.encoder.step(state, np.zeros(protocol.width, dtype=np.int64))
+        own = own_after(plan, own, None)
+    nothing = messages.encode([np.zeros(protocol.width, dtype=part.dtype) for part in protocol.parts])
+    places = 0 if isinstance(plan.schedule, Clock) else plan.times[syncs[-1]]  # those of the batches were taken
+    encoder = messages.encode_stream(state)
+    store.give_up(term.number, syncs, nothing, encoder, entries, places=places, at=at, own_release=own)

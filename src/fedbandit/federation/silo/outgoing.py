@@ -28,16 +28,19 @@ class Sealer:
     """
 
     def __init__(self, party: Party) -> None:
-        self._party, self._agreement = party, party.agreement
+        self._party = party
         self._protocol = party.agreement.plan.protocol
         self._models: Callable[[], Head] = lambda: heads.NONE
         self.held: str | None = UNASKED  # why nothing may be drawn now
         self.kind = "others"  # which of `troubles.KINDS` that is
 
-    @property
-    def signer(self) -> Ed25519PrivateKey:
-        """What the silo signs its ledger with."""
-        return self._party.keys.signer
+    def signer(self, sync: int) -> Ed25519PrivateKey:
+        """What the silo signs its ledger's entry of a sync with."""
+        return self._party.keys_at(sync).signer
+
+    def takes_part(self, sync: int) -> bool:
+        """Whether the silo is a member of the federation at a sync."""
+        return self._party.is_member(sync)
 
     def hold(self, reason: str, kind: str = "others") -> None:
         """Nothing is drawn from now on."""
@@ -54,7 +57,8 @@ class Sealer:
     @property
     def receivers(self) -> list[PublicKeys]:
         """Whom a release is sent to, in this order."""
-        return [self._agreement.holder(role) for role in self._agreement.subjects.receivers]
+        agreement = self._party.agreement
+        return [agreement.holder(role) for role in agreement.subjects.receivers]
 
     def at_once(self, sync: int, drawn: Message, ledger: Head) -> Wire | None:
         """The wire of a release that was just drawn; None if it depends on what became of earlier ones."""
@@ -88,7 +92,7 @@ class Sealer:
         read = tuple(array for part, array in parts if part.reader == receiver.role and not part.blind)
         if receiver.role != "mixer":
             return Parcel(read)
-        analyzer = self._agreement.holder("analyzer")
+        analyzer = self._party.agreement.holder("analyzer")
         carried = (
             self._party.seal_anonymously("release", analyzer, sync, messages.encode([array]))
             for part, array in parts

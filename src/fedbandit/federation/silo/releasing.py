@@ -13,16 +13,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedbandit._arrays import Integers
+from fedbandit._arrays import Floats, Integers
 from fedbandit.bandit.statistics import contributions
 from fedbandit.federation.exact.exact_noise import ExactNoise
 from fedbandit.federation.silo.decisions.actions import into_ball
 from fedbandit.federation.store.rewards import CountedRow
+from fedbandit.federation.wire import messages
 from fedbandit.plan import Plan
 from fedbandit.protocol.base import Message, Protocol
 from fedbandit.protocol.encoder import Stream
 
-__all__ = ["draw", "prepare"]
+__all__ = ["draw", "own_after", "own_sums", "prepare"]
 
 CHUNK = 4096  # users turned into contributions at a time
 
@@ -37,6 +38,30 @@ def draw(plan: Plan, state: Stream, rows: Sequence[CountedRow], noise: ExactNois
     protocol = plan.protocol
     batch = protocol.collect(state, _points(plan, state.done, rows), noise)
     return protocol.release(state, batch, noise)
+
+
+def own_after(plan: Plan, before: bytes | None, message: Message | None) -> bytes | None:
+    """The state of a silo's own decoder after one more release to itself, with what is decoded from all of them; None
+    where a plan has none. A release that was given up (`message` None) goes by empty."""
+    if not plan.personal:
+        return None
+    state = _own_state(plan, before)
+    released = np.zeros(plan.protocol.width) if message is None else message[-1]
+    decoder, decoded = plan.encoder.decode_step(Stream(state.done, state.memory[:-1]), released)
+    return messages.encode_stream(Stream(decoder.done, (*decoder.memory, decoded)))
+
+
+def own_sums(plan: Plan, state: bytes | None) -> Floats:
+    """What a silo has released to itself so far, decoded, in natural units (width,)."""
+    return np.asarray(_own_state(plan, state).memory[-1] * 2.0**-plan.bits)
+
+
+def _own_state(plan: Plan, state: bytes | None) -> Stream:
+    if state is not None:
+        return messages.decode_stream(state)
+    width = plan.protocol.width
+    begun = plan.encoder.init_decoder((width,))
+    return Stream(begun.done, (*begun.memory, np.zeros(width)))
 
 
 def prepare(protocol: Protocol, noise: ExactNoise) -> None:

@@ -10,7 +10,6 @@ Rules that hold at every instant, whatever is killed:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from itertools import groupby, repeat
 from pathlib import Path
@@ -30,20 +29,22 @@ from fedbandit.federation.silo.decisions.decider import CHANCE, Asked, Decider, 
 from fedbandit.federation.silo.decisions.seats import Seats
 from fedbandit.federation.silo.decisions.tickets import DecisionExpired, DecisionIds
 from fedbandit.federation.silo.earnings import RewardTrend
+from fedbandit.federation.silo.forwarding import begin_at
 from fedbandit.federation.silo.outgoing import Sealer
+from fedbandit.federation.silo.releasing import own_sums
 from fedbandit.federation.silo.silo_status import silo_status
 from fedbandit.federation.silo.terms import check_secret, open_term, own_secret
-from fedbandit.federation.silo.ticker import CLOCK, Ticker
+from fedbandit.federation.silo.ticker import Ticker, clock_of
 from fedbandit.federation.states import DecisionState
 from fedbandit.federation.store import Reward, SiloStore, Verdict, open_engine
 from fedbandit.federation.store.decision_log import DecisionLog
 from fedbandit.federation.store.rewards import NOWHERE, OPEN_BATCH, UNLIMITED
-from fedbandit.federation.timing import DAY, Clocks, MachineClocks, Reading, SteadyClock, TicksHeld, Timing
+from fedbandit.federation.store.silo_store import OWN_RELEASE
+from fedbandit.federation.timing import DAY, Clocks, MachineClocks, TicksHeld, Timing
 from fedbandit.federation.wire.keys import party_name
 from fedbandit.federation.wire.parcels import Outcome
-from fedbandit.knowledge import nothing_public, public_model
+from fedbandit.knowledge import PublicModel, nothing_public, personal_model, public_model
 from fedbandit.plan import Plan
-from fedbandit.privacy.ledger import LedgerError
 from fedbandit.problem.frames import Columns, columns_of, is_table
 from fedbandit.problem.records import Actions
 
@@ -98,22 +99,27 @@ class Silo:
         strict: bool = False,
         chance: Callable[[], float] = CHANCE,
         log: DecisionLog | None = None,
+        since: int = 0,
     ) -> None:
         self.store, self.plan, self.name = store, plan, party_name(name)
         check_live(plan)
         check_secret(store, secret)
-        _check_ledger(store)
+        book.check(store.ledger())
         began = clock.read().wall if timing.start is None else timing.start
         self.term = open_term(store, plan, began, new_term)
+        self._own_release = (self.term.number, OWN_RELEASE)
+        if since > self.term.open_sync and not store.releases(self.term.number):
+            self.term = begin_at(store, plan, self.term, since, clock.read().wall)
         self.ids = DecisionIds(secret, f"{plan.hash}/{self.term.number}", plan.dim)
-        self.syncs = len(plan.times)
+        self.syncs = len(plan.ticks)
         self._cap = plan.privacy.participations if plan.privacy else UNLIMITED
         self._spacing = plan.privacy.apart if plan.privacy else 0
         self._window = timing.reward_window
         self._forwarded = store.forwarded(self.term.number)
+        self._expired_before = store.expired_before(self.term.number)
         self._counter = DecisionCounter(counts, self.term.number, self.term.decisions, self.term.unkeyed)
         self._seats = Seats(store, plan, self.term, self._cap)
-        self._clock = _steady(store, self.term.number, clock, catch_up)
+        self._clock = clock_of(store, self.term.number, clock, catch_up)
         self.ticker = Ticker(
             store,
             plan,
@@ -126,7 +132,7 @@ class Silo:
             keep_raw=keep_raw,
             sealer=sealer,
             catch_up=catch_up,
-            signer=book.own_signer(secret) if sealer is None else sealer.signer,
+            signer=(lambda sync: book.own_signer(secret)) if sealer is None else sealer.signer,
         )
         public = nothing_public(plan)
         self._apart = Apart(store, plan, self.term.number, self._cap, public)
@@ -165,6 +171,7 @@ class Silo:
         catch_up: bool = False,
         strict: bool = False,
         log: DecisionLog | None = None,
+        since: int = 0,
     ) -> Self:
         """Open a silo's store (a path, or a postgresql:// URL) under a plan, or begin one.
 
@@ -175,7 +182,7 @@ class Silo:
         rows are deleted when their batch is released unless `keep_raw`. With `catch_up` somebody vouches for the
         clock: all ticks that are overdue are done, however many there are. With `strict`, a record with a value
         that is missing, out of range or unknown is an error. With a `log` every decision is kept there, for evaluation
-        in this silo.
+        in this silo. `since` is the first sync that the silo is a member of; nothing is released for those before.
         """
         engine = open_engine(store)
         try:
@@ -193,6 +200,7 @@ class Silo:
                 counts=None if "://" in str(store) else Path(f"{store}.count"),
                 strict=strict,
                 log=log,
+                since=since,
             )
         except BaseException:
             engine.close()
@@ -308,11 +316,17 @@ class Silo:
 
     def read(self, decision: str, reward: float) -> Reward:
         """Check a reward and open its decision id, without storing anything."""
-        return self._read(decision, reward, self._clock.expected - self._window)
+        return self._read(decision, reward, self._oldest)
+
+    @property
+    def _oldest(self) -> float:
+        """When a decision was made at the earliest whose reward is taken. Those that were once too old stay so: a clock
+        that is behind must not count a reward again that was counted and forgotten."""
+        return max(self._clock.expected - self._window, self._expired_before)
 
     def _read_all(self, pairs: Sequence[tuple[str, float]]) -> list[Reward]:
         """The same for many: at once if their decisions were made together and nothing is unusual about the rewards."""
-        oldest, values = self._clock.expected - self._window, [reward for _, reward in pairs]
+        oldest, values = self._oldest, [reward for _, reward in pairs]
         made = self.ids.read_together([decision for decision, _ in pairs])
         odd = [value for value in values if type(value) is not float or not 0 <= value <= 1]
         if made is None or odd or made.issued < oldest:
@@ -390,9 +404,11 @@ class Silo:
         for sync, value in self.store.models(self.term.number, version - 1):
             outcome = Outcome.decode(value, self.plan)
             version = sync + 1
-            newest = newest if outcome.skipped else (sync, outcome.prefix, self.plan.times[sync])
+            newest = newest if outcome.skipped else (sync, outcome.prefix, self.plan.ticks[sync])
         if newest is not None:
             public = public_model(self.plan, *newest)
+            if self.plan.personal:  # of the silo's own part it knows what it has released to itself, and no more
+                public = personal_model(self.plan, public, own_sums(self.plan, self.store.state(*self._own_release)))
         self._decider.use(version, public)
         if self._log is not None:
             self._log.model(version, public.model, self.plan)
@@ -403,6 +419,11 @@ class Silo:
     def version(self) -> int:
         """Syncs that the deciding model has learnt from."""
         return self._decider.current[0]
+
+    @property
+    def public(self) -> PublicModel:
+        """What those who count are served by."""
+        return self._decider.current[1]
 
     def model(self) -> tuple[int, list[float]]:
         """Version and parameter vector of the model that decides now."""
@@ -457,27 +478,6 @@ def _rewards_of(columns: Columns) -> list[tuple[str, float]]:
         if name not in columns:
             raise ArgumentError("rewards", f"must have a column {name!r}, got {', '.join(columns)}")
     return list(zip(columns["decision"], columns["reward"], strict=True))
-
-
-def _steady(store: SiloStore, term: int, clocks: Clocks, believe: bool) -> SteadyClock:
-    """The clock of a silo, compared with what the silo last knew of it."""
-    stored = store.state(term, CLOCK)
-    clock = SteadyClock(clocks, None if stored is None else Reading.decode(stored))
-    if believe:
-        clock.believe()
-    with suppress(TicksHeld):  # a clock that has jumped is not written down
-        store.set_state(term, CLOCK, clock.reading().encode())
-    return clock
-
-
-def _check_ledger(store: SiloStore) -> None:
-    """A ledger that was changed is not added to."""
-    try:
-        book.entries(store.ledger())
-    except LedgerError as error:
-        raise ArgumentError(
-            "store", f"holds a ledger that cannot be believed ({error}): put the newest whole copy in its place"
-        ) from error
 
 
 def acknowledged(verdict: Verdict) -> Acknowledgement:

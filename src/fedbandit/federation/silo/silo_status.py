@@ -35,13 +35,13 @@ def silo_status(store: SiloStore, plan: Plan, term: Term) -> dict[str, Any]:
         "without_user_key": term.unkeyed,
         "opted_out": kept.get(UNSHARED, 0),
         "over_cap": kept.get(NOWHERE, 0),
-        "syncs": len(plan.times),
-        "released": sum(release.state is not ReleaseState.CLOSED for release in releases),
+        "syncs": None if plan.endless else len(plan.times),
+        "released": store.drawn(term.number),
         "missed": missed,
         "given_up": given_up,
         "weight": _weight(plan, sorted([*missed, *given_up]), models[-1][0] if models else -1),
         "model": models[-1][0] + 1 if models else 0,
-        "ended": term.open_sync >= len(plan.times),
+        "ended": term.open_sync >= len(plan.ticks),
         **_budget(store, plan, term.number),
     }
 
@@ -50,7 +50,9 @@ def _weight(plan: Plan, missed: list[int], last: int) -> float:
     """Share of this silo's batches that the last model holds: less than 1 where missed syncs are not made up for."""
     if last < 0:
         return 1.0
-    return float(plan.protocol.kept_weights(missed, last).sum() / plan.encoder.target_row(last).sum())
+    first = max(0, last - plan.reach)  # of what came before, nothing is left
+    since = [sync - first for sync in missed if sync >= first]
+    return float(plan.protocol.kept_weights(since, last - first).sum() / plan.encoder.target_row(last - first).sum())
 
 
 def _budget(store: SiloStore, plan: Plan, term: int) -> dict[str, Any]:

@@ -8,12 +8,15 @@ import secrets
 from pathlib import Path
 
 from fedbandit._validate import ArgumentError
+from fedbandit.bandit.prior import Prior
 from fedbandit.federation.store import SiloStore
 from fedbandit.federation.store.silo_store import Term
 from fedbandit.federation.wire.keys import read_secret, write_secret
+from fedbandit.federation.wire.parcels import Outcome
+from fedbandit.knowledge import prior_of
 from fedbandit.plan import Plan
 
-__all__ = ["check_secret", "open_term", "own_secret"]
+__all__ = ["check_continues", "check_secret", "open_term", "own_secret"]
 
 SECRET_BYTES = 32
 
@@ -29,11 +32,46 @@ def open_term(store: SiloStore, plan: Plan, start: float, new_term: bool) -> Ter
             f"must hash to {terms[-1].plan_hash[:16]}, under which this store began, got {plan.hash[:16]}; "
             "a plan does not change in a term, a new plan is a new term",
         )
-    if terms and terms[-1].open_sync < len(Plan.from_dict(json.loads(terms[-1].plan)).times):
+    if terms and _runs(terms[-1]):
         raise ArgumentError("new_term", "must wait until the running term has made its last release")
     if any(term.plan_hash == plan.hash for term in terms):
         raise ArgumentError("plan", "was the plan of an earlier term; a term is not run twice")
+    if terms and plan.prior is not None:
+        _check_prior(store, terms[-1], plan, plan.prior)
     return store.begin_term(plan.hash, json.dumps(plan.as_dict(), sort_keys=True), start)
+
+
+def _runs(term: Term) -> bool:
+    """Whether a term still has releases to make. One without an end is over when a new one begins."""
+    plan = Plan.from_dict(json.loads(term.plan))
+    return not plan.endless and term.open_sync < len(plan.times)
+
+
+def check_continues(last: Plan, plan: Plan) -> None:
+    """Refuse to begin with sums that mean something else than the new plan's."""
+    for name in ("dim", "schema", "centre"):
+        if getattr(last, name) != getattr(plan, name):
+            raise ArgumentError(
+                "plan", f"must have the {name} of the last term to begin with its model; otherwise begin from nothing"
+            )
+
+
+def _check_prior(store: SiloStore, term: Term, plan: Plan, prior: Prior) -> None:
+    """Refuse a prior that is none of the models which this silo was sent in the last term: whoever wrote the plan would
+    otherwise decide what silos believe."""
+    last = Plan.from_dict(json.loads(term.plan))
+    check_continues(last, plan)
+    models = store.models(term.number)
+    for sync, value in reversed(models):
+        known = last.known(Outcome.decode(value, last).prefix, last.ticks[sync])
+        if prior_of(last, sync, known, prior.weight) == prior:
+            return
+    raise ArgumentError(
+        "prior",
+        f"must be a model of the last term, and is none of the {len(models)} that this silo has. If it was away when"
+        " the term ended, serve it under the last plan until the analyzer has sent it the newest model; otherwise the"
+        " plan of the new term is wrong: tell whoever has sent it",
+    )
 
 
 def check_secret(store: SiloStore, secret: bytes) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from contextlib import suppress
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -13,14 +15,24 @@ from fedbandit.federation.silo.decisions.counter import DecisionCounter
 from fedbandit.federation.silo.decisions.seats import Seats
 from fedbandit.federation.silo.outgoing import Sealer
 from fedbandit.federation.states import IllegalEvent, ReleaseState
-from fedbandit.federation.store.silo_store import SiloStore, Term
-from fedbandit.federation.timing import SteadyClock, TicksOverdue, Timing, calendar, pace
+from fedbandit.federation.store.silo_store import OWN_RELEASE, SiloStore, Term
+from fedbandit.federation.timing import (
+    Clocks,
+    Reading,
+    SteadyClock,
+    TicksHeld,
+    TicksOverdue,
+    Timing,
+    calendar,
+    pace,
+)
 from fedbandit.federation.wire import messages
 from fedbandit.plan import Plan
 
-__all__ = ["CLOCK", "SumsFull", "Ticker"]
+__all__ = ["CLOCK", "SumsFull", "Ticker", "clock_of"]
 
 LOOK_AGAIN = 0.5  # seconds after which other workers' decisions are looked up
+LATE = 1000  # syncs for which it is remembered when they ticked
 CLOCK = "clock"  # the last reading of the clocks, kept in the store
 
 
@@ -29,7 +41,7 @@ class SumsFull(RuntimeError):
 
     def __init__(self, people: int, capacity: int) -> None:
         super().__init__(
-            f"{people:,} people have come in this term, and the plan holds {capacity:,} per silo in 64-bit sums: "
+            f"{people:,} people have come whom one release holds, the plan holds {capacity:,} per silo in 64-bit sums: "
             "nothing more is released, no reward is lost; a plan with fewer bits holds more people"
         )
 
@@ -59,7 +71,7 @@ class Ticker:
         keep_raw: bool,
         sealer: Sealer | None,
         catch_up: bool,
-        signer: Ed25519PrivateKey,
+        signer: Callable[[int], Ed25519PrivateKey],
     ) -> None:
         self.open_sync = term.open_sync
         self._store, self._plan, self._term, self._counter, self._seats = store, plan, term.number, counter, seats
@@ -81,18 +93,18 @@ class Ticker:
             return True
         if self._store.engine.shared and self._clock.steady - self._looked > LOOK_AGAIN:
             return True
-        return self._calendar.due(self._seats.taken, self._clock) > self.open_sync
+        return self._due(self._seats.taken) > self.open_sync
 
     def look_in(self) -> float | None:
         """Seconds until the next tick is due, if its time is known beforehand and still to come."""
-        moment = None if self.open_sync >= len(self._plan.times) else self._calendar.moment(self.open_sync)
+        moment = None if self.open_sync >= len(self._plan.ticks) else self._calendar.moment(self.open_sync)
         wait = 0.0 if moment is None else moment - self._clock.expected
         return wait if wait > 0 else None
 
     def check(self) -> None:
         """TicksHeld if nothing would be drawn now because the time is in doubt."""
         self._clock.now()  # a calendar that counts decisions does not look at it, and yet nothing ticks
-        self._hold_back(self._calendar.due(self._seats.taken, self._clock) - self.open_sync)
+        self._hold_back(self._due(self._seats.taken) - self.open_sync)
 
     def release(self) -> list[int]:
         """Close the batches that are due and draw their releases; returns their syncs. TicksHeld if the time is in
@@ -119,7 +131,9 @@ class Ticker:
     def tidy(self) -> bool:
         """After a release, at leisure: deleted rows leave the files, expired ids are forgotten, the next release's
         noise is drawn ahead. False if the files could not be cleared yet: it is then to be called again."""
-        self._store.expire(self._term, self._clock.expected - self._timing.reward_window)
+        expired = self._store.expire(self._term, self._clock.expected - self._timing.reward_window)
+        if self._plan.endless:
+            self._store.prune(self._term, min(expired + 1, self.open_sync - self._plan.reach))
         done = self._keep_raw or self._store.engine.forget()
         self.prepare()
         return done
@@ -131,10 +145,19 @@ class Ticker:
     def _ticks(self, seated: int) -> int:
         """Ticks to do now."""
         self._seats.observe(seated)
-        due = self._calendar.due(seated, self._clock)
+        due = self._due(seated)
         self._hold_back(due - self.open_sync)
+        self._ticked_at = {sync: at for sync, at in self._ticked_at.items() if sync > self.open_sync - LATE}
         for sync in range(self.open_sync, due):
             self._ticked_at.setdefault(sync, self._clock.steady)
+        return due
+
+    def _due(self, seated: int) -> int:
+        """Ticks that are due, as far as this silo takes part in their syncs: batches of one that was dismissed stay
+        open, and nothing more of it is drawn."""
+        due = self._calendar.due(seated, self._clock)
+        while self._sealer is not None and due > self.open_sync and not self._sealer.takes_part(due - 1):
+            due -= 1
         return due
 
     def _hold_back(self, overdue: int) -> None:
@@ -148,7 +171,7 @@ class Ticker:
     def _draw(self, sync: int) -> bool:
         """Draw a release; False if it must wait for the others' word (`Sealer.hold`), or if another worker has drawn it
         first, because it took itself for the leader too."""
-        if self._sealer is not None and self._sealer.held is not None:
+        if self._sealer is not None and (self._sealer.held is not None or not self._sealer.takes_part(sync)):
             return False
         stored = self._store.encoder(self._term)
         state = self._plan.protocol.init() if stored is None else messages.decode_stream(stored)
@@ -160,7 +183,7 @@ class Ticker:
             raise SumsFull(people, self._capacity)
         state, message = releasing.draw(self._plan, state, batch, self._noise)
         event, last = self._plan.release(self._silo, self._term, sync), self._store.last_entry()
-        entry = None if event is None else book.entry(last, event, self._signer)
+        entry = None if event is None else book.entry(last, event, self._signer(sync))
         try:
             self._store.draw(
                 self._term,
@@ -171,6 +194,7 @@ class Ticker:
                 wire=None if self._sealer is None else self._sealer.at_once(sync, message, book.head(entry or last)),
                 keep_raw=self._keep_raw,
                 own=summed(self._plan, batch),
+                own_release=releasing.own_after(self._plan, self._store.state(self._term, OWN_RELEASE), message),
             )
         except IllegalEvent:  # this draw was never on disk, so nobody has seen it
             return False
@@ -178,6 +202,20 @@ class Ticker:
         return True
 
     def _earlier(self, sync: int) -> int:
-        """People in the batches before this one: as this process has counted them, if it drew the last one."""
+        """People in the batches before this one that its release holds: as this process has counted them, if it drew
+        the last one."""
+        if self._plan.endless:  # a release holds the last batches and none before them
+            return self._store.people_before(self._term, sync, sync - self._plan.encoder.touches)
         counted_to, people = self._counted
         return people if counted_to == sync else self._store.people_before(self._term, sync)
+
+
+def clock_of(store: SiloStore, term: int, clocks: Clocks, believe: bool) -> SteadyClock:
+    """The clock of a silo, compared with what the silo last knew of it."""
+    stored = store.state(term, CLOCK)
+    clock = SteadyClock(clocks, None if stored is None else Reading.decode(stored))
+    if believe:
+        clock.believe()
+    with suppress(TicksHeld):  # a clock that has jumped is not written down
+        store.set_state(term, CLOCK, clock.reading().encode())
+    return clock

@@ -7,6 +7,7 @@ transaction that says what became of the reward, so each reward is in them once.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -17,9 +18,23 @@ from fedbandit.federation.states import DecisionState
 from fedbandit.federation.store.database import Sql
 from fedbandit.federation.store.rewards import NOWHERE, UNSHARED, CountedRow, Reward, Verdict, rows_of
 
-__all__ = ["NO_SUMS", "Adding", "PartSums", "add", "keep", "kind_of", "parts", "put", "sync_of", "waiting_rows"]
+__all__ = [
+    "NO_SUMS",
+    "Adding",
+    "PartSums",
+    "add",
+    "keep",
+    "kind_of",
+    "parts",
+    "prune",
+    "pruned",
+    "put",
+    "sync_of",
+    "waiting_rows",
+]
 
 Rows = Sequence[tuple[bytes, float]]  # features and reward
+PRUNED = "visits of pruned sums"
 _PART = {DecisionState.LEFT_OUT: NOWHERE, DecisionState.KEPT: UNSHARED}
 
 
@@ -94,6 +109,28 @@ def parts(sql: Sql, term: int) -> dict[int, PartSums]:
     """All sums of a term: by sync, and those that are never released."""
     rows = sql.all("SELECT part, visits, squares, value FROM own_sums WHERE term = ? ORDER BY part", (term,))
     return {int(part): _sums(*values) for part, *values in rows}
+
+
+def prune(sql: Sql, term: int, before: int) -> None:
+    """Forget the sums of what came before a batch; how many visits were never released is still known."""
+    gone = pruned(sql, term)
+    for part, visits in sql.all("SELECT part, visits FROM own_sums WHERE term = ?", (term,)):
+        if sync_of(int(part)) >= before:
+            continue
+        if part < 0:
+            gone[kind_of(int(part))] = gone.get(kind_of(int(part)), 0) + int(visits)
+        sql.all("DELETE FROM own_sums WHERE term = ? AND part = ?", (term, part))
+    sql.all(
+        "INSERT INTO states (term, name, value) VALUES (?, ?, ?)"
+        " ON CONFLICT (term, name) DO UPDATE SET value = excluded.value",
+        (term, PRUNED, json.dumps(gone).encode()),
+    )
+
+
+def pruned(sql: Sql, term: int) -> dict[int, int]:
+    """Visits by kind, NOWHERE or UNSHARED, whose sums are kept no more."""
+    rows = sql.all("SELECT value FROM states WHERE term = ? AND name = ?", (term, PRUNED))
+    return {int(kind): visits for kind, visits in json.loads(bytes(rows[0][0])).items()} if rows else {}
 
 
 def waiting_rows(sql: Sql, term: int) -> list[CountedRow]:

@@ -23,10 +23,11 @@ class Seen(NamedTuple):
 
 
 class SeenStore:
-    """Every method is one transaction, on disk when it returns. A new plan begins with a new `scope`."""
+    """Every method is one transaction, on disk when it returns. A new plan begins with a new `scope`; of the heads of
+    every place those of the last `places` are kept, all of them if that is None."""
 
-    def __init__(self, engine: Engine, scope: str) -> None:
-        self._engine, self._scope = engine, scope
+    def __init__(self, engine: Engine, scope: str, places: int | None = None) -> None:
+        self._engine, self._scope, self._places = engine, scope, places
 
     def of(self, party: str) -> Seen:
         """The furthest that the party was seen to be."""
@@ -59,6 +60,7 @@ class SeenStore:
             other = None if found is None else Head.decode(found)
             if found is None:
                 _put(sql, self._place(party, head.length), head.encode())
+                self._drop(sql, party, head.length)
         if other is not None and other.hash != head.hash:
             return True
         newer = head if head.length > known.head.length else known.head
@@ -98,6 +100,16 @@ class SeenStore:
         if found is None:
             return Seen()
         return Seen(_SYNCS.unpack(found[: _SYNCS.size])[0], Head.decode(found[_SYNCS.size :]))
+
+    def _drop(self, sql: Sql, party: str, newest: int) -> None:
+        """Forget the heads of places that are too old."""
+        if self._places is None:
+            return
+        start = self._place(party, 0)[:-1]
+        query = "SELECT name FROM states WHERE term = 0 AND substr(name, 1, ?) = ?"
+        for (name,) in sql.all(query, (len(start), start)):
+            if int(name.removeprefix(start)) <= newest - self._places:
+                sql.all("DELETE FROM states WHERE term = 0 AND name = ?", (name,))
 
     def _place(self, party: str, count: int) -> str:
         return f"{_SEEN}{self._scope} {party} {count}"

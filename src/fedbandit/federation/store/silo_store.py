@@ -14,7 +14,7 @@ from fedbandit.federation.states import (
     ReleaseState,
     advance,
 )
-from fedbandit.federation.store import own_sums
+from fedbandit.federation.store import own_sums, pruning
 from fedbandit.federation.store.database import Engine, Row, Sql, recall, remember
 from fedbandit.federation.store.own_sums import NO_SUMS, Adding, PartSums
 from fedbandit.federation.store.rewards import (
@@ -31,7 +31,7 @@ from fedbandit.federation.store.rewards import (
     users_in,
 )
 
-__all__ = ["LedgerRow", "SiloStore", "StoredRelease", "Term", "Wire"]
+__all__ = ["OWN_RELEASE", "LedgerRow", "SiloStore", "StoredRelease", "Term", "Wire"]
 
 
 class Term(NamedTuple):
@@ -194,6 +194,8 @@ class SiloStore:
             for part, visits in sql.all("SELECT part, visits FROM own_sums WHERE term = ? AND part < 0", (term,)):
                 kind = own_sums.kind_of(int(part))
                 kept[kind] = kept.get(kind, 0) + int(visits)
+            for kind, visits in own_sums.pruned(sql, term).items():
+                kept[kind] = kept.get(kind, 0) + visits
             return kept
 
     def batch(self, term: int, sync: int) -> list[CountedRow]:
@@ -201,11 +203,11 @@ class SiloStore:
         with self.engine.read() as sql:
             return list(rows_of(sql, term, sync))
 
-    def people_before(self, term: int, sync: int) -> int:
-        """How many people count in the closed batches before this one."""
+    def people_before(self, term: int, sync: int, since: int = 0) -> int:
+        """How many people count in the closed batches from `since` to just before this one."""
         with self.engine.read() as sql:
-            query = "SELECT coalesce(sum(users), 0) FROM releases WHERE term = ? AND sync < ?"
-            ((people,),) = sql.all(query, (term, sync))
+            query = "SELECT coalesce(sum(users), 0) FROM releases WHERE term = ? AND sync >= ? AND sync < ?"
+            ((people,),) = sql.all(query, (term, since, sync))
             return int(people)
 
     # -- releases ---------------------------------------------------------------------------------------------------
@@ -232,15 +234,17 @@ class SiloStore:
         wire: Wire | None = None,
         keep_raw: bool = False,
         own: PartSums = NO_SUMS,
+        own_release: bytes | None = None,
     ) -> None:
         """Release, ledger event and encoder state, together or not at all; a release that exists is never redrawn.
 
         With `wire`, what is sent and its sealed bytes are fixed in the same transaction. `own` are the sums of the
-        batch, which the silo keeps when the raw rows are deleted.
+        batch, which the silo keeps when the raw rows are deleted, `own_release` the state of its releases to itself.
         """
         with self.engine.transaction() as sql:
             _enter(sql, term, sync, ReleaseEvent.DRAW, drawn, encoder, entry)
             own_sums.put(sql, term, sync, own)
+            _set_own(sql, term, own_release)
             if not keep_raw:
                 sql.all("DELETE FROM raw_rows WHERE term = ? AND sync = ?", (term, sync))
             if sql.all("SELECT 1 FROM models WHERE term = ? AND sync = ?", (term, sync)):
@@ -258,6 +262,7 @@ class SiloStore:
         *,
         places: int,
         at: float,
+        own_release: bytes | None = None,
     ) -> None:
         """In place of the releases that a lost store has drawn: nothing, which is never sent, and what they spent.
 
@@ -269,6 +274,7 @@ class SiloStore:
         with self.engine.transaction() as sql:
             now = _term(sql, term)
             _set_state(sql, term, FORWARDED, _TIME.pack(at))
+            _set_own(sql, term, own_release)
             sql.all("UPDATE terms SET seated = ? WHERE term = ? AND seated < ?", (places, term, places))
             ((latest,),) = sql.all("SELECT coalesce(max(closed), 0) FROM releases WHERE term = ?", (term,))
             _close(sql, now, max(syncs) + 1, max(at, float(latest)))
@@ -282,18 +288,34 @@ class SiloStore:
         found = self.state(term, FORWARDED)
         return -math.inf if found is None else float(_TIME.unpack(found)[0])
 
-    def expire(self, term: int, before: float) -> None:
-        """Forget which decisions were rewarded in batches closed before a time: their ids are no longer taken.
+    def expire(self, term: int, before: float) -> int:
+        """Forget which decisions were rewarded in batches closed before a time: their ids are no longer taken. Returns
+        the last of those batches, or -1.
 
         A batch whose time is unknown (0) says nothing about those before it.
         """
         with self.engine.transaction(durable=False) as sql:
-            query = "SELECT sync FROM releases WHERE term = ? AND closed > 0 AND closed < ? ORDER BY sync DESC LIMIT 1"
-            rows = sql.all(query, (term, before))
-            last = int(rows[0][0]) if rows else -1
-            if last > self._expired.get(term, -1):
-                sql.all("DELETE FROM rewarded WHERE term = ? AND sync <= ?", (term, last))
-        self._expired[term] = last
+            last = pruning.forget_rewarded(sql, term, before, self._expired.get(term, -1))
+        self._expired[term] = max(last, self._expired.get(term, -1))
+        return self._expired[term]
+
+    def expired_before(self, term: int) -> float:
+        """Nobody knows any more which decisions from before this time were rewarded: none of them is taken, whatever
+        the clock says now."""
+        with self.engine.read() as sql:
+            return pruning.forgotten_before(sql, term)
+
+    def prune(self, term: int, before: int) -> None:
+        """Of a term without an end: forget all that belongs to syncs before this one, except who has counted, how
+        often, and that they opted out. Nothing of it is left in any release or model."""
+        if before > 0:
+            with self.engine.transaction(durable=False) as sql:
+                pruning.prune_term(sql, term, before)
+
+    def drawn(self, term: int) -> int:
+        """How many releases of a term were drawn or given up: that goes in order."""
+        with self.engine.read() as sql:
+            return pruning.drawn(sql, term)
 
     def set_state(self, term: int, name: str, value: bytes) -> None:
         """Keep a value of the term, in place of the last one."""
@@ -342,7 +364,7 @@ class SiloStore:
     def entry(self, term: int, sync: int) -> LedgerRow | None:
         """The ledger's entry of a release of the last term: it has one for each that was drawn or given up, in order.
         None where the plan spends nothing."""
-        drawn = "SELECT count(*) FROM releases WHERE term = ? AND state <> ?"
+        drawn = "SELECT max(sync) + 1 FROM releases WHERE term = ? AND state <> ?"
         number = f"(SELECT max(number) FROM ledger) + 1 - ({drawn}) + ?"
         with self.engine.read() as sql:  # one statement: another worker may be drawing
             query = f"SELECT {_LEDGER} FROM ledger WHERE number = {number}"
@@ -399,7 +421,7 @@ class SiloStore:
         return recall(self.engine, key)
 
 
-ENCODER, FORWARDED = "encoder", "brought forward"
+ENCODER, FORWARDED, OWN_RELEASE = "encoder", "brought forward", "own releases"
 _TIME = struct.Struct("<d")
 _TERM = "term, plan_hash, plan, started, open_sync, decisions, unkeyed, seated"
 _OF_PEOPLE = ("raw_rows", "participants", "last_counted", "seats", "opted_out", "own_sums")
@@ -434,6 +456,11 @@ def _set_state(sql: Sql, term: int, name: str, value: bytes) -> None:
         " ON CONFLICT (term, name) DO UPDATE SET value = excluded.value",
         (term, name, value),
     )
+
+
+def _set_own(sql: Sql, term: int, own_release: bytes | None) -> None:
+    if own_release is not None:
+        _set_state(sql, term, OWN_RELEASE, own_release)
 
 
 def _count_decisions(sql: Sql, term: int, decisions: int, unkeyed: int) -> None:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from fedbandit._validate import ArgumentError
 from fedbandit.federation.states import SYNC, SyncEvent, SyncState, advance
+from fedbandit.federation.store import pruning
 from fedbandit.federation.store.database import Engine, Row, Sql, recall, remember
 from fedbandit.federation.wire.heads import NONE, Head
 
@@ -52,7 +53,7 @@ class SyncStore:
     def head(self, sync: int) -> Head:
         """This party's own head after a sync that is closed; before the first there is none."""
         with self.engine.read() as sql:
-            rows = sql.all("SELECT value FROM states WHERE term = 0 AND name = ?", (_head(sync),))
+            rows = sql.all("SELECT value FROM states WHERE term = 0 AND name = ?", (pruning.head_key(sync),))
             return Head.decode(bytes(rows[0][0])) if rows else NONE
 
     def senders_after(self, sync: int) -> set[str]:
@@ -78,7 +79,7 @@ class SyncStore:
         with self.engine.transaction() as sql:
             _set(sql, sync, advance(SYNC, _state(sql, sync), event), json.dumps(list(cohort)), value)
             sql.all("DELETE FROM inbox WHERE sync <= ?", (sync,))
-            _put(sql, _head(sync), head.encode())
+            _put(sql, pruning.head_key(sync), head.encode())
             if state is not None:
                 _put(sql, "decoder", state)
 
@@ -90,7 +91,7 @@ class SyncStore:
             for sync in given_up:
                 _set(sql, sync, advance(SYNC, _state(sql, sync), SyncEvent.SEEN_ELSEWHERE))
             sql.all("DELETE FROM inbox WHERE sync < ?", (head.length,))
-            _put(sql, _head(head.length - 1), head.encode())
+            _put(sql, pruning.head_key(head.length - 1), head.encode())
             if state is not None:
                 _put(sql, "decoder", state)
         return given_up
@@ -98,6 +99,12 @@ class SyncStore:
     def published(self, sync: int) -> None:
         with self.engine.transaction(durable=False) as sql:
             _set(sql, sync, advance(SYNC, _state(sql, sync), SyncEvent.ACKNOWLEDGED))
+
+    def prune(self, before: int) -> None:
+        """Of a run without an end: forget the syncs before this one, their results and heads."""
+        if before > 0:
+            with self.engine.transaction(durable=False) as sql:
+                pruning.prune_syncs(sql, before)
 
     def next_sync(self) -> int:
         """The first sync without a result."""
@@ -157,10 +164,6 @@ def _last(sql: Sql, states: Sequence[str]) -> int:
     marks = ", ".join("?" * len(states))
     rows = sql.all(f"SELECT sync FROM syncs WHERE state IN ({marks}) ORDER BY sync DESC LIMIT 1", states)
     return int(rows[0][0]) if rows else -1
-
-
-def _head(sync: int) -> str:
-    return f"head {sync}"
 
 
 def _put(sql: Sql, name: str, value: bytes) -> None:

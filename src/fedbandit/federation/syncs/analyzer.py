@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 
 from fedbandit._arrays import Numbers
-from fedbandit.federation.states import SyncEvent
+from fedbandit.federation.states import SyncEvent, SyncState
+from fedbandit.federation.store.pruning import holds_key
 from fedbandit.federation.store.sync_store import StoredSync
-from fedbandit.federation.syncs.keeper import Arrived, Sighting, SyncKeeper, Taken, closing
+from fedbandit.federation.syncs.keeper import SyncKeeper, closing
+from fedbandit.federation.syncs.taken import Arrived, Sighting, Taken
 from fedbandit.federation.wire import messages, parcels
 from fedbandit.federation.wire.envelopes import Context
-from fedbandit.federation.wire.heads import Greeting
+from fedbandit.federation.wire.heads import NONE, Greeting
 from fedbandit.federation.wire.keys import PublicKeys
 from fedbandit.federation.wire.messages import MessageError
 from fedbandit.federation.wire.parcels import Holds, Mixed, Outcome, Parcel, SignedOutcome
@@ -40,7 +42,7 @@ class Analyzer(SyncKeeper):
         if context.kind == "mixed" and sender == self._mixer:
             totals = self._checked(sender, Mixed.decode(payload, self.plan).totals)
             sightings: tuple[Sighting, ...] = (Sighting(sender, totals.length, totals),)
-        elif context.kind == "release" and sender in self.agreement.silos and self._hears_silos:
+        elif context.kind == "release" and sender in self.party.at(sync).silos and self._hears_silos:
             parcel = Parcel.decode(payload, self.plan.protocol, "analyzer")
             ledger, models = self.party.checked(sender, parcel.ledger), self._checked(self.party.name, parcel.models)
             sightings = (Sighting(sender, sync + 1, ledger), Sighting(self.party.name, models.length, models))
@@ -57,7 +59,7 @@ class Analyzer(SyncKeeper):
         if not self._hears_silos:
             return (self.agreement.holder("mixer"),), 1
         draws = self.plan.protocol.mixer_draws and self._mixer is None
-        enough = self.plan.silos if draws else self.plan.smallest_cohort
+        enough = len(self.agreement.silos) if draws else self.plan.smallest_cohort
         return tuple(self.agreement.party(name) for name in self.agreement.silos), enough
 
     async def answer(self, sender: PublicKeys, greeting: Greeting) -> None:
@@ -65,6 +67,19 @@ class Analyzer(SyncKeeper):
         await super().answer(sender, greeting)
         if sender.name == self._mixer:
             self._tells.forget()
+        newcomer = sender.role == "silo" and self.party.roll.since(sender.name) > 0
+        if newcomer and greeting.models == NONE and (last := self.store.next_sync() - 1) >= 0:
+            closed = self.store.at(last)
+            if closed.state is SyncState.PUBLISHED:
+                await self.publish(closed, only=sender.name)
+
+    async def spread(self, before: int) -> None:
+        """Everybody is told, those who have just left included."""
+        names = {party.name: None for members in (self.agreement, self.party.at(0)) for party in members.parties}
+        names |= {edition.name: None for edition in self.party.roll.editions[before:] if edition.name}
+        for name in names:
+            if name != self.party.name:
+                await self._tell(name, before)
 
     def state_after(self, syncs: int) -> bytes | None:
         state = self._state()
@@ -77,12 +92,13 @@ class Analyzer(SyncKeeper):
         was told and has made its total, whatever has become of the store that told it."""
         if self._mixer is None or not self._hears_silos or (self._tells.said(sync) and not self._tells.due(sync)):
             return
-        key, senders = f"holds {sync}", self.store.senders(sync)
+        key, senders = holds_key(sync), self.store.senders(sync)
         if self._mixer in senders:
             return
-        if self.store.recall(key) is None and not late and len(senders) < len(self.agreement.silos):
+        members = self.party.at(sync)
+        if self.store.recall(key) is None and not late and len(senders) < len(members.silos):
             return
-        holds = Holds(parcels.membership(senders, self.agreement.silos), self.own())
+        holds = Holds(members.cohort(senders), self.own())
         value = self.store.remember(key, holds.encode())
         mixer = self.agreement.holder("mixer")
         sealed = self.party.seal("holds", mixer, sync, value)
@@ -93,12 +109,14 @@ class Analyzer(SyncKeeper):
         senders = self.store.senders(sync)
         if self._mixer is not None:
             return self._close_mixed(sync, self.store.inbox(sync)) if self._mixer in senders else None
-        event = closing(senders, self.agreement.silos, self.plan.smallest_cohort, late)
+        members = self.party.at(sync)
+        senders &= set(members.silos)
+        event = closing(senders, members.silos, self.plan.smallest_cohort, late)
         if event is SyncEvent.DEADLINE_SHORT:
             return self._skip(sync)
         if event is None:
             return None
-        inbox = self.store.inbox(sync)
+        inbox = {name: value for name, value in self.store.inbox(sync).items() if name in senders}
         return self._decode(sync, event, list(inbox), lambda: self._mixed_here(inbox))
 
     async def publish(self, closed: StoredSync, only: str | None = None) -> None:
@@ -109,13 +127,14 @@ class Analyzer(SyncKeeper):
         model = SignedOutcome(outcome, self.previous(sync), self.store.head(sync)).encode()
 
         async def send(name: str) -> None:
-            receiver = self.agreement.party(name)
+            receiver = self.party.roll.keys_of(name)[0]
             sealed = self.party.seal("model", receiver, sync, model)
             message_id = f"model.{sync}.{name}{self._repeats.suffix((sync, name))}"
             await self.link.publish(self.party.subject_to(receiver), sealed, message_id)
 
         everybody = only is None or (only == self._mixer and not self._hears_silos)
-        await asyncio.gather(*(send(name) for name in self.agreement.silos if everybody or only == name))
+        silos = dict.fromkeys((*self.party.at(sync).silos, *self.agreement.silos))  # those who are to join, too
+        await asyncio.gather(*(send(name) for name in silos if everybody or only == name))
 
     def _greets(self) -> tuple[PublicKeys, ...]:
         """Everybody: those who have another plan or another format must see it."""
@@ -125,7 +144,10 @@ class Analyzer(SyncKeeper):
         """The mixer has fixed the cohort, from those whose parcels A has said that it holds."""
         assert self._mixer is not None
         mixed = Mixed.decode(inbox.pop(self._mixer), self.plan)
-        cohort = [name for name, there in zip(self.agreement.silos, mixed.cohort, strict=True) if there]
+        cohort = self.party.at(sync).counted(mixed.cohort)
+        if len(cohort) < int(mixed.cohort.sum()):
+            log.error("sync %d: the mixer counts silos in that are not members of it", sync)
+            return self._skip(sync)
         if len(cohort) < self.plan.smallest_cohort:  # skipped by the mixer, or a mixer that breaks the rules
             return self._skip(sync)
         if self._hears_silos and not set(cohort) <= set(inbox):
@@ -160,8 +182,8 @@ class Analyzer(SyncKeeper):
         try:
             state, decoded = self.plan.protocol.decode(self._state(), collect())
             prefix = np.asarray(decoded, dtype=np.float64)
-            self.plan.fit(prefix, self.plan.times[sync])
-            outcome = Outcome(prefix, parcels.membership(cohort, self.agreement.silos))
+            self.plan.fit(prefix, self.plan.ticks[sync])
+            outcome = Outcome(prefix, self.party.at(sync).cohort(cohort))
             Outcome.decode(outcome.encode(), self.plan)
         except Exception:
             log.exception("sync %d cannot be decoded", sync)

@@ -7,18 +7,22 @@ import logging
 import secrets
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 
 from fedbandit.federation.exact.exact_noise import ExactNoise
-from fedbandit.federation.setup.party import Party
+from fedbandit.federation.setup.agreement import Agreement
+from fedbandit.federation.setup.editions import Edition
+from fedbandit.federation.setup.party import Outdated, Party
+from fedbandit.federation.setup.registrar import Registrar
 from fedbandit.federation.states import SyncEvent, SyncState
 from fedbandit.federation.store.seen import SeenStore
 from fedbandit.federation.store.sync_store import StoredSync, SyncStore
+from fedbandit.federation.syncs.deadlines import Deadlines
 from fedbandit.federation.syncs.progress import Progress
+from fedbandit.federation.syncs.taken import Sighting, Taken
 from fedbandit.federation.telemetry import traces
 from fedbandit.federation.telemetry.troubles import Troubles
-from fedbandit.federation.timing import JUMP, ClockJumped, SteadyClock, pace
+from fedbandit.federation.timing import ClockJumped, SteadyClock
 from fedbandit.federation.wire import heads
 from fedbandit.federation.wire.envelopes import FORMAT, Context, EnvelopeError
 from fedbandit.federation.wire.heads import NO_QUESTION, NONE, Greeting, Head
@@ -27,39 +31,13 @@ from fedbandit.federation.wire.link import Carrier, MessageTooLarge
 from fedbandit.federation.wire.messages import MessageError
 from fedbandit.federation.wire.refused import Refused
 from fedbandit.federation.wire.repeats import Repeats
-from fedbandit.schedule import Clock as ClockSchedule
 
-__all__ = ["Arrived", "Sighting", "SyncKeeper", "Taken", "closing"]
+__all__ = ["SyncKeeper", "closing"]
 
 log = logging.getLogger(__name__)
 LOOK = 0.1  # seconds between looks at the deadline
 ASK_AGAIN = 10.0  # seconds until a question that nobody has answered is asked again
 RETRY = 0.5  # seconds until the store is tried again
-
-
-class Arrived(NamedTuple):
-    """A verified message that is kept until its sync closes."""
-
-    sync: int
-    sender: str
-    value: bytes
-
-
-class Sighting(NamedTuple):
-    """A party's head, in its own signed word, and how many syncs of this plan it had done then."""
-
-    party: str
-    syncs: int
-    head: Head
-
-
-class Taken(NamedTuple):
-    """What is in a verified message: something to keep, heads of parties, a greeting."""
-
-    context: Context
-    arrived: Arrived | None = None
-    sightings: tuple[Sighting, ...] = ()
-    greeting: Greeting | None = None
 
 
 class SyncKeeper(ABC):
@@ -83,16 +61,19 @@ class SyncKeeper(ABC):
     ) -> None:
         """`clock` is the public time, `steady` a clock that is never set."""
         self.party, self.store, self.link = party, store, link
-        self.agreement, self.plan = party.agreement, party.agreement.plan
+        self.plan = party.agreement.plan
+        party.roll.tie(store.remember, store.recall)
         self.noise = ExactNoise()
         self.problem: str | None = None  # why it refuses to go on, if it does
         self.ahead: Head | None = None  # its own head that others have seen and its store has not, if there is one
         self._clock, self._steady = clock or SteadyClock().now, steady
         self._refused = Refused()
+        self.registrar = Registrar(party, self._refused)
         self._question = secrets.token_bytes(len(NO_QUESTION))
         self._answered: set[str] = set()
-        self._begun: dict[int, float] = {}
+        self.deadlines = Deadlines(party, store, self._clock, steady)
         self._advancing = asyncio.Lock()
+        self._outdated: list[str] = []  # parties that have greeted with keys that were replaced
         self._complained = ""  # what the store says about why nothing is closed
         self._failing: dict[str, tuple[str, str]] = {}  # by what was tried: the kind of trouble, until it works
         self.elsewhere: set[str] = set()  # parties that were last heard of under another plan
@@ -101,7 +82,7 @@ class SyncKeeper(ABC):
         store.bind(self.plan.hash)
         store.complain("")
         self.progress = Progress.of(store.all(), self.agreement.silos)
-        self.seen = SeenStore(store.engine, "")
+        self.seen = SeenStore(store.engine, "", self.plan.reach if self.plan.endless else None)
 
     # -- what a mixer and an analyzer do differently ---------------------------------------------------------------
 
@@ -126,6 +107,28 @@ class SyncKeeper(ABC):
         """Say what must be said before a sync can be closed."""
 
     # -- work -------------------------------------------------------------------------------------------------------
+
+    @property
+    def agreement(self) -> Agreement:
+        """The federation with its newest members."""
+        return self.party.agreement
+
+    async def adopt(self, editions: Iterable[Edition]) -> None:
+        """Take in new editions of the members, and see to it that others hear of them."""
+        before = self.party.roll.number
+        await self._patiently(lambda: self._adopt(editions))
+        if self.party.roll.number > before:
+            await self.spread(before)
+
+    def _adopt(self, editions: Iterable[Edition]) -> None:
+        self.registrar.adopt(editions)
+        if self.registrar.problem is not None:
+            self._refuse(self.registrar.problem)
+
+    async def spread(self, before: int) -> None:
+        """Let others hear of the editions after this one: a greeting tells them that there are some."""
+        for receiver in self.asks[0]:
+            await self._greet(receiver)
 
     @property
     def refused(self) -> int:
@@ -155,12 +158,11 @@ class SyncKeeper(ABC):
     def waiting_for(self) -> tuple[str, ...]:
         """Silos of which nothing has come for a sync that is open, or whose public time is over."""
         sync = self.store.next_sync()
-        if sync >= len(self.plan.times):
+        if sync >= len(self.plan.ticks):
             return ()
         senders = self.store.senders(sync)
-        timed = isinstance(self.plan.schedule, ClockSchedule)
-        due = self._until(sync) + self._takes <= 0 if timed else bool(senders)
-        return tuple(name for name in self.agreement.silos if name not in senders) if due and self._direct else ()
+        waits = self._direct and self.deadlines.due(sync)
+        return tuple(name for name in self.party.at(sync).silos if name not in senders) if waits else ()
 
     @property
     def _direct(self) -> bool:
@@ -197,18 +199,23 @@ class SyncKeeper(ABC):
         for message in taken:
             if message.greeting is not None:
                 await self._greeted(message.context, message.greeting)
+            if message.edition is not None:
+                await self.adopt([message.edition])
+        outdated, self._outdated = self._outdated, []
+        for name in outdated:
+            await self._tell(name, 0)
 
     async def advance(self) -> None:
         """Close syncs in order for as long as the next one can be closed."""
         async with self._advancing:
-            self._tell()
+            self._explain()
             if not self.ready:
                 return
             for closed in self.store.unpublished():
                 await self._publish(closed)
             await self._answer_again()
-            while (sync := self.store.next_sync()) < len(self.plan.times):
-                late = self._late(sync)
+            while (sync := self.store.next_sync()) < len(self.plan.ticks):
+                late = self.deadlines.passed(sync)
                 await self.prepare(sync, late)
                 if not await self._finish(sync, late):
                     return
@@ -265,9 +272,15 @@ class SyncKeeper(ABC):
             context, payload = self.party.open(envelope)
             if context.kind == "greeting":
                 return self._read_greeting(context, Greeting.decode(payload))
-            if context.sync >= len(self.plan.times):
+            if context.kind == "members":
+                return Taken(context, edition=Edition.decode(payload))
+            if context.sync >= len(self.plan.ticks):
                 raise MessageError(f"the plan has no sync {context.sync}")
             return self._timely(self.accept(context, payload))
+        except Outdated as error:
+            self._outdated.append(error.party)
+            self._refused.note(error)
+            return None
         except Exception as error:  # deliberately broad, RecursionError and MemoryError included
             self._refused.note(error)
             return None
@@ -276,7 +289,7 @@ class SyncKeeper(ABC):
         """The message, or only the heads in it if it comes before its time. Whoever's clock is wrong, their signer has
         come as far as they say, and is held to it when its store is put back."""
         try:
-            self._check_time(taken.context.sync)
+            self.deadlines.check(taken.context.sync)
         except EnvelopeError as error:
             self._refused.note(error)
             return Taken(taken.context, sightings=taken.sightings)
@@ -305,13 +318,13 @@ class SyncKeeper(ABC):
 
     def _checked(self, name: str, head: Head) -> Head:
         """The head of a mixer's or an analyzer's chain, if that party has signed it and the plan has so many syncs."""
-        if head.length > len(self.plan.times):
-            raise MessageError(f"the head of {name} is after {head.length} syncs; the plan has {len(self.plan.times)}")
+        if head.length > len(self.plan.ticks):
+            raise MessageError(f"the head of {name} is after {head.length} syncs; the plan has {len(self.plan.ticks)}")
         return self.party.checked(name, head)
 
     def _contradicted(self, party: str) -> None:
         """A party has signed two different heads of the same place."""
-        if self.agreement.party(party).role == "silo":
+        if all(known.role == "silo" for known in self.party.roll.keys_of(party)):
             log.error("%s has drawn a release twice: it has signed two ledgers of the same length", party)
             return
         self._refuse(f"{party} has told different parties different things: it has signed two heads of one place")
@@ -338,22 +351,42 @@ class SyncKeeper(ABC):
 
     async def _greet(self, receiver: PublicKeys, *, question: bytes = NO_QUESTION, answer: bytes = NO_QUESTION) -> None:
         seen = self.seen.of(receiver.name)
-        greeting = Greeting(FORMAT, FORMAT, question, answer, seen.syncs, seen.head, self.own())
+        greeting = self.party.greeting(Greeting(FORMAT, FORMAT, question, answer, seen.syncs, seen.head, self.own()))
         sealed = self.party.seal("greeting", receiver, 0, greeting.encode())
-        message_id = f"greeting.{self.party.name}.{receiver.name}.{question.hex()}.{answer.hex()}"
+        words = f"{question.hex()}.{answer.hex()}.{greeting.edition}"
+        message_id = f"greeting.{self.party.name}.{receiver.name}.{words}"
         await self.link.publish(self.party.subject_to(receiver), sealed, message_id)
 
     async def _greeted(self, context: Context, greeting: Greeting) -> None:
         """Answer a question; note an answer to one's own."""
-        mismatch, sender = self.party.differs(context), self.agreement.party(context.sender)
+        mismatch, sender = self.party.differs(context), self.agreement.member(context.sender)
+        if sender is None:  # an edition that came with it has dismissed its sender
+            return
         (self.elsewhere.discard if mismatch is None else self.elsewhere.add)(sender.name)
         if greeting.answer == self._question:
             if mismatch is not None and sender.role == "analyzer":
                 raise mismatch
             if mismatch is None and greeting.reads(FORMAT):
                 await self._patiently(lambda: self._take_answer(sender, greeting))
+        if mismatch is None:
+            await self._compare_members(sender, greeting)
         if greeting.question != NO_QUESTION and self._can_tell(sender):
             await self.answer(sender, greeting)
+
+    async def _compare_members(self, sender: PublicKeys, greeting: Greeting) -> None:
+        """Tell one who has older editions of the members; ask one who has newer ones, by saying which are here."""
+        if not self._can_tell(sender):
+            return
+        if (after := self.registrar.behind(greeting)) is not None:
+            await self._tell(sender.name, after)
+        elif self.registrar.ahead(greeting):
+            await self._greet(sender)
+
+    async def _tell(self, name: str, after: int) -> None:
+        """Pass on the editions after this one to a party, member or not any more, if it can be told."""
+        receiver = self.party.roll.keys_of(name)[0]
+        if self._can_tell(receiver):
+            await self.registrar.tell(self.link, receiver, after)
 
     async def answer(self, sender: PublicKeys, greeting: Greeting) -> None:
         """Say how far the one who asks was seen to have come."""
@@ -395,55 +428,16 @@ class SyncKeeper(ABC):
             self.store.complain(problem)
         self.problem = problem
 
-    # -- time -------------------------------------------------------------------------------------------------------
-
-    def _check_time(self, sync: int) -> None:
-        """Refuse a message for a sync whose public time is still to come: its sender's clock is wrong, or it lies."""
-        schedule = self.plan.schedule
-        if isinstance(schedule, ClockSchedule) and (early := self._until(sync)) > min(JUMP, schedule.period):
-            raise EnvelopeError(f"sync {sync} is {early:.0f} s early")
-
-    def _until(self, sync: int) -> float:
-        """Seconds until the public time of a sync; 0 if it has none, or if this party's own clock cannot be believed:
-        then nobody else's is held against it."""
-        schedule, start = self.plan.schedule, self.agreement.timing.start
-        if not isinstance(schedule, ClockSchedule) or start is None:
-            return 0.0
-        try:
-            return start + self.plan.times[sync] * schedule.period - self._clock()
-        except ClockJumped:
-            return 0.0
-
-    @property
-    def _takes(self) -> float:
-        """Seconds from the public time of a sync until an honest release leaves; 0 where there is no such time."""
-        timing = self.agreement.timing
-        if not isinstance(self.plan.schedule, ClockSchedule) or timing.start is None:
-            return 0.0
-        return max(timing.settle, timing.settle_last) + pace(self.plan, timing)
-
-    def _late(self, sync: int) -> bool:
-        """Whether the deadline of a sync has passed. It runs from the first message for this very sync, or, if there
-        is none, from when as many silos as make a cohort are further; never because one of them is, and never from
-        before an honest release of this sync can have left."""
-        if sync not in self._begun:
-            further = self.store.senders_after(sync)
-            enough = len(further & set(self.agreement.silos)) >= self.plan.smallest_cohort or further - {
-                *self.agreement.silos
-            }
-            if not enough and not self.store.senders(sync):
-                return False
-            self._begun[sync] = self._steady() + max(0.0, self._until(sync) + self._takes)
-        return self._steady() - self._begun[sync] > self.agreement.timing.deadline
-
     # -- the rest ---------------------------------------------------------------------------------------------------
 
     async def _publish(self, closed: StoredSync) -> None:
         await self.publish(closed)
         self.store.published(closed.sync)
+        if self.plan.endless:
+            self.store.prune(closed.sync - self.plan.reach)
         for party in self.agreement.parties:
             self._repeats.done((closed.sync, party.name))
-        self.progress.note(closed, self._steady())
+        self.progress.note(closed, self._steady(), self.party.at(closed.sync).silos)
         line = {"sync": closed.sync, "silos": len(closed.cohort), "skipped": closed.state is SyncState.SKIPPED}
         if closed.state is SyncState.SKIPPED:
             log.warning("sync %d skipped: too few silos in time", closed.sync, extra=line)
@@ -455,7 +449,7 @@ class SyncKeeper(ABC):
             await asyncio.sleep(LOOK)
             await self._undeterred(self.advance)
 
-    def _tell(self) -> None:
+    def _explain(self) -> None:
         """Write down why nothing is closed, for whoever asks for the status of this party."""
         waiting = "" if self.answered else self._unheard
         if (reason := self.problem or waiting) != self._complained:
@@ -497,8 +491,9 @@ def _failure(error: Exception) -> tuple[str, str]:
 
 
 def closing(present: Collection[str], silos: Collection[str], cohort: int, late: bool) -> SyncEvent | None:
-    """Whether a sync closes now, and how: with everybody, or at the deadline with enough silos, or not at all."""
-    if len(present) == len(silos):
+    """Whether a sync closes now, and how: with everybody, or at the deadline with enough silos, or not at all. There is
+    no total of fewer silos than the cohort, whoever is a member."""
+    if len(present) == len(silos) and len(present) >= cohort:
         return SyncEvent.COMPLETE
     if not late:
         return None

@@ -6,7 +6,8 @@ import logging
 
 from fedbandit.federation.states import SyncEvent, SyncState
 from fedbandit.federation.store.sync_store import StoredSync
-from fedbandit.federation.syncs.keeper import Arrived, Sighting, SyncKeeper, Taken, closing
+from fedbandit.federation.syncs.keeper import SyncKeeper, closing
+from fedbandit.federation.syncs.taken import Arrived, Sighting, Taken
 from fedbandit.federation.wire import parcels
 from fedbandit.federation.wire.envelopes import Context
 from fedbandit.federation.wire.heads import Greeting
@@ -32,7 +33,7 @@ class Mixer(SyncKeeper):
         if context.kind == "holds" and sender == self._analyzer.name and self._waits_for_holds:
             models = self._checked(sender, Holds.decode(payload, self.plan).models)
             return Taken(context, Arrived(sync, sender, payload), (Sighting(sender, models.length, models),))
-        if context.kind != "release" or sender not in self.agreement.silos:
+        if context.kind != "release" or sender not in self.party.at(sync).silos:
             raise MessageError(f"a mixer takes releases of silos, not {context.kind!r} of {sender}")
         parcel = Parcel.decode(payload, self.plan.protocol, "mixer")
         ledger = self.party.checked(sender, parcel.ledger)
@@ -41,13 +42,14 @@ class Mixer(SyncKeeper):
         return Taken(context, Arrived(sync, sender, payload), sightings)
 
     def close(self, sync: int, late: bool) -> SyncEvent | None:
-        silos, senders = self.agreement.silos, self.store.senders(sync)
+        members, senders = self.party.at(sync), self.store.senders(sync)
+        silos = members.silos
         wanted: tuple[str, ...] = silos
         if self._waits_for_holds:
             if self._analyzer.name not in senders:
                 return None  # without the analyzer's word no total could be used
             holds = Holds.decode(self.store.inbox(sync)[self._analyzer.name], self.plan)
-            wanted = tuple(name for name, there in zip(silos, holds.cohort, strict=True) if there)
+            wanted = tuple(members.counted(holds.cohort))
         present = senders.intersection(wanted)
         event = closing(present, silos, self.plan.smallest_cohort, late or present == set(wanted))
         if event is None:
@@ -84,13 +86,14 @@ class Mixer(SyncKeeper):
 
     def _mixed(self, sync: int, cohort: list[str]) -> Mixed:
         """S on the cohort's parcels; nobody's if they cannot be mixed, ever."""
-        nobody = Mixed(parcels.membership((), self.agreement.silos))
+        members = self.party.at(sync)
+        nobody = Mixed(members.cohort(()))
         if not cohort:
             return nobody
         inbox, protocol = self.store.inbox(sync), self.plan.protocol
         try:
             received = [Parcel.decode(inbox[name], protocol, "mixer") for name in cohort]
-            return parcels.mixed(protocol, parcels.membership(cohort, self.agreement.silos), received, self.noise)
+            return parcels.mixed(protocol, members.cohort(cohort), received, self.noise)
         except Exception:  # what a parcel does to the code that adds it up must not stop the federation
             log.exception("sync %d cannot be mixed", sync)
             return nobody

@@ -27,15 +27,16 @@ class Progress:
 
     @classmethod
     def of(cls, syncs: Sequence[StoredSync], silos: Sequence[str]) -> Progress:
-        """As a store has it."""
-        progress = cls(missed=dict.fromkeys(silos, 0))
+        """As a store has it. What was skipped or given up is counted among the syncs that it keeps."""
+        begins = syncs[0].sync if syncs else 0  # a store without an end keeps no older ones: those are over
+        progress = cls(closed=begins, missed=dict.fromkeys(silos, 0))
         for sync in syncs:
             if sync.state.final:
                 progress.note(sync)
         return progress
 
-    def note(self, sync: StoredSync, at: float | None = None) -> None:
-        """A sync is over. That it is published again changes nothing."""
+    def note(self, sync: StoredSync, at: float | None = None, silos: Sequence[str] | None = None) -> None:
+        """A sync is over, whose members are these, if they have changed. That it is published again changes nothing."""
         if sync.sync <= self.last:
             return
         self.closed, self.last, self.last_at, self.present = self.closed + 1, sync.sync, at, len(sync.cohort)
@@ -43,5 +44,7 @@ class Progress:
             self.given_up += 1
             return  # nobody here knows who was in it
         self.skipped += not sync.cohort
+        if silos is not None:
+            self.missed = {name: self.missed.get(name, 0) for name in silos}
         for silo in self.missed:
             self.missed[silo] = 0 if silo in sync.cohort else self.missed[silo] + 1

@@ -8,6 +8,7 @@ bounded: the size of a message by the plan, how many are kept of each sender or 
 from __future__ import annotations
 
 import json
+import signal
 import socket
 import subprocess
 import sysconfig
@@ -53,6 +54,7 @@ MAX_PAYLOAD = 32 * 2**20
 OTHER_SETTINGS = 10058  # the broker's number for a stream that is there already, with other settings
 STREAMS = "streams"  # the account that the streams are in
 RETENTION = 30 * 86400.0  # seconds that a message is kept
+RELOADED, RELOAD = "Reloaded server configuration", 10.0  # what a server says then; seconds that it has for it
 ACK_WAIT = 3.0  # seconds until what a killed reader had taken is given out again; taking it twice changes nothing
 
 
@@ -259,6 +261,19 @@ class BrokerProcess:
         """The process, once it was started."""
         assert self._process is not None
         return self._process.pid
+
+    def reload(self) -> None:
+        """Have it read its configuration again; nobody whose account stays is disconnected. Twice: an account that is
+        new is known after the first time, and what it imports is there after the second."""
+        assert self._process is not None
+        for _ in range(2):
+            before = self._log.read_text(errors="replace").count(RELOADED)
+            self._process.send_signal(signal.SIGHUP)
+            end = time.monotonic() + RELOAD
+            while self._log.read_text(errors="replace").count(RELOADED) == before:
+                if time.monotonic() > end:
+                    raise RuntimeError(f"the broker did not reload; see {self._log}: {_tail(self._log)}")
+                time.sleep(0.02)
 
     def kill(self) -> None:
         """kill -9, for tests of what survives it."""

@@ -21,6 +21,7 @@ __all__ = ["HEAD_BYTES", "NONE", "NO_QUESTION", "Greeting", "Head", "link", "sig
 
 _HEAD = struct.Struct("<Q32s64s")
 _GREETING = struct.Struct("<4sBB16s16sI")
+_MEMBERS = struct.Struct("<I32s")
 HEAD_BYTES = _HEAD.size
 MAGIC = b"FBG1"  # a greeting is read by every version: it is how versions learn of each other
 NO_QUESTION = bytes(16)
@@ -82,19 +83,29 @@ class Greeting(NamedTuple):
     seen: Head = NONE  # of the receiver
     own: Head = NONE
     models: Head = NONE  # of the analyzer, as far as the sender has them
+    edition: int = 0  # of the members, as far as the sender has them
+    members: bytes = bytes(32)  # the hash of that edition
 
     def encode(self) -> bytes:
         start = _GREETING.pack(MAGIC, self.oldest, self.newest, self.question, self.answer, self.syncs)
-        return start + self.seen.encode() + self.own.encode() + self.models.encode()
+        members = _MEMBERS.pack(self.edition, self.members)
+        return start + self.seen.encode() + self.own.encode() + self.models.encode() + members
 
     @classmethod
     def decode(cls, data: bytes) -> Greeting:
-        """A later version may add to the end; the earliest said nothing about models."""
+        """A later version may add to the end; the earliest said nothing about models, later ones nothing of members."""
         if len(data) < _GREETING.size + 2 * HEAD_BYTES or data[:4] != MAGIC:
             raise MessageError("not a greeting")
         _, *fields = _GREETING.unpack(data[: _GREETING.size])
         heads = (data[_GREETING.size + n * HEAD_BYTES :][:HEAD_BYTES] for n in range(3))
-        return cls(*fields, *(Head.decode(head) for head in heads if head))
+        greeting = cls(*fields, *(Head.decode(head) for head in heads if head))
+        members = data[_GREETING.size + 3 * HEAD_BYTES :][: _MEMBERS.size]
+        if not members:
+            return greeting
+        if len(members) < _MEMBERS.size:
+            raise MessageError("not a greeting: it ends too early")
+        edition, hash_ = _MEMBERS.unpack(members)
+        return greeting._replace(edition=edition, members=hash_)
 
     def reads(self, format_: int) -> bool:
         return self.oldest <= format_ <= self.newest

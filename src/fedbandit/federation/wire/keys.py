@@ -107,6 +107,11 @@ class PartyKeys:
     def generate(cls) -> PartyKeys:
         return cls({name: secrets.token_bytes(size) for name, size in SEED_BYTES.items()})
 
+    def rotated(self) -> PartyKeys:
+        """New keys for a party that stays who it is: the salt under which a silo hashes its users' keys is the same, or
+        everybody would be counted anew."""
+        return PartyKeys({**PartyKeys.generate().seeds, "salt": self.seeds["salt"]})
+
     def save(self, path: Path) -> None:
         """Write a new file, mode 0600; an existing one is never overwritten."""
         text = json.dumps({name: seed.hex() for name, seed in self.seeds.items()}, indent=1)
@@ -124,6 +129,11 @@ class PartyKeys:
         return cls(seeds)
 
     @cached_property
+    def identity(self) -> bytes:
+        """The public key that others know what these keys sign by."""
+        return Ed25519PrivateKey.from_private_bytes(self.seeds["identity"]).public_key().public_bytes_raw()
+
+    @cached_property
     def signer(self) -> Ed25519PrivateKey:
         return Ed25519PrivateKey.from_private_bytes(self.seeds["identity"])
 
@@ -139,7 +149,7 @@ class PartyKeys:
         return PublicKeys(
             party_name(name),
             as_role(role),
-            self.signer.public_key().public_bytes_raw(),
+            self.identity,
             self._mlkem().public_key().public_bytes_raw(),
             self._x25519().public_key().public_bytes_raw(),
             self.broker.public_key().public_bytes_raw(),

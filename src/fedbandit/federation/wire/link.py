@@ -8,7 +8,7 @@ import contextlib
 import hashlib
 import logging
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
@@ -86,6 +86,7 @@ class Link:
         self.client, self.name = client, name
         self._troubles: dict[str, str] = {}  # by what was tried last
         self._refused_size = 0  # bytes of the last message that was too large
+        self.ending: asyncio.Task[None] | None = None  # closing it, since the broker no longer knows the key
         self.js: JetStreamContext = client.jetstream(timeout=WAIT)
 
     @classmethod
@@ -96,13 +97,17 @@ class Link:
         # nats-py signs with a callback, but learns the public nkey from an optional package only.
         client._public_nkey = public_nkey(key.public_key().public_bytes_raw())
         client._auth_configured = True
-        refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        refused: asyncio.Future[None] = loop.create_future()
+        links: list[Link] = []  # the connection, once there is one
         reasons: list[tuple[str, str]] = []  # of several nodes one may be set up wrongly: as many must refuse
 
         async def failed(error: Exception) -> None:
             log.warning("broker: %s", error or type(error).__name__)
             reason = _hopeless(error, name)
-            if reason is not None and not refused.done():
+            if reason is not None and links:  # the broker has taken the key away: a party may have another one
+                links[0].ending = links[0].ending or loop.create_task(links[0].close())
+            elif reason is not None and not refused.done():
                 reasons.append(reason)
                 if len(reasons) >= len(address.urls):
                     refused.set_result(None)
@@ -132,7 +137,21 @@ class Link:
             kind, reason = reasons[-1]
             raise BrokerRefusal(kind, f"the broker at {address.url} {reason}")
         connecting.result()
-        return cls(client, name)
+        link = cls(client, name)
+        links.append(link)
+        return link
+
+    @classmethod
+    async def connect_with(cls, address: BrokerAddress, name: str, keys: Sequence[Ed25519PrivateKey]) -> Self:
+        """Log in with the first of a party's keys that the broker knows: it may have been told of new ones before the
+        party was, or after."""
+        for key in keys[:-1]:
+            try:
+                return await cls.connect(address, name, key)
+            except BrokerRefusal as refusal:
+                if refusal.kind != "key":
+                    raise
+        return await cls.connect(address, name, keys[-1])
 
     @property
     def trouble(self) -> str | None:

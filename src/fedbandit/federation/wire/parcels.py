@@ -7,7 +7,7 @@ carried, is declared by the plan's protocol (`Protocol.parts`). Nothing here tou
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +22,7 @@ from fedbandit.plan import Plan
 from fedbandit.privacy.noise import NoiseSource
 from fedbandit.protocol.base import Message, Part, Protocol
 
-__all__ = ["Holds", "Mixed", "Outcome", "Parcel", "SignedOutcome", "held_by_analyzer", "largest", "membership", "mixed"]
+__all__ = ["Holds", "Mixed", "Outcome", "Parcel", "SignedOutcome", "held_by_analyzer", "largest", "mixed"]
 
 
 class Parcel(NamedTuple):
@@ -55,7 +55,7 @@ class Parcel(NamedTuple):
 class Holds(NamedTuple):
     """Whose parcels of a sync the analyzer holds; given once and for good, so that the mixer leaves the others out."""
 
-    cohort: Integers  # (silos,), 0 or 1, in the order of the silos' names
+    cohort: Integers  # (silos,), 0 or 1, by seat
     models: Head = heads.NONE  # of the analyzer itself
 
     def encode(self) -> bytes:
@@ -73,7 +73,7 @@ class Holds(NamedTuple):
 class Mixed(NamedTuple):
     """What the mixer passes on for a sync: who is in it, the arrays it mixed, the ciphertexts in their new order."""
 
-    cohort: Integers  # (silos,), 0 or 1, in the order of the silos' names
+    cohort: Integers  # (silos,), 0 or 1, by seat
     arrays: Message = ()  # (rows, width) each; none for a sync that was skipped
     carried: tuple[bytes, ...] = ()  # by blind part, then by silo
     totals: Head = heads.NONE  # of the mixer, after this sync
@@ -109,7 +109,7 @@ class Outcome(NamedTuple):
     """
 
     prefix: Floats  # (width,), natural units
-    cohort: Integers  # (silos,), 1 for each silo that was counted, in the order of their names
+    cohort: Integers  # (silos,), 1 for each silo that was counted, by seat
 
     def encode(self) -> bytes:
         return messages.encode([self.prefix, _bits(self.cohort)])
@@ -148,6 +148,9 @@ class SignedOutcome(NamedTuple):
         return cls(outcome, previous, head)
 
 
+EDITION = 6144  # bytes that an edition of the members has at most: two names, and a party's public keys as text
+
+
 def largest(plan: Plan) -> int:
     """Bytes of the largest message that anybody sends under a plan, sealed."""
     protocol, silos = plan.protocol, plan.silos
@@ -155,12 +158,7 @@ def largest(plan: Plan) -> int:
     blind = sum(part.blind for part in protocol.parts)
     parcel = len(protocol.parts) * array + blind * ciphertext
     mixed = silos * (len(protocol.parts) * array + blind * ciphertext)
-    return OVERHEAD + 1024 + silos + max(parcel, mixed if protocol.has_mixer else 0)
-
-
-def membership(present: Collection[str], silos: Sequence[str]) -> Integers:
-    """A cohort as 0s and 1s in the order of the silos' names."""
-    return np.array([int(name in present) for name in silos], dtype=np.int64)
+    return OVERHEAD + 1024 + silos + max(parcel, mixed if protocol.has_mixer else 0, EDITION)
 
 
 def mixed(protocol: Protocol, cohort: Integers, parcels: Sequence[Parcel], noise: NoiseSource) -> Mixed:
@@ -186,7 +184,9 @@ def held_by_analyzer(
     rows = len(opened) // max(1, sum(part.blind for part in protocol.parts))
     blind = iter(np.stack(opened[start : start + rows]) for start in range(0, len(opened), rows or 1))
     return tuple(
-        next(blind) if part.blind else next(mixer if part.reader == "mixer" else direct) for part in protocol.parts
+        next(blind) if part.blind else next(mixer if part.reader == "mixer" else direct)
+        for part in protocol.parts
+        if part.reader != "silo"
     )
 
 

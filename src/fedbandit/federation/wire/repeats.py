@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 __all__ = ["Repeats"]
 
 Key = TypeVar("Key", bound=Hashable)
+MOST = 4096  # messages whose times are kept; the oldest are those of syncs that are long over
 
 
 class Repeats(Generic[Key]):
@@ -37,6 +38,8 @@ class Repeats(Generic[Key]):
     def done(self, key: Key) -> None:
         """It was sent."""
         self._sent[key] = (self._steady(), self._sent.get(key, (0.0, 0))[1] + 1)
+        while len(self._sent) > MOST:
+            del self._sent[next(iter(self._sent))]
 
     def forget(self) -> None:
         """The receiver may have lost all of it: it counts as not said."""

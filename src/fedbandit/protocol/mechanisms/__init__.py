@@ -1,6 +1,7 @@
 """The mechanisms, one file each: the file's name is the mechanism's, its function `encoder(size)` makes the matrix.
 
-One whose decoded sums can forget has another function, `forgetting(size, forget)`, for a weight below 1.
+One whose decoded sums can forget has another function, `forgetting(size, forget)`, for a weight below 1; one that can
+do so for ever, with fixed memory, has a third, `endless(size, forget)`, where `size` is how many rows are looked at.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from functools import lru_cache
 from fedbandit import _validate
 from fedbandit._validate import ArgumentError
 from fedbandit.protocol.encoder import Encoder
+from fedbandit.protocol.endless import EndlessEncoder
 
-__all__ = ["encoder", "names"]
+__all__ = ["encoder", "endless", "names"]
 
 
 def names() -> tuple[str, ...]:
@@ -24,6 +26,7 @@ def names() -> tuple[str, ...]:
 @lru_cache(maxsize=64)
 def encoder(name: str, size: int, forget: float = 1.0) -> Encoder:
     """The mechanism `name` over `size` releases; one sync leaves the weight `forget` to the past in what is decoded.
+    A `size` of 0 is one without an end, where anything is forgotten.
 
     >>> tree = encoder("tree", 4)
     >>> tree.coefficients.astype(int).tolist()
@@ -35,6 +38,8 @@ def encoder(name: str, size: int, forget: float = 1.0) -> Encoder:
     >>> [round(encoder("toeplitz", size, 0.97).worst_prefix, 2) for size in (365, 1095)]  # it stops growing
     [1.8, 1.8]
     """
+    if size == 0 and forget < 1:
+        return endless(name, 1, forget)
     _validate.one_of("mechanism", name, names())
     module = importlib.import_module(f"{__name__}.{name}")
     _validate.count("syncs", size)
@@ -45,4 +50,26 @@ def encoder(name: str, size: int, forget: float = 1.0) -> Encoder:
         made = module.forgetting(size, forget)
     else:
         raise ArgumentError("forget", f"must be 1 for mechanism {name!r}, got {forget:g}: it decodes plain sums")
+    return made
+
+
+@lru_cache(maxsize=64)
+def endless(name: str, size: int, forget: float) -> EndlessEncoder:
+    """The mechanism `name` without an end, of which `size` releases are looked at.
+
+    >>> [round(endless("toeplitz", size, 0.97).worst_prefix, 2) for size in (30, 365)]  # that of the worst there is
+    [1.8, 1.8]
+    >>> endless("blt", 365, 0.97)
+    Traceback (most recent call last):
+    fedbandit._validate.ArgumentError: mechanism must be 'batches' or 'toeplitz' where there is no end, got 'blt'
+    """
+    _validate.one_of("mechanism", name, names())
+    _validate.count("syncs", size)
+    if not forget < 1:
+        raise ArgumentError("forget", f"must be below 1 where there is no end, got {forget:g}: noise would grow")
+    module = importlib.import_module(f"{__name__}.{name}")
+    if not hasattr(module, "endless"):
+        able = [one for one in names() if hasattr(importlib.import_module(f"{__name__}.{one}"), "endless")]
+        raise ArgumentError("mechanism", f"must be {' or '.join(map(repr, able))} where there is no end, got {name!r}")
+    made: EndlessEncoder = module.endless(size, forget)
     return made

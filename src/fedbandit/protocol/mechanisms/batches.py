@@ -9,8 +9,9 @@ import numpy as np
 
 from fedbandit._arrays import Floats, Integers
 from fedbandit.protocol.encoder import Encoder, Stream
+from fedbandit.protocol.endless import EndlessEncoder
 
-__all__ = ["Batches", "encoder", "forgetting"]
+__all__ = ["Batches", "EndlessBatches", "encoder", "endless", "forgetting"]
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,15 @@ class Batches(Encoder):
         return Stream(state.done + 1, (prefix,)), prefix
 
 
+@dataclass(frozen=True)
+class EndlessBatches(EndlessEncoder):
+    """C = I without a last row."""
+
+    @property
+    def name(self) -> str:
+        return "batches"
+
+
 def encoder(size: int) -> Encoder:
     """C = I."""
     return Batches(size)
@@ -60,3 +70,8 @@ def encoder(size: int) -> Encoder:
 def forgetting(size: int, forget: float) -> Encoder:
     """C = I, decoded to weighted sums."""
     return Batches(size, forget=forget)
+
+
+def endless(size: int, forget: float) -> EndlessEncoder:
+    """A band of one."""
+    return EndlessBatches(size, (1.0,), forget=forget)

@@ -6,14 +6,17 @@ sums give integer releases; B is computed for the rounded C, and the noise of th
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from fedbandit._arrays import Floats
+from fedbandit._validate import ArgumentError
 from fedbandit.protocol.encoder import Encoder, ToeplitzEncoder
+from fedbandit.protocol.endless import LONGEST_BAND, EndlessEncoder
 
-__all__ = ["FRACTION_BITS", "Toeplitz", "encoder", "forgetting", "square_root"]
+__all__ = ["FRACTION_BITS", "EndlessToeplitz", "Toeplitz", "encoder", "endless", "forgetting", "square_root"]
 
 FRACTION_BITS = 10
 
@@ -23,6 +26,17 @@ class Toeplitz(ToeplitzEncoder):
     """C[k, j] = c_{k - j}, the rounded square root of A."""
 
     fraction_bits = FRACTION_BITS
+
+
+@dataclass(frozen=True)
+class EndlessToeplitz(EndlessEncoder):
+    """The same numbers without an end: rounded, the square root of weighted sums has only so many."""
+
+    fraction_bits = FRACTION_BITS
+
+    @property
+    def name(self) -> str:
+        return "toeplitz"
 
 
 def square_root(size: int) -> Floats:
@@ -38,6 +52,23 @@ def encoder(size: int) -> Encoder:
 
 def forgetting(size: int, forget: float) -> Encoder:
     """The square root of weighted sums, c_k w^k, rounded to 2^-10."""
+    return Toeplitz(size, tuple(_rounded(size, forget).tolist()), forget=forget)
+
+
+def endless(size: int, forget: float) -> EndlessEncoder:
+    """All of those entries that are not 0, for a matrix without a last row."""
+    beyond = math.ceil(-(FRACTION_BITS + 1) / math.log2(forget)) + 1  # c_k w^k <= w^k is rounded to 0 from here on
+    column = _rounded(beyond, forget)
+    band = column[: int(np.flatnonzero(column)[-1]) + 1]
+    if len(band) > LONGEST_BAND:
+        raise ArgumentError(
+            "forget",
+            f"must be smaller where there is no end, got {forget:g}: a silo would have to remember {len(band):,} "
+            f"batches, more than {LONGEST_BAND:,}",
+        )
+    return EndlessToeplitz(size, tuple(band.tolist()), forget=forget)
+
+
+def _rounded(size: int, forget: float) -> Floats:
     column = square_root(size) * forget ** np.arange(size)
-    rounded = np.rint(column * 2**FRACTION_BITS) / 2**FRACTION_BITS
-    return Toeplitz(size, tuple(rounded.tolist()), forget=forget)
+    return np.asarray(np.rint(column * 2**FRACTION_BITS) / 2**FRACTION_BITS)

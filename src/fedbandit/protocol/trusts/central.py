@@ -120,5 +120,6 @@ TRUST = Trust(
     faith=Faith.SERVER,
     who="Users trust their own silo and the analyzer, which sees every silo's sums.",
     calibrations=("exact", "paper", "published", "literature"),
+    endless=True,
     audit=AuditSize(honest=2),
 )

@@ -30,4 +30,11 @@ def _build(request: Request) -> Built:
     return Built(protocol, nothing("every silo's sums are sent in the clear"), lambda sync: Clear("everybody"))
 
 
-TRUST = Trust(name="none", build=_build, faith=Faith.EVERYBODY, who="Everybody sees everything.", separate=True)
+TRUST = Trust(
+    name="none",
+    build=_build,
+    faith=Faith.EVERYBODY,
+    who="Everybody sees everything.",
+    separate=True,
+    endless=True,
+)

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
@@ -35,9 +37,13 @@ from fedbandit.protocol.base import SILOS, Message, Part, Protocol
 from fedbandit.protocol.calibration import GaussianNoise, gaussian_noise
 from fedbandit.protocol.encoder import Stream
 from fedbandit.protocol.guarantee import COMMON_ASSUMPTIONS, Built, Guarantee, Request, nothing
+from fedbandit.protocol.personal import own_entries
 from fedbandit.protocol.trust import AuditSize, Faith, Trust
 
-__all__ = ["TRUST", "SecureSumProtocol", "SeesShares", "SeesTotal", "split"]
+__all__ = ["TRUST", "PersonalSecureSum", "SecureSumProtocol", "SeesOwnToo", "SeesShares", "SeesTotal", "split"]
+
+
+NO_NOISE = Scales.flat(0.0)
 
 
 @dataclass(frozen=True)
@@ -52,7 +58,7 @@ class SecureSumProtocol(Protocol):
 
     colluding: int = 0
 
-    parts = (Part("mixer", np.uint64), Part("analyzer", np.uint64))
+    parts: ClassVar[tuple[Part, ...]] = (Part("mixer", np.uint64), Part("analyzer", np.uint64))
     sends = "noisy sums of one batch, in two shares"
 
     def release(self, state: Stream, batch: Integers, noise: NoiseSource) -> tuple[Stream, Message]:
@@ -72,6 +78,40 @@ class SecureSumProtocol(Protocol):
         colluders = (SeesTotal(self.colluding),) if self.colluding else ()
         shares = SeesShares("the mixer", 0), SeesShares("the analyzer, by its shares alone", 1)
         return SeesTotal(), *colluders, *shares
+
+
+@dataclass(frozen=True)
+class PersonalSecureSum(SecureSumProtocol):
+    """The same, and a release of each silo for itself (`protocol.personal` has the guarantee)."""
+
+    columns: tuple[int, ...] = ()
+    own_scales: Scales = NO_NOISE
+
+    parts = (*SecureSumProtocol.parts, Part("silo"))
+    sends = "noisy sums of one batch, in two shares; some of them once more, noisier, to the silo itself"
+
+    @property
+    def widest_noise(self) -> float:
+        return max(*self.scales, *self.own_scales)
+
+    def release(self, state: Stream, batch: Integers, noise: NoiseSource) -> tuple[Stream, Message]:
+        _, encoded = self.encoder.step(state, batch)
+        after, shares = super().release(state, batch, noise)
+        own = np.where(own_entries(self.dim, self.columns), encoded, 0)
+        return after, (*shares, own + noise.gaussian(self.own_drawn_scales, batch.shape[:-1]))
+
+    @cached_property
+    def own_drawn_scales(self) -> Floats:
+        """Noise of every number of a silo's own release, in release units; 0 where it has none (width,)."""
+        return np.where(own_entries(self.dim, self.columns), self.own_scales.packed(self.dim), 0.0) * (
+            2.0**self.release_bits
+        )
+
+    def total(self, held: Message) -> Integers:
+        return super().total(held[:2])
+
+    def adversaries(self) -> tuple[Adversary, ...]:
+        return tuple(SeesOwnToo(one.colluding) if isinstance(one, SeesTotal) else one for one in super().adversaries())
 
 
 def split(release: Integers, noise: NoiseSource) -> tuple[Words, Words]:
@@ -95,7 +135,7 @@ class SeesTotal:
 
     def score(self, protocol: Protocol, moment: Moment) -> Floats | float:
         honest = protocol.silos - self.colluding
-        told = sum(array[..., honest:, :].sum(axis=SILOS, dtype=np.uint64) for array in moment.sent[-1])
+        told = sum(array[..., honest:, :].sum(axis=SILOS, dtype=np.uint64) for array in moment.sent[-1][:2])
         total = protocol.total(moment.held) - np.asarray(told, dtype=np.uint64).view(np.int64)
         low, high = (expected[..., :honest, :] for expected in moment.expected)
         scales = protocol.release_scales(moment.users) * np.sqrt(honest)
@@ -107,7 +147,7 @@ class SeesTotal:
             return ()
         scales = claimed.release_scales(moment.users)
         total = claimed.total(moment.held)[..., None, :]
-        for_mixer, for_analyzer = moment.sent[-1]
+        for_mixer, for_analyzer = moment.sent[-1][:2]
         each = np.asarray(for_mixer + for_analyzer).view(np.int64)
         return (
             *gaussian_residuals(
@@ -115,6 +155,33 @@ class SeesTotal:
             ),
             *gaussian_residuals("noise of the silos", each, moment.expected[world], scales),
         )
+
+
+@dataclass(frozen=True)
+class SeesOwnToo(SeesTotal):
+    """The same, and sees what honest silos release to themselves: more than anybody does, and the proof allows it."""
+
+    @property
+    def name(self) -> str:
+        return f"{super().name}, silos' own releases known"
+
+    def score(self, protocol: Protocol, moment: Moment) -> Floats | float:
+        assert isinstance(protocol, PersonalSecureSum)
+        honest = slice(0, protocol.silos - self.colluding)
+        own = np.where(own_entries(protocol.dim, protocol.columns), 1, 0)
+        low, high = (expected[..., honest, :] * own for expected in moment.expected)
+        seen = gaussian_score(moment.sent[-1][2][..., honest, :], (low, high), protocol.own_drawn_scales)
+        return super().score(protocol, moment) + seen
+
+    def residuals(self, claimed: Protocol, moment: Moment, world: int) -> tuple[Residual, ...]:
+        """The noise of silos' own releases, too."""
+        assert isinstance(claimed, PersonalSecureSum)
+        if self.colluding:
+            return ()
+        own = gaussian_residuals(
+            "noise of silos' own releases", moment.sent[-1][2], moment.expected[world], claimed.own_drawn_scales
+        )
+        return (*super().residuals(claimed, moment, world), *own)
 
 
 @dataclass(frozen=True)
@@ -150,7 +217,10 @@ def _build(request: Request) -> Built:
     noise = gaussian_noise(request, joint_silos=True)
     own_share = 1 / math.sqrt(honest)
     scales = request.on_grid(noise.scales.times(own_share))
-    protocol = SecureSumProtocol(request.encoder, scales, request.dim, request.bits, request.silos, request.colluding)
+    made = (request.encoder, scales, request.dim, request.bits, request.silos, request.colluding)
+    protocol = SecureSumProtocol(*made)
+    if request.personal is not None:
+        protocol = PersonalSecureSum(*made, request.personal.columns, request.own_scales())
     return Built(protocol, _guarantee(request, noise, honest, scales), lambda sync: noise.cost(own_share))
 
 
@@ -234,6 +304,8 @@ TRUST = Trust(
     build=_build,
     faith=Faith.TWO_WHO_DO_NOT_COLLUDE,
     who="Users trust their own silo. The mixer and the analyzer must not collude with each other.",
+    endless=True,
+    personal=True,
     shares_noise=True,
     calibrations=("exact",),
     audit=AuditSize(honest=2),

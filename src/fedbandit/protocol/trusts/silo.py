@@ -32,7 +32,7 @@ from fedbandit.protocol.encoder import Stream
 from fedbandit.protocol.guarantee import COMMON_ASSUMPTIONS, Built, Guarantee, Request, nothing
 from fedbandit.protocol.trust import Faith, Trust
 
-__all__ = ["TRUST", "DecodedSilo", "SeesPrefixSums", "SiloProtocol"]
+__all__ = ["TRUST", "DecodedSilo", "EndlessSilo", "SeesPrefixSums", "SiloProtocol"]
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,18 @@ class SiloProtocol(Protocol):
             left[: m + 1] -= share * row
             weights[: m + 1] += share * self.encoder.target_row(m)
         return weights
+
+    def adversaries(self) -> tuple[Adversary, ...]:
+        return (SeesMessages(),)
+
+
+@dataclass(frozen=True)
+class EndlessSilo(Protocol):
+    """R as in `SiloProtocol`, for a federation without an end: a silo that was away is left out, since making up for
+    what it missed takes all that it ever drew.
+
+    Formal guarantee: that of `SiloProtocol`, for all releases that there ever are.
+    """
 
     def adversaries(self) -> tuple[Adversary, ...]:
         return (SeesMessages(),)
@@ -155,7 +167,8 @@ def _release(protocol: Protocol, moment: Moment) -> Integers:
 def _build(request: Request) -> Built:
     """Noise enough for one silo's transcript, whatever the others do."""
     noise = gaussian_noise(request, joint_silos=False)
-    make = DecodedSilo if request.decode_at == "silo" else SiloProtocol
+    whole = EndlessSilo if request.encoder.endless else SiloProtocol
+    make = DecodedSilo if request.decode_at == "silo" else whole
     scales = request.on_grid(noise.scales)
     protocol = make(request.encoder, scales, request.dim, request.bits, request.silos)
     return Built(protocol, _guarantee(request, noise, scales), lambda sync: noise.cost())
@@ -172,8 +185,12 @@ def _guarantee(request: Request, noise: GaussianNoise, scales: Scales) -> Guaran
         steps=(*noise.steps, request.grid_step(scales)),
         assumes=(*COMMON_ASSUMPTIONS, "the user's own silo is trusted with the user's data"),
         collusion="the promise is against all of them together",
-        missing="nothing changes: each silo's noise protects its own users; it makes up for what it missed",
+        missing=f"nothing changes: each silo's noise protects its own users; {_made_up(request)}",
     )
+
+
+def _made_up(request: Request) -> str:
+    return "what it missed is not made up for" if request.encoder.endless else "it makes up for what it missed"
 
 
 TRUST = Trust(
@@ -182,5 +199,6 @@ TRUST = Trust(
     faith=Faith.OWN_SILO,
     who="Users trust their own silo. All other silos, the analyzer and anybody they talk to may collude.",
     separate=True,
+    endless=True,
     decodes_at=("analyzer", "silo"),
 )

@@ -1,0 +1,211 @@
+"""`fedbandit federation`: who is a member. Admit, dismiss, give new keys; and accept what the operator has signed."""
+
+from __future__ import annotations
+
+import json as jsonlib
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fedbandit import schedule as schedules
+from fedbandit._validate import ArgumentError
+from fedbandit.cli import checks, options
+
+if TYPE_CHECKING:
+    from fedbandit.federation.setup.agreement import Agreement
+    from fedbandit.federation.setup.roll import Roll
+
+__all__ = ["LEAD", "accept_members", "admit", "dismiss", "founders", "new_keys", "publish", "rotate"]
+
+LEAD = 86_400.0  # seconds from the founding, or from the last party's joining, until the clock begins to count
+NOTICE = 60.0  # seconds until a sync from which a change can hold, if nobody says from which
+Founder = Annotated[Path, typer.Argument(help="The founder's directory.")]
+FromSync = Annotated[
+    int | None, typer.Option(help="The first sync that it holds for; by default the first that is a minute away.")
+]
+
+
+def admit(
+    directory: Founder,
+    cards: Annotated[list[Path], typer.Argument(help="Cards of the parties, as `join` wrote them.")],
+    from_sync: Annotated[
+        int | None, typer.Option(help="The term runs: the silos are members from this sync on, on seats that are free.")
+    ] = None,
+) -> None:
+    """Add parties by their cards: before the term begins to the federation's file, later by a signed edition of the
+    members. Rewrites the broker's configuration."""
+    from fedbandit.federation.setup import founding
+    from fedbandit.federation.setup.editions import Edition
+    from fedbandit.federation.setup.home import FEDERATION
+    from fedbandit.federation.wire.keys import PublicKeys
+
+    public = [PublicKeys.load(checks.readable("cards", card)) for card in cards]
+    directory = founders(directory)
+    if from_sync is not None:
+        for card in public:
+            roll = founding.change(directory, Edition(1, "", from_sync, "admit", card.name, card))
+        _told(directory, roll)
+        return
+    roll = founding.roll_of(directory)
+    if _runs(roll.newest) and any(card not in roll.newest.parties for card in public):
+        raise ArgumentError(
+            "--from-sync", "must be given: the term has begun, and whoever joins now is a member from a sync on"
+        )
+    if roll.number:
+        founding.configure(directory, roll.newest)
+        typer.echo("all of them are members already; the broker's configuration was written again")
+        return
+    agreed = founding.admit(directory, public)
+    try:
+        agreed.complete()
+        agreed = _not_yet_begun(agreed)
+        free = agreed.plan.silos - len(agreed.silos)
+        seats = f" ({free} seats are free, for now or for later)" if free else ""
+        news = f"complete{seats}; send {directory}/{FEDERATION} to every party, and compare the fingerprint"
+    except ValueError as error:
+        news = f"not yet: {error}"
+    publish(directory, agreed)
+    typer.echo(f"fingerprint {agreed.fingerprint}: {len(agreed.silos)} of {agreed.plan.silos} silos")
+    typer.echo(news)
+
+
+def dismiss(
+    directory: Founder,
+    name: Annotated[str, typer.Argument(help="The silo that leaves.")],
+    from_sync: FromSync = None,
+) -> None:
+    """A silo is a member no more: it is not counted from a sync on, and the broker no longer lets it in."""
+    from fedbandit.federation.setup import founding
+    from fedbandit.federation.setup.editions import Edition
+
+    directory = founders(directory)
+    begins = _from_sync(founding.roll_of(directory), from_sync)
+    _told(directory, founding.change(directory, Edition(1, "", begins, "dismiss", name)))
+
+
+def rotate(
+    directory: Founder,
+    card: Annotated[Path | None, typer.Argument(help="Card with new keys of a member, as `new-keys` wrote it.")] = None,
+    operator: Annotated[bool, typer.Option(help="New keys for the operator instead; the old one signs them.")] = False,
+    from_sync: FromSync = None,
+) -> None:
+    """Give a member, or the operator, new keys from a sync on."""
+    from fedbandit.federation.setup import founding
+    from fedbandit.federation.setup.editions import Edition
+    from fedbandit.federation.wire.keys import PublicKeys
+
+    if operator == (card is not None):
+        raise ArgumentError("card", "must be given, or --operator, and not both")
+    directory = founders(directory)
+    begins = _from_sync(founding.roll_of(directory), from_sync)
+    if card is None:
+        _told(directory, founding.rotate_operator(directory, begins))
+        return
+    party = PublicKeys.load(checks.readable("card", card))
+    _told(directory, founding.change(directory, Edition(1, "", begins, "rotate", party.name, party)))
+
+
+def new_keys(home: options.Home) -> None:
+    """Make new keys for this party beside those it has, and the card to send to the operator. The old ones stay in use
+    until the operator has signed the new ones; the secret under which a silo hashes its users' keys stays for good."""
+    from fedbandit.federation.setup.home import Home as Party
+
+    party = Party.load(home)
+    public = party.new_keys()
+    card = home / f"{public.name}.card.json"
+    card.write_text(jsonlib.dumps(public.as_dict(), indent=1) + "\n")
+    typer.echo(f"send {card} (public keys only) to the operator, take a new backup, and leave this party running")
+
+
+def accept_members(home: Path, file: Path) -> None:
+    """Take editions of the members into a party's directory, if they follow one another from the federation's file on;
+    a party that runs takes them in within a second."""
+    from fedbandit.federation.setup.home import MEMBERS
+    from fedbandit.federation.setup.home import Home as Party
+    from fedbandit.federation.setup.party import Party as Member
+    from fedbandit.federation.setup.roll import Roll, read_editions, write_editions
+
+    party = Party.load(home)
+    known, offered = read_editions(home / MEMBERS), read_editions(file)
+    roll = Roll(party.agreement(), known)
+    for edition in offered:
+        roll.take(edition)
+    if len(offered) < len(known):
+        raise ArgumentError("members", f"must be newer than edition {len(known)}, which is here; got {len(offered)}")
+    Member.member(
+        party.agreement(), party.keys, party.settings.name, party.settings.role, party.later_keys(), roll.editions
+    )
+    write_editions(home / MEMBERS, roll.editions)
+    typer.echo(f"edition {roll.number}: {len(roll.newest.silos)} of {roll.newest.plan.silos} silos")
+
+
+def founders(directory: Path) -> Path:
+    """The directory of whoever founded a federation."""
+    from fedbandit.federation.setup.home import FEDERATION
+
+    checks.readable("directory", directory / FEDERATION)
+    return directory.resolve()
+
+
+def publish(directory: Path, agreed: Agreement) -> None:
+    """Write the agreement for the founder, and for the roles that are run here."""
+    from fedbandit.federation.setup import founding
+    from fedbandit.federation.setup.home import FEDERATION, MEMBERS
+
+    founding.save(directory, agreed)
+    for role in ("analyzer", "mixer"):
+        if (directory / role / FEDERATION).exists():
+            agreed.save(directory / role / FEDERATION)
+            (directory / role / MEMBERS).unlink(missing_ok=True)
+
+
+def _told(directory: Path, roll: Roll) -> None:
+    """What was done, and what is to do."""
+    from fedbandit.federation.setup.home import MEMBERS
+
+    edition = roll.editions[-1]
+    typer.echo(
+        f"edition {edition.number}, from sync {edition.from_sync} on: {edition.change} {edition.name or 'the new key'};"
+        f" {len(roll.newest.silos)} of {roll.newest.plan.silos} silos"
+    )
+    typer.echo(
+        f"reload the broker twice (`nats-server --signal reload=PID`; it serves new accounts after the second time),"
+        f" then `fedbandit federation provision {directory}`. The analyzer that is run here passes the edition on;"
+        f" elsewhere, and for who joins: `fedbandit federation accept HOME {MEMBERS}`"
+    )
+
+
+def _runs(agreed: Agreement) -> bool:
+    """Whether a federation that was complete has begun."""
+    try:
+        agreed.complete()
+    except ValueError:
+        return False
+    return agreed.timing.start is not None and agreed.timing.start <= time.time()
+
+
+def _from_sync(roll: Roll, asked: int | None) -> int:
+    """From which sync a change holds: as said, or from the first that is so far away that everybody hears of it."""
+    agreed = roll.newest
+    plan, schedule, start = agreed.plan, agreed.plan.schedule, agreed.timing.start
+    if asked is not None:
+        return asked
+    if not isinstance(schedule, schedules.Clock) or start is None:
+        raise ArgumentError("--from-sync", f"must be given with {schedule}, whose syncs have no public time")
+    soon = time.time() + NOTICE
+    for sync, periods in enumerate(plan.ticks):
+        if start + periods * schedule.period > soon:
+            return sync
+    raise ArgumentError("--from-sync", "has no sync left to name: the term ends before anybody could hear of it")
+
+
+def _not_yet_begun(agreed: Agreement) -> Agreement:
+    """The agreement, its clock set to begin later if it has begun before everybody was there: the releases of a silo
+    that is not there yet would be drawn empty."""
+    begins = agreed.timing.start
+    if begins is not None and begins > time.time():
+        return agreed
+    return replace(agreed, timing=replace(agreed.timing, start=time.time() + LEAD))

@@ -1,0 +1,63 @@
+"""How a party hears of new members and new keys: every greeting says which edition its sender has, and whoever has more
+passes it on. What is passed on is the operator's word, so it does not matter who does."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from fedbandit.federation.setup.editions import Edition
+from fedbandit.federation.setup.party import Party
+from fedbandit.federation.setup.roll import EditionError, TwoLists
+from fedbandit.federation.wire.heads import Greeting
+from fedbandit.federation.wire.keys import PublicKeys
+from fedbandit.federation.wire.link import Carrier
+from fedbandit.federation.wire.refused import Refused
+
+__all__ = ["Registrar"]
+
+log = logging.getLogger(__name__)
+
+
+class Registrar:
+    """Keeps the members up to date, and says so if the operator has signed two lists of one number."""
+
+    def __init__(self, party: Party, refused: Refused) -> None:
+        self.problem: str | None = None  # that there are two lists, if there are
+        self._party, self._refused = party, refused
+
+    def adopt(self, editions: Iterable[Edition]) -> int:
+        """Take the editions that come next; returns how many these were. One that is not the next, not the operator's
+        or makes no federation is refused."""
+        before = self._party.roll.number
+        for edition in editions:
+            try:
+                if self._party.roll.take(edition):
+                    log.info("edition %d of the members: %s %s", edition.number, edition.change, edition.name)
+            except TwoLists as error:
+                self.problem = str(error)
+                log.error("%s", error)
+                self._refused.note(error)
+            except EditionError as error:
+                self._refused.note(error)
+        return self._party.roll.number - before
+
+    def behind(self, greeting: Greeting) -> int | None:
+        """From which edition on the sender of a greeting must be told; None if it has all of them. One that has another
+        edition of the same number is told all of them: it then holds both, signed."""
+        roll = self._party.roll
+        if greeting.edition > roll.number:
+            return None
+        if greeting.members == bytes.fromhex(roll.hash_of(greeting.edition)):
+            return None if greeting.edition == roll.number else greeting.edition
+        return 0 if greeting.members != bytes(32) else None
+
+    def ahead(self, greeting: Greeting) -> bool:
+        """Whether the sender has editions that this party has not."""
+        return greeting.edition > self._party.roll.number
+
+    async def tell(self, link: Carrier, receiver: PublicKeys, after: int = 0) -> None:
+        """Pass on the editions after this one."""
+        for edition in self._party.roll.editions[after:]:
+            sealed = self._party.seal("members", receiver, edition.number, edition.encode())
+            await link.publish(self._party.subject_to(receiver), sealed, f"members.{edition.number}.{receiver.name}")

@@ -1,0 +1,207 @@
+"""Who is a member at which sync: the federation's file, and the signed editions that have changed it since.
+
+A person's guarantee does not depend on who else is a member, as long as every sync has a cohort:
+- what a silo releases is row k of the encoder applied to its own batches, with its own noise, whoever the others are.
+  One that joins at sync j has empty batches before it; one that leaves releases nothing more. Either way the releases
+  that exist are some of those that the plan counts on, and a person moves them by no more than the column norm;
+- where the noise of a sum is divided over silos, each adds the share of the smallest cohort that the plan allows. A
+  sync with fewer is skipped, whoever is a member (`syncs.keeper.closing`), so at least that noise is in every sum;
+- sums, noise and 64-bit words are planned for all seats: fewer silos mean smaller sums and less noise than the
+  regulariser and the radii allow for;
+- a seat is taken once in a term, so no party takes one silo for another, whichever editions it has heard of.
+
+New keys of a silo change who can speak for it, and nothing about its people: ledger, counts and the key under which it
+hashes its users stay (`home.Home.salt`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from fedbandit import _validate
+from fedbandit._validate import ArgumentError
+from fedbandit.federation.setup.agreement import Agreement
+from fedbandit.federation.setup.editions import Edition
+from fedbandit.federation.wire.keys import PublicKeys
+from fedbandit.federation.wire.subjects import OPERATOR
+
+__all__ = ["EditionError", "Roll", "TwoLists", "read_editions", "write_editions"]
+
+
+class EditionError(ArgumentError):
+    """An edition that is not the next one, not the operator's, or makes no federation."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("members", message)
+
+
+class TwoLists(EditionError):
+    """The operator has signed two different editions of one number: nobody knows who is a member."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(
+            f"edition {number} exists twice, and the operator has signed both: nothing more is taken from it. Compare"
+            " the editions with the others and the operator, and let the term end"
+        )
+        self.number = number
+
+
+class Roll:
+    """The federation's file and the editions after it, each checked before it is taken."""
+
+    def __init__(self, charter: Agreement, editions: Sequence[Edition] = ()) -> None:
+        self.charter = charter
+        self.editions: list[Edition] = []
+        self._lists, self._begins = [charter], [0]
+        self._remember: Callable[[str, bytes], bytes] | None = None
+        for edition in editions:
+            self.take(edition)
+
+    # -- what holds ---------------------------------------------------------------------------------------------------
+
+    @property
+    def newest(self) -> Agreement:
+        """The newest list, whether it holds already or only from a later sync on."""
+        return self._lists[-1]
+
+    @property
+    def number(self) -> int:
+        return len(self.editions)
+
+    @property
+    def hash(self) -> str:
+        return self.hash_of(self.number)
+
+    def hash_of(self, number: int) -> str:
+        """The hash of an edition; of number 0, that of the federation's file, wherever the broker is."""
+        if number:
+            return self.editions[number - 1].hash
+        return hashlib.sha256(replace(self.charter, broker="").fingerprint.encode()).hexdigest()
+
+    def at(self, sync: int) -> Agreement:
+        """The members of a sync."""
+        return self._lists[bisect_right(self._begins, sync) - 1]
+
+    def since(self, name: str) -> int:
+        """The first sync that a party is a member of."""
+        for begins, members in zip(self._begins, self._lists, strict=True):
+            if members.member(name) is not None:
+                return begins
+        raise LookupError(f"{name!r} is not a party of federation {self.charter.id}")
+
+    def keys_of(self, name: str) -> list[PublicKeys]:
+        """All that a party has ever been known by, the newest first; none if it never was a member."""
+        found = (members.member(name) for members in reversed(self._lists))
+        return list(dict.fromkeys(party for party in found if party is not None))
+
+    # -- what changes it ----------------------------------------------------------------------------------------------
+
+    def tie(self, remember: Callable[[str, bytes], bytes], recall: Callable[[str], bytes | None]) -> None:
+        """Take in what a store has kept, and keep there what is taken from now on; what is here already too."""
+        self._remember = remember
+        for edition in self.editions:
+            self._keep(edition)
+        while (stored := recall(self._key(self.number + 1))) is not None:
+            self._append(self.checked(Edition.decode(stored)))
+
+    def take(self, edition: Edition) -> bool:
+        """Take the next edition; False for one that is here already. EditionError for any other, TwoLists for a second
+        one of a number."""
+        if edition.number <= self.number:
+            signer = self._lists[edition.number - 1].signer
+            if edition.hash != self.hash_of(edition.number):
+                raise TwoLists(edition.number) if edition.is_by(signer) else EditionError("must be the operator's own")
+            return False
+        checked = self.checked(edition)
+        self._keep(checked)
+        self._append(checked)
+        return True
+
+    def checked(self, edition: Edition) -> Edition:
+        """The edition, if it is the next one, the operator's, and makes a federation that can work."""
+        if edition.number != self.number + 1:
+            raise EditionError(f"must follow edition {self.number}, got number {edition.number}")
+        if not self.newest.signer:
+            raise EditionError("cannot change: the federation's file names no key that signs changes")
+        if not edition.is_by(self.newest.signer):
+            raise EditionError(f"of number {edition.number} must be signed by the operator")
+        if edition.previous != self.hash:
+            raise EditionError(f"of number {edition.number} must follow the edition before it, and follows another")
+        if not self._begins[-1] <= edition.from_sync < len(self.charter.plan.ticks):
+            last = len(self.charter.plan.ticks) - 1
+            raise EditionError(f"must hold from a sync between {self._begins[-1]} and {last}, got {edition.from_sync}")
+        self._after(edition)
+        return edition
+
+    def next(self, edition: Edition, key: Ed25519PrivateKey) -> Edition:
+        """A change as the next edition, signed, and taken."""
+        made = replace(edition, number=self.number + 1, previous=self.hash).signed(key)
+        self.take(made)
+        return made
+
+    def _after(self, edition: Edition) -> Agreement:
+        """The members with a change."""
+        now = self.newest
+        seats = now.seats or now.silos
+        if edition.change == "operator":
+            if len(edition.operator) != 32 or len(edition.signer) != 32:
+                raise EditionError("must have two new keys of the operator")
+            return replace(now, operator=edition.operator, signer=edition.signer, seats=seats)
+        if edition.change == "dismiss":
+            if edition.name not in now.silos:
+                raise EditionError(f"can lose silos alone, and {edition.name!r} is none of them")
+            if len(now.silos) - 1 < now.plan.smallest_cohort:
+                raise EditionError(f"must stay at least {now.plan.smallest_cohort} silos, the plan's smallest cohort")
+            return replace(now, parties=tuple(p for p in now.parties if p.name != edition.name), seats=seats)
+        party = edition.party
+        if party is None or party.name != edition.name or party.name == OPERATOR:
+            raise EditionError("must have the keys of the party that is named")
+        with _validate.reading("members"):
+            _ = party.verifier, party.sealing
+        others = [one for one in now.parties if one.name != party.name]
+        if any(party.identity == one.identity or party.broker == one.broker for one in others):
+            raise EditionError(f"must have other keys for {party.name!r} than another party's")
+        if edition.change == "rotate":
+            return replace(now.rekeyed(party), seats=seats)
+        if party.role != "silo" or party.name in seats or any(one.name == party.name for one in others):
+            raise EditionError(f"can gain silos with a new name alone, got the {party.role} {party.name!r}")
+        if len(seats) >= now.plan.silos:
+            raise EditionError(f"have all {now.plan.silos} seats of the plan taken: the next term can have more")
+        return replace(now, parties=(*now.parties, party), seats=(*seats, party.name))
+
+    def _append(self, edition: Edition) -> None:
+        self._lists.append(self._after(edition))
+        self._begins.append(edition.from_sync)
+        self.editions.append(edition)
+
+    def _keep(self, edition: Edition) -> None:
+        if self._remember is None:
+            return
+        kept = Edition.decode(self._remember(self._key(edition.number), edition.encode()))
+        if kept.hash != edition.hash:
+            raise TwoLists(edition.number)
+
+    def _key(self, number: int) -> str:
+        return f"edition {self.hash_of(0)[:16]} {number}"
+
+
+def read_editions(file: Path) -> list[Edition]:
+    """The editions in a file; none if there is no such file."""
+    if not file.exists():
+        return []
+    with _validate.reading("members"):
+        return [Edition.from_dict(one) for one in json.loads(file.read_bytes())]
+
+
+def write_editions(file: Path, editions: Sequence[Edition]) -> None:
+    """Write them in one step: whoever reads the file meanwhile finds the old ones or the new ones."""
+    part = file.with_name(file.name + ".part")
+    part.write_text(json.dumps([edition.as_dict() for edition in editions], indent=1) + "\n")
+    part.replace(file)

@@ -1,0 +1,93 @@
+"""What a party of a federation without an end forgets, so that its files stay as large as they are.
+
+Rows of syncs whose batches have no weight left in any release or model go; so do the ledger's entries of them, which
+later entries stand for. What stays for good is who has counted how often and who has opted out, by keyed hashes: that
+grows with people, not with syncs.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+
+from fedbandit.federation.states import ReleaseState
+from fedbandit.federation.store import own_sums
+from fedbandit.federation.store.database import Sql
+
+__all__ = ["drawn", "forget_rewarded", "forgotten_before", "head_key", "holds_key", "prune_syncs", "prune_term"]
+
+FORGOTTEN = "expired"  # a state
+_TIME = struct.Struct("<d")
+
+
+def prune_term(sql: Sql, term: int, before: int) -> None:
+    """Of a silo: all that belongs to the syncs before this one, if all of them were drawn."""
+    if drawn(sql, term) <= before:
+        return
+    _prune_ledger(sql, term, before)
+    own_sums.prune(sql, term, before)
+    for table in ("releases", "models", "raw_rows"):
+        sql.all(f"DELETE FROM {table} WHERE term = ? AND sync < ?", (term, before))
+
+
+def forget_rewarded(sql: Sql, term: int, before: float, known: int) -> int:
+    """Which decisions were rewarded in batches closed before a time, where that is more than up to batch `known`; and
+    keep that time, since nobody can tell any more of decisions from before it. Returns the last such batch, or -1."""
+    query = "SELECT sync FROM releases WHERE term = ? AND closed > 0 AND closed < ? ORDER BY sync DESC LIMIT 1"
+    rows = sql.all(query, (term, before))
+    last = int(rows[0][0]) if rows else -1
+    if last > known:
+        sql.all("DELETE FROM rewarded WHERE term = ? AND sync <= ?", (term, last))
+        sql.all(
+            "INSERT INTO states (term, name, value) VALUES (?, ?, ?)"
+            " ON CONFLICT (term, name) DO UPDATE SET value = excluded.value",
+            (term, FORGOTTEN, _TIME.pack(max(before, forgotten_before(sql, term)))),
+        )
+    return last
+
+
+def forgotten_before(sql: Sql, term: int) -> float:
+    """The time that `forget_rewarded` has kept."""
+    rows = sql.all("SELECT value FROM states WHERE term = ? AND name = ?", (term, FORGOTTEN))
+    return float(_TIME.unpack(bytes(rows[0][0]))[0]) if rows else -math.inf
+
+
+def prune_syncs(sql: Sql, before: int) -> None:
+    """Of a mixer or an analyzer: results and heads of the syncs before this one, and what was said of them."""
+    for (sync,) in sql.all("SELECT sync FROM syncs WHERE sync < ?", (before,)):
+        sql.all("DELETE FROM states WHERE term = 0 AND name = ?", (head_key(sync),))
+        sql.all("DELETE FROM meta WHERE key = ?", (holds_key(sync),))
+        sql.all("DELETE FROM syncs WHERE sync = ?", (sync,))
+
+
+def drawn(sql: Sql, term: int) -> int:
+    """How many releases of a term were drawn or given up, whether or not their rows are kept: that goes in order."""
+    query = "SELECT coalesce(max(sync) + 1, 0) FROM releases WHERE term = ? AND state <> ?"
+    ((number,),) = sql.all(query, (term, ReleaseState.CLOSED.value))
+    return int(number)
+
+
+def head_key(sync: int) -> str:
+    """Under which the head after a sync is kept."""
+    return f"head {sync}"
+
+
+def holds_key(sync: int) -> str:
+    """Under which it is kept what the analyzer has told the mixer that it holds for a sync."""
+    return f"holds {sync}"
+
+
+def _prune_ledger(sql: Sql, term: int, before: int) -> None:
+    """The entries of the term's releases before this one, but for the first, which follows the term before. The one of
+    `before` itself stays, too: it stands for them."""
+    gone, first = list[int](), True
+    for number, text in sql.all("SELECT number, event FROM ledger ORDER BY number"):
+        event = json.loads(text)
+        if event["term"] != term or event["sync"] >= before:
+            continue
+        if not first:
+            gone.append(int(number))
+        first = False
+    for number in gone:
+        sql.all("DELETE FROM ledger WHERE number = ?", (number,))

@@ -1,0 +1,71 @@
+"""When a message for a sync may come at the earliest, and until when a sync waits for those that are missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fedbandit.federation.setup.party import Party
+from fedbandit.federation.store.sync_store import SyncStore
+from fedbandit.federation.timing import JUMP, ClockJumped, pace
+from fedbandit.federation.wire.envelopes import EnvelopeError
+from fedbandit.schedule import Clock as ClockSchedule
+
+__all__ = ["Deadlines"]
+
+
+class Deadlines:
+    """The public time of every sync, if there is one, and the deadlines that run.
+
+    Public time says when a sync can have begun; how long it waits is measured by a clock that is never set.
+    """
+
+    def __init__(
+        self, party: Party, store: SyncStore, public: Callable[[], float], steady: Callable[[], float]
+    ) -> None:
+        self._timing, self._plan, self._party = party.agreement.timing, party.agreement.plan, party
+        self._store, self._public, self._steady = store, public, steady
+        self._begun: dict[int, float] = {}  # by sync: from when its deadline runs
+
+    def check(self, sync: int) -> None:
+        """Refuse a message for a sync whose public time is still to come: its sender's clock is wrong, or it lies."""
+        schedule = self._plan.schedule
+        if isinstance(schedule, ClockSchedule) and (early := self._until(sync)) > min(JUMP, schedule.period):
+            raise EnvelopeError(f"sync {sync} is {early:.0f} s early")
+
+    def due(self, sync: int) -> bool:
+        """Whether an honest release of a sync with a public time has left by now; without one: whether any has."""
+        if not isinstance(self._plan.schedule, ClockSchedule):
+            return bool(self._store.senders(sync))
+        return self._until(sync) + self._takes <= 0
+
+    def passed(self, sync: int) -> bool:
+        """Whether the deadline of a sync has passed. It runs from the first message for this very sync, or, if there
+        is none, from when as many silos as make a cohort are further; never because one of them is, and never from
+        before an honest release of this sync can have left."""
+        if sync not in self._begun:
+            further = self._store.senders_after(sync)
+            silos = set(self._party.at(sync + 1).silos)
+            enough = len(further & silos) >= self._plan.smallest_cohort or further - silos
+            if not enough and not self._store.senders(sync):
+                return False
+            self._begun = {other: since for other, since in self._begun.items() if other > sync}  # others are over
+            self._begun[sync] = self._steady() + max(0.0, self._until(sync) + self._takes)
+        return self._steady() - self._begun[sync] > self._timing.deadline
+
+    def _until(self, sync: int) -> float:
+        """Seconds until the public time of a sync; 0 if it has none, or if this party's own clock cannot be believed:
+        then nobody else's is held against it."""
+        schedule, start = self._plan.schedule, self._timing.start
+        if not isinstance(schedule, ClockSchedule) or start is None:
+            return 0.0
+        try:
+            return start + self._plan.ticks[sync] * schedule.period - self._public()
+        except ClockJumped:
+            return 0.0
+
+    @property
+    def _takes(self) -> float:
+        """Seconds from the public time of a sync until an honest release leaves; 0 where there is no such time."""
+        if not isinstance(self._plan.schedule, ClockSchedule) or self._timing.start is None:
+            return 0.0
+        return max(self._timing.settle, self._timing.settle_last) + pace(self._plan, self._timing)
