@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import hmac
 import logging
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
@@ -11,13 +12,15 @@ from typing import Any
 
 import msgspec
 
+from fedbandit._validate import ArgumentError
 from fedbandit.federation.http import openapi
 from fedbandit.federation.http.personalizer import PersonalizerProblems
 from fedbandit.federation.http.refusals import REFUSED, Headers, Refusal, refusal
-from fedbandit.federation.http.routes import JSON_MEDIA, Route, Router, service_routes
+from fedbandit.federation.http.routes import JSON_MEDIA, Route, Router, page_routes, service_routes
 from fedbandit.federation.http.schemas import Answer, Problems
 from fedbandit.federation.http.service import Service
 from fedbandit.federation.telemetry import logs, traces
+from fedbandit.look import page_files
 
 __all__ = ["MAX_BODY", "App", "create_app"]
 
@@ -46,21 +49,28 @@ def create_app(service: Service, token: str) -> App:
     async def page() -> bytes:
         return as_page
 
+    routes += page_routes(service.board)
     routes.append(Route("GET", "/openapi.json", document, token=False))
-    routes.append(Route("GET", "/docs", page, token=False, media="text/html; charset=utf-8"))
+    routes.append(
+        Route("GET", "/docs", page, token=False, media="text/html; charset=utf-8", headers=page_files.HEADERS)
+    )
     return App(routes, token, service.refused)
 
 
 class App:
-    """Serves routes to those who show the token. `refused` is told the status of each request that is refused."""
+    """Serves routes to those who show the token. `refused` is told of each request that is refused."""
 
-    def __init__(self, routes: list[Route], token: str, refused: Callable[[int], None] = lambda status: None) -> None:
+    def __init__(
+        self, routes: list[Route], token: str, refused: Callable[[Refusal], None] = lambda refusal: None
+    ) -> None:
         self._refused = refused
         self._router = Router(routes)
         # What is traced goes the long way, where its span is.
         straight = [] if traces.on() else [route for route in routes if route.at_once is not None]
         self._at_once = {route.path.encode(): route for route in straight}
         self._open = {route.path for route in routes if not route.token}
+        if not token:
+            raise ArgumentError("token", "must not be empty: everybody would be let in")
         self._expected, self._key = f"Bearer {token}".encode(), token.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -95,7 +105,11 @@ class App:
             with traces.span(f"{route.method} {route.path}"):
                 body = b"" if route.body is None else await _read(shown.get(b"content-length", b"0"), receive)
                 status, content = _encoded(await route.answer(given, shown.get(b"content-type", b""), body))
-            await _respond(send, status, route.media, content, named)
+            tag = _tag(content) if route.tagged else b""
+            if tag and shown.get(b"if-none-match") == tag:
+                status, content = 304, b""
+            tags: Headers = [(b"etag", tag)] if tag else []
+            await _respond(send, status, route.media, content, [*route.headers, *tags, *named])
         except REFUSED as error:
             await self._refuse(send, refusal(error), problems, named)
         except _Gone:
@@ -107,7 +121,7 @@ class App:
     async def _refuse(
         self, send: Send, refused: Refusal, told: type[Problems] | type[PersonalizerProblems], named: Headers
     ) -> None:
-        self._refused(refused.status)
+        self._refused(refused)
         if refused.status >= 500:
             log.warning("answered %s", refused)
         content = _encode(told.about(refused.status, refused.problem, logs.REQUEST.get()))
@@ -188,9 +202,14 @@ def _encoded(answer: Answer | bytes) -> tuple[int, bytes]:
     return (200, answer) if isinstance(answer, bytes) else (answer.STATUS, _encode(answer))
 
 
+def _tag(content: bytes) -> bytes:
+    """What names an answer: the same for the same bytes."""
+    return b'"' + hashlib.blake2b(content, digest_size=12).hexdigest().encode() + b'"'
+
+
 async def _respond(send: Send, status: int, media: str, content: bytes, extra: Headers = ()) -> None:
     headers = [(b"content-type", media.encode()), (b"content-length", str(len(content)).encode()), *extra]
-    if status == 204:  # which has no body, and says nothing about one
+    if status in (204, 304):  # which has no body, and says nothing about one
         headers, content = [*extra], b""
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": content})

@@ -30,23 +30,31 @@ class Dates:
     """The public times of a plan's syncs, where there are any: a calendar that counts decisions has none."""
 
     def __init__(self, plan: Plan, timing: Timing) -> None:
-        timed = timing.start is not None and calendar(plan, timing.start, timing).moment(0) is not None
-        found = calendar(plan, timing.start or 0.0, timing)
-        moments = [found.moment(sync) for sync in range(len(plan.times))] if timed else []
-        self._moments = [moment for moment in moments if moment is not None]
+        self._calendar = calendar(plan, timing.start or 0.0, timing)
+        timed = timing.start is not None and self._calendar.moment(0) is not None
+        self._syncs = range(len(plan.ticks) if timed else 0)
         self.deadline = timing.deadline
+
+    def of(self, sync: int) -> float | None:
+        """The public time of a sync; None if nobody knows, or there is no such sync."""
+        return self._moment(sync) if sync in self._syncs else None
 
     def until_next(self, now: float | None = None) -> float | None:
         """Seconds until the next tick; None if there is none, or if nobody knows."""
         moment = time.time() if now is None else now
-        after = bisect_right(self._moments, moment)
-        return self._moments[after] - moment if after < len(self._moments) else None
+        after = bisect_right(self._syncs, moment, key=self._moment)
+        return self._moment(after) - moment if after < len(self._syncs) else None
 
     def since(self, sync: int, now: float | None = None) -> float | None:
         """Seconds since the tick of a sync, 0 if it is still to come; None if nobody knows or there is no such sync."""
-        if not 0 <= sync < len(self._moments):
+        if sync not in self._syncs:
             return None
-        return max(0.0, (time.time() if now is None else now) - self._moments[sync])
+        return max(0.0, (time.time() if now is None else now) - self._moment(sync))
+
+    def _moment(self, sync: int) -> float:
+        moment = self._calendar.moment(sync)
+        assert moment is not None, "only syncs with a public time are looked up"
+        return moment
 
 
 class Machine(NamedTuple):
@@ -74,6 +82,10 @@ class Machine(NamedTuple):
             yield gauge(
                 "certificate_seconds", "Seconds that the certificate of the party's own service still holds", left
             )
+
+    def values(self) -> dict[str, float]:
+        """The same by name."""
+        return {metric.name: metric.samples[0].value for metric in self.families()}
 
 
 def _readable(keys: Path) -> bool:
@@ -120,7 +132,8 @@ def party_families(view: PartyView) -> Iterator[Metric]:
     for reason, count in sorted(view.refusals.items()):
         refused.add_metric([reason], count)
     yield refused
-    yield gauge("syncs", "Syncs of the whole term", len(view.plan.times))
+    if not view.plan.endless:
+        yield gauge("syncs", "Syncs of the whole term, if it has an end", len(view.plan.times))
     yield gauge("deadline_seconds", "Seconds that a sync stays open after its first release", view.dates.deadline)
     if (wait := view.dates.until_next()) is not None:
         yield gauge("next_tick_seconds", "Seconds until the next tick", wait)

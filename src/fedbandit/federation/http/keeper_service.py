@@ -6,19 +6,21 @@ import asyncio
 import time
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
+import msgspec
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from fedbandit.federation.board.keeper_board import KeeperBoard
 from fedbandit.federation.http import schemas
 from fedbandit.federation.http.app import App
 from fedbandit.federation.http.families import METRICS_MEDIA, Dates, Machine, PartyView, gauge, page, party_families
 from fedbandit.federation.http.group import StoreUnavailable, in_thread
-from fedbandit.federation.http.routes import Route
+from fedbandit.federation.http.routes import Route, page_routes
 from fedbandit.federation.http.service import PATIENCE, PROBE_AGAIN, Connection
 from fedbandit.federation.setup.party import Party
 from fedbandit.federation.store import SyncStore
-from fedbandit.federation.store.probing import probe
+from fedbandit.federation.store.opening import probe
 from fedbandit.federation.syncs.keeper import SyncKeeper
 from fedbandit.federation.telemetry.troubles import Troubles, first
 
@@ -41,11 +43,13 @@ class KeeperService:
         self._keeps, self._party, self._store, self._connection = keeps, party, store, connection
         self._machine = machine or Machine()
         self._probed = 0.0
-        self._dates = Dates(party.agreement.plan, party.agreement.timing)
+        self._dates = dates = Dates(party.agreement.plan, party.agreement.timing)
+        role = party.public.role
+        self._board = KeeperBoard(store, party.roll, party.name, role, dates.of, dates.deadline)
 
     async def health(self) -> schemas.Health:
         """Tell that the process is alive, and whether the term still runs."""
-        keeper, syncs = self._keeps.keeper, len(self._party.agreement.plan.times)
+        keeper, syncs = self._keeps.keeper, len(self._party.agreement.plan.ticks)
         ended = keeper is not None and keeper.progress.last >= syncs - 1
         return schemas.Health("ok", "ended" if ended else "running")
 
@@ -74,6 +78,22 @@ class KeeperService:
         waited = keeper.waiting_for if keeper is not None and works else ()
         return page([*party_families(view), *([] if keeper is None else _families(keeper, waited, self._dates))])
 
+    async def board(self) -> bytes:
+        """What the party's page shows: nothing that is not released anyway."""
+        troubles, keeper, connection = await self._troubles(), self._keeps.keeper, self._connection
+
+        def read() -> dict[str, Any]:
+            return self._board.read(
+                troubles=troubles,
+                connected=connection.connected,
+                waiting_for=None if keeper is None else keeper.waiting_for,
+                elsewhere=0 if keeper is None else len(keeper.elsewhere),
+                refusals=connection.refusals,
+                machine=self._machine.values(),
+            )
+
+        return msgspec.json.encode({} if "store" in troubles else await in_thread(read))
+
     async def _troubles(self) -> Troubles:
         """What keeps the party from working, its store included: something is written, to see whether it takes it."""
         troubles = dict(self._connection.troubles)
@@ -97,6 +117,7 @@ def create_keeper_app(service: KeeperService, token: str) -> App:
         Route("GET", "/healthz", service.health, token=False),
         Route("GET", "/readyz", service.readiness, token=False),
         Route("GET", "/metrics", service.metrics, media=METRICS_MEDIA),
+        *page_routes(service.board),
     ]
     return App(routes, token)
 

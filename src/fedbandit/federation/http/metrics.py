@@ -23,7 +23,11 @@ _DECISIONS, _REWARDS = 0, 1
 _REFUSED = _REWARDS + len(BECAME)
 _SECONDS = _REFUSED + len(STATUSES)
 _TIMES = _SECONDS + 1
-TALLY = _TIMES + len(BUCKETS) + 1  # numbers that a worker counts
+# How long rewards let themselves be waited for, to the minute.
+DELAYS = {"a minute": 120.0, "an hour": 3_600.0, "a day": 86_400.0, "a week": 604_800.0, "more": float("inf")}
+_DELAYS = _TIMES + len(BUCKETS) + 1
+TALLY = _DELAYS + len(DELAYS)  # numbers that a worker counts
+_LIMITS = tuple(DELAYS.values())
 
 
 def became(verdict: Verdict, place: int) -> str:
@@ -78,6 +82,19 @@ class Metrics:
         if status in STATUSES:
             self._tally.add(_REFUSED + STATUSES.index(status), 1)
 
+    def waited(self, seconds: float) -> None:
+        """A reward came so long after its decision."""
+        self._tally.add(_DELAYS + bisect_left(_LIMITS, seconds), 1)
+
+    def counts(self) -> dict[str, dict[str, float]]:
+        """What a silo's own page shows of it: rewards by what became of them and by how late they came, refusals."""
+        total = self._tally.total()
+        return {
+            "became": dict(zip(BECAME, total[_REWARDS:], strict=False)),
+            "delays": dict(zip(DELAYS, total[_DELAYS:], strict=True)),
+            "refused": {str(status): count for status, count in zip(STATUSES, total[_REFUSED:], strict=False) if count},
+        }
+
     def committed(self, seconds: float) -> None:
         """A reward was on disk after so many seconds."""
         self._tally.add(_SECONDS, seconds)
@@ -106,7 +123,7 @@ def _counted(total: Sequence[float], odd: Odd) -> Iterator[Metric]:
         refused.add_metric([str(status)], total[_REFUSED + place])
     yield refused
     yield HistogramMetricFamily(
-        "fedbandit_reward_seconds", "Time until a reward is on disk", _cumulated(total[_TIMES:]), total[_SECONDS]
+        "fedbandit_reward_seconds", "Time until a reward is on disk", _cumulated(total[_TIMES:_DELAYS]), total[_SECONDS]
     )
     values = CounterMetricFamily(
         "fedbandit_odd_values", "Values of records that this worker could not use as they were", labels=["field", "was"]

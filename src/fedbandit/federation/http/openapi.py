@@ -78,27 +78,25 @@ def _response(status: int, media: str, schema: Schema) -> dict[str, Any]:
 
 # -- the page ---------------------------------------------------------------------------------------------------------
 
-_STYLE = """
-body { font: 16px/1.5 sans-serif; max-width: 56rem; margin: 2rem auto; padding: 0 1rem; color: #222 }
-code, td:first-child, h3 { font-family: monospace }
-table { border-collapse: collapse } td { border-top: 1px solid #ccc; padding: .2rem 1rem .2rem 0; vertical-align: top }
-"""
-
 
 def page(description: dict[str, Any]) -> str:
-    """An OpenAPI document as one HTML page that loads nothing else."""
+    """An OpenAPI document as an HTML page to read, on which a script of the page's own lets calls be tried."""
     info = description["info"]
     return "\n".join([
-        "<!doctype html>",
-        f'<html lang="en"><meta charset="utf-8"><title>{escape(info["title"])}</title><style>{_STYLE}</style>',
-        f'<h1>{escape(info["title"])}</h1><p>{escape(info["description"])} The same for machines:',
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        f'<title>{escape(info["title"])}</title><link rel="icon" href="data:,">',
+        '<link rel="stylesheet" href="/assets/style.css">',
+        '<script type="module" src="/assets/api.js"></script></head><body>',
+        f'<header><h1>{escape(info["title"])}</h1><nav class="row" aria-label="Page" id="tools"></nav></header><main>',
+        f'<p>{escape(info["description"])} The same for machines:',
         '<a href="openapi.json">openapi.json</a>. Every call but those marked "open" needs the header',
         "<code>Authorization: Bearer</code> with the silo's token. Bodies are JSON, or MessagePack with the same",
         f"fields if the header <code>Content-Type: {PACKED_MEDIA}</code> says so; answers are JSON.</p>",
         *(_call(path, method, call) for path, calls in description["paths"].items() for method, call in calls.items()),
         "<h2>What goes in and out</h2>",
         *(_component(name, schema) for name, schema in description["components"]["schemas"].items()),
-        "</html>",
+        "</main></body></html>",
     ])  # fmt: skip
 
 
@@ -108,7 +106,11 @@ def _call(path: str, method: str, call: dict[str, Any]) -> str:
     open_to_all = " (open)" if call.get("security") == [] else ""
     cells = [f"<tr><td>{name}<td>{_content(part)}<td>{escape(part.get('description', ''))}" for name, part in rows]
     summary = escape(call["summary"])
-    return f"<h3>{method.upper()} {escape(path)}{open_to_all}</h3><p>{summary}</p><table>{''.join(cells)}</table>"
+    named = f'data-method="{method.upper()}" data-path="{escape(path)}"'
+    return (
+        f"<section {named}><h2><code>{method.upper()} {escape(path)}</code>{open_to_all}</h2><p>{summary}</p>"
+        f"<table>{''.join(cells)}</table></section>"
+    )
 
 
 def _content(part: dict[str, Any]) -> str:
@@ -120,7 +122,8 @@ def _component(name: str, schema: Schema) -> str:
         f"<tr><td>{escape(field)}<td>{_kind(kind)}<td>{escape(kind.get('description', ''))}"
         for field, kind in schema["properties"].items()
     ]
-    return f'<h3 id="{name}">{name}</h3><p>{escape(schema["description"])}</p><table>{"".join(rows)}</table>'
+    described = f"<p>{escape(schema['description'])}</p><table>{''.join(rows)}</table>"
+    return f'<section><h3 id="{name}">{name}</h3>{described}</section>'
 
 
 def _kind(schema: Schema) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, get_args, get_type_hints
 
 import msgspec
@@ -14,13 +15,16 @@ from fedbandit.federation.http.personalizer import Personalizer, PersonalizerPro
 from fedbandit.federation.http.refusals import bad_argument
 from fedbandit.federation.http.schemas import Answer, Problems
 from fedbandit.federation.http.service import Service
+from fedbandit.look import page_files
 
-__all__ = ["JSON_MEDIA", "PACKED_MEDIA", "Route", "Router", "service_routes"]
+__all__ = ["JSON_MEDIA", "PACKED_MEDIA", "Route", "Router", "page_route", "page_routes", "service_routes"]
 
 JSON_MEDIA = "application/json"
 PACKED_MEDIA = "application/msgpack"  # MessagePack: the same fields, and rows of features as bytes
 _PACKED = PACKED_MEDIA.encode()
 Methods = dict[str, "Route"]
+BOARD, PAGE = "/v1/board", "operations.html"
+FILES = ("operations.js", "api.js", "parts.js", "chart.js", "style.css", "colours.css")
 
 
 class Route:
@@ -30,6 +34,7 @@ class Route:
     one is the body, and what the call returns is the answer (`bytes` if it is not JSON). `refuses` are the statuses of
     refusals beside those that follow from the signature. `token` is False for what anybody may ask. `at_once` is the
     same call for a body that needs no waiting: it returns None if this one does. `problems` is how a refusal is told.
+    `headers` go with every answer. One that is `tagged` is not sent again to who has it.
     """
 
     def __init__(
@@ -43,8 +48,11 @@ class Route:
         token: bool = True,
         media: str = JSON_MEDIA,
         problems: type[Problems] | type[PersonalizerProblems] = Problems,
+        headers: Mapping[str, str] = MappingProxyType({}),
+        tagged: bool = False,
     ) -> None:
         self.method, self.path, self.call, self.token, self.media = method, path, call, token, media
+        self.headers, self.tagged = [(name.encode(), value.encode()) for name, value in headers.items()], tagged
         self.at_once, self.problems = at_once, problems
         hints = get_type_hints(call, include_extras=True)
         answer = hints.pop("return")
@@ -126,6 +134,24 @@ def service_routes(service: Service) -> list[Route]:
         Route("GET", "/metrics", service.metrics, media=METRICS_MEDIA),
         *personalizer,
     ]
+
+
+def page_routes(board: Callable[[], Awaitable[bytes]]) -> list[Route]:
+    """The page of a party, which anybody may load, and what it shows, which needs the token."""
+    shown = {"/": PAGE, **{f"{page_files.ASSETS}{name}": name for name in FILES}}
+    data = Route("GET", BOARD, board, media=JSON_MEDIA, headers=page_files.HEADERS, tagged=True)
+    return [data, *(page_route(path, name) for path, name in shown.items())]
+
+
+def page_route(path: str, name: str) -> Route:
+    """One of the pages' files."""
+    found = page_files.asset(name)
+    assert found is not None
+
+    async def file() -> bytes:
+        return found.body
+
+    return Route("GET", path, file, token=False, media=found.media, headers=page_files.HEADERS, tagged=True)
 
 
 def _personalizer_routes(calls: Personalizer) -> list[Route]:

@@ -279,7 +279,7 @@ class SiloStatus(Answer, frozen=True):
         int,
         Meta(description="Rewards of people who came too often or too soon, or of a closed batch: they stay here."),
     ]
-    syncs: Annotated[int, Meta(description="Syncs of the whole term.")]
+    syncs: Annotated[int | None, Meta(description="Syncs of the whole term; null where it has no end.")]
     released: Annotated[int, Meta(description="Releases drawn so far.")]
     missed: Annotated[list[int], Meta(description="The syncs, from 0, that went by without this silo's release.")]
     given_up: Annotated[list[int], Meta(description="The syncs of which a lost store had drawn the release.")]

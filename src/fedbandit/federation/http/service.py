@@ -7,24 +7,28 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
+import msgspec
+
 from fedbandit._validate import ArgumentError
+from fedbandit.federation.board.silo_board import Running, SiloBoard
 from fedbandit.federation.http import schemas
 from fedbandit.federation.http.families import Dates, Machine, PartyView
 from fedbandit.federation.http.group import GroupCommit, StoreUnavailable, in_thread
 from fedbandit.federation.http.metrics import Metrics, WorkerTally
 from fedbandit.federation.http.personalizer import Personalizer
-from fedbandit.federation.http.refusals import refusal
+from fedbandit.federation.http.refusals import Refusal, refusal
 from fedbandit.federation.silo.decisions import actions as choosing
 from fedbandit.federation.silo.decisions.decider import UnknownActionSet
 from fedbandit.federation.silo.decisions.tickets import DecisionExpired, UnknownDecision
 from fedbandit.federation.silo.serving import RewardConflict, Silo, TermEnded, acknowledged
 from fedbandit.federation.store import Reward, Verdict
-from fedbandit.federation.store.probing import probe
+from fedbandit.federation.store.opening import probe
 from fedbandit.federation.telemetry.troubles import Troubles, first
 from fedbandit.federation.timing import Timing
 from fedbandit.problem.encoding import ActionRecord, Offered
@@ -33,6 +37,7 @@ __all__ = ["UNCONNECTED", "Connection", "Service"]
 
 PROBE_AGAIN = 1.0  # seconds between writes that show whether the store takes any
 PATIENCE = 5.0  # seconds after which a store that does not answer is not ready
+LAST = 20  # refused requests that the page shows
 AT_ONCE = 32  # decisions of a batch before other requests get their turn
 
 
@@ -81,6 +86,8 @@ class Service:
         self._silo, self._connection, self._machine = silo, connection, machine
         self._dates, self._probed = Dates(silo.plan, timing), 0.0
         self._group, self._metrics = GroupCommit(silo), Metrics(tally or WorkerTally())
+        self._board = SiloBoard(silo.store, silo.plan, silo.name, self._dates.of, self._dates.deadline)
+        self._last_refused: deque[dict[str, Any]] = deque(maxlen=LAST)
         schema = silo.plan.schema
         self.personalizer = None if schema is None else Personalizer(silo, self._group, self._metrics)
         self._in_memory: set[str] = set()  # registered sets that the silo has read from its store
@@ -181,9 +188,29 @@ class Service:
         )
         return self._metrics.page(view, status, learning, self._silo.odd_values)
 
-    def refused(self, status: int) -> None:
-        """A request was refused."""
-        self._metrics.refused(status)
+    async def board(self) -> bytes:
+        """What the silo's own page shows."""
+        troubles = dict(await self._troubles())
+        connection = self._connection
+        live = Running(
+            troubles,
+            connection.connected,
+            connection.refusals,
+            tuple(self._last_refused),
+            self._metrics.counts(),
+            self._machine.values(),
+        )
+        return msgspec.json.encode(await in_thread(partial(self._board.read, live)))
+
+    def refused(self, refusal: Refusal) -> None:
+        """A request was refused. Of the last ones the page says what was wrong, without the value that was sent."""
+        self._metrics.refused(refusal.status)
+        if refusal.status == 401:  # anybody can be refused so: they would fill the page
+            return
+        says = refusal.problem.message.partition(", got ")[0]
+        self._last_refused.append(
+            {"at": round(time.time()), "status": refusal.status, "field": refusal.problem.field, "says": says}
+        )
 
     async def _troubles(self) -> Troubles:
         """What keeps the silo from working as it should, its store included."""
@@ -248,7 +275,9 @@ class Service:
 
     def _read(self, decision: str, reward: float) -> Reward:
         try:
-            return self._silo.read(decision, reward)
+            read = self._silo.read(decision, reward)
+            self._metrics.waited(self._silo.now - self._silo.ids.read(decision).issued)
+            return read
         except DecisionExpired:
             self._metrics.reward_was("expired")
             raise

@@ -1,0 +1,120 @@
+"""What the planner's page is told: the recommendation of `fedbandit plan --best`, and what stands behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from fedbandit.planner.best import ALONE, Option, Recommendation, at_other_budgets, proposed, refined
+from fedbandit.planner.consortium import Consortium
+from fedbandit.planner.in_words import as_dict, assumptions, described, sentences, title
+from fedbandit.planner.prediction import Prediction, predicted
+from fedbandit.presets import plan_for
+from fedbandit.schedule import Clock
+from fedbandit.web.planner.pictures import matrix, sight
+
+__all__ = ["OPEN", "advised", "answer", "budgets", "quickly_advised", "unprotected"]
+
+OPEN = "fed-lin-ucb"  # the same silos without privacy: what privacy costs is counted from there
+POINTS = 60  # of a curve
+
+
+@lru_cache(maxsize=64)
+def quickly_advised(consortium: Consortium) -> Recommendation:
+    """The recommendation before mechanisms are chosen: quick enough for somebody who types."""
+    return proposed(consortium)
+
+
+@lru_cache(maxsize=64)
+def advised(consortium: Consortium) -> Recommendation:
+    """The recommendation; asked again, as the simulation and the copies do, it is at hand."""
+    return refined(quickly_advised(consortium))
+
+
+def answer(advice: Recommendation) -> dict[str, Any]:
+    """All that the page shows of it."""
+    consortium = advice.consortium
+    free = unprotected(consortium)
+    named = {ALONE: advice.alone, **{one.name: one.prediction for one in advice.options if one.prediction}, OPEN: free}
+    options = [_option(one, advice) for one in advice.options]
+    return {
+        **as_dict(advice, {}),
+        "name": advice.name,
+        "title": title(consortium),
+        "sentences": sentences(advice),
+        "cost": _cost_of_privacy(advice, free),
+        "assumes": assumptions(consortium),
+        "consortium": consortium.as_dict(),
+        "plans": options,
+        "open": {"name": OPEN, "lost": advice.lost(free, consortium.days)},
+        "visits": consortium.silos * consortium.visits_per_silo,
+        "days": consortium.days,
+        "curves": _curves(advice, named),
+        "matrices": {one.name: matrix(one.plan) for one in advice.options if one.plan},
+        "sight": {one.name: sight(one.plan) for one in advice.options if one.plan},
+    }
+
+
+def budgets(consortium: Consortium) -> dict[str, Any]:
+    """The protocol that is recommended, or comes nearest, with half and with double the epsilon."""
+    advice = advised(consortium)
+    if not advice.options:
+        return {"name": None, "epsilons": []}
+    first = advice.options[0]
+    found = {consortium.privacy.epsilon: first, **at_other_budgets(advice, first.name)}
+    rows = [{"epsilon": epsilon, **_lost(one, advice)} for epsilon, one in sorted(found.items())]
+    return {"name": first.name, "alone": advice.lost(advice.alone, consortium.days), "epsilons": rows}
+
+
+def unprotected(consortium: Consortium) -> Prediction:
+    """The same silos with nothing hidden, at every sync that they can have."""
+    plan = plan_for(OPEN, consortium.plan(trust="none"), Clock(consortium.period))
+    return predicted(plan, consortium.arms, constant_share=consortium.rows, drift=consortium.drift_per_visit)
+
+
+def _cost_of_privacy(advice: Recommendation, free: Prediction) -> str:
+    """What the budget costs, in outcomes, for whichever federation comes first."""
+    consortium = advice.consortium
+    if not advice.options or advice.options[0].prediction is None:
+        return "No federation with this promise is possible here."
+    first, days = advice.options[0], consortium.days
+    assert first.prediction is not None
+    without, private = advice.lost(free, days), advice.lost(first.prediction, days)
+    share = max(0.0, private - without) / (consortium.silos * consortium.visits_per_silo)
+    return (
+        f"Privacy at epsilon {consortium.privacy.epsilon:g} costs {max(0.0, private - without):,.0f} outcomes in "
+        f"{days:,} days, {share:.1%} of all visits: with {first.name} the silos miss {private:,.0f}, and sharing "
+        f"everything openly they would miss {without:,.0f}."
+    )
+
+
+def _option(one: Option, advice: Recommendation) -> dict[str, Any]:
+    plan = one.plan
+    assert plan is not None
+    guarantee = plan.guarantee
+    return {
+        **described(one, advice),
+        **_lost(one, advice),
+        "noise": plan.noise_std,
+        "bytes": plan.bytes_per_silo,
+        "guarantee": guarantee.statement,
+        "who": plan.trusting.who,
+        "answers": [list(pair) for pair in guarantee.answers],
+    }
+
+
+def _lost(one: Option, advice: Recommendation) -> dict[str, Any]:
+    if one.prediction is None:
+        return {"lost": None, "reason": one.reason}
+    lost = advice.lost(one.prediction, advice.consortium.days)
+    return {"lost": lost, "of_alone": lost / advice.lost(advice.alone, advice.consortium.days)}
+
+
+def _curves(advice: Recommendation, named: dict[str, Prediction]) -> dict[str, Any]:
+    """Outcomes that are missed until the end of each of some days."""
+    days = np.unique(np.linspace(1, advice.consortium.days, POINTS).round().astype(int)).tolist()
+    lines: Iterable[tuple[str, Prediction]] = named.items()
+    return {"days": days, "lost": {name: [advice.lost(one, day) for day in days] for name, one in lines}}

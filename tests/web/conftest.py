@@ -1,0 +1,108 @@
+"""Servers of the pages, a small federation to look at, and a browser where there is one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedbandit.federation import one_process
+from fedbandit.federation.one_process import Federation
+from fedbandit.federation.setup import founding
+from fedbandit.federation.states import SyncEvent
+from fedbandit.federation.store import SyncStore, open_engine
+from fedbandit.federation.timing import Timing
+from fedbandit.federation.wire.heads import Head
+from fedbandit.federation.wire.parcels import Outcome
+from fedbandit.plan import Plan
+from fedbandit.privacy.budget import Privacy
+from fedbandit.schedule import clock
+from fedbandit.web.planner.planner_page import planner_server
+from fedbandit.web.server import PageServer
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+DAY = 86_400.0
+DONE = 8  # syncs of the small federation when tests begin
+
+
+@contextmanager
+def running(server: PageServer) -> Iterator[PageServer]:
+    """A server at work, ended when the block is left."""
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@pytest.fixture(scope="session")
+def planner() -> Iterator[PageServer]:
+    """The planner."""
+    with running(planner_server()) as server:
+        yield server
+
+
+def visit_all(federation: Federation, people: int, random: np.random.Generator) -> None:
+    """So many people come to every silo."""
+    theta = np.array([0.7, 0.2, 0.1, 0.6])
+    for silo in federation.silos.values():
+        for number in range(people):
+            actions = random.normal(size=(4, 4))
+            actions /= np.linalg.norm(actions, axis=1, keepdims=True)
+            decision = silo.decide(actions, user=f"{silo.version} {number}")
+            silo.reward(decision.id, float(random.random() < 0.5 + 0.35 * actions[decision.action] @ theta))
+        silo.flush()
+
+
+@pytest.fixture(scope="session")
+def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
+    """Three hospitals, a week and a day after they began; what is shown of them is read from their directories."""
+    began = one_process.START
+    one_process.START = time.time() - (DONE + 0.4) * DAY
+    plan = Plan(silos=3, rounds=60, dim=4, privacy=Privacy(1.0, 1e-6), schedule=clock(DAY), people=40)
+    random = np.random.default_rng(5)
+    try:
+        with Federation.local(plan, ["north", "east", "west"], folder=tmp_path_factory.mktemp("federation")) as made:
+            for _ in range(DONE):
+                visit_all(made, 24, random)
+                made.tick()
+            yield made
+    finally:
+        one_process.START = began
+
+
+@pytest.fixture(scope="session")
+def hundred(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of an analyzer with a hundred silos, some of them away now and then, after 300 of 365 syncs."""
+    folder = tmp_path_factory.mktemp("hundred")
+    plan = Plan(silos=100, rounds=365, dim=10, privacy=Privacy(1.0, 1e-6), schedule=clock(DAY), people=20)
+    names = [f"hospital-{number:03}" for number in range(100)]
+    homes = founding.local(folder, plan, names, Timing(start=time.time() - 300.5 * DAY))
+    home, random = homes[0], np.random.default_rng(1)
+    store = SyncStore(open_engine(home.store(plan.hash)))
+    for sync in range(300):
+        present = [name for at, name in enumerate(names) if random.random() > 0.02 and not (at == 17 and sync > 280)]
+        prefix = np.concatenate([np.full(10, 3.0 * sync), np.eye(10)[np.triu_indices(10)] * 40.0 * (sync + 1)])
+        outcome = Outcome(prefix + random.normal(size=prefix.shape), np.array([int(name in present) for name in names]))
+        store.receive([(sync, present[0], b"")])
+        store.close(sync, SyncEvent.DEADLINE_ENOUGH, present, outcome.encode(), Head(sync + 1, bytes(32), bytes(64)))
+        store.published(sync)
+    store.engine.close()
+    return home.path
+
+
+@pytest.fixture(scope="session")
+def pictures() -> Path | None:
+    """Where screenshots go, for the documentation: FEDBANDIT_SCREENSHOTS=docs/figures."""
+    folder = os.environ.get("FEDBANDIT_SCREENSHOTS")
+    return None if folder is None else Path(folder)
