@@ -79,9 +79,9 @@ def test_silos_that_stay_alone_send_nothing(fedbandit: Command) -> None:
 
 def test_a_comparison_on_rewards_that_no_guarantee_covers_shows_no_promise(fedbandit: Command) -> None:
     bounded = fedbandit("simulate", "--protocols", "silo", *SMALL)
-    assert "(1, 0.1)" in bounded.out
+    assert "(1, 1e-05)" in bounded.out
     gaussian = fedbandit("simulate", "--protocols", "silo", *SMALL, "--rewards", "gaussian")
-    assert "(1, 0.1)" not in gaussian.out
+    assert "(1, 1e-05)" not in gaussian.out
     assert "none" in gaussian.out
 
 

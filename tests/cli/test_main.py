@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import subprocess
 import sys
@@ -104,3 +105,39 @@ def test_what_a_command_cannot_hold_is_one_line(
 
     monkeypatch.setattr(cli, "app", fails)
     assert_refused(fedbandit("plan"), said)
+
+
+def test_a_database_that_is_away_is_one_line(fedbandit: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    psycopg = pytest.importorskip("psycopg")
+
+    def fails(**options: object) -> None:
+        raise psycopg.OperationalError("connection refused\nIs the server running?")
+
+    monkeypatch.setattr(cli, "app", fails)
+    assert_refused(fedbandit("plan"), "the database cannot be used: connection refused")
+
+
+def test_one_action_leaves_nothing_to_lose(fedbandit: Command) -> None:
+    assert fedbandit("plan", "--best", "--arms", "1", "--delta", "1e-6").code == 0
+
+
+def test_help_loads_no_numbers() -> None:
+    program = "import sys, fedbandit.cli.main as cli\ntry:\n    cli.main()\nfinally:\n    print('numpy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program, "--help"], capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "False")
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"), [("pl", "plan"), ("federation acc", "accept"), ("plan --expl", "--explain")]
+)
+def test_a_shell_completes_commands_and_options_of_modules_that_are_not_loaded(typed: str, offered: str) -> None:
+    words = {"COMP_WORDS": f"fedbandit {typed}", "COMP_CWORD": str(len(typed.split()))}
+    asked = {**os.environ, **words, "_FEDBANDIT_COMPLETE": "complete_bash"}
+    program = "import sys; sys.argv = ['fedbandit']; from fedbandit.cli.main import main; main()"
+    done = subprocess.run([sys.executable, "-c", program], env=asked, capture_output=True, text=True, timeout=300)
+    assert done.stdout.split() == [offered]
+
+
+def test_as_a_module() -> None:
+    done = subprocess.run([sys.executable, "-m", "fedbandit", "--version"], capture_output=True, text=True, timeout=300)
+    assert done.stdout.startswith("fedbandit 0.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import replace
+from itertools import product
 
 import pytest
 from scipy.optimize import minimize_scalar
@@ -13,9 +14,12 @@ from fedbandit.plan import Plan
 from fedbandit.planner import best, shuffling, tuning
 from fedbandit.planner.consortium import Consortium
 from fedbandit.planner.prediction import predicted
+from fedbandit.presets import isolated
 from fedbandit.privacy.budget import Privacy
 from fedbandit.privacy.sensitivity import joint_shift
 from fedbandit.schedule import Clock, growing
+from fedbandit.simulator.runner import simulate
+from fedbandit.simulator.tasks import synthetic
 
 PRIVACY = Privacy(1.0, 0.1)
 BASE = Plan(100, 10_000, 10, PRIVACY)
@@ -37,7 +41,7 @@ def test_the_split_wastes_at_most_a_percent(dim: int, centre: float) -> None:
 
 
 def test_tuning_keeps_the_promise_and_lowers_the_cost() -> None:
-    for trust in ("silo", "secure-sum", "central"):
+    for trust in ("silo", "secure-sum"):
         plan = BASE.changed(trust=trust)
         better = tuning.tuned(plan, centred=True)
         assert (better.guarantee.epsilon, better.guarantee.delta) == (1.0, 0.1)
@@ -100,6 +104,34 @@ def test_a_person_counts_as_often_as_it_pays() -> None:
     assert many.best.plan.cap > 1
 
 
+@pytest.mark.parametrize(
+    ("silos", "visits", "days", "epsilon", "ratio"),
+    [
+        (12, 12, 30, 1.0, 1.78),
+        (12, 5, 60, 1.0, 1.56),
+        (12, 12, 30, 3.0, 1.34),
+        (50, 12, 30, 5.0, 0.99),
+        (12, 52, 7, 3.0, 2.6),
+    ],
+)
+def test_visits_that_lie_apart_are_not_worth_their_noise(
+    silos: int, visits: int, days: int, epsilon: float, ratio: float
+) -> None:
+    """What docs/planning.md says of them: the best cap and period against first visits on a growing schedule."""
+    privacy = Privacy(epsilon, 1e-6)
+    consortium = Consortium(silos, 20, 365, 20, privacy, visits=visits, mean_visits=0.9 * visits, back_after=days)
+    attendance = replace(consortium.attendance, between=20 * days)
+    proposal = best.proposed(consortium).options[0]
+    assert proposal.plan is not None
+    costs = []
+    for cap, period in product((2, 4, visits), (1, 7)):
+        spaced = replace(privacy, participations=cap, apart=max(1, days // period))
+        clock = {"schedule": Clock(86_400.0 * period), "rounds": 365 // period, "people": 20 * period}
+        plan = proposal.plan.changed(privacy=spaced, **clock)
+        costs.append(predicted(plan, 4, attendance, constant_share=consortium.rows).mean())
+    assert min(costs) / proposal.cost == pytest.approx(ratio, abs=0.02)
+
+
 def test_days_of_break_even() -> None:
     advice = best.recommended(CLINIC)
     assert advice.best is not None
@@ -121,6 +153,39 @@ def test_a_constant_is_what_centring_needs() -> None:
     assert (plan.centre, plan.ratio) == (0.0, 1.0)
 
 
+def test_where_there_is_nothing_to_gain_nobody_federates() -> None:
+    """One action: nothing can be lost. On a line, one visit tells everything that there is to know."""
+    for change in ({"arms": 1}, {"dim": 2}, {"silos": 1}, {"days": 1}, {"consenting": 0.0}):
+        advice = best.recommended(replace(CLINIC, **change))
+        assert advice.name == "alone", change
+        assert advice.alone.mean() <= min(one.cost for one in advice.options)
+
+
+def test_sizes_far_out_are_answered() -> None:
+    for change in (
+        {"arms": 10**6, "days": 30},
+        {"visits": 10**6, "days": 30},
+        {"privacy": Privacy(1e-9, 1e-9), "days": 30},
+        {"privacy": Privacy(1e6, 1e-6), "days": 30},
+        {"silos": 10**5, "people_per_day": 10**5, "days": 3},
+    ):
+        assert best.proposed(replace(CLINIC, **change)).options, change
+
+
+def test_a_line_is_predicted_as_it_is_simulated() -> None:
+    """In two dimensions one is the constant, and the sign of the other is all there is to learn."""
+    line = replace(CLINIC, dim=2, people_per_day=10, days=60)
+    advice = best.recommended(line)
+    plan = advice.options[0].plan
+    assert plan is not None
+    played, users = plan.in_visits(), synthetic(2, line.arms, constant_share=line.rows)
+    result = simulate(users, {"federation": played, "alone": isolated(played)}, runs=6, seed=77)
+    for name, prediction in (("federation", advice.options[0].prediction), ("alone", advice.alone)):
+        assert prediction is not None
+        measured, told = result.regret(name), advice.regret(prediction)
+        assert abs(told - measured.mean) < 4 * measured.stderr + 0.2 * measured.mean, (name, told, measured)
+
+
 def test_what_a_setting_refuses() -> None:
     for change, message in (
         ({"silos": 0}, "silos must be a whole number >= 1, got 0"),
@@ -130,6 +195,9 @@ def test_what_a_setting_refuses() -> None:
         ({"sync": "monthly", "days": 20}, "days must be at least the 30 between two syncs, got 20"),
         ({"mean_visits": 2.0}, "mean_visits has no effect where everybody comes once"),
         ({"back_after": 5}, "back_after has no effect where everybody comes once"),
+        ({"constant_share": 1.0}, "constant_share must lie strictly between 0 and 1, got 1.0"),
+        ({"constant_share": 0.3, "constant": False}, "constant_share has no effect where rows hold no constant"),
+        ({"privacy": Privacy(1.0, 1e-6, silos_per_user=13)}, "silos_per_user must be at most the 12 silos, got 13"),
         ({"consenting": 1.5}, "consenting must lie between 0 and 1, got 1.5"),
         ({"visits": 3, "mean_visits": 4.0}, "mean must lie between 1 and the 3 visits, got 4.0"),
     ):
@@ -177,3 +245,11 @@ def test_amplification_never_pays(monkeypatch: pytest.MonkeyPatch) -> None:
     for payoff in shuffling.amplified(BASE.changed(privacy=Privacy(1.0, 1e-4), schedule=growing(1.3))):
         assert payoff.silos is None
         assert "certifies epsilon <= 0.00" in payoff.reason
+
+
+def test_rows_are_the_consortiums_whatever_the_plan() -> None:
+    """A plan that is not centred is predicted for the same rows as the others, and as staying alone."""
+    heavy = replace(CLINIC, constant_share=0.97, privacy=Privacy(35.0, 1e-5))
+    costs = {one.name: one.cost for one in best.proposed(heavy).options}
+    light = {one.name: one.cost for one in best.proposed(replace(heavy, constant_share=0.1)).options}
+    assert costs["local"] > 1.2 * light["local"]

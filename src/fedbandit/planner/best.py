@@ -1,4 +1,10 @@
-"""Whether to federate at all, with which plan, and what it would be worth: everything predicted, nothing simulated."""
+"""Whether to federate at all, with which plan, and what it would be worth: everything predicted, nothing simulated.
+
+`recommended(consortium)` is the whole answer. It has two steps, for whoever wants to follow a slider: `proposed`
+compares plans as drafts, with a mechanism that takes no time (a tenth of a second for a clinic's year), and `refined`
+gives each of its options the best mechanism (hundredths of a second up to some hundred syncs, and up to a second
+beyond, once per number of syncs). `at_other_budgets` is as refined as the advice it is given.
+"""
 
 from __future__ import annotations
 
@@ -11,20 +17,31 @@ import numpy as np
 from fedbandit._validate import ArgumentError
 from fedbandit.plan import Plan
 from fedbandit.planner.consortium import Consortium
-from fedbandit.planner.drift import weighed
+from fedbandit.planner.drafts import QUICK, Draft
 from fedbandit.planner.prediction import Prediction, predicted, predicted_alone
-from fedbandit.planner.tuning import CENTRE, TUNED, mechanisms_for, split
+from fedbandit.planner.tuning import CENTRE, TUNED, best_weight, mechanisms_for, split
 from fedbandit.presets import TRUST_OF, plan_for
 from fedbandit.protocol.trust import trust as trust_model
 from fedbandit.schedule import Clock
 
-__all__ = ["ALONE", "CANDIDATES", "SURE", "Option", "Recommendation", "acceptable", "at_other_budgets", "recommended"]
+__all__ = [
+    "ALONE",
+    "CANDIDATES",
+    "SURE",
+    "Option",
+    "Recommendation",
+    "acceptable",
+    "at_other_budgets",
+    "proposed",
+    "recommended",
+    "refined",
+]
 
 # Presets to choose from: on a public schedule and with a guarantee, wherever their theorems reach.
 CANDIDATES = ("local", "ldp", "silo", "sdp-amplified", "sdp-vector-sum", "secure-sum", "super-agent", "central")
 ALONE = "alone"
-SURE = 0.9  # a federation is recommended if its predicted regret is at most this part of staying alone
-RATIOS = (1.0, 1.1, 1.2, 1.35, 1.5, 2.0)
+SURE = 0.9  # a federation is recommended if its predicted regret is less than this part of staying alone
+RATIOS = (1.1, 1.2, 1.35, 1.5, 2.0)
 FIRSTS = (1, 2, 3, 5, 8, 13, 21, 34)  # periods before the first sync
 CAPS = (1, 2, 3, 4, 5, 8, 12, 20, 50)  # visits of one person that are counted
 
@@ -52,12 +69,13 @@ class Recommendation:
     alone: Prediction
     options: tuple[Option, ...]  # that can be used, from best to worst
     impossible: tuple[Option, ...]
+    is_refined: bool = False  # whether mechanisms are chosen, too
 
     @property
     def best(self) -> Option | None:
         """The federation that is recommended; None: stay alone."""
         best = self.options[0] if self.options else None
-        return best if best is not None and best.cost <= SURE * self.alone.mean() else None
+        return best if best is not None and best.cost < SURE * self.alone.mean() else None
 
     @property
     def name(self) -> str:
@@ -88,7 +106,8 @@ class Recommendation:
         return _last_change(np.array(ours) <= np.array(theirs))
 
     def _overtaken(self, prediction: Prediction) -> int | None:
-        days = range(1, self.consortium.days + 1)
+        """Days after the last whole period have no visits to compare."""
+        days = range(1, self.consortium.visits_per_silo // self.consortium.people_per_day + 1)
         better = [self.regret(prediction, day - 1, day) <= self.regret(self.alone, day - 1, day) for day in days]
         return _last_change(np.array(better))
 
@@ -114,19 +133,37 @@ def recommended(consortium: Consortium) -> Recommendation:
     >>> recommended(replace(clinic, privacy=Privacy(0.01, 1e-6))).name
     'alone'
     """
+    return refined(proposed(consortium))
+
+
+def proposed(consortium: Consortium) -> Recommendation:
+    """The first step of `recommended`, quick enough to follow a slider: everything but the mechanism is chosen."""
     found = [_option(name, consortium) for name in acceptable(consortium.trust)]
-    possible = sorted((one for one in found if one.plan is not None), key=lambda one: one.cost)
     alone = predicted_alone(
-        consortium.visits_per_silo, consortium.dim, consortium.arms, drift=consortium.drift_per_visit
+        consortium.visits_per_silo,
+        consortium.dim,
+        consortium.arms,
+        constant_share=consortium.rows,
+        drift=consortium.drift_per_visit,
     )
-    return Recommendation(consortium, alone, tuple(possible), tuple(one for one in found if one.plan is None))
+    possible, impossible = (tuple(one for one in found if (one.plan is not None) is usable) for usable in (True, False))
+    return Recommendation(consortium, alone, _ranked(possible), impossible)
+
+
+def refined(advice: Recommendation) -> Recommendation:
+    """The second step: every plan with the mechanism that is predicted to lose least, which may have to be computed."""
+    better = tuple(_with_best_mechanism(one, advice.consortium) for one in advice.options)
+    return replace(advice, options=_ranked(better), is_refined=True)
 
 
 def at_other_budgets(advice: Recommendation, name: str) -> dict[float, Option]:
-    """What the protocol `name` would cost with half and with double the epsilon."""
-    asked = advice.consortium.privacy
-    budgets = [replace(asked, epsilon=factor * asked.epsilon) for factor in (0.5, 2.0)]
-    return {one.epsilon: _option(name, replace(advice.consortium, privacy=one)) for one in budgets}
+    """What the protocol `name` would cost with half and with double the epsilon; as refined as `advice` is."""
+    asked, found = advice.consortium.privacy, {}
+    for factor in (0.5, 2.0):
+        other = replace(advice.consortium, privacy=replace(asked, epsilon=factor * asked.epsilon))
+        option = _option(name, other)
+        found[other.privacy.epsilon] = _with_best_mechanism(option, other) if advice.is_refined else option
+    return found
 
 
 def acceptable(trust: str) -> tuple[str, ...]:
@@ -135,54 +172,70 @@ def acceptable(trust: str) -> tuple[str, ...]:
     return tuple(name for name in CANDIDATES if trust_model(TRUST_OF[name]).faith <= limit)
 
 
+def _ranked(options: tuple[Option, ...]) -> tuple[Option, ...]:
+    return tuple(sorted(options, key=lambda one: one.cost))
+
+
+# -- one protocol at its best -----------------------------------------------------------------------------------------
+
+
 def _option(name: str, consortium: Consortium) -> Option:
     """One protocol at its best: ours are tuned, the paper's are as the paper has them."""
-    options: list[Option] = []
+    found: list[Option] = []
     for cap in (cap for cap in CAPS if cap == 1 or cap <= consortium.visits):
         try:
             plan = _planned(name, consortium, cap)
         except ArgumentError as error:
-            return min([*options, Option(name, reason=f"{name}: {error}")], key=lambda one: one.cost)
+            if not found:
+                return Option(name, reason=f"{name}: {error}")
+            break
         if not plan.guarantee.promised:
             return Option(name, reason=f"{name}: {plan.guarantee.statement}")
-        options.append(Option(name, plan, _cost(plan, consortium)))
-        if len(options) > 1 and options[-1].cost > options[-2].cost:
+        found.append(Option(name, plan, _predicted(plan, consortium)))
+        if len(found) > 1 and found[-1].cost > found[-2].cost:
             break  # more visits per person only bring more noise from here on
-    return min(options, key=lambda one: one.cost)
+    return min(found, key=lambda one: one.cost)
 
 
 def _planned(name: str, consortium: Consortium, cap: int) -> Plan:
-    base = consortium.plan(trust="none")
-    base = base.changed(privacy=replace(consortium.privacy, participations=cap))
+    """The protocol with so many visits per person, on its best schedule."""
+    base = consortium.plan(trust="none", privacy=replace(consortium.privacy, participations=cap))
     if name not in TUNED:
         return plan_for(name, base, Clock(consortium.period))
     centre = CENTRE if consortium.constant else 0.0
-    plan = plan_for(name, base).changed(centre=centre, ratio=split(centre))
+    plan = plan_for(name, base.changed(centre=centre, ratio=split(centre)))
+    draft = Draft(plan, consortium.arms, consortium.attendance, consortium.rows, consortium.drift_per_visit)
     if not consortium.drift:
-        return _on_best_schedule(plan, consortium)
-    steady = plan.changed(schedule=Clock(consortium.period))  # what was learnt long ago is not worth much
-    plan = weighed(steady, consortium.drift_per_visit, consortium.arms, consortium.attendance)
-    return plan.changed(mechanism=mechanisms_for(len(plan.times))[0])
+        return plan.changed(schedule=_best_schedule(draft, consortium), mechanism=QUICK)
+    # What was learnt long ago is not worth much where the world changes: a steady clock.
+    return plan.changed(forget=best_weight(draft, plan.times), mechanism=QUICK)
 
 
-def _on_best_schedule(plan: Plan, consortium: Consortium) -> Plan:
-    """The plan with the ratio, then the first sync, then the mechanism that is predicted to lose least."""
+def _best_schedule(draft: Draft, consortium: Consortium) -> Clock:
+    """The ratio, then the first sync, then the ratio again, that are predicted to lose least; or every period."""
 
-    def cost(candidate: Plan) -> float:
-        return _cost(candidate, consortium).mean()
+    def cost(clock: Clock) -> float:
+        return draft.cost(clock.times(consortium.periods))
 
-    def clocked(ratio: float, first: int) -> Plan:
-        changed = plan.changed(schedule=Clock(consortium.period, ratio, first))
-        return changed.changed(mechanism=mechanisms_for(len(changed.times))[0])
+    def ratios(first: int) -> list[Clock]:
+        return [Clock(consortium.period, ratio, first) for ratio in RATIOS]
 
     firsts = [first for first in FIRSTS if first == 1 or first <= consortium.periods // 4]
-    start = firsts[len(firsts) // 2]
-    best = min((clocked(ratio, 1 if ratio == 1 else start) for ratio in RATIOS), key=cost)
-    assert isinstance(best.schedule, Clock)
-    if best.schedule.ratio != 1:
-        best = min((clocked(best.schedule.ratio, first) for first in firsts), key=cost)
-    return min((best.changed(mechanism=one) for one in mechanisms_for(len(best.times))), key=cost)
+    best = min(ratios(firsts[len(firsts) // 2]), key=cost)
+    best = min((replace(best, first=first) for first in firsts), key=cost)
+    return min(*ratios(best.first), Clock(consortium.period), key=cost)
 
 
-def _cost(plan: Plan, consortium: Consortium) -> Prediction:
-    return predicted(plan.in_visits(), consortium.arms, consortium.attendance, drift=consortium.drift_per_visit)
+def _with_best_mechanism(one: Option, consortium: Consortium) -> Option:
+    """The mechanism of a protocol that has a choice; schedule, cap and split stay."""
+    if one.plan is None or one.name not in TUNED:
+        return one
+    plans = [one.plan.changed(mechanism=mechanism) for mechanism in mechanisms_for(len(one.plan.times))]
+    found = [Option(one.name, plan, _predicted(plan, consortium)) for plan in plans]
+    return min(found, key=lambda option: option.cost)
+
+
+def _predicted(plan: Plan, consortium: Consortium) -> Prediction:
+    """For the consortium's rows, which are the same whatever the plan."""
+    drift = consortium.drift_per_visit
+    return predicted(plan, consortium.arms, consortium.attendance, constant_share=consortium.rows, drift=drift)

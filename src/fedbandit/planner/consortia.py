@@ -123,7 +123,8 @@ def _check(consortium: Consortium, runs: int, seed: int) -> Checked:
     assert best.prediction is not None
     played = best.plan.in_visits()
     plans = {"federation": played, ALONE: isolated(played)}
-    result = simulate(synthetic(consortium.dim, consortium.arms), plans, runs, seed, attendance=consortium.attendance)
+    users = synthetic(consortium.dim, consortium.arms, constant_share=consortium.rows)
+    result = simulate(users, plans, runs, seed, attendance=consortium.attendance)
     return Checked(
         consortium,
         best.plan,

@@ -9,7 +9,9 @@ from typing import Any, Literal, get_args
 
 from fedbandit import _validate
 from fedbandit._validate import ArgumentError
+from fedbandit.bandit.directions import PAPERS_SHARE
 from fedbandit.plan import Plan
+from fedbandit.planner.tuning import CONSTANT_SHARE
 from fedbandit.privacy.budget import Privacy
 from fedbandit.schedule import Clock
 from fedbandit.simulator.attendance import Attendance
@@ -43,6 +45,7 @@ class Consortium:
     back_after: int = 0  # days until people begin to come back
     consenting: float = 1.0  # share of people whose visits may be counted
     constant: bool = True  # whether some fixed combination of the features is the same for every action
+    constant_share: float = CONSTANT_SHARE  # of a row's squared length that it has
     trust: str = "secure-sum"  # the most that people are asked to trust
     drift: float = 0.0  # how far theta, of norm 1, moves in a day (l2, in the mean square)
 
@@ -61,7 +64,19 @@ class Consortium:
             raise ArgumentError("mean_visits", "has no effect where everybody comes once: say how often, with visits")
         if self.back_after and self.visits == 1:
             raise ArgumentError("back_after", "has no effect where everybody comes once: say how often, with visits")
+        if self.privacy.silos_per_user > self.silos:
+            raise ArgumentError(
+                "silos_per_user", f"must be at most the {self.silos} silos, got {self.privacy.silos_per_user}"
+            )
+        _validate.within("constant_share", self.constant_share, 0, 1)
+        if self.constant_share != CONSTANT_SHARE and not self.constant:
+            raise ArgumentError("constant_share", "has no effect where rows hold no constant")
         _ = self.attendance
+
+    @property
+    def rows(self) -> float:
+        """The share of a row's squared length that its constant has: where rewards are not centred, the paper's."""
+        return self.constant_share if self.constant else PAPERS_SHARE
 
     @property
     def drift_per_visit(self) -> float:
@@ -114,5 +129,10 @@ class Consortium:
 
     def plan(self, **fields: Any) -> Plan:
         """A plan for it, on the public clock, with these fields."""
-        given = {"schedule": Clock(self.period), "people": self.people_per_period, "confidence": "practical"}
-        return Plan(self.silos, self.periods, self.dim, self.privacy, **{**given, **fields})
+        given = {
+            "privacy": self.privacy,
+            "schedule": Clock(self.period),
+            "people": self.people_per_period,
+            "confidence": "practical",
+        }
+        return Plan(self.silos, self.periods, self.dim, **{**given, **fields})

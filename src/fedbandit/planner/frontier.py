@@ -20,11 +20,12 @@ from typing import Any
 from fedbandit import _validate, presets
 from fedbandit.bandit.directions import PAPERS_SHARE
 from fedbandit.plan import Plan
+from fedbandit.planner.prediction import ARMS
 from fedbandit.planner.tuning import CENTRE, CONSTANT_SHARE, TUNED, tuned, with_best_mechanism
 from fedbandit.presets import NAMES, plan_for
 from fedbandit.privacy.accounting import gaussian_epsilon, gaussian_sigma
 from fedbandit.privacy.budget import Privacy
-from fedbandit.schedule import Every
+from fedbandit.schedule import Every, Schedule
 from fedbandit.simulator.engine import Progress
 from fedbandit.simulator.result import Estimate, Result
 from fedbandit.simulator.runner import simulate
@@ -33,6 +34,7 @@ from fedbandit.simulator.tasks import Synthetic, Task
 __all__ = [
     "BUDGETS",
     "CURVES",
+    "EVERY",
     "FLOOR",
     "PRACTICAL",
     "QUICK_CURVES",
@@ -68,7 +70,7 @@ CURVES = (
     *(name + PRACTICAL + FLOOR for name in TUNED[:2]),
 )
 QUICK_CURVES = (YARDSTICK, "silo", "secure-sum", *(name + PRACTICAL for name in TUNED[:2]))
-REFERENCES = ("fed-lin-ucb", "isolated")  # curves without a budget
+REFERENCES = ("fed-lin-ucb", "isolated", "isolated" + PRACTICAL)  # curves without a budget
 
 
 @dataclass(frozen=True)
@@ -123,9 +125,10 @@ def frontier(
     allow (`tuning.tuned`). The others keep the theorem's setting.
     """
     share = PAPERS_SHARE if light(task) is task else CONSTANT_SHARE
-    plans, left_out = _planned(base, budgets, curves, centred, share)
+    arms = task.arms if isinstance(task, Synthetic) else ARMS
+    plans, left_out = _planned(base, budgets, curves, centred, share, arms)
     labelled = {_label(*which): plan for which, plan in plans.items()}
-    references = {name: plan_for(name, base) for name in REFERENCES}
+    references = {name: _with_radii(name, base) for name in REFERENCES}
     baselines = {baseline_name(plan): baseline(plan) for plan in plans.values()}
     result = played(task, {**references, **baselines, **labelled}, runs, seed, progress)
     unbudgeted = references | dict(sorted(baselines.items()))
@@ -134,18 +137,22 @@ def frontier(
     return Frontier(tuple(points), left_out)
 
 
-def curve_plan(curve: str, base: Plan, centred: bool, constant_share: float = CONSTANT_SHARE) -> Plan:
+def curve_plan(curve: str, base: Plan, centred: bool, constant_share: float = CONSTANT_SHARE, arms: int = ARMS) -> Plan:
     """The plan behind a curve's name; with centred rewards, for rows whose constant has that share."""
     if curve.endswith(FLOOR):
-        return at_floor(curve_plan(curve.removesuffix(FLOOR), base, centred, constant_share))
-    practical, name = curve.endswith(PRACTICAL), _protocol(curve)
-    radii = base.changed(confidence="practical" if practical else "theory")
+        return at_floor(curve_plan(curve.removesuffix(FLOOR), base, centred, constant_share, arms))
     if curve.endswith(EVERY):
-        return with_best_mechanism(plan_for(name, radii, Every(min(presets.BATCH, base.rounds))))
-    plan, centre = plan_for(name, radii), centred and practical
-    if name not in TUNED:
+        return with_best_mechanism(_with_radii(curve, base, Every(min(presets.BATCH, base.rounds))), arms)
+    plan, centre = _with_radii(curve, base), centred and curve.endswith(PRACTICAL)
+    if _protocol(curve) not in TUNED:
         return plan
-    return tuned(plan, centre, constant_share=constant_share if centre else PAPERS_SHARE)
+    return tuned(plan, centre, arms, constant_share if centre else PAPERS_SHARE)
+
+
+def _with_radii(curve: str, base: Plan, schedule: Schedule | None = None) -> Plan:
+    """The protocol of a curve with the radii that its name says."""
+    radii = base.changed(confidence="practical" if curve.endswith(PRACTICAL) else "theory")
+    return plan_for(_protocol(curve), radii, schedule)
 
 
 def light(task: Task) -> Task:
@@ -227,7 +234,7 @@ def _label(curve: str, epsilon: float, delta: float) -> str:
 
 
 def _planned(
-    base: Plan, budgets: Sequence[tuple[float, float]], curves: Sequence[str], centred: bool, share: float
+    base: Plan, budgets: Sequence[tuple[float, float]], curves: Sequence[str], centred: bool, share: float, arms: int
 ) -> tuple[dict[tuple[str, float, float], Plan], dict[str, str]]:
     """Every (curve, epsilon, delta) that its theorem reaches, always with the yardstick; and why others are missing."""
     adjacency = "replace-one" if base.privacy is None else base.privacy.adjacency
@@ -240,7 +247,7 @@ def _planned(
         for curve in dict.fromkeys((YARDSTICK, *curves)):
             try:
                 whole = plans.get((curve.removesuffix(FLOOR), epsilon, delta)) if curve.endswith(FLOOR) else None
-                plan = curve_plan(curve, asked, centred, share) if whole is None else at_floor(whole)
+                plan = curve_plan(curve, asked, centred, share, arms) if whole is None else at_floor(whole)
                 plans[curve, epsilon, delta] = plan
             except ValueError as error:
                 left_out[_label(curve, epsilon, delta)] = str(error)

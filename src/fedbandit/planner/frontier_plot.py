@@ -8,14 +8,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
-from fedbandit.planner.frontier import FLOOR, PRACTICAL, REFERENCES, Frontier, Point
+from fedbandit.look.colours import colour_of, colours
+from fedbandit.planner.frontier import EVERY, FLOOR, PRACTICAL, REFERENCES, Frontier, Point
 from fedbandit.privacy.budget import exactly
-from fedbandit.simulator.plot import COLOURS, STYLES, save
+from fedbandit.simulator.plot import save
 
 __all__ = ["draw"]
-
-MARKERS = "os^DvPX*<>"
-DASHES = ("--", ":", "-.")
 
 
 def draw(frontier: Frontier, path: Path, title: str) -> None:
@@ -25,15 +23,16 @@ def draw(frontier: Frontier, path: Path, title: str) -> None:
     deltas = [point.delta for point in budgeted]
     usual = max(set(deltas), key=deltas.count, default=None)
     names = list(dict.fromkeys(point.name for point in budgeted))
+    painted = colours(names)
     for name in names:
         curve = [point for point in budgeted if point.name == name]
         if name.endswith(FLOOR):
-            _draw_floor(axes, _colour(names, name.removesuffix(FLOOR)), curve, usual)
+            _draw_floor(axes, painted[name], curve, usual)
         else:
-            _draw_curve(axes, names.index(name), curve, usual)
-    for point, dashes in zip(_unbudgeted(frontier), DASHES, strict=False):
-        label = f"{point.name}, not private"
-        axes.axhline(point.regret.mean, color="#444444", linestyle=dashes, linewidth=1.2, label=label)
+            _draw_curve(axes, painted[name], curve, usual)
+    for point in _unbudgeted(frontier):
+        label, dashes = f"{point.name}, not private", _style(point.name)
+        axes.axhline(point.regret.mean, color=colour_of(point.name), linestyle=dashes, linewidth=1.2, label=label)
     epsilons = sorted({point.epsilon for point in budgeted if point.epsilon is not None})
     if budgeted and usual is not None:
         _draw_lower_bound(axes, budgeted[0], epsilons, usual)
@@ -49,10 +48,9 @@ def draw(frontier: Frontier, path: Path, title: str) -> None:
     save(figure, path)
 
 
-def _draw_curve(axes: Axes, index: int, points: list[Point], usual: float | None) -> None:
+def _draw_curve(axes: Axes, colour: str, points: list[Point], usual: float | None) -> None:
     name = points[0].name
-    colour, marker = COLOURS[index % len(COLOURS)], MARKERS[index % len(MARKERS)]
-    style = STYLES[1 if name.endswith(PRACTICAL) else 0]
+    marker, style = _marker(name), _style(name)
     solid = sorted((point for point in points if point.delta == usual), key=lambda point: point.epsilon or 0.0)
     spread = [2 * point.regret.stderr for point in solid]
     axes.errorbar(*_line(solid), yerr=spread, label=name, color=colour, linestyle=style, marker=marker, markersize=5)
@@ -72,15 +70,20 @@ def _draw_lower_bound(axes: Axes, point: Point, epsilons: list[float], delta: fl
     axes.plot(epsilons, bound, label=label, color="#999999", linestyle="-.", linewidth=1.0)
 
 
-def _colour(names: list[str], name: str) -> str:
-    """The colour of a curve; a floor without its curve is grey."""
-    return COLOURS[names.index(name) % len(COLOURS)] if name in names else "#777777"
+def _style(name: str) -> str:
+    """The kind of line says the radii and the schedule, as the colour says the protocol."""
+    return "--" if name.endswith(PRACTICAL) else "-." if name.endswith(EVERY) else "-"
+
+
+def _marker(name: str) -> str:
+    return {"--": "s", "-.": "^", "-": "o"}[_style(name)]
 
 
 def _unbudgeted(frontier: Frontier) -> list[Point]:
-    """The two references, and FedLinUCB with the practical radii."""
-    references = [point for point in frontier.points if point.name in REFERENCES]
-    practical = [point for point in frontier.points if point.epsilon is None and point.name.endswith(PRACTICAL)]
+    """The references, and the first FedLinUCB with the practical radii."""
+    free = [point for point in frontier.points if point.epsilon is None]
+    references = [point for point in free if point.name in REFERENCES]
+    practical = [point for point in free if point.name.endswith(PRACTICAL) and point not in references]
     return references + practical[:1]
 
 

@@ -22,7 +22,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -33,7 +35,7 @@ from fedbandit.bandit.directions import PAPERS_SHARE, Alignment, best_of
 from fedbandit.plan import Plan
 from fedbandit.simulator.attendance import EVERYBODY, Attendance
 
-__all__ = ["ARMS", "Prediction", "noise_variance", "predicted", "predicted_alone"]
+__all__ = ["ARMS", "Course", "Prediction", "followed", "noise_variance", "predicted", "predicted_alone"]
 
 ARMS = 100  # of the reference problem, where nobody says how many there are
 STOPS = 80  # rounds, besides those of syncs, at which a silo's own knowledge is looked at
@@ -63,75 +65,100 @@ class Prediction:
         return self.mean(0.0, last) * last
 
 
-@dataclass
-class _Learnt:
-    """What is known about the direction that is looked for: along it, and about each of the others."""
+class Course(NamedTuple):
+    """What a prediction reads off a plan: when there are syncs, and what is left to know after each of them."""
 
-    best: Alignment
-    axes: int
-    free: float  # the share of a row's squared length that its constant leaves to the others
-    along: float = 0.0
-    across: float = 0.0
+    silos: int
+    times: Sequence[int]  # (syncs,): visits to one silo by then
+    noises: Sequence[float]  # (syncs,): variance of the noise in one coordinate of U - W theta
+    regularisers: Sequence[float]  # (syncs,)
+    forget: float = 1.0
+    cap: int | None = None  # how often a person counts
+    every: int = 1  # which of a person's visits can count: every so-many-th
+    locally: bool = True  # whether visits that do not count are served by all that their silo knows
 
-    def add(self, visits: float, cosine: float) -> None:
-        """So many visits take the best action of a model with that cosine."""
-        others = max(1, self.axes - 1)
-        taken = self.best.square if cosine else 1 / self.axes  # along the model's direction; before it there is none
-        left = (1 - taken) / others
-        self.along += visits * (taken * cosine**2 + left * (1 - cosine**2)) * self.free
-        self.across += visits * left * self.free
+    @classmethod
+    def of(cls, plan: Plan, attendance: Attendance = EVERYBODY, constant_share: float = PAPERS_SHARE) -> Course:
+        """That of a plan, whose rounds may be periods of a clock."""
+        if plan.syncs is None:
+            raise ArgumentError("schedule", f"must be public to be predicted, got {plan.schedule}")
+        return cls(
+            plan.silos,
+            [plan.people * time for time in plan.times],
+            noise_variance(plan.noise_law, plan.centre, constant_share).tolist(),
+            plan.learner.regularisers.tolist(),
+            plan.forget,
+            plan.cap,
+            attendance.every(plan.in_visits()) if plan.privacy is not None and plan.privacy.apart else 1,
+            plan.serves_uncounted == "local",
+        )
 
 
-@dataclass
+class _Taken(NamedTuple):
+    """What a visit adds to what is known along the direction that is looked for, and about each of the others."""
+
+    along: float
+    across: float
+
+
+@dataclass(slots=True)
 class _Silos:
     """All silos of a plan, one like the other: what is public, what waits for a sync, and what one of them has seen."""
 
     best: Alignment
     axes: int
     constant_share: float
-    public: _Learnt = field(init=False)
-    own: _Learnt = field(init=False)
+    along: float = 0.0  # what is public about the direction that is looked for
+    across: float = 0.0  # and about each of the others
+    own: float = 0.0  # what one silo has seen of each of the others
     cosine: float = 0.0  # of the public model
     moved: float = 0.0  # how far theta has moved, squared, from what the public sums say of it
 
-    def __post_init__(self) -> None:
-        self.public, self.own = self.nothing(), self.nothing()
-
-    def nothing(self) -> _Learnt:
-        """Before anybody has come."""
-        return _Learnt(self.best, self.axes, 1 - self.constant_share)
+    def taken(self, cosine: float) -> _Taken:
+        """The best action of a model with that cosine is taken."""
+        square = self.best.square if cosine else 1 / self.axes  # along the model's direction; before it there is none
+        left = (1 - square) / (self.axes - 1) if self.axes > 1 else 1.0  # on a line every action tells of the same
+        free = 1 - self.constant_share  # the share of a row's squared length that its constant leaves to the others
+        return _Taken((square * cosine**2 + left * (1 - cosine**2)) * free, left * free)
 
     @property
     def spread(self) -> float:
-        """R^2: the variance of a reward with mean (1 + cosine) / 2."""
-        return (1 - self.best.square * self.cosine**2) / 4
+        """R^2: the variance of a reward with mean (1 + cosine) / 2; on a line, where a cosine is 1 or -1, none."""
+        return (1 - self.best.square * self.cosine**2) / 4 if self.axes > 1 else 0.0
 
-    def learn(self, new: _Learnt, forget: float, moved: float) -> None:
+    def learn(self, along: float, across: float, forget: float, moved: float) -> None:
         """What was learnt since the last sync becomes public; that sync leaves the weight `forget` to the past.
 
         `moved` is how far theta has moved since then, squared. Of the estimate a share rho is from before: it is off by
         rho (e + step), e what it was off by. Steps of a random walk point anywhere, so the squares add up.
         """
-        public, own = self.public, self.own
-        before = forget * public.across
-        public.along, public.across = forget * public.along + new.along, before + new.across
-        own.along, own.across = forget * own.along, forget * own.across
-        self.moved = (before / public.across) ** 2 * (self.moved + moved) if public.across else 0.0
+        before = forget * self.across
+        self.along, self.across, self.own = forget * self.along + along, before + across, forget * self.own
+        self.moved = (before / self.across) ** 2 * (self.moved + moved) if self.across else 0.0
 
     def synchronise(self, noise: float, regulariser: float) -> None:
         """A model from what was learnt publicly, with noise of that variance."""
-        error = (self.spread * self.public.across + noise) / (self.public.across + regulariser) ** 2
+        error = (self.spread * self.across + noise) / (self.across + regulariser) ** 2
         error += self.moved / self.axes
-        length = _length(self.constant_share) * self.public.along / (self.public.along + regulariser)
-        self.cosine = length / math.sqrt(length**2 + self.axes * error)
+        length = _length(self.constant_share) * self.along / (self.along + regulariser)
+        self.cosine = self._expected(length, error)
 
     def local_cosine(self, noise: float, others: float) -> float:
         """Of all that one silo knows: its own visits, and the public sums less its own part (`others` is the rest)."""
-        heard = others * self.public.across
-        precision = self.own.across / self.spread + heard**2 / (self.spread * heard + noise or math.inf)
-        length = _length(self.constant_share)
-        told = length / math.sqrt(length**2 + self.axes / precision) if precision else 0.0
-        return max(told, self.cosine)  # who knows more than the public is not served worse
+        heard, spread = others * self.across, self.spread
+        if not self.own and not heard:
+            return self.cosine
+        precision = self.own / spread if spread else math.inf
+        precision += heard**2 / (spread * heard + noise or math.inf)
+        # Who knows more than the public is not served worse.
+        return max(self._expected(_length(self.constant_share), 1 / precision), self.cosine)
+
+    def _expected(self, length: float, error: float) -> float:
+        """The cosine of an estimate of that length whose coordinates are off by `error` in the mean square; on a line,
+        where it is 1 or -1, its mean."""
+        if self.axes > 1:
+            return length / math.sqrt(length**2 + self.axes * error)
+        return math.erf(length / math.sqrt(2 * error)) if error else 1.0
 
 
 def _length(constant_share: float) -> float:
@@ -154,42 +181,56 @@ def predicted(
     constant_share: float = PAPERS_SHARE,
     drift: float = 0.0,
 ) -> Prediction:
-    """The regret of a plan whose rounds are visits, by those who count and those who do not; theta moves at random, by
-    `drift` per round in the mean square."""
-    if plan.syncs is None:
-        raise ArgumentError("schedule", f"must be public to be predicted, got {plan.schedule}")
-    noises = noise_variance(plan.noise_law, plan.centre, constant_share)
-    regularisers, silos = plan.learner.regularisers, _learners(arms, plan.dim, constant_share)
-    syncs = dict(zip(plan.times, zip(noises.tolist(), regularisers.tolist(), strict=True), strict=True))
-    partly, every = not attendance.all_counted(plan), attendance.every(plan)
-    stops = sorted({*plan.times, *(_stops(plan.rounds) if partly else ())})
-    lost, waiting, noise, before, last = [], silos.nothing(), 0.0, 0, 0
+    """The regret of a plan, by those who count and those who do not; theta moves at random, by `drift` per visit in the
+    mean square."""
+    course = Course.of(plan, attendance, constant_share)
+    return followed(course, plan.dim, arms, attendance, constant_share=constant_share, drift=drift)
+
+
+def followed(
+    course: Course,
+    dim: int,
+    arms: int = ARMS,
+    attendance: Attendance = EVERYBODY,
+    *,
+    constant_share: float = PAPERS_SHARE,
+    drift: float = 0.0,
+) -> Prediction:
+    """The same for what was read off a plan."""
+    silos, rounds = _learners(arms, dim, constant_share), course.times[-1]
+    earlier, later = (attendance.share(course.cap, round_, course.every) for round_ in (1, rounds))
+    partly = earlier < 1 or later < 1
+    syncs = dict(zip(course.times, zip(course.noises, course.regularisers, strict=True), strict=True))
+    stops = sorted({*syncs, *_stops(rounds)}) if partly else list(course.times)
+    lost, noise, before, last, along, across = [], 0.0, 0, 0, 0.0, 0.0
     for stop in stops:
-        share = attendance.share(plan.cap, (before + stop + 1) // 2, every) if partly else 1.0
-        locally = plan.serves_uncounted == "local"
-        kept = silos.local_cosine(noise, 1 - 1 / plan.silos) if partly and locally else silos.cosine
+        visits = stop - before
+        share = earlier if (before + stop + 1) // 2 <= attendance.first_visits else later
+        kept = silos.local_cosine(noise, 1 - 1 / course.silos) if partly and course.locally else silos.cosine
         lost.append(share * (1 - silos.cosine) + (1 - share) * (1 - kept))
-        waiting.add(plan.silos * share * (stop - before), silos.cosine)
-        silos.own.add(share * (stop - before), silos.cosine)
-        silos.own.add((1 - share) * (stop - before), kept)
+        taken = silos.taken(silos.cosine)
+        along += course.silos * share * visits * taken.along
+        across += course.silos * share * visits * taken.across
+        if partly:
+            silos.own += visits * (share * taken.across + (1 - share) * silos.taken(kept).across)
         if stop in syncs:
-            silos.learn(waiting, plan.forget, drift**2 * (stop - last))
-            last = stop
-            waiting = silos.nothing()
+            silos.learn(along, across, course.forget, drift**2 * (stop - last))
             noise, regulariser = syncs[stop]
             silos.synchronise(noise, regulariser)
+            last, along, across = stop, 0.0, 0.0
         before = stop
     return _prediction(stops, lost, silos.best)
 
 
-def predicted_alone(rounds: int, dim: int, arms: int = ARMS, *, drift: float = 0.0) -> Prediction:
+def predicted_alone(
+    rounds: int, dim: int, arms: int = ARMS, *, constant_share: float = PAPERS_SHARE, drift: float = 0.0
+) -> Prediction:
     """A silo on its own, which learns from each of its visits at once, adds no noise and forgets nothing."""
-    silos, stops, lost, before = _learners(arms, dim), _stops(rounds), [], 0
+    silos, stops, lost, before = _learners(arms, dim, constant_share), _stops(rounds), [], 0
     for stop in stops:
         lost.append(1 - silos.cosine)
-        new = silos.nothing()
-        new.add(stop - before, silos.cosine)
-        silos.learn(new, 1.0, drift**2 * (stop - before))
+        taken, visits = silos.taken(silos.cosine), stop - before
+        silos.learn(visits * taken.along, visits * taken.across, 1.0, drift**2 * visits)
         silos.synchronise(0.0, 1.0)
         before = stop
     return _prediction(stops, lost, silos.best)
@@ -207,6 +248,7 @@ def noise_variance(law: NoiseLaw, centre: float, constant_share: float = PAPERS_
     return np.asarray(law.bias**2 + (_length(constant_share) ** 2 + constant) * law.off_diagonal**2)
 
 
-def _stops(rounds: int) -> list[int]:
+@lru_cache(maxsize=64)
+def _stops(rounds: int) -> tuple[int, ...]:
     """Rounds that lie ever further apart."""
-    return [int(stop) for stop in np.unique(np.ceil(np.geomspace(1, rounds, STOPS)))]
+    return tuple(int(stop) for stop in np.unique(np.ceil(np.geomspace(1, rounds, STOPS))))

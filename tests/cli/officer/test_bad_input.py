@@ -9,6 +9,7 @@ import pytest
 
 from fedbandit import Plan, Privacy, every
 from fedbandit._validate import ArgumentError
+from tests.cli.harness import Command, assert_refused
 from tests.cli.officer.running import run
 
 
@@ -59,3 +60,9 @@ def test_a_file_that_is_too_deep_is_one_line(command: str, ending: str, begin: s
     result = run(command, file)
     assert isinstance(result.exception, ArgumentError)
     assert "\n" not in str(result.exception)
+
+
+def test_a_plan_that_is_not_there_is_no_unknown_protocol(fedbandit: Command) -> None:
+    assert_refused(
+        fedbandit("audit", "plam.toml"), "file must be readable, got 'plam.toml' (No such file or directory)"
+    )

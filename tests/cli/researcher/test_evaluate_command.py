@@ -36,8 +36,11 @@ def test_from_a_silos_log_to_a_verdict(home: Path, fedbandit: Command, tmp_path:
     assert "900 decisions" in fedbandit("silo", "log", str(home), "--out", str(out)).out
     policies = ["always:1", "uniform", "model", "model:0", f"plan:{other}"]
     options = [word for name in policies for word in ("--policy", name)]
-    picture = tmp_path / "worth.svg"
-    said = fedbandit("evaluate", str(out), *options, "--plot", str(picture), "--json").json
+    picture, report = tmp_path / "worth.svg", tmp_path / "worth.html"
+    said = fedbandit("evaluate", str(out), *options, "--plot", str(picture), "--html", str(report), "--json").json
+    page = report.read_text()
+    assert "as logged" in page
+    assert all(name in page for name in ("always:1", "model:0", "What policies would have earned"))
     found = {one["policy"]: one["worth"]["dr"] for one in said["policies"]}
     assert list(found) == policies
     assert found["always:1"]["low"] < 0.5 < found["always:1"]["high"]

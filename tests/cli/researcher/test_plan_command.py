@@ -180,3 +180,15 @@ PLAN_ERRORS = [
 @pytest.mark.parametrize(("arguments", "message"), PLAN_ERRORS)
 def test_bad_input_to_plan(arguments: list[str], message: str, json_too: bool, fedbandit: Command) -> None:
     assert_refused(fedbandit("plan", *arguments, *(["--json"] if json_too else [])), message)
+
+
+def test_a_plan_without_an_end(fedbandit: Command) -> None:
+    said = fedbandit("plan", *USUAL, "--batch", "25", "--forget", "0.9", "--endless", "--json")
+    rows = {row["name"]: row for row in said.json["plans"] if row["applicable"]}
+    assert sorted(rows) == ["central", "secure-sum", "silo"]
+    assert "ever: there is no end" in rows["silo"]["guarantee"]
+    with_end = fedbandit("plan", *USUAL, "--batch", "25", "--forget", "0.9", "--json").json["plans"]
+    noise = {row["name"]: row["noise"] for row in with_end}
+    assert rows["silo"]["noise"] == pytest.approx(noise["silo"], rel=1e-6)
+    assert "of a run without an end" in fedbandit("plan", *USUAL, "--batch", "25", "--forget", "0.9", "--endless").out
+    assert_refused(fedbandit("plan", "--explain", "silo", "--endless"), "endless must be false where nothing is")

@@ -42,8 +42,9 @@ def files(tmp_path: Path) -> list[str]:
 
 
 def test_a_table_with_all_outcomes(files: list[str], fedbandit: Command, tmp_path: Path) -> None:
-    picture = tmp_path / "earned.svg"
+    picture, report = tmp_path / "earned.svg", tmp_path / "earned.html"
     options = ["--outcomes", "out_", "--always", "drug", "--compare", "ldp", "--plot", str(picture)]
+    options += ["--html", str(report)]
     said = fedbandit("replay", *files, *options, "--json").json
     assert said["kind"] == "known"
     assert set(said["worth"]) == {"federation", "ldp", "each silo alone", "always drug", "best linear policy"}
@@ -51,6 +52,10 @@ def test_a_table_with_all_outcomes(files: list[str], fedbandit: Command, tmp_pat
     assert said["plans"]["federation"]["silos"] == 3
     assert said["plans"]["federation"]["schema"] == json.loads(json.dumps(SCHEMA.as_dict()))
     assert picture.exists()
+    page = report.read_text()
+    assert all(f">{name}<" in page for name in said["worth"])
+    assert said["promises"]["federation"][:30] in page
+    assert f"{said['worth']['federation']['value']:.4g}" in page
     cheaper = fedbandit("replay", *files, "--outcomes", "out_", "--epsilon", "0.1", "--json").json
     assert cheaper["plans"]["federation"]["privacy"]["epsilon"] == 0.1
     assert cheaper["worth"]["federation"]["value"] < said["worth"]["federation"]["value"]

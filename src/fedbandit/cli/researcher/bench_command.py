@@ -15,6 +15,7 @@ __all__ = ["bench"]
 def bench(
     live: Annotated[bool, typer.Option("--live", help="Measure live silos and syncs instead of the engine.")] = False,
     json: options.Json = False,
+    wide: options.Wide = False,
 ) -> None:
     """Time the engine against the reference, or a live federation against an empty endpoint."""
     with output.progress_bar("measuring") as progress:

@@ -37,6 +37,7 @@ def compare(
     quick: Annotated[bool, typer.Option("--quick", help="A tenth of the rounds.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for the picture and its numbers.")] = Path("out/compare"),
     json: options.Json = False,
+    wide: options.Wide = False,
 ) -> None:
     """Compare protocols on five standard instances: promise, audit, and regret in units of chance."""
     from fedbandit.comparison.contest_plot import draw_contest  # imported late: an error needs no matplotlib
@@ -86,7 +87,7 @@ def _show(outcomes: list[Standing], played: list[Instance], title: str) -> None:
         for outcome in outcomes
     ]
     columns = ["protocol", "trusts", "DP", "audit", *(instance.name for instance in played)]
-    output.print_table(title, columns, rows, narrow=True)
+    output.print_table(title, columns, rows, narrow=True, wide=("trusts", "DP"))
     for outcome in outcomes:
         for instance, why in outcome.left_out.items():
             output.remark(f"{outcome.name} is left out of {instance}: {why}")

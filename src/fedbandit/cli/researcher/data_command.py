@@ -12,7 +12,7 @@ from fedbandit.simulator.data import describe
 
 __all__ = ["data"]
 
-data = typer.Typer(help="Look at data before using them.", rich_markup_mode=None)
+data = typer.Typer(help="Look at data before using them.", add_completion=False, rich_markup_mode=None)
 
 
 @data.callback()
@@ -24,6 +24,7 @@ def keep_name() -> None:
 def check(
     path: Annotated[Path, typer.Argument(help="A LETOR file or folder of folds, or the warfarin CSV.")],
     json: options.Json = False,
+    wide: options.Wide = False,
 ) -> None:
     """Read a data set and say what was found; a bad line is named by its number."""
     found = describe(path)

@@ -15,6 +15,7 @@ from fedbandit.evaluation.decisions import Decisions, read_decisions
 from fedbandit.evaluation.evaluating import RAW, Evaluation
 from fedbandit.evaluation.evaluating import evaluate as judge
 from fedbandit.evaluation.targets import Target, always, logged_model, suggested, uniform
+from fedbandit.web.html_report import evaluation_report
 
 __all__ = ["evaluate"]
 
@@ -29,7 +30,9 @@ def evaluate(
     policy: Annotated[list[str] | None, typer.Option(help=POLICIES)] = None,
     level: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
     plot: Annotated[Path | None, typer.Option(help="Draw the intervals: .svg, .png or .pdf.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a report: one HTML file with charts, to be printed.")] = None,
     json: options.Json = False,
+    wide: options.Wide = False,
 ) -> None:
     """Judge policies by a log of decisions: inverse propensity scores, self-normalised ones, doubly robust."""
     decisions, models = read_decisions(log)
@@ -40,6 +43,9 @@ def evaluate(
     found = judge(decisions, targets, level)
     if plot is not None:
         found.plot(plot)
+    if html is not None:
+        with checks.writing("html", html):
+            html.write_text(evaluation_report(found), encoding="utf-8")
     if json:
         output.print_json(found.as_dict())
     else:
@@ -79,7 +85,9 @@ def _print(found: Evaluation) -> None:
         worth = [output.number(row["value"]), interval, output.number(row["effective"])]
         rows.append([row["policy"], row["estimator"], *worth, output.number(row["agreement"], 3)])
     title = f"{found.logged.decisions:,} decisions, {found.level:.0%} intervals"
-    output.print_table(title, ["policy", "estimator", "mean reward", "interval", "effective", "agreement"], rows)
+    output.print_table(
+        title, ["policy", "estimator", "mean reward", "interval", "effective", "agreement"], rows, wide=("agreement",)
+    )
     for one in found.judged:
         if one.refused is not None:
             output.say(f"{one.policy}: refused, {one.refused}.")

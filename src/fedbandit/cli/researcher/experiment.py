@@ -12,7 +12,8 @@ from fedbandit._validate import ArgumentError
 from fedbandit._words import counted
 from fedbandit.bandit.confidence import Radii
 from fedbandit.cli.plan_file import read_fields, read_plan
-from fedbandit.plan import CONSORTIUM, Plan
+from fedbandit.plan import Plan
+from fedbandit.plan_data import CONSORTIUM, PERSONAL_SHARE
 from fedbandit.planner.consortium import Consortium
 from fedbandit.presets import NAMES, isolated, plan_for
 from fedbandit.privacy.budget import Privacy
@@ -36,12 +37,16 @@ class Experiment:
     dim: int = 10
     arms: int = 100
     epsilon: float = 1.0
-    delta: float = 0.1
+    delta: float = 1e-5
     adjacency: Adjacency = "replace-one"
     participations: int = 1
     silos_per_user: int = 1
     apart: int = 0
     forget: float = 1.0  # below 1: each protocol is played once more, with this weight
+    endless: bool = False  # that once more with the noise of a run without an end
+    own: int = 0  # weights of theta that are each silo's own; each protocol is played once more, knowing that
+    differing: float = 0.0
+    own_share: float = PERSONAL_SHARE
     drift: float = 0.0
     jump_at: int | None = None
     rewards: RewardKind = "bernoulli"
@@ -85,7 +90,14 @@ class Experiment:
     def task(self) -> Synthetic:
         """The users."""
         return synthetic(
-            self.dim, self.arms, self.rewards, contexts=self.contexts, drift=self.drift, jump_at=self.jump_at
+            self.dim,
+            self.arms,
+            self.rewards,
+            contexts=self.contexts,
+            drift=self.drift,
+            jump_at=self.jump_at,
+            own=self.own,
+            differing=self.differing,
         )
 
     def plans(self) -> dict[str, Plan]:
@@ -99,14 +111,22 @@ class Experiment:
             if self.protocols.count(name) > 1:
                 raise ArgumentError("protocols", f"must be different, got {name!r} twice")
         plans = {name: plan_for(name, base, schedule) for name in self.protocols}
+        if not self.own and self.own_share != PERSONAL_SHARE:
+            raise ArgumentError("own_share", "must be left out without own: it has no effect")
+        if self.own:
+            more = {"personal": tuple(range(self.own)), "personal_share": self.own_share}
+            plans |= {f"{name}, personal": plan.changed(**more) for name, plan in plans.items()}
         if self.forget == 1:
+            if self.endless:
+                raise ArgumentError("endless", "must be left out where nothing is forgotten: say forget")
             return plans
-        return plans | {f"{name}, {self.forget:g}": plan.changed(forget=self.forget) for name, plan in plans.items()}
+        weighted, end = {"forget": self.forget, "endless": self.endless}, ", no end" if self.endless else ""
+        return plans | {f"{name}, {self.forget:g}{end}": plan.changed(**weighted) for name, plan in plans.items()}
 
     def _check_type(self, name: str, value: Any) -> None:
         expected = type(getattr(self, name)) if name not in ("batch", "jump_at") else int
         allowed = (int, float) if expected is float else expected
-        if not isinstance(value, allowed) or isinstance(value, bool):
+        if not isinstance(value, allowed) or (isinstance(value, bool) and expected is not bool):
             kind = "a list of names" if expected is tuple else f"of type {expected.__name__}"
             raise ArgumentError(name, f"must be {kind}, got {value!r}")
 
@@ -144,8 +164,9 @@ class PlannedExperiment:
         return self.consortium.attendance
 
     def task(self) -> Synthetic:
-        """People with as many actions as the consortium says."""
-        return synthetic(self.consortium.dim, self.consortium.arms, drift=self.consortium.drift_per_visit)
+        """People with as many actions as the consortium says, and its rows."""
+        consortium, drift = self.consortium, self.consortium.drift_per_visit
+        return synthetic(consortium.dim, consortium.arms, constant_share=consortium.rows, drift=drift)
 
     def plans(self) -> dict[str, Plan]:
         """The plan with one round per visit, and each silo by itself with either kind of radii."""

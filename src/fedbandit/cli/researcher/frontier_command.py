@@ -39,7 +39,7 @@ class FrontierSize:
 
 
 FULL = FrontierSize(100, 10_000, 10, BUDGETS, CURVES)
-PREDICTION_READS = ("predictions", "runs", "seed", "json")
+PREDICTION_READS = ("predictions", "runs", "seed", "json", "wide")
 SHUFFLE_READS = ("shuffle", "silos", "rounds", "dim", "data", "warfarin", "budgets", "quick", "json")
 QUICK = FrontierSize(20, 1_000, 2, ((1.0, 0.1),), QUICK_CURVES)
 
@@ -72,6 +72,7 @@ def frontier(
     quick: Annotated[bool, typer.Option("--quick", help="Small and rough: 20 silos, 1000 rounds, 2 runs.")] = False,
     plot: Annotated[Path | None, typer.Option(help="Draw the frontier here (SVG, PNG or PDF).")] = None,
     json: options.Json = False,
+    wide: options.Wide = False,
 ) -> None:
     """Regret against epsilon for all protocols, on the same users."""
     if data is not None and warfarin is not None:
@@ -151,7 +152,7 @@ def _task(dim: int, arms: int, data: Path | None, warfarin: Path | None) -> Task
 
 def _show_frontier(found: Frontier, title: str, light: bool) -> None:
     columns = ["curve", "budget", "regret / T", "+-", "excess", "x below the paper", "syncs", "schedule", "mechanism"]
-    output.print_table(title, columns, [_point_row(point) for point in found.points])
+    output.print_table(title, columns, [_point_row(point) for point in found.points], wide=("schedule", "mechanism"))
     for name, reason in found.left_out.items():
         output.say(f"{name}: not here. {reason}")
     output.remark("excess: over non-private FedLinUCB on the same users, schedule and radii.")

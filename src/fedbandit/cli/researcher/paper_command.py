@@ -18,13 +18,13 @@ from fedbandit.planner import shuffle_map
 
 __all__ = ["paper"]
 
-paper = typer.Typer(help="The paper's figures and claims, made again.", rich_markup_mode=None)
+paper = typer.Typer(help="The paper's figures and claims, made again.", add_completion=False, rich_markup_mode=None)
 NEEDED = {"letor": "--data PATH (a LETOR file or folder, e.g. of MSLR-WEB10K)", "warfarin": "--warfarin PATH (its CSV)"}
 FORMATS = ("svg", "png", "pdf")
 
 
 @paper.command("list")
-def list_(json: options.Json = False) -> None:
+def list_(json: options.Json = False, wide: options.Wide = False) -> None:
     """The panels there are."""
     if json:
         output.print_json([{"name": p.name, "title": p.title, "needs": p.needs} for p in PANELS.values()])
@@ -44,6 +44,7 @@ def run(
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same numbers.")] = 0,
     picture: Annotated[str, typer.Option("--format", help="svg, png or pdf.")] = "svg",
     json: options.Json = False,
+    wide: options.Wide = False,
 ) -> None:
     """Simulate and draw a panel of the paper, or all that the given data allow."""
     from fedbandit.paper.figures.panel_plot import draw  # imported late: `list` and `claims` need no matplotlib
@@ -93,6 +94,7 @@ def shuffle(
     out: Annotated[Path, typer.Option(help="Folder for the picture and its numbers.")] = Path("out/paper"),
     picture: Annotated[str, typer.Option("--format", help="svg, png or pdf.")] = "svg",
     json: options.Json = False,
+    wide: options.Wide = False,
 ) -> None:
     """From how many silos on shuffling pays, by epsilon and T: the paper's ways and the best known ones."""
     _validate.one_of("format", picture, FORMATS)

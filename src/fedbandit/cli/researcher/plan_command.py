@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, cast, get_args
+from typing import Annotated, Any, NamedTuple, cast, get_args
 
 import typer
 
 from fedbandit import _validate
 from fedbandit._words import counted
+from fedbandit.bandit.directions import PAPERS_SHARE
 from fedbandit.cli import checks, options, output
 from fedbandit.cli.plan_file import read_schema
 from fedbandit.cli.researcher import advice
 from fedbandit.cli.researcher.schema_report import schema_as_dict, show_schema
 from fedbandit.plan import Plan
 from fedbandit.planner.consortium import Consortium, Sync
+from fedbandit.planner.tuning import CONSTANT_SHARE
 from fedbandit.presets import ALONE, NAMES, plan_for
 from fedbandit.privacy.budget import Privacy
 from fedbandit.privacy.sensitivity import Adjacency
+from fedbandit.problem.public_schema import INTERCEPT
 from fedbandit.protocol.guarantee import nothing
 from fedbandit.schedule import Every, Schedule
 
@@ -27,8 +30,9 @@ UNKNOWN = ("trust", "mechanism", "schedule", "acting", "calibration", "noise", "
 
 ONLY_BEST = (
     *("people_per_day", "days", "sync", "visits", "mean_visits", "back_after", "consenting", "arms", "constant"),
-    *("trust", "drift", "out"),
+    *("constant_share", "trust", "drift", "out"),
 )
+ONLY_WIDE = ("lambda", "mechanism, schedule, acting")
 STAYS_ALONE = "each silo stays alone and sends nothing; what its own decisions show of its users is not hidden"
 
 
@@ -38,12 +42,14 @@ def plan(
     rounds: options.Rounds = 10_000,
     dim: options.Dim = 10,
     epsilon: options.Epsilon = 1.0,
-    delta: options.Delta = 0.1,
+    delta: options.Delta = 1e-5,
     adjacency: options.AdjacencyOption = "replace-one",
     participations: options.Participations = 1,
     silos_per_user: options.SilosPerUser = 1,
     apart: options.Apart = 0,
     batch: options.Batch = None,
+    forget: Annotated[float, typer.Option(help="The weight that one sync leaves to the past.")] = 1.0,
+    endless: Annotated[bool, typer.Option("--endless", help="There is no last round: T is what is looked at.")] = False,
     explain: Annotated[str | None, typer.Option(help="Print the whole guarantee of this protocol instead.")] = None,
     best: Annotated[bool, typer.Option("--best", help="Say which plan to use, or to stay alone.")] = False,
     people_per_day: Annotated[int, typer.Option(help="With --best: visits to one silo on a day.")] = 20,
@@ -56,12 +62,16 @@ def plan(
     arms: Annotated[int, typer.Option(help="With --best: actions to choose from.")] = 4,
     drift: Annotated[float, typer.Option(help="With --best: how far theta, of norm 1, moves in a day.")] = 0.0,
     constant: Annotated[bool, typer.Option(help="With --best: whether rows hold a constant entry.")] = True,
+    constant_share: Annotated[
+        float, typer.Option(help="With --best: share of a row's squared length that the constant has.")
+    ] = CONSTANT_SHARE,
     trust: Annotated[str, typer.Option(help="With --best: local, silo, secure-sum or central at most.")] = "secure-sum",
     out: Annotated[Path | None, typer.Option(help="With --best: write the plan there, as TOML.")] = None,
     schema: Annotated[
         Path | None, typer.Option(help="File of a schema: it says the dimension, and what each field costs is shown.")
     ] = None,
     json: options.Json = False,
+    wide: options.Wide = False,
 ) -> None:
     """What every protocol would promise and cost here, one row per protocol; with --best, what to do.
 
@@ -71,10 +81,12 @@ def plan(
     described_by = None if schema is None else read_schema(schema)
     if described_by is not None:
         checks.no_effect(context, ("dim", "explain"), "with --schema, which says the dimension and what fields cost")
-        checks.no_effect(context, ("constant",), "with --schema, which says whether there is a constant")
+        checks.no_effect(context, ("constant", "constant_share"), "with --schema, which says what constant there is")
         dim, constant = described_by.dim, described_by.has_constant
+        if constant:
+            constant_share = described_by.shares.get(INTERCEPT, PAPERS_SHARE)
     if best:
-        counted_in_rounds = ("rounds", "participations", "apart", "batch", "explain")
+        counted_in_rounds = ("rounds", "participations", "apart", "batch", "forget", "endless", "explain")
         checks.no_effect(context, counted_in_rounds, "with --best, which is told of people and days")
         consortium = Consortium(
             silos=silos,
@@ -89,6 +101,7 @@ def plan(
             back_after=back_after,
             consenting=consenting,
             constant=constant,
+            constant_share=constant_share,
             trust=trust,
             drift=drift,
         )
@@ -99,27 +112,43 @@ def plan(
     schedule = None if batch is None else Every(batch)
     if schedule is not None:
         schedule.times(rounds)  # a batch beyond the horizon is wrong for all of them: say so once
+    asked = _Asked(base, schedule, forget, endless)
     if explain is not None:
-        described = _described(explain, plan_for(explain, base, schedule))
+        described = _described(explain, asked.plan(explain))
         output.print_json(described) if json else typer.echo(described["guarantee"] or described["reason"])
         return
-    rows = [_row_of(name, base, privacy, schedule) for name in NAMES]
+    rows = [_row_of(name, asked, privacy) for name in NAMES]
     if json:
-        output.print_json({"plans": rows} | schema_as_dict(_usual(base, schedule)))
+        output.print_json({"plans": rows} | schema_as_dict(asked.usual()))
     else:
-        _show(rows, base, privacy)
-        show_schema(_usual(base, schedule))
+        _show(rows, base, privacy, endless)
+        show_schema(asked.usual())
 
 
-def _usual(base: Plan, schedule: Schedule | None) -> Plan:
-    """The plan that the costs of fields are shown for, where none is chosen."""
-    return plan_for("secure-sum", base, schedule) if base.schema is not None else base
+class _Asked(NamedTuple):
+    """What is asked of every protocol."""
+
+    base: Plan
+    schedule: Schedule | None
+    forget: float
+    endless: bool
+
+    def plan(self, name: str) -> Plan:
+        """The protocol's plan. One that forgets nothing is left as it is."""
+        made = plan_for(name, self.base, self.schedule)
+        if self.forget == 1 and not self.endless:
+            return made
+        return made.changed(forget=self.forget, endless=self.endless)
+
+    def usual(self) -> Plan:
+        """The plan that the costs of fields are shown for, where none is chosen."""
+        return self.plan("secure-sum") if self.base.schema is not None else self.base
 
 
-def _row_of(name: str, base: Plan, privacy: Privacy, schedule: Schedule | None) -> dict[str, Any]:
+def _row_of(name: str, asked: _Asked, privacy: Privacy) -> dict[str, Any]:
     """One protocol's row; where its theorem does not reach, the reason instead of numbers."""
     try:
-        return _described(name, plan_for(name, base, schedule))
+        return _described(name, asked.plan(name))
     except ValueError as error:
         budget = {"adjacency": privacy.adjacency, "epsilon": privacy.epsilon, "delta": privacy.delta}
         refused = {"guarantee": None, "applicable": False, "reason": str(error)}
@@ -149,10 +178,10 @@ def _described(name: str, planned: Plan) -> dict[str, Any]:
     }
 
 
-def _show(rows: list[dict[str, Any]], base: Plan, privacy: Privacy) -> None:
+def _show(rows: list[dict[str, Any]], base: Plan, privacy: Privacy, endless: bool) -> None:
     columns = ["protocol", "promise", "noise", "lambda", "syncs", "bytes", "trust", "mechanism, schedule, acting"]
-    title = f"{_size(base)}, {privacy.pair}, {privacy.adjacency}"
-    output.print_table(title, columns, [_row(row) for row in rows if row["applicable"]])
+    title = f"{_size(base, endless)}, {privacy.pair}, {privacy.adjacency}"
+    output.print_table(title, columns, [_row(row) for row in rows if row["applicable"]], wide=ONLY_WIDE)
     for row in rows:
         if not row["applicable"]:
             output.say(f"{row['name']}: not here. {row['reason']}")
@@ -169,5 +198,6 @@ def _row(row: dict[str, Any]) -> list[str]:
     return [row["name"], promise, noise, regulariser, syncs, sent, row["trust"], how]
 
 
-def _size(planned: Plan) -> str:
-    return f"{counted(planned.silos, 'silo')}, {planned.rounds:,} rounds, d = {planned.dim}"
+def _size(planned: Plan, endless: bool) -> str:
+    rounds = f"{planned.rounds:,} rounds{' of a run without an end' if endless else ''}"
+    return f"{counted(planned.silos, 'silo')}, {rounds}, d = {planned.dim}"

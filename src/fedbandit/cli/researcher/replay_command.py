@@ -21,6 +21,7 @@ from fedbandit.presets import plan_for
 from fedbandit.privacy.budget import Privacy
 from fedbandit.problem.public_schema import Schema
 from fedbandit.simulator.population import Delays
+from fedbandit.web.html_report import replay_report
 
 __all__ = ["replay"]
 
@@ -56,7 +57,9 @@ def replay(
     seed: options.Seed = 0,
     level: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
     plot: Annotated[Path | None, typer.Option(help="Draw earnings over time: .svg, .png or .pdf.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a report: one HTML file with charts, to be printed.")] = None,
     json: options.Json = False,
+    wide: options.Wide = False,
 ) -> None:
     """Try before you join: what the federation, each silo alone and the practice would have earned."""
     if reward_time:
@@ -78,6 +81,9 @@ def replay(
         found = play(tape, plans, _split(always), level=level, progress=progress)
     if plot is not None:
         found.plot(plot)
+    if html is not None:
+        with checks.writing("html", html):
+            html.write_text(replay_report(found), encoding="utf-8")
     if json:
         output.print_json(found.as_dict())
     else:
@@ -130,7 +136,9 @@ def _print(found: Replay) -> None:
         rows.append([name, output.number(worth.value), interval, output.number(late), ahead, promise])
     people = f"{len(past):,} people of {counted(len(past.silos), 'silo')}, {past.kind} outcomes"
     title = f"Mean reward per person: {people}, {counted(found.tape.runs, 'run')}, {found.level:.0%} intervals"
-    output.print_table(title, ["who", "mean", "interval", "last third", f"{first} ahead by", "promise"], rows)
+    output.print_table(
+        title, ["who", "mean", "interval", "last third", f"{first} ahead by", "promise"], rows, wide=("promise",)
+    )
     if past.left_out:
         output.say(f"{past.left_out:,} people are left out: the table does not say what came of them.")
     output.say("Assuming:")

@@ -37,8 +37,12 @@ def simulate(
     silos_per_user: Annotated[int | None, typer.Option(help="Silos per user.")] = None,
     apart: Annotated[int | None, typer.Option(help="Syncs between two visits of a user that count.")] = None,
     forget: Annotated[float | None, typer.Option(help="Play each protocol also with this weight per sync.")] = None,
+    endless: Annotated[bool | None, typer.Option("--endless", help="The same, for a run without an end.")] = None,
     drift: Annotated[float | None, typer.Option(help="How far theta moves per round, at random.")] = None,
     jump_at: Annotated[int | None, typer.Option(help="The round after which theta is another one.")] = None,
+    own: Annotated[int | None, typer.Option(help="Weights of theta that are each silo's own: learnt, and not.")] = None,
+    differing: Annotated[float | None, typer.Option(help="How far silos differ in those, 0 to 1.")] = None,
+    own_share: Annotated[float | None, typer.Option(help="Share of mu^2 that learning them may spend.")] = None,
     rewards: Annotated[str | None, typer.Option(help="bernoulli, gaussian, clipped or exact.")] = None,
     contexts: Annotated[str | None, typer.Option(help="fresh for every user, or fixed.")] = None,
     confidence: Annotated[str | None, typer.Option(help="theory, proof or practical radii.")] = None,
@@ -51,6 +55,7 @@ def simulate(
     plan: Annotated[Path | None, typer.Option(help="A plan's file: play it, and staying alone beside it.")] = None,
     on: Annotated[str | None, typer.Option(help="ray, or ray://host:port: spread runs over a Ray cluster.")] = None,
     json: options.Json = False,
+    wide: options.Wide = False,
 ) -> None:
     """Compare protocols by their time-averaged group regret."""
     given: dict[str, Any] = {
@@ -67,8 +72,12 @@ def simulate(
         "silos_per_user": silos_per_user,
         "apart": apart,
         "forget": forget,
+        "endless": endless,
         "drift": drift,
         "jump_at": jump_at,
+        "own": own,
+        "differing": differing,
+        "own_share": own_share,
         "rewards": rewards,
         "contexts": contexts,
         "confidence": confidence,
@@ -79,7 +88,7 @@ def simulate(
     given = {name: value for name, value in given.items() if value is not None}
     if plan is not None:
         checks.no_other_effect(
-            context, (*given.keys() & RUNNING, "plan", "out", "on", "json", "delay", "missing"), "with --plan"
+            context, (*given.keys() & RUNNING, "plan", "out", "on", "json", "wide", "delay", "missing"), "with --plan"
         )
         played: Experiment | PlannedExperiment = PlannedExperiment.read(plan, **given)
     else:
