@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 VERSIONS ?= 3.11 3.12 3.13
 
-.PHONY: demo test lint torture coverage mutants matrix clean
+.PHONY: demo test lint docs torture coverage mutants matrix browser clean
 
 demo: .venv/demo-installed
 	$(BIN)/fedbandit demo
@@ -16,6 +16,11 @@ lint: .venv/dev-installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The site, from pages, docstrings and commands, into out/site/VERSION. Warnings are errors; nothing is fetched.
+docs: .venv/docs-installed
+	$(BIN)/python docs/_ext/package_diagram.py --check
+	$(BIN)/python tools/site.py
 
 # The longest tests are a hundred times as long as others: they are shared out one by one. One that hangs fails alone.
 torture: .venv/dev-installed
@@ -32,6 +37,11 @@ coverage: .venv/dev-installed
 mutants: .venv/dev-installed
 	$(BIN)/python tools/mutants.py --sample $(or $(SAMPLE),100) --seed $(or $(SEED),0)
 
+# The pages in a real browser, and the documentation's pictures of them. Needs Chromium (apt-get install chromium).
+browser: .venv/dev-installed
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[browser]'
+	FEDBANDIT_SCREENSHOTS=docs/figures $(BIN)/python -m pytest -n 0 tests/web/test_in_browser.py
+
 # The tests under every Python that is installed here (pythonX.Y), each in an environment of its own.
 matrix:
 	for version in $(VERSIONS); do \
@@ -45,6 +55,10 @@ matrix:
 
 .venv/demo-installed: .venv/bin/python pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[demo]'
+	touch $@
+
+.venv/docs-installed: .venv/bin/python pyproject.toml constraints.txt
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[demo,docs]'
 	touch $@
 
 .venv/dev-installed: .venv/bin/python pyproject.toml constraints.txt

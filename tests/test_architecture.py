@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from fedbandit.protocol import trust
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "fedbandit"
 MODULES = sorted(SOURCE.rglob("*.py"))
+PLUG_INS = {"audit/attacks", "baselines", "cli/engineer", "cli/officer", "cli/researcher", "paper/reference"}
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
 
 
@@ -25,12 +27,12 @@ def test_every_module_of_the_walks_exists() -> None:
 
 
 def test_no_folder_is_crowded() -> None:
-    crowded = Counter(module.parent for module in MODULES)
+    crowded = Counter(module.parent for module in MODULES if module.stem != "__main__")
     assert {folder: count for folder, count in crowded.items() if count > 14} == {}
 
 
 def test_no_two_modules_share_a_name() -> None:
-    names = Counter(module.stem for module in MODULES if module.stem != "__init__")
+    names = Counter(module.stem for module in MODULES if module.stem not in ("__init__", "__main__"))
     assert [name for name, count in names.items() if count > 1] == []
 
 
@@ -42,6 +44,45 @@ def test_no_two_classes_share_a_name() -> None:
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     )
     assert [name for name, count in classes.items() if count > 1] == []
+
+
+def test_no_module_is_one_function_for_one_other_module() -> None:
+    """Unless it is a plug-in, found by its folder, or imported late: then what it needs is not loaded by everybody."""
+    importers: dict[Path, list[tuple[Path, bool]]] = defaultdict(list)
+    for module in MODULES:
+        for imported, late in _imports(ast.parse(module.read_text())):
+            importers[imported].append((module, late))
+    alone = {
+        str(module.relative_to(SOURCE))
+        for module in MODULES
+        if module.name != "__init__.py"
+        and module.parent.relative_to(SOURCE).as_posix() not in PLUG_INS
+        and len(_functions_and_classes(module)) == 1
+        and isinstance(_functions_and_classes(module)[0], ast.FunctionDef | ast.AsyncFunctionDef)
+        and len({importer for importer, _ in importers[module]}) == 1
+        and not all(late for _, late in importers[module])
+    }
+    assert alone == set()
+
+
+def _imports(tree: ast.Module) -> Iterator[tuple[Path, bool]]:
+    """Modules of the package that a module imports, and whether only when a function is called."""
+    late = {
+        inner
+        for outer in ast.walk(tree)
+        if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef)
+        for inner in ast.walk(outer)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            for name in (node.module, *(f"{node.module}.{alias.name}" for alias in node.names)):
+                if (path := (SOURCE.parent / name.replace(".", "/")).with_suffix(".py")).exists():
+                    yield path, node in late
+
+
+def _functions_and_classes(module: Path) -> list[ast.stmt]:
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    return [node for node in ast.parse(module.read_text()).body if isinstance(node, kinds)]
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))

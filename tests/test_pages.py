@@ -20,7 +20,7 @@ from fedbandit.protocol import trust as trusts
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 SRC = DOCS.parent / "src" / "fedbandit"
-FEDERATION, PLANNING, INDEX = ((DOCS / name).read_text() for name in ("federation.md", "planning.md", "README.md"))
+FEDERATION, PLANNING, FILES = ((DOCS / name).read_text() for name in ("federation.md", "planning.md", "files.md"))
 README = (DOCS.parent / "README.md").read_text()
 
 
@@ -31,13 +31,15 @@ def run(command: str) -> str:
     return result.output
 
 
-@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.name)
 def test_source_files_that_a_page_names_exist(page: Path) -> None:
     for path in re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.py)`", page.read_text()):
         assert (DOCS.parent / path).exists() or list(SRC.rglob(path)), path
 
 
-@pytest.mark.parametrize("name", ["federation.md", "frontier.md", "README.md", "performance.md"])
+@pytest.mark.parametrize(
+    "name", ["federation.md", "frontier.md", "README.md", "files.md", "performance.md", "glossary.md"]
+)
 def test_pages_speak_of_syncs_and_of_the_parties_there_are(name: str) -> None:
     text = " ".join((DOCS / name).read_text().split())
     assert "synchronisations" not in text
@@ -117,7 +119,7 @@ def test_the_table_of_trust_models_is_complete_and_each_can_be_founded(tmp_path:
 
 
 def test_the_table_of_a_comparison_is_the_commands_defaults(tmp_path: Path) -> None:
-    (text,) = re.findall(r"```toml\n(.*?)```", INDEX, flags=re.DOTALL)
+    (text,) = re.findall(r"```toml\n(.*?)```", FILES, flags=re.DOTALL)
     shown = tomllib.loads(text)
     defaults = asdict(Experiment())
     assert defaults.pop("batch") is defaults.pop("jump_at") is None

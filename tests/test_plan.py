@@ -19,7 +19,8 @@ import fedbandit as fb
 from fedbandit._validate import ArgumentError
 from fedbandit.bandit.confidence import Radii
 from fedbandit.bandit.policies import Policy
-from fedbandit.bandit.statistics import Scales, contributions, unpack
+from fedbandit.bandit.prior import Prior
+from fedbandit.bandit.statistics import Scales, contributions, unpack, width
 from fedbandit.plan import Plan
 from fedbandit.presets import NAMES, plan_for
 from fedbandit.privacy.accounting import gaussian_delta, gaussian_epsilon, gaussian_sigma
@@ -211,8 +212,12 @@ def test_numbers_that_came_out_of_numpy_are_numbers() -> None:
 
 
 OTHER_VALUES: dict[str, object] = {
+    "prior": Prior((0.0,) * width(GOOD.dim), Scales.flat(1.0), 1),
     "silos": 11,
     "forget": 0.9,
+    "endless": True,
+    "personal": (0,),
+    "personal_share": 0.3,
     "rounds": 101,
     "dim": 4,
     "privacy": Privacy(1.0, 1e-6),
@@ -251,6 +256,9 @@ def test_the_hash_changes_with_every_field() -> None:
         "colluding": shared,
         "people": ticking,
         "forget": base.changed(mechanism="toeplitz"),
+        "personal": shared,
+        "personal_share": shared.changed(personal=(1,)),
+        "endless": base.changed(mechanism="toeplitz", forget=0.9),
     }  # where they have an effect
     hashes = {name: bases.get(name, base).changed(**{name: value}).hash for name, value in OTHER_VALUES.items()}
     known = {base.hash, published.hash, *hashes.values()}
@@ -703,7 +711,7 @@ def test_a_budget_in_few_digits_leaves_none_to_others() -> None:
     assert type(coarse) is float
     gaussian_sigma.cache_clear()
     assert coarse == gaussian_sigma(0.5, 2**-20)
-    assert gaussian_epsilon(np.float32(0.5), 2**-20) == gaussian_epsilon(0.5, 2**-20)  # type: ignore[arg-type]
+    assert gaussian_epsilon(np.float32(0.5), 2**-20) == gaussian_epsilon(0.5, 2**-20)
     assert gaussian_delta(np.float32(0.5), 1.0) == gaussian_delta(0.5, 1.0)  # type: ignore[arg-type]
 
 
@@ -807,3 +815,15 @@ def test_what_came_later_is_written_only_where_it_says_something() -> None:
     )
     assert later - {"schema"} <= set(said.as_dict())
     assert Plan.from_dict(said.as_dict()) == said
+
+
+@pytest.mark.parametrize("name", ["plan.toml", "plan.TOML", "plan.json"])
+def test_a_plan_is_written_as_its_name_says(tmp_path: Path, name: str) -> None:
+    GOOD.save(tmp_path / name, {"silos": 3})
+    assert Plan.load(tmp_path / name) == GOOD
+    assert (tmp_path / name).read_text().startswith("{") is (name == "plan.json")
+
+
+def test_a_plan_is_not_written_under_a_name_that_says_nothing(tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match=r"path must end in \.toml or \.json"):
+        GOOD.save(tmp_path / "plan")

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from fedbandit.bandit.policies import Policy
-from fedbandit.plan import LATER, Plan
+from fedbandit.plan import Plan
+from fedbandit.plan_data import LATER
 from fedbandit.privacy.budget import Privacy
 from fedbandit.schedule import at, clock, every, growing
 
@@ -36,7 +37,7 @@ def test_plans_are_who_they_were(name):
 
 def test_a_new_field_with_its_default_changes_nobody(monkeypatch):
     """As if the next version had one more field: a plan that does not use it is the same, one that does is another."""
-    import fedbandit.plan as module
+    import fedbandit.plan_data as module
 
     @dataclasses.dataclass(frozen=True)
     class Next(Plan):

@@ -37,6 +37,8 @@ QUICK = 12.0  # seconds of tests at first: most mutants need no more
 COLUMNS = ("mutants", "killed", "timed out", "listed", "open")
 FILES = (
     "plan.py",
+    "plan_checks.py",
+    "plan_data.py",
     "privacy",
     "protocol",
     "federation/exact",

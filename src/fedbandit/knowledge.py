@@ -2,7 +2,9 @@
 
 People whose data are released are served by a `PublicModel`, which is made from decoded prefix sums alone. Everybody
 else (over the cap, or opted out) may be served by `LocalKnowledge`: all that their silo knows, its own raw data and the
-public model. So a release is a function of the counted people's data and of earlier releases, and nothing else.
+public model. Where silos differ, `personal_model` adds what a silo has released to itself; that is a `PublicModel`,
+too, made from releases alone. So a release is a function of the counted people's data and of earlier releases, and
+nothing else.
 
 How the two are weighed. The public prefix sum less the silo's own part of it (which the silo knows) is what the others
 know, plus noise: W = V + N and U = V theta + e + h, with e the chance in rewards. V is unknown, but probably looks like
@@ -20,17 +22,31 @@ from typing import NamedTuple
 import numpy as np
 
 from fedbandit._arrays import Floats, Integers, Numbers
+from fedbandit._validate import ArgumentError
 from fedbandit.bandit.confidence import NOISELESS
 from fedbandit.bandit.linucb import Fit, Model
-from fedbandit.bandit.statistics import unpack
+from fedbandit.bandit.prior import Prior
+from fedbandit.bandit.statistics import Scales, unpack
 from fedbandit.plan import Plan
+from fedbandit.protocol.trusts.secure_sum import PersonalSecureSum
 
-__all__ = ["NONE_YET", "LocalKnowledge", "OwnData", "PublicModel", "local_knowledge", "nothing_public", "public_model"]
+__all__ = [
+    "NONE_YET",
+    "LocalKnowledge",
+    "OwnData",
+    "PublicModel",
+    "local_knowledge",
+    "nothing_public",
+    "personal_model",
+    "prior_of",
+    "public_model",
+]
 
 NONE_YET = -1  # no sync has been decoded
 LARGEST_VARIANCE = 0.25  # of a reward in [0, 1]: what is believed before there are rewards
 SMALLEST_VARIANCE = 1e-6
 BELIEF = 4  # visits that this belief is as good as
+SPREAD = 0.25  # how far silos' own weights lie from the shared ones, as far as is believed before there are data
 
 
 class PublicModel(NamedTuple):
@@ -40,7 +56,7 @@ class PublicModel(NamedTuple):
     """
 
     sync: int  # the last sync that was decoded, from 0; NONE_YET before
-    prefix: Floats  # (..., width), natural units
+    prefix: Floats  # (..., width), natural units: of this term, and what it began with
     fit: Fit
 
     @property
@@ -79,14 +95,74 @@ class LocalKnowledge(NamedTuple):
         return Model(theta, root, np.reshape(radii, np.shape(self.visits)))
 
 
-def nothing_public(plan: Plan, lead: tuple[int, ...] = ()) -> PublicModel:
-    """Before the first sync."""
-    return public_model(plan, NONE_YET, np.zeros((*lead, plan.protocol.width)), 0)
+def nothing_public(plan: Plan, lead: tuple[int, ...] = (), prior: Floats | None = None) -> PublicModel:
+    """Before the first sync: nothing, or what the term begins with."""
+    return public_model(plan, NONE_YET, np.zeros((*lead, plan.protocol.width)), 0, prior)
 
 
-def public_model(plan: Plan, sync: int, prefix: Floats, round_: int) -> PublicModel:
-    """The model of everybody whose data are released, after `round_` rounds and this sync."""
-    return PublicModel(sync, prefix, plan.fit(prefix, round_))
+def public_model(plan: Plan, sync: int, prefix: Floats, round_: int, prior: Floats | None = None) -> PublicModel:
+    """The model of everybody whose data are released, after `round_` rounds and this sync; `prior` as `Plan.known`
+    takes it."""
+    return PublicModel(sync, plan.known(prefix, round_, prior), plan.fit(prefix, round_, prior))
+
+
+def prior_of(plan: Plan, sync: int, known: Floats, weight: float = 1.0) -> Prior:
+    """What the term after this one begins with, if its last model, of this sync, was made of these sums.
+
+    >>> from fedbandit.privacy.budget import Privacy
+    >>> plan = Plan(silos=4, rounds=100, dim=2, privacy=Privacy(5.0, 1e-6))
+    >>> prior = prior_of(plan, plan.syncs - 1, np.ones(5), weight=0.5)
+    >>> later = plan.changed(prior=prior)
+    >>> round(float(later.noise_law.bias[-1] / plan.noise_law.bias[-1]), 4)  # sqrt(1 + 0.5^2)
+    1.118
+    >>> prior.visits
+    400.0
+    """
+    if sync == NONE_YET:
+        raise ArgumentError("prior", "must come from a term with a model, and this one has decoded no sync")
+    law = plan.noise_law
+    last = min(sync, len(law.bias) - 1)  # of a run without an end, the last one stands for all that follow
+    noise = Scales(float(law.bias[last]), float(law.diagonal[last]), float(law.off_diagonal[last]))
+    before = 0.0 if plan.prior is None else plan.prior.counts
+    visits = plan.remembered(plan.ticks[sync]) * plan.people * plan.silos + before
+    return Prior(tuple(known.tolist()), noise, visits, weight)
+
+
+def personal_model(plan: Plan, public: PublicModel, own: Floats) -> PublicModel:
+    """The public model with each silo's own part of theta in it, learnt from what the silo has released to itself.
+
+    `own` (..., width) are the sums decoded from those releases, in natural units; its axes are those of `public`, and
+    maybe one more for the silos. With P the personal columns, they say b = g - C theta = G delta + noise, where g is
+    the bias of P, C their rows of the covariance and G those of P among them; theta is the public one. The noise has
+    the variance of its release and of rewards; given a belief about delta, N(0, SPREAD^2), the best guess follows,
+    direction by direction of G. Noise that drowns the data leaves delta at 0, and the public model as it is.
+    """
+    protocol = plan.protocol
+    assert isinstance(protocol, PersonalSecureSum), "only plans with personal columns come here"
+    model, columns, lead = public.model, list(plan.personal), own.shape[:-1]
+    more, square = [1] * (len(lead) + 1 - model.theta.ndim), (plan.dim, plan.dim)
+    theta = np.broadcast_to(model.theta.reshape(*model.theta.shape[:-1], *more, plan.dim), (*lead, plan.dim)).copy()
+    if public.sync != NONE_YET:
+        gain = float(plan.encoder.prefix_norms[min(public.sync, plan.encoder.size - 1)])
+        theta[..., columns] += _own_part(own, theta, columns, protocol.own_scales.times(gain))
+    root = np.broadcast_to(model.root.reshape(*model.root.shape[:-2], *more, *square), (*lead, *square))
+    radius = np.broadcast_to(np.reshape(model.radius, (*np.shape(model.radius), *more)), lead)
+    return public._replace(fit=public.fit._replace(model=Model(theta, root, radius)))
+
+
+def _own_part(own: Floats, theta: Floats, columns: list[int], noise: Scales) -> Floats:
+    """delta (..., personal) in the formula of `personal_model`; `noise` is that of the decoded sums."""
+    bias, covariance = unpack(own, theta.shape[-1])
+    rows = covariance[..., columns, :]
+    told = bias[..., columns] - np.einsum("...ij,...j->...i", rows, theta)
+    entry = max(noise.off_diagonal, noise.diagonal / np.sqrt(2)) ** 2
+    drawn = noise.bias**2 + 2 * entry * (np.sum(theta**2, axis=-1) + len(columns) * SPREAD**2)
+    values, vectors = np.linalg.eigh(rows[..., columns])
+    seen = np.maximum(values, 0.0)
+    turned = np.einsum("...ij,...i->...j", vectors, told)
+    doubt = (drawn[..., None] + LARGEST_VARIANCE * seen) / SPREAD**2
+    guessed = seen * turned / np.maximum(seen**2 + doubt, np.finfo(float).tiny)
+    return np.asarray(np.einsum("...ij,...j->...i", vectors, guessed))
 
 
 def local_knowledge(plan: Plan, own: OwnData, public: PublicModel) -> LocalKnowledge:
@@ -95,11 +171,13 @@ def local_knowledge(plan: Plan, own: OwnData, public: PublicModel) -> LocalKnowl
     bias, covariance = unpack(np.asarray(own.sums * scale), plan.dim)
     variance = _variance(own, bias, covariance)
     precision = covariance + _regulariser(plan, variance)
-    if public.sync == NONE_YET:
+    if public.sync == NONE_YET and plan.prior is None:
         return LocalKnowledge(precision, bias, np.asarray(own.visits, dtype=float))
     more = own.sums.ndim - public.prefix.ndim
     prefix = public.prefix.reshape(*public.prefix.shape[:-1], *[1] * more, -1)
     others = _others(plan, public.sync, prefix - own.released * scale, precision, variance)
+    if plan.personal:
+        others = _of_what_is_shared(others, list(plan.personal))
     visits = own.visits + np.trace(others.precision, axis1=-2, axis2=-1)
     return LocalKnowledge(precision + others.precision, bias + others.bias, visits)
 
@@ -115,6 +193,9 @@ def _others(plan: Plan, sync: int, rest: Floats, alike: Floats, variance: Floats
     """The public sums less the silo's own part (..., width), weighed; `alike` (..., dim, dim) is what their covariance
     probably looks like."""
     law = plan.noise_law
+    # Before the first sync there is the prior's noise alone, which is less. Of a run without an end, the last sync
+    # stands for all that follow.
+    sync = min(max(sync, 0), len(law.bias) - 1)
     bias, noisy = unpack(rest, plan.dim)
     entry = max(float(law.off_diagonal[sync]), float(law.diagonal[sync]) / np.sqrt(2))
     drawn = plan.dim * (plan.dim + 1) * entry**2  # the mean of |N|^2, diagonal entries having twice the variance
@@ -127,6 +208,20 @@ def _others(plan: Plan, sync: int, rest: Floats, alike: Floats, variance: Floats
     return _Others(
         np.einsum("...ij,...j,...kj->...ik", vectors, worth * np.maximum(values, 0.0), vectors),
         np.einsum("...ij,...j->...i", vectors, turned),
+    )
+
+
+def _of_what_is_shared(others: _Others, columns: list[int]) -> _Others:
+    """What the others tell of theta where some of its weights are their own: those are free in their equations, so what
+    is left of these is their Schur complement, which says nothing of the same weights here."""
+    precision, bias = others
+    block = precision[..., columns, :][..., columns] + np.finfo(float).eps * np.eye(len(columns))
+    solved = np.linalg.solve(block, np.concatenate([precision[..., columns, :], bias[..., columns, None]], axis=-1))
+    aside = precision[..., columns]  # (..., dim, personal)
+    shared = ~np.isin(np.arange(bias.shape[-1]), columns)
+    return _Others(
+        np.where(np.outer(shared, shared), precision - aside @ solved[..., :-1], 0.0),
+        np.where(shared, bias - np.einsum("...ij,...j->...i", aside, solved[..., -1]), 0.0),
     )
 
 

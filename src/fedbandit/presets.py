@@ -14,6 +14,7 @@ from typing import Literal
 from fedbandit import _validate
 from fedbandit.bandit.policies import UCB
 from fedbandit.plan import Plan
+from fedbandit.plan_data import PERSONAL_SHARE
 from fedbandit.schedule import Adaptive, Clock, Every, Schedule
 
 __all__ = [
@@ -154,6 +155,9 @@ def isolated(plan: Plan, schedule: Schedule | None = None) -> Plan:
         policy=UCB,
         apprentice=False,
         forget=1.0,
+        endless=False,
+        personal=(),
+        personal_share=PERSONAL_SHARE,
     )
     return _ours(free, Every(plan.rounds)).changed(acting="eager")
 

@@ -27,6 +27,7 @@ def test_in_process(monkeypatch):
         assert figures["in_process_vw_ratio"] == pytest.approx(ratio)
 
 
+@pytest.mark.torture
 def test_a_sync():
     cost = sync_speed.sync_cost(silos=2, dim=3, period=6.0)
     assert 0 < cost.seconds < 60

@@ -52,9 +52,11 @@ def test_draws_differ_in_noise_alone():
     users, private = Visitors(2, 400, 3, 8, seed=2), small_plan(silos=2, rounds=400, dim=3)
     free = private.changed(trust="none", privacy=None)
     one, many = (simulated_regret(users, {"private": private, "free": free}, draws) for draws in (1, 3))
-    assert (one["free"][1] == many["free"][1]).all()
-    assert (one["private"][1] != many["private"][1]).any()
-    assert many["free"][1][-1] < many["private"][1][-1]
+    assert (one["free"].mean == many["free"].mean).all()
+    assert (one["private"].mean != many["private"].mean).any()
+    assert many["free"].least == many["free"].final == many["free"].most < many["private"].final
+    assert one["private"].least == one["private"].most == one["private"].final
+    assert many["private"].least < many["private"].final < many["private"].most
 
 
 def killer(names, delay):

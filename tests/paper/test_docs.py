@@ -49,12 +49,16 @@ def printed(claim: PaperClaim) -> bool:
     return all(line in PAGE for line in lines)
 
 
-@pytest.mark.parametrize("make", [*CLAIMS, gap_claim], ids=lambda make: make.__name__)
+LONG = pytest.mark.torture  # simulations that take most of a minute each
+
+
+@pytest.mark.parametrize("make", [*CLAIMS, pytest.param(gap_claim, marks=LONG)], ids=lambda make: make.__name__)
 def test_measured_lines_are_what_the_command_prints(make):
     claim = make()
     assert printed(claim), claim
 
 
+@LONG
 def test_measured_growth_is_what_the_command_prints():
     for claim in growth_claims():
         assert printed(claim), claim

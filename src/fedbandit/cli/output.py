@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 
 from fedbandit._progress import bar_on
@@ -24,12 +24,20 @@ __all__ = [
     "progress_bar",
     "remark",
     "say",
+    "set_wide",
     "stdout",
     "writable_folder",
 ]
 
-stdout = Console(width=None if sys.stdout.isatty() else 120)
+stdout = Console(highlight=False)  # as wide as the screen, or 80 columns where there is none
 stderr = Console(stderr=True)
+WIDE = 1000  # columns: no table needs as many
+NAME = 30  # letters
+
+
+def set_wide(wide: bool) -> None:
+    """Whether tables may be as wide as they need, from now on."""
+    stdout.width = WIDE if wide else Console().width
 
 
 def print_json(data: Any) -> None:
@@ -42,17 +50,34 @@ def as_json(data: Any) -> str:
     return json.dumps(_finite(data), indent=2)
 
 
-def print_table(title: str, columns: list[str], rows: list[list[str]], narrow: bool = False) -> None:
-    """A table for people: the first column and texts are flush left, numbers flush right. `narrow`: without lines."""
+def print_table(
+    title: str, columns: list[str], rows: list[list[str]], narrow: bool = False, wide: Collection[str] = ()
+) -> None:
+    """A table for people: the first column and texts are flush left, numbers flush right. `narrow`: without lines.
+    `wide`: columns that are left out where the table would not fit."""
+    table = _table(title, columns, rows, narrow)
+    needed = Measurement.get(stdout, stdout.options.update(width=WIDE, max_width=WIDE), table).maximum
+    if wide and needed > stdout.width:
+        kept = [index for index, column in enumerate(columns) if column not in wide]
+        fewer = [[row[index] for index in kept] for row in rows]
+        table = _table(title, [columns[index] for index in kept], fewer, narrow)
+        stdout.print(table)
+        remark(f"--wide also shows: {', '.join(wide)}.")
+    else:
+        stdout.print(table)
+
+
+def _table(title: str, columns: list[str], rows: list[list[str]], narrow: bool) -> Table:
     table = Table(title=title, title_justify="left", header_style="bold")
     if narrow:
         table.box, table.pad_edge, table.collapse_padding = None, False, True
     for index, column in enumerate(columns):
         numeric = index > 0 and all(_looks_numeric(row[index]) for row in rows)
-        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+        whole = index == 0 and all(len(row[0]) <= NAME for row in rows)  # a name is not broken
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold", no_wrap=whole)
     for row in rows:
         table.add_row(*row)
-    stdout.print(table)
+    return table
 
 
 def say(text: str) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 
 from fedbandit.comparison.contest import Standing
-from fedbandit.comparison.entrants import YOURS
-from fedbandit.simulator.plot import COLOURS, save
+from fedbandit.look.colours import colours
+from fedbandit.simulator.plot import save
 
 __all__ = ["draw_contest"]
 
@@ -27,6 +27,7 @@ def draw_contest(outcomes: Sequence[Standing], instances: Sequence[str], path: P
         layout="constrained",
         squeeze=False,
     )
+    painted = colours([outcome.name for outcome in outcomes])
     rows = {outcome.name: len(outcomes) - number for number, outcome in enumerate(outcomes)}
     for axes, instance in zip(panels[0], instances, strict=True):
         for outcome in outcomes:
@@ -38,7 +39,7 @@ def draw_contest(outcomes: Sequence[Standing], instances: Sequence[str], path: P
                 rows[outcome.name],
                 xerr=2 * stderr if stderr == stderr else None,
                 fmt=MARKS[outcome.verdict],
-                color=COLOURS[1] if outcome.name == YOURS else COLOURS[0],
+                color=painted[outcome.name],
                 markersize=5,
                 linewidth=1.2,
             )

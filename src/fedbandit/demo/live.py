@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +18,9 @@ from fedbandit.demo.processes import Processes, seconds_to_start, url
 from fedbandit.demo.verify import Verification, check
 from fedbandit.demo.visitors import Visitors
 from fedbandit.federation.setup import founding
+from fedbandit.federation.setup.home import SETTINGS, Home
 from fedbandit.federation.timing import Timing
+from fedbandit.federation.wire import broker
 from fedbandit.plan import Plan
 
 __all__ = ["Live", "play_live"]
@@ -48,7 +51,8 @@ def play_live(
     """Set up under `path`, start everything, let the users come, stop everything, check what is on disk."""
     names = [f"silo-{number:03}" for number in range(1, plan.silos + 1)]  # in the order of the users' silos
     start = time.time() + PATIENCE * (plan.silos + 3) * seconds_to_start()
-    homes = founding.local(path, plan, names, Timing(DEADLINE, SETTLE, SETTLE_LAST, start))
+    timing = Timing(DEADLINE, SETTLE, SETTLE_LAST, start)
+    homes = [_with_page(home) for home in founding.local(path, plan, names, timing)]
     with Processes(path, homes) as processes:
         began = time.monotonic()
         started(processes)
@@ -57,6 +61,16 @@ def play_live(
     actions = np.array([one.actions for one in visits])
     found = check(plan, users, actions, visits, homes)
     return Live(actions, visits, statuses, found, restarts, seconds)
+
+
+def _with_page(home: Home) -> Home:
+    """Mixer and analyzer have a port, too, on which they can be looked at."""
+    if home.settings.role == "silo":
+        return home
+    watched = replace(home, settings=replace(home.settings, health_port=broker.free_port()))
+    watched.settings.save(home.path / SETTINGS)
+    watched.make_token()
+    return watched
 
 
 async def _play(

@@ -131,4 +131,5 @@ def seconds_to_start() -> float:
 
 
 def url(home: Home) -> str:
-    return f"http://{home.settings.host}:{home.settings.port}"
+    """Where a party answers."""
+    return f"http://{home.settings.host}:{home.served_on}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from fedbandit.simulator.randomness import REWARD, uniform, user_key
 from fedbandit.simulator.runner import simulate
 from fedbandit.simulator.tasks import Synthetic, synthetic
 
-__all__ = ["Visitors", "simulated_regret"]
+__all__ = ["GroupRegret", "Visitors", "simulated_regret"]
 
 RUN = 0  # of the simulator: its users are these
 
@@ -59,8 +60,21 @@ class Visitors:
         return np.asarray(np.cumsum((self.means.max(axis=-1) - chosen).sum(axis=0)))
 
 
-def simulated_regret(visitors: Visitors, plans: dict[str, Plan], draws: int) -> dict[str, tuple[Integers, Floats]]:
-    """Recorded rounds and cumulative regret of each plan on the same users; the mean over draws of its noise.
+class GroupRegret(NamedTuple):
+    """Cumulative regret of the whole group, and how far draws of the noise lie apart at the end."""
+
+    rounds: Integers
+    mean: Floats
+    least: float
+    most: float
+
+    @property
+    def final(self) -> float:
+        return float(self.mean[-1])
+
+
+def simulated_regret(visitors: Visitors, plans: dict[str, Plan], draws: int) -> dict[str, GroupRegret]:
+    """Regret of each plan on the same users, over draws of its noise.
 
     A plan's noise depends on its name, so a plan that is simulated under several names meets the same users with
     different noise.
@@ -75,5 +89,6 @@ def simulated_regret(visitors: Visitors, plans: dict[str, Plan], draws: int) -> 
     for name in plans:
         drawn = frame.filter(frame["name"].is_in([label for label in named if label.startswith(f"{name}, draw ")]))
         mean = drawn.select("round", "regret").group_by("round").mean().sort("round")
-        curves[name] = (mean["round"].to_numpy(), mean["regret"].to_numpy())
+        ends = drawn.filter(drawn["round"] == visitors.rounds)["regret"].to_numpy()
+        curves[name] = GroupRegret(mean["round"].to_numpy(), mean["regret"].to_numpy(), ends.min(), ends.max())
     return curves

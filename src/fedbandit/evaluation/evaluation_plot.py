@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import matplotlib.pyplot as plt
 import polars as pl
 
+from fedbandit.look.colours import colours
 from fedbandit.simulator.plot import COLOURS, STYLES, save
 
 if TYPE_CHECKING:
@@ -49,9 +50,10 @@ def earnings_plot(replay: Replay, path: Path, title: str) -> None:
     """Mean reward per person up to each step, one line and band per name."""
     figure, axes = plt.subplots(figsize=(7.0, 4.2), layout="constrained")
     frame = replay.frame
+    painted = colours(replay.names)
     for index, name in enumerate(replay.names):
         curve = frame.filter(pl.col("name") == name)
-        step, colour = curve["step"].to_numpy(), COLOURS[index % len(COLOURS)]
+        step, colour = curve["step"].to_numpy(), painted[name]
         style = STYLES[index % len(STYLES)]
         axes.plot(step, curve["mean"].to_numpy(), label=name, color=colour, linestyle=style, linewidth=1.6)
         axes.fill_between(

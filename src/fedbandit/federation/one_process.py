@@ -156,9 +156,10 @@ class Federation:
         party, store, clock = home.party(), home.store(self.plan.hash), self.clock
         if home.settings.role == "silo":
             sealer = Sealer(party)
-            secret = home.keys.seeds["salt"]
+            secret = home.salt
+            since = party.roll.since(party.name)
             silo = Silo.open(
-                store, self.plan, name=party.name, secret=secret, timing=timing, clock=clock, sealer=sealer
+                store, self.plan, name=party.name, secret=secret, timing=timing, clock=clock, sealer=sealer, since=since
             )
             self._resources.callback(silo.close)
             agent = self._agents[party.name] = Agent(silo, party, sealer, steady=clock.steady)
@@ -188,7 +189,7 @@ class Federation:
         silos = list(self.silos.values())
         before = min(silo.version for silo in silos)
         opened = silos[0].ticker.open_sync
-        if opened >= len(self.plan.times):
+        if opened >= len(self.plan.ticks):
             return []
         self.clock.now = max(self.clock.now, self._calendar.moment(opened) or self.clock.now)
         for agent in self._agents.values():

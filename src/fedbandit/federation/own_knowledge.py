@@ -92,8 +92,10 @@ class OwnKnowledge:
             return held
         states = (ReleaseState.MISSED, ReleaseState.GIVEN_UP)
         lost = sorted(sync for state in states for sync in self._store.in_state(self._term, state))
-        weights = self._plan.protocol.kept_weights(lost, public.sync)
-        for sync, weight in enumerate(weights):
+        first = max(0, public.sync - self._plan.reach)  # of what came before, nothing is left
+        since = [sync - first for sync in lost if sync >= first]
+        weights = self._plan.protocol.kept_weights(since, public.sync - first)
+        for sync, weight in enumerate(weights, first):
             if sync in parts:
                 held += weight * parts[sync].sums
         return held

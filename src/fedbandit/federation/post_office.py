@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Awaitable, Callable
 
 from fedbandit.federation.setup.agreement import Agreement
@@ -24,7 +25,8 @@ class PostOffice:
     """
 
     def __init__(self, agreement: Agreement) -> None:
-        self.queues: dict[str, list[bytes]] = {party.name: [] for party in agreement.parties}
+        self.queues: dict[str, list[bytes]] = defaultdict(list)
+        self.queues.update({party.name: [] for party in agreement.parties})
         self._holders = {str(party.role): party.name for party in agreement.parties if party.role != "silo"}
         self._known: set[tuple[str, str, bytes]] = set()
 

@@ -8,7 +8,7 @@ import gc
 import logging
 import signal
 import socket
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,8 +25,10 @@ from fedbandit.federation.http.service import Service
 from fedbandit.federation.http.straight import StraightProtocol
 from fedbandit.federation.membership import Membership, Worker
 from fedbandit.federation.setup.agreement import Agreement
-from fedbandit.federation.setup.home import Home
+from fedbandit.federation.setup.editions import Edition
+from fedbandit.federation.setup.home import MEMBERS, Home
 from fedbandit.federation.setup.party import Party, PlanMismatch
+from fedbandit.federation.setup.roll import read_editions
 from fedbandit.federation.silo.agent import Agent
 from fedbandit.federation.silo.outgoing import Sealer
 from fedbandit.federation.silo.serving import Silo
@@ -53,6 +55,7 @@ SERVER: dict[str, Any] = {
     "date_header": False,
 }
 REFUSED = 3  # exit code: this party refuses to work
+MEMBERS_LOOK = 1.0  # seconds between looks at the members' file
 QUICKEN = 1.0  # seconds after the start of a silo until it loads what makes decisions faster
 
 
@@ -114,13 +117,13 @@ async def keep(home: Home, party: Party, orders: Orders) -> None:
     """Mixer or analyzer: its work, and beside it what it says about itself, if it has a port for that."""
     party.agreement.check_keys()
     engine = open_engine(home.store(party.agreement.plan.hash))
-    bind(engine, party.agreement)
+    bind(engine, party.roll.charter)
     worker = _Keeping(party, SyncStore(engine))
     member = _membership(home, party, worker, orders)
     service = KeeperService(worker, party, worker.store, member, Machine.of(home))
     try:
         async with _served(home, service) as serving:
-            await _until_stopped(member.run(), serving)
+            await _until_stopped(_taking_part(home, party, member, worker.adopt), serving)
     finally:
         engine.close()
 
@@ -136,6 +139,11 @@ class _Keeping:
         kind: type[SyncKeeper] = Mixer if self.party.public.role == "mixer" else Analyzer
         self.keeper = kind(self.party, self.store, link)
         await self.keeper.run()
+
+    async def adopt(self, editions: Sequence[Edition]) -> None:
+        while self.keeper is None:
+            await asyncio.sleep(MEMBERS_LOOK)
+        await self.keeper.adopt(editions)
 
     @property
     def troubles(self) -> Troubles:
@@ -173,12 +181,12 @@ async def serve(
     home: Home, party: Party, orders: Orders, listen: socket.socket | None, tally: WorkerTally | None
 ) -> None:
     """A silo: its HTTP service, and its side of the federation beside it."""
-    agreement, settings, sealer = party.agreement, home.settings, Sealer(party)
+    agreement, settings, sealer = party.roll.charter, home.settings, Sealer(party)
     silo = Silo.open(
         home.store(agreement.plan.hash),
         agreement.plan,
         name=settings.name,
-        secret=home.keys.seeds["salt"],
+        secret=home.salt,
         timing=agreement.timing,
         sealer=sealer,
         new_term=orders.new_term,
@@ -186,12 +194,14 @@ async def serve(
         keep_raw=settings.keep_raw,
         strict=settings.strict,
         log=DecisionLog(home.decision_log, settings.log_days) if settings.log_days else None,
+        since=party.roll.since(party.name),
     )
     bind(silo.store.engine, agreement)
-    member = _membership(home, party, Agent(silo, party, sealer), orders)
+    agent = Agent(silo, party, sealer)
+    member = _membership(home, party, agent, orders)
     service = Service(silo, member, tally, timing=agreement.timing, machine=Machine.of(home))
     server = _StoppableServer(_config(home, create_app(service, home.token())))
-    federation = asyncio.create_task(member.run())
+    federation = asyncio.create_task(_taking_part(home, party, member, agent.adopt))
     quickening = asyncio.create_task(_quicken(silo))
     federation.add_done_callback(lambda _: setattr(server, "should_exit", True))
     gc.freeze()  # what was imported stays: no collection looks at it again
@@ -254,9 +264,36 @@ def _membership(home: Home, party: Party, worker: Worker, orders: Orders) -> Mem
     address = home.broker(party.agreement)
 
     async def connect() -> Link:
-        return await Link.connect(address, party.name, home.keys.broker)
+        party.add_keys(home.later_keys())
+        return await Link.connect_with(address, party.name, [keys.broker for keys in party.keyring])
 
     return Membership(worker, connect, address.url, stay=orders.stay)
+
+
+Adopt = Callable[[Sequence[Edition]], Awaitable[None]]
+
+
+async def _taking_part(home: Home, party: Party, member: Membership, adopt: Adopt) -> None:
+    """Take part, and take in what somebody puts into the party's directory: editions of the members, and new keys."""
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(_watch(home, party, adopt))
+        await member.run()
+
+
+async def _watch(home: Home, party: Party, adopt: Adopt) -> None:
+    file, known, keys = home.path / MEMBERS, None, 1
+    while True:
+        try:
+            if (found := len(home.key_files())) > keys:
+                party.add_keys(home.later_keys())
+                keys = found
+            written = file.stat().st_mtime_ns if file.exists() else None
+            if written not in (None, known):
+                await adopt(read_editions(file))
+            known = written
+        except Exception as error:  # a file that somebody is still writing, a disk that is full: it is looked at again
+            log.error("what is new in %s: %s: %s", home.path, type(error).__name__, error)
+        await asyncio.sleep(MEMBERS_LOOK)
 
 
 async def _until_stopped(work: Coroutine[Any, Any, None], beside: asyncio.Task[None] | None) -> None:

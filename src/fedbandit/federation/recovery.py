@@ -67,9 +67,9 @@ async def recover(home: Home, *, agreed: bool, patience: float = PATIENCE) -> Re
 
 async def _silo(home: Home, party: Party, agreed: bool) -> Recovery:
     plan, sealer = party.agreement.plan, Sealer(party)
-    secret, timing = home.keys.seeds["salt"], party.agreement.timing
+    secret, timing = home.salt, party.agreement.timing
     with Silo.open(home.store(plan.hash), plan, name=party.name, secret=secret, timing=timing, sealer=sealer) as silo:
-        bind(silo.store.engine, party.agreement)
+        bind(silo.store.engine, party.roll.charter)
         if not silo.store.engine.lead():
             raise ArgumentError("home", "must be that of a silo that is not running: stop its workers first")
         agent = Agent(silo, party, sealer)
@@ -77,7 +77,9 @@ async def _silo(home: Home, party: Party, agreed: bool) -> Recovery:
             while not (answers := await agent.answers()):
                 await agent.introduce(link)
                 await _look(reading)
-        known = (silo.store, plan, party.name, party.keys.signer, list(answers.values()))
+        former = [known.verifier for known in party.roll.keys_of(party.name)]
+        signer = party.keys_at(silo.ticker.open_sync).signer
+        known = (silo.store, plan, party.name, signer, list(answers.values()), former)
         lost = loss(*known)
         before, after = _spent(silo, ()), _spent(silo, lost.entries)
         if agreed:
@@ -96,7 +98,7 @@ async def _keeper(home: Home, party: Party, agreed: bool) -> Recovery:
     kind: type[SyncKeeper] = Mixer if home.settings.role == "mixer" else Analyzer
     engine = open_engine(home.store(party.agreement.plan.hash))
     try:
-        bind(engine, party.agreement)
+        bind(engine, party.roll.charter)
         async with _connected(home, party) as link:
             keeper = kind(party, SyncStore(engine), link)
             async with _reading(link, party, keeper.take) as reading:
@@ -115,7 +117,7 @@ async def _keeper(home: Home, party: Party, agreed: bool) -> Recovery:
 
 @asynccontextmanager
 async def _connected(home: Home, party: Party) -> AsyncIterator[Link]:
-    link = await Link.connect(home.broker(party.agreement), party.name, home.keys.broker)
+    link = await Link.connect_with(home.broker(party.agreement), party.name, [keys.broker for keys in party.keyring])
     try:
         yield link
     finally:

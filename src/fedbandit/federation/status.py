@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from fedbandit.federation.board.keeper_board import KeeperBoard
+from fedbandit.federation.board.silo_board import Running, SiloBoard
+from fedbandit.federation.http.families import Dates, Machine
 from fedbandit.federation.setup.agreement import Agreement
-from fedbandit.federation.setup.home import Home
+from fedbandit.federation.setup.home import MEMBERS, Home
+from fedbandit.federation.setup.roll import Roll, read_editions
 from fedbandit.federation.silo.silo_status import silo_status
 from fedbandit.federation.states import SyncState
 from fedbandit.federation.store import Engine, SiloStore, SyncStore, read_engine
+from fedbandit.federation.store.database import recall
 from fedbandit.federation.store.seen import SeenStore
 from fedbandit.plan import Plan
 
-__all__ = ["status"]
+__all__ = ["HomeBoard", "status"]
 
 
 def status(path: Path) -> dict[str, Any]:
     """The status of the party of this directory, whether it runs or not."""
     home = Home.load(path)
     agreement = home.agreement()
-    plan = agreement.plan
-    shared = {
+    roll, plan = Roll(agreement, read_editions(path / MEMBERS)), agreement.plan
+    shared: dict[str, Any] = {
         "party": home.settings.name,
         "role": home.settings.role,
         "federation": agreement.id,
@@ -34,18 +41,65 @@ def status(path: Path) -> dict[str, Any]:
         return {**shared, "started": False}
     engine = read_engine(store)
     try:
+        roll.tie(lambda key, value: value, partial(recall, engine))
+        shared |= {"edition": roll.number, "members": list(roll.newest.silos)}
         if home.settings.role == "silo":
             silo = SiloStore(engine)
-            terms = silo.terms()
+            # A term of another plan is over, or of another federation: nothing of it is this plan's.
+            terms = [term for term in silo.terms() if term.plan_hash == plan.hash]
             known = (
                 {"models_fingerprint": _models(engine, agreement), **silo_status(silo, plan, terms[-1])}
                 if terms
                 else {}
             )
             return {**shared, "started": bool(terms), **known}
-        return {**shared, "started": True, **_sync_status(SyncStore(engine), plan, agreement.silos)}
+        return {**shared, "started": True, **_sync_status(SyncStore(engine), plan, roll.newest.silos)}
     finally:
         engine.close()
+
+
+class HomeBoard:
+    """What the page of a party shows, read from its directory: whether it runs or not, and before it has begun. Any
+    thread may ask; the store is read in one of its own, to which SQLite ties a connection."""
+
+    def __init__(self, path: Path) -> None:
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="board")
+        self._home = Home.load(path)
+        self._agreement = self._home.agreement()
+        self._roll = Roll(self._agreement, read_editions(path / MEMBERS))
+        self._dates = Dates(self._agreement.plan, self._agreement.timing)
+        self._engine: Engine | None = None
+        self._board = self._make(None)
+
+    def read(self) -> dict[str, Any]:
+        """As it is now."""
+        return self._reader.submit(self._read).result()
+
+    def _read(self) -> dict[str, Any]:
+        store = self._home.store(self._agreement.plan.hash)
+        if self._engine is None and ("://" in store or Path(store).exists()):
+            self._engine = read_engine(store)
+            self._board = self._make(self._engine)
+        if self._engine is not None:
+            self._roll.tie(lambda key, value: value, partial(recall, self._engine))
+        machine = Machine.of(self._home).values()
+        if isinstance(self._board, SiloBoard):
+            return self._board.read(Running(machine=machine))
+        return self._board.read(troubles={}, refusals={}, machine=machine)
+
+    def close(self) -> None:
+        """Let go of the store."""
+        if self._engine is not None:
+            self._reader.submit(self._engine.close).result()
+        self._reader.shutdown()
+
+    def _make(self, engine: Engine | None) -> SiloBoard | KeeperBoard:
+        name, role, dates = self._home.settings.name, self._home.settings.role, self._dates
+        if role == "silo":
+            store = None if engine is None else SiloStore(engine)
+            return SiloBoard(store, self._agreement.plan, name, dates.of, dates.deadline)
+        kept = None if engine is None else SyncStore(engine)
+        return KeeperBoard(kept, self._roll, name, role, dates.of, dates.deadline)
 
 
 def _models(engine: Engine, agreement: Agreement) -> str | None:
@@ -61,8 +115,8 @@ def _sync_status(store: SyncStore, plan: Plan, silos: tuple[str, ...]) -> dict[s
     return {
         "problem": store.problem(),
         "plan": plan.hash,
-        "syncs": len(plan.times),
-        "closed": len(done),
+        "syncs": None if plan.endless else len(plan.times),
+        "closed": done[-1].sync + 1 if done else 0,
         "skipped": [sync.sync for sync in done if not sync.cohort and sync.state is not SyncState.GIVEN_UP],
         "given_up": [sync.sync for sync in done if sync.state is SyncState.GIVEN_UP],
         "waiting_for": sorted(_absent(store, begun[-1].sync, silos)) if _collecting(store) else [],

@@ -10,6 +10,7 @@ import json
 import math
 import time
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -119,14 +120,18 @@ class SteadyClock:
     """Wall time that notices jumps: between two readings it must advance as the steady clock does.
 
     `last` is a reading from before this process began, if there is one: `vouched` tells whether the present time
-    follows from it. A jump is not forgotten by starting again.
+    follows from it. A jump is not forgotten by starting again, nor by booting: a clock that is behind `last` is wrong.
     """
 
     def __init__(self, clocks: Clocks | None = None, last: Reading | None = None) -> None:
         self._clocks = clocks or MachineClocks()
         now = self._clocks.read()
         self.vouched = last is not None and last.boot == now.boot != ""
-        self._reference = last if last is not None and self.vouched else now
+        self._reference = now
+        if last is not None and self.vouched:
+            self._reference = last
+        elif last is not None and now.wall < last.wall:
+            self._reference = now._replace(wall=last.wall)
 
     @property
     def steady(self) -> float:
@@ -201,21 +206,21 @@ class Calendar(Protocol):
 
 
 class Timed:
-    """Batch k closes at start + times[k] periods, and `settle` seconds later."""
+    """Batch k closes at start + times[k] periods, and `settle` seconds later. There may be more of them than memory."""
 
-    def __init__(self, start: float, period: float, times: tuple[int, ...], timing: Timing) -> None:
-        last = max(timing.settle, timing.settle_last)
-        waits = [timing.settle] * (len(times) - 1) + [last]
-        self._closings = [start + at * period + wait for at, wait in zip(times, waits, strict=True)]
+    def __init__(self, start: float, period: float, times: Sequence[int], timing: Timing) -> None:
+        self._start, self._period, self._times, self._timing = start, period, times, timing
 
     def due(self, seated: int, clock: SteadyClock) -> int:
-        return bisect_right(self._closings, clock.now())
+        return bisect_right(range(len(self._times)), clock.now(), key=self.moment)
 
     def stale(self, sync: int, deadline: float, clock: SteadyClock) -> bool:
-        return self._closings[sync] + deadline < clock.now()
+        return self.moment(sync) + deadline < clock.now()
 
-    def moment(self, sync: int) -> float | None:
-        return self._closings[sync]
+    def moment(self, sync: int) -> float:
+        last = sync == len(self._times) - 1
+        wait = max(self._timing.settle, self._timing.settle_last) if last else self._timing.settle
+        return self._start + self._times[sync] * self._period + wait
 
 
 class Counted:
@@ -247,7 +252,7 @@ def calendar(plan: Plan, start: float, timing: Timing) -> Calendar:
     if isinstance(schedule, Adaptive):
         raise ArgumentError("schedule", f"must be public in a live federation, got {schedule}")
     if isinstance(schedule, ClockSchedule):
-        return Timed(start, schedule.period, plan.times, timing)
+        return Timed(start, schedule.period, plan.ticks, timing)
     return Counted(plan.times, timing)
 
 

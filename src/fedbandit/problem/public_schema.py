@@ -15,7 +15,7 @@ from dataclasses import field as dataclass_field
 from functools import cached_property
 from typing import Any, NamedTuple, Self, TypeVar
 
-from fedbandit import _html, _validate
+from fedbandit import _validate, _words
 from fedbandit._validate import ArgumentError
 from fedbandit.problem.fields import Category, Field, field_as_dict, field_from_dict
 from fedbandit.problem.projection import Projection
@@ -209,7 +209,7 @@ class Schema:
     def _repr_html_(self) -> str:
         rows = [(name, self._size(block), f"{self.shares[name]:.0%}") for block in self.blocks for name in [block.name]]
         title = f"Schema: d = {self.dim}, {self.filled:.0%} of a row's squared length filled by values spread evenly"
-        return _html.tabled(("block", "columns", "share of a row"), rows, title) + _html.listed(self.warnings)
+        return _words.tabled(("block", "columns", "share of a row"), rows, title) + _words.listed(self.warnings)
 
     # -- as data ----------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ import typer
 
 from fedbandit import _validate, presets
 from fedbandit.cli import options, output
+from fedbandit.look.colours import colours
 from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy, at_most, exactly
 from fedbandit.protocol.trust import trust as trusting
@@ -21,7 +22,8 @@ from fedbandit.schedule import clock, every
 
 if TYPE_CHECKING:
     from fedbandit.demo.live import Live
-    from fedbandit.demo.visitors import Visitors
+    from fedbandit.demo.processes import Processes
+    from fedbandit.demo.visitors import GroupRegret, Visitors
 
 __all__ = ["demo", "demo_plan", "spent_in_words"]
 
@@ -29,7 +31,6 @@ DIM, ARMS = 5, 20
 PERIOD = 0.075  # seconds of the public clock: one visitor comes to every silo in each
 DRAWS = 20  # of the noise, over which simulated curves are averaged; a live federation has one
 ENDING = (signal.SIGTERM, signal.SIGHUP)
-Curve = tuple[Any, Any]  # rounds, and cumulative regret of the group after each of them
 
 
 def demo(
@@ -39,10 +40,11 @@ def demo(
         str, typer.Option(help="silo, secure-sum, central, vector-sum, or, for thousands of silos, shuffle.")
     ] = "secure-sum",
     epsilon: options.Epsilon = 1.0,
-    delta: options.Delta = 0.1,
+    delta: options.Delta = 1e-5,
     seed: Annotated[int, typer.Option(help="The same seed draws the same users.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Folder for stores, logs and the plot; else a new one.")] = None,
     json: options.Json = False,
+    wide: options.Wide = False,
 ) -> None:
     """Run broker, analyzer, mixer and silos as processes, let users come over HTTP, compare what was learnt."""
     from fedbandit.demo.visitors import Visitors
@@ -55,8 +57,7 @@ def demo(
     users = Visitors(silos, rounds, DIM, ARMS, seed)
     with _stopped_in_order(), _folder(out) as folder:
         live = _play(folder, plan, users)
-        everything = np.arange(1, rounds + 1)
-        curves: dict[str, Curve] = {"live": (everything, users.regret(live.actions)), **_others(plan, users)}
+        curves = {"live": _played(users, live), **_others(plan, users)}
         plot = (out or Path("out") / "demo") / "demo.svg"
         _plot(curves, plot)
     if json:
@@ -94,10 +95,26 @@ def _play(folder: Path, plan: Plan, users: Visitors) -> Live:
             done += users_done
             bar(done / total)
 
-        return play_live(folder, plan, users, progress)
+        return play_live(folder, plan, users, progress, _say_where)
 
 
-def _others(plan: Plan, users: Visitors) -> dict[str, Curve]:
+def _say_where(processes: Processes) -> None:
+    """The pages that fill while users come. A token is typed into its page; it is part of no link."""
+    from fedbandit.demo.processes import url
+
+    for home in (processes.homes[0], processes.silos[0]):
+        output.remark(f"look at {home.settings.name}: {url(home)}/  token: {home.token()}")
+
+
+def _played(users: Visitors, live: Live) -> GroupRegret:
+    """Regret of the live federation, which has one draw of the noise."""
+    from fedbandit.demo.visitors import GroupRegret
+
+    regret = users.regret(live.actions)
+    return GroupRegret(np.arange(1, users.rounds + 1), regret, regret[-1], regret[-1])
+
+
+def _others(plan: Plan, users: Visitors) -> dict[str, GroupRegret]:
     """Regret of what one would do instead, on the same users; the mean over draws of the noise."""
     from fedbandit.demo.visitors import simulated_regret
 
@@ -111,13 +128,14 @@ def _others(plan: Plan, users: Visitors) -> dict[str, Curve]:
     return simulated_regret(users, others, DRAWS)
 
 
-def _as_data(plan: Plan, live: Live, curves: dict[str, Curve], plot: Path) -> dict[str, Any]:
+def _as_data(plan: Plan, live: Live, curves: dict[str, GroupRegret], plot: Path) -> dict[str, Any]:
     return {
         "silos": plan.silos,
         "rounds": plan.rounds,
         "trust": plan.trust,
         "syncs": len(plan.times),
-        "regret": {name: float(regret[-1]) for name, (_, regret) in curves.items()},
+        "regret": {name: curve.final for name, curve in curves.items()},
+        "regret_of_draws": {name: [float(curve.least), float(curve.most)] for name, curve in curves.items()},
         "epsilon": plan.privacy.epsilon if plan.privacy else None,
         "epsilon_spent": [status["epsilon_spent"] for status in live.statuses],
         "latency_ms": _latencies(live),
@@ -140,13 +158,17 @@ def _latencies(live: Live) -> dict[str, float]:
     return {f"{what}_p{p}": quantile_ms(found, p / 100) for what, found in times.items() for p in (50, 99)}
 
 
-def _show(plan: Plan, live: Live, curves: dict[str, Curve], plot: Path) -> None:
-    final = {name: regret[-1] for name, (_, regret) in curves.items()}
-    rows = [[name, output.number(regret), f"{regret / final['non-private']:.2f}"] for name, regret in final.items()]
+def _show(plan: Plan, live: Live, curves: dict[str, GroupRegret], plot: Path) -> None:
+    free = curves["non-private"].final
+    rows = [
+        [name, output.number(curve.final), _spread(curve), f"{curve.final / free:.2f}"]
+        for name, curve in curves.items()
+    ]
     title = (
-        f"Group regret after {plan.rounds} rounds of {plan.silos} silos, same users; mean of {DRAWS} draws but for live"
+        f"Group regret after {plan.rounds} rounds of {plan.silos} silos, same users; mean of {DRAWS} draws of the"
+        " noise, but for live, which is one"
     )
-    output.print_table(title, ["", "regret", "x non-private"], rows)
+    output.print_table(title, ["", "regret", "least to most", "x non-private"], rows)
     latency = _latencies(live)
     output.print_table(
         "The live federation",
@@ -166,6 +188,13 @@ def _show(plan: Plan, live: Live, curves: dict[str, Curve], plot: Path) -> None:
     output.stdout.print(f"plot: {plot}")
 
 
+def _spread(curve: GroupRegret) -> str:
+    """Where a single draw, as the live one is, may end."""
+    if curve.least == curve.most:
+        return "-"
+    return f"{output.number(curve.least, 3)} to {output.number(curve.most, 3)}"
+
+
 def spent_in_words(plan: Plan, statuses: list[dict[str, Any]]) -> str:
     """What the silo that spent most has spent, against whom, by its own ledger."""
     if plan.privacy is None:
@@ -178,7 +207,7 @@ def spent_in_words(plan: Plan, statuses: list[dict[str, Any]]) -> str:
     return f"{at_most(max(spent))} of {asked}{'' if against is None else f', against {against}'}"
 
 
-def _plot(curves: dict[str, Curve], path: Path) -> None:
+def _plot(curves: dict[str, GroupRegret], path: Path) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
@@ -186,8 +215,10 @@ def _plot(curves: dict[str, Curve], path: Path) -> None:
 
     path.parent.mkdir(parents=True, exist_ok=True)
     figure, axes = plt.subplots(figsize=(7.0, 4.2), layout="constrained")
-    for name, (rounds, regret) in curves.items():
-        axes.plot(rounds, regret, label=name, linewidth=2.4 if name == "live" else 1.4)
+    painted = colours(list(curves))
+    for name, curve in curves.items():
+        width = 2.4 if name == "live" else 1.4
+        axes.plot(curve.rounds, curve.mean, label=name, color=painted[name], linewidth=width)
     axes.set_xlabel("round t")
     axes.set_ylabel("group regret, cumulative")
     axes.grid(alpha=0.25)

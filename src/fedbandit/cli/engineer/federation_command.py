@@ -17,6 +17,8 @@ from fedbandit import _validate
 from fedbandit import schedule as schedules
 from fedbandit._validate import ArgumentError
 from fedbandit.cli import checks, options
+from fedbandit.cli.engineer import members_command
+from fedbandit.cli.engineer.members_command import LEAD, founders, publish
 from fedbandit.cli.plan_file import read_plan
 from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy
@@ -33,10 +35,15 @@ PLANNED = (
     *("silos", "rounds", "dim", "epsilon", "delta", "participations", "apart", "trust", "mechanism"),
     *("calibration", "schedule", "visits", "cohort"),
 )
+SETTINGS = "party.json"
 SERVING = ("host", "port", "tls_certificate", "tls_key")
 DAY, MOST_DAYS = 86_400.0, 3650.0
-LEAD = DAY  # seconds from the founding, or from the last party's joining, until the clock begins to count
-federation = typer.Typer(help="Found a federation, join one.", no_args_is_help=True, rich_markup_mode=None)
+federation = typer.Typer(
+    help="Found a federation, join one.", no_args_is_help=True, add_completion=False, rich_markup_mode=None
+)
+for command in (members_command.admit, members_command.dismiss, members_command.rotate):
+    federation.command()(command)
+federation.command("new-keys")(members_command.new_keys)
 
 
 @federation.command()
@@ -178,31 +185,8 @@ def join(
 
 
 @federation.command()
-def admit(
-    directory: Annotated[Path, typer.Argument(help="The founder's directory.")],
-    cards: Annotated[list[Path], typer.Argument(help="Cards of the parties, as `join` wrote them.")],
-) -> None:
-    """Add parties by their cards; rewrites the federation's file and the broker's configuration."""
-    from fedbandit.federation.setup import founding
-    from fedbandit.federation.setup.home import FEDERATION
-    from fedbandit.federation.wire.keys import PublicKeys
-
-    public = [PublicKeys.load(checks.readable("cards", card)) for card in cards]
-    directory = _founders(directory)
-    agreed = founding.admit(directory, public)
-    try:
-        agreed.complete()
-        agreed = _not_yet_begun(agreed)
-        news = f"complete; send {directory}/{FEDERATION} to every party, and compare the fingerprint"
-    except ValueError as error:
-        news = f"not yet: {error}"
-    _publish(directory, agreed)
-    typer.echo(f"fingerprint {agreed.fingerprint}: {len(agreed.silos)} of {agreed.plan.silos} silos")
-    typer.echo(news)
-
-
-@federation.command()
 def renew(
+    context: typer.Context,
     directory: Annotated[Path, typer.Argument(help="The founder's directory.")],
     plan: Annotated[Path, typer.Option(help="The plan of the new term as JSON; it must differ from the last one.")],
     start: Annotated[float | None, typer.Option(help="Unix time from which its clock counts; in a day.")] = None,
@@ -210,44 +194,92 @@ def renew(
         list[Path] | None, typer.Option("--replace", help="Card of a member that has lost its keys, with new ones.")
     ] = None,
     new_operator_key: Annotated[bool, typer.Option(help="The operator's key is lost: make another one.")] = False,
+    model: Annotated[
+        Path | None,
+        typer.Option(help="Directory of the analyzer or a silo with the last model; by default the analyzer run here."),
+    ] = None,
+    weight: Annotated[
+        float, typer.Option(help="Of what the last term has learnt; below 1 if the world changed.")
+    ] = 1.0,
+    from_nothing: Annotated[bool, typer.Option(help="Forget what the last term has learnt.")] = False,
 ) -> None:
-    """Begin a new term with the same members: writes the federation's file anew, for everybody to accept."""
+    """Begin a new term with the same members, and with what the last one has learnt: writes the federation's file anew,
+    for everybody to accept."""
     from fedbandit.federation.setup import founding
-    from fedbandit.federation.setup.agreement import Agreement
     from fedbandit.federation.setup.home import FEDERATION
-    from fedbandit.federation.wire.keys import PublicKeys
+    from fedbandit.federation.wire.keys import PartyKeys, PublicKeys
 
-    directory, offered = _founders(directory), read_plan(plan)
+    if from_nothing:
+        checks.no_effect(context, ("model", "weight"), "with --from-nothing")
+    directory, offered = founders(directory), read_plan(plan)
     cards = [PublicKeys.load(checks.readable("replace", card)) for card in replace_card or []]
-    last = Agreement.load(directory / FEDERATION)
+    last = replace(founding.roll_of(directory).newest, seats=())  # in a new term all seats are given anew
     for card in cards:
         last = last.rekeyed(card)
     if offered.hash == last.plan.hash:
         raise ArgumentError("plan", "must differ from the last term's, by its rounds for example: a term is run once")
-    agreed = replace(last, plan=offered, timing=replace(last.timing, start=_begins(start, offered)))
+    begins = _begins(start, offered)
+    learnt = "it begins from nothing" if from_nothing else ""
+    if not from_nothing:
+        offered, learnt = _continued(
+            last.plan, offered, model or directory / "analyzer", weight, asked=model is not None
+        )
+    agreed = replace(last, plan=offered, timing=replace(last.timing, start=begins))
     agreed.complete()
+    if not agreed.signer and (directory / founding.OPERATOR_KEYS).exists():  # founded by an earlier version
+        agreed = replace(agreed, signer=founding.operators_keys(PartyKeys.load(directory / founding.OPERATOR_KEYS))[1])
     if new_operator_key:
-        agreed = replace(agreed, operator=founding.new_operator(directory))
-    _publish(directory, agreed)
+        operator, signer = founding.new_operator(directory)
+        agreed = replace(agreed, operator=operator, signer=signer)
+    publish(directory, agreed)
     typer.echo(f"{offered.guarantee}\n")
+    typer.echo(f"the new term: {learnt}")
     typer.echo(
         f"fingerprint {agreed.fingerprint}; every party: `fedbandit federation accept HOME {FEDERATION} --new-term`, "
         "and a silo, when the last term is over, `fedbandit silo serve HOME --new-term`"
     )
 
 
+def _continued(last: Plan, offered: Plan, model: Path, weight: float, *, asked: bool) -> tuple[Plan, str]:
+    """The plan with what the last term has learnt, and that in words; `asked`: somebody has named the directory."""
+    from fedbandit.federation import renewal
+    from fedbandit.federation.setup.home import Home as Party
+
+    if not asked and not (model / SETTINGS).exists():
+        raise ArgumentError(
+            "--model", "must name a directory that has the last model, of the analyzer or of a silo; or --from-nothing"
+        )
+    home = Party.load(model)
+    if home.agreement().plan.hash != last.hash:
+        raise ArgumentError("--model", f"must be of a party of the last term; {model} has another plan")
+    found = renewal.newest(home)
+    if found is None and asked:
+        raise ArgumentError("--model", f"must have a model, and {model} has none; or --from-nothing")
+    if found is None:
+        return offered, "the last one has no model yet, so it begins from nothing"
+    sync, outcome = found
+    more = (
+        "" if sync + 1 == len(last.times) else f"; that term has {len(last.times)}, and what is still to come is lost"
+    )
+    return renewal.begun_from(last, offered, sync, outcome, weight), f"it begins with model {sync + 1}{more}"
+
+
 @federation.command()
 def accept(
     home: options.Home,
-    file: Annotated[Path, typer.Argument(help="The complete file of the federation.")],
+    file: Annotated[Path, typer.Argument(help="The complete file of the federation, or that of its members.")],
     new_term: Annotated[bool, typer.Option(help="The plan of a new term, instead of the one that was joined.")] = False,
 ) -> None:
-    """Take the complete file into this party's directory, if its plan is the one that was joined."""
+    """Take the complete file into this party's directory, if its plan is the one that was joined; or the editions of
+    the members, if they follow those that are there."""
     from fedbandit.federation.setup.agreement import Agreement
-    from fedbandit.federation.setup.home import FEDERATION
+    from fedbandit.federation.setup.home import FEDERATION, MEMBERS
     from fedbandit.federation.setup.home import Home as Party
 
-    party, offered = Party.load(home), Agreement.load(checks.readable("file", file))
+    if isinstance(jsonlib.loads(checks.readable("file", file).read_bytes()), list):
+        members_command.accept_members(home, file)
+        return
+    party, offered = Party.load(home), Agreement.load(file)
     joined = party.agreement().plan.hash
     if offered.plan.hash != joined and not new_term:
         raise ArgumentError("plan", f"must be the one that was joined, {joined[:16]}, got {offered.plan.hash[:16]}")
@@ -255,9 +287,13 @@ def accept(
         raise ArgumentError("--new-term", f"has no effect: the file has the plan that was joined, {joined[:16]}")
     offered.complete()
     offered.check_keys()
-    if offered.party(party.settings.name) != party.public:
-        raise ArgumentError("federation", f"must know {party.settings.name!r} by its own keys; it has others")
+    name, role = party.settings.name, party.settings.role
+    own = [keys.public(name, role) for keys in (party.keys, *party.later_keys())]
+    if offered.party(name) not in own:
+        raise ArgumentError("federation", f"must know {name!r} by its own keys; it has others")
     offered.save(home / FEDERATION)
+    if new_term:
+        (home / MEMBERS).unlink(missing_ok=True)  # editions are of a term, and follow its file
     if new_term:
         typer.echo(f"{offered.plan.guarantee}\n")
     typer.echo(f"fingerprint {offered.fingerprint}: compare it with the others'")
@@ -277,7 +313,7 @@ def provision(
     from fedbandit.federation.setup.agreement import Agreement
     from fedbandit.federation.setup.home import FEDERATION
 
-    directory = _founders(directory)
+    directory = founders(directory)
     if replicas is not None:
         _validate.count("replicas", replicas)
     _validate.within("keep_days", keep_days, 0, MOST_DAYS)
@@ -300,14 +336,6 @@ def _absolute(path: Path | None) -> Path | None:
     if path is not None and not path.is_absolute():
         raise ArgumentError("broker_home", f"must be an absolute path, as it is on the broker's machine, got {path}")
     return path
-
-
-def _founders(directory: Path) -> Path:
-    """The directory of whoever founded a federation."""
-    from fedbandit.federation.setup.home import FEDERATION
-
-    checks.readable("directory", directory / FEDERATION)
-    return directory.resolve()
 
 
 def _hosted(host: list[str] | None, plan: Plan) -> list[str]:
@@ -347,26 +375,6 @@ def _begins(start: float | None, plan: Plan) -> float:
     if start < now - LEAD:
         raise ArgumentError("start", f"must be a unix time, not more than a day ago (now is {now:.0f}), got {start:g}")
     return start
-
-
-def _not_yet_begun(agreed: Agreement) -> Agreement:
-    """The agreement, its clock set to begin later if it has begun before everybody was there: the releases of a silo
-    that is not there yet would be drawn empty."""
-    begins = agreed.timing.start
-    if begins is not None and begins > time.time():
-        return agreed
-    return replace(agreed, timing=replace(agreed.timing, start=time.time() + LEAD))
-
-
-def _publish(directory: Path, agreed: Agreement) -> None:
-    """Write the agreement for the founder, and for the roles that are run here."""
-    from fedbandit.federation.setup import founding
-    from fedbandit.federation.setup.home import FEDERATION
-
-    founding.save(directory, agreed)
-    for role in ("analyzer", "mixer"):
-        if (directory / role / FEDERATION).exists():
-            agreed.save(directory / role / FEDERATION)
 
 
 def _schedule(text: str) -> schedules.Schedule:

@@ -22,11 +22,18 @@ if TYPE_CHECKING:
 
 __all__ = ["analyzer", "mixer", "silo"]
 
-silo = typer.Typer(help="A silo: serves its own applications.", no_args_is_help=True, rich_markup_mode=None)
-mixer = typer.Typer(
-    help="The mixer: adds what it may read, shuffles what it may not.", no_args_is_help=True, rich_markup_mode=None
+silo = typer.Typer(
+    help="A silo: serves its own applications.", no_args_is_help=True, add_completion=False, rich_markup_mode=None
 )
-analyzer = typer.Typer(help="The analyzer: decodes syncs, sends models.", no_args_is_help=True, rich_markup_mode=None)
+mixer = typer.Typer(
+    help="The mixer: adds what it may read, shuffles what it may not.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+analyzer = typer.Typer(
+    help="The analyzer: decodes syncs, sends models.", no_args_is_help=True, add_completion=False, rich_markup_mode=None
+)
 LogStyle = Annotated[
     str, typer.Option("--log", help="How log lines are written: text or json; else as party.json says.")
 ]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+import secrets
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
 
 from fedbandit.cli import options, output
 from fedbandit.privacy.budget import at_most, exactly
@@ -10,11 +14,21 @@ from fedbandit.privacy.budget import at_most, exactly
 __all__ = ["status"]
 
 SPENT = ("epsilon_spent", "epsilon_all_terms", "delta_all_terms")  # upper bounds: rounded up
+TOKEN_BYTES = 18
 BUDGET = ("epsilon", "delta")
 
 
-def status(home: options.Home, json: options.Json = False) -> None:
+def status(
+    home: options.Home,
+    json: options.Json = False,
+    wide: options.Wide = False,
+    web: Annotated[bool, typer.Option("--web", help="Serve it as a page that keeps up, on this machine.")] = False,
+    port: Annotated[int, typer.Option(help="With --web: 0 for any that is free.")] = 0,
+) -> None:
     """Syncs, silos and budget of the party of a directory, whether it runs or not."""
+    if web:
+        _serve(home, port)
+        return
     from fedbandit.federation.status import status as read
 
     known = read(home)
@@ -22,6 +36,19 @@ def status(home: options.Home, json: options.Json = False) -> None:
         output.print_json(known)
     else:
         output.print_table(f"{known['role']} {known['party']}", ["", ""], [[k, _cell(k, v)] for k, v in known.items()])
+
+
+def _serve(home: Path, port: int) -> None:
+    """The page, until Ctrl-C. Its token is a new one: the party's own, which applications use, is shown to nobody."""
+    from fedbandit.web.status_page import status_server
+
+    token = secrets.token_urlsafe(TOKEN_BYTES)
+    with status_server(home, port, token) as server:
+        output.say(f"page: {server.url}\ntoken: {token}")
+        try:
+            server.serve_forever(poll_interval=0.1)
+        except KeyboardInterrupt:
+            output.remark("ended")
 
 
 def _cell(name: str, value: Any) -> str:

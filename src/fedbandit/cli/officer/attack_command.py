@@ -20,6 +20,7 @@ def attack(
     trials: options.Trials = None,
     seed: options.Seed = 0,
     json: options.Json = False,
+    wide: options.Wide = False,
 ) -> None:
     """Attacks as worked examples: what each finds out without its defence, and with it."""
     if name is None:

@@ -24,7 +24,8 @@ from fedbandit.privacy.budget import exactly
 __all__ = ["audit", "audited", "live_case_of"]
 
 EPSILON, DELTA = 1.0, 1e-5
-KNOWN = (*NAMES, *BASELINES)
+KNOWN = (*dict.fromkeys((*NAMES, *AUDITED, *BASELINES)),)
+PLANS = (".toml", ".json")  # what is called so is meant to be a plan's file
 
 
 def audit(
@@ -42,6 +43,7 @@ def audit(
     every: Annotated[bool, typer.Option("--all", help="Audit every protocol, and the live ones live too.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with code 1 if the verdict is broken.")] = False,
     json: options.Json = False,
+    wide: options.Wide = False,
 ) -> None:
     """Try to break a protocol: run it in two neighbouring worlds, bound epsilon from below, test the noise."""
     if (name is None) != every:
@@ -69,7 +71,7 @@ def _budget(epsilon: float | None, delta: float | None) -> tuple[float, float]:
 
 
 def _chosen(name: str, epsilon: float | None, delta: float | None, live: bool) -> Case:
-    if name not in KNOWN and Path(name).exists():
+    if name not in KNOWN and (Path(name).exists() or Path(name).suffix in PLANS):
         for option, given in (("--epsilon", epsilon), ("--delta", delta)):
             if given is not None:
                 raise ArgumentError(

@@ -14,7 +14,7 @@ import typer
 from fedbandit.cli import options, output
 from fedbandit.cli.plan_file import read_bytes, read_text
 from fedbandit.privacy.budget import at_most, exactly
-from fedbandit.privacy.ledger import Checks, Entry, LedgerError, entries_since, from_columns, from_json, verify
+from fedbandit.privacy.ledger import Checks, Entry, LedgerError, entries_since, from_columns, from_json, numbers, verify
 from fedbandit.privacy.spending import Spent, TermSpent, spent
 from fedbandit.protocol import mechanisms
 
@@ -38,6 +38,7 @@ def ledger(
         typer.Option(help="The store of a mixer or an analyzer: the ledger must contain the head they have seen."),
     ] = None,
     json: options.Json = False,
+    wide: options.Wide = False,
 ) -> None:
     """What has been spent and what is left, from the signed hash chain of a silo's releases.
 
@@ -55,15 +56,26 @@ def ledger(
     checked = [*(["signed by the silo"] if signed else []), *(f"seen by others up to entry {n}" for n, _ in seen)]
     if since is not None:
         checked.append(f"{since} since the head you noted")
-    total = spent(entries, mechanisms.encoder)
+    total, length = spent(entries, mechanisms.encoder), numbers(entries)[-1] if entries else 0
     last = entries[-1].hash if entries else None
     if json:
         together = {"epsilon": total.epsilon, "delta": total.delta, "adjacency": total.adjacency}
         terms = [_as_dict(term) for term in total.terms]
         checks = {"signatures": signed is not None, "witnessed": [number for number, _ in seen], "since_head": since}
-        output.print_json({"entries": len(entries), "head": last, **checks, "terms": terms, "spent": together})
+        output.print_json(
+            {
+                "entries": length,
+                "head": last,
+                **checks,
+                "terms": terms,
+                "spent": together,
+            }
+        )
         return
-    _show(total, len(entries), last, checked)
+    gone = sum(entry.left_out for entry in entries)
+    if gone:
+        checked.append(f"{gone} kept no more, which later ones stand for")
+    _show(total, length, last, checked)
 
 
 def _read(path: Path) -> list[Entry]:
@@ -86,13 +98,14 @@ def _from_database(path: Path) -> list[Entry]:
     """The ledger of a silo's own store, opened for reading only."""
     try:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
-            rows = database.execute("SELECT previous, event, hash, signature FROM ledger ORDER BY number").fetchall()
+            query = "SELECT number, previous, event, hash, signature FROM ledger ORDER BY number"
+            rows = database.execute(query).fetchall()
             begun = bool(rows) or _is_of_silo(database.execute)
     except (sqlite3.Error, UnicodeDecodeError) as error:  # what SQLite says about a damaged file need not be text
         raise LedgerError(f"file must be a silo's database, {str(path)!r} is not: {error}") from None
     if not begun:
         raise LedgerError(f"file must be a silo's database, {str(path)!r} is not: no term was ever begun in it")
-    return [from_columns(*row) for row in rows]
+    return from_columns(rows)
 
 
 def _is_of_silo(ask: Callable[[str], Iterable[Any]]) -> bool:
@@ -101,14 +114,20 @@ def _is_of_silo(ask: Callable[[str], Iterable[Any]]) -> bool:
 
 
 def _signature_of(path: Path, silo: str) -> Checks:
-    """The check of the silo's signature by its public key in the federation file."""
+    """The check of the silo's signature by its public keys in the federation file and the editions beside it."""
     from fedbandit.federation.setup.agreement import Agreement  # imported late: it loads the live federation
+    from fedbandit.federation.setup.home import MEMBERS
+    from fedbandit.federation.setup.roll import Roll, read_editions
     from fedbandit.federation.wire.heads import Head
 
-    verifier = Agreement.load(path).party(silo).verifier
+    roll = Roll(Agreement.load(path), read_editions(path.with_name(MEMBERS)))
+    keys = [known.verifier for known in roll.keys_of(silo)]
+    if not keys:
+        raise LookupError(f"{silo!r} is not a party of federation {roll.charter.id}")
 
     def check(number: int, hash_: bytes, signature: bytes) -> bool:
-        return len(signature) == SIGNATURE_BYTES and Head(number, hash_, signature).is_of(silo, verifier)
+        head = len(signature) == SIGNATURE_BYTES and Head(number, hash_, signature)
+        return head is not False and any(head.is_of(silo, key) for key in keys)
 
     return check
 
@@ -154,8 +173,10 @@ def _as_dict(term: TermSpent) -> dict[str, Any]:
 
 def _show(total: Spent, entries: int, last: str | None, checked: list[str]) -> None:
     columns = ["term", "plan", "trust", "adjacency", "releases", "budget", "spent", "left"]
-    title = f"{entries} entries, {', '.join(['chained', *checked])}, head {(last or 'none')[:16]}"
-    output.print_table(title, columns, [_row(term) for term in total.terms])
+    title = f"{entries} entries, {', '.join(['chained', *checked])}"
+    output.print_table(title, columns, [_row(term) for term in total.terms], wide=("plan", "adjacency"))
+    if last is not None:
+        output.say(f"head: {last}")  # whole: that is what --head takes
     for term in total.terms:
         for remark in _remarks(term):
             output.remark(f"term {term.term}: {remark}.")
@@ -174,6 +195,8 @@ def _remarks(term: TermSpent) -> Iterator[str]:
     if term.given_up:
         syncs = ", ".join(map(str, term.given_up))
         yield f"sync(s) {syncs} drawn in a copy of the store that was lost, given up and counted as spent"
+    if not term.syncs:
+        yield "it has no end: what is spent grows towards the budget and never beyond it"
     if term.overspent:
         yield "more was spent than planned"
 
@@ -186,7 +209,8 @@ def _together(total: Spent) -> str:
 
 
 def _row(term: TermSpent) -> list[str]:
-    done, budget = f"{term.released} of {term.syncs}", f"({exactly(term.budget[0])}, {exactly(term.budget[1])})"
+    of = f" of {term.syncs}" if term.syncs else ", no end"
+    done, budget = f"{term.released}{of}", f"({exactly(term.budget[0])}, {exactly(term.budget[1])})"
     spent_ = "no bound"
     if math.isfinite(term.epsilon):
         spent_ = f"({at_most(term.epsilon)}, {_delta(term.delta)})"

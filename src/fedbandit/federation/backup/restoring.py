@@ -112,5 +112,5 @@ def _check_store(snapshot: Path, manifest: Manifest) -> None:
         raise ArgumentError("backup", f"has a ledger that cannot be believed: {error}") from None
     finally:
         engine.close()
-    if (len(rows), rows[-1].hash if rows else "") != (facts.ledger, facts.head):
+    if (book.length(rows), rows[-1].hash if rows else "") != (facts.ledger, facts.head):
         raise ArgumentError("backup", "is damaged: its ledger is not the one of its manifest")

@@ -25,8 +25,7 @@ from fedbandit.federation.backup.archive import STORE, Manifest, StoreFacts
 from fedbandit.federation.backup.snapshots import take_snapshot, without_raw_rows
 from fedbandit.federation.setup.agreement import Agreement
 from fedbandit.federation.setup.founding import BROKER_CONFIG, OPERATOR_KEYS
-from fedbandit.federation.setup.home import FEDERATION, KEYS, NAMED, SETTINGS, TOKEN, Home
-from fedbandit.federation.states import ReleaseState
+from fedbandit.federation.setup.home import FEDERATION, MEMBERS, NAMED, SETTINGS, TOKEN, Home
 from fedbandit.federation.store import SiloStore, SyncStore, read_engine
 from fedbandit.federation.store.migrations import format_of
 from fedbandit.federation.store.opening import is_postgres
@@ -37,7 +36,7 @@ from fedbandit.federation.wire.subjects import OPERATOR
 __all__ = ["save"]
 
 UNFINISHED = ".backup-"  # what the folder of a backup that is being made begins with
-FOUNDERS = (OPERATOR_KEYS, FEDERATION, BROKER_CONFIG, "broker.crt", "broker.pem")
+FOUNDERS = (OPERATOR_KEYS, FEDERATION, MEMBERS, BROKER_CONFIG, "broker.crt", "broker.pem")
 
 
 def save(home: Path, file: Path, *, passphrase: bytes | None = None, raw: bool = True) -> Manifest:
@@ -84,7 +83,8 @@ def _manifest(
 
 def _files(party: Home) -> dict[str, Path]:
     """The files of a party's directory that cannot be made again, and those there that its settings name."""
-    names = [KEYS, SETTINGS, FEDERATION, TOKEN, f"{party.settings.name}.card.json"]
+    names = [SETTINGS, FEDERATION, MEMBERS, TOKEN, f"{party.settings.name}.card.json"]
+    names += [file.name for file in party.key_files()]
     for named in (getattr(party.settings, name) for name in NAMED):
         if named and Path(named).resolve().parent == party.path.resolve():
             names.append(Path(named).name)
@@ -108,7 +108,7 @@ def _facts(party: Home, snapshot: Path, raw: bool) -> StoreFacts:
         store = SiloStore(engine)
         terms, last = store.terms(), store.last_entry()
         number = terms[-1].number if terms else 0
-        drawn = sum(release.state is not ReleaseState.CLOSED for release in store.releases(number))
+        drawn = store.drawn(number)
         length, head = (0, "") if last is None else (last.number + 1, last.hash)
         return StoreFacts(kind, FORMAT, drawn, length, head, number, waiting, raw)
     finally:

@@ -12,7 +12,7 @@ import json
 import logging
 import ssl
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from urllib.parse import urlparse
@@ -26,7 +26,7 @@ from fedbandit.federation.doctor.on_disk import holds
 from fedbandit.federation.setup import founding
 from fedbandit.federation.setup.agreement import Agreement
 from fedbandit.federation.setup.certificates import expires, expires_shown
-from fedbandit.federation.setup.home import FEDERATION, Home
+from fedbandit.federation.setup.home import Home
 from fedbandit.federation.timing import JUMP
 from fedbandit.federation.wire import broker as brokers
 from fedbandit.federation.wire import parcels
@@ -44,10 +44,11 @@ BAD_REQUEST = "400"  # the broker's word for a request that it does not understa
 async def party(path: Path) -> list[Diagnosis]:
     """As the party sees the broker, with its own key."""
     home = Home.load(path)
-    agreement = home.agreement()
+    member = home.party()
+    agreement = member.agreement
     address = home.broker(agreement)
     found = [finding for url in address.urls for finding in await _node(url, address)]
-    async with _linked(address, home.settings.name, home.keys.broker, found) as link:
+    async with _linked(address, home.settings.name, [keys.broker for keys in member.keyring], found) as link:
         if link is not None:
             found += await _allowed(link, agreement, home)
             found += _payload(link, agreement)
@@ -56,11 +57,11 @@ async def party(path: Path) -> list[Diagnosis]:
 
 async def founders(path: Path, ca: str | None) -> list[Diagnosis]:
     """As whoever runs the broker sees it: streams and their limits."""
-    agreement, keys = Agreement.load(path / FEDERATION), PartyKeys.load(path / founding.OPERATOR_KEYS)
+    agreement, keys = founding.roll_of(path).newest, PartyKeys.load(path / founding.OPERATOR_KEYS)
     address = BrokerAddress(agreement.broker, ca)
     found = [finding for file in founding.configurations(path, agreement) for finding in _configured(file)]
     found += [finding for url in address.urls for finding in await _node(url, address)]
-    async with _linked(address, OPERATOR, keys.broker, found) as link:
+    async with _linked(address, OPERATOR, [keys.broker], found) as link:
         if link is not None:
             found += await _streams(link, agreement)
     return found
@@ -101,7 +102,7 @@ async def _certificate(writer: asyncio.StreamWriter, url: str, host: str) -> Dia
 
 @contextlib.asynccontextmanager
 async def _linked(
-    address: BrokerAddress, name: str, key: Ed25519PrivateKey, found: list[Diagnosis]
+    address: BrokerAddress, name: str, keys: Sequence[Ed25519PrivateKey], found: list[Diagnosis]
 ) -> AsyncIterator[Link | None]:
     """A connection under the party's own key; what keeps it from one is found. Where no node answers, none is tried."""
     if not any(finding.check == "broker" and finding.level == "ok" for finding in found):
@@ -109,7 +110,7 @@ async def _linked(
         return
     logging.getLogger("fedbandit.federation.wire.link").setLevel(logging.CRITICAL)  # every attempt would be logged
     try:
-        link = await asyncio.wait_for(Link.connect(address, name, key), PATIENCE)
+        link = await asyncio.wait_for(Link.connect_with(address, name, keys), PATIENCE)
     except BrokerRefusal as error:
         do = {
             "certificate": "renew the broker's certificate, or give its authority: broker_ca in party.json",

@@ -17,7 +17,7 @@ from fedbandit.federation.doctor.findings import Diagnosis, fails, fine, warns
 from fedbandit.federation.setup.certificates import expires
 from fedbandit.federation.setup.home import FEDERATION, KEYS, TOKEN, Home, Settings
 from fedbandit.federation.timing import DAY
-from fedbandit.federation.wire.keys import PartyKeys, read_secret
+from fedbandit.federation.wire.keys import PartyKeys
 
 __all__ = ["certificates", "descriptors", "disk", "federation", "files", "holds", "keys", "port"]
 
@@ -31,8 +31,8 @@ def keys(path: Path) -> Iterator[Diagnosis]:
     PartyKeys.load(path / KEYS)
     yield fine("keys", f"{KEYS} can be read, by its owner only")
     if (path / TOKEN).exists():
-        read_secret(path / TOKEN)
-        yield fine("token", f"{TOKEN} can be read, by its owner only")
+        Home.load(path).token()
+        yield fine("token", f"{TOKEN} is whole, and can be read by its owner only")
 
 
 def files(path: Path) -> Iterator[Diagnosis]:

@@ -51,6 +51,11 @@ class Curve:
         """Its name in pictures, tables and the simulation, which draws its noise by it: the same in every panel."""
         return f"{self.family}, ε = {self.epsilon:g}, δ = {self.delta:g}" if self.private else self.family
 
+    @property
+    def protocol(self) -> str:
+        """The protocol by its name: curves of the same one, at several budgets, share its colour."""
+        return self.preset.__name__.replace("_", "-")
+
     def plan(self, silos: int, rounds: int, dim: int, setting: Setting) -> Plan:
         """Raises ValueError where the protocol's theorem does not reach."""
         asked = Plan(

@@ -9,10 +9,11 @@ from typing import Any
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
+from fedbandit.look.colours import PROTOCOLS
 from fedbandit.paper.figures.panel import Panel
 from fedbandit.paper.figures.running import Drawn
 from fedbandit.paper.figures.summary import HOLDS
-from fedbandit.simulator.plot import COLOURS, STYLES, save
+from fedbandit.simulator.plot import STYLES, save
 
 __all__ = ["draw"]
 
@@ -28,7 +29,7 @@ def draw(panel: Panel, drawn: list[Drawn], summary: dict[str, Any], path: Path) 
     for axis, one, text in zip(axes[0], drawn, prints, strict=True):
         for index, curve in enumerate(panel.curves):
             if curve.label in one.result.plans:
-                _draw_curve(axis, one, curve.label, index)
+                _draw_curve(axis, one, curve.label, curve.protocol, index)
         _draw_limits(axis, one)
         axis.set_title(textwrap.fill(one.setting.heading, 62), fontsize=9)
         axis.set_xlabel(f"round t\n\n{text}", fontsize=7, ma="left")
@@ -42,11 +43,11 @@ def draw(panel: Panel, drawn: list[Drawn], summary: dict[str, Any], path: Path) 
     save(figure, path)
 
 
-def _draw_curve(axis: Axes, one: Drawn, label: str, index: int) -> None:
+def _draw_curve(axis: Axes, one: Drawn, label: str, protocol: str, index: int) -> None:
     curve = one.result.curve(label)
     rounds, mean = curve["round"].to_numpy(), curve["mean"].to_numpy()
     band = 2 * curve["stderr"].fill_null(0.0).to_numpy()
-    colour, style = COLOURS[index % len(COLOURS)], STYLES[index % len(STYLES)]
+    colour, style = PROTOCOLS[protocol], STYLES[index % len(STYLES)]
     axis.plot(rounds, mean, label=label, color=colour, linestyle=style, linewidth=1.6)
     axis.fill_between(rounds, mean - band, mean + band, color=colour, alpha=0.18, linewidth=0)
 
