@@ -115,7 +115,7 @@ def test_a_reader_in_the_way_holds_nobody_up(tmp_path):
         sql.all("INSERT INTO meta (key, value) VALUES ('c', 'd')")
     began = time.monotonic()
     assert not engine.forget()
-    assert time.monotonic() - began < 1.0
+    assert time.monotonic() - began < 5.0
     reader.close()
     assert engine.forget()
     engine.close()
