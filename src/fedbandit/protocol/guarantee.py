@@ -295,7 +295,7 @@ class Request:
         """
         release_bits = self.bits + self.encoder.fraction_bits
         one_release = rounding_shift("replace-one", self.dim, release_bits, self.ratio)
-        return self.encoder.rounding_units * one_release * math.sqrt(self.encoder.touches)
+        return self.encoder.rounding_units * one_release * math.sqrt(self.encoder.size)
 
     @property
     def sensitivity(self) -> float:
