@@ -25,6 +25,7 @@ __all__ = [
     "BOUNDED",
     "COMMON_ASSUMPTIONS",
     "OWN_CHOICE",
+    "OWN_DATA",
     "Acting",
     "Built",
     "Calibration",
@@ -53,7 +54,14 @@ NEIGHBOURS = {
     "add-remove": "each person: nobody can tell whether they took part or stayed away (add-remove)",
 }
 PUBLIC = "which silos take part, when they synchronise, how long messages are"
-PUBLIC_VISITS = "that, when and how often somebody asks is public: a silo may tick by counting requests"
+PUBLIC_VISITS = (
+    "that, when and how often somebody asks is public, and whether they share: a silo may tick by counting requests, "
+    "and whoever opts out is not counted"
+)
+OWN_DATA = (
+    "what a silo is told of a person (features, the actions that are offered and allowed, rewards) depends on that "
+    "person, on public things (models among them) and on chance, not on other people's data that were not released"
+)
 OWN_CHOICE = (
     "where the application chooses in the model's place, its choice depends on the person's own record, on public "
     "things (models among them) and on chance, not on other people's data that were not released"
@@ -180,7 +188,7 @@ class Request:
             )
         public = f"{PUBLIC}, and every model"
         if self.visits == "public":
-            public = f"{PUBLIC}, every model, and that, when and how often somebody asks"
+            public = f"{PUBLIC}, every model, and that, when and how often somebody asks, and whether they share"
         answers = (
             ("Against whom", against),
             ("For whom", NEIGHBOURS[privacy.adjacency]),
@@ -210,6 +218,7 @@ class Request:
     def _assumed(self, assumes: Iterable[str], silos_count: bool) -> tuple[str, ...]:
         """What a trust model assumes, and what every promise assumes under these visits and this schedule."""
         said = [DECIDED_TIMES if self.adaptive and one == FIXED_TIMES else one for one in assumes]
+        said.append(OWN_DATA)
         if silos_count:
             said += [SAME_KEY, *self._few_silos]
         if self.asked.adjacency == "add-remove" and self.counted:
@@ -289,9 +298,10 @@ class Request:
 
     @property
     def _release_rounding(self) -> float:
-        """Rounding of the releases themselves: half a unit in each number, twice, in every release a batch enters.
+        """Rounding of the releases themselves: half a unit in each number, twice, in every release.
 
-        Not made smaller by the column norm, as a batch's shift would be: that is at least 1.
+        Also in those that the batch itself enters no more: two worlds that once differed may round apart for ever. Not
+        made smaller by the column norm, as a batch's shift would be: that is at least 1.
         """
         release_bits = self.bits + self.encoder.fraction_bits
         one_release = rounding_shift("replace-one", self.dim, release_bits, self.ratio)
