@@ -71,7 +71,7 @@ SERVED: dict[Uncounted, str] = {
     "public": "they are served by the public model, as everybody is",
     "local": (
         "they are served by all that it knows, its raw data included; those who count are served by the public model "
-        "alone, and nobody counts any more who was once served otherwise"
+        "alone, and nobody counts any more, in this run or a later one, who was once served otherwise"
     ),
 }
 OWN_TOO = "the public model and what their silo has released to itself"
