@@ -24,8 +24,10 @@ from fedbandit.protocol.personal import Personal
 __all__ = [
     "BOUNDED",
     "COMMON_ASSUMPTIONS",
+    "FEW_ENOUGH",
     "OWN_CHOICE",
     "OWN_DATA",
+    "PLAN_APART",
     "Acting",
     "Built",
     "Calibration",
@@ -62,6 +64,8 @@ OWN_DATA = (
     "what a silo is told of a person (features, the actions that are offered and allowed, rewards) depends on that "
     "person, on public things (models among them) and on chance, not on other people's data that were not released"
 )
+PLAN_APART = "the plan, its schema included, does not depend on anybody's data that were not released"
+FEW_ENOUGH = "no silo counts more than {:,} visits{}: one that does releases nothing more, and that shows"
 OWN_CHOICE = (
     "where the application chooses in the model's place, its choice depends on the person's own record, on public "
     "things (models among them) and on chance, not on other people's data that were not released"
@@ -218,7 +222,7 @@ class Request:
     def _assumed(self, assumes: Iterable[str], silos_count: bool) -> tuple[str, ...]:
         """What a trust model assumes, and what every promise assumes under these visits and this schedule."""
         said = [DECIDED_TIMES if self.adaptive and one == FIXED_TIMES else one for one in assumes]
-        said.append(OWN_DATA)
+        said += [OWN_DATA, PLAN_APART]
         if silos_count:
             said += [SAME_KEY, *self._few_silos]
         if self.asked.adjacency == "add-remove" and self.counted:
@@ -415,10 +419,10 @@ class Request:
         releases = max(encoder.size, visits)
         if encoder.endless:  # one that holds nothing of a person is the same in both worlds
             releases = encoder.touches * visits * self.asked.silos_per_user
-        numbers = releases * width(self.dim)
+        numbers = releases * width(self.dim) * (1 if self.personal is None else 2)  # a silo's own releases have fewer
         return (
             f"{whose} is drawn on the grid 2^-{self.bits + self.encoder.fraction_bits}, where it is at least "
             f"{min(scales) / self._grid_step:.3g} steps wide ({LEAST:g} are needed): with {SPARE:g} squared steps of "
-            f"variance on top, that adds no more than {slack(numbers, self.silos):.0e} to epsilon and, relatively, to "
-            "delta."
+            f"variance on top, that adds no more than {at_most(slack(numbers, self.silos), 1)} to epsilon and, "
+            "relatively, to delta."
         )

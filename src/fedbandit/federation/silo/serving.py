@@ -433,7 +433,7 @@ class Silo:
     # -- what it is doing -------------------------------------------------------------------------------------------
 
     def status(self) -> dict[str, Any]:
-        """Where the term stands, in public numbers."""
+        """Where the term stands. How many have come is exact, and for the silo's own eyes: no noise hides it."""
         known = silo_status(self.store, self.plan, self.store.term(self.term.number))
         known["held"] = self._held()
         waiting = self._counter.waiting
