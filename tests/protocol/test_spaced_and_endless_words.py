@@ -154,7 +154,7 @@ def test_rows_that_count_more_are_counted_as_the_proof_says() -> None:
     column, weights = encoder.coefficients[:, 0], np.array([2.0, 1.0, 5.0, 1.0, 0.0, 3.0, 1.0, 1.0, 4.0, 0.0])
     for visits, apart in ((8, 1), (3, 2), (2, 4)):
         starts = range(0, 10, apart)[:visits]
-        worst = sum(np.concatenate([np.zeros(start), column[: 10 - start]]) for start in starts)
+        worst = np.sum([np.concatenate([np.zeros(start), column[: 10 - start]]) for start in starts], axis=0)
         row = [sum(column[start] for start in starts if start <= k) for k in range(10)]
         squares = float(np.sum(worst[:9] ** 2)) + float(np.maximum(weights - 1, 0) @ np.square(row))
         assert encoder.moved(weights, visits, apart) == pytest.approx(math.sqrt(squares), rel=1e-12)
