@@ -40,7 +40,17 @@ from fedbandit.protocol import mechanisms, trust
 from fedbandit.protocol.base import Protocol
 from fedbandit.protocol.determinant import DeterminantRule
 from fedbandit.protocol.encoder import Encoder
-from fedbandit.protocol.guarantee import Acting, Built, Calibration, DecodeAt, Guarantee, Request, Uncounted, Visits
+from fedbandit.protocol.guarantee import (
+    FEW_ENOUGH,
+    Acting,
+    Built,
+    Calibration,
+    DecodeAt,
+    Guarantee,
+    Request,
+    Uncounted,
+    Visits,
+)
 from fedbandit.protocol.personal import Personal
 from fedbandit.protocol.trust import Trust
 from fedbandit.schedule import Adaptive, At, Clock, Every, Growing, Schedule
@@ -250,9 +260,12 @@ class Plan:
         No privacy guarantee: every silo's sums are sent in the clear.
         """
         promised = self._built.guarantee
-        if self.prior is None or not promised.promised:
+        if not promised.promised:
             return promised
-        return replace(promised, steps=(*promised.steps, COSTS_NOTHING))
+        before = () if self.prior is None else (COSTS_NOTHING,)
+        fits = FEW_ENOUGH.format(self.capacity // self.silos, " in one release" if self.endless else "")
+        assumes = (fits,) if isinstance(self.schedule, Clock) and self.trusting.live else ()  # rounds are few enough
+        return replace(promised, steps=(*promised.steps, *before), assumes=(*promised.assumes, *assumes))
 
     @cached_property
     def noise_law(self) -> NoiseLaw:

@@ -1,4 +1,4 @@
-"""Where a party stands, read from its store: syncs, silos, budget. Public numbers only."""
+"""Where a party stands, read from its store: syncs, silos, budget. A silo's says how many came: for its own eyes."""
 
 from __future__ import annotations
 

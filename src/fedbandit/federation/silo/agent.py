@@ -325,8 +325,10 @@ class Agent:
         if self.link is None:
             return
         seen = await asyncio.to_thread(self.seen.of, receiver.name)
-        own = book.head(await asyncio.to_thread(self.silo.store.last_entry))
         models = (await asyncio.to_thread(self.seen.of, self._analyzer.name)).head
+        # The head of the silo's own ledger goes with its releases, at their time. Here it would tell whoever asks often
+        # when a release was drawn, and so how long that took: more people take longer.
+        own = heads.NONE
         greeting = self.party.greeting(Greeting(FORMAT, FORMAT, question, answer, seen.syncs, seen.head, own, models))
         words = f"{question.hex()}.{answer.hex()}.{models.length}.{greeting.edition}"
         message_id = f"greeting.{self.party.name}.{receiver.name}.{words}"

@@ -4,9 +4,8 @@ The releases that were drawn after the copy was made exist; their data are lost 
 spent. Each becomes a release that was given up, and an entry of the ledger that says so and names the heads that others
 hold. The rewards of those batches are not counted again: of decisions that were made before, by a process that is gone,
 and have no reward here, nobody knows whether they had one, so they count no more. What cannot be brought back is who
-was counted in the meantime: a person of those batches may count once more, or
-sooner, than the plan says, with a new decision.
-Where that matters, let the term end and begin a new one.
+was counted in the meantime: a person of those batches may count once more, or sooner, than the plan says, with a new
+decision; nor who was set apart and served by raw data since. Where that matters, let the term end and begin a new one.
 """
 
 from __future__ import annotations

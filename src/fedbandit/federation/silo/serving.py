@@ -281,10 +281,10 @@ class Silo:
         """Seconds that a decision waits for its reward."""
         return self._window
 
-    @property
-    def deciding_writes(self) -> bool:
-        """Whether a decision takes a place in the store, and so may wait for it."""
-        return self._seats.counted
+    def deciding_writes(self, user: str | None) -> bool:
+        """Whether a decision for somebody who shares takes a place in the store, or sets them apart, and so may have to
+        wait."""
+        return self._seats.counted or (user is not None and self._apart.writes(self.ids.person(user)))
 
     def quicken(self) -> None:
         """Load what makes decisions faster. It takes a while, beside which decisions go on: call it in a thread."""
@@ -433,7 +433,7 @@ class Silo:
     # -- what it is doing -------------------------------------------------------------------------------------------
 
     def status(self) -> dict[str, Any]:
-        """Where the term stands, in public numbers."""
+        """Where the term stands. How many have come is exact, and for the silo's own eyes: no noise hides it."""
         known = silo_status(self.store, self.plan, self.store.term(self.term.number))
         known["held"] = self._held()
         waiting = self._counter.waiting

@@ -18,6 +18,7 @@ from fedbandit.federation.states import DECISION, DecisionEvent, DecisionState, 
 from fedbandit.federation.store.database import Row, Sql
 
 __all__ = [
+    "FOR_GOOD",
     "NOWHERE",
     "OPEN_BATCH",
     "UNLIMITED",
@@ -26,9 +27,11 @@ __all__ = [
     "Judge",
     "Reward",
     "Verdict",
+    "apart",
     "insert",
     "known_among",
     "last_counted",
+    "opt_out",
     "opted_out",
     "rows_of",
     "times_counted",
@@ -39,6 +42,7 @@ __all__ = [
 
 UNLIMITED = 2**62
 OPEN_BATCH, NOWHERE, UNSHARED = -1, -2, -3  # places of a decision other than a batch of its own
+FOR_GOOD = 0  # in the place of a term, which are numbered from 1: whoever is out of that one is out of all of them
 _REWARD = struct.Struct("<d")
 Known = tuple[DecisionState, int, bytes]
 
@@ -101,13 +105,28 @@ def last_counted(sql: Sql, term: int, rewards: Sequence[Reward]) -> dict[bytes, 
 
 
 def opted_out(sql: Sql, term: int, people: Sequence[bytes | None]) -> set[bytes]:
-    """Who of these people has opted out in this term."""
+    """Who of these people has opted out in this term, or counts no more in any."""
     keyed = sorted({person for person in people if person is not None})
     if not keyed:
         return set()
     marks = ", ".join("?" * len(keyed))
-    rows = sql.all(f"SELECT person FROM opted_out WHERE term = ? AND person IN ({marks})", [term, *keyed])
-    return {bytes(person) for (person,) in rows}
+    query = f"SELECT person FROM opted_out WHERE term IN (?, ?) AND person IN ({marks})"
+    return {bytes(person) for (person,) in sql.all(query, [term, FOR_GOOD, *keyed])}
+
+
+def opt_out(sql: Sql, term: int, people: Sequence[bytes]) -> None:
+    """Write down that these people have opted out of a term, or of all of them."""
+    for person in people:
+        sql.all("INSERT INTO opted_out (term, person) VALUES (?, ?) ON CONFLICT DO NOTHING", (term, person))
+
+
+def apart(sql: Sql, term: int, cap: int) -> tuple[set[bytes], set[bytes]]:
+    """People of whom nothing more is released, for they have opted out, or counted as often as they may; and those of
+    them of whom nothing is released in a later term either."""
+    for_good = sql.all("SELECT person FROM opted_out WHERE term = ?", (FOR_GOOD,))
+    rows = sql.all("SELECT person FROM participants WHERE term = ? AND times >= ?", (term, cap))
+    rows += sql.all("SELECT person FROM opted_out WHERE term = ?", (term,)) + for_good
+    return {bytes(person) for (person,) in rows}, {bytes(person) for (person,) in for_good}
 
 
 def times_seated(sql: Sql, term: int, people: Sequence[bytes | None]) -> dict[bytes, int]:
