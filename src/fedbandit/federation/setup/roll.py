@@ -5,7 +5,7 @@ A person's guarantee does not depend on who else is a member, as long as every s
   One that joins at sync j has empty batches before it; one that leaves releases nothing more. Either way the releases
   that exist are some of those that the plan counts on, and a person moves them by no more than the column norm;
 - where the noise of a sum is divided over silos, each adds the share of the smallest cohort that the plan allows. A
-  sync with fewer is skipped, whoever is a member (`syncs.keeper.closing`), so at least that noise is in every sum;
+  sync with fewer is skipped, whoever is a member (`syncs.deadlines.closing`), so at least that noise is in every sum;
 - sums, noise and 64-bit words are planned for all seats: fewer silos mean smaller sums and less noise than the
   regulariser and the radii allow for;
 - a seat is taken once in a term, so no party takes one silo for another, whichever editions it has heard of.
@@ -19,7 +19,7 @@ from __future__ import annotations
 import hashlib
 import json
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -137,7 +137,12 @@ class Roll:
         if not self._begins[-1] <= edition.from_sync < len(self.charter.plan.ticks):
             last = len(self.charter.plan.ticks) - 1
             raise EditionError(f"must hold from a sync between {self._begins[-1]} and {last}, got {edition.from_sync}")
-        self._after(edition)
+        try:
+            self._after(edition)
+        except EditionError:
+            raise
+        except (ValueError, LookupError) as error:  # what is signed need not make sense
+            raise EditionError(f"of number {edition.number} make no federation: {error}") from None
         return edition
 
     def next(self, edition: Edition, key: Ed25519PrivateKey) -> Edition:
@@ -165,16 +170,21 @@ class Roll:
             raise EditionError("must have the keys of the party that is named")
         with _validate.reading("members"):
             _ = party.verifier, party.sealing
-        others = [one for one in now.parties if one.name != party.name]
-        if any(party.identity == one.identity or party.broker == one.broker for one in others):
-            raise EditionError(f"must have other keys for {party.name!r} than another party's")
+        used = {key for one in self._ever() for key in (one.identity, one.broker)} | {now.operator, now.signer}
+        if {party.identity, party.broker} & used:
+            raise EditionError(f"must have other keys for {party.name!r} than any that are or were in use")
         if edition.change == "rotate":
             return replace(now.rekeyed(party), seats=seats)
-        if party.role != "silo" or party.name in seats or any(one.name == party.name for one in others):
+        if party.role != "silo" or party.name in seats or now.member(party.name) is not None:
             raise EditionError(f"can gain silos with a new name alone, got the {party.role} {party.name!r}")
         if len(seats) >= now.plan.silos:
             raise EditionError(f"have all {now.plan.silos} seats of the plan taken: the next term can have more")
         return replace(now, parties=(*now.parties, party), seats=(*seats, party.name))
+
+    def _ever(self) -> Iterable[PublicKeys]:
+        """All keys of this term. None of them is given to anybody a second time: whoever has lost it, or had to leave,
+        may have it still."""
+        return (*self.charter.parties, *(edition.party for edition in self.editions if edition.party is not None))
 
     def _append(self, edition: Edition) -> None:
         self._lists.append(self._after(edition))
