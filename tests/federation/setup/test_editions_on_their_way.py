@@ -8,9 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
+import numpy as np
 import pytest
 
+from fedbandit._validate import ArgumentError
 from fedbandit.federation.post_office import PostOffice
+from fedbandit.federation.process import bind
 from fedbandit.federation.setup import founding
 from fedbandit.federation.setup.editions import Edition
 from fedbandit.federation.setup.home import Home
@@ -26,6 +29,7 @@ from fedbandit.federation.wire.envelopes import FORMAT
 from fedbandit.federation.wire.heads import Greeting
 from fedbandit.federation.wire.keys import PartyKeys
 from fedbandit.federation.wire.link import Link
+from fedbandit.knowledge import prior_of
 from tests.federation.test_members import PLAN, Meeting, dismissal, founded, meet, newcomer
 
 
@@ -235,3 +239,38 @@ def test_a_silo_that_joins_has_lost_nothing(tmp_path: Path) -> None:
     """Whatever its clock says later: decisions from before it joined there are none."""
     with Silo.open(tmp_path / "late.db", PLAN, name="late", secret=b"s" * 32, since=2) as silo:
         assert silo.store.forwarded(silo.term.number) == -math.inf
+
+
+def test_what_one_worker_of_a_silo_hears_the_others_know(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages go to one of them; another one may draw and sign."""
+    roll, keys = founded(tmp_path)
+    heard, other = (Home.load(tmp_path / "silo-00").party() for _ in range(2))
+    sealer = Sealer(other)
+    with Silo.open(tmp_path / "s.db", PLAN, name="silo-00", secret=b"s" * 32, sealer=sealer) as silo:
+        draws, hears = Agent(silo, other, sealer), Agent(silo, heard, Sealer(heard))
+        asyncio.run(hears.adopt([roll.next(dismissal("silo-00", 0), keys.signer)]))
+        assert draws.party.is_member(0)
+        monkeypatch.setattr(type(silo.store.engine), "shared", True)
+        draws._look()
+        assert not draws.party.is_member(0)
+
+
+@pytest.mark.parametrize("learnt", [False, True])
+def test_a_silo_that_has_left_may_come_back_in_the_next_term(learnt: bool, tmp_path: Path) -> None:
+    """With its ledger, though its last term has releases that it never made, and a last model that nobody sent it."""
+    roll, keys = founded(tmp_path)
+    home = Home.load(tmp_path / "silo-00")
+    party = home.party()
+    store = home.store(PLAN.hash)
+    with Silo.open(store, PLAN, name="silo-00", secret=home.salt) as silo:
+        bind(silo.store.engine, roll.charter)
+        party.roll.tie(silo.store.remember, silo.store.recall)
+    prior = prior_of(PLAN, 3, np.ones(5)) if learnt else None
+    following = PLAN.changed(rounds=40, prior=prior)
+    with pytest.raises(ArgumentError, match="must wait"):
+        Silo.open(store, following, name="silo-00", secret=home.salt, new_term=True)
+    with Silo.open(store, PLAN, name="silo-00", secret=home.salt) as silo:
+        party.roll.tie(silo.store.remember, silo.store.recall)
+        party.roll.take(roll.next(dismissal("silo-00"), keys.signer))
+    with Silo.open(store, following, name="silo-00", secret=home.salt, new_term=True) as silo:
+        assert silo.term.number == 2

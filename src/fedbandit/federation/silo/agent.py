@@ -455,6 +455,7 @@ class Agent:
             self._tell()
         self.silo.flush()
         if self.silo.store.engine.shared:
+            self.party.roll.refresh()
             self.silo.refresh()
 
     def _tell(self) -> None:
