@@ -28,7 +28,7 @@ from fedbandit.federation.setup.agreement import Agreement
 from fedbandit.federation.setup.editions import Edition
 from fedbandit.federation.setup.home import MEMBERS, Home
 from fedbandit.federation.setup.party import Party, PlanMismatch
-from fedbandit.federation.setup.roll import read_editions
+from fedbandit.federation.setup.roll import binding_key, bound_to, read_editions
 from fedbandit.federation.silo.agent import Agent
 from fedbandit.federation.silo.outgoing import Sealer
 from fedbandit.federation.silo.serving import Silo
@@ -43,7 +43,7 @@ from fedbandit.federation.telemetry.logs import Style
 from fedbandit.federation.telemetry.troubles import Troubles
 from fedbandit.federation.wire.link import Link
 
-__all__ = ["REFUSED", "SERVER", "Orders", "bind", "bound_to", "run"]
+__all__ = ["REFUSED", "SERVER", "Orders", "bind", "run"]
 
 log = logging.getLogger(__name__)
 SERVER: dict[str, Any] = {
@@ -97,16 +97,11 @@ def run(
     return 0
 
 
-def bound_to(agreement: Agreement) -> str:
-    """The fingerprint that a store is tied to."""
-    return replace(agreement, broker="").fingerprint
-
-
 def bind(engine: Engine, agreement: Agreement) -> None:
     """Tie a store to the agreement it began with: keys, members and times do not change in a term. (Where the broker
     is may.)"""
     bound = bound_to(agreement)
-    found = remember(engine, f"agreement {agreement.plan.hash}", bound.encode()).decode()
+    found = remember(engine, binding_key(agreement.plan.hash), bound.encode()).decode()
     if found != bound:
         raise ArgumentError(
             "federation", "must be the file that this term began with: keys, members or times in it have changed since"

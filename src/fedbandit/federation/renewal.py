@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from fedbandit._validate import ArgumentError
@@ -13,7 +14,7 @@ from fedbandit.federation.wire.parcels import Outcome
 from fedbandit.knowledge import prior_of
 from fedbandit.plan import Plan
 
-__all__ = ["begun_from", "newest"]
+__all__ = ["begun_again", "begun_from", "newest"]
 
 
 def newest(home: Home) -> tuple[int, Outcome] | None:
@@ -39,8 +40,14 @@ def newest(home: Home) -> tuple[int, Outcome] | None:
 
 def begun_from(last: Plan, offered: Plan, sync: int, outcome: Outcome, weight: float = 1.0) -> Plan:
     """The plan of a new term that begins with a model of the last one."""
+    known = last.known(outcome.prefix, last.ticks[sync])
+    return begun_again(last, offered, prior_of(last, sync, known, weight), weight)
+
+
+def begun_again(last: Plan, offered: Plan, prior: Prior, weight: float = 1.0) -> Plan:
+    """The plan of a new term that begins with what the last one began with: a term of which nothing has come yet, as
+    when there was a mistake in its plan, must not cost what those before it have learnt."""
     if offered.prior is not None:
         raise ArgumentError("prior", "must be left out of the new plan: it is what the last term has learnt")
     check_continues(last, offered)
-    prior: Prior = prior_of(last, sync, last.known(outcome.prefix, last.ticks[sync]), weight)
-    return offered.changed(prior=prior)
+    return offered.changed(prior=replace(prior, weight=weight))

@@ -11,7 +11,7 @@ import pytest
 
 from fedbandit.federation.http.group import GroupCommit
 from fedbandit.federation.setup.roll import Roll
-from fedbandit.federation.silo import releasing
+from fedbandit.federation.silo import agent, releasing
 from fedbandit.federation.silo.agent import Agent
 from fedbandit.federation.silo.decisions.decider import Decider
 from fedbandit.federation.silo.ticker import Ticker
@@ -199,7 +199,7 @@ def a_release_counts_as_sent_before_it_is(patch: Patch) -> None:
 
 @planted
 def an_old_copy_of_a_silo_draws(patch: Patch) -> None:
-    patch.setattr(Agent, "_further", lambda self, greetings: None)
+    patch.setattr(agent, "further", lambda *known: None)
 
 
 @planted

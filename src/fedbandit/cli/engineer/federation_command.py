@@ -253,6 +253,8 @@ def _continued(last: Plan, offered: Plan, model: Path, weight: float, *, asked: 
     if home.agreement().plan.hash != last.hash:
         raise ArgumentError("--model", f"must be of a party of the last term; {model} has another plan")
     found = renewal.newest(home)
+    if found is None and last.prior is not None:  # nothing has come of it yet, as when it had a mistake in it
+        return renewal.begun_again(last, offered, last.prior, weight), "it begins with what the last one began with"
     if found is None and asked:
         raise ArgumentError("--model", f"must have a model, and {model} has none; or --from-nothing")
     if found is None:

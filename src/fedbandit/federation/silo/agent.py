@@ -14,10 +14,10 @@ from typing import NamedTuple
 import numpy as np
 
 from fedbandit.federation.setup.editions import Edition
-from fedbandit.federation.setup.party import Party
+from fedbandit.federation.setup.party import Outdated, Party
 from fedbandit.federation.setup.registrar import Registrar
 from fedbandit.federation.silo import book
-from fedbandit.federation.silo.forwarding import is_known
+from fedbandit.federation.silo.forwarding import further
 from fedbandit.federation.silo.outgoing import Sealer
 from fedbandit.federation.silo.serving import OutcomeConflict, Silo
 from fedbandit.federation.silo.silo_status import PROBLEM
@@ -77,6 +77,7 @@ class Agent:
         self._behind: str | None = None
         self._unsent: MessageTooLarge | None = None  # what the broker does not take
         self._question, self._ask_at = NO_QUESTION, -math.inf
+        self._outdated: list[str] = []  # parties that have not heard of the newest members
         self._leads = False
         self._told: str | None = None  # what the store says about why nothing is drawn
         self._tidy_at = 0.0  # a process that was killed may have left raw rows in the files
@@ -98,8 +99,9 @@ class Agent:
         await asyncio.to_thread(self.registrar.adopt, list(editions))
         if self.registrar.problem is not None:
             self._halt(self.registrar.problem)
-        if self.party.roll.number > before:
+        if self.party.roll.number > before or self.registrar.lacks():
             for receiver in self._sealer.receivers:
+                await self.registrar.introduce(self.link, receiver, before)
                 await self._greet(receiver)
         self._news.set()
 
@@ -175,6 +177,10 @@ class Agent:
             else:
                 with traces.span("learn", sync=taken.context.sync):
                     await self._learn(taken.context.sync, taken.content)
+        outdated, self._outdated = self._outdated, []
+        for receiver in self._sealer.receivers:
+            if self.link is not None and receiver.name in outdated:
+                await self.registrar.tell(self.link, receiver)
         self._news.set()
 
     async def tick(self) -> None:
@@ -226,6 +232,8 @@ class Agent:
             return _Taken(context, self._model(context, payload))
         except Exception as error:  # deliberately broad, RecursionError and MemoryError included
             self._refused.note(error)
+            if isinstance(error, Outdated):
+                self._outdated.append(error.party)
             return None
 
     def _model(self, context: Context, payload: bytes) -> SignedOutcome:
@@ -319,6 +327,7 @@ class Agent:
         answers = await asyncio.to_thread(self.seen.answers, self._question)
         for receiver in self._sealer.receivers:
             if receiver.name not in answers:
+                await self.registrar.introduce(self.link, receiver)
                 await self._greet(receiver, question=self._question)
 
     async def _greet(self, receiver: PublicKeys, *, question: bytes = NO_QUESTION, answer: bytes = NO_QUESTION) -> None:
@@ -380,32 +389,14 @@ class Agent:
             if not greeting.reads(FORMAT):
                 self._sealer.hold(f"{name} does not read messages of format {FORMAT}", "format")
                 return
-        worst = await asyncio.to_thread(self._further, greetings)
+        own = {name: one for name, one in greetings.items() if self.party.is_of(self.party.name, one.seen)}
+        worst = await asyncio.to_thread(further, self.silo.store, self.silo.term.number, self.plan, own)
         if worst is not None:
             self._halt(worst)
             return
         log.info("the others have seen this silo come as far as it has: it draws releases")
         self._sealer.clear()
         self._news.set()
-
-    def _further(self, greetings: dict[str, Greeting]) -> str | None:
-        """Why this store cannot be the one that others know, if it cannot."""
-        ledger, drawn = self.silo.store.ledger(), self.silo.store.drawn(self.silo.term.number)
-        for name, greeting in greetings.items():
-            seen, syncs = greeting.seen, greeting.syncs
-            if not self.party.is_of(self.party.name, seen):
-                continue  # not this silo's word
-            further = syncs > drawn if self.plan.privacy is None else not is_known(ledger, seen)
-            if further:  # where there is a ledger, its signed head says how far; a bare number is anybody's word
-                held = f"{drawn} and {book.length(ledger)}"
-                return (
-                    f"this store is an old copy, or empty: {name} has seen {syncs} releases of this term and a ledger"
-                    f" of {seen.length} entries, it holds {held}. Nothing is drawn from it, since a"
-                    " release drawn twice tells what each draw hides. Put the newest copy in its place, or bring this"
-                    " one forward: stop the silo and run `fedbandit silo forward`; those syncs then count as missed"
-                    " and as spent"
-                )
-        return None
 
     def _halt(self, problem: str) -> None:
         """Draw and send nothing more until somebody has looked into it."""
@@ -428,7 +419,8 @@ class Agent:
         assert release.sealed is not None
         for receiver, envelope in zip(self._sealer.receivers, messages.unpack(release.sealed), strict=True):
             message_id = f"release.{sync}.{self.party.name}.{receiver.role}{self._repeats.suffix(sync)}"
-            await link.publish(self.party.subject_to(receiver), envelope, message_id)
+            signed = self.party.resigned(sync, envelope)
+            await link.publish(self.party.subject_to(receiver), signed, message_id)
         self._repeats.done(sync)
         await asyncio.to_thread(self.silo.store.acknowledged, self.silo.term.number, sync)
 
@@ -465,6 +457,7 @@ class Agent:
             self._tell()
         self.silo.flush()
         if self.silo.store.engine.shared:
+            self.party.roll.refresh()
             self.silo.refresh()
 
     def _tell(self) -> None:

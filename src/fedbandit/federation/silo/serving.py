@@ -106,7 +106,7 @@ class Silo:
         check_secret(store, secret)
         book.check(store.ledger())
         began = clock.read().wall if timing.start is None else timing.start
-        self.term = open_term(store, plan, began, new_term)
+        self.term = open_term(store, plan, began, new_term, self.name)
         self._own_release = (self.term.number, OWN_RELEASE)
         if since > self.term.open_sync and not store.releases(self.term.number):
             self.term = begin_at(store, plan, self.term, since, clock.read().wall)

@@ -244,7 +244,7 @@ class SiloStore:
         with self.engine.transaction() as sql:
             _enter(sql, term, sync, ReleaseEvent.DRAW, drawn, encoder, entry)
             own_sums.put(sql, term, sync, own)
-            _set_own(sql, term, own_release)
+            _set_known(sql, term, OWN_RELEASE, own_release)
             if not keep_raw:
                 sql.all("DELETE FROM raw_rows WHERE term = ? AND sync = ?", (term, sync))
             if sql.all("SELECT 1 FROM models WHERE term = ? AND sync = ?", (term, sync)):
@@ -262,19 +262,19 @@ class SiloStore:
         *,
         places: int,
         at: float,
+        lost: bool,
         own_release: bytes | None = None,
     ) -> None:
         """In place of the releases that a lost store has drawn: nothing, which is never sent, and what they spent.
 
         All of them or none: a store that has given up only some would draw the others again. `encoder` is the state
         after the last of the `syncs`, `entries` has one row per sync or none, so many `places` of the term are taken,
-        whoever had them, and `at` is the time now; a clock that is behind the last batch is not believed. Decisions
-        made before it may have counted in the lost batches: `forwarded` tells the silo.
-        """
+        whoever had them, `at` is the time now (no clock is believed that is behind the last batch). If anything was
+        `lost`, decisions made before may have counted in those batches: `forwarded` tells the silo."""
         with self.engine.transaction() as sql:
             now = _term(sql, term)
-            _set_state(sql, term, FORWARDED, _TIME.pack(at))
-            _set_own(sql, term, own_release)
+            _set_known(sql, term, FORWARDED, _TIME.pack(at) if lost else None)
+            _set_known(sql, term, OWN_RELEASE, own_release)
             sql.all("UPDATE terms SET seated = ? WHERE term = ? AND seated < ?", (places, term, places))
             ((latest,),) = sql.all("SELECT coalesce(max(closed), 0) FROM releases WHERE term = ?", (term,))
             _close(sql, now, max(syncs) + 1, max(at, float(latest)))
@@ -458,9 +458,9 @@ def _set_state(sql: Sql, term: int, name: str, value: bytes) -> None:
     )
 
 
-def _set_own(sql: Sql, term: int, own_release: bytes | None) -> None:
-    if own_release is not None:
-        _set_state(sql, term, OWN_RELEASE, own_release)
+def _set_known(sql: Sql, term: int, name: str, value: bytes | None) -> None:
+    if value is not None:
+        _set_state(sql, term, name, value)
 
 
 def _count_decisions(sql: Sql, term: int, decisions: int, unkeyed: int) -> None:
