@@ -61,7 +61,7 @@ def test_latencies_are_those_of_every_request(tmp_path):
         with pytest.raises(RuntimeError, match="401"):
             uvloop.run(load.latencies(port, posts._replace(token="wrong"), pairs_per_s=100.0, seconds=0.1))
     assert found.decisions.shape == found.rewards.shape == (30,)
-    assert np.concatenate(found).min() >= 0  # the loop tells the time in milliseconds
+    assert np.concatenate(found).min() > 0
 
 
 @pytest.mark.torture

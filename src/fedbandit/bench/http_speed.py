@@ -7,6 +7,7 @@ that is its own.
 
 from __future__ import annotations
 
+import gc
 import json
 import multiprocessing
 import socket
@@ -25,7 +26,7 @@ import uvloop
 from fedbandit.bench.load import Posts, contexts, latencies, plan, products, saturated, shop_plan
 from fedbandit.federation.http import create_app
 from fedbandit.federation.http.service import Service
-from fedbandit.federation.process import SERVER
+from fedbandit.federation.process import SERVER, settle
 from fedbandit.federation.silo.serving import Silo
 from fedbandit.federation.wire.broker import free_port
 
@@ -113,24 +114,26 @@ async def _nothing(scope: Any, receive: Any, send: Callable[[MutableMapping[str,
 
 
 def _empty(port: int) -> None:
+    gc.freeze()  # as a silo does
     uvicorn.run(_nothing, port=port, log_level="error", lifespan="off", **SERVER)
 
 
 def _silo(port: int, folder: str) -> None:
     with Silo.open(Path(folder) / "silo.db", plan()) as silo:
-        silo.quicken()
+        settle(silo)
         uvicorn.run(create_app(Service(silo), TOKEN), port=port, log_level="error", **SERVER)
 
 
 def _silo_with_set(port: int, folder: str) -> None:
     with Silo.open(Path(folder) / "set.db", plan(SET_DIM)) as silo:
         silo.register(SET, contexts(1, SET_ARMS, SET_DIM)[0])
+        settle(silo)
         uvicorn.run(create_app(Service(silo), TOKEN), port=port, log_level="error", **SERVER)
 
 
 def _shop(port: int, folder: str) -> None:
     with Silo.open(Path(folder) / "shop.db", shop_plan()) as silo:
-        silo.quicken()
+        settle(silo)
         uvicorn.run(create_app(Service(silo), TOKEN), port=port, log_level="error", **SERVER)
 
 

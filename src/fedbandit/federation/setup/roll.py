@@ -83,7 +83,7 @@ class Roll:
         """The hash of an edition; of number 0, that of the federation's file, wherever the broker is."""
         if number:
             return self.editions[number - 1].hash
-        return hashlib.sha256(replace(self.charter, broker="").fingerprint.encode()).hexdigest()
+        return hashlib.sha256(self.charter.lasting_fingerprint.encode()).hexdigest()
 
     def at(self, sync: int) -> Agreement:
         """The members of a sync."""
