@@ -36,8 +36,8 @@ def weights_of(model: Model) -> Floats:
 
 @njit(types.Array(types.intp, 1, "C")(_SETS, *_MODEL), cache=True, nogil=True, fastmath=_ANY_ORDER)
 def best_of_many(features: Floats, weights: Floats, radius: float, most: float) -> Indices:
-    """Of each of many sets, (people, arms, dim), the first row with the largest <x, theta> + radius |root^T x|; -1 if the
-    square of a row's norm is not at most `most`. A block may hold rows of several people."""
+    """Of each of many sets, (people, arms, dim), the first row with the largest <x, theta> + radius |root^T x|; -1 if
+    the square of a row's norm is not at most `most`. A block may hold rows of several people."""
     people, arms, dim = features.shape
     rows, total = features.reshape((people * arms, dim)), people * arms
     if total < EVEN:

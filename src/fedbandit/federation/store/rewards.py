@@ -15,7 +15,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from fedbandit.federation.states import DECISION, DecisionEvent, DecisionState, advance
-from fedbandit.federation.store.database import Row, Sql
+from fedbandit.federation.store.database import Sql
 
 __all__ = [
     "NOWHERE",
