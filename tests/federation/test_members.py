@@ -8,6 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -74,7 +75,12 @@ def test_the_federation_is_written_out_once_however_many_greet(tmp_path: Path, m
     roll, _ = founded(tmp_path)
     written: list[str] = []
     as_dict = Agreement.as_dict
-    monkeypatch.setattr(Agreement, "as_dict", lambda self: written.append(self.id) or as_dict(self))
+
+    def noted(self: Agreement) -> dict[str, Any]:
+        written.append(self.id)
+        return as_dict(self)
+
+    monkeypatch.setattr(Agreement, "as_dict", noted)
     assert len({roll.hash for _ in range(5)}) == 1
     assert len(written) == 1
     elsewhere = Roll(replace(roll.charter, broker="nats://elsewhere:4222"))

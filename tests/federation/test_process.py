@@ -131,7 +131,7 @@ def test_decisions_go_on_without_the_database_and_rewards_come_back_with_it(empt
 
 def test_no_collection_looks_at_what_was_loaded_once_the_silo_served(tmp_path, monkeypatch):
     """One that looked at all of the compiler held up every request for 50 ms: one in a hundred met it."""
-    loaded = []
+    loaded: list[list[int]] = []
     with Silo.open(tmp_path / "silo.db", PLAN) as silo:
         monkeypatch.setattr(silo, "quicken", lambda: loaded.extend([one] for one in range(100)))
         try:

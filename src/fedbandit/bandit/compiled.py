@@ -75,4 +75,5 @@ def best_of_many(features: Floats, weights: Floats, radius: float, most: float) 
 @njit(types.intp(_ROWS, *_MODEL), cache=True, nogil=True)
 def best_of(features: Floats, weights: Floats, radius: float, most: float) -> int:
     """The same of one set, (arms, dim)."""
-    return best_of_many(features.reshape((1, *features.shape)), weights, radius, most)[0]
+    found: int = best_of_many(features.reshape((1, *features.shape)), weights, radius, most)[0]
+    return found

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import re
 import shutil
 import subprocess
@@ -26,7 +27,19 @@ from fedbandit.problem import Category, Hashed, Number, Schema
 from fedbandit.problem.records import Records
 from fedbandit.schedule import clock
 
-__all__ = ["ARMS", "DIM", "Latencies", "Posts", "contexts", "latencies", "plan", "products", "saturated", "shop_plan"]
+__all__ = [
+    "ARMS",
+    "DIM",
+    "Latencies",
+    "Posts",
+    "contexts",
+    "cpu_seconds",
+    "latencies",
+    "plan",
+    "products",
+    "saturated",
+    "shop_plan",
+]
 
 DIM, ARMS = 10, 100
 WRK = "wrk"
@@ -134,6 +147,15 @@ def saturated(port: int, folder: Path, clients: int, seconds: float, posts: Post
         options = [posts.token, str(body), posts.media, "pair" if posts.pairs else "decide"]
         command[-1:] = ["-s", str(script), command[-1], "--", *options]
     return _rate(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def cpu_seconds(process: int) -> float | None:
+    """What a process has used so far; None where the machine does not tell."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except FileNotFoundError:
+        return None
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _rate(report: str) -> float:
