@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from fedbandit.federation.setup import founding
-from fedbandit.federation.silo.agent import Agent
+from fedbandit.federation.silo.agent import TIDY, Agent
 from fedbandit.federation.silo.outgoing import Sealer
 from fedbandit.federation.silo.serving import Silo
 from fedbandit.federation.states import ReleaseState
@@ -103,3 +103,31 @@ def test_the_store_is_looked_into_when_something_may_be_there_to_send(joined, mo
     agent._unsent = None
     monkeypatch.setattr(agent.silo.store.engine, "shared", True)
     assert woken()  # another worker may have drawn or taken in something
+
+
+def test_the_next_release_does_not_put_off_tidying_up(joined, monkeypatch):
+    """Where ticks come faster than that, and no model does, raw rows would stay in the files for good."""
+    agent, _, time = joined
+    agent._sealer.clear()
+    tidied: list[float] = []
+
+    def tidy():
+        tidied.append(time[0])
+        return True
+
+    monkeypatch.setattr(agent.silo.ticker, "tidy", tidy)
+
+    def tick(moment, people):
+        time[0] = moment
+        for _ in range(people):
+            agent.silo.decide([[1.0, 0.0]])
+        asyncio.run(agent.tick())
+
+    tick(1.0, people=0)
+    for moment in (10.0, 10.0 + TIDY / 2, 9.0 + TIDY):
+        tick(moment, people=1)
+    assert tidied == [1.0]  # what a killed process may have left
+    tick(11.0 + TIDY, people=0)
+    assert tidied == [1.0, 11.0 + TIDY]
+    tick(12.0 + 3 * TIDY, people=0)
+    assert len(tidied) == 2

@@ -189,7 +189,7 @@ class Agent:
             self._tidy_at = min(self._tidy_at, self._steady() + TIDY)
         elif self._steady() > self._tidy_at:
             done = await asyncio.to_thread(self.silo.ticker.tidy)
-            self._tidy_at = math.inf if done else self._steady() + TIDY
+            self._tidy_at = math.inf if done else self._steady() + TIDY_AFTER_SYNC
 
     async def _release(self) -> list[int]:
         with traces.span("tick", sync=self.silo.ticker.open_sync):
