@@ -262,8 +262,8 @@ def _remember(sql: Sql, term: int, sync: int, state: DecisionState, rewards: lis
     (nonce,), (digest,) = {len(r.nonce) for r in ordered}, {len(r.digest) for r in ordered}  # all have one length
     nonces, digests = b"".join([r.nonce for r in ordered]), b"".join([r.digest for r in ordered])
     sql.all(
-        "WITH RECURSIVE row_ (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM row_ WHERE n < ?)"
-        " INSERT INTO rewarded (nonce, term, sync, state, digest)"
+        "INSERT INTO rewarded (nonce, term, sync, state, digest)"
+        " WITH RECURSIVE row_ (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM row_ WHERE n < ?)"
         " SELECT substr(?, n * ? + 1, ?), ?, ?, ?, substr(?, n * ? + 1, ?) FROM row_",
         (len(ordered) - 1, nonces, nonce, nonce, term, sync, state.value, digests, digest, digest),
     )
