@@ -75,7 +75,7 @@ def log_of(folder):
 
 def test_a_killed_silo_clears_the_log_at_its_next_start_as_soon_as_no_reader_is_in_the_way(tmp_path, monkeypatch):
     """What a kill had left of released rows in the write-ahead log stayed there."""
-    monkeypatch.setattr(agents, "TIDY", 0.3)
+    monkeypatch.setattr(agents, "TIDY_AFTER_SYNC", 0.3)
     reward = 0.123456789
 
     async def scenario(running):

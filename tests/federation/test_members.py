@@ -8,6 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,6 +68,24 @@ def test_each_sync_has_its_members(tmp_path: Path) -> None:
         roll.since("nobody")
     again = Roll(roll.charter, [Edition.decode(edition.encode()) for edition in roll.editions])
     assert (again.hash, again.newest) == (roll.hash, roll.newest)
+
+
+def test_the_federation_is_written_out_once_however_many_greet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A greeting says which members its sender knows. With a thousand parties every one of them hashed megabytes."""
+    roll, _ = founded(tmp_path)
+    written: list[str] = []
+    as_dict = Agreement.as_dict
+
+    def noted(self: Agreement) -> dict[str, Any]:
+        written.append(self.id)
+        return as_dict(self)
+
+    monkeypatch.setattr(Agreement, "as_dict", noted)
+    assert len({roll.hash for _ in range(5)}) == 1
+    assert len(written) == 1
+    elsewhere = Roll(replace(roll.charter, broker="nats://elsewhere:4222"))
+    assert elsewhere.hash == roll.hash
+    assert elsewhere.charter.fingerprint != roll.charter.fingerprint
 
 
 def test_editions_follow_one_another_signed_by_the_operator(tmp_path: Path) -> None:

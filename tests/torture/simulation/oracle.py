@@ -194,8 +194,9 @@ class Oracle:
             self.fail(f"{name} counts a reward in batch {sync}, which is closed")
 
     def _rewarded(self, name: str, memory: _Memory, statement: Statement, at: int) -> None:
-        for nonce, _, sync, state, _ in statement.values:
-            memory.rewarded[nonce] = (state, sync, at)
+        _, nonces, size, _, _, sync, state, *_ = statement.values
+        for start in range(0, len(nonces), size):
+            memory.rewarded[nonces[start : start + size]] = (state, sync, at)
 
     def _participants(self, name: str, memory: _Memory, statement: Statement, at: int) -> None:
         for _, _, times in statement.values:

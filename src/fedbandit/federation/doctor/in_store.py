@@ -8,7 +8,7 @@ from pathlib import Path
 from fedbandit.federation.doctor.findings import Diagnosis, fails, fine, warns
 from fedbandit.federation.setup.agreement import Agreement
 from fedbandit.federation.setup.home import Home
-from fedbandit.federation.setup.roll import binding_key, bound_to
+from fedbandit.federation.setup.roll import binding_key
 from fedbandit.federation.silo.silo_status import PROBLEM
 from fedbandit.federation.silo.ticker import CLOCK
 from fedbandit.federation.store import Engine, SiloStore, SyncStore, read_engine
@@ -61,7 +61,7 @@ def _whole(engine: Engine, place: str) -> Iterator[Diagnosis]:
 
 def _bound(engine: Engine, agreement: Agreement) -> Iterator[Diagnosis]:
     """Whether the federation's file is the one that the store began with."""
-    plan, bound = agreement.plan.hash, bound_to(agreement)
+    plan, bound = agreement.plan.hash, agreement.lasting_fingerprint
     found = recall(engine, binding_key(plan))
     if found is None:
         do = "put the federation's file of this term back; if a new term begins, `silo serve --new-term` starts it"

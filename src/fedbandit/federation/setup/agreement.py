@@ -103,6 +103,10 @@ class Agreement:
     def _by_name(self) -> dict[str, PublicKeys]:
         return {party.name: party for party in self.parties}
 
+    @cached_property
+    def _by_role(self) -> dict[Role, PublicKeys]:
+        return {party.role: party for party in reversed(self.parties)}
+
     def member(self, name: str) -> PublicKeys | None:
         """The party of this name, if there is one."""
         return self._by_name.get(name)
@@ -114,10 +118,9 @@ class Agreement:
 
     def holder(self, role: Role) -> PublicKeys:
         """The one party in this role."""
-        for party in self.parties:
-            if party.role == role:
-                return party
-        raise LookupError(f"federation {self.id} has no {role} yet")
+        if role not in self._by_role:
+            raise LookupError(f"federation {self.id} has no {role} yet")
+        return self._by_role[role]
 
     def complete(self) -> None:
         """Refuse to run before there are enough to make a cohort: whoever comes later takes a seat that is free."""
@@ -149,10 +152,16 @@ class Agreement:
             )
         return replace(self, parties=tuple(party if one == known else one for one in self.parties))
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """Short hash of everything above, keys included."""
         return hashlib.sha256(json.dumps(self.as_dict(), sort_keys=True).encode()).hexdigest()[:32]
+
+    @cached_property
+    def lasting_fingerprint(self) -> str:
+        """The same wherever the broker is: what stores are tied to, and what every greeting says of the members. Of a
+        thousand parties it takes megabytes of JSON to hash, so it is made once."""
+        return replace(self, broker="").fingerprint
 
     def as_dict(self) -> dict[str, Any]:
         return {

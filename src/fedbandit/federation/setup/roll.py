@@ -38,7 +38,6 @@ __all__ = [
     "Roll",
     "TwoLists",
     "binding_key",
-    "bound_to",
     "kept_editions",
     "read_editions",
     "write_editions",
@@ -93,7 +92,7 @@ class Roll:
 
     def hash_of(self, number: int) -> str:
         """The hash of an edition; of number 0, that of the federation's file, wherever the broker is."""
-        return self.editions[number - 1].hash if number else _hash(bound_to(self.charter))
+        return self.editions[number - 1].hash if number else _hash(self.charter.lasting_fingerprint)
 
     def at(self, sync: int) -> Agreement:
         """The members of a sync."""
@@ -215,11 +214,6 @@ class Roll:
         kept = Edition.decode(self._remember(_key(self.hash_of(0), edition.number), edition.encode()))
         if kept.hash != edition.hash:
             raise TwoLists(edition.number)
-
-
-def bound_to(agreement: Agreement) -> str:
-    """The fingerprint that a store is tied to: where the broker is may change."""
-    return replace(agreement, broker="").fingerprint
 
 
 def binding_key(plan_hash: str) -> str:

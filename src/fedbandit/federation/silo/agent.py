@@ -44,8 +44,8 @@ LOOK = 0.05  # seconds between looks at the calendar, where it does not say when
 LEAD = 1.0  # seconds between looks at which worker leads
 ASK_AGAIN = 10.0  # seconds until a question that not all have answered is asked again
 RETRY = 0.5  # seconds until the store is tried again
-TIDY = 5.0  # seconds after a release until raw rows leave the files and the next noise is drawn
-TIDY_AFTER_SYNC = 0.5  # the same once the sync is over: the model comes first
+TIDY = 30.0  # seconds after a release, at most, until raw rows leave the files and the next noise is drawn
+TIDY_AFTER_SYNC = 2.0  # the same once the sync is over: models come first, those of other silos on the machine too
 
 
 class _Taken(NamedTuple):
@@ -66,9 +66,7 @@ class Agent:
         self, silo: Silo, party: Party, sealer: Sealer, *, steady: Callable[[], float] = time.monotonic
     ) -> None:
         """`steady` is a clock that is never set."""
-        self.silo, self.party = silo, party
-        self._steady = steady
-        self.plan = silo.plan
+        self.silo, self.party, self.plan, self._steady = silo, party, silo.plan, steady
         self.link: Link | None = None  # none before the broker has answered
         self.seen = SeenStore(silo.store.engine, self.plan.hash[:16])
         self._sealer = sealer
@@ -85,8 +83,8 @@ class Agent:
         self.registrar = Registrar(party, self._refused)
         party.roll.tie(silo.store.remember, silo.store.recall)
         self._repeats: Repeats[int] = Repeats(party.agreement.timing.deadline, steady)
+        self._unanswered: list[int] = []  # syncs whose releases were sent, and of which nothing has come yet
         self._news, self._answers = asyncio.Event(), asyncio.Event()
-        self._news.set()
         sealer.watch(lambda: self.seen.of(self._analyzer.name).head)
 
     @property
@@ -153,6 +151,7 @@ class Agent:
     async def run(self, link: Link) -> None:
         """Work over this connection until cancelled."""
         self.link = link
+        self._news.set()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._ticks())
             tasks.create_task(self._asks())
@@ -193,10 +192,10 @@ class Agent:
             return
         if released:
             self._news.set()
-            self._tidy_at = self._steady() + TIDY
+            self._tidy_at = min(self._tidy_at, self._steady() + TIDY)
         elif self._steady() > self._tidy_at:
             done = await asyncio.to_thread(self.silo.ticker.tidy)
-            self._tidy_at = math.inf if done else self._steady() + TIDY
+            self._tidy_at = math.inf if done else self._steady() + TIDY_AFTER_SYNC
 
     async def _release(self) -> list[int]:
         with traces.span("tick", sync=self.silo.ticker.open_sync):
@@ -211,6 +210,7 @@ class Agent:
         for sync in sent:
             if self._repeats.due(sync):
                 await self._publish(link, sync)
+        self._unanswered = sealed + sent
 
     def _sendable(self) -> tuple[list[int], list[int]]:
         """Seal what can be sealed now; the syncs whose releases are sealed, and those whose releases were sent."""
@@ -444,11 +444,14 @@ class Agent:
 
     async def _look_around(self) -> None:
         """Where several workers serve one silo: who leads, what the others have taken in."""
+        led = self._leads
         if self.silo.store.engine.shared or self.silo.unwritten or (self.problem or "") != self._told:
             await asyncio.to_thread(self._look)
         else:
             self._leads = True
-        self._news.set()  # a release that was sent and came to nothing may be due again
+        again = self._unsent is not None or any(self._repeats.due(sync) for sync in self._unanswered)
+        if again or self._leads != led or self.silo.store.engine.shared:
+            self._news.set()
 
     def _look(self) -> None:
         """In one thread: a hand-over costs more than what most of this does."""

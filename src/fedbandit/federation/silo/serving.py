@@ -359,7 +359,7 @@ class Silo:
                 adding=partial(summed, self.plan),
                 by_sync=self.plan.forget < 1,
             )
-        self._apart.note(list(zip(rewards, verdicts, strict=True)), durable)
+        self._apart.note(rewards, verdicts, durable)
         self.earnings.note(rewards, verdicts)
         if self._log is not None:
             self._log.rewarded(rewards, verdicts, self._clock.expected)

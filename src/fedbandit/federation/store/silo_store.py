@@ -165,7 +165,7 @@ class SiloStore:
                 apart=apart,
                 last=last_counted(sql, term, rewards) if apart else {},
             )
-            verdicts = [judge.judge(reward) for reward in rewards]
+            verdicts = judge.judge_all(rewards)
             insert(sql, term, judge)
             own_sums.keep(sql, term, judge.fresh, adding, by_sync)
             _count_decisions(sql, term, decisions, unkeyed)

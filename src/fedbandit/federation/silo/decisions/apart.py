@@ -6,7 +6,6 @@ import logging
 import threading
 from collections.abc import Iterable, Sequence
 from itertools import groupby
-from operator import itemgetter
 from typing import NamedTuple
 
 from fedbandit.federation.own_knowledge import LocalModel, OwnKnowledge
@@ -66,16 +65,17 @@ class Apart:
         """Whether one of these people is known to be apart."""
         return not self._people.isdisjoint(people)
 
-    def note(self, judged: Sequence[tuple[Reward, Verdict]], durable: bool) -> None:
+    def note(self, rewards: Sequence[Reward], verdicts: Sequence[Verdict], durable: bool) -> None:
         """What the silo knows grows. Who has counted for the last time is set apart once that is on disk: with the next
         call at the latest, which comes when the disk has caught up with this one."""
-        new, last = list[tuple[bytes, float]](), list[bytes]()
-        for verdict, group in groupby(judged, key=itemgetter(1)):  # many in a row have the same
-            rewards = [reward for reward, _ in group]
+        new, last, at = list[tuple[bytes, float]](), list[bytes](), 0
+        for verdict, group in groupby(verdicts):  # many in a row have the same
+            some = rewards[at : at + len(list(group))]
+            at += len(some)
             if self._serves_local and _is_new(verdict):
-                new += [(reward.features, reward.reward) for reward in rewards]
+                new += [(reward.features, reward.reward) for reward in some]
             if verdict.last:
-                last += [reward.person for reward in rewards if reward.person is not None]
+                last += [reward.person for reward in some if reward.person is not None]
         if new:
             self._own.add(new)
         with self._lock:
