@@ -18,9 +18,11 @@ import uvicorn
 from fedbandit.demo.processes import url
 from fedbandit.federation.http import app, patience
 from fedbandit.federation.http.service import Service
-from fedbandit.federation.process import SERVER, bind
+from fedbandit.federation.membership import Membership
+from fedbandit.federation.process import REFUSED, SERVER, bind, run
 from fedbandit.federation.setup import founding
 from fedbandit.federation.setup.home import FEDERATION, Home
+from fedbandit.federation.setup.party import PlanMismatch
 from fedbandit.federation.silo.serving import Silo
 from fedbandit.federation.store import open_engine
 from fedbandit.federation.timing import Timing
@@ -225,3 +227,16 @@ def test_a_caller_that_takes_no_answer_is_cut_off(monkeypatch):
         await serving
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("name", ["silo", "analyzer"])
+def test_a_party_whose_plan_differs_ends_with_the_code_that_keeps_it_from_being_started_again(
+    name, tmp_path, monkeypatch
+):
+    """It ended with code 1 and a traceback: what it had found out came wrapped in a group of exceptions."""
+
+    async def mismatched(self):
+        raise PlanMismatch("analyzer", "a" * 64, "b" * 64)
+
+    monkeypatch.setattr(Membership, "run", mismatched)
+    assert run(founded(tmp_path).path.parent / name) == REFUSED

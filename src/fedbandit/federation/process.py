@@ -25,6 +25,7 @@ from fedbandit.federation.http.service import Service
 from fedbandit.federation.http.straight import StraightProtocol
 from fedbandit.federation.membership import Membership, Worker
 from fedbandit.federation.setup.agreement import Agreement
+from fedbandit.federation.setup.certificates import check_pair
 from fedbandit.federation.setup.editions import Edition
 from fedbandit.federation.setup.home import MEMBERS, Home
 from fedbandit.federation.setup.party import Party, PlanMismatch
@@ -35,6 +36,7 @@ from fedbandit.federation.silo.serving import Silo
 from fedbandit.federation.store import Engine, SyncStore, open_engine
 from fedbandit.federation.store.database import remember
 from fedbandit.federation.store.decision_log import DecisionLog
+from fedbandit.federation.store.opening import claim
 from fedbandit.federation.syncs.analyzer import Analyzer
 from fedbandit.federation.syncs.keeper import SyncKeeper
 from fedbandit.federation.syncs.mixer import Mixer
@@ -43,7 +45,7 @@ from fedbandit.federation.telemetry.logs import Style
 from fedbandit.federation.telemetry.troubles import Troubles
 from fedbandit.federation.wire.link import Link
 
-__all__ = ["REFUSED", "SERVER", "Orders", "bind", "bound_to", "run"]
+__all__ = ["REFUSED", "SERVER", "Orders", "bind", "claimed", "run"]
 
 log = logging.getLogger(__name__)
 SERVER: dict[str, Any] = {
@@ -97,26 +99,31 @@ def run(
     return 0
 
 
-def bound_to(agreement: Agreement) -> str:
-    """The fingerprint that a store is tied to."""
-    return replace(agreement, broker="").fingerprint
-
-
 def bind(engine: Engine, agreement: Agreement) -> None:
     """Tie a store to the agreement it began with: keys, members and times do not change in a term. (Where the broker
     is may.)"""
-    bound = bound_to(agreement)
-    found = remember(engine, f"agreement {agreement.plan.hash}", bound.encode()).decode()
-    if found != bound:
+    found = remember(engine, f"agreement {agreement.plan.hash}", agreement.bond.encode()).decode()
+    if found != agreement.bond:
         raise ArgumentError(
             "federation", "must be the file that this term began with: keys, members or times in it have changed since"
         )
 
 
+def claimed(home: Home, agreement: Agreement) -> str:
+    """Where the party's store is; one that is another party's is refused before anything else is written to it."""
+    place = home.store(agreement.plan.hash)
+    engine = open_engine(place)
+    try:
+        claim(engine, home.owner)
+    finally:
+        engine.close()
+    return place
+
+
 async def keep(home: Home, party: Party, orders: Orders) -> None:
     """Mixer or analyzer: its work, and beside it what it says about itself, if it has a port for that."""
     party.agreement.check_keys()
-    engine = open_engine(home.store(party.agreement.plan.hash))
+    engine = open_engine(claimed(home, party.agreement))
     bind(engine, party.roll.charter)
     worker = _Keeping(party, SyncStore(engine))
     member = _membership(home, party, worker, orders)
@@ -183,7 +190,7 @@ async def serve(
     """A silo: its HTTP service, and its side of the federation beside it."""
     agreement, settings, sealer = party.roll.charter, home.settings, Sealer(party)
     silo = Silo.open(
-        home.store(agreement.plan.hash),
+        claimed(home, agreement),
         agreement.plan,
         name=settings.name,
         secret=home.salt,
@@ -247,6 +254,8 @@ class _BackgroundServer(uvicorn.Server):
 
 def _config(home: Home, app: App) -> uvicorn.Config:
     settings = home.settings
+    if settings.tls_certificate:
+        check_pair(settings.tls_certificate, settings.tls_key)
     return uvicorn.Config(
         app,
         host=settings.host,
@@ -274,10 +283,15 @@ Adopt = Callable[[Sequence[Edition]], Awaitable[None]]
 
 
 async def _taking_part(home: Home, party: Party, member: Membership, adopt: Adopt) -> None:
-    """Take part, and take in what somebody puts into the party's directory: editions of the members, and new keys."""
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(_watch(home, party, adopt))
+    """Take part, and take in what somebody puts into the party's directory: editions of the members, and new keys.
+
+    No group of tasks: it would wrap up what ends the party, a PlanMismatch, whose exit code others go by."""
+    watching = asyncio.create_task(_watch(home, party, adopt))
+    try:
         await member.run()
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
 
 
 async def _watch(home: Home, party: Party, adopt: Adopt) -> None:

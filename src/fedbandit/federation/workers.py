@@ -32,7 +32,7 @@ def serve(path: Path, workers: int = 1, orders: Orders = Orders()) -> int:  # no
     _validate.count("workers", workers)
     home = Home.load(path)
     if home.settings.role != "silo":
-        raise ArgumentError("home", f"must be the directory of a silo, got that of a {home.settings.role}")
+        raise ArgumentError("home", f"must be the directory of a silo, got that of the {home.settings.role}")
     if workers == 1:
         return run(path, orders)
     if not home.settings.store.startswith("postgres"):

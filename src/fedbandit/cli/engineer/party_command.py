@@ -52,8 +52,10 @@ Agreed = Annotated[bool, typer.Option("--yes", help="Give up what is shown witho
 def serve(
     home: options.Home,
     workers: Annotated[int, typer.Option(help="Processes; more than one needs PostgreSQL.")] = 1,
-    new_term: Annotated[bool, typer.Option(help="Begin a new term under a new plan.")] = False,
-    catch_up: Annotated[bool, typer.Option(help="The clock is right: draw all releases that are overdue.")] = False,
+    new_term: Annotated[bool, typer.Option("--new-term", help="Begin a new term under a new plan.")] = False,
+    catch_up: Annotated[
+        bool, typer.Option("--catch-up", help="The clock is right: draw all releases that are overdue.")
+    ] = False,
     broker_ca: options.BrokerCa = "",
     log: LogStyle = "",
     stay: Stay = False,
@@ -188,7 +190,7 @@ def _checked_ca(path: Path, broker_ca: str) -> str:
 
 def _check_role(found: str, role: str) -> None:
     if found != role:
-        raise ArgumentError("home", f"must be the directory of a {role}, got that of a {found}")
+        raise ArgumentError("home", f"must be the directory of the {role}, got that of the {found}")
 
 
 def _exit(code: int) -> None:

@@ -24,7 +24,7 @@ from fedbandit.protocol.trust import names as trust_names
 from fedbandit.protocol.trust import trust as declared
 from fedbandit.schedule import Clock
 
-__all__ = ["Agreement", "check_broker", "check_live", "check_trust"]
+__all__ = ["Agreement", "check_broker", "check_live", "check_trust", "unknown_party"]
 
 FIELDS = ("id", "plan", "broker", "timing", "operator", "parties")
 LATER = ("signer",)  # fields that came later; a federation without them has the members that it began with
@@ -109,7 +109,7 @@ class Agreement:
 
     def party(self, name: str) -> PublicKeys:
         if name not in self._by_name:
-            raise LookupError(f"{name!r} is not a party of federation {self.id}")
+            raise unknown_party(name, self.id)
         return self._by_name[name]
 
     def holder(self, role: Role) -> PublicKeys:
@@ -117,7 +117,7 @@ class Agreement:
         for party in self.parties:
             if party.role == role:
                 return party
-        raise LookupError(f"federation {self.id} has no {role} yet")
+        raise ArgumentError("federation", f"{self.id} has no {role} yet: take its complete file (`federation accept`)")
 
     def complete(self) -> None:
         """Refuse to run before there are enough to make a cohort: whoever comes later takes a seat that is free."""
@@ -126,7 +126,9 @@ class Agreement:
         if (lacking := self.plan.smallest_cohort - len(self.silos)) > 0:
             missing.append(f"{lacking} of {self.plan.smallest_cohort} silos")
         if missing:
-            raise ArgumentError("parties", f"of federation {self.id} are not complete: it lacks {', '.join(missing)}")
+            lacks = f"it lacks {', '.join(missing)}"
+            do = "once they were admitted, take the complete file (`federation accept`)"
+            raise ArgumentError("parties", f"of federation {self.id} are not complete: {lacks}; {do}")
 
     def check_keys(self) -> None:
         """Refuse keys that cannot be used, of whichever party."""
@@ -148,6 +150,11 @@ class Agreement:
                 "card", f"must have new keys of {party.name!r}, the {known.role}: it is of a {party.role}, or the same"
             )
         return replace(self, parties=tuple(party if one == known else one for one in self.parties))
+
+    @property
+    def bond(self) -> str:
+        """The fingerprint that a store is tied to: that of all but where the broker is, which may change."""
+        return replace(self, broker="").fingerprint
 
     @property
     def fingerprint(self) -> str:
@@ -184,8 +191,16 @@ class Agreement:
 
     @classmethod
     def load(cls, path: Path) -> Agreement:
-        with _validate.reading("federation"):
-            return cls.from_dict(_validate.table("federation", path.read_bytes()))
+        with _validate.reading(str(path)):
+            return cls.from_dict(_validate.table(str(path), path.read_bytes()))
+
+
+def unknown_party(name: str, federation: str) -> ArgumentError:
+    """Nobody of this name is in the federation's file, or in the editions after it."""
+    says = (
+        f"{name!r} is not a party of federation {federation}: is this the file of another one, or was it not admitted?"
+    )
+    return ArgumentError("party", says)
 
 
 def check_broker(urls: str) -> None:
