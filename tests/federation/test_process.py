@@ -15,6 +15,7 @@ import psycopg
 import pytest
 import uvicorn
 
+from fedbandit._validate import ArgumentError
 from fedbandit.demo.processes import url
 from fedbandit.federation.http import app, patience
 from fedbandit.federation.http.service import Service
@@ -227,6 +228,20 @@ def test_a_caller_that_takes_no_answer_is_cut_off(monkeypatch):
         await serving
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("name, field", [("silo", "port"), ("analyzer", "health_port")])
+def test_a_port_that_cannot_be_had_is_not_taken_for_another_plan(name, field, tmp_path):
+    """The server ended the silo with exit code 3, after which nobody starts it again."""
+    home = Home.load(founded(tmp_path).path.parent / name)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        settings = replace(home.settings, **{field: other.getsockname()[1]})
+        settings.save(home.path / "party.json")
+        with pytest.raises(ArgumentError, match=f"^{field} must be free: .*in use"):
+            run(home.path)
+    replace(settings, host="nowhere.invalid").save(home.path / "party.json")
+    with pytest.raises(ArgumentError, match=r"nowhere\.invalid cannot be had"):
+        run(home.path)
 
 
 @pytest.mark.parametrize("name", ["silo", "analyzer"])

@@ -45,7 +45,7 @@ from fedbandit.federation.telemetry.logs import Style
 from fedbandit.federation.telemetry.troubles import Troubles
 from fedbandit.federation.wire.link import Link
 
-__all__ = ["REFUSED", "SERVER", "Orders", "bind", "claimed", "run"]
+__all__ = ["REFUSED", "SERVER", "Orders", "bind", "claimed", "listening", "run"]
 
 log = logging.getLogger(__name__)
 SERVER: dict[str, Any] = {
@@ -56,6 +56,7 @@ SERVER: dict[str, Any] = {
     "server_header": False,
     "date_header": False,
 }
+BACKLOG = 2048  # connections that wait to be taken
 REFUSED = 3  # exit code: this party refuses to work
 MEMBERS_LOOK = 1.0  # seconds between looks at the members' file
 QUICKEN = 1.0  # seconds after the start of a silo until it loads what makes decisions faster
@@ -169,19 +170,34 @@ async def _served(home: Home, service: KeeperService) -> AsyncIterator[asyncio.T
         yield None
         return
     home.make_token()
-    try:
-        listener = socket.create_server((settings.host, settings.health_port))
-    except OSError as error:
-        taken = f"{settings.host} port {settings.health_port} cannot be had ({error.strerror})"
-        raise ArgumentError("health_port", f"must be free: {taken}") from None
     server = _BackgroundServer(_config(home, create_keeper_app(service, home.token())))
-    serving = asyncio.create_task(server.serve([listener]))
+    serving = asyncio.create_task(server.serve(listening(home)))
     log.info("%s %s says how it is on %s port %d", settings.role, settings.name, settings.host, settings.health_port)
     try:
         yield serving
     finally:
         server.should_exit = True
         await serving
+
+
+def listening(home: Home) -> list[socket.socket]:
+    """The sockets of the port on which a party is asked, of IPv4 first. The server would end the process with exit code
+    3 where it cannot have one, and that means another plan."""
+    settings, port = home.settings, home.served_on
+    field = "port" if settings.role == "silo" else "health_port"
+    found: list[socket.socket] = []
+    try:
+        kinds = socket.getaddrinfo(settings.host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, _, _, _, address in sorted(set(kinds)):
+            listener = socket.create_server(address, family=family, backlog=BACKLOG)
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)  # connections have it from here
+            found.append(listener)
+    except OSError as error:
+        for listener in found:
+            listener.close()
+        says = f"must be free: port {port} of {settings.host} cannot be had ({error.strerror})"
+        raise ArgumentError(field, f"{says}; end whoever has it, or change party.json") from None
+    return found
 
 
 async def serve(
@@ -208,13 +224,14 @@ async def serve(
     member = _membership(home, party, agent, orders)
     service = Service(silo, member, tally, timing=agreement.timing, machine=Machine.of(home))
     server = _StoppableServer(_config(home, create_app(service, home.token())))
+    sockets = [listen] if listen else listening(home)
     federation = asyncio.create_task(_taking_part(home, party, member, agent.adopt))
     quickening = asyncio.create_task(_quicken(silo))
     federation.add_done_callback(lambda _: setattr(server, "should_exit", True))
     gc.freeze()  # what was imported stays: no collection looks at it again
     log.info("silo %s serves on %s port %d", silo.name, settings.host, settings.port)
     try:
-        await server.serve([listen] if listen else None)
+        await server.serve(sockets)
     finally:
         quickening.cancel()
         federation.cancel()

@@ -11,6 +11,7 @@ import typer
 
 from fedbandit import _validate
 from fedbandit._validate import ArgumentError
+from fedbandit._words import spans
 from fedbandit.cli import checks, options, output
 from fedbandit.privacy.budget import at_most
 
@@ -100,6 +101,7 @@ def restore(
     saved = put_back(file, home, passphrase=passphrase, store=where, with_store=not without_store, check=check)
     done: Forwarded | None = None
     if saved.store is not None and not offline:
+        output.quiet()
         done = asyncio.run(bring_forward_now(home, broker_ca=authority[0], patience=patience))
     if json:
         found = {} if done is None or done.recovery is None else {"lost": done.recovery._asdict()}
@@ -130,7 +132,7 @@ def _lost(home: Path, saved: Manifest, done: Forwarded | None, *, in_place: bool
 
 
 def _given_up(role: str, found: Recovery) -> str:
-    syncs = ", ".join(map(str, found.syncs))
+    syncs = spans(found.syncs)
     if role != "silo":
         what = "totals stay as the analyzer has" if role == "mixer" else "models stay as the silos have"
         return f"Given up: syncs {syncs}. Their {what} them; there is no second one."

@@ -22,6 +22,7 @@ def doctor(home: options.Home, broker_ca: options.BrokerCa = "", json: options.J
     from fedbandit.federation.doctor.examination import examine
     from fedbandit.federation.doctor.findings import worst
 
+    output.quiet()
     found = list(examine(home, options.absolute(broker_ca)))
     if json:
         output.print_json({"party": str(home), "code": worst(found), "findings": [one._asdict() for one in found]})

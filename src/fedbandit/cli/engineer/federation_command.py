@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json as jsonlib
-import logging
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,7 @@ import typer
 from fedbandit import _validate
 from fedbandit import schedule as schedules
 from fedbandit._validate import ArgumentError
-from fedbandit.cli import checks, options
+from fedbandit.cli import checks, options, output
 from fedbandit.cli.engineer import members_command
 from fedbandit.cli.engineer.members_command import LEAD, founders, publish
 from fedbandit.cli.plan_file import read_plan
@@ -328,9 +327,7 @@ def provision(
         _validate.count("replicas", replicas)
     _validate.within("keep_days", keep_days, 0, MOST_DAYS)
     ca = checks.broker_ca(broker_ca, Agreement.load(directory / FEDERATION).broker)
-    logging.getLogger("fedbandit").addHandler(
-        logging.NullHandler()
-    )  # every attempt to connect is logged: one line is said
+    output.quiet()
     asyncio.run(founding.provision(directory, ca or None, replicas, keep_days * DAY))
     typer.echo("streams and consumers are there")
 

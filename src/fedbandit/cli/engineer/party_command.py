@@ -13,6 +13,7 @@ import typer
 
 from fedbandit import _validate
 from fedbandit._validate import ArgumentError
+from fedbandit._words import spans
 from fedbandit.cli import checks, options, output
 from fedbandit.privacy.budget import at_most
 
@@ -145,6 +146,7 @@ def _recovered(path: Path, role: str, yes: bool, broker_ca: str) -> Recovery:
     _check_role(home.settings.role, role)
     if broker_ca:
         home = replace(home, settings=replace(home.settings, broker_ca=_checked_ca(path, broker_ca)))
+    output.quiet()
     return asyncio.run(recover(home, agreed=yes))
 
 
@@ -155,7 +157,7 @@ def _report(home: Path, found: Recovery, json: bool, lost: str) -> None:
     elif not found.syncs:
         output.say("not behind: others have seen nothing that this store does not hold")
     else:
-        syncs = ", ".join(map(str, found.syncs))
+        syncs = spans(found.syncs)
         was = "brought forward, given up" if found.done else "behind, to be given up"
         output.say(f"{home} is {was}: syncs {syncs}. {lost[0].upper()}{lost[1:]}.")
         if not found.done:

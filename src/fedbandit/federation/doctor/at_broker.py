@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import logging
 import ssl
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -107,12 +106,11 @@ async def _linked(
     if not any(finding.check == "broker" and finding.level == "ok" for finding in found):
         yield None
         return
-    logging.getLogger("fedbandit.federation.wire.link").setLevel(logging.CRITICAL)  # every attempt would be logged
     try:
         link = await asyncio.wait_for(Link.connect_with(address, name, keys), PATIENCE)
     except BrokerRefusal as error:
         do = {
-            "certificate": "renew the broker's certificate, or give its authority (broker_ca in party.json, --broker-ca)",
+            "certificate": "renew the broker's certificate, or give its authority (broker_ca, --broker-ca)",
             "key": "have the founder admit this party's card again, and reload the broker's configuration",
         }[error.kind]
         found.append(fails("login", str(error), do))

@@ -30,7 +30,7 @@ def open_term(store: SiloStore, plan: Plan, start: float, new_term: bool) -> Ter
         raise ArgumentError(
             "plan",
             f"must hash to {terms[-1].plan_hash[:16]}, under which this store began, got {plan.hash[:16]}; "
-            "a plan does not change in a term, a new plan is a new term",
+            "a plan does not change in a term, a new plan is a new term (`silo serve --new-term`)",
         )
     if terms and _runs(terms[-1]):
         raise ArgumentError("new_term", "must wait until the running term has made its last release")
