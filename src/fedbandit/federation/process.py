@@ -219,26 +219,27 @@ async def serve(
         log=DecisionLog(home.decision_log, settings.log_days) if settings.log_days else None,
         since=party.roll.since(party.name),
     )
-    bind(silo.store.engine, agreement)
-    agent = Agent(silo, party, sealer)
-    member = _membership(home, party, agent, orders)
-    service = Service(silo, member, tally, timing=agreement.timing, machine=Machine.of(home))
-    server = _StoppableServer(_config(home, create_app(service, home.token())))
-    sockets = [listen] if listen else listening(home)
-    federation = asyncio.create_task(_taking_part(home, party, member, agent.adopt))
-    quickening = asyncio.create_task(_quicken(silo))
-    federation.add_done_callback(lambda _: setattr(server, "should_exit", True))
-    gc.freeze()  # what was imported stays: no collection looks at it again
-    log.info("silo %s serves on %s port %d", silo.name, settings.host, settings.port)
-    try:
-        await server.serve(sockets)
-    finally:
-        quickening.cancel()
-        federation.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await federation
-        service.close()
-        silo.close()
+    with contextlib.ExitStack() as resources:
+        resources.callback(silo.close)
+        bind(silo.store.engine, agreement)
+        agent = Agent(silo, party, sealer)
+        member = _membership(home, party, agent, orders)
+        service = Service(silo, member, tally, timing=agreement.timing, machine=Machine.of(home))
+        resources.callback(service.close)
+        server = _StoppableServer(_config(home, create_app(service, home.token())))
+        sockets = [listen] if listen else listening(home)
+        federation = asyncio.create_task(_taking_part(home, party, member, agent.adopt))
+        quickening = asyncio.create_task(_quicken(silo))
+        federation.add_done_callback(lambda _: setattr(server, "should_exit", True))
+        gc.freeze()  # what was imported stays: no collection looks at it again
+        log.info("silo %s serves on %s port %d", silo.name, settings.host, settings.port)
+        try:
+            await server.serve(sockets)
+        finally:
+            quickening.cancel()
+            federation.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await federation
 
 
 async def _quicken(silo: Silo) -> None:

@@ -122,7 +122,7 @@ def _lost(home: Path, saved: Manifest, done: Forwarded | None, *, in_place: bool
         return [
             f"Not brought forward: {why}.",
             "It draws and closes nothing before the others have said how far they have seen it come. When they can be"
-            f" reached: fedbandit {saved.role} forward {home}",
+            f" reached: fedbandit {saved.role} forward {home} --yes",
         ]
     found = done.recovery
     lines = [_given_up(saved.role, found) if found.syncs else "Others have seen nothing that its store does not hold."]
