@@ -20,7 +20,7 @@ from fedbandit.federation.silo.silo_status import silo_status
 from fedbandit.federation.states import SyncState
 from fedbandit.federation.store import Engine, SiloStore, SyncStore, read_engine
 from fedbandit.federation.store.database import recall
-from fedbandit.federation.store.opening import check_current, check_owner, is_postgres
+from fedbandit.federation.store.opening import begun, check_current, check_owner
 from fedbandit.federation.store.seen import SeenStore
 from fedbandit.plan import Plan
 
@@ -32,7 +32,7 @@ def looking(home: Home, agreement: Agreement) -> Iterator[Engine | None]:
     """The store of a party, to be read alone; None if the party was never started. What does not belong together is
     refused: a file of another federation, keys or a store of another party, tables of another version."""
     place = home.store(agreement.plan.hash)
-    if not is_postgres(place) and not Path(place).exists():
+    if not begun(place):
         if agreement.member(home.settings.name) is not None:  # who has joined and was not admitted yet is not in it
             home.party()
         yield None
@@ -106,7 +106,7 @@ class HomeBoard:
 
     def _read(self) -> dict[str, Any]:
         store = self._home.store(self._agreement.plan.hash)
-        if self._engine is None and ("://" in store or Path(store).exists()):
+        if self._engine is None and begun(store):
             self._engine = read_engine(store)
             self._board = self._make(self._engine)
         if self._engine is not None:
@@ -150,8 +150,8 @@ def _of_another_plan(store: SiloStore) -> str | None:
 
 def _sync_status(store: SyncStore, plan: Plan, silos: tuple[str, ...]) -> dict[str, Any]:
     """Syncs of a mixer or an analyzer."""
-    begun = store.all()
-    done = [sync for sync in begun if sync.state.final]
+    known = store.all()
+    done = [sync for sync in known if sync.state.final]
     return {
         "problem": store.problem(),
         "plan": plan.hash,
@@ -159,7 +159,7 @@ def _sync_status(store: SyncStore, plan: Plan, silos: tuple[str, ...]) -> dict[s
         "closed": done[-1].sync + 1 if done else 0,
         "skipped": [sync.sync for sync in done if not sync.cohort and sync.state is not SyncState.GIVEN_UP],
         "given_up": [sync.sync for sync in done if sync.state is SyncState.GIVEN_UP],
-        "waiting_for": sorted(_absent(store, begun[-1].sync, silos)) if _collecting(store) else [],
+        "waiting_for": sorted(_absent(store, known[-1].sync, silos)) if _collecting(store) else [],
         "syncs_of_silo": {name: sum(name in sync.cohort for sync in done) for name in silos},
     }
 

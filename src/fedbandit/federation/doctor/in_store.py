@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from fedbandit.federation.doctor.findings import Diagnosis, fails, fine, warns
 from fedbandit.federation.setup.agreement import Agreement
@@ -12,7 +11,7 @@ from fedbandit.federation.silo.silo_status import PROBLEM
 from fedbandit.federation.silo.ticker import CLOCK
 from fedbandit.federation.store import Engine, SiloStore, SyncStore, read_engine
 from fedbandit.federation.store.database import recall
-from fedbandit.federation.store.opening import check_owner
+from fedbandit.federation.store.opening import begun, check_owner
 from fedbandit.federation.store.schema import EARLIER, FORMAT
 from fedbandit.federation.store.seen import SeenStore
 from fedbandit.federation.timing import JUMP, MachineClocks, Reading
@@ -26,8 +25,8 @@ def store(home: Home) -> Iterator[Diagnosis]:
     """Everything that is looked up there. Nothing is changed."""
     agreement = home.agreement()
     place = home.store(agreement.plan.hash)
-    if "://" not in place and not Path(place).exists():
-        yield warns("store", f"there is none at {place}: the party was never started", "start it")
+    if not begun(place):
+        yield warns("store", f"there is none at {_shown(place)}: the party was never started", "start it")
         return
     engine = read_engine(place)
     try:
@@ -46,7 +45,6 @@ def store(home: Home) -> Iterator[Diagnosis]:
 
 
 def _whole(engine: Engine, place: str) -> Iterator[Diagnosis]:
-    shown = place.rpartition("@")[2]  # no password of a database
     if "://" not in place:
         with engine.read() as sql:
             words = [word for (word,) in sql.all("PRAGMA quick_check(5)")]
@@ -62,7 +60,11 @@ def _whole(engine: Engine, place: str) -> Iterator[Diagnosis]:
         says = f"{found or 'unknown'}, written by another version of fedbandit; this one has {FORMAT}"
         yield fails("store format", says, "install the version that wrote it")
         return
-    yield fine("store", f"{shown} is whole, of format {FORMAT}")
+    yield fine("store", f"{_shown(place)} is whole, of format {FORMAT}")
+
+
+def _shown(place: str) -> str:
+    return place.rpartition("@")[2]  # no password of a database
 
 
 def _bound(engine: Engine, agreement: Agreement) -> Iterator[Diagnosis]:

@@ -11,7 +11,7 @@ from fedbandit.federation.store.database import Engine, SqliteEngine, SqliteRead
 from fedbandit.federation.store.migrations import format_of
 from fedbandit.federation.store.schema import EARLIER, FORMAT, TABLES
 
-__all__ = ["check_current", "check_owner", "claim", "is_postgres", "open_engine", "probe", "read_engine"]
+__all__ = ["begun", "check_current", "check_owner", "claim", "is_postgres", "open_engine", "probe", "read_engine"]
 
 POSTGRES = ("postgresql://", "postgres://")
 OWNER = "party"  # what a store says whose it is under
@@ -37,9 +37,17 @@ def open_engine(url: str | Path) -> Engine:
 
 
 def read_engine(url: str | Path) -> Engine:
-    """The same, to look at only: beside the process that works with it."""
-    if "://" in str(url):
-        return open_engine(url)
+    """The same, to look at only: beside the process that works with it. Nothing is made, and no format changed."""
+    if is_postgres(url):
+        from fedbandit.federation.store.postgres import PostgresEngine
+
+        database = PostgresEngine(str(url), reading=True)
+        try:
+            _check_tables(database, database.tables() & set(TABLES), "the database")
+        except BaseException:
+            database.close()
+            raise
+        return database
     path = Path(url)
     if not path.is_file():
         raise ArgumentError("store", f"must be a file, and {path} is none: bring the store back, or start its party")
@@ -52,6 +60,19 @@ def read_engine(url: str | Path) -> Engine:
             raise damaged(path, error) from error
         raise
     return engine
+
+
+def begun(url: str | Path) -> bool:
+    """Whether a party was ever started on this store: there is a file, or the database has tables of a party."""
+    if not is_postgres(url):
+        return Path(url).exists()
+    from fedbandit.federation.store.postgres import PostgresEngine
+
+    database = PostgresEngine(str(url), reading=True)
+    try:
+        return bool(database.tables() & set(TABLES))
+    finally:
+        database.close()
 
 
 def check_current(engine: Engine) -> None:
@@ -83,16 +104,21 @@ def check_owner(engine: Engine, owner: str) -> None:
 
 
 def _check_there(engine: Engine, path: Path) -> None:
-    """Refuse a file that is no store, or one that has lost tables: what is missing must not be taken for nothing."""
+    """Refuse a file that is no store."""
     with engine.read() as sql:
         there = {str(name) for (name,) in sql.all("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if there and "meta" not in there:
+        raise not_ours(path)
+    _check_tables(engine, there, str(path))
+
+
+def _check_tables(engine: Engine, there: set[str], where: str) -> None:
+    """Refuse a store that has lost tables: what is missing must not be taken for nothing."""
     if not there:
         do = "if its party is just being started, look again; if not, it was lost: bring the store back"
-        raise ArgumentError("store", f"{path} is empty: {do}")
-    if "meta" not in there:
-        raise not_ours(path)
+        raise ArgumentError("store", f"{where} is empty: {do}")
     missing = sorted(set(TABLES) - there)
-    if missing and recall(engine, "format") == FORMAT.encode():
+    if missing and ("meta" in missing or recall(engine, "format") == FORMAT.encode()):
         raise ArgumentError("store", f"has lost {', '.join(missing)}: bring the store back, it is not begun anew")
 
 
