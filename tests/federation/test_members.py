@@ -64,7 +64,7 @@ def test_each_sync_has_its_members(tmp_path: Path) -> None:
     assert roll.at(3).cohort(["silo-02", "late", "silo-00"]).tolist() == [0, 0, 1, 1]  # seats stay
     assert roll.at(3).counted(roll.at(2).cohort([*NAMES, "late"])) == ["silo-01", "silo-02", "late"]
     assert [roll.since(name) for name in ("silo-00", "late")] == [0, 1]
-    with pytest.raises(LookupError, match="not a party"):
+    with pytest.raises(ArgumentError, match="not a party"):
         roll.since("nobody")
     again = Roll(roll.charter, [Edition.decode(edition.encode()) for edition in roll.editions])
     assert (again.hash, again.newest) == (roll.hash, roll.newest)
@@ -126,7 +126,7 @@ def test_what_makes_no_federation_is_not_signed(tmp_path: Path) -> None:
         (Edition(1, "", 1, "rotate", "nobody", newcomer("nobody").party), "not a party"),
         (Edition(1, "", 1, "operator"), "two new keys"),
     ):
-        with pytest.raises((EditionError, ArgumentError, LookupError), match=words):
+        with pytest.raises(ArgumentError, match=words):
             roll.next(wrong, keys.signer)
     assert (roll.number, roll.newest.party("analyzer")) == (0, analyzer)
 
@@ -410,7 +410,7 @@ def test_a_silo_that_joins_releases_nothing_for_the_syncs_before(tmp_path: Path)
     founded(tmp_path)
     home = Home.create(tmp_path / "late", name="late", role="silo")
     Agreement.load(tmp_path / FEDERATION).save(home.path / FEDERATION)
-    with pytest.raises(LookupError, match="not a party"):
+    with pytest.raises(ArgumentError, match="not a party"):
         home.party()
     roll = founding.change(tmp_path, Edition(1, "", 2, "admit", "late", home.public))
     write_editions(home.path / MEMBERS, roll.editions)

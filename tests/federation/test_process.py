@@ -16,12 +16,15 @@ import psycopg
 import pytest
 import uvicorn
 
+from fedbandit._validate import ArgumentError
 from fedbandit.demo.processes import url
 from fedbandit.federation.http import app, patience
 from fedbandit.federation.http.service import Service
-from fedbandit.federation.process import SERVER, bind, settle
+from fedbandit.federation.membership import Membership
+from fedbandit.federation.process import REFUSED, SERVER, bind, run, settle
 from fedbandit.federation.setup import founding
 from fedbandit.federation.setup.home import FEDERATION, Home
+from fedbandit.federation.setup.party import PlanMismatch
 from fedbandit.federation.silo.serving import Silo
 from fedbandit.federation.store import open_engine
 from fedbandit.federation.timing import Timing
@@ -240,3 +243,30 @@ def test_a_caller_that_takes_no_answer_is_cut_off(monkeypatch):
         await serving
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("name, field", [("silo", "port"), ("analyzer", "health_port")])
+def test_a_port_that_cannot_be_had_is_not_taken_for_another_plan(name, field, tmp_path):
+    """The server ended the silo with exit code 3, after which nobody starts it again."""
+    home = Home.load(founded(tmp_path).path.parent / name)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        settings = replace(home.settings, **{field: other.getsockname()[1]})
+        settings.save(home.path / "party.json")
+        with pytest.raises(ArgumentError, match=f"^{field} must be free: .*in use"):
+            run(home.path)
+    replace(settings, host="nowhere.invalid").save(home.path / "party.json")
+    with pytest.raises(ArgumentError, match=r"nowhere\.invalid cannot be had"):
+        run(home.path)
+
+
+@pytest.mark.parametrize("name", ["silo", "analyzer"])
+def test_a_party_whose_plan_differs_ends_with_the_code_that_keeps_it_from_being_started_again(
+    name, tmp_path, monkeypatch
+):
+    """It ended with code 1 and a traceback: what it had found out came wrapped in a group of exceptions."""
+
+    async def mismatched(self):
+        raise PlanMismatch("analyzer", "a" * 64, "b" * 64)
+
+    monkeypatch.setattr(Membership, "run", mismatched)
+    assert run(founded(tmp_path).path.parent / name) == REFUSED

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ __all__ = [
     "print_json",
     "print_table",
     "progress_bar",
+    "quiet",
     "remark",
     "say",
     "set_wide",
@@ -87,7 +89,12 @@ def say(text: str) -> None:
 
 def remark(text: str) -> None:
     """Something to know, on standard error."""
-    stderr.print(text, highlight=False, soft_wrap=True)
+    stderr.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def quiet() -> None:
+    """No lines of a log on the terminal: a command that speaks to others says itself what came of it."""
+    logging.getLogger().addHandler(logging.NullHandler())
 
 
 @contextmanager

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 from fedbandit._validate import ArgumentError
 from fedbandit.bandit.prior import Prior
 from fedbandit.federation.setup.home import Home
 from fedbandit.federation.silo.terms import check_continues
-from fedbandit.federation.store import SiloStore, SyncStore, read_engine
+from fedbandit.federation.status import looking
+from fedbandit.federation.store import SiloStore, SyncStore
 from fedbandit.federation.wire.parcels import Outcome
 from fedbandit.knowledge import prior_of
 from fedbandit.plan import Plan
@@ -20,20 +20,17 @@ __all__ = ["begun_again", "begun_from", "newest"]
 def newest(home: Home) -> tuple[int, Outcome] | None:
     """The newest model, of a sync with anybody in it, that this analyzer or silo has of its term; None if it has none.
     Nothing is written."""
-    plan = home.agreement().plan
-    where = home.store(plan.hash)
-    if home.settings.role == "mixer" or ("://" not in where and not Path(where).exists()):
-        return None
-    engine = read_engine(where)
-    try:
+    agreement = home.agreement()
+    plan = agreement.plan
+    with looking(home, agreement) as engine:
+        if home.settings.role == "mixer" or engine is None:
+            return None
         if home.settings.role == "analyzer":
             found = [(one.sync, one.value) for one in SyncStore(engine).all() if one.value is not None]
         else:
             store = SiloStore(engine)
             terms = [term.number for term in store.terms() if term.plan_hash == plan.hash]
             found = list(store.models(terms[-1])) if terms else []
-    finally:
-        engine.close()
     outcomes = ((sync, Outcome.decode(value, plan)) for sync, value in reversed(found))
     return next(((sync, outcome) for sync, outcome in outcomes if not outcome.skipped), None)
 

@@ -40,7 +40,7 @@ RARE = {"fedbandit_certificate_seconds", "fedbandit_reward_gain", "fedbandit_ref
 
 
 @pytest.mark.torture
-@pytest.mark.skipif(PROMETHEUS is None, reason="Prometheus is not installed (apt-get install prometheus)")
+@installed
 def test_prometheus_scrapes_every_party_and_a_stalled_sync_fires(tmp_path):
     """The rules as they are shipped, but for how long they wait: a test has no minutes."""
     with Running(tmp_path / "fed") as running:

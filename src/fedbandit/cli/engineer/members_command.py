@@ -89,7 +89,9 @@ def dismiss(
 def rotate(
     directory: Founder,
     card: Annotated[Path | None, typer.Argument(help="Card with new keys of a member, as `new-keys` wrote it.")] = None,
-    operator: Annotated[bool, typer.Option(help="New keys for the operator instead; the old one signs them.")] = False,
+    operator: Annotated[
+        bool, typer.Option("--operator", help="New keys for the operator instead; the old one signs them.")
+    ] = False,
     from_sync: FromSync = None,
 ) -> None:
     """Give a member, or the operator, new keys from a sync on."""
@@ -114,6 +116,7 @@ def new_keys(home: options.Home) -> None:
     from fedbandit.federation.setup.home import Home as Party
 
     party = Party.load(home)
+    party.party()  # whose keys the federation does not know has none to replace
     public = party.new_keys()
     card = home / f"{public.name}.card.json"
     card.write_text(jsonlib.dumps(public.as_dict(), indent=1) + "\n")
@@ -142,11 +145,22 @@ def accept_members(home: Path, file: Path) -> None:
     typer.echo(f"edition {roll.number}: {len(roll.newest.silos)} of {roll.newest.plan.silos} silos")
 
 
-def founders(directory: Path) -> Path:
-    """The directory of whoever founded a federation."""
-    from fedbandit.federation.setup.home import FEDERATION
+def founders(directory: Path, *, key: bool = True) -> Path:
+    """The directory of whoever founded a federation, with the operator's key unless that is not needed."""
+    from fedbandit.federation.setup.founding import OPERATOR_KEYS
+    from fedbandit.federation.setup.home import FEDERATION, SETTINGS
+    from fedbandit.federation.wire.keys import PartyKeys
 
-    checks.readable("directory", directory / FEDERATION)
+    if (directory / SETTINGS).exists():
+        raise ArgumentError("directory", f"must be the founder's, and {directory} is a party's: it has a {SETTINGS}")
+    if not (directory / FEDERATION).is_file():
+        made = "name the one that `fedbandit federation init` made"
+        raise ArgumentError("directory", f"must be the founder's, and {directory} has no {FEDERATION}: {made}")
+    if key and not (directory / OPERATOR_KEYS).exists():
+        do = "put it back from a backup, or begin the next term with another one (`renew --new-operator-key`)"
+        raise ArgumentError("directory", f"has no {directory / OPERATOR_KEYS}: {do}")
+    if key:
+        PartyKeys.load(directory / OPERATOR_KEYS)
     return directory.resolve()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fedbandit._validate import ArgumentError
-from fedbandit.federation.setup.agreement import Agreement
+from fedbandit.federation.setup.agreement import Agreement, unknown_party
 from fedbandit.federation.setup.editions import Edition
 from fedbandit.federation.setup.roll import Roll
 from fedbandit.federation.wire import envelopes, heads
@@ -72,9 +72,13 @@ class Party:
         rings = [one.public(name, role) for one in (keys, *spare)]
         known = roll.keys_of(name)
         if not known:
-            raise LookupError(f"{name!r} is not a party of federation {agreement.id}")
+            raise unknown_party(name, agreement.id)
         if known[0] not in rings:
-            raise ArgumentError("federation", f"{agreement.id} knows {name!r} by other keys or in another role")
+            raise ArgumentError(
+                "federation",
+                f"{agreement.id} knows {name!r} by other keys or in another role: is the file, or the key, of another"
+                " party or of another federation?",
+            )
         return cls(agreement, keys, known[0], spare, roll)
 
     @property

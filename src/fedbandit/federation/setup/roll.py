@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fedbandit import _validate
 from fedbandit._validate import ArgumentError
-from fedbandit.federation.setup.agreement import Agreement
+from fedbandit.federation.setup.agreement import Agreement, unknown_party
 from fedbandit.federation.setup.editions import Edition
 from fedbandit.federation.wire.keys import PublicKeys
 from fedbandit.federation.wire.subjects import OPERATOR
@@ -92,7 +92,7 @@ class Roll:
 
     def hash_of(self, number: int) -> str:
         """The hash of an edition; of number 0, that of the federation's file, wherever the broker is."""
-        return self.editions[number - 1].hash if number else _hash(self.charter.lasting_fingerprint)
+        return self.editions[number - 1].hash if number else _hash(self.charter.bond)
 
     def at(self, sync: int) -> Agreement:
         """The members of a sync."""
@@ -103,7 +103,7 @@ class Roll:
         for begins, members in zip(self._begins, self._lists, strict=True):
             if members.member(name) is not None:
                 return begins
-        raise LookupError(f"{name!r} is not a party of federation {self.charter.id}")
+        raise unknown_party(name, self.charter.id)
 
     def keys_of(self, name: str) -> list[PublicKeys]:
         """All that a party has ever been known by, the newest first; none if it never was a member."""
@@ -241,8 +241,15 @@ def read_editions(file: Path) -> list[Edition]:
     """The editions in a file; none if there is no such file."""
     if not file.exists():
         return []
-    with _validate.reading("members"):
-        return [Edition.from_dict(one) for one in json.loads(file.read_bytes())]
+    try:
+        with _validate.reading(str(file)):
+            found = json.loads(file.read_bytes())
+            if not isinstance(found, list):
+                raise TypeError(f"it must be a list of editions, got {type(found).__name__}")
+            return [Edition.from_dict(one) for one in found]
+    except ArgumentError as error:
+        do = "put the newest copy in its place, the operator's or that of another party"
+        raise ArgumentError(error.field, f"{error.message}; {do}") from None
 
 
 def write_editions(file: Path, editions: Sequence[Edition]) -> None:

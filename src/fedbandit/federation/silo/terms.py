@@ -33,7 +33,7 @@ def open_term(store: SiloStore, plan: Plan, start: float, new_term: bool, silo: 
         raise ArgumentError(
             "plan",
             f"must hash to {terms[-1].plan_hash[:16]}, under which this store began, got {plan.hash[:16]}; "
-            "a plan does not change in a term, a new plan is a new term",
+            "a plan does not change in a term, a new plan is a new term (`silo serve --new-term`)",
         )
     left = bool(terms) and _left(store, terms[-1], silo)
     if terms and _runs(terms[-1]) and not left:
