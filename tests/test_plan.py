@@ -767,6 +767,14 @@ def test_where_the_data_decide_every_round_may_be_the_last_of_a_batch() -> None:
     assert GOOD.request.share == 1
 
 
+@pytest.mark.parametrize("name", ["local", "silo", "secure-sum", "central", "ldp"])
+def test_noise_is_that_of_all_who_come_whatever_a_round_is(name: str) -> None:
+    """Where people add the noise, there is as much of it in a day as people come on it, and not as in one visit."""
+    ticking = plan_for(name, MANY.changed(schedule=clock(86_400.0), people=20), clock(86_400.0))
+    for ours, played in zip(ticking.noise_law.__dict__.values(), ticking.in_visits().noise_law.__dict__.values()):
+        np.testing.assert_allclose(ours, played, rtol=1e-12)
+
+
 def test_a_clock_in_visits_has_a_round_for_each_of_them() -> None:
     ticking = Plan(3, 4, 2, PRIVACY, schedule=clock(60.0), people=5)
     played = ticking.in_visits()
