@@ -779,6 +779,14 @@ def test_where_the_data_decide_every_round_may_be_the_last_of_a_batch() -> None:
     assert GOOD.request.share == 1
 
 
+@pytest.mark.parametrize("name", ["local", "silo", "secure-sum", "central", "ldp"])
+def test_noise_is_that_of_all_who_come_whatever_a_round_is(name: str) -> None:
+    """Where people add the noise, there is as much of it in a day as people come on it, and not as in one visit."""
+    ticking = plan_for(name, MANY.changed(schedule=clock(86_400.0), people=20), clock(86_400.0))
+    ours, played = (dataclasses.astuple(plan.noise_law) for plan in (ticking, ticking.in_visits()))
+    np.testing.assert_allclose(np.stack(ours[:3]), np.stack(played[:3]), rtol=1e-12)
+
+
 def test_a_clock_in_visits_has_a_round_for_each_of_them() -> None:
     ticking = Plan(3, 4, 2, PRIVACY, schedule=clock(60.0), people=5)
     played = ticking.in_visits()

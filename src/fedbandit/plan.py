@@ -270,7 +270,7 @@ class Plan:
     @cached_property
     def noise_law(self) -> NoiseLaw:
         """Standard deviations of every decoded (prefix or weighted) sum over all silos, and of the prior in it."""
-        gain, scales = self.protocol.prefix_gain(self._times_or_rounds), self.protocol.scales
+        gain, scales = self.protocol.prefix_gain(self._visits_by_sync), self.protocol.scales
         off_diagonal = scales.off_diagonal if self.dim > 1 else scales.diagonal  # a 1 x 1 matrix has no such entry
         law = NoiseLaw(scales.bias * gain, scales.diagonal * gain, off_diagonal * gain, silos=self.silos)
         return law if self.prior is None else self.prior.added(law, self.forget)
@@ -435,7 +435,7 @@ class Plan:
         """The same plan with one round per visit: what the simulator plays in the place of a clock with `people`."""
         if not isinstance(self.schedule, Clock):
             return self
-        visits = tuple(self.people * time for time in self.times)
+        visits = self._visits_by_sync
         return self.changed(rounds=visits[-1], schedule=At(visits), people=1)
 
     @cached_property
@@ -482,6 +482,11 @@ class Plan:
         if not isinstance(self.schedule, Adaptive):
             return self.times
         return tuple(range(1, self.rounds * (self.silos if self.schedule.alone else 1) + 1))
+
+    @property
+    def _visits_by_sync(self) -> tuple[int, ...]:
+        """Visits to one silo by each sync: rounds, but for a clock, whose rounds are periods with `people` in them."""
+        return tuple(self.people * time for time in self._times_or_rounds)
 
     @property
     def _rule_share(self) -> float:

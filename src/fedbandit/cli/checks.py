@@ -44,12 +44,12 @@ def readable(field: str, path: Path) -> Path:
 
 
 @contextmanager
-def writing(field: str, path: Path) -> Iterator[None]:
+def writing(field: str, path: Path, what: str = "directory") -> Iterator[None]:
     """Whatever keeps the code inside from writing there is an error in the path."""
     try:
         yield
     except OSError as error:
-        raise ArgumentError(field, f"must be a directory that can be written, got {reasoned(path, error)}") from None
+        raise ArgumentError(field, f"must be a {what} that can be written, got {reasoned(path, error)}") from None
 
 
 def picture(field: str, path: Path) -> Path:

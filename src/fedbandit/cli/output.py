@@ -31,8 +31,9 @@ __all__ = [
     "writable_folder",
 ]
 
-stdout = Console(highlight=False)  # as wide as the screen, or 80 columns where there is none
-stderr = Console(stderr=True)
+# Without markup: in the name of a field, "weight [kg]", brackets are brackets.
+stdout = Console(highlight=False, markup=False)  # as wide as the screen, or 80 columns where there is none
+stderr = Console(stderr=True, markup=False)
 WIDE = 1000  # columns: no table needs as many
 NAME = 30  # letters
 
@@ -84,7 +85,7 @@ def _table(title: str, columns: list[str], rows: list[list[str]], narrow: bool) 
 
 def say(text: str) -> None:
     """A line of the result, as it is."""
-    stdout.print(text, highlight=False, markup=False, soft_wrap=True)
+    stdout.print(text, highlight=False, soft_wrap=True)
 
 
 def remark(text: str) -> None:
