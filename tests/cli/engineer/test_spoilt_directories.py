@@ -62,7 +62,11 @@ def holding(name: str, content: bytes) -> Spoil:
 
 
 def folder(name: str) -> Spoil:
-    return lambda home, _: ((home / name).unlink(), (home / name).mkdir())
+    def spoil(home: Path, _: Path) -> None:
+        (home / name).unlink()
+        (home / name).mkdir()
+
+    return spoil
 
 
 def another(name: str, source: str) -> Spoil:
@@ -145,7 +149,7 @@ CASES = {
     "no key": Case(missing(KEY), ("party.key is not there", "docs/bad-day.md")),
     "key is a folder": Case(folder(KEY), ("party.key must be a file",), roles=("a",)),
     "key garbled": Case(holding(KEY, GARBAGE), ("party.key cannot be read", "it is damaged", "from a backup")),
-    "key cut short": Case(holding(KEY, b'{"identity": "ab"}'), ("must have 32 bytes in hex for identity",)),
+    "key cut short": Case(holding(KEY, b'{"identity": "ab"}'), ("identity must be 32 bytes in hex",)),
     "key for everybody": Case(lambda home, _: (home / KEY).chmod(0o644), ("readable by its owner only (chmod 600)",)),
     "another's key": Case(another(KEY, "two/a/party.key"), ("other keys or in another role",)),
     "no token": Case(missing("token"), ("token is not there", "or a new one"), ("run", "doctor"), ("a",)),
