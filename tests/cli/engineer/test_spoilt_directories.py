@@ -263,3 +263,13 @@ def test_a_founders_directory(spoil: Spoil, words: str, federations: Path, fedba
         said = fedbandit(*(asked or arguments(command, home, "a", federations, tmp_path)))
         assert (said.code, words in said.out + said.err) == (2, True), said
         assert command == "doctor" or len(said.err.strip().splitlines()) == 1, said.err
+
+
+def test_options_of_a_new_term_that_would_have_no_effect(federations: Path, fedbandit: Command, tmp_path: Path) -> None:
+    shutil.copytree(federations / "one", tmp_path / "one")
+    (tmp_path / "editions.json").write_text("[]")
+    accept = ("federation", "accept", str(tmp_path / "one" / "a"), str(tmp_path / "editions.json"), "--new-term")
+    assert_refused(fedbandit(*accept), "--new-term has no effect on the editions of the members")
+    store_of(tmp_path / "one" / "analyzer").unlink()  # it has no model then
+    renew = ("federation", "renew", str(tmp_path / "one"), "--plan", str(federations / "next.json"), "--weight", "0.5")
+    assert_refused(fedbandit(*renew), "--weight has no effect where the last term has no model yet")
