@@ -26,7 +26,7 @@ from fedbandit.federation.store import SyncStore, open_engine
 from fedbandit.federation.syncs import mixer
 from fedbandit.federation.timing import Timing
 from fedbandit.federation.wire.envelopes import EnvelopeError
-from fedbandit.federation.wire.heads import Greeting
+from fedbandit.federation.wire.heads import Greeting, Head
 from fedbandit.federation.wire.keys import PartyKeys, PublicKeys
 from fedbandit.plan import Plan
 from tests.federation.small import small_plan
@@ -512,3 +512,26 @@ def test_secrets_of_another_silo_are_refused(tmp_path: Path) -> None:
     """What stands behind the last but one of these mistakes, should it be made all the same."""
     with Silo.open(tmp_path / "s.db", PLAN, secret=b"a" * 32) as silo, pytest.raises(ArgumentError, match="another"):
         check_secret(silo.store, b"b" * 32)
+
+
+def test_a_head_that_many_show_is_looked_at_once_and_no_other_is_taken_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    homes = {home.settings.name: home for home in founding.local(tmp_path, PLAN, NAMES, Timing(DEADLINE, start=0.0))}
+    analyzer, mixer = homes["analyzer"].party(), homes["mixer"].party()
+    looked: list[Head] = []
+    is_of = Head.is_of
+
+    def noted(self: Head, name: str, verifier: Any) -> bool:
+        looked.append(self)
+        return is_of(self, name, verifier)
+
+    monkeypatch.setattr(Head, "is_of", noted)
+    head = analyzer.signed(1, b"h" * 32)
+    assert [mixer.is_of("analyzer", head) for _ in range(4)] == [True] * 4
+    assert looked == [head]
+    for other in (head._replace(signature=bytes(64)), head._replace(length=2), head._replace(hash=bytes(32))):
+        assert not mixer.is_of("analyzer", other)
+        assert not mixer.is_of("analyzer", other)  # what was refused is not remembered
+    assert not mixer.is_of("silo-00", head)
+    assert mixer.is_of("analyzer", head)

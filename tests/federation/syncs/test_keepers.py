@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fedbandit.federation.store import SyncStore
+from fedbandit.federation.syncs import analyzer as analyzers
 from fedbandit.federation.wire import heads
 from fedbandit.federation.wire.envelopes import FORMAT
 from fedbandit.federation.wire.heads import Greeting
@@ -51,6 +52,31 @@ def test_no_message_stops_a_keeper_and_none_spoils_its_bundle(tmp_path):
         assert post.keepers["mixer"].refused == len(NONSENSE)
 
     run(tmp_path, small_plan(), scenario)
+
+
+def test_models_leave_a_few_at_a_time(tmp_path, monkeypatch):
+    """All of a thousand were sealed before the first left, and the broker had seconds for all of them together."""
+    monkeypatch.setattr(analyzers, "AT_ONCE", 2)
+    under_way, most = 0, 0
+
+    async def scenario(post):
+        publish = post.office.publish
+
+        async def slowly(subject, data, message_id):
+            nonlocal under_way, most
+            under_way, most = under_way + 1, max(most, under_way + 1)
+            await asyncio.sleep(0)
+            await publish(subject, data, message_id)
+            under_way -= 1
+
+        monkeypatch.setattr(post.office, "publish", slowly)
+        for silo in post.silos:
+            post.release(silo, 0)
+        await post.deliver()
+        assert all(post.models[silo].length == 1 for silo in post.silos)
+        assert most == 2
+
+    run(tmp_path, small_plan(silos=5), scenario)
 
 
 def test_what_reading_a_message_raises_is_a_refusal(tmp_path, monkeypatch):

@@ -29,6 +29,7 @@ from fedbandit.protocol.encoder import Stream
 __all__ = ["Analyzer"]
 
 log = logging.getLogger(__name__)
+AT_ONCE = 64  # models on their way to the broker: the first leave while others are sealed
 
 
 class Analyzer(SyncKeeper):
@@ -129,11 +130,14 @@ class Analyzer(SyncKeeper):
         outcome, sync = Outcome.decode(closed.value, self.plan), closed.sync
         model = SignedOutcome(outcome, self.previous(sync), self.store.head(sync)).encode()
 
+        turns = asyncio.Semaphore(AT_ONCE)
+
         async def send(name: str) -> None:
-            receiver = self.party.roll.keys_of(name)[0]
-            sealed = self.party.seal("model", receiver, sync, model)
-            message_id = f"model.{sync}.{name}{self._repeats.suffix((sync, name))}"
-            await self.link.publish(self.party.subject_to(receiver), sealed, message_id)
+            async with turns:
+                receiver = self.party.roll.keys_of(name)[0]
+                sealed = self.party.seal("model", receiver, sync, model)
+                message_id = f"model.{sync}.{name}{self._repeats.suffix((sync, name))}"
+                await self.link.publish(self.party.subject_to(receiver), sealed, message_id)
 
         everybody = only is None or (only == self._mixer and not self._hears_silos)
         silos = dict.fromkeys((*self.party.at(sync).silos, *self.agreement.silos))  # those who are to join, too
