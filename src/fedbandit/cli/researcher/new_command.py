@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import polars as pl
 import typer
 
 from fedbandit._validate import ArgumentError
 from fedbandit.cli import checks, output
+
+if TYPE_CHECKING:
+    import polars as pl
 
 __all__ = ["new", "proposed"]
 
@@ -85,6 +87,8 @@ def _table(name: str, column: pl.Series) -> str:
 
 def _levels(column: pl.Series) -> list[str]:
     """The common values as texts, sorted: not by how common they are."""
+    import polars as pl
+
     counts = column.drop_nulls().value_counts()
     common = counts.filter(pl.col("count") >= COMMON)[column.name].to_list()
     texts = ("true" if value is True else "false" if value is False else str(value) for value in common)
@@ -104,6 +108,8 @@ def _text(value: Any) -> str:
 
 
 def _read(path: Path) -> pl.DataFrame:
+    import polars as pl
+
     checks.readable("table", path)
     try:
         frame = pl.read_parquet(path) if path.suffix == ".parquet" else pl.read_csv(path, infer_schema_length=10_000)
