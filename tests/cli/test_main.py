@@ -16,20 +16,8 @@ from tests.cli.harness import SMALL, Command, assert_refused
 
 PROGRAM = [sys.executable, "-c", "from fedbandit.cli.main import main; main()"]
 SLOW = (
-    *(
-        "numba",
-        "polars",
-        "matplotlib",
-        "uvicorn",
-        "opendp",
-        "nats",
-        "sklearn",
-        "ray",
-        "cryptography",
-        "httpx",
-        "msgspec",
-    ),
-    *("scipy.optimize", "scipy.stats", "scipy.signal", "pandas", "pyarrow", "prometheus_client", "psycopg", "cryptography"),
+    *("numba", "polars", "matplotlib", "uvicorn", "opendp", "nats", "sklearn", "ray", "cryptography", "httpx"),
+    *("scipy.optimize", "scipy.stats", "scipy.signal", "pandas", "pyarrow", "prometheus_client", "psycopg", "msgspec"),
 )
 
 

@@ -217,7 +217,9 @@ def _show_ablation(rows: tuple[Ablated, ...], base: Plan, json: bool) -> None:
         for row in rows
     ]
     assert base.privacy is not None
-    output.print_table(f"one improvement taken back, {base.privacy.pair}", columns, cells)
+    output.print_table(
+        f"one improvement taken back, {base.privacy.pair}", columns, cells, wide=("+-", "x below the paper")
+    )
     output.remark(
         f"Noise on the whole matrix instead of its symmetric part: {factor:.3g} times the noise's squared error."
     )

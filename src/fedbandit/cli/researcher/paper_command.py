@@ -20,6 +20,7 @@ __all__ = ["paper"]
 paper = typer.Typer(help="The paper's figures and claims, made again.", add_completion=False, rich_markup_mode=None)
 NEEDED = {"letor": "--data PATH (a LETOR file or folder, e.g. of MSLR-WEB10K)", "warfarin": "--warfarin PATH (its CSV)"}
 FORMATS = ("svg", "png", "pdf")
+SHORT = 7  # letters of a number
 
 
 @paper.command("list")
@@ -114,7 +115,13 @@ def shuffle(
         output.print_json([one._asdict() for one in found])
         return
     columns = ["way", "T", *(f"ε = {epsilon:g}" for epsilon in shuffle_map.TABLED)]
-    output.print_table("silos from which shuffling adds less noise", columns, shuffle_map.as_table(found))
+    rows = [[way, *map(_short, cells)] for way, *cells in shuffle_map.as_table(found)]
+    output.print_table("silos from which shuffling adds less noise", columns, rows, narrow=True)
+
+
+def _short(cell: str) -> str:
+    """Six such columns have to fit: a number of many digits in powers of ten."""
+    return cell if len(cell) <= SHORT else f"{float(cell.replace(',', '')):.2g}"
 
 
 def _show(summaries: list[dict[str, Any]]) -> None:
