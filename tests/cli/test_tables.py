@@ -5,16 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import fedbandit as fb
 from fedbandit.cli import output
-from fedbandit.federation.setup.home import Home
-from fedbandit.federation.store.decision_log import DecisionLog
 from fedbandit.planner import shuffle_map
 from tests.cli.harness import SMALL, Command, assert_refused
-from tests.federation.small import small_plan
+from tests.docs.places import decisions_logged
 
 LINES = "┏┃┡│└"
 HASHES_AND_LINES = r"(?=\d*[a-f])[0-9a-f]+|[━─┏┡└┳╇┴┓┩┘]*"
@@ -55,10 +52,7 @@ def things(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = [f"{n % 4},{18 + n % 80},0.5,{'high' if n % 3 else 'low'},{n % 2}\n" for n in range(200)]
     (place / "visits.csv").write_text(f"clinic,age,{LONG},dose,better\n" + "".join(rows))
     (place / "schema.toml").write_text(SCHEMA)
-    home = Home.create(place / "logged", name="a", role="silo", log_days=90)
-    with fb.Silo.open(place / "silo.db", small_plan(rounds=1000), log=DecisionLog(home.decision_log)) as silo:
-        made = silo.decide_many(np.repeat(np.eye(2)[None], 60, axis=0))
-        silo.reward_all([(one.id, float(one.action)) for one in made])
+    decisions_logged(place / "logged")
     (place / "judged.txt").write_text("1 qid:1 1:0.5 2:1\n0 qid:1 1:0.25 2:2\n2 qid:2 1:1 2:0\n")
     return place
 

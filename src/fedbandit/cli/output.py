@@ -71,7 +71,7 @@ def _table(title: str, columns: list[str], rows: list[list[str]], narrow: bool) 
     for index, column in enumerate(columns):
         numeric = index > 0 and all(_looks_numeric(row[index]) for row in rows)
         table.add_column(
-            column, justify="right" if numeric else "left", overflow="fold", width=widths and widths[index]
+            column, justify="right" if numeric else "left", overflow="fold", width=widths[index] if widths else None
         )
     for row in rows:
         table.add_row(*row)
