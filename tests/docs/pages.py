@@ -39,7 +39,20 @@ from typer.testing import CliRunner
 
 from fedbandit.cli.main import app, loaded
 
-__all__ = ["DOCS", "EVERYWHERE", "ROOT", "Block", "blocks", "named", "parsed", "run", "run_page", "same", "shell_lines"]
+__all__ = [
+    "DOCS",
+    "EVERYWHERE",
+    "NAMED",
+    "ROOT",
+    "Block",
+    "blocks",
+    "named",
+    "parsed",
+    "run",
+    "run_page",
+    "same",
+    "shell_lines",
+]
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import codeop
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs import places
-from tests.docs.pages import DOCS, EVERYWHERE, ROOT, Block, blocks, named, parsed, run_page, same, shell_lines
+from tests.docs.pages import DOCS, EVERYWHERE, NAMED, ROOT, Block, blocks, named, parsed, run_page, same, shell_lines
 
 LIVE = DOCS / "tutorials" / "engineer.md"  # has a test of its own, with processes
 HISTORY = ROOT / "CHANGELOG.md"  # shows what was
@@ -77,6 +78,20 @@ def test_every_command_within_a_sentence_is_one_that_there_is() -> None:
         text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
         for line in re.findall(r"`(fedbandit [a-z][^`]*)`", text):
             named(" ".join(line.split()))
+
+
+TYPED = [block for block in BLOCKS if block.kind == "python" and re.search("docs/(tutorials|how-to)/", block.where)]
+
+
+@pytest.mark.parametrize("block", [block for block in TYPED if not NAMED.match(block.text)], ids=at)
+def test_python_of_a_lesson_can_be_pasted_line_by_line(block: Block) -> None:
+    """An interactive Python ends a loop at an empty line, and takes nothing else for its end."""
+    compiler, waiting = codeop.CommandCompiler(), ""
+    for line in [*block.text.splitlines(), ""]:
+        waiting += f"{line}\n"
+        if compiler(waiting.removesuffix("\n"), block.where, "single") is not None:
+            waiting = ""
+    assert not waiting
 
 
 def test_what_is_printed_is_held_against_what_is_shown() -> None:
