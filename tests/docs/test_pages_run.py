@@ -94,6 +94,16 @@ def test_python_of_a_lesson_can_be_pasted_line_by_line(block: Block) -> None:
     assert not waiting
 
 
+def test_docstrings_show_code_as_examples_that_are_run() -> None:
+    """`--doctest-modules` runs what stands after >>>. Code in another form would be run by nobody."""
+    sources = sorted((ROOT / "src").rglob("*.py"))
+    shown = [
+        str(file) for file in sources if re.search(r"```|^ *\.\. code|^ *Examples?:", file.read_text(), re.MULTILINE)
+    ]
+    assert shown == []
+    assert sum(file.read_text().count(">>> ") for file in sources) > 50
+
+
 def test_what_is_printed_is_held_against_what_is_shown() -> None:
     assert same("a  1\nb 2\nc 3\n", "a 1\n...\nc 3\n")
     assert not same("a 1\nb 2\nc 4\n", "a 1\n...\nc 3\n")
