@@ -729,6 +729,18 @@ def test_on_a_clock_there_is_room_for_a_thousand_million_people_and_no_more() ->
         plan.changed(bits=33)
 
 
+def test_how_many_visits_fit_is_assumed_where_nobody_knows_how_many_come() -> None:
+    """A silo whose sums are full falls silent, which depends on how many came."""
+    plan = Plan(2000, 30, 2, Privacy(1.0, 1e-5), schedule=clock(60.0))
+    said = f"no silo counts more than {plan.capacity // 2000:,} visits: one that does releases nothing more"
+    assert said in plan.guarantee.assumes[-1]
+    endless = plan.changed(forget=0.9, endless=True)
+    assert f"more than {endless.capacity // 2000:,} visits in one release: one that" in endless.guarantee.assumes[-1]
+    for other in (plan.changed(schedule=every(3)), plan.changed(trust="local", mechanism="batches")):
+        assert "no silo counts more" not in str(other.guarantee)  # rounds are few enough; nothing runs live
+    assert plan.changed(trust="none", privacy=None).guarantee.assumes == ()
+
+
 @pytest.mark.parametrize(
     ("fields", "served"),
     [
@@ -765,6 +777,14 @@ def test_where_the_data_decide_every_round_may_be_the_last_of_a_batch() -> None:
     assert plan.request.share == 0.5
     assert GOOD.request.times == GOOD.times
     assert GOOD.request.share == 1
+
+
+@pytest.mark.parametrize("name", ["local", "silo", "secure-sum", "central", "ldp"])
+def test_noise_is_that_of_all_who_come_whatever_a_round_is(name: str) -> None:
+    """Where people add the noise, there is as much of it in a day as people come on it, and not as in one visit."""
+    ticking = plan_for(name, MANY.changed(schedule=clock(86_400.0), people=20), clock(86_400.0))
+    ours, played = (dataclasses.astuple(plan.noise_law) for plan in (ticking, ticking.in_visits()))
+    np.testing.assert_allclose(np.stack(ours[:3]), np.stack(played[:3]), rtol=1e-12)
 
 
 def test_a_clock_in_visits_has_a_round_for_each_of_them() -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-__all__ = ["EXTRAS", "counted", "folded", "listed", "paragraph", "tabled", "to_install"]
+__all__ = ["EXTRAS", "counted", "folded", "listed", "paragraph", "spans", "tabled", "to_install"]
 
 # Packages that only some of the code needs, and the extra that brings them.
 _LIVE = ("opendp", "cryptography", "nats", "msgspec", "uvicorn", "uvloop", "httptools", "httpx", "prometheus_client")
@@ -24,6 +24,22 @@ def to_install(error: ModuleNotFoundError) -> str | None:
     """
     extra = EXTRAS.get((error.name or "").split(".")[0])
     return None if extra is None else f"{error}: pip install 'fedbandit[{extra}]'"
+
+
+def spans(numbers: Iterable[int]) -> str:
+    """Whole numbers in order, those that follow one another as one.
+
+    >>> spans([3, 4, 5, 7, 9, 10])
+    '3 to 5, 7, 9, 10'
+    """
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    shown = ([f"{run[0]} to {run[-1]}"] if len(run) > 2 else map(str, run) for run in runs)
+    return ", ".join(text for texts in shown for text in texts)
 
 
 def counted(number: int, noun: str) -> str:

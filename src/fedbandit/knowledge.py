@@ -24,7 +24,7 @@ import numpy as np
 from fedbandit._arrays import Floats, Integers, Numbers
 from fedbandit._validate import ArgumentError
 from fedbandit.bandit.confidence import NOISELESS
-from fedbandit.bandit.linucb import Fit, Model
+from fedbandit.bandit.linucb import Fit, Model, solved
 from fedbandit.bandit.prior import Prior
 from fedbandit.bandit.statistics import Scales, unpack
 from fedbandit.plan import Plan
@@ -90,7 +90,7 @@ class LocalKnowledge(NamedTuple):
     def model(self, plan: Plan) -> Model:
         """What decides, with the radii of a silo alone that has seen so many visits."""
         root = np.linalg.inv(np.swapaxes(np.linalg.cholesky(self.precision), -1, -2))
-        theta = np.einsum("...ij,...kj,...k->...i", root, root, self.bias)
+        theta = solved(root, self.bias)
         radii = [plan.radius_alone(float(one)) for one in np.ravel(self.visits)]
         return Model(theta, root, np.reshape(radii, np.shape(self.visits)))
 

@@ -40,7 +40,17 @@ from fedbandit.protocol import mechanisms, trust
 from fedbandit.protocol.base import Protocol
 from fedbandit.protocol.determinant import DeterminantRule
 from fedbandit.protocol.encoder import Encoder
-from fedbandit.protocol.guarantee import Acting, Built, Calibration, DecodeAt, Guarantee, Request, Uncounted, Visits
+from fedbandit.protocol.guarantee import (
+    FEW_ENOUGH,
+    Acting,
+    Built,
+    Calibration,
+    DecodeAt,
+    Guarantee,
+    Request,
+    Uncounted,
+    Visits,
+)
 from fedbandit.protocol.personal import Personal
 from fedbandit.protocol.trust import Trust
 from fedbandit.schedule import Adaptive, At, Clock, Every, Growing, Schedule
@@ -250,14 +260,17 @@ class Plan:
         No privacy guarantee: every silo's sums are sent in the clear.
         """
         promised = self._built.guarantee
-        if self.prior is None or not promised.promised:
+        if not promised.promised:
             return promised
-        return replace(promised, steps=(*promised.steps, COSTS_NOTHING))
+        before = () if self.prior is None else (COSTS_NOTHING,)
+        fits = FEW_ENOUGH.format(self.capacity // self.silos, " in one release" if self.endless else "")
+        assumes = (fits,) if isinstance(self.schedule, Clock) and self.trusting.live else ()  # rounds are few enough
+        return replace(promised, steps=(*promised.steps, *before), assumes=(*promised.assumes, *assumes))
 
     @cached_property
     def noise_law(self) -> NoiseLaw:
         """Standard deviations of every decoded (prefix or weighted) sum over all silos, and of the prior in it."""
-        gain, scales = self.protocol.prefix_gain(self._times_or_rounds), self.protocol.scales
+        gain, scales = self.protocol.prefix_gain(self._visits_by_sync), self.protocol.scales
         off_diagonal = scales.off_diagonal if self.dim > 1 else scales.diagonal  # a 1 x 1 matrix has no such entry
         law = NoiseLaw(scales.bias * gain, scales.diagonal * gain, off_diagonal * gain, silos=self.silos)
         return law if self.prior is None else self.prior.added(law, self.forget)
@@ -422,7 +435,7 @@ class Plan:
         """The same plan with one round per visit: what the simulator plays in the place of a clock with `people`."""
         if not isinstance(self.schedule, Clock):
             return self
-        visits = tuple(self.people * time for time in self.times)
+        visits = self._visits_by_sync
         return self.changed(rounds=visits[-1], schedule=At(visits), people=1)
 
     @cached_property
@@ -469,6 +482,11 @@ class Plan:
         if not isinstance(self.schedule, Adaptive):
             return self.times
         return tuple(range(1, self.rounds * (self.silos if self.schedule.alone else 1) + 1))
+
+    @property
+    def _visits_by_sync(self) -> tuple[int, ...]:
+        """Visits to one silo by each sync: rounds, but for a clock, whose rounds are periods with `people` in them."""
+        return tuple(self.people * time for time in self._times_or_rounds)
 
     @property
     def _rule_share(self) -> float:

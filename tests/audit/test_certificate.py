@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from datetime import date
 
+import numpy as np
 import pytest
 from scipy.special import expit
+from scipy.stats import norm
 
 from fedbandit import Plan, Privacy, clock, every
 from fedbandit.audit.certificate import certificate
 from fedbandit.audit.report import audit
+from fedbandit.privacy.accounting import gaussian_sigma
 from fedbandit.schedule import Schedule
 from tests.audit.faults import small_case, small_plan
 
@@ -33,10 +36,26 @@ def test_the_promise_in_plain_words_is_never_rounded_into_a_smaller_one(epsilon:
     promise = certificate(plan, audit(small_case(small_plan()), trials=50), date(2026, 1, 1)).promise
     times = promise.split(" at most ")[1].split(" times")[0]
     assert sum(map(float, times.split(" + "))) >= math.exp(epsilon)
-    assert f"(but for a chance of {delta!r})" in promise
+    assert f", plus a chance of {delta!r}, so nobody" in promise
     share = float(promise.split(" right more than ")[1].split("%")[0]) / 100
     best = 1 - (1 - delta) * float(expit(-epsilon))
     assert best <= share <= best + 0.001 + 1e-12
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
+def test_what_is_seen_may_be_likelier_than_the_factor_more_often_than_delta(epsilon: float) -> None:
+    """So no page may say "but for a chance of delta" of the odds: it is true of findings, with delta added to them."""
+    delta, rng = 1e-2, np.random.default_rng(0)
+    mu = 1 / gaussian_sigma(epsilon, delta)
+    loss = mu * rng.normal(mu, 1.0, 200_000) - mu**2 / 2  # log of the likelihood ratio at what is seen
+    further = float(np.mean(loss > epsilon))
+    assert further == pytest.approx(norm.cdf(mu / 2 - epsilon / mu), rel=0.05)
+    assert further > 2 * delta
+    assert np.mean(np.maximum(0.0, 1 - np.exp(epsilon - loss))) == pytest.approx(delta, rel=0.05)
+    promise = certificate(
+        Plan(3, 32, 2, Privacy(epsilon, delta), "silo"), audit(small_case(small_plan()), trials=50), date(2026, 1, 1)
+    ).promise
+    assert "but for" not in promise
 
 
 def test_the_budget_stands_in_a_certificate_as_it_was_asked_for() -> None:

@@ -13,7 +13,7 @@ from fedbandit.federation.silo import releasing, ticker
 from fedbandit.federation.silo.decisions.apart import Apart
 from fedbandit.federation.silo.decisions.decider import Decider
 from fedbandit.federation.states import DecisionState
-from fedbandit.federation.store import rewards
+from fedbandit.federation.store import SiloStore, rewards
 from fedbandit.federation.store.rewards import OPEN_BATCH, UNSHARED, CountedRow, Judge, Reward, Verdict
 from fedbandit.knowledge import PublicModel
 from fedbandit.plan import Plan
@@ -109,6 +109,20 @@ def rows_that_are_left_out_enter_the_batch(patch: Patch) -> None:
     patch.setattr("fedbandit.federation.store.silo_store.insert", insert)
 
 
+def a_new_term_counts_whoever_was_served_by_raw_data(patch: Patch) -> None:
+    sound = SiloStore.opt_out
+    patch.setattr(SiloStore, "opt_out", lambda self, term, people, for_good: sound(self, term, people))
+
+
+def raw_data_decide_before_it_is_written_who_is_over_the_cap(patch: Patch) -> None:
+    sound = Apart._written
+
+    def written(self: Apart, people: list[bytes]) -> bool:
+        return sound(self, [person for person in people if person not in self._people])
+
+    patch.setattr(Apart, "_written", written)
+
+
 FAULTS = {
     raw_sums_decide_for_everybody: "actions",
     raw_sums_decide_after_the_first_sync: "actions",
@@ -116,6 +130,8 @@ FAULTS = {
     the_cap_is_forgotten: "batch",
     what_is_kept_is_added_to_the_batch: "encoded",
     rows_that_are_left_out_enter_the_batch: "batch",
+    a_new_term_counts_whoever_was_served_by_raw_data: "batch",
+    raw_data_decide_before_it_is_written_who_is_over_the_cap: "batch",
 }
 
 

@@ -132,6 +132,16 @@ def test_wide_shows_what_does_not_fit(fedbandit: Command) -> None:
         assert name in narrow.out
 
 
+def test_brackets_in_a_name_are_part_of_it(fedbandit: Command, tmp_path: Path) -> None:
+    """Half of all tables say "weight [kg]". As markup it was left out, and "[/kg]" ended the command."""
+    schema = tmp_path / "schema.toml"
+    for name in ("weight [kg]", "weight [/kg]", "[bold]weight"):
+        schema.write_text(f'actions = ["low", "high"]\n[context."{name}"]\ntype = "number"\nlow = 0\nhigh = 1\n')
+        said = fedbandit("plan", "--silos", "3", "--rounds", "20", "--schema", str(schema))
+        assert said.code == 0, said.err
+        assert name in said.out
+
+
 def test_json_has_no_width(fedbandit: Command) -> None:
     assert_refused(fedbandit("plan", "--wide", "--json"), "--wide has no effect with --json")
     assert_refused(fedbandit("plan", "--json", "--wide"), "--wide has no effect with --json")

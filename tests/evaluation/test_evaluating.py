@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -126,6 +128,22 @@ def test_a_log_that_is_worth_few_decisions_is_refused() -> None:
     assert "are needed" in str(evaluate(decisions, {"rare": rare})["rare"].refused)
 
 
+@pytest.mark.parametrize("count", [1, 5, 29])
+def test_a_short_log_tells_nothing_not_even_of_what_was_played(count: int) -> None:
+    decisions = log(count)
+    assert decisions.logged is not None
+    found = evaluate(decisions, {"itself": given(decisions.logged)})["itself"]
+    assert found.refused == f"the log is worth {count:.1f} decisions for it, and 30 are needed"
+
+
+@pytest.mark.parametrize(("uncommon", "said"), [(0, True), (9, True), (10, False)])
+def test_rewards_that_are_nearly_all_alike_are_remarked_on(uncommon: int, said: bool) -> None:
+    """All 0, the interval is from 0 to 0: certain, and wrong."""
+    rewards = (np.arange(500) < uncommon).astype(float)
+    remarks = evaluate(replace(log(500), reward=rewards), {"uniform": uniform}).remarks
+    assert remarks == [f"all but {uncommon} of 500 rewards are the same: intervals are too narrow"] * said
+
+
 def test_without_propensities_only_agreement_is_told() -> None:
     decisions = log()
     unknown = np.where(np.arange(len(decisions)) < 10, np.nan, decisions.propensity)
@@ -208,6 +226,20 @@ def test_a_silo_that_serves_records_logs_the_names_of_its_actions(tmp_path: Path
         ({"reward": pl.lit(None, dtype=pl.Float64)}, "log must hold at least one decision with a reward"),
         ({"probabilities": pl.lit([0.5, 0.5])}, "probabilities must have one number per action"),
         ({"names": pl.lit(["a", "b"])}, "names must be one per action"),
+        ({"names": pl.lit("a")}, "names must be a list of texts in every decision of the log, got a column of String"),
+        ({"rows": pl.lit(3)}, "rows must be lists of lists of numbers"),
+        ({"rows": pl.lit([0.5, 0.5])}, "rows must be lists of lists of numbers"),
+        ({"rows": pl.col("rows").list.eval(pl.lit([math.nan]))}, "rows must be of finite numbers"),
+        ({"rows": pl.when(pl.col("action") > 0).then("rows")}, "rows must be known in every decision"),
+        ({"action": pl.lit("low")}, "action must be a whole number"),
+        ({"action": pl.lit(0.5)}, "action must be a whole number"),
+        ({"action": pl.lit(None, dtype=pl.Int64)}, "action must be known in every decision"),
+        ({"reward": pl.lit("yes")}, "reward must be a number"),
+        ({"propensity": pl.lit("half")}, "propensity must be a number"),
+        ({"allowed": pl.lit([5])}, "allowed must be indices into the actions of its decision"),
+        ({"allowed": pl.lit([-1])}, "allowed must be indices into the actions of its decision"),
+        ({"allowed": pl.lit([], dtype=pl.List(pl.Int64))}, "allowed must be indices into the actions of its decision"),
+        ({"allowed": pl.lit("all")}, "allowed must be a list of whole numbers"),
     ],
 )
 def test_a_log_that_cannot_be_is_refused(change: dict[str, pl.Expr], message: str) -> None:
@@ -233,6 +265,35 @@ def test_versions_of_a_model_come_from_the_log() -> None:
     np.testing.assert_array_equal(logged_model(models, 3, UCB)(decisions), by_model(MODEL, UCB)(decisions))
     with pytest.raises(ValueError, match=r"that the log holds \(0, 3\), got 2"):
         logged_model(models, 2)
+
+
+def test_the_newest_model_is_that_of_the_last_term_whatever_its_number(tmp_path: Path) -> None:
+    """Versions begin anew with a term, and hashes of plans are in no order."""
+    plans = sorted((Plan(3, rounds, 3, Privacy(1.0, 1e-5)) for rounds in (50, 60)), key=lambda plan: plan.hash)
+    for earlier, later in (plans, plans[::-1]):
+        log_ = DecisionLog(tmp_path / f"{later.hash}.db")
+        log_.model(7, replace_theta(0.1), earlier)
+        log_.model(0, replace_theta(0.2), later)
+        log_.model(7, replace_theta(0.3), later)
+        log_.model(1, replace_theta(0.4), later)
+        models = log_.models()
+        log_.close()
+        assert [row[0] for row in models["theta"]] == [0.1, 0.2, 0.3, 0.4]
+        decisions = log(20)
+        for version, theta in ((None, 0.4), (7, 0.3)):
+            expected = by_model(replace_theta(theta), UCB)(decisions)
+            np.testing.assert_array_equal(logged_model(models, version)(decisions), expected)
+
+
+def replace_theta(first: float) -> Model:
+    return MODEL._replace(theta=np.array([first, -0.5, 0.2]))
+
+
+def test_models_that_cannot_be_read_are_refused_as_decisions_are(tmp_path: Path) -> None:
+    frame_of(log(20)).write_parquet(tmp_path / "decisions.parquet")
+    (tmp_path / "models.parquet").write_text("no")
+    with pytest.raises(ValueError, match=r"^log must be a Parquet file or a folder with one, got '.*models\.parquet'"):
+        read_decisions(tmp_path)
 
 
 def test_the_page_names_every_policy_and_escapes_it(tmp_path: Path) -> None:

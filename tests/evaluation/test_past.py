@@ -136,3 +136,29 @@ def test_files(tmp_path: Path) -> None:
     assert read_table(tmp_path / "t.csv")["known"].null_count() == frame["known"].null_count() > 0
     with pytest.raises(ValueError, match=r"^table must be a CSV or Parquet file"):
         read_table(tmp_path / "none.csv")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("age;sex\n3;f\n", "commas between its columns, and has semicolons"),
+        ("age\tsex\n3\tf\n", "commas between its columns, and has tabs"),
+        ("age,sex,age\n3,f,4\n", "name each column once, and has 'age' twice"),
+        ("age,s\0ex\n3,f\n", "a text in UTF-8"),
+    ],
+)
+def test_a_table_that_would_be_read_as_another_is_refused(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(text)
+    with pytest.raises(ValueError, match=f"^table must .*{message}"):
+        read_table(tmp_path / "t.csv")
+
+
+def test_a_reward_that_is_no_number_is_as_missing_as_an_empty_one() -> None:
+    """Some write NaN where others write nothing: neither person counts."""
+    empty = table(60).with_columns(toss_paid=pl.when(pl.col("day") % 3 > 0).then("toss_paid").cast(pl.Float64))
+    written, left = (
+        past_of(empty.with_columns(pl.col("toss_paid").fill_null(np.nan)), SCHEMA, TOSSED),
+        past_of(empty, SCHEMA, TOSSED),
+    )
+    assert len(written) == len(left) == 40
+    assert written.left_out == left.left_out == 20

@@ -14,7 +14,7 @@ from fedbandit.bandit.policies import Policy
 from fedbandit.bandit.statistics import contributions
 from fedbandit.evaluation.past import Columns, past_of
 from fedbandit.evaluation.replayed import ALONE, BEST, PRACTICE, replay
-from fedbandit.evaluation.replaying import NOBODY, Tape, alone, federated, fitted_plan, fixed
+from fedbandit.evaluation.replaying import NOBODY, Tape, _alone, alone, federated, fitted_plan, fixed
 from fedbandit.plan import Plan
 from fedbandit.presets import isolated, plan_for
 from fedbandit.privacy.budget import Privacy
@@ -74,6 +74,15 @@ def test_a_silo_alone_learns_from_each_person_when_the_reward_comes(delays: Dela
             theta = inverse @ (x.T @ outcomes[known, found[run, known]])
             widths = np.sqrt(np.einsum("ad,de,ae->a", rows[person], inverse, rows[person]))
             assert found[run, person] == np.argmax(rows[person] @ theta + own.radius(step) * widths)
+
+
+def test_a_silo_alone_is_not_held_to_radii_that_cost_it() -> None:
+    """By the theory's radii alone it earned less than the federation, and by the practical ones more."""
+    tape = Tape(past(count=300), 2, 1)
+    bold = fitted_plan(OPEN, tape.past, tape.steps)
+    careful = bold.changed(confidence="theory")
+    np.testing.assert_array_equal(alone(careful, tape).chosen, alone(bold, tape).chosen)
+    assert (_alone(isolated(careful), tape, lambda share: None).chosen != alone(bold, tape).chosen).any()
 
 
 def test_the_tables_own_times_are_used() -> None:

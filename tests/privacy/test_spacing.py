@@ -43,6 +43,17 @@ def test_the_bound_is_never_below_the_truth_and_seldom_far_above() -> None:
     assert np.mean(ratios) < 1.01
 
 
+def test_where_columns_share_nothing_the_worst_visits_are_found() -> None:
+    """The auditor plays them. Ties aside there is one such set, and the last columns may be in it."""
+    rng = np.random.default_rng(3)
+    for size, visits, apart in itertools.product((3, 6, 7), (1, 2, 4), (1, 2, 3)):
+        for values in (rng.random(size), np.arange(1.0, size + 1), np.arange(size, 0.0, -1)):
+            spaced = dynamic(np.diag(values), visits, apart)
+            sums = {one: float(values[list(one)].sum()) for one in admissible(size, visits, apart)}
+            assert spaced.bound == pytest.approx(max(sums.values()), rel=1e-12)
+            assert spaced.columns == max(sums, key=sums.__getitem__)
+
+
 @pytest.mark.parametrize("name", ["toeplitz", "blt", "batches"])
 def test_shifted_columns_are_worst_at_the_beginning(name: str) -> None:
     encoder = mechanisms.encoder(name, 9)

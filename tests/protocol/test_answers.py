@@ -175,11 +175,12 @@ def test_public_visits_are_one_more_thing_that_is_public() -> None:
     made = plan("silo", visits="public")
     assert answers(made)["What is public"] == (
         "which silos take part, when they synchronise, how long messages are, every model, and that, when and how "
-        "often somebody asks"
+        "often somebody asks, and whether they share"
     )
-    assert "that, when and how often somebody asks is public: a silo may tick by counting requests" in (
-        made.guarantee.assumes
-    )
+    assert (
+        "that, when and how often somebody asks is public, and whether they share: a silo may tick by counting "
+        "requests, and whoever opts out is not counted"
+    ) in made.guarantee.assumes
 
 
 @pytest.mark.parametrize("trust", ["local", "silo", "secure-sum", "central"])

@@ -214,6 +214,7 @@ def test_two_draws_of_a_sync_are_seen_in_what_is_kept() -> None:
         ({"trust": "local", "mechanism": "batches"}, "endless"),
         ({"trust": "shuffle"}, "endless"),
         ({"forget": 0.9999}, "forget"),
+        ({"forget": 0.9996, "mechanism": "batches"}, "forget"),
         ({"endless": 1}, "endless"),
     ],
     ids=str,
@@ -222,6 +223,10 @@ def test_what_cannot_go_on_for_ever_says_so(fields: dict[str, Any], field: str) 
     with pytest.raises(ArgumentError) as error:
         _ = plan_of(**fields).guarantee
     assert error.value.field == field
+
+
+def test_the_longest_memory_there_is() -> None:
+    assert plan_of(forget=0.9995, mechanism="batches").guarantee.promised
 
 
 def test_a_plan_without_an_end_is_another_plan_and_reads_back() -> None:

@@ -1,5 +1,6 @@
-"""What an application's own choice may depend on: with the person's own record the releases move as far as the proof
-counts on, with other people's unreleased data further, and that is why the guarantee says so."""
+"""What an application's own choice, and the features that it sends, may depend on: with the person's own record the
+releases move as far as the proof counts on, with other people's unreleased data further, and that is why the guarantee
+says so."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from fedbandit._arrays import Floats
 from fedbandit.bandit.statistics import contributions, unpack
 from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy
+from fedbandit.protocol.guarantee import OWN_DATA
 from fedbandit.schedule import every
 
 PLAN = Plan(3, 60, 3, Privacy(1.0, 1e-5), "silo", schedule=every(20), apprentice=True)
@@ -57,3 +59,26 @@ def _sums(choosing: Choosing, records: Floats, rewards: Floats) -> Floats:
 )
 def test_only_a_choice_by_the_own_record_is_covered(choosing: Choosing, covered: bool) -> None:
     assert (moved(choosing) <= PLAN.request.shift.total) is covered
+
+
+@pytest.mark.parametrize(("popular", "covered"), [(False, True), (True, False)], ids=["own record", "others' data"])
+def test_only_features_of_the_own_record_are_covered(popular: bool, covered: bool) -> None:
+    """A feature that says what was popular until then lets one person move everybody after them."""
+
+    def sums(first: float) -> Floats:
+        rewards, rows = [first, *[1.0] * (USERS - 1)], []
+        for person in range(USERS):
+            liked = rewards[0] if popular and person else 0.0
+            rows.append(np.array([np.sqrt(1 - liked / 2), np.sqrt(liked / 2), 0.0]))
+        packed = contributions(np.stack(rows), np.array(rewards), PLAN.bits)
+        return np.asarray(packed.sum(axis=0) * 2.0**-PLAN.bits)
+
+    bias, covariance = unpack(sums(0.0) - sums(1.0), PLAN.dim)
+    assert (float(np.sqrt(bias @ bias + (covariance**2).sum())) <= PLAN.request.shift.total) is covered
+
+
+@pytest.mark.parametrize("trust", ["silo", "secure-sum", "central", "local"])
+def test_every_promise_says_what_data_may_depend_on(trust: str) -> None:
+    plan = PLAN.changed(trust=trust, apprentice=False, mechanism="batches")
+    assert OWN_DATA in plan.guarantee.assumes
+    assert OWN_DATA not in PLAN.changed(trust="none").guarantee.assumes

@@ -182,6 +182,11 @@ def test_what_cannot_be_personal_says_so(fields: dict[str, Any], field: str) -> 
     assert error.value.field == field
 
 
+def test_a_feature_that_is_none_is_named_with_those_that_are() -> None:
+    with pytest.raises(ArgumentError, match=r"^personal must be numbers of features, 0 to 2, got 3$"):
+        plan_of(personal=(3,))
+
+
 def test_a_plan_reads_back_and_says_what_it_does() -> None:
     plan = plan_of(personal=(2, 0), personal_share=0.25)
     assert Plan.from_dict(plan.as_dict()) == plan

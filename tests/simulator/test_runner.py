@@ -9,6 +9,7 @@ from typing import Any
 import numba
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits  # type: ignore[import-untyped]
 
 import fedbandit as fb
 from fedbandit.simulator import runner
@@ -40,6 +41,20 @@ def test_on_any_number_of_cores(threads: int, result: Result) -> None:
         assert same(fb.simulate(TASK, PLANS, RUNS, seed=3), result)
     finally:
         numba.set_num_threads(before)
+
+
+def test_matrix_libraries_have_one_thread_while_runs_are_played() -> None:
+    """More would wait for each other over matrices of this size, and round in an order of their own."""
+    seen = []
+    with threadpool_limits(limits=2, user_api="blas"):
+        fb.simulate(TASK, {"ldp": PLANS["ldp"]}, 1, progress=lambda share: seen.append(blas_threads()))
+        assert blas_threads() == {2}, "afterwards it is as it was"
+    assert seen
+    assert set.union(*seen) == {1}
+
+
+def blas_threads() -> set[int]:
+    return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
 
 
 @pytest.mark.parametrize("at_once", [1, 3])

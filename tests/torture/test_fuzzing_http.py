@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from fedbandit.federation.http.app import create_app
-from fedbandit.federation.http.routes import JSON_MEDIA, PACKED_MEDIA
+from fedbandit.federation.http.bodies.parsing import PACKED_MEDIA
+from fedbandit.federation.http.routes import JSON_MEDIA
 from fedbandit.federation.http.service import Service
 from fedbandit.federation.silo.serving import Silo
 from fedbandit.plan import Plan

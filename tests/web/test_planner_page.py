@@ -231,10 +231,13 @@ def test_a_reader_that_leaves_ends_its_simulation(planner: PageServer, monkeypat
     left: list[list[str]] = []
     original: Any = playing.plays
 
-    def watched(*arguments: Any) -> Any:
+    def watched(*arguments: Any, runs: int = 500) -> Any:
+        if runs == 1:  # the play that compiles, whenever it comes
+            yield from original(*arguments, runs=runs)
+            return
         kinds: list[str] = []
         try:
-            for event in original(*arguments, runs=500):
+            for event in original(*arguments, runs=runs):
                 kinds.append(event["kind"])
                 yield event
         finally:

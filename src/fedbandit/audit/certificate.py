@@ -87,14 +87,19 @@ def _title(promised: bool, broken: bool) -> str:
 
 
 def _promise(plan: Plan) -> str:
-    """The promise in one plain sentence; and, where there is none, that sentence."""
+    """The promise in one plain sentence; and, where there is none, that sentence.
+
+    It is about events: P(S) <= e^epsilon P'(S) + delta for whatever S one looks for. It does not say that what is seen
+    is more than e^epsilon times as likely with a chance of delta at most: under Gaussian noise that chance is
+    Phi(mu / 2 - epsilon / mu), which is larger.
+    """
     guarantee = plan.guarantee
     if guarantee.epsilon is None or guarantee.delta is None:
         return guarantee.statement
     otherwise = "with anybody else's in their place" if guarantee.adjacency == "replace-one" else "without them"
     return (
-        f"What {guarantee.against} can see over the whole run is at most {_times(guarantee.epsilon)} times as likely "
-        f"with your data as {otherwise} (but for a chance of {exactly(guarantee.delta)}), "
+        f"Any finding that {guarantee.against} can make over the whole run is at most {_times(guarantee.epsilon)} "
+        f"times as likely with your data as {otherwise}, plus a chance of {exactly(guarantee.delta)}, "
         f"{_guesses(guarantee.epsilon, guarantee.delta)}."
     )
 

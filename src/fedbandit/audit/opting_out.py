@@ -3,7 +3,8 @@
 A live silo is run twice on the same people, except that those who have opted out or are over the cap bring the opposite
 data in the second world: enough of them to turn every decision that looks at raw sums. Until noise is added nothing is
 random, so all that the two worlds could tell apart must be the same, to the bit: the actions of those who count, the
-batches that are closed and what the encoder makes of them, places, and sizes.
+batches that are closed and what the encoder makes of them, places, and sizes. Whoever was served by raw data comes
+again in the next term, with data that show it, and must not count there either.
 """
 
 from __future__ import annotations
@@ -81,7 +82,21 @@ def _played(store: Path, plan: Plan, world: int) -> list[_Seen]:
             silo.tick()
             seen.append(_Seen(actions, batch, _encoded(silo), _envelope(silo, sync)))
             silo.learn(sync, Outcome(_public(plan, sync), np.ones(plan.silos, dtype=np.int64)), included=False)
+    if plan.serves_uncounted == "local":
+        seen.append(_next_term(store, plan, clock, world))
     return seen
+
+
+def _next_term(store: Path, plan: Plan, clock: _Hand, world: int) -> _Seen:
+    """The open batch of the next term, to which those come who were served by raw data."""
+    later = plan.changed(alpha=plan.alpha / 2)  # any other plan
+    with Silo.open(store, later, timing=Timing(start=clock.now), clock=clock, new_term=True) as silo:
+        both = np.stack(_pair(plan))
+        actions = (_come(silo, both, "new", 0.5),)
+        for key in (AGAIN, *(f"out 0 {number}" for number in range(KEYED))):
+            _come(silo, both[world][None], key, float(world))
+        batch = sorted(silo.store.batch(silo.term.number, 0))
+        return _Seen(actions, batch, None, _envelope(silo, 0))
 
 
 def _serve(silo: Silo, sync: int, world: int) -> tuple[int, ...]:

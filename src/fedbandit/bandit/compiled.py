@@ -34,41 +34,46 @@ def weights_of(model: Model) -> Floats:
     return np.concatenate([model.root, model.theta[:, None]], axis=1)
 
 
-@njit(types.intp(_ROWS, *_MODEL), cache=True, nogil=True, fastmath=_ANY_ORDER)
-def best_of(features: Floats, weights: Floats, radius: float, most: float) -> int:
-    """The first row with the largest <x, theta> + radius |root^T x|; -1 if the square of a row's norm is not at most
-    `most`."""
-    rows, dim = features.shape
-    if rows < EVEN:
+@njit(types.Array(types.intp, 1, "C")(_SETS, *_MODEL), cache=True, nogil=True, fastmath=_ANY_ORDER)
+def best_of_many(features: Floats, weights: Floats, radius: float, most: float) -> Indices:
+    """Of each of many sets, (people, arms, dim), the first row with the largest <x, theta> + radius |root^T x|; -1 if
+    the square of a row's norm is not at most `most`. A block may hold rows of several people."""
+    people, arms, dim = features.shape
+    rows, total = features.reshape((people * arms, dim)), people * arms
+    if total < EVEN:
         filled = np.zeros((EVEN, dim))
-        filled[:rows] = features
-        features = filled
+        filled[:total] = rows
+        rows = filled
     size = max(EVEN, PRODUCT // (dim * (dim + 1)) // EVEN * EVEN)
-    best, highest, done = -1, -math.inf, 0
-    while done < rows:
-        left = rows - done
+    found = np.full(people, -1)
+    person, arm, best, highest, fine = 0, 0, 0, -math.inf, True
+    done = 0
+    while done < total:
+        left = total - done
         count = min(size, max(EVEN, left // EVEN * EVEN))
-        start = min(done, features.shape[0] - count)  # the last block begins with rows that were looked at before
-        some = features[start : start + count]
+        start = min(done, rows.shape[0] - count)  # the last block begins with rows that were looked at before
+        some = rows[start : start + count]
         seen = np.dot(some, weights)
-        for row in range(done - start, min(count, rows - start)):
+        for row in range(done - start, min(count, total - start)):
             square, width = 0.0, 0.0
             for i in range(dim):
                 square += some[row, i] * some[row, i]
                 width += seen[row, i] * seen[row, i]
-            if not square <= most:  # NaN fails the comparison
-                return -1
+            fine = fine and square <= most  # NaN fails the comparison
             bound = seen[row, dim] + radius * math.sqrt(width)
-            if best < 0 or bound > highest:
-                best, highest = start + row, bound
+            if arm == 0 or bound > highest:
+                best, highest = arm, bound
+            arm += 1
+            if arm == arms:
+                if fine:
+                    found[person] = best
+                person, arm, fine = person + 1, 0, True
         done = start + count
-    return best
+    return found
 
 
-@njit(types.Array(types.intp, 1, "C")(_SETS, *_MODEL), cache=True, nogil=True)
-def best_of_many(features: Floats, weights: Floats, radius: float, most: float) -> Indices:
-    """The same for each of many sets, (people, arms, dim)."""
-    found = np.empty(features.shape[0], dtype=np.intp)
-    for person in range(features.shape[0]):
-        found[person] = best_of(features[person], weights, radius, most)
+@njit(types.intp(_ROWS, *_MODEL), cache=True, nogil=True)
+def best_of(features: Floats, weights: Floats, radius: float, most: float) -> int:
+    """The same of one set, (arms, dim)."""
+    found: int = best_of_many(features.reshape((1, *features.shape)), weights, radius, most)[0]
     return found

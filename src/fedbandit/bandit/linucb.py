@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from fedbandit._arrays import Floats
 from fedbandit.bandit.statistics import unpack
 
-__all__ = ["Fit", "Model", "decide", "fit", "log_det_gain", "scores", "upper_bounds"]
+__all__ = ["Fit", "Model", "decide", "fit", "log_det_gain", "scores", "solved", "upper_bounds"]
 
 CONDITION = 1e-12  # a repaired matrix has no eigenvalue below this share of its largest
 
@@ -44,8 +44,13 @@ def fit(prefix: Floats, dim: int, regulariser: float, floor: float, radius: Arra
     precision = covariance + regulariser * np.eye(dim)
     precision, repaired = _raised(precision, floor)
     root = np.linalg.inv(np.swapaxes(np.linalg.cholesky(precision), -1, -2))
-    theta = np.einsum("...ij,...kj,...k->...i", root, root, bias)
+    theta = solved(root, bias)
     return Fit(Model(theta, root, np.broadcast_to(np.asarray(radius, dtype=float), theta.shape[:-1])), repaired)
+
+
+def solved(root: Floats, bias: Floats) -> Floats:
+    """V^-1 bias (..., dim), where V^-1 = root root^T."""
+    return np.asarray(np.einsum("...ij,...j->...i", root, np.einsum("...ji,...j->...i", root, bias)))
 
 
 def decide(actions: Floats, model: Model) -> int:
@@ -87,5 +92,5 @@ def _raised(precision: Floats, floor: float) -> tuple[Floats, int]:
         values, vectors = np.linalg.eigh(precision)
     below = values.min(axis=-1) < floor
     least = np.maximum(floor, CONDITION * np.abs(values).max(axis=-1, keepdims=True))
-    raised = np.einsum("...ij,...j,...kj->...ik", vectors, np.maximum(values, least), vectors)
+    raised = (vectors * np.maximum(values, least)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
     return np.where(below[..., None, None], raised, precision), int(below.sum())

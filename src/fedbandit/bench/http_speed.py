@@ -7,6 +7,7 @@ that is its own.
 
 from __future__ import annotations
 
+import gc
 import json
 import multiprocessing
 import socket
@@ -15,17 +16,17 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 import uvicorn
 import uvloop
 
-from fedbandit.bench.load import Posts, contexts, latencies, plan, products, saturated, shop_plan
+from fedbandit.bench.load import Posts, contexts, cpu_seconds, latencies, plan, products, saturated, shop_plan
 from fedbandit.federation.http import create_app
 from fedbandit.federation.http.service import Service
-from fedbandit.federation.process import SERVER
+from fedbandit.federation.process import SERVER, settle
 from fedbandit.federation.silo.serving import Silo
 from fedbandit.federation.wire.broker import free_port
 
@@ -37,6 +38,20 @@ SET, SET_ARMS, SET_DIM = "catalogue", 1000, 40
 VISITOR: dict[str, object] = {"age": 44, "device": "phone", "segment": "regular", "hour": 13}
 
 
+class _Server(NamedTuple):
+    """A server in a process of its own."""
+
+    port: int
+    process: int
+
+
+class _Served(NamedTuple):
+    """Requests per second, and what each costs the server; None where the machine does not tell."""
+
+    per_s: float
+    cpu_us: float | None
+
+
 def http_figures() -> dict[str, float | None]:
     """Requests per second of each kind, as shares of those that the empty application answers.
 
@@ -44,8 +59,11 @@ def http_figures() -> dict[str, float | None]:
     MessagePack; `registered_ratio`: among a registered set of 1,000 actions with 40 features; `pair_ratio`: requests
     that are alternately a decision, in JSON, and its durable reward. `schema_ratio`: a decision among 100 products with
     four features each for a visitor with four, in JSON, over the same decision from the rows that a schema makes of
-    them. `p99_ms` is what 99 of 100 requests, decisions and
-    rewards alike, take at most when pairs begin at half of the rate at which they saturate the silo.
+    them. `empty_cpu_us`, `decide_cpu_us` and so on are the microseconds of CPU that a request costs the server: on a
+    machine that is busy with something else, their ratios are to be believed before those of the rates.
+
+    `p99_ms` is what 99 of 100 requests take at most when pairs begin at half of the rate at which they saturate the
+    silo: that of decisions or that of rewards, whichever is the longer.
     """
     rows = contexts(1)[0]
     decide = Posts(TOKEN, json.dumps({"actions": rows.tolist()}).encode())
@@ -59,22 +77,26 @@ def http_figures() -> dict[str, float | None]:
         "records": ("shop", Posts(TOKEN, json.dumps(records).encode())),
         "rows": ("shop", Posts(TOKEN, json.dumps({"actions": encoded.tolist()}).encode())),
     }
-    with _servers() as (folder, ports):
-        rates = [_rates(folder, ports, kinds) for _ in range(REPEATS)]
+    with _servers() as (folder, servers):
+        turns = [_turn(folder, servers, kinds) for _ in range(REPEATS)]
+        rates = [{name: served.per_s for name, served in turn.items()} for turn in turns]
         half = float(np.median([rate["pair"] for rate in rates])) / 4  # two requests per pair
         # uvloop keeps requests to their times better than asyncio does
-        taken = uvloop.run(latencies(ports["silo"], decide, half, 2 * SECONDS))
+        taken = uvloop.run(latencies(servers["silo"].port, decide, half, 2 * SECONDS))
     middle = {name: float(np.median([rate[name] for rate in rates])) for name in ("empty", *kinds)}
     ratios = {f"{name}_ratio": _ratio(rates, name, "empty") for name in ("decide", "binary", "registered", "pair")}
-    p99 = [float(1000 * np.quantile(one, 0.99)) for one in taken]
+    p50, p99 = ([float(1000 * np.quantile(one, share)) for one in taken] for share in (0.5, 0.99))
     return {
         "empty_per_s": middle["empty"],
         **ratios,
+        **{f"{name}_cpu_us": _middle_cpu(turns, name) for name in ("empty", "decide", "binary", "registered", "pair")},
         "schema_ratio": _ratio(rates, "records", "rows"),
         "decisions_per_s": middle["decide"],
         "pairs_per_s": middle["pair"] / 2,
         "open_loop_pairs_per_s": half,
         "p50_ms": float(1000 * np.quantile(np.concatenate(taken), 0.5)),
+        "p50_decide_ms": p50[0],
+        "p50_reward_ms": p50[1],
         "p99_ms": max(p99),
         "p99_decide_ms": p99[0],
         "p99_reward_ms": p99[1],
@@ -85,17 +107,29 @@ def _ratio(rates: list[dict[str, float]], name: str, over: str) -> float:
     return float(np.median([rate[name] / rate[over] for rate in rates]))
 
 
-def _rates(folder: Path, ports: dict[str, int], kinds: dict[str, tuple[str, Posts]]) -> dict[str, float]:
-    """Requests per second of each kind, measured in turn: a machine that is busy meanwhile slows all of them."""
-    empty = saturated(ports["empty"], folder, CLIENTS, SECONDS)
-    return {"empty": empty} | {
-        name: saturated(ports[where], folder, CLIENTS, SECONDS, posts) for name, (where, posts) in kinds.items()
+def _middle_cpu(turns: list[dict[str, _Served]], name: str) -> float | None:
+    known = [turn[name].cpu_us for turn in turns]
+    return float(np.median([cost for cost in known if cost is not None])) if None not in known else None
+
+
+def _turn(folder: Path, servers: dict[str, _Server], kinds: dict[str, tuple[str, Posts]]) -> dict[str, _Served]:
+    """Each kind of request, measured in turn: a machine that is busy meanwhile slows all of them."""
+    return {"empty": _served(folder, servers["empty"])} | {
+        name: _served(folder, servers[where], posts) for name, (where, posts) in kinds.items()
     }
 
 
+def _served(folder: Path, server: _Server, posts: Posts | None = None) -> _Served:
+    before = cpu_seconds(server.process)
+    rate = saturated(server.port, folder, CLIENTS, SECONDS, posts)
+    after = cpu_seconds(server.process)
+    cost = None if before is None or after is None else 1e6 * (after - before) / (rate * SECONDS)
+    return _Served(rate, cost)
+
+
 @contextmanager
-def _servers() -> Iterator[tuple[Path, dict[str, int]]]:
-    """A folder, and the ports of the empty application, of a silo, of one with a registered set, and of a shop's."""
+def _servers() -> Iterator[tuple[Path, dict[str, _Server]]]:
+    """A folder, and the empty application, a silo, one with a registered set, and a shop's."""
     with (
         tempfile.TemporaryDirectory() as folder,
         _server(_empty) as empty,
@@ -113,36 +147,39 @@ async def _nothing(scope: Any, receive: Any, send: Callable[[MutableMapping[str,
 
 
 def _empty(port: int) -> None:
+    gc.freeze()  # as a silo does
     uvicorn.run(_nothing, port=port, log_level="error", lifespan="off", **SERVER)
 
 
 def _silo(port: int, folder: str) -> None:
     with Silo.open(Path(folder) / "silo.db", plan()) as silo:
-        silo.quicken()
+        settle(silo)
         uvicorn.run(create_app(Service(silo), TOKEN), port=port, log_level="error", **SERVER)
 
 
 def _silo_with_set(port: int, folder: str) -> None:
     with Silo.open(Path(folder) / "set.db", plan(SET_DIM)) as silo:
         silo.register(SET, contexts(1, SET_ARMS, SET_DIM)[0])
+        settle(silo)
         uvicorn.run(create_app(Service(silo), TOKEN), port=port, log_level="error", **SERVER)
 
 
 def _shop(port: int, folder: str) -> None:
     with Silo.open(Path(folder) / "shop.db", shop_plan()) as silo:
-        silo.quicken()
+        settle(silo)
         uvicorn.run(create_app(Service(silo), TOKEN), port=port, log_level="error", **SERVER)
 
 
 @contextmanager
-def _server(target: Callable[..., None], *arguments: str) -> Iterator[int]:
-    """A server in a process of its own; yields its port."""
+def _server(target: Callable[..., None], *arguments: str) -> Iterator[_Server]:
+    """A server, until the block is left."""
     port = free_port()
     process = multiprocessing.get_context("spawn").Process(target=target, args=(port, *arguments), daemon=True)
     process.start()
     try:
         up(port)
-        yield port
+        assert process.pid is not None
+        yield _Server(port, process.pid)
     finally:
         process.terminate()
         process.join(10)

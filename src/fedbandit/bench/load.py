@@ -8,11 +8,14 @@ fixed times come from this process, whatever became of those before (an open loo
 from __future__ import annotations
 
 import asyncio
+import gc
+import os
 import re
 import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from time import perf_counter
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -24,10 +27,23 @@ from fedbandit.problem import Category, Hashed, Number, Schema
 from fedbandit.problem.records import Records
 from fedbandit.schedule import clock
 
-__all__ = ["ARMS", "DIM", "Latencies", "Posts", "contexts", "latencies", "plan", "products", "saturated", "shop_plan"]
+__all__ = [
+    "ARMS",
+    "DIM",
+    "Latencies",
+    "Posts",
+    "contexts",
+    "cpu_seconds",
+    "latencies",
+    "plan",
+    "products",
+    "saturated",
+    "shop_plan",
+]
 
 DIM, ARMS = 10, 100
 WRK = "wrk"
+LEAD = 0.1  # seconds until the first of the requests at fixed times
 WAIT = 30.0  # seconds until requests at fixed times must have been answered
 
 # Reads bodies from files, since they may hold any bytes. In a pair, the id in one answer is rewarded by a next request.
@@ -133,6 +149,15 @@ def saturated(port: int, folder: Path, clients: int, seconds: float, posts: Post
     return _rate(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
+def cpu_seconds(process: int) -> float | None:
+    """What a process has used so far; None where the machine does not tell."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except FileNotFoundError:
+        return None
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def _rate(report: str) -> float:
     """Requests per second by a report of `wrk`; an error if any of them was refused or lost."""
     wrong = re.search(r"(Non-2xx or 3xx responses|Socket errors): .*", report)
@@ -144,7 +169,8 @@ def _rate(report: str) -> float:
 
 async def latencies(port: int, posts: Posts, pairs_per_s: float, seconds: float, connections: int = 32) -> Latencies:
     """How long decisions and rewards take when a pair begins at each of these times, whatever became of those before.
-    A request that has to wait for a connection has waited."""
+    A request that has to wait for a connection, or for this process, has waited: nothing is collected here meanwhile,
+    and the timers of the loop are to the millisecond."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[None] = loop.create_future()
     opened = [
@@ -167,11 +193,12 @@ async def latencies(port: int, posts: Posts, pairs_per_s: float, seconds: float,
         else:
             free.append(connection)
 
-    def begin(moment: float) -> None:
+    def begin(due_at: float) -> None:
+        moment = min(due_at, perf_counter())  # a timer may be a little early
         give(lambda connection: connection.ask(decide, lambda body: decided(connection, moment, body)))
 
     def decided(connection: _Connection, moment: float, body: bytes) -> None:
-        now = loop.time()
+        now = perf_counter()
         found[0].append(now - moment)
         decision = body.split(b'"', 4)[3].decode()  # {"id":"...",
         reward = _request(f"/v1/decisions/{decision}/reward", posts.token, "application/json", b'{"reward":0.5}')
@@ -179,17 +206,21 @@ async def latencies(port: int, posts: Posts, pairs_per_s: float, seconds: float,
         give(lambda other: other.ask(reward, lambda _: rewarded(other, now)))
 
     def rewarded(connection: _Connection, moment: float) -> None:
-        found[1].append(loop.time() - moment)
+        found[1].append(perf_counter() - moment)
         back(connection)
         if len(found[1]) == pairs:
             done.set_result(None)
 
-    start = loop.time() + 0.1
-    for number in range(pairs):
-        loop.call_at(start + number / pairs_per_s, begin, start + number / pairs_per_s)
-    await asyncio.wait_for(done, seconds + WAIT)
-    for connection in opened:
-        connection.close()
+    start, first = loop.time() + LEAD, perf_counter() + LEAD
+    gc.disable()
+    try:
+        for number in range(pairs):
+            loop.call_at(start + number / pairs_per_s, begin, first + number / pairs_per_s)
+        await asyncio.wait_for(done, seconds + WAIT)
+    finally:
+        gc.enable()
+        for connection in opened:
+            connection.close()
     return Latencies(np.array(found[0]), np.array(found[1]))
 
 

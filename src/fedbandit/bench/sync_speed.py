@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import uvloop
 
+from fedbandit.bench.load import cpu_seconds
 from fedbandit.federation.setup import founding
 from fedbandit.federation.setup.agreement import Agreement
 from fedbandit.federation.setup.home import FEDERATION, Home
@@ -26,7 +27,7 @@ from fedbandit.federation.setup.party import Party
 from fedbandit.federation.silo.agent import Agent
 from fedbandit.federation.silo.outgoing import Sealer
 from fedbandit.federation.silo.serving import Silo
-from fedbandit.federation.timing import Timing
+from fedbandit.federation.timing import Timing, pace
 from fedbandit.federation.wire import broker
 from fedbandit.federation.wire.link import Link
 from fedbandit.plan import Plan
@@ -44,20 +45,24 @@ PROCESSES = os.cpu_count() or 1  # that the silos are spread over
 
 
 class SyncCost(NamedTuple):
-    """Seconds that a sync takes, and milliseconds of CPU that it costs each central party per silo (None where the
-    machine does not tell)."""
+    """Seconds that a sync takes; those of them in which releases wait to leave, so that nobody sees how long it took to
+    draw them; and milliseconds of CPU that it costs each central party per silo (None where the machine does not
+    tell)."""
 
     seconds: float
+    pace: float
     central_ms: dict[str, float | None]
 
 
 def sync_figures() -> dict[str, float | None]:
-    """`round_s_100_silos`: a sync of 100 silos with 57 features; `round_s_1000_silos`: of 1,000 with 20 features.
+    """`round_s_100_silos`: a sync of 100 silos with 57 features; `round_s_1000_silos`: of 1,000 with 20 features. Of
+    either, `round_pace_s` are the fixed wait before releases leave, in which they are drawn.
     `analyzer_ms_per_silo` and its like are what a sync of the 1,000 costs each central party per silo."""
     small, large = sync_cost(*SMALL), sync_cost(*LARGE, period=3 * PERIOD)
     return {
         "round_s_100_silos": small.seconds,
         "round_s_1000_silos": large.seconds,
+        "round_pace_s": max(small.pace, large.pace),
         **{f"{name}_ms_per_silo": cost for name, cost in large.central_ms.items()},
     }
 
@@ -86,13 +91,14 @@ def _cost(path: Path, plan: Plan) -> SyncCost:
         playing = [pool.submit(_play, path, group, timing) for group in groups]
         central = {"broker": running.pid, **ids}
         time.sleep(max(0.0, _tick(plan, timing, 1) - 1.0 - time.time()))  # in the first sync everybody connects
-        before = {name: _cpu_seconds(process) for name, process in central.items()}
+        before = {name: cpu_seconds(process) for name, process in central.items()}
         moments = np.array([one.result() for one in playing])  # (processes, syncs)
-        after = {name: _cpu_seconds(process) for name, process in central.items()}
+        after = {name: cpu_seconds(process) for name, process in central.items()}
     ticks = [_tick(plan, timing, sync) for sync in range(len(plan.times))]
     seconds = (moments.max(axis=0) - ticks)[1:]
     each = 1000 / (len(seconds) * plan.silos)
-    return SyncCost(float(np.median(seconds)), {name: _spent(before[name], after[name], each) for name in central})
+    spent = {name: _spent(before[name], after[name], each) for name in central}
+    return SyncCost(float(np.median(seconds)), pace(plan, timing), spent)
 
 
 def _tick(plan: Plan, timing: Timing, sync: int) -> float:
@@ -159,15 +165,6 @@ async def _agent(home: Home, agreement: Agreement, timing: Timing) -> tuple[Agen
         return Silo.open(store, plan, name=party.name, secret=secret, timing=timing, sealer=sealer)
 
     return Agent(await asyncio.to_thread(opened), party, sealer), link
-
-
-def _cpu_seconds(process: int) -> float | None:
-    """What a process has used so far."""
-    try:
-        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    except FileNotFoundError:
-        return None
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager

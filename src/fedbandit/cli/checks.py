@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -45,12 +44,12 @@ def readable(field: str, path: Path) -> Path:
 
 
 @contextmanager
-def writing(field: str, path: Path) -> Iterator[None]:
+def writing(field: str, path: Path, what: str = "directory") -> Iterator[None]:
     """Whatever keeps the code inside from writing there is an error in the path."""
     try:
         yield
     except OSError as error:
-        raise ArgumentError(field, f"must be a directory that can be written, got {reasoned(path, error)}") from None
+        raise ArgumentError(field, f"must be a {what} that can be written, got {reasoned(path, error)}") from None
 
 
 def picture(field: str, path: Path) -> Path:
@@ -73,11 +72,10 @@ def broker_ca(path: str, broker: str) -> str:
         return ""
     if not broker.startswith("tls://"):
         raise ArgumentError("--broker-ca", f"has no effect: the broker at {broker} shows no certificate, tls:// would")
-    found = readable("broker_ca", Path(path)).resolve()
-    try:
-        ssl.create_default_context(cafile=found)
-    except ssl.SSLError as error:
-        raise ArgumentError("broker_ca", f"must be a PEM file of certificates, got {path!r} ({error.reason})") from None
+    from fedbandit.federation.setup.certificates import authority  # imported late: it loads the live federation
+
+    found = Path(path).resolve()
+    authority(str(found))
     return str(found)
 
 

@@ -124,8 +124,10 @@ def main() -> None:
         code = _refuse(str(error) if error.filename is None else f"{error.filename}: {error.strerror}")
     except (ValueError, ImportError) as error:
         code = _refuse(str(error))
-    except sqlite3.Error as error:
+    except sqlite3.OperationalError as error:
         code = _refuse(f"the store cannot be used: {error}")
+    except sqlite3.Error as error:
+        code = _refuse(f"the store is damaged ({error}): put the newest whole copy in its place")
     except (OverflowError, RecursionError, MemoryError) as error:  # of what was given: too large, or too deep
         code = _refuse(f"what was given is too large: {str(error) or type(error).__name__}")
     except Exception as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ __all__ = [
     "print_json",
     "print_table",
     "progress_bar",
+    "quiet",
     "remark",
     "say",
     "set_wide",
@@ -28,8 +30,9 @@ __all__ = [
     "writable_folder",
 ]
 
-stdout = Console(highlight=False)  # as wide as the screen, or 80 columns where there is none
-stderr = Console(stderr=True)
+# Without markup: in the name of a field, "weight [kg]", brackets are brackets.
+stdout = Console(highlight=False, markup=False)  # as wide as the screen, or 80 columns where there is none
+stderr = Console(stderr=True, markup=False)
 WIDE = 1000  # columns: no table needs as many
 NAME = 30  # letters
 
@@ -109,12 +112,17 @@ def _room(columns: list[str], narrow: bool) -> int:
 
 def say(text: str) -> None:
     """A line of the result, as it is."""
-    stdout.print(text, highlight=False, markup=False, soft_wrap=True)
+    stdout.print(text, highlight=False, soft_wrap=True)
 
 
 def remark(text: str) -> None:
     """Something to know, on standard error."""
-    stderr.print(text, highlight=False, soft_wrap=True)
+    stderr.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def quiet() -> None:
+    """No lines of a log on the terminal: a command that speaks to others says itself what came of it."""
+    logging.getLogger().addHandler(logging.NullHandler())
 
 
 @contextmanager

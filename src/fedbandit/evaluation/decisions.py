@@ -6,7 +6,7 @@ offsets[i] .. offsets[i + 1] - 1 of everything that has one entry per action.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -84,30 +84,40 @@ def read_decisions(path: str | Path) -> tuple[Decisions, pl.DataFrame | None]:
     place = Path(path)
     folder = place if place.is_dir() else place.parent
     file = place / "decisions.parquet" if place.is_dir() else place
+    models = folder / "models.parquet"
+    return from_frame(_parquet(file, place)), _parquet(models, models) if models.exists() else None
+
+
+def _parquet(file: Path, asked: Path) -> pl.DataFrame:
+    """The frame in a file; what is wrong is said of the place that was `asked` for."""
     try:
-        frame = pl.read_parquet(file)
+        return pl.read_parquet(file)
     except (OSError, pl.exceptions.PolarsError) as error:
         reason = str(error).splitlines()[0]
         raise ArgumentError(
-            "log", f"must be a Parquet file or a folder with one, got {str(path)!r} ({reason})"
+            "log", f"must be a Parquet file or a folder with one, got {str(asked)!r} ({reason})"
         ) from None
-    models = folder / "models.parquet"
-    return from_frame(frame), pl.read_parquet(models) if models.exists() else None
 
 
 def from_frame(frame: pl.DataFrame) -> Decisions:
     """Decisions from a table with the columns of a silo's log. Those without a reward are left out and counted."""
-    missing = [name for name in ("rows", "action", "reward") if name not in frame.columns]
+    missing = [name for name in NEEDED if name not in frame.columns]
     if missing:
         raise ArgumentError("log", f"must have the columns {', '.join(missing)}")
-    rewarded = frame.filter(pl.col("reward").is_not_null())
+    for name in frame.columns:
+        _check_kind(name, frame[name].dtype)
+    rewarded = frame.with_columns(pl.col("reward").cast(pl.Float64).fill_nan(None)).filter(
+        pl.col("reward").is_not_null()
+    )
+    for name in ("rows", "action"):
+        if rewarded[name].null_count():
+            raise ArgumentError(name, "must be known in every decision of the log, and is missing in some")
     sizes = rewarded["rows"].list.len().to_numpy().astype(np.int64)
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    rows = np.array(rewarded["rows"].explode().to_list(), dtype=np.float64) if len(rewarded) else np.zeros((0, 0))
     own = _column(rewarded, "own", np.bool_, False)
     suggested = _flat(rewarded, "probabilities", offsets)
     return Decisions(
-        rows=rows,
+        rows=_rows(rewarded["rows"]),
         offsets=offsets,
         action=_column(rewarded, "action", np.int64, 0),
         propensity=_column(rewarded, "propensity", np.float64, np.nan),
@@ -120,6 +130,50 @@ def from_frame(frame: pl.DataFrame) -> Decisions:
         own=own if own.any() else None,
         unrewarded=len(frame) - len(rewarded),
     )
+
+
+def _check_kind(name: str, kind: pl.DataType) -> None:
+    """Refuse a column of the log whose values are not of its kind: what is no number would become one, or none."""
+    for names, words, holds in KINDS:
+        if name in names and not (kind == pl.Null or holds(kind)):
+            raise ArgumentError(name, f"must be {words} in every decision of the log, got a column of {kind}")
+
+
+def _is_number(kind: pl.DataType) -> bool:
+    return kind.is_numeric()
+
+
+def _is_whole(kind: pl.DataType) -> bool:
+    return kind.is_integer()
+
+
+def _lists_of(holds: Callable[[pl.DataType], bool]) -> Callable[[pl.DataType], bool]:
+    """Whether a kind is that of lists whose values, if there are any, are of a kind that `holds`."""
+    return lambda kind: isinstance(kind, pl.List) and (kind.inner == pl.Null or holds(kind.inner))  # type: ignore[arg-type]
+
+
+NEEDED = ("rows", "action", "reward")
+KINDS: tuple[tuple[tuple[str, ...], str, Callable[[pl.DataType], bool]], ...] = (
+    (("rows",), "lists of lists of numbers", _lists_of(_lists_of(_is_number))),
+    (("action", "model"), "a whole number", _is_whole),
+    (("propensity",), "a number", _is_number),
+    (("reward",), "a number", lambda kind: kind.is_numeric() or kind == pl.Boolean),
+    (("own",), "true or false", lambda kind: kind == pl.Boolean),
+    (("probabilities",), "a list of numbers", _lists_of(_is_number)),
+    (("allowed",), "a list of whole numbers", _lists_of(_is_whole)),
+    (("names",), "a list of texts", _lists_of(lambda kind: kind == pl.String)),
+)
+
+
+def _rows(column: pl.Series) -> Floats:
+    """The rows of all actions, one under another, (actions, dim)."""
+    rows = column.explode().to_list() if len(column) else []
+    if len({len(row) if row is not None else None for row in rows}) > 1:
+        raise ArgumentError("rows", "must all have the same length in a log")
+    found = np.array(rows, dtype=np.float64).reshape(len(rows), -1) if rows else np.zeros((0, 0))
+    if not np.isfinite(found).all():
+        raise ArgumentError("rows", "must be of finite numbers in every decision of the log")
+    return found
 
 
 def _names(frame: pl.DataFrame, sizes: Integers) -> list[str] | None:
@@ -153,6 +207,9 @@ def _allowed(frame: pl.DataFrame, offsets: Integers) -> Flags | None:
     allowed = np.ones(offsets[-1], dtype=bool)
     for number, subset in enumerate(frame["allowed"].to_list()):
         if subset is not None:
-            allowed[offsets[number] : offsets[number + 1]] = False
-            allowed[offsets[number] + np.asarray(subset, dtype=np.int64)] = True
+            mine = allowed[offsets[number] : offsets[number + 1]]
+            if not subset or not all(index is not None and 0 <= index < len(mine) for index in subset):
+                raise ArgumentError("allowed", "must be indices into the actions of its decision, and not empty")
+            mine[:] = False
+            mine[subset] = True
     return allowed

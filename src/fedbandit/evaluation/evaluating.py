@@ -32,6 +32,7 @@ from fedbandit.evaluation.targets import Target
 __all__ = ["LEAST_EFFECTIVE", "Evaluation", "Judged", "evaluate"]
 
 LEAST_EFFECTIVE = 30.0  # fewer equally weighted decisions carry no normal interval
+FEWEST_UNCOMMON = 10  # rewards unlike the others: with fewer a normal interval misses the truth too often
 FAR = 4.0  # standard errors by which a mean weight may miss 1
 UNTOUCHED = 1e-9  # probability mass that counts as none
 ASSUMPTIONS = (
@@ -39,6 +40,7 @@ ASSUMPTIONS = (
     "a decision's reward depends on the person and on the action played, not on other decisions",
     "people come as they came in the log: intervals are about people like these, by a normal approximation",
     "decisions without a reward are like those with one",
+    "no policy was chosen by what it earns on this very log: a model that has learnt from it looks better than it is",
 )
 RAW = "computed from raw data: these numbers are for the silo that holds the log, and no guarantee covers them"
 
@@ -60,6 +62,7 @@ class Evaluation:
     judged: Sequence[Judged]
     level: float
     unrewarded: int
+    uncommon: int  # rewards that differ from the most common one
     own: int = 0  # decisions in which the application chose
     follows: float | None = None  # p-value: whether these choices follow other people's outcomes
     assumes: tuple[str, ...] = ASSUMPTIONS
@@ -116,6 +119,10 @@ class Evaluation:
     def remarks(self) -> list[str]:
         """What to know beside the numbers."""
         said = [f"{self.unrewarded:,} decisions without a reward are left out"] if self.unrewarded else []
+        if self.uncommon < FEWEST_UNCOMMON:
+            said.append(
+                f"all but {self.uncommon} of {self.logged.decisions:,} rewards are the same: intervals are too narrow"
+            )
         if self.follows is not None:
             said.append(f"the application chose in {self.own:,} decisions; {_dependence(self.follows)}")
         return said
@@ -173,10 +180,11 @@ def evaluate(
         predicted = cross_fitted(decisions)
     judged = [_judged(name, target, decisions, level, estimators, predicted) for name, target in targets.items()]
     logged = worth(decisions.reward, np.ones(len(decisions)), level)
+    uncommon = len(decisions) - int(np.unique(decisions.reward, return_counts=True)[1].max())
     if decisions.own is None:
-        return Evaluation(logged, judged, level, decisions.unrewarded)
+        return Evaluation(logged, judged, level, decisions.unrewarded, uncommon)
     follows = follows_others(decisions.action[decisions.own], decisions.reward[decisions.own])
-    return Evaluation(logged, judged, level, decisions.unrewarded, int(decisions.own.sum()), follows)
+    return Evaluation(logged, judged, level, decisions.unrewarded, uncommon, int(decisions.own.sum()), follows)
 
 
 def _dependence(p_value: float) -> str:
@@ -234,6 +242,6 @@ def _unsupported(likely: Floats, weights: Floats, decisions: Decisions) -> str |
             "logged probabilities are not true"
         )
     effective = effective_size(weights)
-    if effective < min(LEAST_EFFECTIVE, len(decisions)):
+    if effective < LEAST_EFFECTIVE:
         return f"the log is worth {effective:.1f} decisions for it, and {LEAST_EFFECTIVE:g} are needed"
     return None

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import numpy as np
 import polars as pl
+import polars.selectors as cs
 from scipy.optimize import minimize
 
 from fedbandit import _validate
@@ -145,10 +146,23 @@ def read_table(path: str | Path) -> pl.DataFrame:
     try:
         if str(path).endswith(".parquet"):
             return pl.read_parquet(path)
+        _check_header([str(name) for name in pl.read_csv(path, has_header=False, n_rows=1, infer_schema=False).row(0)])
         return pl.read_csv(path, infer_schema_length=None, null_values=NULLS)
     except (OSError, pl.exceptions.PolarsError) as error:
         reason = str(error).splitlines()[0]
         raise ArgumentError("table", f"must be a CSV or Parquet file, got {str(path)!r} ({reason})") from None
+
+
+def _check_header(names: list[str]) -> None:
+    """Refuse what would be read as a table, and as another one than is meant."""
+    if any("\0" in name for name in names):
+        raise ArgumentError("table", "must be a text in UTF-8: its header holds bytes of another encoding")
+    for mark, called in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
+        if len(names) == 1 and mark in names[0]:
+            raise ArgumentError("table", f"must have commas between its columns, and has {called}")
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ArgumentError("table", f"must name each column once, and has {twice!r} twice")
 
 
 def past_of(table: pl.DataFrame, schema: Schema, columns: Columns) -> Past:
@@ -199,6 +213,7 @@ def _check(table: pl.DataFrame, schema: Schema, columns: Columns) -> None:
 def _complete(table: pl.DataFrame, columns: Columns) -> pl.DataFrame:
     """People of whom all is known that is needed. A reward that never came is missing, not the person, if times are
     given."""
+    table = table.with_columns(cs.float().fill_nan(None))  # "NaN" in a CSV is an empty field
     needed = [columns.right, columns.action, columns.silo, "" if columns.reward_time else columns.reward]
     for name in needed:
         if name:

@@ -67,8 +67,9 @@ def by_model(model: Model, policy: Policy) -> Target:
 
 
 def logged_model(models: pl.DataFrame, version: int | None = None, policy: Policy | None = None) -> Target:
-    """A version of the model from a silo's log (None: the newest), by its own policy or another one."""
-    known = models.sort("version") if version is None else models.filter(pl.col("version") == version)
+    """A version of the model from a silo's log (None: the newest), by its own policy or another one. Where terms have
+    the same version, it is the last term's."""
+    known = models if version is None else models.filter(pl.col("version") == version)
     if not len(known):
         versions = ", ".join(map(str, sorted(models["version"].unique())))
         raise ArgumentError(

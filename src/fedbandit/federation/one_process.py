@@ -21,6 +21,7 @@ from typing import Any, Self, TypeVar, cast
 from fedbandit import _validate
 from fedbandit._validate import ArgumentError
 from fedbandit.federation.post_office import PostOffice
+from fedbandit.federation.process import bind, claimed
 from fedbandit.federation.setup import founding
 from fedbandit.federation.setup.home import Home
 from fedbandit.federation.silo.agent import Agent
@@ -153,7 +154,8 @@ class Federation:
 
     def _furnish(self, home: Home, timing: Timing) -> None:
         """A party at work on what is in its directory."""
-        party, store, clock = home.party(), home.store(self.plan.hash), self.clock
+        party, clock = home.party(), self.clock
+        store = claimed(home, party.agreement)
         if home.settings.role == "silo":
             sealer = Sealer(party)
             secret = home.salt
@@ -162,11 +164,13 @@ class Federation:
                 store, self.plan, name=party.name, secret=secret, timing=timing, clock=clock, sealer=sealer, since=since
             )
             self._resources.callback(silo.close)
+            bind(silo.store.engine, party.agreement)
             agent = self._agents[party.name] = Agent(silo, party, sealer, steady=clock.steady)
             self._handlers[party.name] = agent.handle
         else:
             engine = open_engine(store)
             self._resources.callback(engine.close)
+            bind(engine, party.agreement)
             kind: type[SyncKeeper] = Mixer if home.settings.role == "mixer" else Analyzer
             keeper = kind(party, SyncStore(engine), self.post, clock=lambda: clock.now, steady=clock.steady)
             self._keepers.append(keeper)

@@ -25,16 +25,18 @@ from fedbandit.federation.http.service import Service
 from fedbandit.federation.http.straight import StraightProtocol
 from fedbandit.federation.membership import Membership, Worker
 from fedbandit.federation.setup.agreement import Agreement
+from fedbandit.federation.setup.certificates import check_pair
 from fedbandit.federation.setup.editions import Edition
 from fedbandit.federation.setup.home import MEMBERS, Home
 from fedbandit.federation.setup.party import Party, PlanMismatch
-from fedbandit.federation.setup.roll import read_editions
+from fedbandit.federation.setup.roll import binding_key, read_editions
 from fedbandit.federation.silo.agent import Agent
 from fedbandit.federation.silo.outgoing import Sealer
 from fedbandit.federation.silo.serving import Silo
 from fedbandit.federation.store import Engine, SyncStore, open_engine
 from fedbandit.federation.store.database import remember
 from fedbandit.federation.store.decision_log import DecisionLog
+from fedbandit.federation.store.opening import claim
 from fedbandit.federation.syncs.analyzer import Analyzer
 from fedbandit.federation.syncs.keeper import SyncKeeper
 from fedbandit.federation.syncs.mixer import Mixer
@@ -43,7 +45,7 @@ from fedbandit.federation.telemetry.logs import Style
 from fedbandit.federation.telemetry.troubles import Troubles
 from fedbandit.federation.wire.link import Link
 
-__all__ = ["REFUSED", "SERVER", "Orders", "bind", "bound_to", "run"]
+__all__ = ["REFUSED", "SERVER", "Orders", "bind", "claimed", "listening", "run", "settle"]
 
 log = logging.getLogger(__name__)
 SERVER: dict[str, Any] = {
@@ -54,6 +56,7 @@ SERVER: dict[str, Any] = {
     "server_header": False,
     "date_header": False,
 }
+BACKLOG = 2048  # connections that wait to be taken
 REFUSED = 3  # exit code: this party refuses to work
 MEMBERS_LOOK = 1.0  # seconds between looks at the members' file
 QUICKEN = 1.0  # seconds after the start of a silo until it loads what makes decisions faster
@@ -97,26 +100,31 @@ def run(
     return 0
 
 
-def bound_to(agreement: Agreement) -> str:
-    """The fingerprint that a store is tied to."""
-    return replace(agreement, broker="").fingerprint
-
-
 def bind(engine: Engine, agreement: Agreement) -> None:
     """Tie a store to the agreement it began with: keys, members and times do not change in a term. (Where the broker
     is may.)"""
-    bound = bound_to(agreement)
-    found = remember(engine, f"agreement {agreement.plan.hash}", bound.encode()).decode()
-    if found != bound:
+    found = remember(engine, binding_key(agreement.plan.hash), agreement.bond.encode()).decode()
+    if found != agreement.bond:
         raise ArgumentError(
             "federation", "must be the file that this term began with: keys, members or times in it have changed since"
         )
 
 
+def claimed(home: Home, agreement: Agreement) -> str:
+    """Where the party's store is; one that is another party's is refused before anything else is written to it."""
+    place = home.store(agreement.plan.hash)
+    engine = open_engine(place)
+    try:
+        claim(engine, home.owner)
+    finally:
+        engine.close()
+    return place
+
+
 async def keep(home: Home, party: Party, orders: Orders) -> None:
     """Mixer or analyzer: its work, and beside it what it says about itself, if it has a port for that."""
     party.agreement.check_keys()
-    engine = open_engine(home.store(party.agreement.plan.hash))
+    engine = open_engine(claimed(home, party.agreement))
     bind(engine, party.roll.charter)
     worker = _Keeping(party, SyncStore(engine))
     member = _membership(home, party, worker, orders)
@@ -162,13 +170,8 @@ async def _served(home: Home, service: KeeperService) -> AsyncIterator[asyncio.T
         yield None
         return
     home.make_token()
-    try:
-        listener = socket.create_server((settings.host, settings.health_port))
-    except OSError as error:
-        taken = f"{settings.host} port {settings.health_port} cannot be had ({error.strerror})"
-        raise ArgumentError("health_port", f"must be free: {taken}") from None
     server = _BackgroundServer(_config(home, create_keeper_app(service, home.token())))
-    serving = asyncio.create_task(server.serve([listener]))
+    serving = asyncio.create_task(server.serve(listening(home)))
     log.info("%s %s says how it is on %s port %d", settings.role, settings.name, settings.host, settings.health_port)
     try:
         yield serving
@@ -177,13 +180,33 @@ async def _served(home: Home, service: KeeperService) -> AsyncIterator[asyncio.T
         await serving
 
 
+def listening(home: Home) -> list[socket.socket]:
+    """The sockets of the port on which a party is asked, of IPv4 first. The server would end the process with exit code
+    3 where it cannot have one, and that means another plan."""
+    settings, port = home.settings, home.served_on
+    field = "port" if settings.role == "silo" else "health_port"
+    found: list[socket.socket] = []
+    try:
+        kinds = socket.getaddrinfo(settings.host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, _, _, _, address in sorted(set(kinds)):
+            listener = socket.create_server(address, family=family, backlog=BACKLOG)
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)  # connections have it from here
+            found.append(listener)
+    except OSError as error:
+        for listener in found:
+            listener.close()
+        says = f"must be free: port {port} of {settings.host} cannot be had ({error.strerror})"
+        raise ArgumentError(field, f"{says}; end whoever has it, or change party.json") from None
+    return found
+
+
 async def serve(
     home: Home, party: Party, orders: Orders, listen: socket.socket | None, tally: WorkerTally | None
 ) -> None:
     """A silo: its HTTP service, and its side of the federation beside it."""
     agreement, settings, sealer = party.roll.charter, home.settings, Sealer(party)
     silo = Silo.open(
-        home.store(agreement.plan.hash),
+        claimed(home, agreement),
         agreement.plan,
         name=settings.name,
         secret=home.salt,
@@ -196,34 +219,43 @@ async def serve(
         log=DecisionLog(home.decision_log, settings.log_days) if settings.log_days else None,
         since=party.roll.since(party.name),
     )
-    bind(silo.store.engine, agreement)
-    agent = Agent(silo, party, sealer)
-    member = _membership(home, party, agent, orders)
-    service = Service(silo, member, tally, timing=agreement.timing, machine=Machine.of(home))
-    server = _StoppableServer(_config(home, create_app(service, home.token())))
-    federation = asyncio.create_task(_taking_part(home, party, member, agent.adopt))
-    quickening = asyncio.create_task(_quicken(silo))
-    federation.add_done_callback(lambda _: setattr(server, "should_exit", True))
-    gc.freeze()  # what was imported stays: no collection looks at it again
-    log.info("silo %s serves on %s port %d", silo.name, settings.host, settings.port)
-    try:
-        await server.serve([listen] if listen else None)
-    finally:
-        quickening.cancel()
-        federation.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await federation
-        service.close()
-        silo.close()
+    with contextlib.ExitStack() as resources:
+        resources.callback(silo.close)
+        bind(silo.store.engine, agreement)
+        agent = Agent(silo, party, sealer)
+        member = _membership(home, party, agent, orders)
+        service = Service(silo, member, tally, timing=agreement.timing, machine=Machine.of(home))
+        resources.callback(service.close)
+        server = _StoppableServer(_config(home, create_app(service, home.token())))
+        sockets = [listen] if listen else listening(home)
+        federation = asyncio.create_task(_taking_part(home, party, member, agent.adopt))
+        quickening = asyncio.create_task(_quicken(silo))
+        federation.add_done_callback(lambda _: setattr(server, "should_exit", True))
+        gc.freeze()  # what was imported stays: no collection looks at it again
+        log.info("silo %s serves on %s port %d", silo.name, settings.host, settings.port)
+        try:
+            await server.serve(sockets)
+        finally:
+            quickening.cancel()
+            federation.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await federation
 
 
 async def _quicken(silo: Silo) -> None:
     """Make decisions faster, once the silo serves."""
     await asyncio.sleep(QUICKEN)
     try:
-        await asyncio.to_thread(silo.quicken)
+        await asyncio.to_thread(settle, silo)
     except Exception as error:  # no compiler, no place for its cache: decisions go on as they are
         log.warning("decisions stay slower than they could be: %s: %s", type(error).__name__, error)
+
+
+def settle(silo: Silo) -> None:
+    """Load what makes decisions faster. All that is there by now stays, and no collection looks at it again: one would
+    hold up every request for some fifty milliseconds, and one request in a hundred would meet it."""
+    silo.quicken()
+    gc.freeze()
 
 
 class _StoppableServer(uvicorn.Server):
@@ -247,6 +279,8 @@ class _BackgroundServer(uvicorn.Server):
 
 def _config(home: Home, app: App) -> uvicorn.Config:
     settings = home.settings
+    if settings.tls_certificate:
+        check_pair(settings.tls_certificate, settings.tls_key)
     return uvicorn.Config(
         app,
         host=settings.host,
@@ -274,10 +308,15 @@ Adopt = Callable[[Sequence[Edition]], Awaitable[None]]
 
 
 async def _taking_part(home: Home, party: Party, member: Membership, adopt: Adopt) -> None:
-    """Take part, and take in what somebody puts into the party's directory: editions of the members, and new keys."""
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(_watch(home, party, adopt))
+    """Take part, and take in what somebody puts into the party's directory: editions of the members, and new keys.
+
+    No group of tasks: it would wrap up what ends the party, a PlanMismatch, whose exit code others go by."""
+    watching = asyncio.create_task(_watch(home, party, adopt))
+    try:
         await member.run()
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
 
 
 async def _watch(home: Home, party: Party, adopt: Adopt) -> None:

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 from fedbandit._validate import ArgumentError
-from fedbandit.federation.process import bind
+from fedbandit.federation.process import bind, claimed
 from fedbandit.federation.setup.home import Home
 from fedbandit.federation.setup.party import Party, PlanMismatch
 from fedbandit.federation.silo import book
@@ -68,7 +68,9 @@ async def recover(home: Home, *, agreed: bool, patience: float = PATIENCE) -> Re
 async def _silo(home: Home, party: Party, agreed: bool) -> Recovery:
     plan, sealer = party.agreement.plan, Sealer(party)
     secret, timing = home.salt, party.agreement.timing
-    with Silo.open(home.store(plan.hash), plan, name=party.name, secret=secret, timing=timing, sealer=sealer) as silo:
+    with Silo.open(
+        claimed(home, party.agreement), plan, name=party.name, secret=secret, timing=timing, sealer=sealer
+    ) as silo:
         bind(silo.store.engine, party.roll.charter)
         if not silo.store.engine.lead():
             raise ArgumentError("home", "must be that of a silo that is not running: stop its workers first")
@@ -96,7 +98,7 @@ def _spent(silo: Silo, more: tuple[LedgerRow, ...]) -> float | None:
 
 async def _keeper(home: Home, party: Party, agreed: bool) -> Recovery:
     kind: type[SyncKeeper] = Mixer if home.settings.role == "mixer" else Analyzer
-    engine = open_engine(home.store(party.agreement.plan.hash))
+    engine = open_engine(claimed(home, party.agreement))
     try:
         bind(engine, party.roll.charter)
         async with _connected(home, party) as link:

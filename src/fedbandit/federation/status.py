@@ -1,12 +1,15 @@
-"""Where a party stands, read from its store: syncs, silos, budget. Public numbers only."""
+"""Where a party stands, read from its store: syncs, silos, budget. A silo's says how many came: for its own eyes."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from fedbandit._validate import ArgumentError
 from fedbandit.federation.board.keeper_board import KeeperBoard
 from fedbandit.federation.board.silo_board import Running, SiloBoard
 from fedbandit.federation.http.families import Dates, Machine
@@ -17,10 +20,40 @@ from fedbandit.federation.silo.silo_status import silo_status
 from fedbandit.federation.states import SyncState
 from fedbandit.federation.store import Engine, SiloStore, SyncStore, read_engine
 from fedbandit.federation.store.database import recall
+from fedbandit.federation.store.opening import begun, check_current, check_owner
 from fedbandit.federation.store.seen import SeenStore
 from fedbandit.plan import Plan
 
-__all__ = ["HomeBoard", "status"]
+__all__ = ["HomeBoard", "check_tied", "looking", "status"]
+
+
+@contextmanager
+def looking(home: Home, agreement: Agreement) -> Iterator[Engine | None]:
+    """The store of a party, to be read alone; None if the party was never started. What does not belong together is
+    refused: a file of another federation, keys or a store of another party, tables of another version."""
+    place = home.store(agreement.plan.hash)
+    if not begun(place):
+        if agreement.member(home.settings.name) is not None:  # who has joined and was not admitted yet is not in it
+            home.party()
+        yield None
+        return
+    home.party()
+    engine = read_engine(place)
+    try:
+        check_current(engine)
+        check_tied(engine, agreement, home.owner)
+        yield engine
+    finally:
+        engine.close()
+
+
+def check_tied(engine: Engine, agreement: Agreement, owner: str) -> None:
+    """Refuse a store of another party, or one whose term began with another file of the federation."""
+    check_owner(engine, owner)
+    bound = recall(engine, f"agreement {agreement.plan.hash}")
+    if bound is not None and bound != agreement.bond.encode():
+        says = "keys, members or times in it have changed since the term began"
+        raise ArgumentError("federation", f"must be the file that the store began with: {says}; put that one back")
 
 
 def status(path: Path) -> dict[str, Any]:
@@ -36,26 +69,20 @@ def status(path: Path) -> dict[str, Any]:
         "guarantee": plan.guarantee.statement,
         "assumes": list(plan.guarantee.assumes),
     }
-    store = home.store(plan.hash)
-    if "://" not in store and not Path(store).exists():
-        return {**shared, "started": False}
-    engine = read_engine(store)
-    try:
+    with looking(home, agreement) as engine:
+        if engine is None:
+            return {**shared, "started": False}
         roll.tie(lambda key, value: value, partial(recall, engine))
         shared |= {"edition": roll.number, "members": list(roll.newest.silos)}
         if home.settings.role == "silo":
             silo = SiloStore(engine)
             # A term of another plan is over, or of another federation: nothing of it is this plan's.
             terms = [term for term in silo.terms() if term.plan_hash == plan.hash]
-            known = (
-                {"models_fingerprint": _models(engine, agreement), **silo_status(silo, plan, terms[-1])}
-                if terms
-                else {}
-            )
-            return {**shared, "started": bool(terms), **known}
+            if not terms:
+                return {**shared, "started": False, "problem": _of_another_plan(silo)}
+            known = {"models_fingerprint": _models(engine, agreement), **silo_status(silo, plan, terms[-1])}
+            return {**shared, "started": True, **known}
         return {**shared, "started": True, **_sync_status(SyncStore(engine), plan, roll.newest.silos)}
-    finally:
-        engine.close()
 
 
 class HomeBoard:
@@ -67,6 +94,8 @@ class HomeBoard:
         self._home = Home.load(path)
         self._agreement = self._home.agreement()
         self._roll = Roll(self._agreement, read_editions(path / MEMBERS))
+        with looking(self._home, self._agreement):  # what does not belong together is refused before a page is served
+            pass
         self._dates = Dates(self._agreement.plan, self._agreement.timing)
         self._engine: Engine | None = None
         self._board = self._make(None)
@@ -77,7 +106,7 @@ class HomeBoard:
 
     def _read(self) -> dict[str, Any]:
         store = self._home.store(self._agreement.plan.hash)
-        if self._engine is None and ("://" in store or Path(store).exists()):
+        if self._engine is None and begun(store):
             self._engine = read_engine(store)
             self._board = self._make(self._engine)
         if self._engine is not None:
@@ -108,10 +137,21 @@ def _models(engine: Engine, agreement: Agreement) -> str | None:
     return f"{head.length} {head.hash.hex()[:32]}" if head.length else None
 
 
+def _of_another_plan(store: SiloStore) -> str | None:
+    """What a silo waits for whose store has terms, and none of them under the plan of the federation's file."""
+    terms = store.terms()
+    if not terms:
+        return None
+    return (
+        f"the store's last term is of plan {terms[-1].plan_hash[:16]}: once it is over, `silo serve --new-term` begins"
+        " that of the federation's file; if no new term was agreed on, put the file of that plan back"
+    )
+
+
 def _sync_status(store: SyncStore, plan: Plan, silos: tuple[str, ...]) -> dict[str, Any]:
     """Syncs of a mixer or an analyzer."""
-    begun = store.all()
-    done = [sync for sync in begun if sync.state.final]
+    known = store.all()
+    done = [sync for sync in known if sync.state.final]
     return {
         "problem": store.problem(),
         "plan": plan.hash,
@@ -119,7 +159,7 @@ def _sync_status(store: SyncStore, plan: Plan, silos: tuple[str, ...]) -> dict[s
         "closed": done[-1].sync + 1 if done else 0,
         "skipped": [sync.sync for sync in done if not sync.cohort and sync.state is not SyncState.GIVEN_UP],
         "given_up": [sync.sync for sync in done if sync.state is SyncState.GIVEN_UP],
-        "waiting_for": sorted(_absent(store, begun[-1].sync, silos)) if _collecting(store) else [],
+        "waiting_for": sorted(_absent(store, known[-1].sync, silos)) if _collecting(store) else [],
         "syncs_of_silo": {name: sum(name in sync.cohort for sync in done) for name in silos},
     }
 

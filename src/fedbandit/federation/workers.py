@@ -16,13 +16,12 @@ from pathlib import Path
 from fedbandit import _validate
 from fedbandit._validate import ArgumentError
 from fedbandit.federation.http.metrics import TALLY, WorkerTally
-from fedbandit.federation.process import REFUSED, Orders, run
+from fedbandit.federation.process import REFUSED, Orders, listening, run
 from fedbandit.federation.setup.home import Home
 
 __all__ = ["serve"]
 
 log = logging.getLogger(__name__)
-BACKLOG = 2048
 PAUSE = 1.0  # seconds until a worker that died is replaced
 
 
@@ -32,14 +31,12 @@ def serve(path: Path, workers: int = 1, orders: Orders = Orders()) -> int:  # no
     _validate.count("workers", workers)
     home = Home.load(path)
     if home.settings.role != "silo":
-        raise ArgumentError("home", f"must be the directory of a silo, got that of a {home.settings.role}")
+        raise ArgumentError("home", f"must be the directory of a silo, got that of the {home.settings.role}")
     if workers == 1:
         return run(path, orders)
     if not home.settings.store.startswith("postgres"):
         raise ArgumentError("workers", "must be 1 with SQLite; several workers need a postgresql:// store")
-    listener = socket.create_server((home.settings.host, home.settings.port), backlog=BACKLOG)
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)  # connections have it from here
-    return _Crew(path, listener, workers).serve(orders)
+    return _Crew(path, listening(home)[0], workers).serve(orders)
 
 
 class _Crew:

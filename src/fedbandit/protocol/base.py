@@ -179,8 +179,8 @@ class Protocol(ABC):
         """A at a sync that no silo is in: the decoder moves on by an empty release."""
         return self.encoder.decode_step(state, np.zeros((*lead, self.width)))[0]
 
-    def prefix_gain(self, times: tuple[int, ...]) -> Floats:
-        """Noise of each decoded prefix sum over all silos, per unit of `scales`; `times` are rounds of a silo."""
+    def prefix_gain(self, visits: tuple[int, ...]) -> Floats:
+        """Noise of each decoded prefix sum over all silos, per unit of `scales`; `visits` to one silo by each sync."""
         return np.asarray(np.sqrt(self.silos) * self.encoder.prefix_norms)
 
     # -- for the audit and the simulator ----------------------------------------------------------------------------

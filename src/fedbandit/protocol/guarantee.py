@@ -24,7 +24,10 @@ from fedbandit.protocol.personal import Personal
 __all__ = [
     "BOUNDED",
     "COMMON_ASSUMPTIONS",
+    "FEW_ENOUGH",
     "OWN_CHOICE",
+    "OWN_DATA",
+    "PLAN_APART",
     "Acting",
     "Built",
     "Calibration",
@@ -53,7 +56,16 @@ NEIGHBOURS = {
     "add-remove": "each person: nobody can tell whether they took part or stayed away (add-remove)",
 }
 PUBLIC = "which silos take part, when they synchronise, how long messages are"
-PUBLIC_VISITS = "that, when and how often somebody asks is public: a silo may tick by counting requests"
+PUBLIC_VISITS = (
+    "that, when and how often somebody asks is public, and whether they share: a silo may tick by counting requests, "
+    "and whoever opts out is not counted"
+)
+OWN_DATA = (
+    "what a silo is told of a person (features, the actions that are offered and allowed, rewards) depends on that "
+    "person, on public things (models among them) and on chance, not on other people's data that were not released"
+)
+PLAN_APART = "the plan, its schema included, does not depend on anybody's data that were not released"
+FEW_ENOUGH = "no silo counts more than {:,} visits{}: one that does releases nothing more, and that shows"
 OWN_CHOICE = (
     "where the application chooses in the model's place, its choice depends on the person's own record, on public "
     "things (models among them) and on chance, not on other people's data that were not released"
@@ -63,7 +75,7 @@ SERVED: dict[Uncounted, str] = {
     "public": "they are served by the public model, as everybody is",
     "local": (
         "they are served by all that it knows, its raw data included; those who count are served by the public model "
-        "alone, and nobody counts any more who was once served otherwise"
+        "alone, and nobody counts any more, in this run or a later one, who was once served otherwise"
     ),
 }
 OWN_TOO = "the public model and what their silo has released to itself"
@@ -180,7 +192,7 @@ class Request:
             )
         public = f"{PUBLIC}, and every model"
         if self.visits == "public":
-            public = f"{PUBLIC}, every model, and that, when and how often somebody asks"
+            public = f"{PUBLIC}, every model, and that, when and how often somebody asks, and whether they share"
         answers = (
             ("Against whom", against),
             ("For whom", NEIGHBOURS[privacy.adjacency]),
@@ -210,6 +222,7 @@ class Request:
     def _assumed(self, assumes: Iterable[str], silos_count: bool) -> tuple[str, ...]:
         """What a trust model assumes, and what every promise assumes under these visits and this schedule."""
         said = [DECIDED_TIMES if self.adaptive and one == FIXED_TIMES else one for one in assumes]
+        said += [OWN_DATA, PLAN_APART]
         if silos_count:
             said += [SAME_KEY, *self._few_silos]
         if self.asked.adjacency == "add-remove" and self.counted:
@@ -289,13 +302,14 @@ class Request:
 
     @property
     def _release_rounding(self) -> float:
-        """Rounding of the releases themselves: half a unit in each number, twice, in every release a batch enters.
+        """Rounding of the releases themselves: half a unit in each number, twice, in every release.
 
-        Not made smaller by the column norm, as a batch's shift would be: that is at least 1.
+        Also in those that the batch itself enters no more: two worlds that once differed may round apart for ever. Not
+        made smaller by the column norm, as a batch's shift would be: that is at least 1.
         """
         release_bits = self.bits + self.encoder.fraction_bits
         one_release = rounding_shift("replace-one", self.dim, release_bits, self.ratio)
-        return self.encoder.rounding_units * one_release * math.sqrt(self.encoder.touches)
+        return self.encoder.rounding_units * one_release * math.sqrt(self.encoder.size)
 
     @property
     def sensitivity(self) -> float:
@@ -405,10 +419,10 @@ class Request:
         releases = max(encoder.size, visits)
         if encoder.endless:  # one that holds nothing of a person is the same in both worlds
             releases = encoder.touches * visits * self.asked.silos_per_user
-        numbers = releases * width(self.dim)
+        numbers = releases * width(self.dim) * (1 if self.personal is None else 2)  # a silo's own releases have fewer
         return (
             f"{whose} is drawn on the grid 2^-{self.bits + self.encoder.fraction_bits}, where it is at least "
             f"{min(scales) / self._grid_step:.3g} steps wide ({LEAST:g} are needed): with {SPARE:g} squared steps of "
-            f"variance on top, that adds no more than {slack(numbers, self.silos):.0e} to epsilon and, relatively, to "
-            "delta."
+            f"variance on top, that adds no more than {at_most(slack(numbers, self.silos), 1)} to epsilon and, "
+            "relatively, to delta."
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
@@ -65,6 +66,10 @@ class Job:
 
     def play(self, progress: Progress = lambda share: None) -> dict[str, Played]:
         """Play it here."""
+        with _one_blas_thread():
+            return self._play(progress)
+
+    def _play(self, progress: Progress) -> dict[str, Played]:
         if self.way == "differing":
             assert isinstance(self.task, Synthetic), "`check` has refused others"
             return play_differing(self.task, self.plans, self.runs, self.seed, self.record, progress, self.precision)
@@ -83,6 +88,20 @@ class Job:
             )
         ((name, plan),) = self.plans.items()
         return {name: play_adaptive(population, name, plan, self.record, progress, self.precision)}
+
+
+@contextmanager
+def _one_blas_thread() -> Iterator[None]:
+    """Matrix libraries on one thread meanwhile. A model is a small matrix, over which their threads wait for each other
+    ten times as long as they compute, and its last digits would depend on how many there are. Without threadpoolctl,
+    which scikit-learn brings, nothing is limited."""
+    try:
+        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+    except ImportError:
+        yield
+        return
+    with threadpool_limits(limits=1, user_api="blas"):
+        yield
 
 
 Executor = Callable[[list[Job], Progress], Iterator[tuple[Job, dict[str, Played]]]]

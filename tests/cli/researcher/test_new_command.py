@@ -101,7 +101,7 @@ def test_what_cannot_be_read_or_written_is_refused(fedbandit: Command, table: Pa
     empty.write_text("a,b\n")
     assert_refused(fedbandit("new", str(empty), "--out", str(out)), "table must have a header and rows")
     (tmp_path / "t.parquet").write_text("no")
-    assert_refused(fedbandit("new", str(tmp_path / "t.parquet"), "--out", str(out)), "table must be CSV or Parquet")
+    assert_refused(fedbandit("new", str(tmp_path / "t.parquet"), "--out", str(out)), "table must be a CSV or Pa")
     assert not out.exists()
     assert fedbandit("new", str(table), "--out", str(out)).code == 0
     assert_refused(fedbandit("new", str(table), "--out", str(out)), "out must not exist yet")

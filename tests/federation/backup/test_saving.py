@@ -1,23 +1,31 @@
 """Backups of a party whose store others are writing: of one moment, and no more in them than was asked for."""
 
+import shutil
 import sqlite3
 import stat
 import threading
+import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from fedbandit._validate import ArgumentError
 from fedbandit.cli.main import app
 from fedbandit.federation.backup import archive
 from fedbandit.federation.backup.restoring import restore
 from fedbandit.federation.backup.saving import save
 from fedbandit.federation.backup.snapshots import put_in_place, take_snapshot
+from fedbandit.federation.setup import founding
 from fedbandit.federation.setup.home import Home
 from fedbandit.federation.silo.serving import Silo
 from fedbandit.federation.store import SiloStore, open_engine
 from fedbandit.federation.store.events import EventStore
+from fedbandit.federation.timing import Timing
+from fedbandit.federation.wire import broker
+from tests.federation.operating.running import changed
 from tests.federation.test_process import PLAN, founded
 
 ACTIONS = np.array([[0.25, 0.5], [0.5, 0.25]])
@@ -205,6 +213,92 @@ def test_the_commands(home, tmp_path):
     result = run(app, ["restore", str(tmp_path / "file"), str(tmp_path / "b"), "--patience", "1"], input="xyzzy\n")
     assert (result.exit_code, "no answer within 1 s" in result.output) == (1, True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["b", "back", "federation", "file", "passphrase"]
+
+
+@in_a_file
+def test_a_store_that_is_named_by_its_whole_path_comes_back(home, tmp_path):
+    """In the party's own directory it could not: that is not there before all of it is. In a folder that is gone it
+    needs another place."""
+    for name in ("my.db", "store.db"):
+        path = tmp_path / f"new-{name}" / name
+        changed(home, store=str(home.path / name))
+        opened(Home.load(home.path)).close()
+        save(home.path, tmp_path / name)
+        restore(tmp_path / name, path.parent, passphrase=bytes, store=str(path))
+        assert Home.load(path.parent).settings.store == str(path)
+        assert len(rows(path, "SELECT * FROM terms")) == 1
+        assert [one.name for one in path.parent.glob("*store*")] == [one for one in [name] if "store" in one]
+    shutil.rmtree(home.path)
+    with pytest.raises(ArgumentError, match="there is no such folder; --store names another place"):
+        restore(tmp_path / "my.db", tmp_path / "again", passphrase=bytes)
+    assert not (tmp_path / "again").exists()
+
+
+@in_a_file
+def test_what_could_not_be_restored_is_not_saved(home, tmp_path):
+    opened(home).close()
+    (home.path / "my certificate.pem").write_text("certificate")
+    files = {"tls_certificate": str(home.path / "my certificate.pem"), "tls_key": str(tmp_path / "outside.pem")}
+    changed(home, **files)
+    with pytest.raises(ArgumentError, match=r"must have plain names for files, got 'my certificate\.pem'"):
+        save(home.path, tmp_path / "file")
+    assert not (tmp_path / "file").exists()
+
+
+def test_options_that_have_no_effect_are_refused(tmp_path):
+    """They were taken, and whoever gave them believed that something had come of it."""
+    home = founded(tmp_path / "founder")
+    opened(home).close()
+    open_engine(tmp_path / "founder" / "analyzer" / f"analyzer-{PLAN.hash[:12]}.db").close()
+    (tmp_path / "pass").write_text("xyzzy\n")
+    save(home.path, tmp_path / "plain")
+    save(tmp_path / "founder", tmp_path / "operator")
+    new, sealed = str(tmp_path / "new"), ["--passphrase-file", str(tmp_path / "pass")]
+    analyzer, founder = tmp_path / "founder" / "analyzer", tmp_path / "founder"
+    for words, says in [
+        (["backup", home.path, new, "--encrypt", *sealed], "--encrypt has no effect with --passphrase-file"),
+        (["backup", analyzer, new, "--without-raw"], "--without-raw has no effect on the analyzer"),
+        (["backup", founder, new, "--without-raw"], "--without-raw has no effect on the founder"),
+        (
+            ["restore", tmp_path / "plain", new, *sealed],
+            "--passphrase-file has no effect on a backup that is not sealed",
+        ),
+        (
+            ["restore", tmp_path / "plain", new, "--offline", "--patience", "5"],
+            "--patience has no effect with --offline",
+        ),
+        (["restore", tmp_path / "plain", new, "--offline", "--broker-ca", "x"], "--broker-ca has no effect with --off"),
+        (
+            ["restore", tmp_path / "plain", new, "--broker-ca", tmp_path / "pass"],
+            "--broker-ca has no effect: the broker",
+        ),
+        (["restore", tmp_path / "plain", new, "--patience", "0"], "patience must be a finite number > 0"),
+        (["restore", tmp_path / "operator", new, "--offline"], "--offline has no effect on a founder's backup"),
+        (["restore", tmp_path / "operator", new, "--store", "x.db"], "--store has no effect on a founder's backup"),
+        (["restore", tmp_path / "operator", new, "--without-store"], "--without-store has no effect on a founder's"),
+        (["status", home.path, "--port", "8000"], "--port has no effect without --web"),
+        (["status", home.path, "--web", "--json"], "--json has no effect with --web"),
+    ]:
+        result = CliRunner().invoke(app, [str(word) for word in words])
+        assert says in str(result.exception), (words, result.output, result.exception)
+        assert not (tmp_path / "new").exists()
+
+
+def test_a_founder_of_a_cluster_has_the_configuration_of_every_node_again(tmp_path):
+    """They were not in the backup: whoever restored it wrote new ones, with another secret and other paths."""
+    urls = ",".join(f"nats://127.0.0.1:{broker.free_port()}" for _ in range(3))
+    place = tmp_path / "founder"
+    founding.found(place, "trial", PLAN, urls, Timing(start=time.time()), Path("/var/lib/fedbandit/broker"))
+    save(place, tmp_path / "file")
+    restore(tmp_path / "file", tmp_path / "back", passphrase=bytes)
+    for number in (1, 2, 3):
+        name = f"broker-{number}/nats.conf"
+        assert (tmp_path / "back" / name).read_bytes() == (place / name).read_bytes()
+    founding.admit(tmp_path / "back", [])
+    assert (tmp_path / "back" / "broker-2" / "nats.conf").read_bytes() == (
+        place / "broker-2" / "nats.conf"
+    ).read_bytes()
+    assert sorted(one.name for one in (tmp_path / "back").iterdir()) == sorted(one.name for one in place.iterdir())
 
 
 def test_a_founders_directory_has_its_own(tmp_path):

@@ -83,13 +83,13 @@ def test_with_its_broker_up_nothing_fails_and_nothing_is_left_there(silo, tmp_pa
 def test_a_broker_without_streams_or_with_another_key_is_noticed(silo, tmp_path):
     file = tmp_path / founding.BROKER_CONFIG
     with broker.BrokerProcess(file, tmp_path / "broker.log"):
-        found = levels(asyncio.run(at_broker.party(silo.path)))
+        found = levels(asyncio.run(at_broker.party(silo)))
         assert {level for check, level in found.items() if check.startswith(("publishing", "reading"))} == {"failure"}
     settings = json.loads(file.read_text())
     settings["accounts"][f"party-{silo.settings.name}"]["users"] = []
     file.write_text(json.dumps(settings))
     with broker.BrokerProcess(file, tmp_path / "broker.log"):
-        found = {one.check: one for one in asyncio.run(at_broker.party(silo.path))}
+        found = {one.check: one for one in asyncio.run(at_broker.party(silo))}
         assert (found["login"].level, "does not know" in found["login"].says) == ("failure", True)
 
 
@@ -219,7 +219,7 @@ def test_health_asks_over_tls_with_the_partys_own_certificate_and_nobody_else(si
     other_certificate, other_key = certified(tmp_path / "other", 100)
     with Served(home, other_certificate, other_key, ready=False):
         assert run("health", str(home.path), "--alive").exit_code == 2
-        assert levels(on_disk.port(home.path, home.settings))["port"] == "failure"
+        assert levels(on_disk.port(home))["port"] == "failure"
 
 
 def test_a_mixer_without_a_port_says_that_it_says_nothing(tmp_path):

@@ -2,11 +2,14 @@
 
 import asyncio
 import math
+import re
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 import pytest
 
+from fedbandit.federation import http
 from fedbandit.federation.http.families import Dates
 from fedbandit.federation.http.keeper_service import KeeperService, create_keeper_app
 from fedbandit.federation.http.metrics import became
@@ -24,6 +27,7 @@ from tests.federation.http.client import ACTIONS, TOKEN, Client
 from tests.federation.small import small_plan
 from tests.federation.syncs.post import Post
 
+PAGE = (Path(__file__).parents[3] / "docs" / "operating.md").read_text()
 COUNTED = Verdict(DecisionState.COUNTED, 3, repeated=False, conflict=False)
 
 
@@ -287,3 +291,25 @@ def test_why_the_broker_lets_nobody_in_has_a_kind(kind):
         task.cancel()
 
     asyncio.run(scenario())
+
+
+# -- what the page for whoever is on call says ------------------------------------------------------------------------
+
+
+def table(heading):
+    """The first cells of the rows of a table of docs/operating.md."""
+    section = PAGE.split(f"## {heading}\n")[1].split("\n## ")[0]
+    return [row.split("|")[1] for row in section.splitlines() if row.startswith("| `")]
+
+
+def test_every_metric_of_the_page_is_one_that_parties_have():
+    """It named fedbandit_skipped_total, which nobody has."""
+    source = "".join(file.read_text() for file in Path(http.__file__).parent.glob("*.py"))
+    names = [name.removeprefix("fedbandit") for cell in table("Metrics") for name in re.findall(r"`([a-z_]+)", cell)]
+    assert len(names) > 30
+    words = set(re.findall(r'"(?:fedbandit_)?([a-z_]+)"', source))
+    assert [name for name in names if name.removesuffix("_total").lstrip("_") not in words] == []
+
+
+def test_every_kind_of_problem_is_on_the_page_and_no_other():
+    assert {cell.strip(" `") for cell in table("What each kind of problem means")} == set(KINDS)

@@ -40,7 +40,7 @@ RARE = {"fedbandit_certificate_seconds", "fedbandit_reward_gain", "fedbandit_ref
 
 
 @pytest.mark.torture
-@pytest.mark.skipif(PROMETHEUS is None, reason="Prometheus is not installed (apt-get install prometheus)")
+@installed
 def test_prometheus_scrapes_every_party_and_a_stalled_sync_fires(tmp_path):
     """The rules as they are shipped, but for how long they wait: a test has no minutes."""
     with Running(tmp_path / "fed") as running:
@@ -74,14 +74,18 @@ def test_prometheus_scrapes_every_party_and_a_stalled_sync_fires(tmp_path):
         process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
         try:
 
+            def asked(path, **query):
+                """What Prometheus says; it answers 503, in plain text, until it is up."""
+                answer = httpx.get(f"http://127.0.0.1:{port}/api/v1/{path}", params=query, timeout=10)
+                return answer.raise_for_status().json()["data"]
+
             def alerts():
-                found = httpx.get(f"http://127.0.0.1:{port}/api/v1/alerts", timeout=10).json()["data"]["alerts"]
+                found = asked("alerts")["alerts"]
                 return {(one["labels"]["alertname"], one["labels"].get("instance")) for one in found}
 
             def scraped():
-                query = {"query": "fedbandit_ready == 1"}
-                answer = httpx.get(f"http://127.0.0.1:{port}/api/v1/query", params=query, timeout=10).json()
-                return {one["metric"]["instance"] for one in answer["data"]["result"]} == set(running.homes)
+                found = asked("query", query="fedbandit_ready == 1")["result"]
+                return {one["metric"]["instance"] for one in found} == set(running.homes)
 
             until(scraped, START)
             assert ("FedbanditSyncStalled", "analyzer") not in alerts()

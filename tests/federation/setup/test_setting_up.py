@@ -255,6 +255,9 @@ def test_a_path_that_is_wrong_is_named_with_its_field(founded, tmp_path):
     ]
     for field, arguments in cases:
         said = run("federation", *arguments, ok=False)
+        if field == "directory":
+            assert said.startswith(f"directory must be the founder's, and {nowhere} has no federation.json")
+            continue
         assert said.startswith(f"{field} must be a file that can be read, got '{nowhere}")
         assert said.endswith("(No such file or directory)")
     (tmp_path / "file").write_text("")

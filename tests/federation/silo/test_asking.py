@@ -6,12 +6,13 @@ from typing import Any, cast
 import pytest
 
 from fedbandit.federation.setup import founding
-from fedbandit.federation.silo.agent import Agent
+from fedbandit.federation.silo.agent import TIDY, Agent
 from fedbandit.federation.silo.outgoing import Sealer
 from fedbandit.federation.silo.serving import Silo
 from fedbandit.federation.states import ReleaseState
 from fedbandit.federation.store.seen import SeenStore
 from fedbandit.federation.timing import Timing
+from fedbandit.federation.wire.link import MessageTooLarge
 from fedbandit.schedule import every
 from tests.federation.small import small_plan
 
@@ -74,3 +75,59 @@ def test_a_release_that_came_to_nothing_is_sent_again_unchanged(joined):
     asyncio.run(agent.send(cast(Any, link)))
     assert link.sent[2:] == link.sent[:2]
     assert len(set(link.ids)) == 4  # the broker would not take the same id again
+
+
+def test_the_store_is_looked_into_when_something_may_be_there_to_send(joined, monkeypatch):
+    """It was every second, by every silo, whatever had come."""
+    agent, link, time = joined
+    agent._sealer.clear()
+    agent._told = ""
+
+    def woken():
+        agent._news.clear()
+        asyncio.run(agent._look_around())
+        return agent._news.is_set()
+
+    assert woken()  # it leads from now on
+    assert not woken()
+    agent.silo.decide([[1.0, 0.0]])
+    assert agent.silo.tick() == [0]
+    asyncio.run(agent.send(cast(Any, link)))
+    assert not woken()
+    time[0] += DEADLINE + 1
+    assert woken()  # nothing has come of it
+    asyncio.run(agent.send(cast(Any, link)))
+    assert not woken()
+    agent._unsent = MessageTooLarge("subject", b"", "id")
+    assert woken()
+    agent._unsent = None
+    monkeypatch.setattr(agent.silo.store.engine, "shared", True)
+    assert woken()  # another worker may have drawn or taken in something
+
+
+def test_the_next_release_does_not_put_off_tidying_up(joined, monkeypatch):
+    """Where ticks come faster than that, and no model does, raw rows would stay in the files for good."""
+    agent, _, time = joined
+    agent._sealer.clear()
+    tidied: list[float] = []
+
+    def tidy():
+        tidied.append(time[0])
+        return True
+
+    monkeypatch.setattr(agent.silo.ticker, "tidy", tidy)
+
+    def tick(moment, people):
+        time[0] = moment
+        for _ in range(people):
+            agent.silo.decide([[1.0, 0.0]])
+        asyncio.run(agent.tick())
+
+    tick(1.0, people=0)
+    for moment in (10.0, 10.0 + TIDY / 2, 9.0 + TIDY):
+        tick(moment, people=1)
+    assert tidied == [1.0]  # what a killed process may have left
+    tick(11.0 + TIDY, people=0)
+    assert tidied == [1.0, 11.0 + TIDY]
+    tick(12.0 + 3 * TIDY, people=0)
+    assert len(tidied) == 2

@@ -170,6 +170,85 @@ def _prefix(plan, tick):
     return contributions(x, (x @ [0.3, 0.6] + 1) / 2, plan.bits).sum(axis=0) * 2.0**-plan.bits
 
 
+def test_whoever_was_served_by_raw_data_counts_in_no_later_term_either(tmp_path):
+    """One person of the first term, who is long gone, decides what everybody who opted out is recommended; what these
+    people are like in the next term shows it. Were they counted then, one person would move as many rows."""
+    seen = [_two_terms(tmp_path / f"{reward}.db", reward) for reward in (0.0, 1.0)]
+    assert seen[0][0] != seen[1][0], "raw data must have decided, or this shows nothing"
+    assert seen[0][1] == seen[1][1] == 1
+
+
+def _two_terms(store, reward):
+    """What is recommended to those who opt out or are over the cap after one person's reward; and how many rows of
+    people who took that to heart are in the first batch of the next term, the one of somebody new included."""
+    plan, now = small_plan(schedule=clock(60.0), visits="private", rounds=2), HandClock()
+    others = [f"out {number}" for number in range(5)]
+    with Silo.open(store, plan, clock=now) as silo:
+        visit(silo, 0.5, user="again")
+        visit(silo, reward, actions=ACTIONS[:1], user="gone")
+        told = [visit(silo, 0.5, actions=ACTIONS[:2], user=user, shared=False)[0].action for user in others]
+        told.append(visit(silo, 0.5, actions=ACTIONS[:2], user="again")[0].action)
+        for _ in range(2):
+            now.pass_time(60.0)
+            silo.tick()
+    later = plan.changed(alpha=0.02, uncounted="public")  # whatever serves people now
+    with Silo.open(store, later, clock=now, new_term=True) as silo:
+        for user, action in zip([*others, "again"], told, strict=True):
+            assert not visit(silo, 1.0, actions=ACTIONS[action][None], user=user)[1].counted
+        assert visit(silo, 1.0, user="new")[1].counted
+        return told, len(silo.store.batch(2, 0))
+
+
+def test_whoever_is_over_the_cap_is_written_down_before_raw_data_decide(silo, monkeypatch, plan):
+    """Once: after that nothing is written, and no decision has to wait for the disk."""
+    visit(silo, 0.5, user="a")
+    monkeypatch.setattr(silo._seats, "counted", False)
+    assert silo.deciding_writes("a")
+    assert not silo.deciding_writes("b")
+    assert not silo.deciding_writes(None)
+    person = silo.ids.person("a")
+    with monkeypatch.context() as broken:
+        broken.setattr(silo.store, "opt_out", lambda *asked, **options: (_ for _ in ()).throw(OSError("no disk")))
+        assert silo._apart.way(person, True) == (NOWHERE, None)  # by the public model
+    assert silo._apart.way(person, True).local is not None
+    assert silo.store.apart(1, cap=1) == ({person}, {person})
+    assert not silo.deciding_writes("a")
+    monkeypatch.setattr(silo.store, "opt_out", lambda *asked, **options: pytest.fail("written again"))
+    silo.decide(ACTIONS, user="a")
+
+
+def test_many_are_written_down_at_once(silo, monkeypatch):
+    for user in "abc":
+        visit(silo, 0.5, user=user)
+    written, opt_out = list[int](), silo.store.opt_out
+
+    def counting(term, people, for_good):
+        written.append(len(people))
+        opt_out(term, people, for_good)
+
+    monkeypatch.setattr(silo.store, "opt_out", counting)
+    silo.decide_many(np.stack([ACTIONS] * 5), ["a", "b", "c", "d", "e"], shared=[True, True, True, True, False])
+    assert written == [4]
+
+
+def test_whoever_was_never_served_by_raw_data_counts_in_the_next_term(tmp_path):
+    plan, now = small_plan(schedule=clock(60.0), visits="private", rounds=1), HandClock()
+    with Silo.open(tmp_path / "s.db", plan, clock=now) as silo:
+        assert visit(silo, 0.5, user="once")[1].counted
+        now.pass_time(60.0)
+        silo.tick()
+    public = plan.changed(uncounted="public")
+    with Silo.open(tmp_path / "s.db", public, clock=now, new_term=True) as silo:
+        assert visit(silo, 0.5, user="once")[1].counted
+        assert not visit(silo, 0.5, user="once")[1].counted
+        assert not visit(silo, 0.5, user="out", shared=False)[1].counted
+        now.pass_time(60.0)
+        silo.tick()
+    with Silo.open(tmp_path / "s.db", public.changed(alpha=0.02), clock=now, new_term=True) as silo:
+        assert visit(silo, 0.5, user="once")[1].counted
+        assert visit(silo, 0.5, user="out")[1].counted
+
+
 # -- everything the silo knows -------------------------------------------------------------------------------------
 
 
@@ -270,7 +349,7 @@ def test_each_of_many_says_whether_they_share(silo, flags):
 
 def test_without_a_store_whoever_opts_out_is_served_by_the_public_model(silo, monkeypatch, plan):
     """Nobody could tell later that they were not."""
-    monkeypatch.setattr(silo.store, "opt_out", lambda *asked: (_ for _ in ()).throw(OSError("no disk")))
+    monkeypatch.setattr(silo.store, "opt_out", lambda *asked, **options: (_ for _ in ()).throw(OSError("no disk")))
     monkeypatch.setattr(silo._apart._own, "model", lambda: pytest.fail("served by raw data"))
     decision = silo.decide(ACTIONS, user="new", shared=False)
     assert decision.action == linucb.decide(ACTIONS, nothing_public(plan).model)

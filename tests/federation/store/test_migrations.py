@@ -9,15 +9,18 @@ import numpy as np
 import pytest
 
 from fedbandit._validate import ArgumentError
+from fedbandit.federation.doctor import in_store
 from fedbandit.federation.silo import book
 from fedbandit.federation.silo.serving import Silo
 from fedbandit.federation.states import ReleaseState
+from fedbandit.federation.status import status
 from fedbandit.federation.store import SiloStore, SyncStore, open_engine, schema
 from fedbandit.federation.store.opening import read_engine
 from fedbandit.federation.store.schema import ADDED, EARLIER, FORMAT, TABLES
 from fedbandit.federation.wire import messages, parcels
 from fedbandit.federation.wire.parcels import Outcome
 from tests.federation.small import small_plan
+from tests.federation.test_process import founded
 
 FORMATS = Path(__file__).parent / "formats"
 PLAN = small_plan(silos=1, rounds=10, trust="silo")
@@ -229,3 +232,22 @@ def test_a_store_that_has_lost_tables_is_not_read_as_if_it_were_whole(tmp_path):
         sql.execute("CREATE TABLE something (x)")
     with pytest.raises(ArgumentError, match="store must be one of fedbandit's"):
         read_engine(tmp_path / "other.db")
+
+
+@pytest.mark.parametrize("held", ["", "4"])
+def test_looking_changes_nothing_in_a_database_either(held, empty_postgres, tmp_path):
+    """`status` and `doctor` made tables in an empty one, and brought those of an earlier version to this format."""
+    if held:
+        make(empty_postgres, held)
+    home = founded(tmp_path, empty_postgres)
+    with Raw(empty_postgres) as raw:
+        query = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
+        before = sorted(raw.run(query))
+        if not held:
+            assert status(home.path)["started"] is False
+        else:
+            with pytest.raises(ArgumentError, match="start its party, which brings it to format"):
+                status(home.path)
+        found = {one.check: one for one in in_store.store(home)}
+        assert found["store format" if held else "store"].level == "warning"
+        assert sorted(raw.run(query)) == before

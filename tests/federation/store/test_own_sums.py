@@ -79,11 +79,11 @@ def test_a_transaction_that_fails_keeps_nothing(silo, monkeypatch):
 
 
 def test_whoever_has_opted_out_counts_no_more(silo):
-    assert silo.apart(1, cap=2) == set()
+    assert silo.apart(1, cap=2) == (set(), set())
     count(silo, reward(1, person=b"a"), cap=2)
-    silo.opt_out(1, b"a")
-    silo.opt_out(1, b"a")
-    assert silo.apart(1, cap=2) == {b"a"}
+    silo.opt_out(1, [b"a"])
+    silo.opt_out(1, [b"a"])
+    assert silo.apart(1, cap=2) == ({b"a"}, set())
     (verdict,) = count(silo, reward(2, person=b"a"), cap=2)
     assert verdict.state is DecisionState.LEFT_OUT
     assert len(silo.batch(1, 0)) == 1
@@ -93,7 +93,7 @@ def test_whoever_has_counted_as_often_as_they_may_is_apart(silo):
     first, last = count(silo, reward(1, person=b"a"), reward(2, person=b"a"), cap=2)
     assert (first.last, last.last) == (False, True)
     count(silo, reward(3, person=b"b"), cap=2)
-    assert silo.apart(1, cap=2) == {b"a"}
+    assert silo.apart(1, cap=2) == ({b"a"}, set())
 
 
 def test_a_batch_that_is_released_leaves_its_sums(silo):
@@ -109,13 +109,17 @@ def test_a_batch_that_is_released_leaves_its_sums(silo):
     assert [row.reward for row in waiting] == [1.0]
 
 
-def test_a_new_term_knows_nobody(silo):
-    count(silo, reward(1, place=UNSHARED))
-    silo.opt_out(1, b"a")
+def test_a_new_term_knows_nobody_but_who_is_out_for_good(silo):
+    count(silo, reward(1, place=UNSHARED), reward(2, person=b"c"))
+    silo.opt_out(1, [b"a"])
+    silo.opt_out(1, [b"b"], for_good=True)
+    assert silo.apart(1, cap=1) == ({b"a", b"b", b"c"}, {b"b"})
     silo.begin_term("plan-2", "{}", 200.0)
     for term in (1, 2):
         assert silo.own(term) == ({}, [])
-        assert silo.apart(term, cap=1) == set()
+        assert silo.apart(term, cap=1) == ({b"b"}, {b"b"})
+    out, back = (silo.count(2, [reward(n, person=who)], cap=1, syncs=4)[0] for n, who in ((3, b"b"), (4, b"a")))
+    assert (out.state, back.state) == (DecisionState.LEFT_OUT, DecisionState.COUNTED)
 
 
 def test_sums_without_values_are_numbers_of_visits():

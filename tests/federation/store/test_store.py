@@ -5,11 +5,13 @@ import shutil
 import sqlite3
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fedbandit.federation.states import DecisionState, IllegalEvent, ReleaseState, SyncEvent, SyncState
 from fedbandit.federation.store import Reward, SiloStore, SyncStore, open_engine, read_engine
 from fedbandit.federation.store.database import SqliteEngine, remember
-from fedbandit.federation.store.rewards import NOWHERE
+from fedbandit.federation.store.rewards import NOWHERE, OPEN_BATCH, UNSHARED, Judge
 from fedbandit.federation.store.silo_store import LedgerRow, Wire
 from fedbandit.federation.wire.heads import Head
 
@@ -62,6 +64,25 @@ def test_repeats_within_one_transaction_count_once(silo):
     verdicts = count(silo, reward(1), reward(1), reward(1, 0.7))
     assert [(v.repeated, v.conflict) for v in verdicts] == [(False, False), (True, False), (False, True)]
     assert len(silo.batch(1, 0)) == 1
+
+
+@pytest.mark.parametrize("again", [[1, 20], [20, 21], [3], [5, 6, 7], [0, 10, 30]])
+def test_what_has_come_is_recognised_whatever_lies_between(silo, again):
+    count(silo, *[reward(number) for number in range(1, 21)])
+    verdicts = count(silo, *[reward(number) for number in again])
+    assert [v.repeated for v in verdicts] == [1 <= number <= 20 for number in again]
+    assert len(silo.batch(1, 0)) == 20 + sum(not 1 <= number <= 20 for number in again)
+
+
+@given(st.lists(st.tuples(st.integers(0, 6), st.sampled_from([0.5, 1.0]), st.sampled_from([None, b"p", b"q"]),
+                          st.sampled_from([OPEN_BATCH, NOWHERE, UNSHARED, 0, 2])), max_size=8),
+       st.booleans(), st.integers(0, 2))  # fmt: skip
+def test_all_at_once_they_are_judged_as_one_by_one(drawn, plain, open_sync):
+    rewards = [reward(n, value, None if plain else person)._replace(place=OPEN_BATCH if plain else place)
+               for n, value, person, place in drawn]  # fmt: skip
+    together, alone = (Judge(open_sync, 2, 1, {}, {}) for _ in range(2))
+    assert together.judge_all(rewards) == [alone.judge(one) for one in rewards]
+    assert together.fresh == alone.fresh
 
 
 def test_a_person_counts_again_after_so_many_syncs_and_no_sooner(silo):

@@ -241,6 +241,27 @@ def test_the_mixer_hears_which_models_silos_have_though_no_release_follows(tmp_p
     run(tmp_path, plan, scenario, deadline=0.5)
 
 
+def test_a_greeting_does_not_tell_how_far_a_silo_has_drawn(tmp_path):
+    """Releases leave at public times, however long drawing them took; a silo answers greetings at any time."""
+
+    async def scenario(running):
+        agent, mixer, told = running.running["silo-00"], running.homes["mixer"].party(), []
+        await running.sync(0)
+        assert book.length(agent.silo.store.ledger()) == 1
+
+        class Listening:
+            async def publish(self, subject, data, message_id):
+                told.append(Greeting.decode(mixer.open(data)[1]))
+
+        link, agent.link = agent.link, Listening()
+        await agent._greet(mixer.public, answer=bytes(16))
+        agent.link = link
+        assert [greeting.own for greeting in told] == [heads.NONE]
+        assert told[0].models.length == 1
+
+    run(tmp_path, PLAN, scenario)
+
+
 def test_the_head_of_a_model_is_on_disk_before_the_model(tmp_path, monkeypatch):
     """Otherwise an analyzer that is put back, and asks in between, hears that nobody has its model."""
 

@@ -10,7 +10,8 @@ from fedbandit.federation.exact.exact_noise import ExactNoise
 from fedbandit.federation.setup.party import PlanMismatch
 from fedbandit.federation.silo.agent import Agent
 from fedbandit.federation.states import ReleaseState
-from fedbandit.federation.syncs.keeper import SyncKeeper, closing
+from fedbandit.federation.syncs.deadlines import closing
+from fedbandit.federation.syncs.keeper import SyncKeeper
 from fedbandit.federation.wire import broker, heads, messages
 from fedbandit.federation.wire.parcels import Mixed, Outcome, Parcel
 from fedbandit.plan import Plan

@@ -1,7 +1,6 @@
 """The bytes of messages: canonical, complete, and refused when they are anything else."""
 
 import struct
-import time
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ from fedbandit.federation.wire import heads
 from fedbandit.federation.wire.messages import MessageError, decode, decode_stream, encode, pack, unpack
 from fedbandit.federation.wire.parcels import Holds, Mixed, Outcome, Parcel, SignedOutcome
 from tests.federation.small import small_plan
+from tests.memory import at_most
 
 ARRAYS = st.sampled_from([np.int64, np.uint64, np.float64]).flatmap(
     lambda dtype: npst.arrays(dtype, npst.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4))
@@ -58,7 +58,6 @@ def test_a_parse_bomb_is_refused_before_anything_is_made_of_it():
     packed = b"FBM1" + struct.pack("<I", 2_000_000) + bytes(8 * 2_000_000)
     plan = small_plan()
     protocol = plan.protocol
-    started = time.process_time()
     for attempt in (
         lambda: decode(bomb, [(3,)]),
         lambda: decode(bomb, most=2),
@@ -70,9 +69,8 @@ def test_a_parse_bomb_is_refused_before_anything_is_made_of_it():
         lambda: SignedOutcome.decode(packed, plan),
         lambda: Outcome.decode(bomb, plan),
     ):
-        with pytest.raises(MessageError):
+        with at_most(len(packed) + 2**20), pytest.raises(MessageError):
             attempt()
-    assert time.process_time() - started < 0.5
 
 
 def test_an_empty_array_of_an_absurd_shape_is_refused():

@@ -187,6 +187,8 @@ TABLES = {
     "ragged": table_case(),
     "one silo": table_case(bounds=(0, 7), realised=True),
     "bernoulli, wide": table_case(dim=57, sizes=(40, 9, 11), bounds=(0, 1, 3), rounds=6, kind=k.BERNOULLI),
+    "sets that come again": table_case(dim=24, sizes=(9, 17, 40, 8, 3), bounds=(0, 2, 5), rounds=200),
+    "more sets than are remembered": table_case(dim=9, sizes=(3,) * 40, bounds=(0, 40), rounds=60),
 }
 
 FIXED = table_case(sizes=(30, 4, 21), bounds=(0, 1, 2, 3), rounds=300, realised=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import secrets
 import struct
-import time
 
 from fedbandit.federation.wire import messages
 from fedbandit.federation.wire.envelopes import FORMAT, KINDS, OVERHEAD, Kind
 from fedbandit.federation.wire.heads import Greeting
+from tests.memory import at_most
 from tests.torture.attacks.arena import Arena
 from tests.torture.attacks.cases import Table
 
@@ -16,15 +16,15 @@ HUGE: Table[Arena] = Table()
 attack = HUGE.attack
 KIND_OF: dict[str, Kind] = {"silo-00": "release", "mixer": "mixed", "analyzer": "model"}
 EVERYBODY = ("mixer", "analyzer", "silo-00")
+COPIES, SPARE = 3, 2**20  # bytes that may be made of a message: as it came, opened, in parts; no value per array in it
 EMPTY_ARRAYS = b"FBM1" + struct.pack("<I", 2_000_000) + b"\x00\x01\x00\x00\x00\x00" * 2_000_000
 EMPTY_PARTS = b"FBM1" + struct.pack("<I", 2_000_000) + bytes(8 * 2_000_000)
 
 
-async def to_everybody(arena: Arena, *data: bytes, seconds: float = 2.0) -> None:
+async def to_everybody(arena: Arena, *data: bytes) -> None:
     for name in EVERYBODY:
-        began = time.process_time()
-        await arena.attack(name, *data)
-        assert time.process_time() - began < seconds, name
+        with at_most(COPIES * sum(map(len, data)) + SPARE):
+            await arena.attack(name, *data)
     await arena.finish()
 
 
@@ -65,9 +65,8 @@ async def empty_arrays(arena: Arena) -> None:
         kind = KIND_OF[sender]
         bombs = [EMPTY_ARRAYS, EMPTY_PARTS, messages.pack([bytes(208), EMPTY_ARRAYS])]
         sealed = [arena.forge(kind, sender, receiver, 0, bomb) for bomb in bombs]
-        began = time.process_time()
-        await arena.attack(receiver, *sealed)
-        assert time.process_time() - began < 3.0  # most of it opens the seals
+        with at_most(COPIES * sum(map(len, sealed)) + SPARE):
+            await arena.attack(receiver, *sealed)
     await arena.finish()
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import struct
 import tempfile
-import time
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -19,12 +19,14 @@ import uvicorn
 from fedbandit.federation.http import app as application
 from fedbandit.federation.http import patience
 from fedbandit.federation.http.app import create_app
+from fedbandit.federation.http.bodies.parsing import PACKED_MEDIA
 from fedbandit.federation.http.service import Service
 from fedbandit.federation.process import SERVER
 from fedbandit.federation.silo.serving import Silo
 from fedbandit.privacy.budget import Privacy
 from fedbandit.schedule import every
 from tests.federation.small import small_plan
+from tests.memory import at_most
 from tests.torture.attacks.arena import MEMORY
 from tests.torture.attacks.cases import Table
 
@@ -226,15 +228,14 @@ async def after_the_term(place: Counter) -> None:
 # -- too much ---------------------------------------------------------------------------------------------------------
 
 
-@attack("an application", "two million empty arrays in eleven megabytes", "422 within two seconds")
+@attack("an application", "millions of empty lists and tables, in JSON and MessagePack", "422, none of them made")
 async def empty_arrays(place: Counter) -> None:
-    began = time.process_time()
-    for body in (
-        b'{"actions": [' + b"[]," * 2_000_000 + b"[]]}",
-        b'{"decisions": [' + b"{}," * 2_000_000 + b"{}]}",
-    ):
-        await place.refused("/v1/decisions/batch" if b"decisions" in body else "/v1/decisions", body, 422)
-    assert time.process_time() - began < 4.0
+    await place.refused("/v1/decisions", b'{"actions": [' + b"[]," * 2_000_000 + b"[]]}", 422)
+    await place.refused("/v1/decisions/batch", b'{"decisions": [' + b"{}," * 2_000_000 + b"{}]}", 422)
+    millions = 15_000_000
+    packed = b"\x81\xa7context\x81\xa1a\xdd" + struct.pack(">I", millions) + b"\x90" * millions
+    with at_most(4 * millions):  # the body as it is sent, received and looked at; it became a gigabyte
+        await place.refused("/v1/decisions", packed, 422, headers={"Content-Type": PACKED_MEDIA})
 
 
 @attack("an application", "a million '[', bare, as a value, as an unknown field", "422")
@@ -308,7 +309,7 @@ async def half_open(place: Counter) -> None:
     for _, writer in begun:
         writer.write(b"POST /v1/decisions HTTP/1.1\r\nHo")
     await place.decide()  # others are served meanwhile
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(15):
         for reader, writer in (*silent, *begun):
             with suppress(ConnectionResetError):  # closed with bytes unread
                 assert b" 200 " not in await reader.read()
@@ -318,17 +319,12 @@ async def half_open(place: Counter) -> None:
 @attack("anybody", "headers a byte at a time, for ever", "closed when their time is over", header=0.5)
 async def slow_headers(place: Counter) -> None:
     reader, writer = await place.open()
-    began = time.monotonic()
-    try:
-        while time.monotonic() - began < 5:
-            writer.write(b"X")
-            await writer.drain()
-            await asyncio.sleep(0.05)
-            if reader.at_eof():
-                break
-    except ConnectionError:
-        pass
-    assert time.monotonic() - began < 3
+    with suppress(ConnectionError):
+        async with asyncio.timeout(15):
+            while not reader.at_eof():
+                writer.write(b"X")
+                await writer.drain()
+                await asyncio.sleep(0.05)
     writer.close()
 
 

@@ -16,6 +16,7 @@ from typing import Any, Self
 import httpx
 import numpy as np
 
+from fedbandit._validate import ArgumentError
 from fedbandit.demo.processes import url
 from fedbandit.federation.setup import founding
 from fedbandit.federation.setup.home import Home
@@ -133,7 +134,7 @@ class LiveFederation:
             with engine.read() as sql:
                 ((value,),) = sql.all(query)
             engine.close()
-        except sqlite3.OperationalError:
+        except (sqlite3.OperationalError, ArgumentError):  # no file, or one without tables
             return 0
         return int(value)
 

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Literal, NamedTuple
 
 from fedbandit.federation.store.database import Sql, SqliteEngine
@@ -36,8 +36,8 @@ class Stop(NamedTuple):
     how: Way = "before"
 
 
-def replace(owner: type, name: str, value: object) -> None:
-    """Put another method in a class, for the rest of this process."""
+def replace(owner: type | ModuleType, name: str, value: object) -> None:
+    """Put another method in a class, or function in a module, for the rest of this process."""
     setattr(owner, name, value)
 
 

@@ -6,7 +6,7 @@ import asyncio
 import gc
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import cache
 from typing import NamedTuple, cast
@@ -23,6 +23,7 @@ from tests.torture.simulation.faults import Faults, weather
 from tests.torture.simulation.liars import OneSided, TwoStories, honest
 from tests.torture.simulation.loop import SimulatedLoop
 from tests.torture.simulation.machine import Clock, Disk, Process
+from tests.torture.simulation.members import changes, lists, newcomer, with_a_free_seat
 from tests.torture.simulation.models import THOROUGH, modelled
 from tests.torture.simulation.node import Node
 from tests.torture.simulation.oracle import ObservedParty, Oracle
@@ -32,6 +33,8 @@ __all__ = ["History", "play"]
 
 BEATS = (2.0, 4.0, 4.0)  # seconds: all sleepers wake at whole beats
 LEAVING = 0.15  # the share of histories in which a silo is dismissed, where the plan's cohort allows it
+CHANGING = 0.4  # below which, and above that, several things about the members change
+JOINING = 0.5  # the share of these in which a silo joins, where there can be a free seat
 PATIENCE = 240.0  # seconds after which a federation that is well again must have come to its end
 ACCIDENTS = ("kill", "kill", "kill", "cut_power", "fill_disk", "break_sync", "cut_off", "set_clock", "reboot")
 ATTACKS = ("replay", "talk_nonsense", "alter", "forge", "send_early", "send_garbage")
@@ -72,16 +75,22 @@ def play(seed: int) -> History:
 class _World:
     def __init__(self, loop: SimulatedLoop, chance: random.Random, seed: int, thorough: bool) -> None:
         self.lines: list[str] = []
-        self._loop, self._chance, self._seed = loop, chance, seed
+        self._loop, self._chance = loop, chance
         self._leaver: str | None = None  # a silo that is dismissed
+        self._found_by = 0.0  # when all editions are in somebody's directory
         name = chance.choice(NAMES)
+        self._members = random.Random(f"{seed} members")  # apart: the course of all other histories is as it was
+        drawn = self._members.random()
+        self._leaves, self._changes = drawn < LEAVING, LEAVING <= drawn < CHANGING
         self._setting = setting(name, real_keys=thorough)
-        self.say(f"seed {seed}: {name}")
+        if self._changes and self._members.random() < JOINING:
+            self._setting = with_a_free_seat(self._setting) or self._setting
+        self._joins = newcomer(self._setting)
+        self.say(f"seed {seed}: {name}{f', {self._joins} may join' if self._joins else ''}")
         plan = self._setting.plan
         cap = plan.privacy.participations if plan.privacy else UNLIMITED
-        self.oracle = Oracle(
-            plan, self._setting.agreement.silos, lambda name: self._nodes[name].disk, cap, self.say, loop.time
-        )
+        silos = (*self._setting.agreement.silos, *([self._joins] if self._joins else ()))
+        self.oracle = Oracle(plan, silos, lambda name: self._nodes[name].disk, cap, self.say, loop.time)
         names, oracle = list(self._setting.parties), self.oracle
         self._broker = Broker(loop, chance, weather(chance), names, oracle.crossed, oracle.done_with)
         self._deceiver: TwoStories | None = None
@@ -116,8 +125,10 @@ class _World:
     def _node(self, name: str) -> Node:
         party = self._setting.parties[name]
 
-        def observed() -> Party:
-            return ObservedParty(party.agreement, party.keys, party.public, self.oracle.said)
+        spare = (self._setting.spare[name],) if self._changes else ()
+
+        def observed(editions: Sequence[Edition]) -> Party:
+            return ObservedParty(party, spare, editions, self.oracle)
 
         disk = Disk(lambda disk, statements: self.oracle.wrote(name, disk, statements))
 
@@ -126,13 +137,12 @@ class _World:
 
         return Node(observed, Clock(self._loop.time), disk, connect, self.say, self.oracle.fail)
 
-    def _plan_dismissal(self, seed: int) -> None:
-        """In some histories a silo is dismissed: the analyzer finds the operator's word in its directory. The course of
-        all others is as it was."""
-        chance, plan, charter = random.Random(f"{seed} members"), self._setting.plan, self._setting.agreement
+    def _plan_dismissal(self) -> None:
+        """In some histories a silo is dismissed: the analyzer finds the operator's word in its directory."""
+        chance, plan, charter = self._members, self._setting.plan, self._setting.agreement
         honest_ones = [name for name in charter.silos if name not in self.oracle.lying]
-        leaves, enough = chance.random() < LEAVING, len(charter.silos) > plan.smallest_cohort
-        if not leaves or not enough or self._deceiver is not None or not honest_ones:
+        enough = len(charter.silos) > plan.smallest_cohort
+        if not self._leaves or not enough or self._deceiver is not None or not honest_ones:
             return
         self._leaver, since = chance.choice(honest_ones), chance.randrange(1, len(plan.times))
         edition = Roll(charter).next(Edition(1, "", since, "dismiss", self._leaver), self._setting.operator.signer)
@@ -145,13 +155,44 @@ class _World:
             rest if sync >= since and self._nodes[name].party.roll.number else charter.silos
         )
 
+    def _plan_changes(self) -> None:
+        """In others silos join and leave, and parties and the operator get new keys, by several editions that somebody
+        finds in their directory: perhaps long after they should have held."""
+        if not self._changes or self._deceiver is not None:
+            return
+        made = changes(self._members, self._setting, sorted(self.oracle.lying))
+        rolls = lists(self._setting.agreement, made)
+        self.oracle.members = lambda name, sync: rolls[self._nodes[name].party.roll.number].at(sync).silos
+        for node in self._nodes.values():
+            node.file = []
+        for count, change in enumerate(made, 1):
+            self.say(str(change))
+            finders = [change.finder]
+            if change.edition.change == "admit":
+                finders.append(change.edition.name)
+                self.oracle.since[change.edition.name] = change.edition.from_sync
+            for finder in finders:
+                self._loop.call_later(change.at, self._find, self._nodes[finder], [one.edition for one in made[:count]])
+            self._found_by = max(self._found_by, change.at)
+        if self._joins is not None:
+            self._nodes[self._joins].absent = True
+
+    def _find(self, node: Node, editions: list[Edition]) -> None:
+        """Somebody has put a file into a party's directory, and has started it if it was still to join."""
+        if node.file is None or len(node.file) < len(editions):
+            node.file = editions
+        if node.absent:
+            node.absent = False
+            node.start()
+
     async def run(self) -> None:
-        self._plan_dismissal(self._seed)
+        self._plan_dismissal()
+        self._plan_changes()
         for node in self._nodes.values():
             node.start()
         clients = [
             Client(self._nodes[name], self.oracle, self._chance, number)
-            for number, name in enumerate(self._setting.agreement.silos)
+            for number, name in enumerate(self.oracle.silos)
         ]
         kinds, end = self._choose()
         tasks = [self._loop.create_task(client.run()) for client in clients]
@@ -192,13 +233,15 @@ class _World:
         """Whether everybody has come to the end; too late is a violation."""
         for node in self._nodes.values():
             self._operate(node)
+        if self._loop.time() < self._found_by + BEATS[0]:
+            return False
         if any(node.restored and node.keeper is not None and node.problem for node in self._nodes.values()):
             return True  # it refuses and says why; without it nobody comes further
         if self._deceiver is not None and self._nodes["mixer"].problem:
             return True  # it was noticed, and the analyzer gets nothing more
         if self.oracle.told_twice and any(node.refuses and not node.restored for node in self._nodes.values()):
             return True  # whoever got both has noticed
-        if not any(self._takes_part(name) for name in self._setting.agreement.silos):
+        if not any(self._takes_part(name) for name in self.oracle.silos):
             return True  # without a silo that sends anything no sync begins
         unfinished = [node.name for node in self._nodes.values() if not self._finished(node)]
         if not unfinished and self._deceiver is None:
@@ -213,20 +256,20 @@ class _World:
 
     def _takes_part(self, silo: str) -> bool:
         node = self._nodes[silo]
-        if self._has_left(node):
+        if node.has_left or node.absent:
             return False
         return silo not in self.oracle.lying and not (node.restored and node.problem)
 
     def _operate(self, node: Node) -> None:
         """What people do whose clock is right: they say so."""
-        if node.up and node.held and node.name != self._leaver:
+        if node.up and node.held and not node.has_left and node.name != self._leaver:
             self.say(f"{node.name} is told that its clock is right")
             node.kill()
             node.start(catch_up=True)
 
     def _finished(self, node: Node) -> bool:
         syncs = len(self._setting.plan.times)
-        if node.name == self._faults.evil or (node.restored and node.problem) or self._has_left(node):
+        if node.name == self._faults.evil or (node.restored and node.problem) or node.has_left or node.absent:
             return True
         if not node.up:
             return False
@@ -235,13 +278,10 @@ class _World:
         assert node.silo is not None
         return self._settled(node.silo)
 
-    def _has_left(self, node: Node) -> bool:
-        """Whether it was dismissed, and has heard of it."""
-        return node.name == self._leaver and node.agent is not None and node.agent.party.roll.number == 1
-
     def _settled(self, silo: Silo) -> bool:
         """Whether the silo has every model, and knows of every release what became of it."""
         term, syncs = silo.term.number, len(self._setting.plan.times)
         releases = silo.store.releases(term)
         settled = len(releases) == syncs and all(release.state.settled for release in releases)
-        return settled and len(silo.store.models(term)) == silo.version == syncs
+        models = len(silo.store.models(term)) + (self.oracle.since.get(silo.name, 0))
+        return settled and models >= silo.version == syncs  # whoever joins has no models of long before

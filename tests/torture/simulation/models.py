@@ -25,12 +25,13 @@ from fedbandit._arrays import Floats, Integers
 from fedbandit.bandit.linucb import Fit
 from fedbandit.federation.exact import exact_noise
 from fedbandit.federation.exact.binomial import binomial
+from fedbandit.federation.setup import editions
 from fedbandit.federation.setup.party import Party
 from fedbandit.federation.wire import envelopes
-from fedbandit.federation.wire.keys import PartyKeys, PublicKeys
+from fedbandit.federation.wire.keys import PartyKeys, PublicKeys, Role
 from fedbandit.plan import Plan
 
-__all__ = ["THOROUGH", "modelled", "simulated"]
+__all__ = ["THOROUGH", "modelled", "modelled_keys", "simulated"]
 
 THOROUGH = 16  # one history in so many has real keys and draws its own noise
 ENCAPSULATED, TAG = 1120, 16  # bytes that sealing adds, before and after the message
@@ -83,6 +84,9 @@ class _Keys(PartyKeys):
     def _identity(self) -> bytes:
         return PartyKeys(self.seeds).signer.public_key().public_bytes_raw()
 
+    def public(self, name: str, role: Role) -> PublicKeys:
+        return _PublicKeys(**_fields(super().public(name, role)))
+
 
 class _PublicKeys(PublicKeys):
     @cached_property
@@ -105,6 +109,11 @@ def simulated(parties: dict[str, Party]) -> dict[str, Party]:
     agreement = next(iter(parties.values())).agreement
     agreement = replace(agreement, parties=tuple(known[party.name] for party in agreement.parties))
     return {name: Party(agreement, _Keys(party.keys.seeds), known[name]) for name, party in parties.items()}
+
+
+def modelled_keys(keys: PartyKeys) -> PartyKeys:
+    """The same keys, of this model."""
+    return _Keys(keys.seeds)
 
 
 def _fields(public: PublicKeys) -> dict[str, Any]:
@@ -153,6 +162,7 @@ def modelled() -> Iterator[None]:
     """Seals and noise are those of this model."""
     with (
         patch.object(envelopes, "_SUITE", _Seals()),
+        patch.object(editions, "PublicKeys", _PublicKeys),
         patch.object(exact_noise, "_gaussian", _stock.gaussian),
         patch.object(exact_noise, "binomial", _stock.binomial),
         patch.object(Plan, "fit", _known_fit),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from fedbandit.federation.http.group import GroupCommit
@@ -31,14 +31,15 @@ class Node:
 
     def __init__(
         self,
-        party: Callable[[], Party],
+        party: Callable[[Sequence[Edition]], Party],
         clock: Clock,
         disk: Disk,
         connect: Callable[[Process], Link],
         say: Callable[[str], None],
         fail: Callable[[str], None],
     ) -> None:
-        self.party, self.clock, self.disk = party(), clock, disk
+        self.party, self.clock, self.disk = party(()), clock, disk
+        self.absent = False  # whether it is still to join
         self.file: list[Edition] | None = None  # editions of the members in its directory, if any will be put there
         self._as_party = party
         self.process: Process | None = None
@@ -81,6 +82,11 @@ class Node:
             return True
         return False
 
+    @property
+    def has_left(self) -> bool:
+        """Whether it is a member no more, and has heard of it."""
+        return self.agent is not None and self.party.agreement.member(self.name) is None
+
     def describe(self) -> str:
         """Where it stands, for whoever has to find out why it does not go on."""
         if self.silo is None:
@@ -92,10 +98,10 @@ class Node:
 
     def start(self, catch_up: bool = False) -> None:
         """Begin a life on what is on disk; a start that fails is tried again."""
-        if self.up:
+        if self.up or self.absent:
             return
         process = self.process = Process()
-        self.party = self._as_party()  # it knows of its members what its disk knows
+        self.party = self._as_party(self.file or ())  # it knows of its members what its disk knows
         engine = SimulatedEngine(self.disk, process)
         try:
             work = (
@@ -134,6 +140,7 @@ class Node:
             keep_raw=False,
             catch_up=catch_up,
             counts=None,
+            since=self.party.roll.since(self.name),
         )
         self.silo, self.group = silo, GroupCommit(silo)
         self.agent = Agent(silo, self.party, sealer, steady=self.clock.steady)
@@ -150,7 +157,11 @@ class Node:
         wait = FIRST_WAIT
         while True:
             try:
-                await agent.run(self._connect(process))
+                if self.file is None:
+                    await agent.run(self._connect(process))
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(agent.run(self._connect(process)))
+                    tasks.create_task(self._watch(agent))
             except Exception as error:
                 if isinstance(error, ExceptionGroup) and error.subgroup(PlanMismatch):
                     self._fail(f"{self.name} ended: {_reason(error)}")
@@ -175,12 +186,12 @@ class Node:
             if process.alive:
                 raise
 
-    async def _watch(self, keeper: SyncKeeper) -> None:
+    async def _watch(self, party: SyncKeeper | Agent) -> None:
         """Take in the editions that somebody puts into the directory."""
         while True:
             await asyncio.sleep(1.0)
-            if self.file and keeper.party.roll.number < len(self.file):
-                await keeper.adopt(self.file)
+            if self.file and party.party.roll.number < len(self.file):
+                await party.adopt(self.file)
 
 
 def _reason(error: BaseException) -> str:

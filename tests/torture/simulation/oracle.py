@@ -16,14 +16,15 @@ import numpy as np
 
 from fedbandit._arrays import Integers
 from fedbandit.bandit.statistics import contributions
-from fedbandit.federation.setup.agreement import Agreement
+from fedbandit.federation.setup.editions import Edition
 from fedbandit.federation.setup.party import Party
+from fedbandit.federation.setup.roll import Roll
 from fedbandit.federation.silo import book
 from fedbandit.federation.silo.serving import Acknowledgement
 from fedbandit.federation.states import DecisionState, ReleaseState, SyncState
 from fedbandit.federation.store.silo_store import SiloStore
 from fedbandit.federation.timing import JUMP
-from fedbandit.federation.wire.envelopes import Kind
+from fedbandit.federation.wire.envelopes import OVERHEAD, Kind
 from fedbandit.federation.wire.heads import NO_QUESTION, Greeting
 from fedbandit.federation.wire.keys import PartyKeys, PublicKeys, Role
 from fedbandit.federation.wire.parcels import Holds, Mixed, Outcome, Parcel, SignedOutcome
@@ -35,6 +36,7 @@ from tests.torture.simulation.settings import DEADLINE, PERIOD
 __all__ = ["ObservedParty", "Oracle"]
 
 _REWARD = struct.Struct("<d")
+UNSIGNED = OVERHEAD - 1136  # where in an envelope that begins which no signature changes
 NOT_YET = 10**9  # a place in the log of a disk that nothing has
 
 
@@ -46,20 +48,24 @@ class _Said(NamedTuple):
     plain: bytes
 
 
-Said = Callable[[bytes, _Said], None]
-
-
 class ObservedParty(Party):
     """A party whose words are overheard before they are sealed."""
 
-    def __init__(self, agreement: Agreement, keys: PartyKeys, public: PublicKeys, said: Said) -> None:
-        super().__init__(agreement, keys, public)
-        self.said = said
+    def __init__(self, party: Party, spare: Sequence[PartyKeys], editions: Sequence[Edition], oracle: Oracle) -> None:
+        charter = party.roll.charter
+        super().__init__(charter, party.keys, party.public, spare, Roll(charter, editions))
+        self.oracle = oracle
 
     def seal(self, kind: Kind, receiver: PublicKeys, sync: int, plain: bytes) -> bytes:
         envelope = super().seal(kind, receiver, sync, plain)
-        self.said(envelope, _Said(self.name, kind, receiver.name, sync, plain))
+        self.oracle.said(envelope, _Said(self.name, kind, receiver.name, sync, plain))
         return envelope
+
+    def resigned(self, sync: int, envelope: bytes) -> bytes:
+        signed = super().resigned(sync, envelope)
+        if signed != envelope and (said := self.oracle.overheard(envelope)) is not None:
+            self.oracle.said(signed, said)
+        return signed
 
 
 class _Row(NamedTuple):
@@ -112,6 +118,7 @@ class Oracle:
         self.plan, self.silos, self.cap = plan, silos, cap
         self.violations: list[str] = []
         self.members: Callable[[str, int], Sequence[str]] = lambda name, sync: silos  # of a sync, as a party knows them
+        self.since: dict[str, int] = {}  # by silo that joins: its first sync
         self.lying: set[str] = set()  # parties whose words are no longer held to the rules
         self.put_back: set[str] = set()  # whose store was replaced by an old copy
         self.told_twice: set[tuple[str, int]] = set()  # by whom: two results of one sync, as nobody could know better
@@ -187,8 +194,9 @@ class Oracle:
             self.fail(f"{name} counts a reward in batch {sync}, which is closed")
 
     def _rewarded(self, name: str, memory: _Memory, statement: Statement, at: int) -> None:
-        for nonce, _, sync, state, _ in statement.values:
-            memory.rewarded[nonce] = (state, sync, at)
+        _, nonces, size, _, _, sync, state, *_ = statement.values
+        for start in range(0, len(nonces), size):
+            memory.rewarded[nonces[start : start + size]] = (state, sync, at)
 
     def _participants(self, name: str, memory: _Memory, statement: Statement, at: int) -> None:
         for _, _, times in statement.values:
@@ -213,14 +221,17 @@ class Oracle:
         if sync in memory.drawn:
             self.fail(f"{name} draws release {sync} twice")
         memory.drawn[sync] = (drawn, at)
+        if sync < self.since.get(name, 0):
+            return  # it gives it up, which costs nothing
         self._say(f"{name} draws release {sync}")
         connection = self._disk_of(name).connection
         ((left,),) = connection.execute("SELECT count(*) FROM raw_rows WHERE sync = ?", (sync,)).fetchall()
         if left:
             self.fail(f"{name} keeps raw rows of batch {sync} after its release")
         ((entries,),) = connection.execute("SELECT count(*) FROM ledger").fetchall()
-        if self.plan.privacy is not None and entries != len(memory.drawn):
-            self.fail(f"{name} has {entries} entries in its ledger for {len(memory.drawn)} releases")
+        drawn_here = len(memory.drawn) - self.since.get(name, 0)
+        if self.plan.privacy is not None and entries != drawn_here:
+            self.fail(f"{name} has {entries} entries in its ledger for {drawn_here} releases")
 
     def _seal(self, name: str, memory: _Memory, statement: Statement, at: int) -> None:
         sealed, sync = statement.values[1], statement.values[3]
@@ -350,7 +361,7 @@ class Oracle:
             self.fail(f"{sender} says what it holds of sync {sync} without some silo, before its deadline")
         if kind == "release":
             sealed, at = memory.sealed.get(sync, (b"", NOT_YET))
-            if at >= disk.durable or envelope not in sealed:
+            if at >= disk.durable or envelope[UNSIGNED:] not in sealed:
                 self.fail(f"{sender} sends release {sync}, which is not on its disk")
         elif kind in ("mixed", "model"):
             if memory.results.get(sync, (b"", NOT_YET))[1] >= disk.durable:

@@ -11,13 +11,13 @@ import pytest
 
 from fedbandit.federation.http.group import GroupCommit
 from fedbandit.federation.setup.roll import Roll
-from fedbandit.federation.silo import releasing
+from fedbandit.federation.silo import agent, releasing
 from fedbandit.federation.silo.agent import Agent
 from fedbandit.federation.silo.decisions.decider import Decider
 from fedbandit.federation.silo.ticker import Ticker
 from fedbandit.federation.states import RELEASE, ReleaseEvent, ReleaseState, SyncEvent
 from fedbandit.federation.store import Engine, SiloStore, SyncStore, rewards, silo_store
-from fedbandit.federation.store.database import Sql
+from fedbandit.federation.store.database import Row, Sql
 from fedbandit.federation.store.rewards import OPEN_BATCH, UNSHARED, Judge, Reward
 from fedbandit.federation.store.sync_store import StoredSync
 from fedbandit.federation.syncs import analyzer, mixer
@@ -106,10 +106,11 @@ def a_reward_is_acknowledged_before_it_is_on_disk(patch: Patch) -> None:
 def a_reward_that_is_repeated_counts_twice(patch: Patch) -> None:
     class Lenient:
         def __init__(self, sql: Sql) -> None:
-            self._sql, self.all = sql, sql.all
+            self._sql, self.many = sql, sql.many
 
-        def many(self, query: str, rows: Sequence[Any]) -> None:
-            self._sql.many(f"{query} ON CONFLICT DO NOTHING" if "INTO rewarded" in query else query, rows)
+        def all(self, query: str, values: Sequence[Any] = ()) -> list[Row]:
+            lenient = f"{query} WHERE true ON CONFLICT DO NOTHING" if "INTO rewarded" in query else query
+            return self._sql.all(lenient, values)
 
     insert = rewards.insert
     patch.setattr(silo_store, "known_among", lambda sql, rewards: {})
@@ -199,7 +200,7 @@ def a_release_counts_as_sent_before_it_is(patch: Patch) -> None:
 
 @planted
 def an_old_copy_of_a_silo_draws(patch: Patch) -> None:
-    patch.setattr(Agent, "_further", lambda self, greetings: None)
+    patch.setattr(agent, "further", lambda *known: None)
 
 
 @planted

@@ -17,7 +17,7 @@ from fedbandit.presets import plan_for
 from fedbandit.privacy.budget import Privacy
 from fedbandit.schedule import clock, every
 from tests.torture.simulation.machine import START
-from tests.torture.simulation.models import simulated
+from tests.torture.simulation.models import modelled_keys, simulated
 
 __all__ = ["DEADLINE", "NAMES", "PERIOD", "SETTINGS", "Setting", "setting"]
 
@@ -33,6 +33,8 @@ class Setting(NamedTuple):
     plan: Plan
     parties: dict[str, Party]
     operator: PartyKeys
+    spare: dict[str, PartyKeys]  # by party: keys that it may have later
+    successor: PartyKeys  # what the operator may sign with later
 
     @property
     def agreement(self) -> Agreement:
@@ -74,7 +76,8 @@ def setting(name: str, real_keys: bool) -> Setting:
     """A federation of this plan, with keys on disk like any other, or with keys of the model."""
     if not real_keys:
         real = setting(name, real_keys=True)
-        return Setting(real.plan, simulated(real.parties), real.operator)
+        spare = {name: modelled_keys(keys) for name, keys in real.spare.items()}
+        return real._replace(parties=simulated(real.parties), spare=spare)
     plan = SETTINGS[name]
     timing = Timing(DEADLINE, start=START, settle=SETTLE if "twice" in name else 0.0)
     with tempfile.TemporaryDirectory(dir=SHM if SHM.is_dir() else None) as folder:
@@ -83,4 +86,5 @@ def setting(name: str, real_keys: bool) -> Setting:
         operator = PartyKeys.load(Path(folder) / founding.OPERATOR_KEYS)
     agreement = parties["analyzer"].agreement  # the same file everywhere: one copy keeps what is computed from it
     same = {name: Party(agreement, party.keys, party.public) for name, party in parties.items()}
-    return Setting(agreement.plan, same, operator)
+    spare = {name: party.keys.rotated() for name, party in same.items()}
+    return Setting(agreement.plan, same, operator, spare, PartyKeys.generate())

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fedbandit import _validate
 from fedbandit._validate import ArgumentError
-from fedbandit._words import counted
+from fedbandit._words import counted, spans
 from fedbandit.cli import checks, options, output
 from fedbandit.privacy.budget import at_most
 
@@ -18,19 +19,25 @@ if TYPE_CHECKING:
     from fedbandit.federation.backup.archive import Manifest
     from fedbandit.federation.backup.restoring import Forwarded
     from fedbandit.federation.recovery import Recovery
+    from fedbandit.federation.setup.agreement import Agreement
 
 __all__ = ["backup", "restore"]
 
 NOT_FORWARD = 1  # exit code: restored, and still to be brought forward
+ASKING = ("patience", "broker_ca")  # options of how the others are asked
+STORING = ("store", "without_store", "offline")  # options of where the store is, and whether anybody is asked about it
 PassphraseFile = Annotated[Path | None, typer.Option(help="File whose first line is the passphrase.")]
 
 
 def backup(
+    context: typer.Context,
     home: Annotated[Path, typer.Argument(help="The directory of a party, running or not, or of the founder.")],
     file: Annotated[Path, typer.Argument(help="The new file; it holds private keys.")],
-    encrypt: Annotated[bool, typer.Option(help="Seal it under a passphrase, which is asked for.")] = False,
+    encrypt: Annotated[bool, typer.Option("--encrypt", help="Seal it under a passphrase, which is asked for.")] = False,
     passphrase_file: PassphraseFile = None,
-    without_raw: Annotated[bool, typer.Option(help="Leave out rewards that wait for their release.")] = False,
+    without_raw: Annotated[
+        bool, typer.Option("--without-raw", help="Of a silo: leave out rewards that wait for their release.")
+    ] = False,
     json: options.Json = False,
 ) -> None:
     """Save a party, keys and store, in one file, while it runs or not."""
@@ -38,6 +45,7 @@ def backup(
 
     passphrase = None
     if passphrase_file is not None:
+        checks.no_effect(context, ("encrypt",), "with --passphrase-file, which seals it already")
         passphrase = _from_file(passphrase_file)
     elif encrypt:
         passphrase = str(typer.prompt("Passphrase", hide_input=True, confirmation_prompt=True, err=True)).encode()
@@ -54,12 +62,17 @@ def backup(
 
 
 def restore(
+    context: typer.Context,
     file: Annotated[Path, typer.Argument(help="A backup.")],
     home: Annotated[Path, typer.Argument(help="Where the directory shall be; new or empty.")],
     passphrase_file: PassphraseFile = None,
     store: Annotated[str | None, typer.Option(help="Path or postgresql:// URL of the store, if another.")] = None,
-    without_store: Annotated[bool, typer.Option(help="The database has outlived the rest: leave it alone.")] = False,
-    offline: Annotated[bool, typer.Option(help="Do not ask the others now; it draws nothing before that.")] = False,
+    without_store: Annotated[
+        bool, typer.Option("--without-store", help="The database has outlived the rest: leave it alone.")
+    ] = False,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Do not ask the others now; it draws nothing before that.")
+    ] = False,
     patience: Annotated[float, typer.Option(help="Seconds that the others have to answer.")] = 60.0,
     broker_ca: options.BrokerCa = "",
     json: options.Json = False,
@@ -69,11 +82,27 @@ def restore(
     from fedbandit.federation.backup.restoring import restore as put_back
 
     checks.readable("file", file)
-    where = store if store is None or "://" in store else options.absolute(store)
-    saved = put_back(file, home, passphrase=lambda: _asked(passphrase_file), store=where, with_store=not without_store)
+    _validate.positive("patience", patience)
+    if offline:
+        checks.no_effect(context, ASKING, "with --offline, which asks nobody")
+    where, sealed, authority = store if store is None or "://" in store else options.absolute(store), [], []
+
+    def passphrase() -> bytes:
+        sealed.append(True)
+        return _asked(passphrase_file)
+
+    def check(manifest: Manifest, agreement: Agreement) -> None:
+        if not sealed:
+            checks.no_effect(context, ("passphrase_file",), "on a backup that is not sealed")
+        if manifest.store is None:
+            checks.no_effect(context, (*ASKING, *STORING), "on a founder's backup, which has no store")
+        authority.append(checks.broker_ca(broker_ca, agreement.broker))
+
+    saved = put_back(file, home, passphrase=passphrase, store=where, with_store=not without_store, check=check)
     done: Forwarded | None = None
     if saved.store is not None and not offline:
-        done = asyncio.run(bring_forward_now(home, broker_ca=broker_ca, patience=patience))
+        output.quiet()
+        done = asyncio.run(bring_forward_now(home, broker_ca=authority[0], patience=patience))
     if json:
         found = {} if done is None or done.recovery is None else {"lost": done.recovery._asdict()}
         output.print_json({**_facts(saved), **found, "problem": done.why_not or None if done else None})
@@ -93,7 +122,7 @@ def _lost(home: Path, saved: Manifest, done: Forwarded | None, *, in_place: bool
         return [
             f"Not brought forward: {why}.",
             "It draws and closes nothing before the others have said how far they have seen it come. When they can be"
-            f" reached: fedbandit {saved.role} forward {home}",
+            f" reached: fedbandit {saved.role} forward {home} --yes",
         ]
     found = done.recovery
     lines = [_given_up(saved.role, found) if found.syncs else "Others have seen nothing that its store does not hold."]
@@ -103,7 +132,7 @@ def _lost(home: Path, saved: Manifest, done: Forwarded | None, *, in_place: bool
 
 
 def _given_up(role: str, found: Recovery) -> str:
-    syncs = ", ".join(map(str, found.syncs))
+    syncs = spans(found.syncs)
     if role != "silo":
         what = "totals stay as the analyzer has" if role == "mixer" else "models stay as the silos have"
         return f"Given up: syncs {syncs}. Their {what} them; there is no second one."

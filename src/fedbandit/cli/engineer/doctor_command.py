@@ -22,7 +22,8 @@ def doctor(home: options.Home, broker_ca: options.BrokerCa = "", json: options.J
     from fedbandit.federation.doctor.examination import examine
     from fedbandit.federation.doctor.findings import worst
 
-    found = list(examine(home, broker_ca))
+    output.quiet()
+    found = list(examine(home, options.absolute(broker_ca)))
     if json:
         output.print_json({"party": str(home), "code": worst(found), "findings": [one._asdict() for one in found]})
     for one in () if json else found:
@@ -35,19 +36,21 @@ def doctor(home: options.Home, broker_ca: options.BrokerCa = "", json: options.J
 
 def health(
     home: options.Home,
-    alive: Annotated[bool, typer.Option(help="Ask only whether it lives, not whether it works.")] = False,
+    alive: Annotated[bool, typer.Option("--alive", help="Ask only whether it lives, not whether it works.")] = False,
     json: options.Json = False,
 ) -> None:
     """Ask the party that runs on this machine how it is, as its settings say: over TLS, with its own certificate. Exit
     code 0: well, 1: it lives and something keeps it from working, 2: it does not answer."""
     from fedbandit.federation.doctor.asking import ask
+    from fedbandit.federation.setup.home import Home as Party
 
+    party = Party.load(home)
     try:
-        answer = ask(home, "/healthz" if alive else "/readyz")
+        answer = ask(party, "/healthz" if alive else "/readyz")
     except ArgumentError:
         raise
     except (OSError, ssl.SSLError) as error:
-        output.remark(f"it does not answer: {error}")
+        output.remark(f"it does not answer: {error}; `fedbandit doctor {home}` looks for the reason")
         raise typer.Exit(UNANSWERED) from None
     if json:
         output.print_json(answer.body)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json as jsonlib
-import logging
-import ssl
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +14,7 @@ import typer
 from fedbandit import _validate
 from fedbandit import schedule as schedules
 from fedbandit._validate import ArgumentError
-from fedbandit.cli import checks, options
+from fedbandit.cli import checks, options, output
 from fedbandit.cli.engineer import members_command
 from fedbandit.cli.engineer.members_command import LEAD, founders, publish
 from fedbandit.cli.plan_file import read_plan
@@ -151,6 +149,7 @@ def join(
 ) -> None:
     """Make this party's directory and keys; prints what to send to whoever founded the federation."""
     from fedbandit.federation.setup.agreement import Agreement
+    from fedbandit.federation.setup.certificates import check_pair
     from fedbandit.federation.setup.home import FEDERATION
     from fedbandit.federation.setup.home import Home as Party
     from fedbandit.federation.wire.keys import as_role
@@ -162,7 +161,7 @@ def join(
     if role == "mixer":
         _check_mixer("role", joined.plan)
     if tls_certificate and tls_key:
-        _check_pair(tls_certificate, tls_key)
+        check_pair(tls_certificate, tls_key)
     ca = checks.broker_ca(broker_ca, joined.broker)
     with checks.writing("home", home):
         party = Party.create(
@@ -193,7 +192,9 @@ def renew(
     replace_card: Annotated[
         list[Path] | None, typer.Option("--replace", help="Card of a member that has lost its keys, with new ones.")
     ] = None,
-    new_operator_key: Annotated[bool, typer.Option(help="The operator's key is lost: make another one.")] = False,
+    new_operator_key: Annotated[
+        bool, typer.Option("--new-operator-key", help="The operator's key is lost: make another one.")
+    ] = False,
     model: Annotated[
         Path | None,
         typer.Option(help="Directory of the analyzer or a silo with the last model; by default the analyzer run here."),
@@ -201,7 +202,7 @@ def renew(
     weight: Annotated[
         float, typer.Option(help="Of what the last term has learnt; below 1 if the world changed.")
     ] = 1.0,
-    from_nothing: Annotated[bool, typer.Option(help="Forget what the last term has learnt.")] = False,
+    from_nothing: Annotated[bool, typer.Option("--from-nothing", help="Forget what the last term has learnt.")] = False,
 ) -> None:
     """Begin a new term with the same members, and with what the last one has learnt: writes the federation's file anew,
     for everybody to accept."""
@@ -211,7 +212,7 @@ def renew(
 
     if from_nothing:
         checks.no_effect(context, ("model", "weight"), "with --from-nothing")
-    directory, offered = founders(directory), read_plan(plan)
+    directory, offered = founders(directory, key=not new_operator_key), read_plan(plan)
     cards = [PublicKeys.load(checks.readable("replace", card)) for card in replace_card or []]
     last = replace(founding.roll_of(directory).newest, seats=())  # in a new term all seats are given anew
     for card in cards:
@@ -221,9 +222,11 @@ def renew(
     begins = _begins(start, offered)
     learnt = "it begins from nothing" if from_nothing else ""
     if not from_nothing:
-        offered, learnt = _continued(
-            last.plan, offered, model or directory / "analyzer", weight, asked=model is not None
-        )
+        known = model or directory / "analyzer"
+        begun, learnt = _continued(last.plan, offered, known, weight, asked=model is not None)
+        if begun is offered:
+            checks.no_effect(context, ("weight",), "where the last term has no model yet")
+        offered = begun
     agreed = replace(last, plan=offered, timing=replace(last.timing, start=begins))
     agreed.complete()
     if not agreed.signer and (directory / founding.OPERATOR_KEYS).exists():  # founded by an earlier version
@@ -253,6 +256,8 @@ def _continued(last: Plan, offered: Plan, model: Path, weight: float, *, asked: 
     if home.agreement().plan.hash != last.hash:
         raise ArgumentError("--model", f"must be of a party of the last term; {model} has another plan")
     found = renewal.newest(home)
+    if found is None and last.prior is not None:  # nothing has come of it yet, as when it had a mistake in it
+        return renewal.begun_again(last, offered, last.prior, weight), "it begins with what the last one began with"
     if found is None and asked:
         raise ArgumentError("--model", f"must have a model, and {model} has none; or --from-nothing")
     if found is None:
@@ -268,7 +273,9 @@ def _continued(last: Plan, offered: Plan, model: Path, weight: float, *, asked: 
 def accept(
     home: options.Home,
     file: Annotated[Path, typer.Argument(help="The complete file of the federation, or that of its members.")],
-    new_term: Annotated[bool, typer.Option(help="The plan of a new term, instead of the one that was joined.")] = False,
+    new_term: Annotated[
+        bool, typer.Option("--new-term", help="The plan of a new term, instead of the one that was joined.")
+    ] = False,
 ) -> None:
     """Take the complete file into this party's directory, if its plan is the one that was joined; or the editions of
     the members, if they follow those that are there."""
@@ -276,7 +283,11 @@ def accept(
     from fedbandit.federation.setup.home import FEDERATION, MEMBERS
     from fedbandit.federation.setup.home import Home as Party
 
-    if isinstance(jsonlib.loads(checks.readable("file", file).read_bytes()), list):
+    with _validate.reading(str(file)):
+        is_list = isinstance(jsonlib.loads(checks.readable("file", file).read_bytes()), list)
+    if is_list:
+        if new_term:
+            raise ArgumentError("--new-term", "has no effect on the editions of the members, which are of a term")
         members_command.accept_members(home, file)
         return
     party, offered = Party.load(home), Agreement.load(file)
@@ -318,9 +329,7 @@ def provision(
         _validate.count("replicas", replicas)
     _validate.within("keep_days", keep_days, 0, MOST_DAYS)
     ca = checks.broker_ca(broker_ca, Agreement.load(directory / FEDERATION).broker)
-    logging.getLogger("fedbandit").addHandler(
-        logging.NullHandler()
-    )  # every attempt to connect is logged: one line is said
+    output.quiet()
     asyncio.run(founding.provision(directory, ca or None, replicas, keep_days * DAY))
     typer.echo("streams and consumers are there")
 
@@ -353,16 +362,6 @@ def _hosted(host: list[str] | None, plan: Plan) -> list[str]:
 def _check_mixer(field: str, plan: Plan) -> None:
     if not plan.protocol.has_mixer:
         raise ArgumentError(field, f"must not be 'mixer': trust {plan.trust!r} has none")
-
-
-def _check_pair(certificate: str, key: str) -> None:
-    """Refuse files that applications could not be served with."""
-    for field, path in (("tls_certificate", certificate), ("tls_key", key)):
-        checks.readable(field, Path(path))
-    try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
-    except ssl.SSLError as error:
-        raise ArgumentError("tls_certificate", f"and tls_key must be PEM files that match ({error.reason})") from None
 
 
 def _begins(start: float | None, plan: Plan) -> float:

@@ -45,15 +45,15 @@ def admit(
     public = [PublicKeys.load(checks.readable("cards", card)) for card in cards]
     directory = founders(directory)
     if from_sync is not None:
+        _check_to_come(founding.roll_of(directory).newest, from_sync)
         for card in public:
             roll = founding.change(directory, Edition(1, "", from_sync, "admit", card.name, card))
         _told(directory, roll)
         return
     roll = founding.roll_of(directory)
-    if _runs(roll.newest) and any(card not in roll.newest.parties for card in public):
-        raise ArgumentError(
-            "--from-sync", "must be given: the term has begun, and whoever joins now is a member from a sync on"
-        )
+    if (_runs(roll.newest) or roll.number) and any(card not in roll.newest.parties for card in public):
+        begun = "the term has begun" if _runs(roll.newest) else "there are editions of the members"
+        raise ArgumentError("--from-sync", f"must be given: {begun}, and whoever joins now is a member from a sync on")
     if roll.number:
         founding.configure(directory, roll.newest)
         typer.echo("all of them are members already; the broker's configuration was written again")
@@ -89,7 +89,9 @@ def dismiss(
 def rotate(
     directory: Founder,
     card: Annotated[Path | None, typer.Argument(help="Card with new keys of a member, as `new-keys` wrote it.")] = None,
-    operator: Annotated[bool, typer.Option(help="New keys for the operator instead; the old one signs them.")] = False,
+    operator: Annotated[
+        bool, typer.Option("--operator", help="New keys for the operator instead; the old one signs them.")
+    ] = False,
     from_sync: FromSync = None,
 ) -> None:
     """Give a member, or the operator, new keys from a sync on."""
@@ -114,6 +116,7 @@ def new_keys(home: options.Home) -> None:
     from fedbandit.federation.setup.home import Home as Party
 
     party = Party.load(home)
+    party.party()  # whose keys the federation does not know has none to replace
     public = party.new_keys()
     card = home / f"{public.name}.card.json"
     card.write_text(jsonlib.dumps(public.as_dict(), indent=1) + "\n")
@@ -142,11 +145,22 @@ def accept_members(home: Path, file: Path) -> None:
     typer.echo(f"edition {roll.number}: {len(roll.newest.silos)} of {roll.newest.plan.silos} silos")
 
 
-def founders(directory: Path) -> Path:
-    """The directory of whoever founded a federation."""
-    from fedbandit.federation.setup.home import FEDERATION
+def founders(directory: Path, *, key: bool = True) -> Path:
+    """The directory of whoever founded a federation, with the operator's key unless that is not needed."""
+    from fedbandit.federation.setup.founding import OPERATOR_KEYS
+    from fedbandit.federation.setup.home import FEDERATION, SETTINGS
+    from fedbandit.federation.wire.keys import PartyKeys
 
-    checks.readable("directory", directory / FEDERATION)
+    if (directory / SETTINGS).exists():
+        raise ArgumentError("directory", f"must be the founder's, and {directory} is a party's: it has a {SETTINGS}")
+    if not (directory / FEDERATION).is_file():
+        made = "name the one that `fedbandit federation init` made"
+        raise ArgumentError("directory", f"must be the founder's, and {directory} has no {FEDERATION}: {made}")
+    if key and not (directory / OPERATOR_KEYS).exists():
+        do = "put it back from a backup, or begin the next term with another one (`renew --new-operator-key`)"
+        raise ArgumentError("directory", f"has no {directory / OPERATOR_KEYS}: {do}")
+    if key:
+        PartyKeys.load(directory / OPERATOR_KEYS)
     return directory.resolve()
 
 
@@ -171,10 +185,11 @@ def _told(directory: Path, roll: Roll) -> None:
         f"edition {edition.number}, from sync {edition.from_sync} on: {edition.change} {edition.name or 'the new key'};"
         f" {len(roll.newest.silos)} of {roll.newest.plan.silos} silos"
     )
+    when = f"once sync {edition.from_sync - 1} is over, " if edition.change == "dismiss" and edition.from_sync else ""
     typer.echo(
-        f"reload the broker twice (`nats-server --signal reload=PID`; it serves new accounts after the second time),"
-        f" then `fedbandit federation provision {directory}`. The analyzer that is run here passes the edition on;"
-        f" elsewhere, and for who joins: `fedbandit federation accept HOME {MEMBERS}`"
+        f"{when}reload the broker twice (`nats-server --signal reload=PID`; it serves new accounts after the second"
+        f" time), then `fedbandit federation provision {directory}`. The analyzer that is run here passes the edition"
+        f" on; elsewhere, and for who joins: `fedbandit federation accept HOME {MEMBERS}`"
     )
 
 
@@ -192,6 +207,7 @@ def _from_sync(roll: Roll, asked: int | None) -> int:
     agreed = roll.newest
     plan, schedule, start = agreed.plan, agreed.plan.schedule, agreed.timing.start
     if asked is not None:
+        _check_to_come(agreed, asked)
         return asked
     if not isinstance(schedule, schedules.Clock) or start is None:
         raise ArgumentError("--from-sync", f"must be given with {schedule}, whose syncs have no public time")
@@ -200,6 +216,18 @@ def _from_sync(roll: Roll, asked: int | None) -> int:
         if start + periods * schedule.period > soon:
             return sync
     raise ArgumentError("--from-sync", "has no sync left to name: the term ends before anybody could hear of it")
+
+
+def _check_to_come(agreed: Agreement, sync: int) -> None:
+    """Refuse a change of a sync that has begun: its releases are on their way, under other keys and for others."""
+    schedule, start = agreed.plan.schedule, agreed.timing.start
+    if not isinstance(schedule, schedules.Clock) or start is None or not 0 <= sync < len(agreed.plan.ticks):
+        return
+    if (begins := start + agreed.plan.ticks[sync] * schedule.period) <= time.time():
+        raise ArgumentError(
+            "--from-sync",
+            f"must be a sync to come; sync {sync} was at {time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime(begins))} UTC",
+        )
 
 
 def _not_yet_begun(agreed: Agreement) -> Agreement:

@@ -13,6 +13,7 @@ import typer
 
 from fedbandit import _validate
 from fedbandit._validate import ArgumentError
+from fedbandit._words import spans
 from fedbandit.cli import checks, options, output
 from fedbandit.privacy.budget import at_most
 
@@ -52,8 +53,10 @@ Agreed = Annotated[bool, typer.Option("--yes", help="Give up what is shown witho
 def serve(
     home: options.Home,
     workers: Annotated[int, typer.Option(help="Processes; more than one needs PostgreSQL.")] = 1,
-    new_term: Annotated[bool, typer.Option(help="Begin a new term under a new plan.")] = False,
-    catch_up: Annotated[bool, typer.Option(help="The clock is right: draw all releases that are overdue.")] = False,
+    new_term: Annotated[bool, typer.Option("--new-term", help="Begin a new term under a new plan.")] = False,
+    catch_up: Annotated[
+        bool, typer.Option("--catch-up", help="The clock is right: draw all releases that are overdue.")
+    ] = False,
     broker_ca: options.BrokerCa = "",
     log: LogStyle = "",
     stay: Stay = False,
@@ -143,6 +146,7 @@ def _recovered(path: Path, role: str, yes: bool, broker_ca: str) -> Recovery:
     _check_role(home.settings.role, role)
     if broker_ca:
         home = replace(home, settings=replace(home.settings, broker_ca=_checked_ca(path, broker_ca)))
+    output.quiet()
     return asyncio.run(recover(home, agreed=yes))
 
 
@@ -153,7 +157,7 @@ def _report(home: Path, found: Recovery, json: bool, lost: str) -> None:
     elif not found.syncs:
         output.say("not behind: others have seen nothing that this store does not hold")
     else:
-        syncs = ", ".join(map(str, found.syncs))
+        syncs = spans(found.syncs)
         was = "brought forward, given up" if found.done else "behind, to be given up"
         output.say(f"{home} is {was}: syncs {syncs}. {lost[0].upper()}{lost[1:]}.")
         if not found.done:
@@ -188,7 +192,7 @@ def _checked_ca(path: Path, broker_ca: str) -> str:
 
 def _check_role(found: str, role: str) -> None:
     if found != role:
-        raise ArgumentError("home", f"must be the directory of a {role}, got that of a {found}")
+        raise ArgumentError("home", f"must be the directory of the {role}, got that of the {found}")
 
 
 def _exit(code: int) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fedbandit.cli import options, output
+from fedbandit.cli import checks, options, output
 from fedbandit.privacy.budget import at_most, exactly
 
 __all__ = ["status"]
@@ -19,6 +19,7 @@ BUDGET = ("epsilon", "delta")
 
 
 def status(
+    context: typer.Context,
     home: options.Home,
     json: options.Json = False,
     wide: options.Wide = False,
@@ -27,8 +28,10 @@ def status(
 ) -> None:
     """Syncs, silos and budget of the party of a directory, whether it runs or not."""
     if web:
+        checks.no_effect(context, ("json", "wide"), "with --web")
         _serve(home, port)
         return
+    checks.no_effect(context, ("port",), "without --web")
     from fedbandit.federation.status import status as read
 
     known = read(home)

@@ -115,7 +115,7 @@ def _is_of_silo(ask: Callable[[str], Iterable[Any]]) -> bool:
 
 def _signature_of(path: Path, silo: str) -> Checks:
     """The check of the silo's signature by its public keys in the federation file and the editions beside it."""
-    from fedbandit.federation.setup.agreement import Agreement  # imported late: it loads the live federation
+    from fedbandit.federation.setup.agreement import Agreement, unknown_party  # late: it loads the live federation
     from fedbandit.federation.setup.home import MEMBERS
     from fedbandit.federation.setup.roll import Roll, read_editions
     from fedbandit.federation.wire.heads import Head
@@ -123,7 +123,7 @@ def _signature_of(path: Path, silo: str) -> Checks:
     roll = Roll(Agreement.load(path), read_editions(path.with_name(MEMBERS)))
     keys = [known.verifier for known in roll.keys_of(silo)]
     if not keys:
-        raise LookupError(f"{silo!r} is not a party of federation {roll.charter.id}")
+        raise unknown_party(silo, roll.charter.id)
 
     def check(number: int, hash_: bytes, signature: bytes) -> bool:
         head = len(signature) == SIGNATURE_BYTES and Head(number, hash_, signature)

@@ -41,7 +41,7 @@ def _write(advice: Recommendation, out: Path) -> None:
     if advice.best is None or advice.best.plan is None:
         output.remark(f"{out} is not written: staying alone needs no plan.")
         return
-    with checks.writing("out", out):
+    with checks.writing("out", out, "file"):
         advice.best.plan.save(out, advice.consortium.as_dict())
     output.remark(f"written: {out}")
 

@@ -49,7 +49,7 @@ def evaluate(
     if plot is not None:
         found.plot(plot)
     if html is not None:
-        with checks.writing("html", html):
+        with checks.writing("html", html, "file"):
             html.write_text(evaluation_report(found), encoding="utf-8")
     if json:
         output.print_json(found.as_dict())

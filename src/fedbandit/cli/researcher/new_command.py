@@ -108,13 +108,9 @@ def _text(value: Any) -> str:
 
 
 def _read(path: Path) -> pl.DataFrame:
-    import polars as pl
+    from fedbandit.evaluation.past import read_table
 
-    checks.readable("table", path)
-    try:
-        frame = pl.read_parquet(path) if path.suffix == ".parquet" else pl.read_csv(path, infer_schema_length=10_000)
-    except (pl.exceptions.PolarsError, ValueError, OSError) as error:
-        raise ArgumentError("table", f"must be CSV or Parquet, {str(path)!r} is not: {str(error)[:200]}") from None
+    frame = read_table(checks.readable("table", path))
     if frame.width == 0 or frame.height == 0:
         raise ArgumentError("table", f"must have a header and rows, {str(path)!r} has none")
     return frame

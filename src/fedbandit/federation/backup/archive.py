@@ -22,7 +22,18 @@ from fedbandit import _validate
 from fedbandit._validate import ArgumentError
 from fedbandit.federation.backup.passphrase import MAGIC, SealedReader, SealedWriter
 
-__all__ = ["FORMAT", "STORE", "Manifest", "Saved", "StoreFacts", "hash_of", "take_out", "write"]
+__all__ = [
+    "FORMAT",
+    "STORE",
+    "Manifest",
+    "Saved",
+    "StoreFacts",
+    "hash_of",
+    "node_file",
+    "plain_name",
+    "take_out",
+    "write",
+]
 
 FORMAT = 1  # of the archive
 MANIFEST, STORE = "manifest.json", "store.db"
@@ -80,7 +91,7 @@ class Manifest:
                     "backup", f"has format {found.get('format')!r}, not {FORMAT}: use the version that wrote it"
                 )
             _validate.known_keys("backup", found, cls.__dataclass_fields__, required=("party", "role", "files"))
-            files = {_plain_name(name): Saved(**saved) for name, saved in found["files"].items()}
+            files = {plain_name(name): Saved(**saved) for name, saved in found["files"].items()}
             store = None if found["store"] is None else StoreFacts(**found["store"])
             return cls(**{**found, "files": files, "store": store})
 
@@ -89,6 +100,11 @@ class _Stream(Protocol):
     """What tarfile needs of a file to read."""
 
     def read(self, size: int, /) -> bytes: ...
+
+
+def node_file(configuration: Path) -> str:
+    """What the configuration of one node of a broker is called in a backup, which has no folders."""
+    return f"{configuration.parent.name}-{configuration.name}"
 
 
 def hash_of(path: Path) -> Saved:
@@ -186,7 +202,8 @@ def _add(tar: tarfile.TarFile, name: str, content: IO[bytes], size: int, at: flo
     tar.addfile(member, content)
 
 
-def _plain_name(name: Any) -> str:
+def plain_name(name: Any) -> str:
+    """The name of a file in a backup, if it is one that leads nowhere else."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ArgumentError("backup", f"must have plain names for files, got {name!r}")
     return name

@@ -19,6 +19,8 @@ from fedbandit.federation.backup import archive
 from fedbandit.federation.backup.archive import STORE, Manifest
 from fedbandit.federation.backup.snapshots import put_in_place
 from fedbandit.federation.recovery import PATIENCE, Recovery, recover
+from fedbandit.federation.setup.agreement import Agreement
+from fedbandit.federation.setup.founding import configurations
 from fedbandit.federation.setup.home import FEDERATION, NAMED, SETTINGS, Home
 from fedbandit.federation.silo import book
 from fedbandit.federation.store import SiloStore, read_engine
@@ -38,23 +40,41 @@ class Forwarded(NamedTuple):
 
 
 def restore(
-    file: Path, home: Path, *, passphrase: Callable[[], bytes], store: str | None = None, with_store: bool = True
+    file: Path,
+    home: Path,
+    *,
+    passphrase: Callable[[], bytes],
+    store: str | None = None,
+    with_store: bool = True,
+    check: Callable[[Manifest, Agreement], None] = lambda manifest, agreement: None,
 ) -> Manifest:
     """Put a party back into a directory that is new or empty. `store` is where its store shall be from now on, unless
-    it is where the settings in the backup say; without `with_store` the one that is there is left as it is."""
+    it is where the settings in the backup say; without `with_store` the one that is there is left as it is. `check` may
+    refuse what is in the backup before anything is put anywhere."""
     if home.exists() and (not home.is_dir() or any(home.iterdir())):
         raise ArgumentError("home", f"must be new or empty, and {str(home)!r} is not: nothing is overwritten")
     home.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=f".{home.name}-", dir=home.parent))  # for its owner alone
     try:
         manifest = archive.take_out(file, folder, passphrase)
-        if manifest.role != OPERATOR:
+        check(manifest, Agreement.load(folder / FEDERATION))
+        if manifest.role == OPERATOR:
+            _give_nodes_their_folders(folder)
+        else:
             _furnish(folder, home.resolve(), manifest, store, with_store)
         folder.rename(home)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
     return manifest
+
+
+def _give_nodes_their_folders(folder: Path) -> None:
+    for file in configurations(folder, Agreement.load(folder / FEDERATION)):
+        saved = folder / archive.node_file(file)
+        if file.parent != folder and saved.exists():
+            file.parent.mkdir(mode=0o700)
+            saved.rename(file)
 
 
 async def bring_forward_now(home: Path, *, broker_ca: str = "", patience: float = PATIENCE) -> Forwarded:
@@ -92,8 +112,14 @@ def _furnish(folder: Path, home: Path, manifest: Manifest, store: str | None, wi
     snapshot = folder / STORE
     if with_store:
         _check_store(snapshot, manifest)
-        put_in_place(snapshot, party.store(agreement.plan.hash))
-    elif not is_postgres(party.settings.store):
+        place = party.store(agreement.plan.hash)
+        if not is_postgres(place) and Path(place).parent == home:  # named by its whole path, and not there yet
+            place = str(folder / Path(place).name)
+        kept = snapshot.rename(folder / f".{STORE}")  # the store itself may be called like that
+        put_in_place(kept, place)
+        kept.unlink()
+        return
+    if not is_postgres(party.settings.store):
         raise ArgumentError("store", "must be a database that has outlived the party: a file of its own would be new")
     snapshot.unlink()
 

@@ -24,13 +24,16 @@ from fedbandit.federation.backup import archive
 from fedbandit.federation.backup.archive import STORE, Manifest, StoreFacts
 from fedbandit.federation.backup.snapshots import take_snapshot, without_raw_rows
 from fedbandit.federation.setup.agreement import Agreement
-from fedbandit.federation.setup.founding import BROKER_CONFIG, OPERATOR_KEYS
+from fedbandit.federation.setup.founding import BROKER_CONFIG, OPERATOR_KEYS, configurations, roll_of
 from fedbandit.federation.setup.home import FEDERATION, MEMBERS, NAMED, SETTINGS, TOKEN, Home
+from fedbandit.federation.silo import book
+from fedbandit.federation.status import check_tied
 from fedbandit.federation.store import SiloStore, SyncStore, read_engine
 from fedbandit.federation.store.migrations import format_of
 from fedbandit.federation.store.opening import is_postgres
 from fedbandit.federation.store.rewards import users_waiting
 from fedbandit.federation.store.schema import FORMAT
+from fedbandit.federation.wire.keys import PartyKeys
 from fedbandit.federation.wire.subjects import OPERATOR
 
 __all__ = ["save"]
@@ -40,29 +43,52 @@ FOUNDERS = (OPERATOR_KEYS, FEDERATION, MEMBERS, BROKER_CONFIG, "broker.crt", "br
 
 
 def save(home: Path, file: Path, *, passphrase: bytes | None = None, raw: bool = True) -> Manifest:
-    """Write a backup of the party of this directory, or of whoever founded the federation in it, to a new file."""
-    if not (home / SETTINGS).exists() and (home / OPERATOR_KEYS).exists():
-        return _save_founder(home, file, passphrase)
+    """Write a backup of the party of this directory, or of whoever founded the federation in it, to a new file. What
+    could not be restored is not saved: whatever `restore` will look at is looked at now."""
+    if not (home / SETTINGS).exists() and (home / FEDERATION).exists():
+        return _save_founder(home, file, passphrase, raw)
     began, party = time.time(), Home.load(home)
-    agreement, files = party.agreement(), _files(party)
+    if not raw and party.settings.role != "silo":
+        raise _nothing_raw(f"the {party.settings.role}")
+    agreement = party.agreement()
+    party.party()  # the federation knows this party by these keys
     with _room(home) as folder:
-        snapshot = folder / STORE
+        contents = _copied(_files(party), folder)
+        snapshot = contents[STORE] = folder / STORE
         take_snapshot(party.store(agreement.plan.hash), snapshot)
-        facts = _facts(party, snapshot, raw)
+        facts = _facts(party, agreement, snapshot, raw)
         if not raw:
             without_raw_rows(snapshot)
-        contents = {**files, STORE: snapshot}
         manifest = _manifest(agreement, party.settings.name, party.settings.role, began, contents, facts)
         archive.write(file, manifest, contents, passphrase)
     return manifest
 
 
-def _save_founder(home: Path, file: Path, passphrase: bytes | None) -> Manifest:
+def _save_founder(home: Path, file: Path, passphrase: bytes | None, raw: bool) -> Manifest:
     """The operator's key and the broker's configuration. The parties that are run there have backups of their own."""
-    contents = {name: home / name for name in FOUNDERS if (home / name).exists()}
-    manifest = _manifest(Agreement.load(home / FEDERATION), OPERATOR, OPERATOR, time.time(), contents, None)
-    archive.write(file, manifest, contents, passphrase)
+    if not raw:
+        raise _nothing_raw("the founder")
+    PartyKeys.load(home / OPERATOR_KEYS)
+    agreement = roll_of(home).charter
+    with _room(home) as folder:
+        nodes = {archive.node_file(file): file for file in configurations(home, agreement) if file.parent != home}
+        files = nodes | {name: home / name for name in FOUNDERS}
+        contents = _copied({name: file for name, file in files.items() if file.exists()}, folder)
+        manifest = _manifest(agreement, OPERATOR, OPERATOR, time.time(), contents, None)
+        archive.write(file, manifest, contents, passphrase)
     return manifest
+
+
+def _nothing_raw(whose: str) -> ArgumentError:
+    return ArgumentError("--without-raw", f"has no effect on {whose}: only a silo has rewards that wait")
+
+
+def _copied(files: dict[str, Path], folder: Path) -> dict[str, Path]:
+    """The files as they are now: one that is replaced while the backup is written would not be as its manifest says."""
+    for name, path in files.items():
+        os.close(os.open(folder / name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        shutil.copyfile(path, folder / name)
+    return {name: folder / name for name in files}
 
 
 def _manifest(
@@ -76,7 +102,7 @@ def _manifest(
         plan=agreement.plan.hash,
         version=__version__,
         time=began,
-        files={name: archive.hash_of(path) for name, path in contents.items()},
+        files={archive.plain_name(name): archive.hash_of(path) for name, path in contents.items()},
         store=store,
     )
 
@@ -91,8 +117,8 @@ def _files(party: Home) -> dict[str, Path]:
     return {name: party.path / name for name in names if (party.path / name).exists()}
 
 
-def _facts(party: Home, snapshot: Path, raw: bool) -> StoreFacts:
-    """Where the store in the snapshot stands."""
+def _facts(party: Home, agreement: Agreement, snapshot: Path, raw: bool) -> StoreFacts:
+    """Where the store in the snapshot stands; one that is not this party's, or not whole, is refused."""
     kind = "postgresql" if is_postgres(party.settings.store) else "sqlite"
     engine = read_engine(snapshot)
     try:
@@ -103,9 +129,11 @@ def _facts(party: Home, snapshot: Path, raw: bool) -> StoreFacts:
                     "store", f"has format {held}: back it up with the version that wrote it, or start this one first"
                 )
             waiting = users_waiting(sql)
+        check_tied(engine, agreement, party.owner)
         if party.settings.role != "silo":
             return StoreFacts(kind, FORMAT, SyncStore(engine).next_sync())
         store = SiloStore(engine)
+        book.check(store.ledger())
         terms, last = store.terms(), store.last_entry()
         number = terms[-1].number if terms else 0
         drawn = store.drawn(number)

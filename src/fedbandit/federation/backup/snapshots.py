@@ -74,6 +74,8 @@ def _pages_of(path: Path, target: sqlite3.Connection) -> None:
 
 
 def _file_to(snapshot: Path, path: Path) -> None:
+    if not path.parent.is_dir():
+        raise ArgumentError("store", f"cannot be put to {path}: there is no such folder; --store names another place")
     left = [str(one) for one in (path, *(Path(f"{path}{end}") for end in ("-wal", "-shm", ".count"))) if one.exists()]
     if left:
         raise ArgumentError("store", f"must be new, and there is {', '.join(left)}: move it away first")

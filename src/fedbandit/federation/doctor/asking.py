@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedbandit._validate import ArgumentError
-from fedbandit.federation.setup.certificates import trusting
-from fedbandit.federation.setup.home import SETTINGS, TOKEN, Settings
-from fedbandit.federation.wire.keys import read_secret
+from fedbandit.federation.setup.certificates import check_pair, trusting
+from fedbandit.federation.setup.home import Home
 
-__all__ = ["Answered", "ask", "port_of", "settings_of"]
+__all__ = ["Answered", "ask"]
 
 ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # addresses to listen on that nobody can call
 PATIENCE = 10.0  # seconds
@@ -25,33 +24,21 @@ class Answered(NamedTuple):
     body: dict[str, Any]
 
 
-def settings_of(path: Path) -> Settings:
-    """The settings of the party of this directory; its keys are not looked at."""
-    if not (path / SETTINGS).exists():
-        raise ArgumentError("home", f"must be a party's directory, {path} has no {SETTINGS}")
-    return Settings.load(path / SETTINGS)
-
-
-def port_of(settings: Settings) -> int:
-    """Where the party says how it is; 0 for nowhere."""
-    return settings.port if settings.role == "silo" else settings.health_port
-
-
-def ask(path: Path, call: str, *, patience: float = PATIENCE, token: bool = False) -> Answered:
+def ask(home: Home, call: str, *, patience: float = PATIENCE, token: bool = False) -> Answered:
     """Call the party of this directory; OSError if it does not answer. Only who has its own certificate is asked."""
-    settings = settings_of(path)
-    port = port_of(settings)
+    settings, port = home.settings, home.served_on
     if not port:
         raise ArgumentError("health_port", "must be set in party.json: this party says nowhere how it is")
     host = ANYWHERE.get(settings.host, settings.host)
     if settings.tls_certificate:
+        check_pair(settings.tls_certificate, settings.tls_key)
         context = trusting(Path(settings.tls_certificate))
         connection: http.client.HTTPConnection = http.client.HTTPSConnection(
             host, port, timeout=patience, context=context
         )
     else:
         connection = http.client.HTTPConnection(host, port, timeout=patience)
-    shown = {"Authorization": f"Bearer {read_secret(path / TOKEN).decode().strip()}"} if token else {}
+    shown = {"Authorization": f"Bearer {home.token()}"} if token else {}
     try:
         connection.request("GET", call, headers=shown)
         answer = connection.getresponse()

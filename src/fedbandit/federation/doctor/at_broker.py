@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import logging
 import ssl
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -41,9 +40,8 @@ ANOTHER_STREAM = 10060  # the broker's number for a message that names another s
 BAD_REQUEST = "400"  # the broker's word for a request that it does not understand
 
 
-async def party(path: Path) -> list[Diagnosis]:
+async def party(home: Home) -> list[Diagnosis]:
     """As the party sees the broker, with its own key."""
-    home = Home.load(path)
     member = home.party()
     agreement = member.agreement
     address = home.broker(agreement)
@@ -108,12 +106,11 @@ async def _linked(
     if not any(finding.check == "broker" and finding.level == "ok" for finding in found):
         yield None
         return
-    logging.getLogger("fedbandit.federation.wire.link").setLevel(logging.CRITICAL)  # every attempt would be logged
     try:
         link = await asyncio.wait_for(Link.connect_with(address, name, keys), PATIENCE)
     except BrokerRefusal as error:
         do = {
-            "certificate": "renew the broker's certificate, or give its authority: broker_ca in party.json",
+            "certificate": "renew the broker's certificate, or give its authority (broker_ca, --broker-ca)",
             "key": "have the founder admit this party's card again, and reload the broker's configuration",
         }[error.kind]
         found.append(fails("login", str(error), do))
@@ -232,4 +229,7 @@ def _configured(file: Path) -> list[Diagnosis]:
     certificate = Path(settings.get("tls", {}).get("cert_file", ""))
     if certificate.is_file():
         found.append(holds("broker's certificate", str(certificate), expires(certificate.read_bytes())))
+    elif "tls" in settings and certificate.parent.is_dir():  # or else it is on the broker's own machine
+        do = "put the broker's certificate and key there, or name their place in the configuration"
+        found.append(fails("broker's certificate", f"there is no {certificate}, which {file} names", do))
     return found

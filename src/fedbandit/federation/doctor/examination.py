@@ -3,45 +3,76 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from fedbandit._validate import ArgumentError
 from fedbandit.federation.doctor import at_broker, in_store, on_disk
-from fedbandit.federation.doctor.asking import settings_of
-from fedbandit.federation.doctor.findings import Diagnosis, examined, fails
-from fedbandit.federation.setup.founding import OPERATOR_KEYS
-from fedbandit.federation.setup.home import SETTINGS, Settings
+from fedbandit.federation.doctor.findings import Diagnosis, examined, fails, warns
+from fedbandit.federation.setup.home import FEDERATION, SETTINGS, Home
 
 __all__ = ["examine"]
 
 
+class Look(NamedTuple):
+    """One thing that is looked at, and what to do if that fails as a whole."""
+
+    check: str
+    at: Callable[[], Iterable[Diagnosis]]
+    do: str
+
+
 def examine(path: Path, ca: str = "") -> Iterator[Diagnosis]:
-    """The findings, in the order in which things depend on each other."""
-    if not (path / SETTINGS).exists() and (path / OPERATOR_KEYS).exists():
-        yield from _founders(path, ca)
+    """The findings, in the order in which things depend on each other. What fails for a reason that was said already
+    is named at the end, and the reason is not said again."""
+    if not (path / SETTINGS).exists() and (path / FEDERATION).exists():
+        yield from _once(_founders(path, ca))
         return
     try:
-        settings = settings_of(path)
+        home = Home.load(path)
     except ArgumentError as error:
         yield fails("settings", f"{error.field} {error.message}", "is this the directory that `federation join` made?")
         return
-    yield from _party(path, settings)
+    if ca:
+        home = replace(home, settings=replace(home.settings, broker_ca=ca))
+    yield from _once(_party(home))
 
 
-def _party(path: Path, settings: Settings) -> Iterator[Diagnosis]:
-    yield from examined("keys", lambda: on_disk.keys(path), "give its owner the file back (chown, chmod 600)")
-    yield from examined("files", lambda: on_disk.files(path), "look at who owns the directory")
-    yield from examined("federation", lambda: on_disk.federation(path), "`fedbandit federation accept` the whole file")
-    yield from examined("certificate", lambda: on_disk.certificates(settings), "look at the paths in party.json")
-    yield from examined("store", lambda: in_store.store(path), "is the database up, the file there and readable?")
-    yield from examined("disk", lambda: on_disk.disk(path), "")
-    yield from examined("descriptors", on_disk.descriptors, "")
-    yield from examined("port", lambda: on_disk.port(path, settings), "look at host, port and health_port")
-    yield from examined("broker", lambda: asyncio.run(at_broker.party(path)), "see above")
+def _once(looks: Iterable[Look]) -> Iterator[Diagnosis]:
+    said, unseen = set[str](), list[str]()
+    for look in looks:
+        for one in examined(look.check, look.at, look.do):
+            if one.level == "failure" and one.says in said:
+                unseen.append(one.check)
+            else:
+                said.add(one.says)
+                yield one
+    if unseen:
+        says = "could not be looked at, or not wholly, for a reason above"
+        yield warns(", ".join(unseen), says, "put that right first, then look again")
 
 
-def _founders(path: Path, ca: str) -> Iterator[Diagnosis]:
-    yield from examined("disk", lambda: on_disk.disk(path), "")
-    yield from examined("descriptors", on_disk.descriptors, "")
-    yield from examined("broker", lambda: asyncio.run(at_broker.founders(path, ca or None)), "see above")
+def _party(home: Home) -> list[Look]:
+    path, settings = home.path, home.settings
+    return [
+        Look("keys", lambda: on_disk.keys(home), "give its owner the file back (chown, chmod 600)"),
+        Look("token", lambda: on_disk.token(home), "give its owner the file back (chown, chmod 600)"),
+        Look("files", lambda: on_disk.files(path), "look at who owns the directory"),
+        Look("federation", lambda: on_disk.federation(home), "put the file there that everybody has"),
+        Look("certificate", lambda: on_disk.certificates(settings), "look at the paths in party.json"),
+        Look("store", lambda: in_store.store(home), "is the database up, the file there and readable?"),
+        Look("disk", lambda: on_disk.disk(path), ""),
+        Look("descriptors", on_disk.descriptors, ""),
+        Look("port", lambda: on_disk.port(home), "look at host, port and health_port"),
+        Look("broker", lambda: asyncio.run(at_broker.party(home)), "see above"),
+    ]
+
+
+def _founders(path: Path, ca: str) -> list[Look]:
+    return [
+        Look("disk", lambda: on_disk.disk(path), ""),
+        Look("descriptors", on_disk.descriptors, ""),
+        Look("broker", lambda: asyncio.run(at_broker.founders(path, ca or None)), "see above"),
+    ]

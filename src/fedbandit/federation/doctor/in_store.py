@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from fedbandit.federation.doctor.findings import Diagnosis, fails, fine, warns
-from fedbandit.federation.process import bound_to
 from fedbandit.federation.setup.agreement import Agreement
 from fedbandit.federation.setup.home import Home
+from fedbandit.federation.setup.roll import binding_key
 from fedbandit.federation.silo.silo_status import PROBLEM
 from fedbandit.federation.silo.ticker import CLOCK
 from fedbandit.federation.store import Engine, SiloStore, SyncStore, read_engine
 from fedbandit.federation.store.database import recall
+from fedbandit.federation.store.opening import begun, check_owner
 from fedbandit.federation.store.schema import EARLIER, FORMAT
 from fedbandit.federation.store.seen import SeenStore
 from fedbandit.federation.timing import JUMP, MachineClocks, Reading
@@ -22,17 +22,20 @@ from fedbandit.federation.wire.heads import Greeting
 __all__ = ["store"]
 
 
-def store(path: Path) -> Iterator[Diagnosis]:
+def store(home: Home) -> Iterator[Diagnosis]:
     """Everything that is looked up there. Nothing is changed."""
-    home = Home.load(path)
     agreement = home.agreement()
     place = home.store(agreement.plan.hash)
-    if "://" not in place and not Path(place).exists():
-        yield warns("store", f"there is none at {place}: the party was never started", "start it")
+    if not begun(place):
+        yield warns("store", f"there is none at {_shown(place)}: the party was never started", "start it")
         return
     engine = read_engine(place)
     try:
-        yield from _whole(engine, place)
+        found = list(_whole(engine, place))
+        yield from found
+        if any(one.level != "ok" for one in found):
+            return  # its tables may be other ones than this version reads
+        check_owner(engine, home.owner)
         yield from _bound(engine, agreement)
         if home.settings.role == "silo":
             yield from _silo(SiloStore(engine), engine)
@@ -43,7 +46,6 @@ def store(path: Path) -> Iterator[Diagnosis]:
 
 
 def _whole(engine: Engine, place: str) -> Iterator[Diagnosis]:
-    shown = place.rpartition("@")[2]  # no password of a database
     if "://" not in place:
         with engine.read() as sql:
             words = [word for (word,) in sql.all("PRAGMA quick_check(5)")]
@@ -52,17 +54,24 @@ def _whole(engine: Engine, place: str) -> Iterator[Diagnosis]:
             return
     found = (recall(engine, "format") or b"").decode()
     if found != FORMAT:
-        wrote = f"fedbandit {EARLIER[found]}" if found in EARLIER else "another version of fedbandit"
-        do = "install the version that wrote it, or the one that its notes name for bringing it up to date"
-        yield fails("store format", f"{found or 'unknown'}, written by {wrote}; this version reads {FORMAT}", do)
+        if found in EARLIER:
+            do = "back it up with that version, then start the party: docs/upgrading.md says which formats are taken"
+            yield warns("store format", f"{found}, written by fedbandit {EARLIER[found]}; this one has {FORMAT}", do)
+            return
+        says = f"{found or 'unknown'}, written by another version of fedbandit; this one has {FORMAT}"
+        yield fails("store format", says, "install the version that wrote it")
         return
-    yield fine("store", f"{shown} is whole, of format {FORMAT}")
+    yield fine("store", f"{_shown(place)} is whole, of format {FORMAT}")
+
+
+def _shown(place: str) -> str:
+    return place.rpartition("@")[2]  # no password of a database
 
 
 def _bound(engine: Engine, agreement: Agreement) -> Iterator[Diagnosis]:
     """Whether the federation's file is the one that the store began with."""
-    plan, bound = agreement.plan.hash, bound_to(agreement)
-    found = recall(engine, f"agreement {plan}")
+    plan, bound = agreement.plan.hash, agreement.bond
+    found = recall(engine, binding_key(plan))
     if found is None:
         do = "put the federation's file of this term back; if a new term begins, `silo serve --new-term` starts it"
         yield fails("plan", f"the store knows nothing of plan {plan[:16]}, which the federation's file has", do)

@@ -12,26 +12,30 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from fedbandit.federation.doctor.asking import ANYWHERE, ask, port_of
+from fedbandit.federation.doctor.asking import ANYWHERE, ask
 from fedbandit.federation.doctor.findings import Diagnosis, fails, fine, warns
-from fedbandit.federation.setup.certificates import expires
-from fedbandit.federation.setup.home import FEDERATION, KEYS, TOKEN, Home, Settings
+from fedbandit.federation.setup.certificates import authority, check_pair, expires
+from fedbandit.federation.setup.home import FEDERATION, TOKEN, Home, Settings
 from fedbandit.federation.timing import DAY
-from fedbandit.federation.wire.keys import PartyKeys
 
-__all__ = ["certificates", "descriptors", "disk", "federation", "files", "holds", "keys", "port"]
+__all__ = ["certificates", "descriptors", "disk", "federation", "files", "holds", "keys", "port", "token"]
 
 SOON = 30 * DAY  # a certificate that ends before then is to be renewed
 FEW, SCARCE = 256 * 2**20, 2 * 2**30  # bytes of room
 DESCRIPTORS = 1024
 
 
-def keys(path: Path) -> Iterator[Diagnosis]:
-    """The private keys, and the token where something is served."""
-    PartyKeys.load(path / KEYS)
-    yield fine("keys", f"{KEYS} can be read, by its owner only")
-    if (path / TOKEN).exists():
-        Home.load(path).token()
+def keys(home: Home) -> Iterator[Diagnosis]:
+    """The private keys, those that were made later too."""
+    names = [file.name for file in home.key_files()]
+    _ = home.keys, home.later_keys()
+    yield fine("keys", f"{', '.join(names)} can be read, by the owner only")
+
+
+def token(home: Home) -> Iterator[Diagnosis]:
+    """What applications show. A silo has one from the beginning, the others once they say how they are."""
+    if home.settings.role == "silo" or (home.path / TOKEN).exists():
+        home.token()
         yield fine("token", f"{TOKEN} is whole, and can be read by its owner only")
 
 
@@ -47,23 +51,23 @@ def files(path: Path) -> Iterator[Diagnosis]:
         yield fine("directory", "only its owner may look into it")
 
 
-def federation(path: Path) -> Iterator[Diagnosis]:
+def federation(home: Home) -> Iterator[Diagnosis]:
     """The agreed file: readable, complete, and with this party in it."""
-    home = Home.load(path)
     agreement = home.agreement()
-    home.party()
+    agreement.complete()
     agreement.check_keys()
+    home.party()
     yield fine("federation", f"{FEDERATION} is complete and knows this party; fingerprint {agreement.fingerprint}")
 
 
 def certificates(settings: Settings) -> Iterator[Diagnosis]:
     """The certificate of the party's own service, and the authority of the broker's."""
     if settings.tls_certificate:
-        certificate, key = Path(settings.tls_certificate), Path(settings.tls_key)
+        check_pair(settings.tls_certificate, settings.tls_key)
+        certificate = Path(settings.tls_certificate)
         yield holds("certificate", str(certificate), expires(certificate.read_bytes()))
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
     if settings.broker_ca:
-        ssl.create_default_context(cafile=settings.broker_ca)
+        authority(settings.broker_ca)
         yield holds("broker's authority", settings.broker_ca, expires(Path(settings.broker_ca).read_bytes()))
 
 
@@ -100,9 +104,9 @@ def descriptors() -> Iterator[Diagnosis]:
         yield fine("descriptors", says)
 
 
-def port(path: Path, settings: Settings) -> Iterator[Diagnosis]:
+def port(home: Home) -> Iterator[Diagnosis]:
     """Whether the port is free, or served by this very party."""
-    number = port_of(settings)
+    number, settings = home.served_on, home.settings
     if not number:
         yield warns(
             "port", "this party says nowhere how it is", "set health_port in party.json and restart it, to be watched"
@@ -115,7 +119,7 @@ def port(path: Path, settings: Settings) -> Iterator[Diagnosis]:
         yield warns("port", f"nobody answers on {host} port {number}: the party does not run", "start it")
         return
     try:
-        answer = ask(path, "/metrics", token=True)
+        answer = ask(home, "/metrics", token=True)
     except (OSError, ssl.SSLError) as error:
         yield fails("port", f"whoever answers on {host} port {number} is not this party ({error})", _OTHER)
         return
@@ -123,7 +127,7 @@ def port(path: Path, settings: Settings) -> Iterator[Diagnosis]:
         yield fails("port", f"another program serves {host} port {number} (it answers {answer.status})", _OTHER)
         return
     yield fine("port", f"served by this party on {host} port {number}")
-    ready = ask(path, "/readyz")
+    ready = ask(home, "/readyz")
     if ready.body.get("problems"):
         for kind, says in ready.body["problems"].items():
             yield fails(f"running: {kind}", says, "see docs/operating.md, what each kind means")

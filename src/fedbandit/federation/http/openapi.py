@@ -9,7 +9,8 @@ from typing import Any
 
 import msgspec
 
-from fedbandit.federation.http.routes import JSON_MEDIA, PACKED_MEDIA, Route
+from fedbandit.federation.http.bodies.parsing import PACKED_MEDIA
+from fedbandit.federation.http.routes import JSON_MEDIA, Route
 from fedbandit.federation.http.schemas import Answer, Problems
 
 __all__ = ["document", "page"]

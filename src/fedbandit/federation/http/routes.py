@@ -10,6 +10,7 @@ from typing import Any, get_args, get_type_hints
 import msgspec
 from msgspec import Struct
 
+from fedbandit.federation.http.bodies.parsing import Parser
 from fedbandit.federation.http.families import METRICS_MEDIA
 from fedbandit.federation.http.personalizer import Personalizer, PersonalizerProblems
 from fedbandit.federation.http.refusals import bad_argument
@@ -17,11 +18,9 @@ from fedbandit.federation.http.schemas import Answer, Problems
 from fedbandit.federation.http.service import Service
 from fedbandit.look import page_files
 
-__all__ = ["JSON_MEDIA", "PACKED_MEDIA", "Route", "Router", "page_route", "page_routes", "service_routes"]
+__all__ = ["JSON_MEDIA", "Route", "Router", "page_route", "page_routes", "service_routes"]
 
 JSON_MEDIA = "application/json"
-PACKED_MEDIA = "application/msgpack"  # MessagePack: the same fields, and rows of features as bytes
-_PACKED = PACKED_MEDIA.encode()
 Methods = dict[str, "Route"]
 BOARD, PAGE = "/v1/board", "operations.html"
 FILES = ("operations.js", "api.js", "parts.js", "chart.js", "style.css", "colours.css")
@@ -59,27 +58,19 @@ class Route:
         self.answers: tuple[type[Answer] | type[bytes], ...] = get_args(answer) or (answer,)
         self.parameters: dict[str, Any] = {name: hints.pop(name) for name in re.findall(r"{(\w+)}", path)}
         self.body: type[Struct] | None = next(iter(hints.values()), None)
-        self._json: msgspec.json.Decoder[Struct] = msgspec.json.Decoder(self.body or Struct)
-        self._packed: msgspec.msgpack.Decoder[Struct] = msgspec.msgpack.Decoder(self.body or Struct)
+        self._parser = Parser(self.body or Struct)
         self.refuses = {*refuses, *self._usual_refusals()}
 
     async def answer(self, given: dict[str, str], media: bytes, body: bytes | bytearray) -> Answer | bytes:
-        """Check what was sent, and call. A body that does not say that it is MessagePack is JSON."""
+        """Check what was sent, and call."""
         arguments: list[Any] = [self._parameter(name, value) for name, value in given.items()]
         if self.body is not None:
-            arguments.append(self._decoded(media, body))
+            arguments.append(self._parser.read(media, body))
         return await self.call(*arguments)
 
     def answer_at_once(self, media: bytes, body: bytes) -> Answer | None:
         """The same, without waiting; None if it must wait."""
-        return None if self.at_once is None else self.at_once(self._decoded(media, body))
-
-    def _decoded(self, media: bytes, body: bytes | bytearray) -> Struct:
-        packed = media.startswith(_PACKED)
-        try:
-            return self._packed.decode(body) if packed else self._json.decode(body)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise bad_argument(error, "MessagePack" if packed else "JSON in UTF-8") from None
+        return None if self.at_once is None else self.at_once(self._parser.read(media, body))
 
     def _parameter(self, name: str, value: str) -> str:
         try:

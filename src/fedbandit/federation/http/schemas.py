@@ -260,7 +260,7 @@ class NotReady(Readiness, frozen=True):
 
 
 class SiloStatus(Answer, frozen=True):
-    """Where the term stands, in public numbers."""
+    """Where the term stands. How many have come is exact, and for the silo's own eyes: no noise hides it."""
 
     silo: str
     term: Annotated[int, Meta(description="The number of the term, from 1.")]

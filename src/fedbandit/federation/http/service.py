@@ -244,9 +244,9 @@ class Service:
         return answer
 
     def _decide_from_memory(self, asked: schemas.DecisionRequest) -> schemas.DecisionAnswer | None:
-        """None if the store is needed: for a place in a batch, or for a set that was not read yet."""
+        """None if the store is needed: for a place in a batch, for who does not count, or for a set not read yet."""
         unread = asked.action_set is not None and asked.action_set not in self._in_memory
-        return None if unread or not asked.shared or self._silo.deciding_writes else self._chosen(asked)
+        return None if unread or not asked.shared or self._silo.deciding_writes(asked.user) else self._chosen(asked)
 
     def _chosen(self, asked: schemas.DecisionRequest) -> schemas.DecisionAnswer:
         decision = self._silo.decide(

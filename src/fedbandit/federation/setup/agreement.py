@@ -24,7 +24,7 @@ from fedbandit.protocol.trust import names as trust_names
 from fedbandit.protocol.trust import trust as declared
 from fedbandit.schedule import Clock
 
-__all__ = ["Agreement", "check_broker", "check_live", "check_trust"]
+__all__ = ["Agreement", "check_broker", "check_live", "check_trust", "unknown_party"]
 
 FIELDS = ("id", "plan", "broker", "timing", "operator", "parties")
 LATER = ("signer",)  # fields that came later; a federation without them has the members that it began with
@@ -103,21 +103,26 @@ class Agreement:
     def _by_name(self) -> dict[str, PublicKeys]:
         return {party.name: party for party in self.parties}
 
+    @cached_property
+    def _by_role(self) -> dict[Role, PublicKeys]:
+        return {party.role: party for party in reversed(self.parties)}
+
     def member(self, name: str) -> PublicKeys | None:
         """The party of this name, if there is one."""
         return self._by_name.get(name)
 
     def party(self, name: str) -> PublicKeys:
         if name not in self._by_name:
-            raise LookupError(f"{name!r} is not a party of federation {self.id}")
+            raise unknown_party(name, self.id)
         return self._by_name[name]
 
     def holder(self, role: Role) -> PublicKeys:
         """The one party in this role."""
-        for party in self.parties:
-            if party.role == role:
-                return party
-        raise LookupError(f"federation {self.id} has no {role} yet")
+        if role not in self._by_role:
+            raise ArgumentError(
+                "federation", f"{self.id} has no {role} yet: take its complete file (`federation accept`)"
+            )
+        return self._by_role[role]
 
     def complete(self) -> None:
         """Refuse to run before there are enough to make a cohort: whoever comes later takes a seat that is free."""
@@ -126,7 +131,9 @@ class Agreement:
         if (lacking := self.plan.smallest_cohort - len(self.silos)) > 0:
             missing.append(f"{lacking} of {self.plan.smallest_cohort} silos")
         if missing:
-            raise ArgumentError("parties", f"of federation {self.id} are not complete: it lacks {', '.join(missing)}")
+            lacks = f"it lacks {', '.join(missing)}"
+            do = "once they were admitted, take the complete file (`federation accept`)"
+            raise ArgumentError("parties", f"of federation {self.id} are not complete: {lacks}; {do}")
 
     def check_keys(self) -> None:
         """Refuse keys that cannot be used, of whichever party."""
@@ -149,10 +156,16 @@ class Agreement:
             )
         return replace(self, parties=tuple(party if one == known else one for one in self.parties))
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """Short hash of everything above, keys included."""
         return hashlib.sha256(json.dumps(self.as_dict(), sort_keys=True).encode()).hexdigest()[:32]
+
+    @cached_property
+    def bond(self) -> str:
+        """The same wherever the broker is: what stores are tied to, and what every greeting says of the members. Of a
+        thousand parties it takes megabytes of JSON to hash, so it is made once."""
+        return replace(self, broker="").fingerprint
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -184,8 +197,16 @@ class Agreement:
 
     @classmethod
     def load(cls, path: Path) -> Agreement:
-        with _validate.reading("federation"):
-            return cls.from_dict(_validate.table("federation", path.read_bytes()))
+        with _validate.reading(str(path)):
+            return cls.from_dict(_validate.table(str(path), path.read_bytes()))
+
+
+def unknown_party(name: str, federation: str) -> ArgumentError:
+    """Nobody of this name is in the federation's file, or in the editions after it."""
+    says = (
+        f"{name!r} is not a party of federation {federation}: is this the file of another one, or was it not admitted?"
+    )
+    return ArgumentError("party", says)
 
 
 def check_broker(urls: str) -> None:

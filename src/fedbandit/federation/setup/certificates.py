@@ -7,7 +7,9 @@ from pathlib import Path
 
 from cryptography import x509
 
-__all__ = ["expires", "expires_shown", "trusting"]
+from fedbandit._validate import ArgumentError
+
+__all__ = ["authority", "check_pair", "expires", "expires_shown", "trusting"]
 
 
 def expires(pem: bytes) -> float:
@@ -18,6 +20,33 @@ def expires(pem: bytes) -> float:
 def expires_shown(der: bytes) -> float:
     """The same for a certificate as somebody has shown it."""
     return x509.load_der_x509_certificate(der).not_valid_after_utc.timestamp()
+
+
+def check_pair(certificate: str, key: str) -> None:
+    """Refuse files that nobody could be served with."""
+    for field, path in (("tls_certificate", certificate), ("tls_key", key)):
+        _check_readable(field, path)
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
+    except ssl.SSLError as error:
+        raise ArgumentError("tls_certificate", f"and tls_key must be PEM files that match ({error.reason})") from None
+
+
+def authority(path: str) -> ssl.SSLContext:
+    """For calls to whoever shows a certificate of the authorities in a PEM file."""
+    _check_readable("broker_ca", path)
+    try:
+        return ssl.create_default_context(cafile=path)
+    except ssl.SSLError as error:
+        raise ArgumentError("broker_ca", f"must be a PEM file of certificates, got {path!r} ({error.reason})") from None
+
+
+def _check_readable(field: str, path: str) -> None:
+    try:
+        with open(path, "rb"):
+            pass
+    except OSError as error:
+        raise ArgumentError(field, f"must be a file that can be read, got {path!r} ({error.strerror})") from None
 
 
 def trusting(certificate: Path) -> ssl.SSLContext:

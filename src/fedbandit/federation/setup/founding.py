@@ -43,6 +43,7 @@ __all__ = [
 ]
 
 OPERATOR_KEYS, BROKER_CONFIG = "operator.key", "nats.conf"
+NEXT_KEYS = f"{OPERATOR_KEYS}.new"  # until an edition names them
 HOSTED = ("analyzer", "mixer")  # roles that the founder may run, in folders of these names
 GREETINGS = 1000  # messages, besides those of the syncs, that are kept for each sender
 COPIES = 3  # of every stream, on as many nodes
@@ -93,7 +94,13 @@ def roll_of(path: Path) -> Roll:
 def change(path: Path, edition: Edition) -> Roll:
     """Make the next edition of the members, sign it, and write it down: for the founder, for the roles that are run
     here, and in the broker's configuration. The federation's file stays as it is."""
+    _settle_operator(path)
+    return _change(path, edition)
+
+
+def _change(path: Path, edition: Edition) -> Roll:
     roll, keys = roll_of(path), PartyKeys.load(path / OPERATOR_KEYS)
+    _configured(path, roll.newest)  # one that cannot be read is found before anything is signed
     if operators_keys(keys)[1] != roll.newest.signer:
         raise ArgumentError(
             "operator", f"must sign with the key that the members know; {path / OPERATOR_KEYS} is another"
@@ -107,20 +114,31 @@ def change(path: Path, edition: Edition) -> Roll:
 
 def rotate_operator(path: Path, from_sync: int) -> Roll:
     """New keys for the operator: the old one signs them. It is kept under another name."""
-    keys, file, number = PartyKeys.generate(), path / OPERATOR_KEYS, 1
-    while (former := path / f"operator-{number}.key").exists():
-        number += 1
-    fresh = path / f"{OPERATOR_KEYS}.new"
-    keys.save(fresh)
+    _settle_operator(path)
+    keys = PartyKeys.generate()
+    keys.save(path / NEXT_KEYS)
     broker_key, signer = operators_keys(keys)
     try:
-        roll = change(path, Edition(1, "", from_sync, "operator", operator=broker_key, signer=signer))
-    except BaseException:
+        return _change(path, Edition(1, "", from_sync, "operator", operator=broker_key, signer=signer))
+    finally:
+        _settle_operator(path)
+
+
+def _settle_operator(path: Path) -> None:
+    """Keys that were made for the operator take the place of the old ones if the newest edition names them, whatever
+    has failed or was killed since it was signed: nothing else can sign the next one. Otherwise nobody has heard of
+    them, and they go."""
+    fresh, file, number = path / NEXT_KEYS, path / OPERATOR_KEYS, 1
+    if not fresh.exists():
+        return
+    if operators_keys(PartyKeys.load(fresh))[1] != roll_of(path).newest.signer:
         fresh.unlink()
-        raise
-    file.rename(former)
+        return
+    while (former := path / f"operator-{number}.key").exists():
+        number += 1
+    if file.exists():
+        file.rename(former)
     fresh.rename(file)
-    return roll
 
 
 def new_operator(path: Path) -> tuple[bytes, bytes]:
@@ -147,15 +165,21 @@ def configure(path: Path, agreement: Agreement, broker_home: Path | None = None)
     and clustering belong to whoever runs the broker.
     """
     users = broker.accounts(agreement.subjects, agreement.parties, agreement.operator)
-    files = configurations(path, agreement)
-    known = {file: broker.read_configuration(file) for file in files if file.exists()}
+    files, known = configurations(path, agreement), _configured(path, agreement)
     secret = next((one["cluster"]["authorization"]["password"] for one in known.values() if "cluster" in one), None)
     secret = secret or secrets.token_urlsafe(SECRET_BYTES)
     for number, file in enumerate(files):
         settings = known.get(file) or _node_settings(broker_home or file.parent, agreement, number, secret)
         file.parent.mkdir(mode=0o700, exist_ok=True)
-        file.touch(mode=0o600)
-        file.write_text(json.dumps({**settings, "accounts": users}, indent=1) + "\n")
+        part = file.with_name(file.name + ".part")  # in one step: what was set there by hand exists nowhere else
+        part.touch(mode=0o600)
+        part.write_text(json.dumps({**settings, "accounts": users}, indent=1) + "\n")
+        part.replace(file)
+
+
+def _configured(path: Path, agreement: Agreement) -> dict[Path, dict[str, Any]]:
+    """The configurations that are there."""
+    return {file: broker.read_configuration(file) for file in configurations(path, agreement) if file.exists()}
 
 
 def configurations(path: Path, agreement: Agreement) -> list[Path]:

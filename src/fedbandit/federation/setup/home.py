@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import secrets
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ TOKEN_BYTES = 32
 SHORTEST_TOKEN = 16  # characters: an operator may have put a token of their own in its place
 LAST_PORT = 65_535
 POSTGRES = ("postgresql://", "postgres://")
+NEW_TOKEN = "put the one of a backup in its place, or a new one, and give it to the applications"
+COPY_IT = "copy the complete file of your federation there"
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,7 @@ class Settings:
     traces: str = ""  # http://HOST:PORT of a collector that takes OpenTelemetry's traces; empty for none
 
     def __post_init__(self) -> None:
+        self._check_kinds()
         party_name(self.name)
         as_role(self.role)
         if bool(self.tls_certificate) != bool(self.tls_key):
@@ -69,15 +73,32 @@ class Settings:
         if not self.log_days >= 0 or (self.log_days and self.role != "silo"):
             raise ArgumentError("log_days", f"must be a silo's number of days, or 0, got {self.log_days!r}")
 
+    def _check_kinds(self) -> None:
+        """Refuse a text where a number belongs, and the like: the file is written by hand."""
+        for field in fields(self):
+            value, default = getattr(self, field.name), field.default
+            if isinstance(default, bool):
+                fits, wanted = isinstance(value, bool), "true or false"
+            elif isinstance(default, int):
+                fits, wanted = isinstance(value, int | float) and not isinstance(value, bool), "a number"
+            else:
+                fits, wanted = isinstance(value, str), "a text"
+            if not fits:
+                raise ArgumentError(field.name, f"must be {wanted}, got {value!r}")
+
     def save(self, path: Path) -> None:
         path.write_text(json.dumps(asdict(self), indent=1) + "\n")
 
     @classmethod
     def load(cls, path: Path) -> Settings:
-        with _validate.reading(str(path)):
-            data = _validate.table(str(path), path.read_bytes())
-            _validate.known_keys(str(path), data, cls.__dataclass_fields__, required=("name", "role"))
-            return cls(**data)
+        try:
+            with _validate.reading(str(path)):
+                data = _validate.table(str(path), path.read_bytes())
+                _validate.known_keys(str(path), data, cls.__dataclass_fields__, required=("name", "role"))
+                return cls(**data)
+        except ArgumentError as error:
+            says = error.message if error.field == str(path) else f"cannot be used: {error}"
+            raise ArgumentError(str(path), f"{says}; correct it, or put the one of a backup in its place") from None
 
 
 @dataclass(frozen=True)
@@ -86,7 +107,6 @@ class Home:
 
     path: Path
     settings: Settings
-    keys: PartyKeys
 
     @classmethod
     def create(cls, path: Path, **settings: Any) -> Home:
@@ -94,19 +114,30 @@ class Home:
         chosen = Settings(**settings)
         path.mkdir(parents=True, exist_ok=True)
         path.chmod(0o700)
-        keys = PartyKeys.generate()
-        keys.save(path / KEYS)
+        PartyKeys.generate().save(path / KEYS)
         chosen.save(path / SETTINGS)
-        home = cls(path, chosen, keys)
+        home = cls(path, chosen)
         if home.served_on:
             home.make_token()
         return home
 
     @classmethod
     def load(cls, path: Path) -> Home:
-        if not (path / SETTINGS).exists():
-            raise ArgumentError("home", f"must be a party's directory, {path} has no {SETTINGS}")
-        return cls(path, Settings.load(path / SETTINGS), PartyKeys.load(path / KEYS))
+        """Who lives there. The federation's file and the keys are read when they are asked for."""
+        if not (path / SETTINGS).is_file():
+            made = "name the one that `fedbandit federation join` made, or the analyzer's in a founder's"
+            raise ArgumentError("home", f"must be a party's directory, {path} has no {SETTINGS}: {made}")
+        return cls(path, Settings.load(path / SETTINGS))
+
+    @cached_property
+    def keys(self) -> PartyKeys:
+        """The private keys that this party was made with."""
+        return PartyKeys.load(self.path / KEYS)
+
+    @property
+    def owner(self) -> str:
+        """Whose the store is, as the store says it."""
+        return f"{self.settings.role} {self.settings.name}"
 
     @property
     def public(self) -> PublicKeys:
@@ -143,9 +174,13 @@ class Home:
 
     def agreement(self) -> Agreement:
         path = self.path / FEDERATION
-        if not path.exists():
-            raise ArgumentError("home", f"has no {path}: copy the complete file of your federation there")
-        return Agreement.load(path)
+        if not path.is_file():
+            raise ArgumentError("home", f"has no {path}: {COPY_IT}")
+        try:
+            return Agreement.load(path)
+        except ArgumentError as error:
+            says = error.message if error.field == str(path) else f"cannot be used: {error}"
+            raise ArgumentError(str(path), f"{says}; {COPY_IT}") from None
 
     def party(self) -> Party:
         """This party as a member of its complete federation."""
@@ -167,12 +202,13 @@ class Home:
     def token(self) -> str:
         """What applications show to be served. One that is cut short, as by a full disk, is refused: an empty one would
         let everybody in."""
-        token = read_secret(self.path / TOKEN).decode(errors="replace").strip()
+        file = self.path / TOKEN
+        if not file.is_file():
+            raise ArgumentError(str(file), f"is not there: {NEW_TOKEN}")
+        token = read_secret(file).decode(errors="replace").strip()
         if len(token) < SHORTEST_TOKEN or not token.isascii():
-            raise ValueError(
-                f"{self.path / TOKEN} must hold a token of at least {SHORTEST_TOKEN} characters, got {len(token)}: "
-                "it is damaged; put the one of a backup in its place, or a new one, and give it to the applications"
-            )
+            says = f"must hold a token of at least {SHORTEST_TOKEN} characters, got {len(token)}: it is damaged"
+            raise ArgumentError(str(file), f"{says}; {NEW_TOKEN}")
         return token
 
     def store(self, plan_hash: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fedbandit._validate import ArgumentError
-from fedbandit.federation.setup.agreement import Agreement
+from fedbandit.federation.setup.agreement import Agreement, unknown_party
 from fedbandit.federation.setup.editions import Edition
 from fedbandit.federation.setup.roll import Roll
 from fedbandit.federation.wire import envelopes, heads
@@ -29,10 +29,11 @@ class PlanMismatch(RuntimeError):
 
 
 class Outdated(EnvelopeError):
-    """A greeting under keys that its sender, `party`, no longer has: it has not heard of the newest members."""
+    """A message of a sync that its sender, `party`, is no member of, or under keys that do not count any more: it has
+    not heard of the newest members."""
 
     def __init__(self, party: str) -> None:
-        super().__init__(f"{party} greets with keys that were replaced: it is told of the newest members")
+        super().__init__(f"{party} is no member now, or has other keys: it is told of the newest members")
         self.party = party
 
 
@@ -40,7 +41,8 @@ class Party:
     """A member of a federation, with its private keys: those it has now, and those it had or will have.
 
     Which keys count, its own and the others', depends on the sync that a message is about. Greetings are of no sync:
-    they are by the newest keys.
+    they are by the newest keys. Editions of the members are passed on under the oldest key: that is the one that
+    whoever has not heard of the newer ones knows, and what counts is the operator's signature inside.
     """
 
     def __init__(
@@ -70,9 +72,13 @@ class Party:
         rings = [one.public(name, role) for one in (keys, *spare)]
         known = roll.keys_of(name)
         if not known:
-            raise LookupError(f"{name!r} is not a party of federation {agreement.id}")
+            raise unknown_party(name, agreement.id)
         if known[0] not in rings:
-            raise ArgumentError("federation", f"{agreement.id} knows {name!r} by other keys or in another role")
+            raise ArgumentError(
+                "federation",
+                f"{agreement.id} knows {name!r} by other keys or in another role: is the file, or the key, of another"
+                " party or of another federation?",
+            )
         return cls(agreement, keys, known[0], spare, roll)
 
     @property
@@ -89,6 +95,12 @@ class Party:
     def keys(self) -> PartyKeys:
         """The private keys that belong to it."""
         return self._ring.get(self.public.identity, self._first)
+
+    @property
+    def _oldest(self) -> PartyKeys:
+        """The private keys that the others knew it by first."""
+        known = self.roll.keys_of(self.name)
+        return self._ring.get(known[-1].identity, self.keys) if known else self.keys
 
     @property
     def keyring(self) -> list[PartyKeys]:
@@ -119,8 +131,14 @@ class Party:
     def seal(self, kind: Kind, receiver: PublicKeys, sync: int, plain: bytes) -> bytes:
         context = self._context(kind, self.name, receiver.name, sync)
         if kind in TIMELESS:
-            return envelopes.seal(plain, context, receiver.sealing, self.keys.signer)
+            keys = self.keys if kind == "greeting" else self._oldest
+            return envelopes.seal(plain, context, receiver.sealing, keys.signer)
         return envelopes.seal(plain, context, self._sealed_for(receiver, sync).sealing, self.keys_at(sync).signer)
+
+    def resigned(self, sync: int, envelope: bytes) -> bytes:
+        """A message of this party's that it has kept, signed with the keys that count for its sync: it may have heard
+        of them only since. What is sealed in it stays the same."""
+        return envelopes.resigned(envelope, self.keys_at(sync).signer)
 
     def open(self, envelope: bytes) -> tuple[Context, bytes]:
         """Verify and open an envelope for this party, from a member of the federation.
@@ -137,17 +155,13 @@ class Party:
         expected = self._context(claim.kind, claim.sender, self.name, claim.sync)._replace(plan=claim.plan)
         if claim.kind == "members":  # the operator has signed what is in it, whoever passes it on
             return claim, self._unsealed(envelope, expected, known)
-        if claim.kind != "greeting":
-            member = self.at(claim.sync).member(claim.sender)
-            if member is None:
-                raise EnvelopeError(f"{claim.sender!r} is not a member of sync {claim.sync}")
-            return claim, self._unsealed(envelope, expected, [member])
-        member = self.agreement.member(claim.sender)
+        # Who is to leave, or has left, is greeted all the same: it must hear how far it has come.
+        counts = known[0] if claim.kind == "greeting" else self.at(claim.sync).member(claim.sender)
         try:
-            return claim, self._unsealed(envelope, expected, [] if member is None else [member])
+            return claim, self._unsealed(envelope, expected, [] if counts is None else [counts])
         except EnvelopeError:
-            if former := [one for one in known if one != member]:
-                self._unsealed(envelope, expected, former)
+            if others := [one for one in known if one != counts]:
+                self._unsealed(envelope, expected, others)
                 raise Outdated(claim.sender) from None
             raise
 

@@ -25,6 +25,8 @@ class Registrar:
     def __init__(self, party: Party, refused: Refused) -> None:
         self.problem: str | None = None  # that there are two lists, if there are
         self._party, self._refused = party, refused
+        self._gap = (0, 0)  # the last edition that came without those before it, and which one was here then
+        self._asked = self._gap
 
     def adopt(self, editions: Iterable[Edition]) -> int:
         """Take the editions that come next; returns how many these were. One that is not the next, not the operator's
@@ -40,6 +42,8 @@ class Registrar:
                 self._refused.note(error)
             except EditionError as error:
                 self._refused.note(error)
+                if edition.number > self._party.roll.number + 1:
+                    self._gap = (edition.number, self._party.roll.number)
         return self._party.roll.number - before
 
     def behind(self, greeting: Greeting) -> int | None:
@@ -55,6 +59,18 @@ class Registrar:
     def ahead(self, greeting: Greeting) -> bool:
         """Whether the sender has editions that this party has not."""
         return greeting.edition > self._party.roll.number
+
+    def lacks(self) -> bool:
+        """Whether an edition has come without those before it, so that the others are to be asked for them; said once.
+        (What they tell may be refused again.)"""
+        asked, self._asked = self._asked, self._gap
+        return asked != self._gap
+
+    async def introduce(self, link: Carrier | None, receiver: PublicKeys, before: int = 0) -> None:
+        """Pass on all editions if one after `before` is about this party: under keys that the receiver has not heard of
+        it could not even greet."""
+        if link is not None and any(one.name == self._party.name for one in self._party.roll.editions[before:]):
+            await self.tell(link, receiver)
 
     async def tell(self, link: Carrier, receiver: PublicKeys, after: int = 0) -> None:
         """Pass on the editions after this one."""

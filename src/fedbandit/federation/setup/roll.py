@@ -5,7 +5,7 @@ A person's guarantee does not depend on who else is a member, as long as every s
   One that joins at sync j has empty batches before it; one that leaves releases nothing more. Either way the releases
   that exist are some of those that the plan counts on, and a person moves them by no more than the column norm;
 - where the noise of a sum is divided over silos, each adds the share of the smallest cohort that the plan allows. A
-  sync with fewer is skipped, whoever is a member (`syncs.keeper.closing`), so at least that noise is in every sum;
+  sync with fewer is skipped, whoever is a member (`syncs.deadlines.closing`), so at least that noise is in every sum;
 - sums, noise and 64-bit words are planned for all seats: fewer silos mean smaller sums and less noise than the
   regulariser and the radii allow for;
 - a seat is taken once in a term, so no party takes one silo for another, whichever editions it has heard of.
@@ -18,8 +18,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,12 +28,20 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fedbandit import _validate
 from fedbandit._validate import ArgumentError
-from fedbandit.federation.setup.agreement import Agreement
+from fedbandit.federation.setup.agreement import Agreement, unknown_party
 from fedbandit.federation.setup.editions import Edition
 from fedbandit.federation.wire.keys import PublicKeys
 from fedbandit.federation.wire.subjects import OPERATOR
 
-__all__ = ["EditionError", "Roll", "TwoLists", "read_editions", "write_editions"]
+__all__ = [
+    "EditionError",
+    "Roll",
+    "TwoLists",
+    "binding_key",
+    "kept_editions",
+    "read_editions",
+    "write_editions",
+]
 
 
 class EditionError(ArgumentError):
@@ -61,6 +70,8 @@ class Roll:
         self.editions: list[Edition] = []
         self._lists, self._begins = [charter], [0]
         self._remember: Callable[[str, bytes], bytes] | None = None
+        self._recall: Callable[[str], bytes | None] | None = None
+        self._one_at_a_time = threading.Lock()
         for edition in editions:
             self.take(edition)
 
@@ -81,9 +92,7 @@ class Roll:
 
     def hash_of(self, number: int) -> str:
         """The hash of an edition; of number 0, that of the federation's file, wherever the broker is."""
-        if number:
-            return self.editions[number - 1].hash
-        return hashlib.sha256(replace(self.charter, broker="").fingerprint.encode()).hexdigest()
+        return self.editions[number - 1].hash if number else _hash(self.charter.bond)
 
     def at(self, sync: int) -> Agreement:
         """The members of a sync."""
@@ -94,7 +103,7 @@ class Roll:
         for begins, members in zip(self._begins, self._lists, strict=True):
             if members.member(name) is not None:
                 return begins
-        raise LookupError(f"{name!r} is not a party of federation {self.charter.id}")
+        raise unknown_party(name, self.charter.id)
 
     def keys_of(self, name: str) -> list[PublicKeys]:
         """All that a party has ever been known by, the newest first; none if it never was a member."""
@@ -105,24 +114,32 @@ class Roll:
 
     def tie(self, remember: Callable[[str, bytes], bytes], recall: Callable[[str], bytes | None]) -> None:
         """Take in what a store has kept, and keep there what is taken from now on; what is here already too."""
-        self._remember = remember
+        self._remember, self._recall = remember, recall
         for edition in self.editions:
             self._keep(edition)
-        while (stored := recall(self._key(self.number + 1))) is not None:
-            self._append(self.checked(Edition.decode(stored)))
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Take in what the store has kept since, e.g. through another worker of this silo."""
+        if self._recall is None:
+            return
+        with self._one_at_a_time:
+            while (stored := self._recall(_key(self.hash_of(0), self.number + 1))) is not None:
+                self._append(self.checked(Edition.decode(stored)))
 
     def take(self, edition: Edition) -> bool:
         """Take the next edition; False for one that is here already. EditionError for any other, TwoLists for a second
         one of a number."""
-        if edition.number <= self.number:
-            signer = self._lists[edition.number - 1].signer
-            if edition.hash != self.hash_of(edition.number):
+        with self._one_at_a_time:
+            if edition.number <= self.number:
+                signer = self._lists[edition.number - 1].signer
+                if edition.hash == self.hash_of(edition.number):
+                    return False
                 raise TwoLists(edition.number) if edition.is_by(signer) else EditionError("must be the operator's own")
-            return False
-        checked = self.checked(edition)
-        self._keep(checked)
-        self._append(checked)
-        return True
+            checked = self.checked(edition)
+            self._keep(checked)
+            self._append(checked)
+            return True
 
     def checked(self, edition: Edition) -> Edition:
         """The edition, if it is the next one, the operator's, and makes a federation that can work."""
@@ -137,7 +154,12 @@ class Roll:
         if not self._begins[-1] <= edition.from_sync < len(self.charter.plan.ticks):
             last = len(self.charter.plan.ticks) - 1
             raise EditionError(f"must hold from a sync between {self._begins[-1]} and {last}, got {edition.from_sync}")
-        self._after(edition)
+        try:
+            self._after(edition)
+        except EditionError:
+            raise
+        except (ValueError, LookupError) as error:  # what is signed need not make sense
+            raise EditionError(f"of number {edition.number} make no federation: {error}") from None
         return edition
 
     def next(self, edition: Edition, key: Ed25519PrivateKey) -> Edition:
@@ -165,16 +187,21 @@ class Roll:
             raise EditionError("must have the keys of the party that is named")
         with _validate.reading("members"):
             _ = party.verifier, party.sealing
-        others = [one for one in now.parties if one.name != party.name]
-        if any(party.identity == one.identity or party.broker == one.broker for one in others):
-            raise EditionError(f"must have other keys for {party.name!r} than another party's")
+        used = {key for one in self._ever() for key in (one.identity, one.broker)} | {now.operator, now.signer}
+        if {party.identity, party.broker} & used:
+            raise EditionError(f"must have other keys for {party.name!r} than any that are or were in use")
         if edition.change == "rotate":
             return replace(now.rekeyed(party), seats=seats)
-        if party.role != "silo" or party.name in seats or any(one.name == party.name for one in others):
+        if party.role != "silo" or party.name in seats or now.member(party.name) is not None:
             raise EditionError(f"can gain silos with a new name alone, got the {party.role} {party.name!r}")
         if len(seats) >= now.plan.silos:
             raise EditionError(f"have all {now.plan.silos} seats of the plan taken: the next term can have more")
         return replace(now, parties=(*now.parties, party), seats=(*seats, party.name))
+
+    def _ever(self) -> Iterable[PublicKeys]:
+        """All keys of this term. None of them is given to anybody a second time: whoever has lost it, or had to leave,
+        may have it still."""
+        return (*self.charter.parties, *(edition.party for edition in self.editions if edition.party is not None))
 
     def _append(self, edition: Edition) -> None:
         self._lists.append(self._after(edition))
@@ -184,20 +211,45 @@ class Roll:
     def _keep(self, edition: Edition) -> None:
         if self._remember is None:
             return
-        kept = Edition.decode(self._remember(self._key(edition.number), edition.encode()))
+        kept = Edition.decode(self._remember(_key(self.hash_of(0), edition.number), edition.encode()))
         if kept.hash != edition.hash:
             raise TwoLists(edition.number)
 
-    def _key(self, number: int) -> str:
-        return f"edition {self.hash_of(0)[:16]} {number}"
+
+def binding_key(plan_hash: str) -> str:
+    """Under which a store has the fingerprint of the federation whose plan this is."""
+    return f"agreement {plan_hash}"
+
+
+def kept_editions(recall: Callable[[str], bytes | None], plan_hash: str) -> list[Edition]:
+    """The editions that a store has of the term with this plan, as they were taken then."""
+    bound, found = recall(binding_key(plan_hash)), list[Edition]()
+    while bound is not None and (stored := recall(_key(_hash(bound.decode()), len(found) + 1))) is not None:
+        found.append(Edition.decode(stored))
+    return found
+
+
+def _hash(fingerprint: str) -> str:
+    return hashlib.sha256(fingerprint.encode()).hexdigest()
+
+
+def _key(charter: str, number: int) -> str:
+    return f"edition {charter[:16]} {number}"
 
 
 def read_editions(file: Path) -> list[Edition]:
     """The editions in a file; none if there is no such file."""
     if not file.exists():
         return []
-    with _validate.reading("members"):
-        return [Edition.from_dict(one) for one in json.loads(file.read_bytes())]
+    try:
+        with _validate.reading(str(file)):
+            found = json.loads(file.read_bytes())
+            if not isinstance(found, list):
+                raise TypeError(f"it must be a list of editions, got {type(found).__name__}")
+            return [Edition.from_dict(one) for one in found]
+    except ArgumentError as error:
+        do = "put the newest copy in its place, the operator's or that of another party"
+        raise ArgumentError(error.field, f"{error.message}; {do}") from None
 
 
 def write_editions(file: Path, editions: Sequence[Edition]) -> None:

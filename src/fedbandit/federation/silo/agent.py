@@ -14,10 +14,10 @@ from typing import NamedTuple
 import numpy as np
 
 from fedbandit.federation.setup.editions import Edition
-from fedbandit.federation.setup.party import Party
+from fedbandit.federation.setup.party import Outdated, Party
 from fedbandit.federation.setup.registrar import Registrar
 from fedbandit.federation.silo import book
-from fedbandit.federation.silo.forwarding import is_known
+from fedbandit.federation.silo.forwarding import further
 from fedbandit.federation.silo.outgoing import Sealer
 from fedbandit.federation.silo.serving import OutcomeConflict, Silo
 from fedbandit.federation.silo.silo_status import PROBLEM
@@ -44,8 +44,8 @@ LOOK = 0.05  # seconds between looks at the calendar, where it does not say when
 LEAD = 1.0  # seconds between looks at which worker leads
 ASK_AGAIN = 10.0  # seconds until a question that not all have answered is asked again
 RETRY = 0.5  # seconds until the store is tried again
-TIDY = 5.0  # seconds after a release until raw rows leave the files and the next noise is drawn
-TIDY_AFTER_SYNC = 0.5  # the same once the sync is over: the model comes first
+TIDY = 30.0  # seconds after a release, at most, until raw rows leave the files and the next noise is drawn
+TIDY_AFTER_SYNC = 2.0  # the same once the sync is over: models come first, those of other silos on the machine too
 
 
 class _Taken(NamedTuple):
@@ -66,9 +66,7 @@ class Agent:
         self, silo: Silo, party: Party, sealer: Sealer, *, steady: Callable[[], float] = time.monotonic
     ) -> None:
         """`steady` is a clock that is never set."""
-        self.silo, self.party = silo, party
-        self._steady = steady
-        self.plan = silo.plan
+        self.silo, self.party, self.plan, self._steady = silo, party, silo.plan, steady
         self.link: Link | None = None  # none before the broker has answered
         self.seen = SeenStore(silo.store.engine, self.plan.hash[:16])
         self._sealer = sealer
@@ -77,6 +75,7 @@ class Agent:
         self._behind: str | None = None
         self._unsent: MessageTooLarge | None = None  # what the broker does not take
         self._question, self._ask_at = NO_QUESTION, -math.inf
+        self._outdated: list[str] = []  # parties that have not heard of the newest members
         self._leads = False
         self._told: str | None = None  # what the store says about why nothing is drawn
         self._tidy_at = 0.0  # a process that was killed may have left raw rows in the files
@@ -84,8 +83,8 @@ class Agent:
         self.registrar = Registrar(party, self._refused)
         party.roll.tie(silo.store.remember, silo.store.recall)
         self._repeats: Repeats[int] = Repeats(party.agreement.timing.deadline, steady)
+        self._unanswered: list[int] = []  # syncs whose releases were sent, and of which nothing has come yet
         self._news, self._answers = asyncio.Event(), asyncio.Event()
-        self._news.set()
         sealer.watch(lambda: self.seen.of(self._analyzer.name).head)
 
     @property
@@ -98,8 +97,9 @@ class Agent:
         await asyncio.to_thread(self.registrar.adopt, list(editions))
         if self.registrar.problem is not None:
             self._halt(self.registrar.problem)
-        if self.party.roll.number > before:
+        if self.party.roll.number > before or self.registrar.lacks():
             for receiver in self._sealer.receivers:
+                await self.registrar.introduce(self.link, receiver, before)
                 await self._greet(receiver)
         self._news.set()
 
@@ -151,6 +151,7 @@ class Agent:
     async def run(self, link: Link) -> None:
         """Work over this connection until cancelled."""
         self.link = link
+        self._news.set()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._ticks())
             tasks.create_task(self._asks())
@@ -175,6 +176,10 @@ class Agent:
             else:
                 with traces.span("learn", sync=taken.context.sync):
                     await self._learn(taken.context.sync, taken.content)
+        outdated, self._outdated = self._outdated, []
+        for receiver in self._sealer.receivers:
+            if self.link is not None and receiver.name in outdated:
+                await self.registrar.tell(self.link, receiver)
         self._news.set()
 
     async def tick(self) -> None:
@@ -187,10 +192,10 @@ class Agent:
             return
         if released:
             self._news.set()
-            self._tidy_at = self._steady() + TIDY
+            self._tidy_at = min(self._tidy_at, self._steady() + TIDY)
         elif self._steady() > self._tidy_at:
             done = await asyncio.to_thread(self.silo.ticker.tidy)
-            self._tidy_at = math.inf if done else self._steady() + TIDY
+            self._tidy_at = math.inf if done else self._steady() + TIDY_AFTER_SYNC
 
     async def _release(self) -> list[int]:
         with traces.span("tick", sync=self.silo.ticker.open_sync):
@@ -205,6 +210,7 @@ class Agent:
         for sync in sent:
             if self._repeats.due(sync):
                 await self._publish(link, sync)
+        self._unanswered = sealed + sent
 
     def _sendable(self) -> tuple[list[int], list[int]]:
         """Seal what can be sealed now; the syncs whose releases are sealed, and those whose releases were sent."""
@@ -226,6 +232,8 @@ class Agent:
             return _Taken(context, self._model(context, payload))
         except Exception as error:  # deliberately broad, RecursionError and MemoryError included
             self._refused.note(error)
+            if isinstance(error, Outdated):
+                self._outdated.append(error.party)
             return None
 
     def _model(self, context: Context, payload: bytes) -> SignedOutcome:
@@ -319,14 +327,17 @@ class Agent:
         answers = await asyncio.to_thread(self.seen.answers, self._question)
         for receiver in self._sealer.receivers:
             if receiver.name not in answers:
+                await self.registrar.introduce(self.link, receiver)
                 await self._greet(receiver, question=self._question)
 
     async def _greet(self, receiver: PublicKeys, *, question: bytes = NO_QUESTION, answer: bytes = NO_QUESTION) -> None:
         if self.link is None:
             return
         seen = await asyncio.to_thread(self.seen.of, receiver.name)
-        own = book.head(await asyncio.to_thread(self.silo.store.last_entry))
         models = (await asyncio.to_thread(self.seen.of, self._analyzer.name)).head
+        # The head of the silo's own ledger goes with its releases, at their time. Here it would tell whoever asks often
+        # when a release was drawn, and so how long that took: more people take longer.
+        own = heads.NONE
         greeting = self.party.greeting(Greeting(FORMAT, FORMAT, question, answer, seen.syncs, seen.head, own, models))
         words = f"{question.hex()}.{answer.hex()}.{models.length}.{greeting.edition}"
         message_id = f"greeting.{self.party.name}.{receiver.name}.{words}"
@@ -378,32 +389,14 @@ class Agent:
             if not greeting.reads(FORMAT):
                 self._sealer.hold(f"{name} does not read messages of format {FORMAT}", "format")
                 return
-        worst = await asyncio.to_thread(self._further, greetings)
+        own = {name: one for name, one in greetings.items() if self.party.is_of(self.party.name, one.seen)}
+        worst = await asyncio.to_thread(further, self.silo.store, self.silo.term.number, self.plan, own)
         if worst is not None:
             self._halt(worst)
             return
         log.info("the others have seen this silo come as far as it has: it draws releases")
         self._sealer.clear()
         self._news.set()
-
-    def _further(self, greetings: dict[str, Greeting]) -> str | None:
-        """Why this store cannot be the one that others know, if it cannot."""
-        ledger, drawn = self.silo.store.ledger(), self.silo.store.drawn(self.silo.term.number)
-        for name, greeting in greetings.items():
-            seen, syncs = greeting.seen, greeting.syncs
-            if not self.party.is_of(self.party.name, seen):
-                continue  # not this silo's word
-            further = syncs > drawn if self.plan.privacy is None else not is_known(ledger, seen)
-            if further:  # where there is a ledger, its signed head says how far; a bare number is anybody's word
-                held = f"{drawn} and {book.length(ledger)}"
-                return (
-                    f"this store is an old copy, or empty: {name} has seen {syncs} releases of this term and a ledger"
-                    f" of {seen.length} entries, it holds {held}. Nothing is drawn from it, since a"
-                    " release drawn twice tells what each draw hides. Put the newest copy in its place, or bring this"
-                    " one forward: stop the silo and run `fedbandit silo forward`; those syncs then count as missed"
-                    " and as spent"
-                )
-        return None
 
     def _halt(self, problem: str) -> None:
         """Draw and send nothing more until somebody has looked into it."""
@@ -426,7 +419,8 @@ class Agent:
         assert release.sealed is not None
         for receiver, envelope in zip(self._sealer.receivers, messages.unpack(release.sealed), strict=True):
             message_id = f"release.{sync}.{self.party.name}.{receiver.role}{self._repeats.suffix(sync)}"
-            await link.publish(self.party.subject_to(receiver), envelope, message_id)
+            signed = self.party.resigned(sync, envelope)
+            await link.publish(self.party.subject_to(receiver), signed, message_id)
         self._repeats.done(sync)
         await asyncio.to_thread(self.silo.store.acknowledged, self.silo.term.number, sync)
 
@@ -450,11 +444,14 @@ class Agent:
 
     async def _look_around(self) -> None:
         """Where several workers serve one silo: who leads, what the others have taken in."""
+        led = self._leads
         if self.silo.store.engine.shared or self.silo.unwritten or (self.problem or "") != self._told:
             await asyncio.to_thread(self._look)
         else:
             self._leads = True
-        self._news.set()  # a release that was sent and came to nothing may be due again
+        again = self._unsent is not None or any(self._repeats.due(sync) for sync in self._unanswered)
+        if again or self._leads != led or self.silo.store.engine.shared:
+            self._news.set()
 
     def _look(self) -> None:
         """In one thread: a hand-over costs more than what most of this does."""
@@ -463,6 +460,7 @@ class Agent:
             self._tell()
         self.silo.flush()
         if self.silo.store.engine.shared:
+            self.party.roll.refresh()
             self.silo.refresh()
 
     def _tell(self) -> None:

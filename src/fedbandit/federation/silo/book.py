@@ -17,7 +17,7 @@ from fedbandit.privacy.ledger import Entry, LedgerError, Release
 from fedbandit.privacy.spending import Spent, spent
 from fedbandit.protocol import mechanisms
 
-__all__ = ["entries", "entry", "head", "length", "own_signer", "spending"]
+__all__ = ["check", "entries", "entry", "head", "length", "own_signer", "spending"]
 
 
 def entry(last: LedgerRow | None, event: Release, signer: Ed25519PrivateKey) -> LedgerRow:
@@ -52,7 +52,7 @@ def entries(rows: Sequence[LedgerRow]) -> list[Entry]:
 
 def spending(rows: Sequence[LedgerRow]) -> Spent:
     """What the ledger says was spent, composed over its terms."""
-    return spent(entries(rows), mechanisms.encoder)
+    return spent(check(rows), mechanisms.encoder)
 
 
 def own_signer(secret: bytes) -> Ed25519PrivateKey:
@@ -62,10 +62,10 @@ def own_signer(secret: bytes) -> Ed25519PrivateKey:
     )
 
 
-def check(rows: Sequence[LedgerRow]) -> None:
-    """A ledger that was changed is not added to."""
+def check(rows: Sequence[LedgerRow]) -> list[Entry]:
+    """The same, for whoever works with it: a ledger that was changed is not added to, and nothing is said by it."""
     try:
-        entries(rows)
+        return entries(rows)
     except LedgerError as error:
         raise ArgumentError(
             "store", f"holds a ledger that cannot be believed ({error}): put the newest whole copy in its place"

@@ -12,6 +12,7 @@ import math
 import threading
 from collections.abc import Mapping, Sequence
 from functools import reduce
+from itertools import groupby
 from typing import NamedTuple
 
 from fedbandit import _validate
@@ -122,10 +123,12 @@ class RewardTrend:
 
     def note(self, rewards: Sequence[Reward], verdicts: Sequence[Verdict]) -> None:
         """Rewards have come, and this became of them."""
-        fresh: dict[int, list[float]] = {}
-        for reward, verdict in zip(rewards, verdicts, strict=True):
+        fresh, at = dict[int, list[float]](), 0
+        for verdict, group in groupby(verdicts):  # many in a row have the same
+            some = rewards[at : at + len(list(group))]
+            at += len(some)
             if verdict.state is DecisionState.COUNTED and not verdict.repeated and not verdict.conflict:
-                fresh.setdefault(verdict.sync, []).append(reward.reward)
+                fresh.setdefault(verdict.sync, []).extend([reward.reward for reward in some])
         if fresh:
             sums = {sync: Earned(len(of), sum(of), sum(value * value for value in of)) for sync, of in fresh.items()}
             with self._lock:

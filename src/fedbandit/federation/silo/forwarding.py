@@ -4,15 +4,14 @@ The releases that were drawn after the copy was made exist; their data are lost 
 spent. Each becomes a release that was given up, and an entry of the ledger that says so and names the heads that others
 hold. The rewards of those batches are not counted again: of decisions that were made before, by a process that is gone,
 and have no reward here, nobody knows whether they had one, so they count no more. What cannot be brought back is who
-was counted in the meantime: a person of those batches may count once more, or
-sooner, than the plan says, with a new decision.
-Where that matters, let the term end and begin a new one.
+was counted in the meantime: a person of those batches may count once more, or sooner, than the plan says, with a new
+decision; nor who was set apart and served by raw data since. Where that matters, let the term end and begin a new one.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -29,7 +28,7 @@ from fedbandit.plan import Plan
 from fedbandit.privacy.ledger import LOST
 from fedbandit.schedule import Clock
 
-__all__ = ["Loss", "bring_forward", "is_known", "loss"]
+__all__ = ["Loss", "begin_at", "bring_forward", "further", "is_known", "loss"]
 
 WAY_OUT = (
     "Put the newest copy in its place, or end the term: the founder begins a new one with `fedbandit federation renew`"
@@ -58,6 +57,24 @@ def _row(ledger: Sequence[LedgerRow], length: int) -> LedgerRow | None:
     """The last row of the ledger when it was so long; None if there is none, or if it is kept no more."""
     found = bisect_left(ledger, length - 1, key=lambda row: row.number)
     return ledger[found] if found < len(ledger) and ledger[found].number == length - 1 else None
+
+
+def further(store: SiloStore, term: int, plan: Plan, greetings: Mapping[str, Greeting]) -> str | None:
+    """Why this store cannot be the one that others know, if it cannot; the greetings are by party, and what they have
+    seen is the silo's own word."""
+    ledger, drawn = store.ledger(), store.drawn(term)
+    for name, greeting in greetings.items():
+        seen, syncs = greeting.seen, greeting.syncs
+        # Where there is a ledger, its signed head says how far; a bare number is anybody's word.
+        if syncs > drawn if plan.privacy is None else not is_known(ledger, seen):
+            return (
+                f"this store is an old copy, or empty: {name} has seen {syncs} releases of this term and a ledger of"
+                f" {seen.length} entries, it holds {drawn} and {book.length(ledger)}. Nothing is drawn from it, since a"
+                " release drawn twice tells what each draw hides. Put the newest copy in its place, or bring this one"
+                " forward: stop the silo and run `fedbandit silo forward`; those syncs then count as missed and as"
+                " spent"
+            )
+    return None
 
 
 class Loss(NamedTuple):
@@ -151,18 +168,18 @@ def bring_forward(
     lost = loss(store, plan, silo, signer, answers, former)
     if not lost.syncs:
         return []
-    _give_up(store, plan, store.terms()[-1], lost.syncs, lost.entries, at)
+    _give_up(store, plan, store.terms()[-1], lost.syncs, lost.entries, at, lost=True)
     return list(lost.syncs)
 
 
 def begin_at(store: SiloStore, plan: Plan, term: Term, since: int, at: float) -> Term:
     """A silo that becomes a member at sync `since`: its batches before go by empty, are never sent and cost nothing."""
-    _give_up(store, plan, term, range(since), (), at)
+    _give_up(store, plan, term, range(since), (), at, lost=False)
     return store.term(term.number)
 
 
 def _give_up(
-    store: SiloStore, plan: Plan, term: Term, syncs: Sequence[int], entries: Sequence[LedgerRow], at: float
+    store: SiloStore, plan: Plan, term: Term, syncs: Sequence[int], entries: Sequence[LedgerRow], at: float, lost: bool
 ) -> None:
     """The syncs are over for this silo: their batches go by empty."""
     protocol, stored = plan.protocol, store.encoder(term.number)
@@ -174,4 +191,4 @@ def _give_up(
     nothing = messages.encode([np.zeros(protocol.width, dtype=part.dtype) for part in protocol.parts])
     places = 0 if isinstance(plan.schedule, Clock) else plan.times[syncs[-1]]  # those of the batches were taken
     encoder = messages.encode_stream(state)
-    store.give_up(term.number, syncs, nothing, encoder, entries, places=places, at=at, own_release=own)
+    store.give_up(term.number, syncs, nothing, encoder, entries, places=places, at=at, lost=lost, own_release=own)

@@ -106,7 +106,7 @@ class Silo:
         check_secret(store, secret)
         book.check(store.ledger())
         began = clock.read().wall if timing.start is None else timing.start
-        self.term = open_term(store, plan, began, new_term)
+        self.term = open_term(store, plan, began, new_term, self.name)
         self._own_release = (self.term.number, OWN_RELEASE)
         if since > self.term.open_sync and not store.releases(self.term.number):
             self.term = begin_at(store, plan, self.term, since, clock.read().wall)
@@ -281,10 +281,10 @@ class Silo:
         """Seconds that a decision waits for its reward."""
         return self._window
 
-    @property
-    def deciding_writes(self) -> bool:
-        """Whether a decision takes a place in the store, and so may wait for it."""
-        return self._seats.counted
+    def deciding_writes(self, user: str | None) -> bool:
+        """Whether a decision for somebody who shares takes a place in the store, or sets them apart, and so may have to
+        wait."""
+        return self._seats.counted or (user is not None and self._apart.writes(self.ids.person(user)))
 
     def quicken(self) -> None:
         """Load what makes decisions faster. It takes a while, beside which decisions go on: call it in a thread."""
@@ -359,7 +359,7 @@ class Silo:
                 adding=partial(summed, self.plan),
                 by_sync=self.plan.forget < 1,
             )
-        self._apart.note(list(zip(rewards, verdicts, strict=True)), durable)
+        self._apart.note(rewards, verdicts, durable)
         self.earnings.note(rewards, verdicts)
         if self._log is not None:
             self._log.rewarded(rewards, verdicts, self._clock.expected)
@@ -433,7 +433,7 @@ class Silo:
     # -- what it is doing -------------------------------------------------------------------------------------------
 
     def status(self) -> dict[str, Any]:
-        """Where the term stands, in public numbers."""
+        """Where the term stands. How many have come is exact, and for the silo's own eyes: no noise hides it."""
         known = silo_status(self.store, self.plan, self.store.term(self.term.number))
         known["held"] = self._held()
         waiting = self._counter.waiting

@@ -1,4 +1,4 @@
-"""Where a silo's term stands, read from its store. Public numbers only."""
+"""Where a silo's term stands, read from its store. How many have come is for its own eyes, the rest is public."""
 
 from __future__ import annotations
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
+from dataclasses import replace
 from pathlib import Path
 
 from fedbandit._validate import ArgumentError
 from fedbandit.bandit.prior import Prior
+from fedbandit.federation.setup.roll import kept_editions
 from fedbandit.federation.store import SiloStore
 from fedbandit.federation.store.silo_store import Term
 from fedbandit.federation.wire.keys import read_secret, write_secret
@@ -21,8 +23,9 @@ __all__ = ["check_continues", "check_secret", "open_term", "own_secret"]
 SECRET_BYTES = 32
 
 
-def open_term(store: SiloStore, plan: Plan, start: float, new_term: bool) -> Term:
-    """The running term, which must be of this plan, or a new one if it is asked for and the last is over."""
+def open_term(store: SiloStore, plan: Plan, start: float, new_term: bool, silo: str = "") -> Term:
+    """The running term, which must be of this plan, or a new one if it is asked for and the last is over. For a `silo`
+    that was dismissed it is over; it was not sent its last models, so it has nothing to compare a prior with."""
     terms = store.terms()
     if terms and terms[-1].plan_hash == plan.hash:
         return terms[-1]
@@ -30,13 +33,14 @@ def open_term(store: SiloStore, plan: Plan, start: float, new_term: bool) -> Ter
         raise ArgumentError(
             "plan",
             f"must hash to {terms[-1].plan_hash[:16]}, under which this store began, got {plan.hash[:16]}; "
-            "a plan does not change in a term, a new plan is a new term",
+            "a plan does not change in a term, a new plan is a new term (`silo serve --new-term`)",
         )
-    if terms and _runs(terms[-1]):
+    left = bool(terms) and _left(store, terms[-1], silo)
+    if terms and _runs(terms[-1]) and not left:
         raise ArgumentError("new_term", "must wait until the running term has made its last release")
     if any(term.plan_hash == plan.hash for term in terms):
         raise ArgumentError("plan", "was the plan of an earlier term; a term is not run twice")
-    if terms and plan.prior is not None:
+    if terms and plan.prior is not None and not left:
         _check_prior(store, terms[-1], plan, plan.prior)
     return store.begin_term(plan.hash, json.dumps(plan.as_dict(), sort_keys=True), start)
 
@@ -45,6 +49,12 @@ def _runs(term: Term) -> bool:
     """Whether a term still has releases to make. One without an end is over when a new one begins."""
     plan = Plan.from_dict(json.loads(term.plan))
     return not plan.endless and term.open_sync < len(plan.times)
+
+
+def _left(store: SiloStore, term: Term, silo: str) -> bool:
+    """Whether the silo was dismissed in a term, by the editions of its members that it has heard of."""
+    editions = kept_editions(store.recall, term.plan_hash)
+    return any((edition.change, edition.name) == ("dismiss", silo) for edition in editions)
 
 
 def check_continues(last: Plan, plan: Plan) -> None:
@@ -62,6 +72,8 @@ def _check_prior(store: SiloStore, term: Term, plan: Plan, prior: Prior) -> None
     last = Plan.from_dict(json.loads(term.plan))
     check_continues(last, plan)
     models = store.models(term.number)
+    if not models and last.prior is not None and replace(last.prior, weight=prior.weight) == prior:
+        return  # nothing has come of the last term
     for sync, value in reversed(models):
         known = last.known(Outcome.decode(value, last).prefix, last.ticks[sync])
         if prior_of(last, sync, known, prior.weight) == prior:

@@ -16,7 +16,18 @@ from fedbandit._validate import ArgumentError
 from fedbandit.federation.store.migrations import migrate
 from fedbandit.federation.store.schema import FORMAT, TABLES, tables
 
-__all__ = ["Engine", "Row", "Sql", "SqliteEngine", "SqliteReader", "create", "recall", "remember"]
+__all__ = [
+    "Engine",
+    "Row",
+    "Sql",
+    "SqliteEngine",
+    "SqliteReader",
+    "create",
+    "damaged",
+    "not_ours",
+    "recall",
+    "remember",
+]
 
 Row = tuple[Any, ...]
 WAIT = 10.0  # seconds for a file that somebody else is using
@@ -110,7 +121,7 @@ class SqliteEngine:
     shared = False
 
     def __init__(self, path: Path, sync: Callable[[int], None] = os.fdatasync) -> None:
-        self._lock = threading.RLock()
+        self._lock, self._path = threading.RLock(), path
         _check_place(path)
         self._file = _claim(path)
         self._sync, self._suspect = sync, False
@@ -122,7 +133,7 @@ class SqliteEngine:
             self._connection.close()
             self._file.close()
             if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError):
-                raise _damaged(path, error) from error
+                raise damaged(path, error) from error
             raise
         path.chmod(0o600)
         self._copier = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0)
@@ -133,6 +144,8 @@ class SqliteEngine:
             self._connection.execute(f"PRAGMA {pragma}")
         with self.transaction() as sql:
             found = [name for (name,) in sql.all("SELECT name FROM sqlite_master WHERE type = 'table'")]
+            if found and not set(found) & set(TABLES):
+                raise not_ours(self._path)
             for table in CHECKED & set(found):
                 (word, *_) = sql.all(f"PRAGMA quick_check('{table}')")
                 if word != ("ok",):
@@ -270,7 +283,14 @@ class _SqliteSql:
         """Nothing to do: SQLite has one writer at a time."""
 
 
-def _damaged(path: Path, error: sqlite3.DatabaseError) -> ArgumentError:
+def not_ours(path: Path) -> ArgumentError:
+    """A database of another program: nothing is added to it."""
+    says = f"must be one of fedbandit's, and {path} has other tables"
+    return ArgumentError("store", f"{says}: look at `store` in party.json, or put the party's own store back")
+
+
+def damaged(path: Path, error: sqlite3.DatabaseError) -> ArgumentError:
+    """A file that SQLite cannot read, wholly or in part."""
     return ArgumentError(
         "store", f"{path} is damaged ({error}): nothing is done with it; put the newest whole copy in its place"
     )

@@ -148,11 +148,12 @@ class DecisionLog:
         return pl.DataFrame(rows, schema=_columns(pl), orient="row")
 
     def models(self) -> pl.DataFrame:
-        """One row per version of the model: its parameters, and the policy that chose by it."""
+        """One row per version of the model, in the order in which they came: its parameters, and the policy that chose
+        by it. Every term of the silo begins anew with version 0."""
         import polars as pl
 
         self.flush()
-        query = "SELECT plan, version, theta, root, radius, policy FROM models ORDER BY plan, version"
+        query = "SELECT plan, version, theta, root, radius, policy FROM models ORDER BY rowid"
         rows = [
             (plan, version, _floats(theta), _floats(root), radius, policy)
             for plan, version, theta, root, radius, policy in self._connection.execute(query)

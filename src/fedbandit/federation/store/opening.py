@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import secrets
+import sqlite3
 from pathlib import Path
 
 from fedbandit._validate import ArgumentError
-from fedbandit.federation.store.database import Engine, SqliteEngine, SqliteReader, recall
-from fedbandit.federation.store.schema import FORMAT, TABLES
+from fedbandit.federation.store.database import Engine, SqliteEngine, SqliteReader, damaged, not_ours, recall, remember
+from fedbandit.federation.store.migrations import format_of
+from fedbandit.federation.store.schema import EARLIER, FORMAT, TABLES
 
-__all__ = ["is_postgres", "open_engine", "probe", "read_engine"]
+__all__ = ["begun", "check_current", "check_owner", "claim", "is_postgres", "open_engine", "probe", "read_engine"]
 
 POSTGRES = ("postgresql://", "postgres://")
+OWNER = "party"  # what a store says whose it is under
 
 
 def is_postgres(url: str | Path) -> bool:
@@ -34,26 +37,88 @@ def open_engine(url: str | Path) -> Engine:
 
 
 def read_engine(url: str | Path) -> Engine:
-    """The same, to look at only: beside the process that works with it."""
-    if "://" in str(url):
-        return open_engine(url)
-    engine = SqliteReader(Path(url))
+    """The same, to look at only: beside the process that works with it. Nothing is made, and no format changed."""
+    if is_postgres(url):
+        from fedbandit.federation.store.postgres import PostgresEngine
+
+        database = PostgresEngine(str(url), reading=True)
+        try:
+            _check_tables(database, database.tables() & set(TABLES), "the database")
+        except BaseException:
+            database.close()
+            raise
+        return database
+    path = Path(url)
+    if not path.is_file():
+        raise ArgumentError("store", f"must be a file, and {path} is none: bring the store back, or start its party")
+    engine = SqliteReader(path)
     try:
-        _check_there(engine, Path(url))
-    except BaseException:
+        _check_there(engine, path)
+    except BaseException as error:
         engine.close()
+        if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError):
+            raise damaged(path, error) from error
         raise
     return engine
 
 
+def begun(url: str | Path) -> bool:
+    """Whether a party was ever started on this store: there is a file, or the database has tables of a party."""
+    if not is_postgres(url):
+        return Path(url).exists()
+    from fedbandit.federation.store.postgres import PostgresEngine
+
+    database = PostgresEngine(str(url), reading=True)
+    try:
+        return bool(database.tables() & set(TABLES))
+    finally:
+        database.close()
+
+
+def check_current(engine: Engine) -> None:
+    """Refuse tables of another format than this version's, for whoever only looks: they are not changed for that."""
+    with engine.read() as sql:
+        held = format_of(sql)
+    if held == FORMAT:
+        return
+    if held in EARLIER:
+        says = f"was written by fedbandit {EARLIER[held]} (format {held})"
+        do = f"start its party, which brings it to format {FORMAT} or says why not; or look with that version"
+    else:
+        says, do = f"was written by another version of fedbandit (format {held})", "look with the version that wrote it"
+    raise ArgumentError("store", f"{says}: {do}")
+
+
+def claim(engine: Engine, owner: str) -> None:
+    """Keep whose a store is, or refuse one that is somebody else's: two parties on one store would be neither."""
+    remember(engine, OWNER, owner.encode())
+    check_owner(engine, owner)
+
+
+def check_owner(engine: Engine, owner: str) -> None:
+    """Refuse a store that says that it is another party's; those of earlier versions do not say whose they are."""
+    found = recall(engine, OWNER)
+    if found is not None and found != owner.encode():
+        says = f"must be that of the {owner}, and is that of the {found.decode(errors='replace')}"
+        raise ArgumentError("store", f"{says}: put each party's own store back, and look at `store` in party.json")
+
+
 def _check_there(engine: Engine, path: Path) -> None:
-    """Refuse a file that is no store, or one that has lost tables: what is missing must not be taken for nothing."""
+    """Refuse a file that is no store."""
     with engine.read() as sql:
         there = {str(name) for (name,) in sql.all("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    if there and "meta" not in there:  # none at all: its party is about to make them
-        raise ArgumentError("store", f"must be one of fedbandit's, and {path} has no such tables")
+    if there and "meta" not in there:
+        raise not_ours(path)
+    _check_tables(engine, there, str(path))
+
+
+def _check_tables(engine: Engine, there: set[str], where: str) -> None:
+    """Refuse a store that has lost tables: what is missing must not be taken for nothing."""
+    if not there:
+        do = "if its party is just being started, look again; if not, it was lost: bring the store back"
+        raise ArgumentError("store", f"{where} is empty: {do}")
     missing = sorted(set(TABLES) - there)
-    if missing and recall(engine, "format") == FORMAT.encode():
+    if missing and ("meta" in missing or recall(engine, "format") == FORMAT.encode()):
         raise ArgumentError("store", f"has lost {', '.join(missing)}: bring the store back, it is not begun anew")
 
 

@@ -30,17 +30,24 @@ class PostgresEngine:
 
     shared = True
 
-    def __init__(self, url: str) -> None:
-        self._url = url
+    def __init__(self, url: str, *, reading: bool = False) -> None:
+        """Makes the tables, or brings them to this version's format; `reading`, it only looks, and can do no more."""
+        self._url, self._reading = url, reading
         self._lock = threading.RLock()
         self._away = Backoff()
         self._loose = self._lost = False  # whether something may not be on disk yet, whether it may never be
         self._connection = self._connect()
         self._leading: psycopg.Connection[Row] | None = None
+        if reading:
+            return
         with self.transaction() as sql:
             sql.all("SELECT pg_advisory_xact_lock(?)", (SCHEMA_LOCK,))  # CREATE IF NOT EXISTS races with itself
-            found = [name for (name,) in sql.all("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")]
-            create(sql, tables("BYTEA", "DOUBLE PRECISION", "BIGINT", ""), found)
+            create(sql, tables("BYTEA", "DOUBLE PRECISION", "BIGINT", ""), _tables(sql))
+
+    def tables(self) -> set[str]:
+        """The names of all tables that are there."""
+        with self.read() as sql:
+            return _tables(sql)
 
     @contextmanager
     def transaction(self, durable: bool = True) -> Iterator[Sql]:
@@ -114,11 +121,17 @@ class PostgresEngine:
         try:
             connection = psycopg.connect(self._url, autocommit=True, connect_timeout=CONNECT_TIMEOUT)
             connection.execute("SET synchronous_commit = on")
+            if self._reading:
+                connection.execute("SET default_transaction_read_only = on")
         except psycopg.OperationalError:
             self._away.failed()
             raise
         self._away.worked()
         return connection
+
+
+def _tables(sql: Sql) -> set[str]:
+    return {str(name) for (name,) in sql.all("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")}
 
 
 class Backoff:

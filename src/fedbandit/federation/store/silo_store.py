@@ -18,13 +18,16 @@ from fedbandit.federation.store import own_sums, pruning
 from fedbandit.federation.store.database import Engine, Row, Sql, recall, remember
 from fedbandit.federation.store.own_sums import NO_SUMS, Adding, PartSums
 from fedbandit.federation.store.rewards import (
+    FOR_GOOD,
     CountedRow,
     Judge,
     Reward,
     Verdict,
+    apart,
     insert,
     known_among,
     last_counted,
+    opt_out,
     rows_of,
     times_counted,
     times_seated,
@@ -87,21 +90,20 @@ class SiloStore:
             return [Term(*row) for row in sql.all(f"SELECT {_TERM} FROM terms ORDER BY term")]
 
     def begin_term(self, plan_hash: str, plan: str, started: float) -> Term:
-        """Start the next term; what an earlier one knew of its users is deleted, its ledger stays."""
+        """Start the next term; of an earlier one its ledger stays, and who of its users is to count no more."""
         with self.engine.transaction() as sql:
             sql.lock("terms")
             rows = [Term(*row) for row in sql.all(f"SELECT {_TERM} FROM terms ORDER BY term")]
             if rows and rows[-1].plan_hash == plan_hash:  # another worker was faster
                 return rows[-1]
-            last = len(rows)
-            values = (last + 1, plan_hash, plan, started)
+            values = (len(rows) + 1, plan_hash, plan, started)
             sql.all(
                 "INSERT INTO terms (term, plan_hash, plan, started, open_sync, decisions, unkeyed, seated)"
                 " VALUES (?, ?, ?, ?, 0, 0, 0, 0)",
                 values,
             )
             for table in (*_OF_PEOPLE, "rewarded"):  # ids of an earlier term are unknown now
-                sql.all(f"DELETE FROM {table} WHERE term <= ?", (last,))
+                sql.all(f"DELETE FROM {table} WHERE term > ? AND term <= ?", (FOR_GOOD, len(rows)))
             return Term(*values, 0, 0, 0, 0)
 
     def term(self, number: int) -> Term:
@@ -163,24 +165,22 @@ class SiloStore:
                 apart=apart,
                 last=last_counted(sql, term, rewards) if apart else {},
             )
-            verdicts = [judge.judge(reward) for reward in rewards]
+            verdicts = judge.judge_all(rewards)
             insert(sql, term, judge)
             own_sums.keep(sql, term, judge.fresh, adding, by_sync)
             _count_decisions(sql, term, decisions, unkeyed)
             return verdicts
 
-    def opt_out(self, term: int, person: bytes) -> None:
-        """Whatever comes of a person from now on, it is never released in this term."""
+    def opt_out(self, term: int, people: Sequence[bytes], for_good: bool = False) -> None:
+        """Whatever comes of people from now on, it is not released in this term; nor in a later one, if `for_good`."""
         with self.engine.transaction() as sql:
             _term(sql, term)  # no reward of theirs is being counted meanwhile
-            sql.all("INSERT INTO opted_out (term, person) VALUES (?, ?) ON CONFLICT DO NOTHING", (term, person))
+            opt_out(sql, FOR_GOOD if for_good else term, people)
 
-    def apart(self, term: int, cap: int) -> set[bytes]:
-        """People of whom nothing more is released: they have opted out, or counted as often as they may."""
+    def apart(self, term: int, cap: int) -> tuple[set[bytes], set[bytes]]:
+        """Of whom nothing more is released in this term; and who of these count in no later one either."""
         with self.engine.read() as sql:
-            query = "SELECT person FROM participants WHERE term = ? AND times >= ?"
-            rows = sql.all(query, (term, cap)) + sql.all("SELECT person FROM opted_out WHERE term = ?", (term,))
-            return {bytes(person) for (person,) in rows}
+            return apart(sql, term, cap)
 
     def own(self, term: int) -> tuple[dict[int, PartSums], list[CountedRow]]:
         """All that the silo keeps of its people: sums by part, and rows that are in none of them yet."""
@@ -244,7 +244,7 @@ class SiloStore:
         with self.engine.transaction() as sql:
             _enter(sql, term, sync, ReleaseEvent.DRAW, drawn, encoder, entry)
             own_sums.put(sql, term, sync, own)
-            _set_own(sql, term, own_release)
+            _set_known(sql, term, OWN_RELEASE, own_release)
             if not keep_raw:
                 sql.all("DELETE FROM raw_rows WHERE term = ? AND sync = ?", (term, sync))
             if sql.all("SELECT 1 FROM models WHERE term = ? AND sync = ?", (term, sync)):
@@ -262,19 +262,19 @@ class SiloStore:
         *,
         places: int,
         at: float,
+        lost: bool,
         own_release: bytes | None = None,
     ) -> None:
         """In place of the releases that a lost store has drawn: nothing, which is never sent, and what they spent.
 
         All of them or none: a store that has given up only some would draw the others again. `encoder` is the state
         after the last of the `syncs`, `entries` has one row per sync or none, so many `places` of the term are taken,
-        whoever had them, and `at` is the time now; a clock that is behind the last batch is not believed. Decisions
-        made before it may have counted in the lost batches: `forwarded` tells the silo.
-        """
+        whoever had them, `at` is the time now (no clock is believed that is behind the last batch). If anything was
+        `lost`, decisions made before may have counted in those batches: `forwarded` tells the silo."""
         with self.engine.transaction() as sql:
             now = _term(sql, term)
-            _set_state(sql, term, FORWARDED, _TIME.pack(at))
-            _set_own(sql, term, own_release)
+            _set_known(sql, term, FORWARDED, _TIME.pack(at) if lost else None)
+            _set_known(sql, term, OWN_RELEASE, own_release)
             sql.all("UPDATE terms SET seated = ? WHERE term = ? AND seated < ?", (places, term, places))
             ((latest,),) = sql.all("SELECT coalesce(max(closed), 0) FROM releases WHERE term = ?", (term,))
             _close(sql, now, max(syncs) + 1, max(at, float(latest)))
@@ -458,9 +458,9 @@ def _set_state(sql: Sql, term: int, name: str, value: bytes) -> None:
     )
 
 
-def _set_own(sql: Sql, term: int, own_release: bytes | None) -> None:
-    if own_release is not None:
-        _set_state(sql, term, OWN_RELEASE, own_release)
+def _set_known(sql: Sql, term: int, name: str, value: bytes | None) -> None:
+    if value is not None:
+        _set_state(sql, term, name, value)
 
 
 def _count_decisions(sql: Sql, term: int, decisions: int, unkeyed: int) -> None:

@@ -13,7 +13,8 @@ from fedbandit._arrays import Numbers
 from fedbandit.federation.states import SyncEvent, SyncState
 from fedbandit.federation.store.pruning import holds_key
 from fedbandit.federation.store.sync_store import StoredSync
-from fedbandit.federation.syncs.keeper import SyncKeeper, closing
+from fedbandit.federation.syncs.deadlines import closing
+from fedbandit.federation.syncs.keeper import SyncKeeper
 from fedbandit.federation.syncs.taken import Arrived, Sighting, Taken
 from fedbandit.federation.wire import messages, parcels
 from fedbandit.federation.wire.envelopes import Context
@@ -75,6 +76,8 @@ class Analyzer(SyncKeeper):
 
     async def spread(self, before: int) -> None:
         """Everybody is told, those who have just left included."""
+        if before == self.party.roll.number:
+            await super().spread(before)
         names = {party.name: None for members in (self.agreement, self.party.at(0)) for party in members.parties}
         names |= {edition.name: None for edition in self.party.roll.editions[before:] if edition.name}
         for name in names:
@@ -96,7 +99,7 @@ class Analyzer(SyncKeeper):
         if self._mixer in senders:
             return
         members = self.party.at(sync)
-        if self.store.recall(key) is None and not late and len(senders) < len(members.silos):
+        if self.store.recall(key) is None and not late and not senders.issuperset(members.silos):
             return
         holds = Holds(members.cohort(senders), self.own())
         value = self.store.remember(key, holds.encode())

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from fedbandit.federation.setup.party import Party
+from fedbandit.federation.states import SyncEvent
 from fedbandit.federation.store.sync_store import SyncStore
 from fedbandit.federation.timing import JUMP, ClockJumped, pace
 from fedbandit.federation.wire.envelopes import EnvelopeError
 from fedbandit.schedule import Clock as ClockSchedule
 
-__all__ = ["Deadlines"]
+__all__ = ["Deadlines", "closing"]
 
 
 class Deadlines:
@@ -44,8 +45,8 @@ class Deadlines:
         before an honest release of this sync can have left."""
         if sync not in self._begun:
             further = self._store.senders_after(sync)
-            silos = set(self._party.at(sync + 1).silos)
-            enough = len(further & silos) >= self._plan.smallest_cohort or further - silos
+            keepers = {party.name for party in self._party.agreement.parties if party.role != "silo"}
+            enough = len(further - keepers) >= self._plan.smallest_cohort or further & keepers
             if not enough and not self._store.senders(sync):
                 return False
             self._begun = {other: since for other, since in self._begun.items() if other > sync}  # others are over
@@ -69,3 +70,13 @@ class Deadlines:
         if not isinstance(self._plan.schedule, ClockSchedule) or self._timing.start is None:
             return 0.0
         return max(self._timing.settle, self._timing.settle_last) + pace(self._plan, self._timing)
+
+
+def closing(present: Collection[str], silos: Collection[str], cohort: int, late: bool) -> SyncEvent | None:
+    """Whether a sync closes now, and how: with everybody, or at the deadline with enough silos, or not at all. There is
+    no total of fewer silos than the cohort, whoever is a member."""
+    if len(present) == len(silos) and len(present) >= cohort:
+        return SyncEvent.COMPLETE
+    if not late:
+        return None
+    return SyncEvent.DEADLINE_ENOUGH if len(present) >= cohort else SyncEvent.DEADLINE_SHORT

@@ -7,7 +7,7 @@ import logging
 import secrets
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from fedbandit.federation.exact.exact_noise import ExactNoise
 from fedbandit.federation.setup.agreement import Agreement
@@ -32,7 +32,7 @@ from fedbandit.federation.wire.messages import MessageError
 from fedbandit.federation.wire.refused import Refused
 from fedbandit.federation.wire.repeats import Repeats
 
-__all__ = ["SyncKeeper", "closing"]
+__all__ = ["SyncKeeper"]
 
 log = logging.getLogger(__name__)
 LOOK = 0.1  # seconds between looks at the deadline
@@ -73,7 +73,7 @@ class SyncKeeper(ABC):
         self._answered: set[str] = set()
         self.deadlines = Deadlines(party, store, self._clock, steady)
         self._advancing = asyncio.Lock()
-        self._outdated: list[str] = []  # parties that have greeted with keys that were replaced
+        self._outdated: list[str] = []  # parties that have not heard of the newest members
         self._complained = ""  # what the store says about why nothing is closed
         self._failing: dict[str, tuple[str, str]] = {}  # by what was tried: the kind of trouble, until it works
         self.elsewhere: set[str] = set()  # parties that were last heard of under another plan
@@ -117,7 +117,7 @@ class SyncKeeper(ABC):
         """Take in new editions of the members, and see to it that others hear of them."""
         before = self.party.roll.number
         await self._patiently(lambda: self._adopt(editions))
-        if self.party.roll.number > before:
+        if self.party.roll.number > before or self.registrar.lacks():
             await self.spread(before)
 
     def _adopt(self, editions: Iterable[Edition]) -> None:
@@ -128,6 +128,7 @@ class SyncKeeper(ABC):
     async def spread(self, before: int) -> None:
         """Let others hear of the editions after this one: a greeting tells them that there are some."""
         for receiver in self.asks[0]:
+            await self.registrar.introduce(self.link, receiver, before)
             await self._greet(receiver)
 
     @property
@@ -192,18 +193,26 @@ class SyncKeeper(ABC):
         await self._undeterred(self.advance)
 
     async def take(self, envelopes: list[bytes]) -> None:
-        """Take in a bundle of messages and close nothing."""
-        taken = [message for envelope in envelopes if (message := self._opened(envelope)) is not None]
+        """Take in a bundle of messages and close nothing. What comes after an edition of the members counts by it."""
+        taken: list[Taken] = []
+        for message in filter(None, map(self._opened, envelopes)):
+            if message.edition is None:
+                taken.append(message)
+                continue
+            await self._take_in(taken)
+            taken = []
+            await self.adopt([message.edition])
+        await self._take_in(taken)
+        outdated, self._outdated = self._outdated, []
+        for name in outdated:
+            await self._tell(name, 0)
+
+    async def _take_in(self, taken: Sequence[Taken]) -> None:
         await self._patiently(lambda: self._keep(taken))
         self._unanswered |= {(m.arrived.sync, m.arrived.sender) for m in taken if m.arrived is not None}
         for message in taken:
             if message.greeting is not None:
                 await self._greeted(message.context, message.greeting)
-            if message.edition is not None:
-                await self.adopt([message.edition])
-        outdated, self._outdated = self._outdated, []
-        for name in outdated:
-            await self._tell(name, 0)
 
     async def advance(self) -> None:
         """Close syncs in order for as long as the next one can be closed."""
@@ -336,6 +345,7 @@ class SyncKeeper(ABC):
         they have seen this party come."""
         for receiver in self._greets():
             if receiver.name not in self._answered:
+                await self.registrar.introduce(self.link, receiver)
                 await self._greet(receiver, question=self._question)
 
     async def _ask(self) -> None:
@@ -359,9 +369,7 @@ class SyncKeeper(ABC):
 
     async def _greeted(self, context: Context, greeting: Greeting) -> None:
         """Answer a question; note an answer to one's own."""
-        mismatch, sender = self.party.differs(context), self.agreement.member(context.sender)
-        if sender is None:  # an edition that came with it has dismissed its sender
-            return
+        mismatch, sender = self.party.differs(context), self.party.roll.keys_of(context.sender)[0]
         (self.elsewhere.discard if mismatch is None else self.elsewhere.add)(sender.name)
         if greeting.answer == self._question:
             if mismatch is not None and sender.role == "analyzer":
@@ -488,13 +496,3 @@ class SyncKeeper(ABC):
 def _failure(error: Exception) -> tuple[str, str]:
     """What an error is about that comes from the store, or from a broker that takes no such message."""
     return "size" if isinstance(error, MessageTooLarge) else "store", f"{type(error).__name__}: {error}"
-
-
-def closing(present: Collection[str], silos: Collection[str], cohort: int, late: bool) -> SyncEvent | None:
-    """Whether a sync closes now, and how: with everybody, or at the deadline with enough silos, or not at all. There is
-    no total of fewer silos than the cohort, whoever is a member."""
-    if len(present) == len(silos) and len(present) >= cohort:
-        return SyncEvent.COMPLETE
-    if not late:
-        return None
-    return SyncEvent.DEADLINE_ENOUGH if len(present) >= cohort else SyncEvent.DEADLINE_SHORT

@@ -6,7 +6,8 @@ import logging
 
 from fedbandit.federation.states import SyncEvent, SyncState
 from fedbandit.federation.store.sync_store import StoredSync
-from fedbandit.federation.syncs.keeper import SyncKeeper, closing
+from fedbandit.federation.syncs.deadlines import closing
+from fedbandit.federation.syncs.keeper import SyncKeeper
 from fedbandit.federation.syncs.taken import Arrived, Sighting, Taken
 from fedbandit.federation.wire import parcels
 from fedbandit.federation.wire.envelopes import Context
@@ -78,7 +79,8 @@ class Mixer(SyncKeeper):
 
     async def _send(self, closed: StoredSync, message_id: str) -> None:
         assert closed.value is not None
-        await self.link.publish(self.party.subject_to(self._analyzer), closed.value, message_id)
+        sealed = self.party.resigned(closed.sync, closed.value)
+        await self.link.publish(self.party.subject_to(self._analyzer), sealed, message_id)
 
     @property
     def asks(self) -> tuple[tuple[PublicKeys, ...], int]:

@@ -1,7 +1,8 @@
 """OpenTelemetry's traces, where somebody has asked for them (`pip install 'fedbandit[otel]'`, `traces` in party.json).
 
 Nothing of OpenTelemetry is imported before that, and a span costs a call that does nothing. A span has a name and
-public numbers: never a person, features or a reward.
+public numbers: never a person, features or a reward. That it is there, and how long it took, tells that somebody asked:
+the collector must be the silo's own.
 """
 
 from __future__ import annotations

@@ -7,7 +7,6 @@ bounded: the size of a message by the plan, how many are kept of each sender or 
 
 from __future__ import annotations
 
-import json
 import signal
 import socket
 import subprocess
@@ -23,6 +22,7 @@ from nats.js.api import AckPolicy, ConsumerConfig, DiscardPolicy, RetentionPolic
 from nats.js.client import JetStreamContext
 from nats.js.errors import APIError, BadRequestError
 
+from fedbandit import _validate
 from fedbandit._validate import ArgumentError
 from fedbandit.federation.wire.keys import PublicKeys, public_nkey
 from fedbandit.federation.wire.subjects import Subjects
@@ -108,7 +108,7 @@ def bind_address(url: str) -> str:
 def read_configuration(file: Path) -> dict[str, Any]:
     """A configuration as `configuration` makes it. One of an earlier version, whose users are all in one account, lets
     every party delete streams: it is refused."""
-    settings: dict[str, Any] = json.loads(file.read_text())
+    settings = _validate.table(str(file), file.read_bytes())
     if "authorization" in settings:
         raise ArgumentError(
             "broker",

@@ -36,6 +36,7 @@ __all__ = [
     "EnvelopeError",
     "Kind",
     "claimed",
+    "resigned",
     "seal",
     "seal_anonymously",
     "unseal",
@@ -78,6 +79,12 @@ def seal(plain: bytes, context: Context, receiver: MLKEM768X25519PublicKey, send
     """Encrypt for the receiver and sign. Two seals of the same message differ: keep the bytes to send them again."""
     header = context.header()
     ciphertext = _SUITE.encrypt(plain, receiver, info=header)
+    return header + sender.sign(header + ciphertext) + ciphertext
+
+
+def resigned(envelope: bytes, sender: Ed25519PrivateKey) -> bytes:
+    """The same sealed message under this key of its sender's; the same bytes, if it was signed with it."""
+    header, ciphertext = envelope[: _HEADER.size], envelope[_HEADER.size + SIGNATURE_BYTES :]
     return header + sender.sign(header + ciphertext) + ciphertext
 
 

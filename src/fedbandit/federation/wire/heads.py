@@ -72,8 +72,8 @@ def _statement(name: str, count: int, hash_: bytes) -> bytes:
 
 
 class Greeting(NamedTuple):
-    """Which formats the sender reads, what it asks or answers, what it has seen of the receiver, where it is itself,
-    and which models it has."""
+    """Which formats the sender reads, what it asks or answers, what it has seen of the receiver, where it is itself
+    (a mixer or an analyzer: silos say so with their releases), and which models it has."""
 
     oldest: int
     newest: int

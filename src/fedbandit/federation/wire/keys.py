@@ -45,6 +45,7 @@ PUBLIC_BYTES = {"identity": 32, "mlkem": 1184, "x25519": 32, "broker": 32}
 NAME_BYTES = 40  # the longest name of a party or a federation
 Role = Literal["silo", "mixer", "analyzer"]
 ROLES: tuple[Role, ...] = get_args(Role)
+LOST_SECRET = "put it back from a backup; if there is none, docs/bad-day.md says what to do"
 _NAME = re.compile(rf"[a-zA-Z0-9_-]{{1,{NAME_BYTES}}}")
 _NKEY_USER = 20 << 3  # the kind byte of a user key: it makes the text begin with U
 
@@ -91,8 +92,8 @@ class PublicKeys:
     @classmethod
     def load(cls, path: Path) -> PublicKeys:
         """The keys on a card that a party has sent."""
-        with _validate.reading("card"):
-            public = cls.from_dict(_validate.table("card", path.read_bytes()))
+        with _validate.reading(str(path)):
+            public = cls.from_dict(_validate.table(str(path), path.read_bytes()))
             _ = public.verifier, public.sealing  # whoever admits a party looks at its keys
             return public
 
@@ -119,13 +120,19 @@ class PartyKeys:
 
     @classmethod
     def load(cls, path: Path) -> PartyKeys:
-        with _validate.reading(str(path)):
-            data = _validate.table(str(path), read_secret(path))
-            _validate.known_keys(str(path), data, SEED_BYTES)
-            seeds = {name: bytes.fromhex(data.get(name, "")) for name in SEED_BYTES}
-        for name, size in SEED_BYTES.items():
-            if len(seeds[name]) != size:
-                raise ValueError(f"{path}: {name} must be {size} bytes in hex, got {len(seeds[name])}")
+        content = read_secret(path)
+        try:
+            with _validate.reading(str(path)):
+                data = _validate.table(str(path), content)
+                _validate.known_keys(str(path), data, SEED_BYTES)
+                seeds = {name: bytes.fromhex(data.get(name, "")) for name in SEED_BYTES}
+                for name, size in SEED_BYTES.items():
+                    if len(seeds[name]) != size:
+                        raise ArgumentError(
+                            str(path), f"must have {size} bytes in hex for {name}, got {len(seeds[name])}"
+                        )
+        except ArgumentError as error:
+            raise ArgumentError(error.field, f"{error.message}; it is damaged: {LOST_SECRET}") from None
         return cls(seeds)
 
     @cached_property
@@ -197,7 +204,11 @@ def write_secret(path: Path, content: bytes) -> None:
 
 def read_secret(path: Path) -> bytes:
     """Read a secret; refuse one that other users of the machine can read."""
+    if not path.exists():
+        raise ArgumentError(str(path), f"is not there: {LOST_SECRET}")
+    if not path.is_file():
+        raise ArgumentError(str(path), f"must be a file: {LOST_SECRET}")
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & 0o077:
-        raise ValueError(f"{path} must be readable by its owner only (chmod 600), its mode is {mode:o}")
+        raise ArgumentError(str(path), f"must be readable by its owner only (chmod 600), its mode is {mode:o}")
     return path.read_bytes()

@@ -49,7 +49,14 @@ class BrokerAddress:
         return self.url.split(",")
 
     def context(self) -> ssl.SSLContext | None:
-        return ssl.create_default_context(cafile=self.ca) if self.url.startswith("tls://") else None
+        """What the broker's certificate is verified by; BrokerRefusal if the authority cannot be read."""
+        if not self.url.startswith("tls://"):
+            return None
+        try:
+            return ssl.create_default_context(cafile=self.ca)
+        except OSError as error:  # an error of TLS is one, and has no name of a file
+            says = f"cannot be verified: {self.ca}, which broker_ca in party.json names, cannot be read ({error})"
+            raise BrokerRefusal("certificate", f"the certificate of the broker at {self.url} {says}") from None
 
 
 class BrokerRefusal(PermissionError):

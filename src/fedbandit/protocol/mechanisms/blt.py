@@ -3,13 +3,19 @@
 The same noise as `toeplitz` to about three digits, but a silo and an analyzer remember only `buffers` arrays however
 long the horizon is. A silo's buffers are integers in the units of a release, rounded as they decay: how far that moves
 a release does not depend on how large the sums are, as it would in floating point, and is counted in the sensitivity.
+
+Every party fits for itself, and all must find the same numbers, whatever their machines. So a fit is made of single
+additions, multiplications, divisions and square roots, which are rounded alike everywhere: no vector instructions, no
+exponentials, no sums in an order that a library chooses.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -23,7 +29,9 @@ FRACTION_BITS = 10
 HALF_BITS = 32
 SLACK = 1.002  # of the square root's noise: what a fit may cost
 REMEMBERED = 1e-4  # the weight at which a batch is as good as forgotten
-PARAMETER_BITS = 24  # parameters are kept this coarse so that every machine derives the same ones
+PARAMETER_BITS = 24  # parameters are multiples of 2^-24, so that buffers decay in exact integers
+MOST_BUFFERS = 8
+STEPS, ENOUGH = 2000, 1e-9  # of a fit: at most so many, or until no corner of the simplex is better than another
 
 
 @dataclass(frozen=True)
@@ -42,6 +50,12 @@ class Blt(ToeplitzEncoder):
         The latter weigh as the batches of that time do: sum_i w_i l_i^(k-1) = c_k, added up over k.
         """
         return len(self.decays) + float(self._column[1:].sum())
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of what a silo and an analyzer compute with."""
+        parameters = np.array([self.size, self.forget, *self.decays, *self.weights])
+        return hashlib.sha256(parameters.tobytes()).hexdigest()[:16]
 
     def init(self, shape: tuple[int, ...]) -> Stream:
         return Stream(0, (np.zeros((len(self.decays), *shape), dtype=np.int64),))
@@ -90,61 +104,130 @@ def forgetting(size: int, forget: float) -> Encoder:
     """
     target = SLACK * float(np.sum((square_root(size) * forget ** np.arange(size)) ** 2))  # column norm x row norm
     reach = size if forget == 1 else min(size, math.ceil(math.log(REMEMBERED) / math.log(forget)))
-    plain = (_fit(reach, buffers) for buffers in range(1, 7))
-    fits = ((_coarse(forget * decays), _coarse(forget * weights)) for decays, weights in plain)
-    decays, weights = next(fit for fit in fits if _noise(*fit, size, forget) <= target)
-    column = np.append(1.0, decays ** np.arange(size - 1)[:, None] @ weights)  # a power series would lose four digits
-    return Blt(size, tuple(column.tolist()), tuple(decays.tolist()), tuple(weights.tolist()), forget=forget)
+    plain = (_fit(reach, buffers) for buffers in range(1, MOST_BUFFERS + 1))
+    fits = ((_coarse(forget, decays), _coarse(forget, weights)) for decays, weights in plain)
+    decays, weights = next(fit for fit in fits if noise(*fit, size, forget) <= target)
+    powers = np.array(decays) ** np.arange(size - 1)[:, None]
+    column = np.append(1.0, powers @ np.array(weights))  # a power series would lose four digits
+    return Blt(size, tuple(column.tolist()), decays, weights, forget=forget)
+
+
+# -- the fit, the same on every machine -------------------------------------------------------------------------------
+
+Parameters = tuple[float, ...]
 
 
 @lru_cache(maxsize=32)
-def _fit(size: int, buffers: int) -> tuple[Floats, Floats]:
-    """Decays and weights that minimise the worst-prefix noise, from a least-squares start."""
-    from scipy.optimize import fmin, nnls  # imported late, as lfilter below
-
-    time_scales = np.geomspace(1.0, max(2.0, size / 2), buffers)
-    decays = np.exp(-1 / time_scales)
-    basis = decays[None, :] ** np.arange(max(size - 1, 1))[:, None]
-    weights = np.maximum(nnls(basis, square_root(size + 1)[1 : basis.shape[0] + 1])[0], 1e-3)
-
-    def objective(parameters: Floats) -> float:
-        return _noise(*_unpacked(parameters), size)
-
-    start = np.concatenate([np.log(decays / (1 - decays)), np.log(weights)])
+def _fit(size: int, buffers: int) -> tuple[Parameters, Parameters]:
+    """Decays and weights that minimise the worst-prefix noise, from time scales that are spread evenly."""
+    longest = max(2.0, size / 2)
+    ratio = _crossing(lambda x: _power(x, buffers - 1) - longest, 1.0, longest) if buffers > 1 else 1.0
+    scales = [_power(ratio, i) + 0.5 for i in range(buffers)]
+    shares = [1 / math.sqrt(scale) for scale in scales]
+    point = [math.sqrt(scale) for scale in scales] + [math.sqrt(share / (2 * math.fsum(shares))) for share in shares]
     for _ in range(2):  # a restart rebuilds the simplex and gets out of its corners
-        start = fmin(objective, start, maxiter=2000, xtol=1e-6, ftol=1e-9, disp=False)
-    decays, weights = _unpacked(np.asarray(start))
-    return _coarse(decays), _coarse(weights)
+        point = _least(lambda free: noise(*_unpacked(free), size), point)
+    decays, weights = _unpacked(point)
+    return _coarse(1.0, decays), _coarse(1.0, weights)
 
 
-def _unpacked(parameters: Floats) -> tuple[Floats, Floats]:
-    logits, logs = np.split(np.clip(parameters, -30, 30), 2)
-    return 1 / (1 + np.exp(-logits)), np.exp(logs)
+def _unpacked(free: Sequence[float]) -> tuple[Parameters, Parameters]:
+    """Decays in [0, 1) and weights from 0 on, from any numbers: roots of time scales and of weights."""
+    half = len(free) // 2
+    return tuple(x * x / (1 + x * x) for x in free[:half]), tuple(x * x for x in free[half:])
 
 
-def _coarse(values: Floats) -> Floats:
-    return np.rint(values * 2.0**PARAMETER_BITS) / 2.0**PARAMETER_BITS
+def _coarse(factor: float, values: Parameters) -> Parameters:
+    return tuple(round(factor * value * 2**PARAMETER_BITS) / 2**PARAMETER_BITS for value in values)
 
 
-def _noise(decays: Floats, weights: Floats, size: int, forget: float = 1.0) -> float:
-    """Column norm of C times the largest row norm of B."""
-    column, decoder = _series(decays, weights, size, forget)
-    with np.errstate(all="ignore"):
-        value = float(np.linalg.norm(column) * np.linalg.norm(decoder))
-    return value if np.isfinite(value) else np.inf
+def noise(decays: Parameters, weights: Parameters, size: int, forget: float = 1.0) -> float:
+    """Column norm of C times the largest row norm of B, from their entries as sums of powers.
+
+    With x = 1/z, C = prod_i (x - r_i) / prod_i (x - l_i): its zeros r_i are those of 1 + sum_i w_i / (x - l_i), one
+    below each decay. Then 1 / C = 1 + sum_i a_i / (x - r_i), and B = 1 / ((1 - w z) C) has the first column
+    b_k = (1 + sum_i a_i / (w - r_i)) w^k - sum_i a_i / (w - r_i) r_i^k.
+    """
+    pairs = sorted((decay, weight) for decay, weight in zip(decays, weights, strict=True) if weight > 0)
+    poles = [decay for decay, _ in pairs]
+    if len(set(poles)) < len(poles) or not poles or poles[-1] >= 1:
+        return math.inf
+    column = 1 + _square([weight for _, weight in pairs], poles, size - 1)
+    lowest = poles[0] - math.fsum(weight for _, weight in pairs)
+    zeros = [
+        _crossing(lambda x: -1 - math.fsum(weight / (x - decay) for decay, weight in pairs), low, high)
+        for low, high in zip([lowest, *poles], poles, strict=False)
+    ]
+    if zeros[0] <= -1 or any(zero in poles for zero in zeros):
+        return math.inf
+    shares = [-_product(zero, poles) / _product(zero, [other for other in zeros if other != zero]) for zero in zeros]
+    ends = [share / (forget - zero) for share, zero in zip(shares, zeros, strict=True)]
+    row = _square([1 - math.fsum(ends), *ends], [forget, *zeros], size)
+    return math.sqrt(column * row)
 
 
-def _series(decays: Floats, weights: Floats, size: int, forget: float) -> tuple[Floats, Floats]:
-    """First columns of C and of B = A C^-1, both rational power series."""
-    from scipy.signal import lfilter  # imported late: it is slow to load and only this mechanism needs it
+def _square(factors: Sequence[float], bases: Sequence[float], length: int) -> float:
+    """The sum over k < length of (sum_i factor_i base_i^k)^2."""
+    total = 0.0
+    for factor, base in zip(factors, bases, strict=True):
+        for other_factor, other in zip(factors, bases, strict=True):
+            ratio = base * other
+            series = length if ratio == 1 else (1 - _power(ratio, length)) / (1 - ratio)
+            total += factor * other_factor * series
+    return total
 
-    denominator = np.poly(decays)  # prod (1 - l_i z), coefficients by rising power of z
-    numerator = denominator.copy()
-    for i, weight in enumerate(weights):
-        numerator[1:] += weight * np.poly(np.delete(decays, i))
-    impulse = np.zeros(size)
-    impulse[0] = 1.0
-    with np.errstate(all="ignore"):
-        column = lfilter(numerator, denominator, impulse)
-        decoder = lfilter(denominator, np.convolve(numerator, [1.0, -forget]), impulse)
-    return np.asarray(column), np.asarray(decoder)
+
+def _product(x: float, roots: Sequence[float]) -> float:
+    """prod (x - root)."""
+    total = 1.0
+    for root in roots:
+        total *= x - root
+    return total
+
+
+def _power(base: float, exponent: int) -> float:
+    """base^exponent by squaring: a library's power is rounded here and there in its own way."""
+    total = 1.0
+    while exponent:
+        if exponent & 1:
+            total *= base
+        base *= base
+        exponent >>= 1
+    return total
+
+
+def _crossing(function: Callable[[float], float], low: float, high: float) -> float:
+    """Where a function crosses from below to above 0 between two places; it is not asked at them."""
+    while low < (middle := (low + high) / 2) < high:
+        low, high = (middle, high) if function(middle) < 0 else (low, middle)
+    return middle
+
+
+def _least(function: Callable[[Sequence[float]], float], start: Sequence[float]) -> list[float]:
+    """Where a function is least, near `start`: the simplex of Nelder and Mead, corners in order of their values."""
+    corners = [list(start)] + [[x * 1.05 if i == j else x for j, x in enumerate(start)] for i in range(len(start))]
+    simplex = sorted((function(corner), corner) for corner in corners)
+
+    def beyond(far: float) -> tuple[float, list[float]]:
+        """The worst corner, moved along the line through the middle of the others."""
+        others, worst = [corner for _, corner in simplex[:-1]], simplex[-1][1]
+        middle = [math.fsum(corner[i] for corner in others) / len(others) for i in range(len(worst))]
+        moved = [m + far * (m - w) for m, w in zip(middle, worst, strict=True)]
+        return function(moved), moved
+
+    for _ in range(STEPS):
+        best, second, worst = simplex[0][0], simplex[-2][0], simplex[-1][0]
+        if worst - best <= ENOUGH * best:
+            break
+        found = beyond(1.0)
+        if found[0] < best:
+            found = min(found, beyond(2.0))
+        elif found[0] >= second:
+            found = beyond(0.5 if found[0] < worst else -0.5)
+        if found[0] < min(worst, math.inf):
+            simplex[-1] = found
+        else:
+            middle = [[(x + y) / 2 for x, y in zip(corner, simplex[0][1], strict=True)] for _, corner in simplex[1:]]
+            simplex[1:] = [(function(corner), corner) for corner in middle]
+        simplex.sort()
+    return simplex[0][1]

@@ -50,7 +50,7 @@ class CentralProtocol(Protocol):
         total = sums.sum(axis=SILOS, keepdims=True)
         return (total + self.draw(noise, total.shape[:-1]),)
 
-    def prefix_gain(self, times: tuple[int, ...]) -> Floats:
+    def prefix_gain(self, visits: tuple[int, ...]) -> Floats:
         """The noise of one, whatever the number of silos."""
         return self.encoder.prefix_norms
 

@@ -46,10 +46,10 @@ class LocalProtocol(Protocol):
     def adversaries(self) -> tuple[Adversary, ...]:
         return (SeesMessages("everybody, the silo included"),)
 
-    def prefix_gain(self, times: tuple[int, ...]) -> Floats:
+    def prefix_gain(self, visits: tuple[int, ...]) -> Floats:
         """Everybody so far has added noise once; it is forgotten as they are."""
         variance, gains = 0.0, []
-        for users in np.diff((0, *times)).tolist():
+        for users in np.diff((0, *visits)).tolist():
             variance = self.encoder.forget**2 * variance + self.silos * users
             gains.append(np.sqrt(variance))
         return np.array(gains)

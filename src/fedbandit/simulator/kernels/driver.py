@@ -20,6 +20,7 @@ from fedbandit.simulator.kernels.outcomes import (
     open_book,
     respond,
 )
+from fedbandit.simulator.kernels.remembering import enter_memory, open_memory, recall, remember
 from fedbandit.simulator.kernels.scoring import MEANS, best_arm, project, square_widths
 from fedbandit.simulator.randomness import CHOICE, CONTEXT, REWARD, VISIT, uniform, user_key
 
@@ -87,6 +88,8 @@ def _play_task(
     if local is not None:
         estimates, weights, folded, board, feature, direction = open_eager(local, protocols * runs, height, room)
         inverses, biases, radii = local.inverse, local.bias, local.radius
+        if table is not None:
+            memory = open_memory(local, protocols * runs, min(sets, users.rounds), height, room)
     if kept is not None:
         withheld, _ = open_book(protocols * runs, dim)
         columns, others = np.zeros(protocols * runs, dtype=np.int64), np.zeros(protocols * runs, dtype=np.int64)
@@ -95,6 +98,8 @@ def _play_task(
     for silo in range(first_silo, last_silo):
         if local is not None:
             enter_silo(local, silo, first_run, last_run, estimates)
+            if table is not None:
+                enter_memory(memory)
         for start in range(0, users.rounds, CHUNK):
             count = min(CHUNK, users.rounds - start)
             for u in range(count):
@@ -136,8 +141,12 @@ def _play_task(
                                     memo[model, index - first_set] = arm + 1
                         elif local is not None:
                             inverse, estimate = inverses[q, run, silo], estimates[model]
-                            survey(x, inverse, estimate, weights, folded, board)
-                            arm = best_arm(board, radii[q, run, start + u], arms)
+                            if table is not None:
+                                recalled = recall(x, index, model, inverse, estimate, weights, folded, memory)
+                                arm = best_arm(recalled, radii[q, run, start + u], arms)
+                            else:
+                                survey(x, inverse, estimate, weights, folded, board)
+                                arm = best_arm(board, radii[q, run, start + u], arms)
                         if fresh is not None:
                             mean = mean_of(x, arm, theta, run)
                         elif table is not None:
@@ -161,7 +170,10 @@ def _play_task(
                                 uncounted_regret[q, run, silo] += lost
                         if local is not None:
                             inverse, estimate = inverses[q, run, silo], estimates[model]
-                            learn(x, arm, reward, inverse, biases[q, run, silo], estimate, feature, direction)
+                            bias = biases[q, run, silo]
+                            gain, step = learn(x, arm, reward, inverse, bias, estimate, feature, direction)
+                            if table is not None:
+                                remember(direction, gain, step, model, memory)
             if kept is None:
                 add_chunk(chosen, count, first_run, shard, tally)
             else:

@@ -1,35 +1,27 @@
 """Eager acting (Algorithm 1) when every silo has one fixed action set: O(arms d) per user instead of O(arms d^2).
 
-Let g_a = x_a^T V^-1 x_a and s_a = x_a^T theta for every action a of a silo. When action c with reward y is added, put
-v = V^-1 x_c and g = x_c^T v. By Sherman-Morrison V^-1 becomes V^-1 - v v^T / (1 + g) and theta becomes
-theta + v (y - x_c^T theta) / (1 + g). Multiplying from both sides by x_a, with w_a = x_a^T v:
-
-    g_a  becomes  g_a - w_a^2 / (1 + g)              s_a  becomes  s_a + w_a (y - x_c^T theta) / (1 + g)
-
-so one product of the set with v replaces the quadratic forms. Rounding would add up over many users, so g and s are
-computed afresh at the start of a call and every REFRESH users, which costs O(arms d^2 / REFRESH) per user.
+Every user of a silo brings the set that the last one brought, so nothing has to be remembered but one board, which
+follows each of them by the identities of `remembering`. It is computed afresh at the start of a call and every REFRESH
+users, which costs O(arms d^2 / REFRESH) per user.
 """
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 from numba import prange
 
-from fedbandit._arrays import Integers, Singles
+from fedbandit._arrays import Integers
 from fedbandit._jit import njit
 from fedbandit.simulator.kernels.contexts import set_block
 from fedbandit.simulator.kernels.deciding import copy, learn, open_eager, survey, times
 from fedbandit.simulator.kernels.driver import task_bounds
-from fedbandit.simulator.kernels.layout import Local, Rewards, Scores, Table, Tally, Users
+from fedbandit.simulator.kernels.layout import Local, Rewards, Table, Tally, Users
 from fedbandit.simulator.kernels.outcomes import CHUNK, add_contributions, noise_of, respond
-from fedbandit.simulator.kernels.scoring import MEANS, SCORES, WIDTHS, best_arm, project
+from fedbandit.simulator.kernels.remembering import REFRESH, follow
+from fedbandit.simulator.kernels.scoring import best_arm
 from fedbandit.simulator.randomness import REWARD, user_key
 
 __all__ = ["drive_fixed"]
-
-REFRESH: Final = 4 * CHUNK  # users after which widths and scores are computed afresh
 
 
 @njit(cache=True, parallel=True)
@@ -48,7 +40,7 @@ def _play_task(
     protocols, dim = local.bias.shape[0], local.bias.shape[3]
     shard, run, _, first_silo, last_silo = task_bounds(task, runs, tally.regret.shape[2], users.silos)
     thetas, weights, folded, board, feature, direction = open_eager(local, 1, table.height, table.room)
-    theta = thetas[0]
+    theta, precision = thetas[0], board.dtype.type
     chosen = np.empty((dim + 1, CHUNK))
     for silo in range(first_silo, last_silo):
         index = table.ranges[silo, 0]
@@ -72,17 +64,6 @@ def _play_task(
                     regret += table.best[index] - gained
                     gain, step = learn(x, arm, reward, inverse, bias, theta, feature, direction)
                     copy(direction, weights)
-                    _follow(x, weights, gain, step, board)
+                    follow(x, weights, 0, precision(step), precision(-1.0 / (1.0 + gain)), board)
                 add_contributions(chosen, count, tally.bits, tally.sums[q, run, shard])
             tally.regret[q, run, shard] += regret
-
-
-@njit(cache=True, fastmath={"contract"})
-def _follow(x: Singles, direction: Scores, gain: float, step: float, board: Scores) -> None:
-    """The identities above for all actions: ``direction`` (1, height) is v, ``gain`` g, ``step`` theta's along v."""
-    project(x, direction, 0, SCORES, board)
-    means, widths, w = board[MEANS], board[WIDTHS], board[SCORES]
-    stride, share = board.dtype.type(step), board.dtype.type(1.0 / (1.0 + gain))
-    for a in range(x.shape[1]):
-        means[a] += w[a] * stride
-        widths[a] -= w[a] * w[a] * share

@@ -43,7 +43,7 @@ BERNOULLI: Final = 0  # y = 1 with probability <x, theta*>, else 0
 GAUSSIAN: Final = 1  # y = <x, theta*> + std z
 CLIPPED: Final = 2  # the same, clipped to [0, 1]
 
-LANES: Final = 8  # actions are padded to a multiple of this many, the SIMD width in float32
+LANES: Final = 8  # actions are padded to a multiple of this many, the most that are scored by one instruction
 DEPTH: Final = 4  # coordinates are padded with zero rows to a multiple of this many, the unrolling of scores
 
 

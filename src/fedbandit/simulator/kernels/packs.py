@@ -1,7 +1,8 @@
 """Packs of neighbouring numbers held in one SIMD register, for the loops that a compiler does not vectorise well.
 
-A pack is 8 float32 or 4 float64 numbers. Numba keeps local variables of this type in registers, so a tile of
-accumulators never goes through memory; for processors with shorter registers the compiler splits a pack.
+A pack is 8 float32 numbers, and 8 float64 ones where registers hold so many, else 4. Numba keeps local variables of
+this type in registers, so a tile of accumulators never goes through memory; for processors with shorter registers the
+compiler splits a pack. Every lane is computed on its own: what comes out does not depend on how many there are.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from typing import Any, Final
 
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
-from numba.core import cgutils
+from numba.core import cgutils, codegen
 from numba.extending import intrinsic, models, register_model
+
+from fedbandit.simulator.kernels.layout import LANES
 
 __all__ = [
     "broadcast",
@@ -29,7 +32,7 @@ __all__ = [
     "times",
 ]
 
-BITS: Final = 256  # of a pack
+BITS: Final = 512 if "+avx512f" in codegen.get_host_cpu_features() else 256  # of a register
 _WORD: Final = ir.IntType(32)
 
 
@@ -38,7 +41,7 @@ class Pack(types.Type):
 
     def __init__(self, scalar: Any) -> None:
         self.scalar = scalar
-        self.lanes = BITS // scalar.bitwidth
+        self.lanes = min(LANES, BITS // scalar.bitwidth)
         super().__init__(name=f"Pack({scalar} x {self.lanes})")
 
 

@@ -113,3 +113,17 @@ def test_the_compiled_functions_say_what_the_square_may_be():
     assert best_of(np.array([[1.0, 0.0]]), *numbers, 1.0) == 0
     assert best_of(np.array([[1.0, 0.0]]), *numbers, 0.99) == -1
     np.testing.assert_array_equal(best_of_many(np.array([[[1.0, 0.0]], [[2.0, 0.0]]]), *numbers, 1.0), [0, -1])
+
+
+@pytest.mark.parametrize("people, arms", [(60, 37), (3, 5), (1, 200), (200, 1)])
+def test_people_are_kept_apart_where_blocks_of_rows_are_not(people, arms):
+    """A block is some forty rows with these features: it begins and ends within a person's, and one of them is bad."""
+    fitted, offered = model(57), unit(np.random.default_rng(4), people * arms, 57).reshape(people, arms, 57)
+    offered[:, arms // 2] = offered[:, 0]  # the first of equals is chosen
+    numbers = (weights_of(fitted), float(fitted.radius))
+    wanted = [int(np.argmax(linucb.upper_bounds(actions, fitted))) for actions in offered]
+    wanted = [0 if best == arms // 2 else best for best in wanted]  # rounding may tell them apart there
+    np.testing.assert_array_equal(best_of_many(offered, *numbers, 2.0), wanted)
+    offered[people // 2, arms - 1, 0] = np.nan
+    wanted[people // 2] = -1
+    np.testing.assert_array_equal(best_of_many(offered, *numbers, 2.0), wanted)

@@ -6,7 +6,6 @@ import logging
 import threading
 from collections.abc import Iterable, Sequence
 from itertools import groupby
-from operator import itemgetter
 from typing import NamedTuple
 
 from fedbandit.federation.own_knowledge import LocalModel, OwnKnowledge
@@ -37,7 +36,7 @@ class Apart:
         self._store, self._term, self._cap = store, term, cap
         self._serves_local = plan.serves_uncounted == "local"
         self._own = OwnKnowledge(store, plan, term, public)
-        self._people = store.apart(term, cap)
+        self._people, self._for_good = store.apart(term, cap)
         self._soon: list[bytes] = []  # they have counted for the last time, and it may not be on disk yet
         self._lock = threading.Lock()
         if self._serves_local:
@@ -45,27 +44,38 @@ class Apart:
 
     def way(self, person: bytes | None, shared: bool) -> Way:
         """How a person is served. Local knowledge only serves people of whom it is on disk that nothing more of them is
-        released, or whom nobody will recognise: what they do later may depend on it."""
-        if shared and (person is None or person not in self._people):
+        released, in this term or a later one, or whom nobody will recognise: what they do later may depend on it."""
+        if self._counts(person, shared):
             return Way(None, None)
         place = NOWHERE if shared else UNSHARED
-        known = person is None or person in self._people or self._opt_out(person)
+        known = person is None or self._written([person])
         return Way(place, self._own.model() if known and self._serves_local else None)
+
+    def ways(self, people: Sequence[bytes | None], shared: Sequence[bool]) -> list[Way]:
+        """The same for many; all that is to be on disk is written at once."""
+        both = list(zip(people, shared, strict=True))
+        self._written([person for person, shares in both if person is not None and not self._counts(person, shares)])
+        return [self.way(person, shares) for person, shares in both]
+
+    def writes(self, person: bytes) -> bool:
+        """Whether something must be on disk before this person is served who has not opted out."""
+        return self._serves_local and person in self._people and person not in self._for_good
 
     def holds_any(self, people: Iterable[bytes | None]) -> bool:
         """Whether one of these people is known to be apart."""
         return not self._people.isdisjoint(people)
 
-    def note(self, judged: Sequence[tuple[Reward, Verdict]], durable: bool) -> None:
+    def note(self, rewards: Sequence[Reward], verdicts: Sequence[Verdict], durable: bool) -> None:
         """What the silo knows grows. Who has counted for the last time is set apart once that is on disk: with the next
         call at the latest, which comes when the disk has caught up with this one."""
-        new, last = list[tuple[bytes, float]](), list[bytes]()
-        for verdict, group in groupby(judged, key=itemgetter(1)):  # many in a row have the same
-            rewards = [reward for reward, _ in group]
+        new, last, at = list[tuple[bytes, float]](), list[bytes](), 0
+        for verdict, group in groupby(verdicts):  # many in a row have the same
+            some = rewards[at : at + len(list(group))]
+            at += len(some)
             if self._serves_local and _is_new(verdict):
-                new += [(reward.features, reward.reward) for reward in rewards]
+                new += [(reward.features, reward.reward) for reward in some]
             if verdict.last:
-                last += [reward.person for reward in rewards if reward.person is not None]
+                last += [reward.person for reward in some if reward.person is not None]
         if new:
             self._own.add(new)
         with self._lock:
@@ -80,16 +90,28 @@ class Apart:
             return
         self._own.refresh(public)
         if self._store.engine.shared:  # other workers set people apart, too
-            self._people |= self._store.apart(self._term, self._cap)
+            people, for_good = self._store.apart(self._term, self._cap)
+            self._people |= people
+            self._for_good |= for_good
 
-    def _opt_out(self, person: bytes) -> bool:
-        """Whether it is on disk now; without a store decisions go on, by the public model."""
+    def _counts(self, person: bytes | None, shared: bool) -> bool:
+        return shared and (person is None or person not in self._people)
+
+    def _written(self, people: Sequence[bytes]) -> bool:
+        """Whether it is on disk now that these people do not count: in this term, or, where raw data may decide for
+        them, in any. Without a store decisions go on, by the public model."""
+        held = self._for_good if self._serves_local else self._people
+        new = [person for person in people if person not in held]
+        if not new:
+            return True
         try:
-            self._store.opt_out(self._term, person)
+            self._store.opt_out(self._term, new, for_good=self._serves_local)
         except Exception as error:
-            log.error("somebody who opts out is served by the public model: the store does not work: %s", error)
+            log.error("whoever does not count is served by the public model: the store does not work: %s", error)
             return False
-        self._people.add(person)
+        self._people.update(new)
+        if self._serves_local:
+            self._for_good.update(new)
         return True
 
 

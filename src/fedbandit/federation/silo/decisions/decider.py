@@ -281,8 +281,7 @@ class Decider:
         if self._plain and all(shared) and not self._apart.holds_any(people):
             made = self._decide_plainly(contexts, people)
         else:
-            ways = [self._apart.way(person, shares) for person, shares in zip(people, shared, strict=True)]
-            made = self._decide_one_by_one(contexts, people, ways, records)
+            made = self._decide_one_by_one(contexts, people, self._apart.ways(people, shared), records)
         self._counter.add(len(made), keyed=users is not None)
         return made
 

@@ -15,7 +15,7 @@ import os
 import struct
 from collections.abc import Sequence
 from hashlib import blake2b
-from itertools import islice, repeat
+from itertools import islice
 from typing import NamedTuple
 
 from cryptography.exceptions import InvalidTag
@@ -102,7 +102,12 @@ class DecisionIds:
         chosen, size, minutes = features.tobytes(), self._features_bytes, int(now // MINUTE)
         rows = [chosen[at : at + size] for at in range(0, size * len(people), size)]
         nonces = [self._prefix + one.to_bytes(COUNT_BYTES, "big") for one in islice(self._count, len(rows))]
-        raw = b"".join(map(self._sealed, nonces, rows, people, places, repeat(minutes)))
+        unnamed = {place: _head(None, place, minutes) for place in {*places}}
+        heads = [
+            unnamed[place] if person is None else _head(person, place, minutes)
+            for person, place in zip(people, places, strict=True)
+        ]
+        raw = b"".join(map(self._sealed, nonces, heads, rows))
         # Every id has a whole number of base64's groups, so that all of them are written at once.
         written, length = _text(raw), self._characters
         ids = [written[at : at + length] for at in range(0, len(written), length)]
@@ -113,16 +118,15 @@ class DecisionIds:
         """A new id for one decision that chose this row, (dim,)."""
         chosen, minutes = features.tobytes(), int(now // MINUTE)
         nonce = self._prefix + next(self._count).to_bytes(COUNT_BYTES, "big")
-        decision = _text(self._sealed(nonce, chosen, person, place, minutes))
+        decision = _text(self._sealed(nonce, _head(person, place, minutes), chosen))
         recent = self._recent
         recent[decision] = (nonce, person, chosen, place, minutes * MINUTE)
         if len(recent) >= RECENT:
             self._recent, self._less_recent = {}, recent
         return decision
 
-    def _sealed(self, nonce: bytes, features: bytes, person: bytes | None, place: int, minutes: int) -> bytes:
-        plain = _HEAD.pack(person is not None, place, minutes, person or b"") + features + self._filling
-        return nonce + self._cipher.encrypt(nonce, plain, self._context)
+    def _sealed(self, nonce: bytes, head: bytes, features: bytes) -> bytes:
+        return nonce + self._cipher.encrypt(nonce, head + features + self._filling, self._context)
 
     def read(self, decision: str) -> Ticket:
         """What the id holds; UnknownDecision for anything this silo did not issue under this plan."""
@@ -174,6 +178,11 @@ class DecisionIds:
         hashed = self._digest.copy()
         hashed.update(nonce + _REWARD.pack(reward))
         return hashed.digest()
+
+
+def _head(person: bytes | None, place: int, minutes: int) -> bytes:
+    """What an id holds beside the features."""
+    return _HEAD.pack(person is not None, place, minutes, person or b"")
 
 
 def _text(raw: bytes) -> str:

@@ -1,0 +1,276 @@
+"""Editions that have reached some of the parties: keys of mixer and analyzer change, and whoever hears late goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import pytest
+
+from fedbandit._validate import ArgumentError
+from fedbandit.federation.post_office import PostOffice
+from fedbandit.federation.process import bind
+from fedbandit.federation.setup import founding
+from fedbandit.federation.setup.editions import Edition
+from fedbandit.federation.setup.home import Home
+from fedbandit.federation.setup.party import Party
+from fedbandit.federation.setup.roll import EditionError
+from fedbandit.federation.silo.agent import Agent
+from fedbandit.federation.silo.outgoing import Sealer
+from fedbandit.federation.silo.serving import Silo
+from fedbandit.federation.store import SyncStore, open_engine
+from fedbandit.federation.syncs.deadlines import Deadlines
+from fedbandit.federation.syncs.taken import Arrived
+from fedbandit.federation.wire.envelopes import FORMAT
+from fedbandit.federation.wire.heads import Greeting
+from fedbandit.federation.wire.keys import PartyKeys
+from fedbandit.federation.wire.link import Link
+from fedbandit.knowledge import prior_of
+from tests.federation.test_members import PLAN, Meeting, dismissal, founded, meet, newcomer
+
+
+def rotation(post: Meeting, name: str, from_sync: int = 1) -> Edition:
+    """New keys of a party, which it has on its disk from now on."""
+    card = post.homes[name].new_keys()
+    post.parties[name].add_keys(post.homes[name].later_keys())
+    return Edition(1, "", from_sync, "rotate", name, card)
+
+
+@pytest.mark.parametrize("name", ["mixer", "analyzer"])
+def test_new_keys_of_a_keeper_reach_everybody(name: str, tmp_path: Path) -> None:
+    """The analyzer passes on that its own keys have changed, too, to parties that know it by the old ones."""
+
+    async def scenario(post: Meeting) -> None:
+        await post.change(rotation(post, name))
+        await post.deliver()
+        assert {keeper.party.roll.number for keeper in post.keepers.values()} == {1}
+        for sync in (0, 1):
+            for silo in post.silos:
+                post.release(silo, sync)
+            await post.deliver()
+        assert post.outcomes() == [[1, 1, 1, 1]] * 2
+
+    meet(tmp_path, scenario)
+
+
+def test_a_mixer_that_hears_late_of_its_new_keys_stops_nobody(tmp_path: Path) -> None:
+    """Its total was signed with the old ones by then, and it makes no second one."""
+
+    async def scenario(post: Meeting) -> None:
+        await post.change(rotation(post, "mixer", 0))
+        post.queues["mixer"].clear()  # what it would hear of it
+        for silo in post.silos:
+            post.release(silo, 0)
+        await post.keepers["analyzer"].handle(post.office.take("analyzer"))
+        await post.keepers["mixer"].handle(post.office.take("mixer"))
+        await post.keepers["mixer"].adopt(founding.roll_of(tmp_path).editions)
+        await post.deliver()
+        total = post.keepers["mixer"].store.at(0).value
+        for _ in range(3):
+            await post.pass_time(11.0)
+        assert post.keepers["mixer"].store.at(0).value == total
+        assert post.outcomes() == [[1, 1, 1, 1]]
+
+    meet(tmp_path, scenario)
+
+
+def test_an_edition_counts_for_what_comes_with_it(tmp_path: Path) -> None:
+    """It stands before a release of the party that it is about, in one bundle of messages."""
+
+    async def scenario(post: Meeting) -> None:
+        await post.change(rotation(post, "silo-00", 0), tell=())
+        edition = founding.roll_of(tmp_path).editions[0]
+        for keeper in post.keepers.values():
+            other = post.parties["silo-01"]
+            post.queues[keeper.party.name].append(other.seal("members", keeper.party.public, 1, edition.encode()))
+        for silo in post.silos:
+            post.release(silo, 0)
+        await post.deliver()
+        assert post.outcomes() == [[1, 1, 1, 1]]
+
+    meet(tmp_path, scenario)
+
+
+def test_signed_nonsense_is_refused_and_done_with(tmp_path: Path) -> None:
+    """Whatever the operator signs, it neither stays in a queue nor ends a process."""
+
+    async def scenario(post: Meeting) -> None:
+        analyzer = post.keepers["analyzer"]
+        roll, signer = analyzer.party.roll, post.operator.signer
+        card = newcomer().party
+        assert card is not None
+        for change in (
+            Edition(1, "", 1, "rotate", "nobody", replace(card, name="nobody")),
+            Edition(1, "", 1, "rotate", "silo-00", replace(card, name="silo-00", mlkem=b"\xff" * 1184)),
+            Edition(1, "", 1, "rotate", "silo-00", replace(card, name="silo-00", role="mixer")),
+            Edition(1, "", 1, "rotate", "silo-00", roll.newest.party("silo-00")),
+            Edition(1, "", 1, "operator", operator=b"short", signer=b"short"),
+        ):
+            signed = replace(change, number=1, previous=roll.hash).signed(signer)
+            sealed = post.parties["silo-00"].seal("members", analyzer.party.public, 1, signed.encode())
+            async with asyncio.timeout(5.0):
+                await analyzer.handle([sealed])
+            with pytest.raises(EditionError):
+                roll.take(signed)
+        assert (roll.number, analyzer.refusals["EditionError"], analyzer.problem) == (0, 5, None)
+
+    meet(tmp_path, scenario)
+
+
+def test_a_silo_that_is_to_leave_takes_part_until_then(tmp_path: Path) -> None:
+    """It is answered when it greets, though the newest list has it no more."""
+
+    async def scenario(post: Meeting) -> None:
+        await post.change(dismissal("silo-03", 2))
+        await post.deliver()
+        silo, analyzer = Home.load(tmp_path / "silo-03").party(), post.keepers["analyzer"]
+        asks = Greeting(FORMAT, FORMAT, question=b"q" * 16, members=bytes.fromhex(silo.roll.hash))
+        post.queues["silo-03"].clear()
+        await analyzer.handle([silo.seal("greeting", analyzer.party.public, 0, asks.encode())])
+        kinds = [silo.open(sealed)[0].kind for sealed in post.queues["silo-03"]]
+        assert kinds == ["members", "greeting"]
+
+    meet(tmp_path, scenario)
+
+
+def test_keys_are_used_once(tmp_path: Path) -> None:
+    """Those of a silo that has left, or that were replaced, are believed for nobody any more, under no name."""
+    roll, keys = founded(tmp_path)
+    gone, fresh = roll.newest.party("silo-00"), PartyKeys.generate().public("silo-01", "silo")
+    first = roll.newest.party("silo-01")
+    roll.next(dismissal("silo-00"), keys.signer)
+    roll.next(Edition(1, "", 1, "rotate", "silo-01", fresh), keys.signer)
+    for card in (gone, first, fresh):
+        for again in (
+            Edition(1, "", 1, "admit", "again", replace(card, name="again")),
+            Edition(1, "", 1, "rotate", "silo-02", replace(card, name="silo-02")),
+        ):
+            with pytest.raises(EditionError, match="other keys"):
+                roll.next(again, keys.signer)
+    with pytest.raises(EditionError, match="other keys"):
+        roll.next(Edition(1, "", 1, "rotate", "silo-01", first), keys.signer)
+
+
+def test_whoever_has_missed_an_edition_asks_for_it(tmp_path: Path) -> None:
+    """The next one is refused; it is not for good."""
+
+    async def scenario(post: Meeting) -> None:
+        mixer = post.keepers["mixer"]
+        await post.change(dismissal("silo-03", 2))
+        post.queues["mixer"].clear()
+        await post.change(rotation(post, "silo-00", 2))
+        await post.deliver()
+        assert mixer.party.roll.number == 2
+        asked = len(post.office.to_mixer)
+        far = replace(founding.roll_of(tmp_path).editions[0], number=9, previous="00").signed(post.operator.signer)
+        for _ in range(3):  # what nobody has is asked for once
+            sealed = post.parties["silo-01"].seal("members", mixer.party.public, 9, far.encode())
+            await mixer.handle([sealed])
+            await post.deliver()
+        assert len(post.office.to_mixer) == asked
+
+    meet(tmp_path, scenario)
+
+
+def test_what_a_dismissed_silo_has_sent_before_makes_up_no_number(tmp_path: Path) -> None:
+    """The analyzer has it on disk when it hears of the dismissal, and goes on waiting for those who are members."""
+
+    async def scenario(post: Meeting) -> None:
+        analyzer = post.keepers["analyzer"]
+        for silo in ("silo-00", "silo-01", "silo-03"):
+            post.release(silo, 0)
+        await analyzer.take(post.office.take("analyzer"))
+        await post.change(dismissal("silo-03", 0))
+        await post.deliver()
+        assert post.outcomes() == []
+        post.release("silo-02", 0)
+        await post.deliver()
+        assert post.outcomes() == [[1, 1, 1, 0]]
+
+    meet(tmp_path, scenario)
+
+
+def test_one_silo_that_joins_later_starts_no_deadline(tmp_path: Path) -> None:
+    """It is further than all others, and no member of the next sync: still one silo."""
+    roll, keys = founded(tmp_path / "free")
+    edition = roll.next(replace(newcomer(), from_sync=2), keys.signer)
+    engine = open_engine(tmp_path / "analyzer.db")
+    store = SyncStore(engine)
+    party = Party.member(roll.charter, Home.load(tmp_path / "free" / "analyzer").keys, "analyzer", "analyzer")
+    party.roll.take(edition)
+    deadlines = Deadlines(party, store, lambda: 0.0, lambda: 0.0)
+    store.receive([Arrived(2, "late", b"")])
+    assert not deadlines.passed(0)
+    assert not deadlines._begun
+    store.receive([Arrived(2, "silo-00", b"")])
+    deadlines.passed(0)
+    assert deadlines._begun  # two are a cohort
+    engine.close()
+
+
+def test_an_agent_tells_a_keeper_that_greets_with_replaced_keys(tmp_path: Path) -> None:
+    """A silo was given the file; the analyzer, whose keys it replaces, was not."""
+    founded(tmp_path)
+    analyzer = Home.load(tmp_path / "analyzer")
+    behind, card = analyzer.party(), analyzer.new_keys()
+    roll = founding.change(tmp_path, Edition(1, "", 1, "rotate", "analyzer", card))
+    party = Home.load(tmp_path / "silo-00").party()
+    party.roll.take(roll.editions[0])
+    behind.add_keys(analyzer.later_keys())
+    office = PostOffice(roll.charter)
+
+    async def main() -> list[bytes]:
+        sealer = Sealer(party)
+        with Silo.open(tmp_path / "s.db", PLAN, name="silo-00", secret=b"s" * 32, sealer=sealer) as silo:
+            agent = Agent(silo, party, sealer)
+            agent.link = cast(Link, office)
+            await agent.handle([behind.seal("greeting", party.public, 0, Greeting(FORMAT, FORMAT).encode())])
+        return office.take("analyzer")
+
+    told = [behind.open(sealed) for sealed in asyncio.run(main())]
+    assert [(context.kind, Edition.decode(payload)) for context, payload in told] == [("members", roll.editions[0])]
+
+
+def test_a_silo_that_joins_has_lost_nothing(tmp_path: Path) -> None:
+    """Whatever its clock says later: decisions from before it joined there are none."""
+    with Silo.open(tmp_path / "late.db", PLAN, name="late", secret=b"s" * 32, since=2) as silo:
+        assert silo.store.forwarded(silo.term.number) == -math.inf
+
+
+def test_what_one_worker_of_a_silo_hears_the_others_know(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages go to one of them; another one may draw and sign."""
+    roll, keys = founded(tmp_path)
+    heard, other = (Home.load(tmp_path / "silo-00").party() for _ in range(2))
+    sealer = Sealer(other)
+    with Silo.open(tmp_path / "s.db", PLAN, name="silo-00", secret=b"s" * 32, sealer=sealer) as silo:
+        draws, hears = Agent(silo, other, sealer), Agent(silo, heard, Sealer(heard))
+        asyncio.run(hears.adopt([roll.next(dismissal("silo-00", 0), keys.signer)]))
+        assert draws.party.is_member(0)
+        monkeypatch.setattr(type(silo.store.engine), "shared", True)
+        draws._look()
+        assert not draws.party.is_member(0)
+
+
+@pytest.mark.parametrize("learnt", [False, True])
+def test_a_silo_that_has_left_may_come_back_in_the_next_term(learnt: bool, tmp_path: Path) -> None:
+    """With its ledger, though its last term has releases that it never made, and a last model that nobody sent it."""
+    roll, keys = founded(tmp_path)
+    home = Home.load(tmp_path / "silo-00")
+    party = home.party()
+    store = home.store(PLAN.hash)
+    with Silo.open(store, PLAN, name="silo-00", secret=home.salt) as silo:
+        bind(silo.store.engine, roll.charter)
+        party.roll.tie(silo.store.remember, silo.store.recall)
+    prior = prior_of(PLAN, 3, np.ones(5)) if learnt else None
+    following = PLAN.changed(rounds=40, prior=prior)
+    with pytest.raises(ArgumentError, match="must wait"):
+        Silo.open(store, following, name="silo-00", secret=home.salt, new_term=True)
+    with Silo.open(store, PLAN, name="silo-00", secret=home.salt) as silo:
+        party.roll.tie(silo.store.remember, silo.store.recall)
+        party.roll.take(roll.next(dismissal("silo-00"), keys.signer))
+    with Silo.open(store, following, name="silo-00", secret=home.salt, new_term=True) as silo:
+        assert silo.term.number == 2
