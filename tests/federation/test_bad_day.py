@@ -144,7 +144,7 @@ def test_the_other_days(place):
 def test_the_page_on_upgrading_names_every_format():
     save, _, look = commands(UPGRADING, "How")
     assert save.startswith("fedbandit backup hospital-a")
-    assert look == "fedbandit status hospital-a"
+    assert look == "fedbandit doctor hospital-a"
     table = UPGRADING.split("## Formats of stores")[1]
     rows = dict(re.findall(r"^\| (\d) \| .*? \| (.*?) \|$", table, flags=re.MULTILINE)[: len(EARLIER) + 1])
     assert sorted(rows) == sorted([*EARLIER, FORMAT])

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fedbandit._validate import ArgumentError
+from fedbandit._words import spans
 from fedbandit.cli.main import app
 from fedbandit.federation.recovery import recover
 from fedbandit.federation.silo import book
@@ -88,7 +89,7 @@ def test_a_silo_is_brought_forward(tmp_path, trust, copy):
     async def scenario(running):
         await put_back(running, "silo-00", copy, 3)
         code, said = await forward(running, "silo-00")
-        lost = ", ".join(map(str, range(first, 3)))
+        lost = spans(range(first, 3))
         assert code == 1
         assert f"syncs {lost}" in said
         assert "spent (epsilon" in said
@@ -142,7 +143,7 @@ def test_a_silo_and_the_mixer_are_brought_forward_together(tmp_path):
         await running.start("mixer")
         assert running.running["mixer"].seen.of("silo-00").head.length == 2
         code, said = await forward(running, "silo-00", "--yes")
-        assert (code, "syncs 1, 2, 3." in said) == (0, True), said
+        assert (code, "syncs 1 to 3." in said) == (0, True), said
         await running.start("silo-00")
         await running.sync(4)
         assert running.running["silo-00"].problem is None
@@ -172,7 +173,7 @@ def test_a_keeper_is_brought_forward(tmp_path, trust, name, copy):
         code, said = await forward(running, name)
         # Where silos do not speak to the analyzer, the mixer has heard of all models but the last, which is made again
         last = 3 if (trust, name) == ("vector-sum", "analyzer") else 4
-        lost = ", ".join(map(str, range(first, last)))
+        lost = spans(range(first, last))
         assert (code, f"syncs {lost}" in said) == (1, True), said
         code, said = await forward(running, name, "--yes")
         assert (code, "brought forward" in said) == (0, True)
@@ -317,7 +318,7 @@ def test_a_command_that_is_killed_half_way_is_run_again(tmp_path, monkeypatch):
         assert [release.sync for release in running.running["silo-00"].silo.store.releases(1)] == [0]
         await running.stop("silo-00")
         code, said = await forward(running, "silo-00", "--yes")
-        assert (code, done, "syncs 1, 2, 3." in said) == (0, [1, 2], True), said
+        assert (code, done, "syncs 1 to 3." in said) == (0, [1, 2], True), said
         await running.start("silo-00")
         await running.sync(4)
         assert running.outcome(4).cohort.tolist() == [1, 1, 1]

@@ -143,8 +143,8 @@ def _above(number: float) -> str:
 
 
 def test_what_silos_release_to_themselves_is_counted_too() -> None:
-    alone = Plan(4, 40, 2, Privacy(1.0, 1e-5), schedule=every(5))
-    for made, numbers in ((alone, 8 * width(2)), (alone.changed(personal=(0,)), 2 * 8 * width(2))):
+    alone = Plan(4, 30, 2, Privacy(1.0, 1e-5), schedule=every(5))
+    for made, numbers in ((alone, 6 * width(2)), (alone.changed(personal=(0,)), 2 * 6 * width(2))):
         assert f"adds no more than {_above(slack(numbers, 4))} to epsilon" in made.guarantee.steps[-1]
 
 

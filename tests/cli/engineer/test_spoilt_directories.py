@@ -62,7 +62,11 @@ def holding(name: str, content: bytes) -> Spoil:
 
 
 def folder(name: str) -> Spoil:
-    return lambda home, _: ((home / name).unlink(), (home / name).mkdir())
+    def spoil(home: Path, _: Path) -> None:
+        (home / name).unlink()
+        (home / name).mkdir()
+
+    return spoil
 
 
 def another(name: str, source: str) -> Spoil:
@@ -145,7 +149,7 @@ CASES = {
     "no key": Case(missing(KEY), ("party.key is not there", "docs/bad-day.md")),
     "key is a folder": Case(folder(KEY), ("party.key must be a file",), roles=("a",)),
     "key garbled": Case(holding(KEY, GARBAGE), ("party.key cannot be read", "it is damaged", "from a backup")),
-    "key cut short": Case(holding(KEY, b'{"identity": "ab"}'), ("must have 32 bytes in hex for identity",)),
+    "key cut short": Case(holding(KEY, b'{"identity": "ab"}'), ("identity must be 32 bytes in hex",)),
     "key for everybody": Case(lambda home, _: (home / KEY).chmod(0o644), ("readable by its owner only (chmod 600)",)),
     "another's key": Case(another(KEY, "two/a/party.key"), ("other keys or in another role",)),
     "no token": Case(missing("token"), ("token is not there", "or a new one"), ("run", "doctor"), ("a",)),
@@ -259,3 +263,13 @@ def test_a_founders_directory(spoil: Spoil, words: str, federations: Path, fedba
         said = fedbandit(*(asked or arguments(command, home, "a", federations, tmp_path)))
         assert (said.code, words in said.out + said.err) == (2, True), said
         assert command == "doctor" or len(said.err.strip().splitlines()) == 1, said.err
+
+
+def test_options_of_a_new_term_that_would_have_no_effect(federations: Path, fedbandit: Command, tmp_path: Path) -> None:
+    shutil.copytree(federations / "one", tmp_path / "one")
+    (tmp_path / "editions.json").write_text("[]")
+    accept = ("federation", "accept", str(tmp_path / "one" / "a"), str(tmp_path / "editions.json"), "--new-term")
+    assert_refused(fedbandit(*accept), "--new-term has no effect on the editions of the members")
+    store_of(tmp_path / "one" / "analyzer").unlink()  # it has no model then
+    renew = ("federation", "renew", str(tmp_path / "one"), "--plan", str(federations / "next.json"), "--weight", "0.5")
+    assert_refused(fedbandit(*renew), "--weight has no effect where the last term has no model yet")

@@ -10,6 +10,7 @@ import time
 import httpx
 import pytest
 
+from fedbandit._words import spans
 from fedbandit.demo.processes import url
 from fedbandit.federation.setup import founding
 from fedbandit.federation.setup.home import Home
@@ -153,7 +154,7 @@ def test_backup_wipe_restore(live, tmp_path):
     given_up = [one.sync for one in stored(home)[0] if one.state is ReleaseState.GIVEN_UP]
     assert given_up
     assert given_up[0] == saved["store"]["syncs"]
-    assert f"syncs {', '.join(map(str, given_up))}." in done.stdout
+    assert f"syncs {spans(given_up)}." in done.stdout
     # Whatever is in the backup is whole: each reward that was acknowledged before it is in a release or waits for it.
     counted = sum(one.users for one in releases if one.sync < saved["store"]["syncs"])
     assert len(before) <= counted + saved["store"]["waiting"] <= after_backup + 1

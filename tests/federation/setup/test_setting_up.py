@@ -276,7 +276,8 @@ def test_a_dead_broker_is_given_up_after_a_stated_time(founded, tmp_path, monkey
     said = run("federation", "provision", founded, ok=False)
     assert said == f"the broker at {data['broker']} has not answered for 1 s"
     assert time.monotonic() - began < 10
-    assert logging.getLogger("fedbandit").handlers  # otherwise each attempt would be one more line
+    quiet = [one for one in logging.getLogger().handlers if isinstance(one, logging.NullHandler)]
+    assert quiet  # otherwise each attempt would be one more line
 
 
 def test_a_federation_is_founded_once(founded):
@@ -330,7 +331,7 @@ def test_status_before_and_beside_a_running_silo(founded, tmp_path):
 
 def test_a_party_is_run_in_its_own_role(founded, tmp_path):
     complete(founded, tmp_path)
-    assert "directory of a mixer" in run("mixer", "run", tmp_path / "a", ok=False)
+    assert "directory of the mixer" in run("mixer", "run", tmp_path / "a", ok=False)
     assert "directory of a silo" in run("silo", "serve", tmp_path / "mixer", ok=False)
     assert "need a postgresql" in run("silo", "serve", tmp_path / "a", "--workers", "2", ok=False)
     assert "must be a party's directory" in run("analyzer", "run", tmp_path, ok=False)

@@ -89,6 +89,32 @@ def test_whoever_has_opted_out_counts_no_more(silo):
     assert len(silo.batch(1, 0)) == 1
 
 
+def test_no_cap_is_so_large_that_it_counts_somebody_who_opted_out(silo):
+    silo.opt_out(1, [b"a"])
+    (verdict,) = count(silo, reward(1, person=b"a"), cap=10**9)
+    assert verdict.state is DecisionState.LEFT_OUT
+
+
+def test_only_the_last_visit_that_counts_is_the_last(silo):
+    verdicts = count(silo, reward(1, person=b"a"), reward(2, person=b"a", place=UNSHARED), reward(3), cap=2)
+    assert [verdict.last for verdict in verdicts] == [False, False, False]
+    assert not count(silo, reward(1, person=b"a"), cap=2)[0].last  # it had come before
+    assert count(silo, reward(4, person=b"a"), cap=2)[0].last
+    assert not count(silo, reward(5, person=b"a"), cap=2)[0].last  # over the cap
+
+
+def test_a_place_after_the_last_batch_is_in_none(silo):
+    """Who asks when all places of a calendar are taken has one beyond it."""
+    before, after = count(silo, reward(1, place=3), reward(2, place=4))
+    assert (before.state, after.state) == (DecisionState.COUNTED, DecisionState.LEFT_OUT)
+
+
+def test_each_row_of_a_batch_has_its_own_features(silo):
+    features = [np.array([0.6, number / 10]).tobytes() for number in range(4)]
+    count(silo, *(reward(number, number / 10)._replace(features=one) for number, one in enumerate(features)))
+    assert sorted(silo.batch(1, 0), key=lambda row: row.reward) == [(one, n / 10) for n, one in enumerate(features)]
+
+
 def test_whoever_has_counted_as_often_as_they_may_is_apart(silo):
     first, last = count(silo, reward(1, person=b"a"), reward(2, person=b"a"), cap=2)
     assert (first.last, last.last) == (False, True)

@@ -8,7 +8,7 @@ import pytest
 from fedbandit.federation.setup import founding
 from fedbandit.federation.states import ReleaseState
 from fedbandit.federation.wire import broker
-from fedbandit.federation.wire.link import MessageTooLarge
+from fedbandit.federation.wire.link import BrokerAddress, BrokerRefusal, MessageTooLarge
 from tests.federation.harness import federation
 from tests.federation.small import small_plan
 from tests.federation.wire.test_broker import EVERYBODY, STREAMS, connect, operator_link
@@ -240,3 +240,15 @@ def test_a_release_that_the_broker_does_not_take_is_not_sent_and_stops_further_d
             assert running.links["silo-00"].trouble is None
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("content", [None, "no certificate"])
+def test_an_authority_that_cannot_be_read_is_named_as_a_problem_of_certificates(tmp_path, content):
+    """It was said of the broker, "[Errno 2] No such file or directory", and no file was named."""
+    file = tmp_path / "ca.pem"
+    if content is not None:
+        file.write_text(content)
+    with pytest.raises(BrokerRefusal, match=r"ca\.pem, which broker_ca in party\.json names") as refused:
+        BrokerAddress("tls://127.0.0.1:4222", str(file)).context()
+    assert refused.value.kind == "certificate"
+    assert BrokerAddress("nats://127.0.0.1:4222", str(file)).context() is None

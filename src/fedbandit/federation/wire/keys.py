@@ -129,7 +129,7 @@ class PartyKeys:
                 for name, size in SEED_BYTES.items():
                     if len(seeds[name]) != size:
                         raise ArgumentError(
-                            str(path), f"must have {size} bytes in hex for {name}, got {len(seeds[name])}"
+                            str(path), f"cannot be used: {name} must be {size} bytes in hex, got {len(seeds[name])}"
                         )
         except ArgumentError as error:
             raise ArgumentError(error.field, f"{error.message}; it is damaged: {LOST_SECRET}") from None
