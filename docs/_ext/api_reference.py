@@ -38,7 +38,7 @@ class Public(SphinxDirective):  # type: ignore[misc]
 def _entry(path: str, found: Any) -> list[str]:
     if inspect.isclass(found):
         return [f".. autoclass:: {path}", *MEMBERS]
-    if inspect.isroutine(found):
+    if inspect.isroutine(inspect.unwrap(found)):  # one that remembers its answers too
         return [f".. autofunction:: {path}"]
     return [f".. autodata:: {path}", "   :no-value:"]
 

@@ -15,7 +15,10 @@ from fedbandit.cli.main import COMMANDS, loaded
 from tests.cli.harness import SMALL, Command, assert_refused
 
 PROGRAM = [sys.executable, "-c", "from fedbandit.cli.main import main; main()"]
-SLOW = ("numba", "polars", "matplotlib", "uvicorn", "opendp", "nats", "sklearn", "ray")
+SLOW = (
+    *("numba", "polars", "matplotlib", "uvicorn", "opendp", "nats", "sklearn", "ray", "cryptography", "httpx"),
+    *("scipy.optimize", "scipy.stats", "scipy.signal", "pandas", "pyarrow", "prometheus_client", "psycopg", "msgspec"),
+)
 
 
 def test_no_command_says_what_there_is(fedbandit: Command) -> None:
@@ -45,7 +48,7 @@ def test_a_group_without_a_command_says_what_there_is(name: str, fedbandit: Comm
     assert "Commands:" in said.out
 
 
-@pytest.mark.parametrize("arguments", [("--help",), ("plan",), ("plan", "--best", "--json"), ("plan", "--help")])
+@pytest.mark.parametrize("arguments", [("plan",), ("plan", "--best", "--json")])
 def test_what_answers_at_once_loads_nothing_slow(arguments: tuple[str, ...]) -> None:
     """In a process of its own: here, other tests have imported everything."""
     program = (
@@ -57,6 +60,30 @@ def test_what_answers_at_once_loads_nothing_slow(arguments: tuple[str, ...]) -> 
     assert done.returncode == 0
     assert done.stdout
     assert done.stderr.endswith("loaded: ")
+
+
+def test_no_help_loads_anything_slow() -> None:
+    """Every command, those within groups too, one after the other in one process: what one loads stays loaded."""
+    program = f"""
+import contextlib, io, sys
+from fedbandit.cli.main import COMMANDS, app, loaded
+
+def help_of(*words):
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        app([*words, "--help"], standalone_mode=False)
+    assert "--help" in said.getvalue(), words
+    slow = [name for name in {SLOW!r} if name in sys.modules]
+    assert not slow, (words, slow)
+
+help_of()
+assert "numpy" not in sys.modules
+for name in COMMANDS:
+    help_of(name)
+    for sub in getattr(loaded(name), "commands", ()):
+        help_of(name, sub)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_missing_extra_is_named(fedbandit: Command, monkeypatch: pytest.MonkeyPatch) -> None:

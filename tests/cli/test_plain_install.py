@@ -51,3 +51,18 @@ def test_what_does_says_which(arguments: str, extra: str, tmp_path: Path) -> Non
 
 def _indented(code: str) -> str:
     return "".join(f"    {line}\n" for line in code.splitlines())
+
+
+def test_the_planners_page_says_what_its_simulations_need(tmp_path: Path) -> None:
+    """Everything else on it works."""
+    code = """
+from fedbandit.web.planner import planner_page as page
+page._warm_up()
+visit = page.Visit({"days": "30"}, {}, lambda: False)
+calls = page._calls()
+assert b"secure-sum" in calls["/api/plan"](visit).body
+print(*calls["/api/simulation"](visit).events)
+"""
+    done = run_fresh(code, (), tmp_path)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "pip install 'fedbandit[simulate]'" in done.stdout

@@ -2,17 +2,59 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+import fedbandit as fb
+from fedbandit.cli import output
+from fedbandit.planner import shuffle_map
 from tests.cli.harness import SMALL, Command, assert_refused
+from tests.docs.places import decisions_logged
 
 LINES = "┏┃┡│└"
+HASHES_AND_LINES = r"(?=\d*[a-f])[0-9a-f]+|[━─┏┡└┳╇┴┓┩┘]*"
+SMALLER = "--silos 3 --rounds 40 --dim 3 --arms 4 --runs 1"
+LONG = "a rather long name of a field of the record"
+SCHEMA = f"""
+actions = ["low", "high"]
+
+[context.age]
+type = "number"
+low = 18
+high = 100
+
+[context."{LONG}"]
+type = "number"
+low = 0
+high = 1
+missing = true
+"""
 
 
 def widths(printed: str) -> list[int]:
     return [len(line) for line in printed.splitlines() if line[:1] in LINES and line]
+
+
+def words(printed: str) -> set[str]:
+    """Without lines, and without hashes, which are longer than a screen leaves room for."""
+    return {word for word in re.split(r"[\s│┃]+", printed) if not re.fullmatch(HASHES_AND_LINES, word)}
+
+
+@pytest.fixture(scope="session")
+def things(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What commands look at: parties, a ledger, a table of the past and its schema, a log of decisions."""
+    place = tmp_path_factory.mktemp("things")
+    plan = fb.Plan(silos=2, rounds=30, dim=2, privacy=fb.Privacy(1.0, 1e-5), schedule=fb.clock(86_400))
+    with fb.Federation.local(plan, ["hospital-of-the-holy-spirit", "south"], folder=place / "trial") as federation:
+        federation.tick(2)
+    rows = [f"{n % 4},{18 + n % 80},0.5,{'high' if n % 3 else 'low'},{n % 2}\n" for n in range(200)]
+    (place / "visits.csv").write_text(f"clinic,age,{LONG},dose,better\n" + "".join(rows))
+    (place / "schema.toml").write_text(SCHEMA)
+    decisions_logged(place / "logged")
+    (place / "judged.txt").write_text("1 qid:1 1:0.5 2:1\n0 qid:1 1:0.25 2:2\n2 qid:2 1:1 2:0\n")
+    return place
 
 
 @pytest.fixture(autouse=True)
@@ -27,16 +69,56 @@ def no_screen(monkeypatch: pytest.MonkeyPatch) -> None:
         "plan --best --days 60 --visits 3",
         "attack",
         "attack redraw --trials 20",
+        "attack lying-silo --trials 2",
         "paper list",
-        "audit secure-sum --trials 100",
+        "audit secure-sum --trials 20 --workers 1",
+        f"frontier {SMALLER} --budgets 1:0.1 --curves silo,secure-sum",
+        f"frontier {SMALLER} --budgets 1:0.1 --ablation",
+        "data check {place}/judged.txt",
+        "status {place}/trial/hospital-of-the-holy-spirit",
+        "status {place}/trial/mixer",
+        "status {place}/trial/analyzer",
+        "ledger {place}/trial/south/silo.db",
+        "evaluate {place}/log --policy uniform --policy always:1 --policy model",
+        "replay {place}/visits.csv --schema {place}/schema.toml --silo-column clinic --epsilon 4 --delta 1e-5 "
+        "--action dose --reward better --propensity 0.5 --runs 1 --compare silo --always low",
+        "plan --schema {place}/schema.toml --silos 12 --rounds 365",
         f"simulate --protocols silo,secure-sum,sdp-vector-sum {' '.join(SMALL)}",
     ],
 )
-def test_it_fits(arguments: str, fedbandit: Command) -> None:
+def test_it_fits(arguments: str, fedbandit: Command, things: Path) -> None:
+    if arguments.startswith("evaluate"):
+        assert fedbandit("silo", "log", things / "logged", "--out", things / "log").code == 0
+    arguments = arguments.format(place=things)
     said = fedbandit(*arguments.split())
     assert said.code == 0, said.err
     assert widths(said.out)
     assert max(widths(said.out)) <= 80
+    assert words(said.out) <= words(fedbandit(*arguments.split(), "--wide").out), "no word or number is broken"
+
+
+def test_the_widest_columns_give_way_and_names_do_not(capsys: pytest.CaptureFixture[str]) -> None:
+    """For tables of commands that take too long to be run here: bench, demo, compare, audit --all."""
+    output.set_wide(False)
+    name, sentence = "durable reward, median / p99", "a sentence of words that goes on " * 6
+    output.print_table("a title", ["", "what", "x"], [[name, sentence, "1,234,567"], ["short", "-", "2"]])
+    printed = capsys.readouterr().out
+    assert max(widths(printed)) == 80
+    assert name in printed
+    assert words(printed) <= words(f"a title what x {name} {sentence} 1,234,567 short - 2")
+    output.print_table("", ["", "hash"], [["plan", "3b" * 60]])
+    assert max(widths(capsys.readouterr().out)) <= 80, "a word that is too long is broken all the same"
+
+
+def test_the_map_of_shuffling_fits(fedbandit: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table has no lines; its numbers are those of the gallery, which take a while to compute."""
+    known = shuffle_map.read(Path(__file__).parents[2] / "docs" / "gallery")
+    monkeypatch.setattr(shuffle_map, "measured", lambda: known)
+    monkeypatch.setattr(shuffle_map, "draw", lambda found, path: None)
+    narrow, wide = (fedbandit("paper", "shuffle", "--out", tmp_path, *more).out for more in ((), ("--wide",)))
+    assert max(map(len, narrow.splitlines())) <= 80
+    assert "7e+08" in narrow
+    assert words(narrow) <= words(wide)
 
 
 def test_wide_shows_what_does_not_fit(fedbandit: Command) -> None:

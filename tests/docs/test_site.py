@@ -7,20 +7,21 @@ import inspect
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from fnmatch import fnmatch
 from html.parser import HTMLParser
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
 import fedbandit
 from fedbandit.cli.examples import EXAMPLES
 from fedbandit.cli.main import COMMANDS, loaded
-from tests.docs.pages import DOCS, ROOT
+from tests.docs.pages import DOCS, EVERYWHERE, ROOT, blocks
 
-EVERYWHERE = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 LINK = re.compile(r"(?<!!)\[(?:[^\]\[]|\[[^\]]*\])*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
 LOADED = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src"}
 REFERENCE = (DOCS / "reference" / "api.rst").read_text()
@@ -57,20 +58,28 @@ def test_every_page_stands_in_the_index() -> None:
         assert name in left_out or any(fnmatch(name, line) for line in index), name
 
 
-def test_every_public_name_has_words_and_a_place_in_the_reference() -> None:
-    groups = re.findall(r"\.\. public:: (\S+)\n((?:\n|   .*\n)*)", REFERENCE)
-    named = {(module, name) for module, names in groups for name in names.split()}
-    whole = {module for module, names in groups if not names.split()}
-    for name in fedbandit.__all__:
-        found = getattr(fedbandit, name)
-        if inspect.ismodule(found):
-            assert found.__name__ in whole | {module for module, _ in named}, name
-        else:
-            assert ("fedbandit", name) in named, name
-    named |= {(module, name) for module in whole for name in importlib.import_module(module).__all__}
-    for where, name in named:
-        found = getattr(importlib.import_module(where), name)
-        assert inspect.ismodule(found) or not callable(found) or inspect.getdoc(found), f"{where}.{name}"
+def public_modules() -> set[str]:
+    """`fedbandit`, the modules that it hands out, and those that the reference names as a whole."""
+    handed_out = {name for name in fedbandit.__all__ if inspect.ismodule(getattr(fedbandit, name))}
+    named = re.findall(r"\.\. public:: (\S+)\n(?!\n   \w)", REFERENCE)
+    return {"fedbandit", *(getattr(fedbandit, name).__name__ for name in handed_out), *named}
+
+
+def imported_by_pages() -> set[tuple[str, str]]:
+    """Modules and the names that pages tell their readers to import from them."""
+    code = "".join(block.text for page in EVERYWHERE for block in blocks(page) if block.kind == "python")
+    found = re.findall(r"^ *from (fedbandit[\w.]*) import (.*)$", code, flags=re.MULTILINE)
+    return {(module, name.split(" as ")[0].strip()) for module, names in found for name in names.split(",")}
+
+
+def test_every_public_name_has_words() -> None:
+    for module in map(importlib.import_module, public_modules()):
+        for name in module.__all__:
+            found, beside = getattr(module, name), rf"^{name}\b.*#: |^#: .*\n{name}\b"
+            if inspect.isclass(found) or inspect.isroutine(found):
+                assert inspect.getdoc(found), f"{module}.{name}"
+            elif not inspect.ismodule(found):
+                assert re.search(beside, inspect.getsource(module), flags=re.MULTILINE), f"{module}.{name}"
 
 
 def command(words: str) -> Any:
@@ -104,32 +113,94 @@ def test_the_package_diagram_is_what_the_contract_says() -> None:
     assert done.returncode == 0, done.stdout
 
 
-class Loaded(HTMLParser):
-    """What a page makes a browser fetch."""
+class Read(HTMLParser):
+    """What a page makes a browser fetch, where its links lead, and the places in it that links can lead to."""
 
-    def __init__(self) -> None:
+    def __init__(self, page: Path) -> None:
         super().__init__()
-        self.found: list[str] = []
+        self.fetched: list[str] = []
+        self.links: list[str] = []
+        self.places: set[str] = set()
+        self.feed(page.read_text())
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if value := dict(attrs).get(LOADED.get(tag, "")):
-            self.found.append(value)
+        known = dict(attrs)
+        if value := known.get(LOADED.get(tag, "")):
+            self.fetched.append(value)
+        if tag == "a" and (link := known.get("href")):
+            self.links.append(link)
+        if place := known.get("id"):
+            self.places.add(place)
 
 
-@pytest.mark.skipif(find_spec("sphinx") is None, reason="the site needs the extra 'docs': pip install '.[docs]'")
-def test_the_site_builds_without_a_warning_and_without_another_host(tmp_path: Path) -> None:
-    script = [sys.executable, str(ROOT / "tools" / "site.py"), "--out", str(tmp_path)]
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Read]:
+    """The pages of the site, built with warnings as errors."""
+    if find_spec("sphinx") is None:
+        pytest.skip("the site needs the extra 'docs': pip install '.[docs]'")
+    out = tmp_path_factory.mktemp("site")
+    script = [sys.executable, str(ROOT / "tools" / "site.py"), "--out", str(out)]
     done = subprocess.run(script, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-4000:]
-    built = tmp_path / fedbandit.__version__
-    assert fedbandit.__version__ in (built / "index.html").read_text()
-    assert fedbandit.__version__ in (tmp_path / "index.html").read_text()
-    pages = list(built.rglob("*.html"))
-    assert len(pages) > 40
-    for page in pages:
-        parser = Loaded()
-        parser.feed(page.read_text())
-        assert parser.found
-        assert [one for one in parser.found if re.match(r"(https?:)?//", one)] == [], page
-    for style in built.rglob("*.css"):
-        assert not re.search(r"url\(['\"]?(https?:)?//|@import", style.read_text()), style
+    assert fedbandit.__version__ in (out / "index.html").read_text()
+    return {page: Read(page) for page in (out / fedbandit.__version__).rglob("*.html")}
+
+
+def test_the_site_asks_nothing_of_another_host(site: dict[Path, Read]) -> None:
+    assert len(site) > 40
+    for page, read in site.items():
+        assert read.fetched
+        assert [one for one in read.fetched if re.match(r"(https?:)?//", one)] == [], page
+    for style in {page.parent for page in site}:
+        for file in style.rglob("*.css"):
+            assert not re.search(r"url\(['\"]?(https?:)?//|@import", file.read_text()), file
+
+
+def followed(site: dict[Path, Read]) -> Iterator[tuple[str, bool]]:
+    """Every link within the site, and whether it leads to a page, or a place in one, that is there."""
+    for page, read in site.items():
+        for link in read.links:
+            if not re.match(r"[a-z]+:", link):
+                target, _, place = unquote(link).partition("#")
+                file = (page.parent / target).resolve() if target else page
+                places = {"", *(site[file].places if file in site else ())}
+                yield f"{page.name}: {link}", file.exists() and place in places
+
+
+def test_no_link_of_the_site_is_dead(site: dict[Path, Read]) -> None:
+    """Links to other hosts are not followed: nothing is fetched here."""
+    links = list(followed(site))
+    assert len(links) > 1000
+    assert [link for link, leads in links if not leads] == []
+
+
+def test_a_dead_link_would_be_found(tmp_path: Path) -> None:
+    one, other = tmp_path / "one.html", tmp_path / "other.html"
+    one.write_text(
+        '<a href="other.html#here"></a><a href="other.html#gone"></a><a href="gone.html"></a><a href="#me" id="me">'
+    )
+    other.write_text('<p id="here"></p><a href="https://example.org/gone">')
+    links = dict(followed({page: Read(page) for page in (one, other)}))
+    assert [link for link, leads in links.items() if not leads] == ["one.html: other.html#gone", "one.html: gone.html"]
+    assert len(links) == 4
+
+
+def test_every_public_name_stands_in_the_generated_reference(site: dict[Path, Read]) -> None:
+    (reference,) = (read for page, read in site.items() if page.match("reference/api.html"))
+    names = {(module, name) for module in public_modules() for name in importlib.import_module(module).__all__}
+    known = {_where(place) for place in reference.places if place.startswith("fedbandit.")}
+    for module, name in names | imported_by_pages():
+        found = getattr(importlib.import_module(module), name, None)
+        handed_out = inspect.ismodule(found) or found is None  # a module: its own names stand there
+        assert handed_out or f"{module}.{name}" in known or id(found) in known, f"{module}.{name}"
+
+
+def _where(place: str) -> str | int:
+    """A place of the reference by its name, or, if it is a class or a function, by what it is: it may be imported from
+    more than one module."""
+    module, _, name = place.rpartition(".")
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError):
+        return place  # a method or a field
+    return id(found) if callable(found) else place

@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.optimize import brentq
 
 from fedbandit._arrays import Flags, Floats, Integers
 from fedbandit._validate import ArgumentError
@@ -150,6 +149,8 @@ def decisive_background(plan: Plan) -> tuple[float, int]:
     there is nothing to decide and the norm is 1, the round the last. Where the user alone is enough for a sync, nobody
     else is needed: the norm is 0, the round the first.
     """
+    from scipy.optimize import brentq  # imported late: no other audit waits for it
+
     rounds = np.arange(1, plan.rounds + 1)
     if _raw_gains(plan, 0.0, 1.0)[0] > plan.rule.limit(1):
         return 0.0, 1

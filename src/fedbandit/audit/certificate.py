@@ -39,6 +39,7 @@ NOT_PROMISED = (
 )
 
 LARGE, SMALL = 20.0, 0.005  # an epsilon beyond which e^epsilon is written another way
+THOUSAND = 1_000
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,8 @@ def _times(epsilon: float) -> str:
     """e^epsilon, to be read."""
     if epsilon > LARGE:
         return f"e^{exactly(epsilon)}"
+    if math.exp(epsilon) >= THOUSAND:
+        return f"{math.ceil(math.exp(epsilon)):,}"
     return at_most(math.exp(epsilon), 3) if epsilon > SMALL else f"1 + {at_most(math.expm1(epsilon), 2)}"
 
 

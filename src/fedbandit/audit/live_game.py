@@ -399,7 +399,7 @@ class _Federation:
         return [messages.decode(analyzer.open_anonymous("release", sync, sealed))[0] for sealed in ciphertexts]
 
     def _published(self, sync: int, opened: dict[tuple[str, int, str, str], bytes], totals: list[Floats]) -> Integers:
-        """The noisy total behind the model that the server sent to the first silo: the decoder, backwards."""
+        """The noisy total behind the model that the analyzer sent to the first silo: the decoder, backwards."""
         first = self._agreement.silos[0]
         outcome = SignedOutcome.decode(opened["model", sync, "analyzer", first], self._plan).outcome
         protocol = self._plan.protocol

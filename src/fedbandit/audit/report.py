@@ -17,12 +17,14 @@ from fedbandit.protocol.adversaries import Bound
 
 __all__ = ["PROVES", "REFUTES", "Report", "audit", "audit_all"]
 
+#: What a bound of each kind refutes, in words.
 REFUTES: dict[Bound, str] = {
     "gdp": "refutes mu-GDP, which for Gaussian noise is the same as (epsilon, delta)-DP",
     "dp": "refutes (epsilon, delta)-DP, whatever the mechanism",
 }
 LARGEST_MU = 30.0  # beyond it no epsilon is worth telling from another
 ARITHMETIC = 1e-6  # relative error that floating point may make
+#: What a failed check of each kind proves, in words.
 PROVES: dict[CheckKind, str] = {
     "claimed noise": "even noise of exactly the claimed size would not keep the claim",
     "residuals": "the noise is not the independent noise of the claimed size that the proof counts on",

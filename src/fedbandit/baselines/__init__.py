@@ -29,6 +29,7 @@ class Baseline(NamedTuple):
 
 OWN_NOISE: tuple[Calibration, ...] = ("literature", "exact")
 COMPUTED: tuple[Calibration, ...] = ("exact",)  # the paper states no constants, or there is no noise
+#: The protocols of other papers, by name.
 BASELINES = {
     "shariff-sheffet": Baseline(shariff_sheffet.PAPER, shariff_sheffet.PROMISE, shariff_sheffet.plan, OWN_NOISE),
     "zheng": Baseline(zheng.PAPER, zheng.PROMISE, zheng.plan, OWN_NOISE),

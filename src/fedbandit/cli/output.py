@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.measure import Measurement
 from rich.table import Table
 
 from fedbandit._progress import bar_on
@@ -58,29 +57,57 @@ def print_table(
 ) -> None:
     """A table for people: the first column and texts are flush left, numbers flush right. `narrow`: without lines.
     `wide`: columns that are left out where the table would not fit."""
-    table = _table(title, columns, rows, narrow)
-    needed = Measurement.get(stdout, stdout.options.update(width=WIDE, max_width=WIDE), table).maximum
-    if wide and needed > stdout.width:
+    if wide and sum(_natural_widths(columns, rows)) > _room(columns, narrow):
         kept = [index for index, column in enumerate(columns) if column not in wide]
         fewer = [[row[index] for index in kept] for row in rows]
-        table = _table(title, [columns[index] for index in kept], fewer, narrow)
-        stdout.print(table)
+        stdout.print(_table(title, [columns[index] for index in kept], fewer, narrow))
         remark(f"--wide also shows: {', '.join(wide)}.")
     else:
-        stdout.print(table)
+        stdout.print(_table(title, columns, rows, narrow))
 
 
 def _table(title: str, columns: list[str], rows: list[list[str]], narrow: bool) -> Table:
     table = Table(title=title, title_justify="left", header_style="bold")
     if narrow:
         table.box, table.pad_edge, table.collapse_padding = None, False, True
+    widths = _widths(columns, rows, _room(columns, narrow))
     for index, column in enumerate(columns):
         numeric = index > 0 and all(_looks_numeric(row[index]) for row in rows)
-        whole = index == 0 and all(len(row[0]) <= NAME for row in rows)  # a name is not broken
-        table.add_column(column, justify="right" if numeric else "left", overflow="fold", no_wrap=whole)
+        table.add_column(
+            column, justify="right" if numeric else "left", overflow="fold", width=widths[index] if widths else None
+        )
     for row in rows:
         table.add_row(*row)
     return table
+
+
+def _widths(columns: list[str], rows: list[list[str]], room: int) -> list[int] | None:
+    """Columns as wide as they need, less where there is no room: the widest give way, and no word or name is broken.
+    None where that cannot be."""
+    widths = _natural_widths(columns, rows)
+    least = [max(len(word) for text in texts for word in text.split() or [""]) for texts in _texts(columns, rows)]
+    names = max((len(row[0]) for row in rows), default=0)
+    least[0] = max(least[0], names) if names <= NAME else least[0]
+    if sum(least) > room:
+        return None
+    while sum(widths) > room:
+        widest = max((width, index) for index, width in enumerate(widths) if width > least[index])[1]
+        widths[widest] -= 1
+    return widths
+
+
+def _natural_widths(columns: list[str], rows: list[list[str]]) -> list[int]:
+    return [max(len(line) for text in texts for line in text.splitlines() or [""]) for texts in _texts(columns, rows)]
+
+
+def _texts(columns: list[str], rows: list[list[str]]) -> list[list[str]]:
+    """What stands in each column, its head first."""
+    return [[column, *(row[index] for row in rows)] for index, column in enumerate(columns)]
+
+
+def _room(columns: list[str], narrow: bool) -> int:
+    """Letters that the screen has beside lines and gaps."""
+    return stdout.width - (len(columns) - 1 if narrow else 3 * len(columns) + 1)
 
 
 def say(text: str) -> None:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SILOS", "Message", "Part", "Protocol"]
 
-Message = tuple[Numbers, ...]
-SILOS = -2  # the silos' axis in messages of a whole federation
+Message = tuple[Numbers, ...]  #: what a silo sends in one sync, an array per part
+SILOS = -2  #: the silos' axis in messages of a whole federation
 
 
 class Part(NamedTuple):

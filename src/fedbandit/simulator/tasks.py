@@ -51,8 +51,8 @@ __all__ = [
     "warfarin",
 ]
 
-RewardKind = Literal["bernoulli", "gaussian", "clipped", "exact"]
-Contexts = Literal["fresh", "fixed"]
+RewardKind = Literal["bernoulli", "gaussian", "clipped", "exact"]  #: how a reward is drawn around its mean
+Contexts = Literal["fresh", "fixed"]  #: whether every user brings actions of their own
 MOVE = 10  # rounds between two moves of a theta that drifts
 AT_ONCE = 256  # moves that are drawn together
 DRIFT, JUMP, OWN = 1, 2, 3  # streams of random numbers besides that of the first theta
@@ -301,7 +301,7 @@ class SilosAsRuns:
         return Fresh(np.stack(thetas), self.task.arms, self.task.constant_share)
 
 
-Task = Synthetic | Tabled
+Task = Synthetic | Tabled  #: who comes to the silos
 
 
 def chance(task: Task, silos: int, seed: int) -> float:

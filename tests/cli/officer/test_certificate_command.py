@@ -78,6 +78,7 @@ def test_certificate_of_a_schedule_that_the_data_decide(tmp_path: Path) -> None:
     [
         (5_000.0, "at most e^5000 times as likely"),
         (5_000.0, "hides next to nothing"),
+        (8.0, "at most 2,981 times as likely"),
         (1.0, "at most 2.72 times as likely"),
         (1.0, "is right more than 73.2% of the time"),
         (1e-4, "at most 1 + 0.00011 times as likely"),

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from fedbandit.cli.main import app
 from fedbandit.cli.researcher import compare_command
+from fedbandit.comparison import entrants
 from fedbandit.comparison import instances as standard
 from fedbandit.comparison.contest import Standing
 from fedbandit.comparison.entrants import ENTRANTS
@@ -28,9 +29,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         if name in ("synthetic", *standard.NEEDS)
     }
     monkeypatch.setattr(standard, "INSTANCES", few)
-    monkeypatch.setattr(compare_command, "INSTANCES", few)
     chosen = tuple(entrant for entrant in ENTRANTS if entrant.name in ("fed-lin-ucb", "secure-sum"))
-    monkeypatch.setattr(compare_command, "ENTRANTS", chosen)
+    monkeypatch.setattr(entrants, "ENTRANTS", chosen)
 
 
 @pytest.mark.usefixtures("small")

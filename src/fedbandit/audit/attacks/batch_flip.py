@@ -40,7 +40,7 @@ def guessed(game: CalendarGame, trials: int, rng: np.random.Generator) -> float:
 
 ATTACK = Attack(
     title="The within-batch flip: one user moves 25",
-    adversary="the server, which sees the silo's noisy releases",
+    adversary="the analyzer, which sees the silo's noisy releases",
     learns="which of two users came first",
     defence="act lazily: decide by synchronised statistics only",
     remains="what the noise allows, the plan's own (epsilon, delta)",

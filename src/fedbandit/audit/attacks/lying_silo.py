@@ -1,9 +1,9 @@
 """A silo that lies about its norms: what it can do to the model, and what clipping at the silo does not prevent.
 
 Features and rewards are checked by the silo that serves the user, and a silo that lies does not check. It can send any
-numbers at all and own the model. Under trust `silo` the server sees each silo's noisy sums and can refuse what no users
-could have caused; then the liar is left with lies that look like users. Under `secure-sum` nobody sees a single silo,
-and nothing short of a proof in zero knowledge would help: there silos must be honest, which the plan assumes. The
+numbers at all and own the model. Under trust `silo` the analyzer sees each silo's noisy sums and can refuse what no
+users could have caused; then the liar is left with lies that look like users. Under `secure-sum` nobody sees a single
+silo, and nothing short of a proof in zero knowledge would help: there silos must be honest, which the plan assumes. The
 privacy of the others is never touched: their noise is their own.
 """
 
@@ -34,7 +34,7 @@ def run(trials: int, rng: np.random.Generator) -> Measured:
     push = np.zeros((plan.encoder.size, plan.protocol.width))
     push[:, 1] = 1.0
     wild = push * LIE
-    sly = push * np.diff(largest_bias(plan), prepend=0.0)[:, None]  # at the edge of what the server accepts
+    sly = push * np.diff(largest_bias(plan), prepend=0.0)[:, None]  # at the edge of what the analyzer accepts
     turned = [_turned(plan, honest, lie, trials, rng) for lie in (wild, sly)]
     noiseless = honest.sum(axis=(0, 1)) * 2.0**-plan.bits + sly.sum(axis=0)
     limit = _cosine(plan.fit(noiseless, plan.rounds).model.theta)
@@ -42,7 +42,7 @@ def run(trials: int, rng: np.random.Generator) -> Measured:
 
 
 def largest_bias(plan: Plan) -> Floats:
-    """The largest entry of a silo's noisy bias sum that the server accepts after each sync."""
+    """The largest entry of a silo's noisy bias sum that the analyzer accepts after each sync."""
     noise = NOISE_ALLOWANCE * plan.protocol.scales.bias * plan.encoder.prefix_norms
     return np.asarray(np.array(plan.times) + noise)
 
@@ -76,7 +76,7 @@ ATTACK = Attack(
     title="A silo that lies about its norms",
     adversary="one of ten silos, which sends what it likes",
     learns="nothing: it steers. Everybody's recommendations turn to where it wants them",
-    defence="under trust `silo` the server refuses sums that no users within bounds could have caused",
+    defence="under trust `silo` the analyzer refuses sums that no users within bounds could have caused",
     remains="inventing as many users as the silo is allowed, all within bounds; and under `secure-sum`, any lie at all",
     run=run,
     trials=200,

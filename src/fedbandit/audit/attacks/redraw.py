@@ -23,7 +23,7 @@ BUDGET = Privacy(1.0, 1e-5)
 
 
 def run(trials: int, rng: np.random.Generator) -> Measured:
-    """The server receives release 1 of a silo again after every crash, and says which of two users is in it."""
+    """The analyzer receives release 1 of a silo again after every crash, and says which of two users is in it."""
     plan = Plan(silos=2, rounds=1, dim=2, privacy=BUDGET, trust="silo")
     pair = worst_pair(plan.dim, BUDGET.adjacency, plan.centre, plan.ratio)
     users = np.stack([contributions(user.x, user.y, plan.bits) for user in pair])
@@ -47,7 +47,7 @@ def run(trials: int, rng: np.random.Generator) -> Measured:
 
 ATTACK = Attack(
     title="Averaging releases that were redrawn after a crash",
-    adversary="the server, which asks again whenever the silo comes back",
+    adversary="the analyzer, which asks again whenever the silo comes back",
     learns="which of two users is in the batch",
     defence="a release is drawn once, on disk before it is sent; asked again, a silo sends the same bytes",
     remains="what one release allows, the plan's own (epsilon, delta)",

@@ -1,4 +1,4 @@
-"""Example "Privacy leakage" of the paper: silo j learns Alice's norm from whether there is a synchronisation.
+"""Example "Privacy leakage" of the paper: silo j learns Alice's norm from whether there is a sync.
 
 Alice is the first user of silo i. Under Dubey & Pentland's rule silo i asks for a sync after round 1 exactly if
 log det(I + x x^T / lambda) > D, that is if ||x||^2 > lambda (e^D - 1). Silo j knows lambda and D and sees whether it
@@ -50,7 +50,7 @@ def asks(plan: Plan, norms: Floats, noise: NoiseSource) -> Flags:
 
 ATTACK = Attack(
     title='Example "Privacy leakage": the schedule tells Alice\'s norm',
-    adversary="silo j, which sees only whether a synchronisation takes place",
+    adversary="silo j, which sees only whether a sync takes place",
     learns="whether the first user of silo i has ||x|| > 1/2",
     defence="a calendar: synchronise at times fixed before the first user",
     remains="nothing of the schedule; what is sent is hidden by noise",

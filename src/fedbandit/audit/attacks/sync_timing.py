@@ -43,7 +43,7 @@ def _sent_at_tick(arrivals: Floats) -> Floats:
 
 
 ATTACK = Attack(
-    title="The timing of an early or late synchronisation",
+    title="The timing of an early or late sync",
     adversary="anybody who sees when the silo sends, and knows when the others came",
     learns="whether one user came at all",
     defence="a public clock: a batch is closed and released at its tick, full or empty",

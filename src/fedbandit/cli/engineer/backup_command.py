@@ -11,7 +11,7 @@ import typer
 
 from fedbandit import _validate
 from fedbandit._validate import ArgumentError
-from fedbandit._words import spans
+from fedbandit._words import counted, spans
 from fedbandit.cli import checks, options, output
 from fedbandit.privacy.budget import at_most
 
@@ -164,8 +164,10 @@ def _stood(saved: Manifest) -> str:
     """Where the party stood when it was saved."""
     at = datetime.fromtimestamp(saved.time, UTC).isoformat(timespec="seconds")
     facts = saved.store
-    ledger = f", {facts.ledger} entries of its ledger" if facts is not None and saved.role == "silo" else ""
-    return f", as of {at}" + ("" if facts is None else f", {facts.syncs} syncs{ledger}")
+    if facts is None:
+        return f", as of {at}"
+    entries = f"{facts.ledger} {'entry' if facts.ledger == 1 else 'entries'} of its ledger"
+    return f", as of {at}, {counted(facts.syncs, 'sync')}" + (f", {entries}" if saved.role == "silo" else "")
 
 
 def _facts(saved: Manifest) -> dict[str, Any]:

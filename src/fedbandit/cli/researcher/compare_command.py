@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fedbandit import _validate
 from fedbandit._words import counted
 from fedbandit.cli import options, output
-from fedbandit.comparison.contest import NO_PROMISE, Standing, contest
-from fedbandit.comparison.entrants import ENTRANTS, yours
-from fedbandit.comparison.instances import INSTANCES, NEEDS, Instance, Paths, instances
-from fedbandit.comparison.own_file import plugged_in
 from fedbandit.privacy.budget import Privacy
+
+if TYPE_CHECKING:
+    from fedbandit.comparison.contest import Standing
+    from fedbandit.comparison.instances import Instance
 
 __all__ = ["compare"]
 
@@ -40,7 +40,11 @@ def compare(
     wide: options.Wide = False,
 ) -> None:
     """Compare protocols on five standard instances: promise, audit, and regret in units of chance."""
-    from fedbandit.comparison.contest_plot import draw_contest  # imported late: an error needs no matplotlib
+    from fedbandit.comparison.contest import contest
+    from fedbandit.comparison.contest_plot import draw_contest
+    from fedbandit.comparison.entrants import ENTRANTS, yours
+    from fedbandit.comparison.instances import INSTANCES, NEEDS, Paths, instances
+    from fedbandit.comparison.own_file import plugged_in
 
     _validate.count("seed", seed, least=0)
     privacy, folder = Privacy(epsilon, delta), output.writable_folder(out)
@@ -76,6 +80,8 @@ def _size(instance: Instance) -> dict[str, Any]:
 
 def _show(outcomes: list[Standing], played: list[Instance], title: str) -> None:
     """A row per protocol, a column per instance."""
+    from fedbandit.comparison.contest import NO_PROMISE
+
     rows = [
         [
             outcome.name,

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 
 from fedbandit.cli import options, output
-from fedbandit.simulator.data import describe
 
 __all__ = ["data"]
 
@@ -27,6 +26,8 @@ def check(
     wide: options.Wide = False,
 ) -> None:
     """Read a data set and say what was found; a bad line is named by its number."""
+    from fedbandit.simulator.data import describe
+
     found = describe(path)
     if json:
         output.print_json(found)

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import polars as pl
 import typer
 
 from fedbandit._validate import ArgumentError
 from fedbandit.cli import checks, options, output
 from fedbandit.cli.plan_file import read_plan
-from fedbandit.evaluation.decisions import Decisions, read_decisions
-from fedbandit.evaluation.evaluating import RAW, Evaluation
-from fedbandit.evaluation.evaluating import evaluate as judge
-from fedbandit.evaluation.targets import Target, always, logged_model, suggested, uniform
-from fedbandit.web.html_report import evaluation_report
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from fedbandit.evaluation.decisions import Decisions
+    from fedbandit.evaluation.evaluating import Evaluation
+    from fedbandit.evaluation.targets import Target
 
 __all__ = ["evaluate"]
 
@@ -35,6 +36,10 @@ def evaluate(
     wide: options.Wide = False,
 ) -> None:
     """Judge policies by a log of decisions: inverse propensity scores, self-normalised ones, doubly robust."""
+    from fedbandit.evaluation.decisions import read_decisions
+    from fedbandit.evaluation.evaluating import evaluate as judge
+    from fedbandit.web.html_report import evaluation_report
+
     decisions, models = read_decisions(log)
     names = policy or _all_known(decisions, models)
     targets = {name: _target(name, models) for name in names}
@@ -58,6 +63,8 @@ def _all_known(decisions: Decisions, models: pl.DataFrame | None) -> list[str]:
 
 
 def _target(name: str, models: pl.DataFrame | None) -> Target:
+    from fedbandit.evaluation.targets import always, logged_model, suggested, uniform
+
     kind, _, rest = name.partition(":")
     if name == "uniform":
         return uniform
@@ -76,6 +83,8 @@ def _target(name: str, models: pl.DataFrame | None) -> Target:
 
 
 def _print(found: Evaluation) -> None:
+    from fedbandit.evaluation.evaluating import RAW
+
     rows = []
     for row in found.frame.iter_rows(named=True):
         if row["refused"] is not None:

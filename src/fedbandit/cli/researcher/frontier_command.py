@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from fedbandit._validate import ArgumentError
 from fedbandit._words import counted
-from fedbandit.bandit.confidence import Radii
 from fedbandit.cli import checks, options, output
 from fedbandit.plan import Plan
-from fedbandit.planner.ablation import Ablated, ablation, unsymmetric_noise_factor
-from fedbandit.planner.consortia import Checked, accord, checked
-from fedbandit.planner.frontier import BUDGETS, CURVES, FLOOR, QUICK_CURVES, Frontier, Point, is_light
-from fedbandit.planner.frontier import frontier as measured
-from fedbandit.planner.frontier import light as lighter
-from fedbandit.planner.shuffling import Payoff, payoffs
 from fedbandit.planner.tuning import CONSTANT_SHARE
 from fedbandit.privacy.budget import Privacy, exactly
-from fedbandit.simulator.tasks import Task, letor, synthetic
-from fedbandit.simulator.tasks import warfarin as patients
+
+if TYPE_CHECKING:
+    from fedbandit.bandit.confidence import Radii
+    from fedbandit.planner.ablation import Ablated
+    from fedbandit.planner.consortia import Checked
+    from fedbandit.planner.frontier import Frontier, Point
+    from fedbandit.planner.shuffling import Payoff
+    from fedbandit.simulator.tasks import Task
 
 __all__ = ["frontier"]
 
@@ -38,10 +37,8 @@ class FrontierSize:
     curves: tuple[str, ...]
 
 
-FULL = FrontierSize(100, 10_000, 10, BUDGETS, CURVES)
 PREDICTION_READS = ("predictions", "runs", "seed", "json", "wide")
 SHUFFLE_READS = ("shuffle", "silos", "rounds", "dim", "data", "warfarin", "budgets", "quick", "json")
-QUICK = FrontierSize(20, 1_000, 2, ((1.0, 0.1),), QUICK_CURVES)
 
 
 def frontier(
@@ -75,6 +72,9 @@ def frontier(
     wide: options.Wide = False,
 ) -> None:
     """Regret against epsilon for all protocols, on the same users."""
+    from fedbandit.planner.frontier import frontier as measured
+    from fedbandit.planner.frontier import light as lighter
+
     if data is not None and warfarin is not None:
         raise ArgumentError("data", "must not be given together with warfarin: a frontier has one kind of users")
     if predictions:
@@ -82,7 +82,7 @@ def frontier(
         _show_predictions(3 if runs is None else runs, seed, json)
         return
     _check_effects(context, shuffle, ablated, data is not None or warfarin is not None)
-    size = QUICK if quick else FULL
+    size = _usual_size(quick)
     task = _task(dim, arms, data, warfarin)
     centre = data is None and warfarin is None if centred is None else centred
     chosen = size.budgets if budgets is None else _parsed_budgets(budgets)
@@ -94,10 +94,14 @@ def frontier(
     base = Plan(_or(silos, size.silos), _or(rounds, size.rounds), task.dim, first, trust="none")
     runs = _or(runs, size.runs)
     if shuffle:
+        from fedbandit.planner.shuffling import payoffs
+
         _show_payoffs(payoffs(base), json)
         return
     if ablated:
-        radii = cast(Radii, confidence)  # a plan refuses others
+        from fedbandit.planner.ablation import ablation
+
+        radii = cast("Radii", confidence)  # a plan refuses others
         with output.progress_bar("taking back one at a time") as progress:
             rows = ablation(task, base, runs, seed, confidence=radii, centred=centre, progress=progress)
         _show_ablation(rows, base, json)
@@ -115,6 +119,14 @@ def frontier(
         output.print_json({"points": [point.as_dict() for point in found.points], "left_out": dict(found.left_out)})
     else:
         _show_frontier(found, title, light=lighter(task) is not task)
+
+
+def _usual_size(quick: bool) -> FrontierSize:
+    from fedbandit.planner.frontier import BUDGETS, CURVES, QUICK_CURVES
+
+    if quick:
+        return FrontierSize(20, 1_000, 2, ((1.0, 0.1),), QUICK_CURVES)
+    return FrontierSize(100, 10_000, 10, BUDGETS, CURVES)
 
 
 def _check_effects(context: typer.Context, shuffle: bool, ablated: bool, real: bool) -> None:
@@ -145,12 +157,17 @@ def _parsed_budgets(text: str) -> tuple[tuple[float, float], ...]:
 
 
 def _task(dim: int, arms: int, data: Path | None, warfarin: Path | None) -> Task:
+    from fedbandit.simulator.tasks import letor, synthetic
+    from fedbandit.simulator.tasks import warfarin as patients
+
     if data is not None:
         return letor(data)
     return synthetic(dim, arms) if warfarin is None else patients(warfarin)
 
 
 def _show_frontier(found: Frontier, title: str, light: bool) -> None:
+    from fedbandit.planner.frontier import FLOOR, is_light
+
     columns = ["curve", "budget", "regret / T", "+-", "excess", "x below the paper", "syncs", "schedule", "mechanism"]
     output.print_table(title, columns, [_point_row(point) for point in found.points], wide=("schedule", "mechanism"))
     for name, reason in found.left_out.items():
@@ -180,6 +197,8 @@ def _point_row(point: Point) -> list[str]:
 
 
 def _show_ablation(rows: tuple[Ablated, ...], base: Plan, json: bool) -> None:
+    from fedbandit.planner.ablation import unsymmetric_noise_factor
+
     factor = unsymmetric_noise_factor(base.changed(trust="silo", colluding=None))
     if json:
         output.print_json({"ablation": [row.as_dict() for row in rows], "unsymmetric_noise_factor": factor})
@@ -198,7 +217,9 @@ def _show_ablation(rows: tuple[Ablated, ...], base: Plan, json: bool) -> None:
         for row in rows
     ]
     assert base.privacy is not None
-    output.print_table(f"one improvement taken back, {base.privacy.pair}", columns, cells)
+    output.print_table(
+        f"one improvement taken back, {base.privacy.pair}", columns, cells, wide=("+-", "x below the paper")
+    )
     output.remark(
         f"Noise on the whole matrix instead of its symmetric part: {factor:.3g} times the noise's squared error."
     )
@@ -214,6 +235,8 @@ def _show_payoffs(found: tuple[Payoff, ...], json: bool) -> None:
 
 
 def _show_predictions(runs: int, seed: int, as_json: bool) -> None:
+    from fedbandit.planner.consortia import accord, checked
+
     with output.progress_bar("simulating") as progress:
         rows = list(checked(runs, seed, progress))
     found = accord(rows)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import polars as pl
 import typer
 
 from fedbandit._validate import ArgumentError
 from fedbandit.cli import checks, output
-from fedbandit.evaluation.past import read_table
+
+if TYPE_CHECKING:
+    import polars as pl
 
 __all__ = ["new", "proposed"]
 
@@ -86,6 +87,8 @@ def _table(name: str, column: pl.Series) -> str:
 
 def _levels(column: pl.Series) -> list[str]:
     """The common values as texts, sorted: not by how common they are."""
+    import polars as pl
+
     counts = column.drop_nulls().value_counts()
     common = counts.filter(pl.col("count") >= COMMON)[column.name].to_list()
     texts = ("true" if value is True else "false" if value is False else str(value) for value in common)
@@ -105,6 +108,8 @@ def _text(value: Any) -> str:
 
 
 def _read(path: Path) -> pl.DataFrame:
+    from fedbandit.evaluation.past import read_table
+
     frame = read_table(checks.readable("table", path))
     if frame.width == 0 or frame.height == 0:
         raise ArgumentError("table", f"must have a header and rows, {str(path)!r} has none")

@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fedbandit import _validate
 from fedbandit._validate import ArgumentError
 from fedbandit.cli import options, output
-from fedbandit.paper.claims import PaperClaim, all_claims
-from fedbandit.paper.figures import PANELS, Panel, gallery, running
-from fedbandit.paper.figures.panel import Sources
-from fedbandit.paper.figures.summary import HOLDS, summarise
-from fedbandit.planner import shuffle_map
+
+if TYPE_CHECKING:
+    from fedbandit.paper.figures import Panel
+    from fedbandit.paper.figures.panel import Sources
 
 __all__ = ["paper"]
 
 paper = typer.Typer(help="The paper's figures and claims, made again.", add_completion=False, rich_markup_mode=None)
 NEEDED = {"letor": "--data PATH (a LETOR file or folder, e.g. of MSLR-WEB10K)", "warfarin": "--warfarin PATH (its CSV)"}
 FORMATS = ("svg", "png", "pdf")
+SHORT = 7  # letters of a number
 
 
 @paper.command("list")
 def list_(json: options.Json = False, wide: options.Wide = False) -> None:
     """The panels there are."""
+    from fedbandit.paper.figures import PANELS
+
     if json:
         output.print_json([{"name": p.name, "title": p.title, "needs": p.needs} for p in PANELS.values()])
         return
@@ -47,7 +49,10 @@ def run(
     wide: options.Wide = False,
 ) -> None:
     """Simulate and draw a panel of the paper, or all that the given data allow."""
-    from fedbandit.paper.figures.panel_plot import draw  # imported late: `list` and `claims` need no matplotlib
+    from fedbandit.paper.figures import PANELS, gallery, running
+    from fedbandit.paper.figures.panel import Sources
+    from fedbandit.paper.figures.panel_plot import draw
+    from fedbandit.paper.figures.summary import summarise
 
     _validate.one_of("panel", name, (*PANELS, "all"))
     _validate.one_of("format", picture, FORMATS)
@@ -78,8 +83,10 @@ def claims(
     json: options.Json = False,
 ) -> None:
     """Measure what the paper claims: scalings, sensitivities, ranges and constants."""
+    from fedbandit.paper.claims import all_claims
+
     with output.progress_bar("measuring") as progress:
-        found: list[PaperClaim] = all_claims(quick, progress)
+        found = all_claims(quick, progress)
     if json:
         output.print_json([claim._asdict() for claim in found])
         return
@@ -97,6 +104,8 @@ def shuffle(
     wide: options.Wide = False,
 ) -> None:
     """From how many silos on shuffling pays, by epsilon and T: the paper's ways and the best known ones."""
+    from fedbandit.planner import shuffle_map
+
     _validate.one_of("format", picture, FORMATS)
     folder = output.writable_folder(out)
     found = shuffle_map.measured()
@@ -106,11 +115,19 @@ def shuffle(
         output.print_json([one._asdict() for one in found])
         return
     columns = ["way", "T", *(f"ε = {epsilon:g}" for epsilon in shuffle_map.TABLED)]
-    output.print_table("silos from which shuffling adds less noise", columns, shuffle_map.as_table(found))
+    rows = [[way, *map(_short, cells)] for way, *cells in shuffle_map.as_table(found)]
+    output.print_table("silos from which shuffling adds less noise", columns, rows, narrow=True)
+
+
+def _short(cell: str) -> str:
+    """Six such columns have to fit: a number of many digits in powers of ten."""
+    return cell if len(cell) <= SHORT else f"{float(cell.replace(',', '')):.2g}"
 
 
 def _show(summaries: list[dict[str, Any]]) -> None:
     """One row per panel and version, then what they say together."""
+    from fedbandit.paper.figures.summary import HOLDS
+
     rows = []
     for summary in summaries:
         for name, version in summary["versions"].items():
@@ -123,6 +140,8 @@ def _show(summaries: list[dict[str, Any]]) -> None:
 
 def _chosen(name: str, sources: Sources) -> list[Panel]:
     """The panels to run: of `all`, those whose data are given, with a remark about each of the others."""
+    from fedbandit.paper.figures import PANELS
+
     if name != "all":
         panel = PANELS[name]
         for kind, path in (("letor", sources.letor), ("warfarin", sources.warfarin)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,16 +12,14 @@ from fedbandit._validate import ArgumentError
 from fedbandit._words import counted
 from fedbandit.cli import checks, options, output
 from fedbandit.cli.plan_file import read_fields
-from fedbandit.evaluation.past import Columns, past_of, read_table
-from fedbandit.evaluation.replayed import Replay
-from fedbandit.evaluation.replayed import replay as play
-from fedbandit.evaluation.replaying import Tape, fitted_plan
 from fedbandit.plan import Plan
 from fedbandit.presets import plan_for
 from fedbandit.privacy.budget import Privacy
 from fedbandit.problem.public_schema import Schema
-from fedbandit.simulator.population import Delays
-from fedbandit.web.html_report import replay_report
+
+if TYPE_CHECKING:
+    from fedbandit.evaluation.replayed import Replay
+    from fedbandit.evaluation.replaying import Tape
 
 __all__ = ["replay"]
 
@@ -62,6 +60,12 @@ def replay(
     wide: options.Wide = False,
 ) -> None:
     """Try before you join: what the federation, each silo alone and the practice would have earned."""
+    from fedbandit.evaluation.past import Columns, past_of, read_table
+    from fedbandit.evaluation.replayed import replay as play
+    from fedbandit.evaluation.replaying import Tape
+    from fedbandit.simulator.population import Delays
+    from fedbandit.web.html_report import replay_report
+
     if reward_time:
         checks.no_effect(context, ("delay", "missing"), "with --reward-time")
     if not right:
@@ -122,6 +126,8 @@ def _budget(values: dict[str, object], epsilon: float | None, delta: float | Non
 
 def _fitting(name: str, plan: Plan, tape: Tape) -> Plan:
     """A protocol by its name, for the silos and rounds of the table."""
+    from fedbandit.evaluation.replaying import fitted_plan
+
     return plan_for(name, fitted_plan(plan, tape.past, tape.steps))
 
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fedbandit._words import counted
 from fedbandit.cli import checks, options, output
-from fedbandit.cli.researcher.experiment import Experiment, PlannedExperiment
-from fedbandit.simulator.on_ray import ray_executor
-from fedbandit.simulator.population import Delays
-from fedbandit.simulator.result import Result
-from fedbandit.simulator.runner import check, play_here
-from fedbandit.simulator.runner import simulate as run
+
+if TYPE_CHECKING:
+    from fedbandit.simulator.result import Result
 
 __all__ = ["simulate"]
 
@@ -58,6 +55,12 @@ def simulate(
     wide: options.Wide = False,
 ) -> None:
     """Compare protocols by their time-averaged group regret."""
+    from fedbandit.cli.researcher.experiment import Experiment, PlannedExperiment
+    from fedbandit.simulator.on_ray import ray_executor
+    from fedbandit.simulator.population import Delays
+    from fedbandit.simulator.runner import check, play_here
+    from fedbandit.simulator.runner import simulate as run
+
     given: dict[str, Any] = {
         "protocols": None if protocols is None else [name.strip() for name in protocols.split(",")],
         "silos": silos,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterator
 from typing import Any
 
+from fedbandit import _words
 from fedbandit._validate import ArgumentError
-from fedbandit.planner.best import ALONE, CANDIDATES
+from fedbandit.planner.best import ALONE, CANDIDATES, Recommendation
 from fedbandit.presets import TRUST_OF
 from fedbandit.protocol.trust import trust
 from fedbandit.web.planner.answer import advised, answer, budgets, quickly_advised
@@ -30,9 +32,11 @@ def planner_server(host: str = "127.0.0.1", port: int = 0) -> PageServer:
 
 
 def _warm_up() -> None:
-    from fedbandit.web.planner.playing import warm_up
+    """Without the simulator there is nothing to load; whoever asks for a simulation is told so."""
+    with contextlib.suppress(ModuleNotFoundError):
+        from fedbandit.web.planner.playing import warm_up
 
-    warm_up()
+        warm_up()
 
 
 def _calls() -> Calls:
@@ -57,9 +61,13 @@ def _form(visit: Visit) -> Reply:
 
 
 def _simulation(visit: Visit) -> EventStream:
+    return EventStream(_told(_played(advised(consortium_of(visit.query)), visit)))
+
+
+def _played(advice: Recommendation, visit: Visit) -> Iterator[dict[str, Any]]:
     from fedbandit.web.planner.playing import plays
 
-    return EventStream(_told(plays(advised(consortium_of(visit.query)), visit.gone)))
+    yield from plays(advice, visit.gone)
 
 
 def _told(events: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -68,6 +76,8 @@ def _told(events: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         yield from events
     except ArgumentError as error:
         yield {"kind": "refused", "reason": str(error)}
+    except ModuleNotFoundError as error:
+        yield {"kind": "refused", "reason": _words.to_install(error) or str(error)}
 
 
 def _toml(visit: Visit) -> Reply:
