@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedbandit._arrays import Floats
 from fedbandit.simulator.kernels import Local
 from fedbandit.simulator.kernels.deciding import learn, survey
 from fedbandit.simulator.kernels.remembering import REFRESH, enter_memory, open_memory, recall, remember
@@ -22,7 +23,7 @@ class World:
     def __init__(self, dtype: Any, sets: int) -> None:
         self.rng = np.random.default_rng(5)
         factor = self.rng.normal(size=(DIM, DIM))
-        self.inverse = np.linalg.inv(factor @ factor.T + np.eye(DIM))
+        self.inverse: Floats = np.asarray(np.linalg.inv(factor @ factor.T + np.eye(DIM)), dtype=np.float64)
         self.bias = self.rng.normal(size=DIM)
         self.theta = self.inverse @ self.bias
         local = Local(self.inverse[None, None, None], self.bias[None, None, None], np.ones((1, 1, 1), dtype))
@@ -41,7 +42,9 @@ class World:
             remember(direction, gain, step, 0, self.memory)
 
     def recalled(self, index: int) -> np.ndarray:
-        return recall(self.sets[index], index, 0, self.inverse, self.theta, self.weights, self.folded, self.memory)
+        return recall(
+            self.sets[index], np.int64(index), 0, self.inverse, self.theta, self.weights, self.folded, self.memory
+        )
 
     def surveyed(self, index: int) -> np.ndarray:
         survey(self.sets[index], self.inverse, self.theta, self.weights, self.folded, self.board)

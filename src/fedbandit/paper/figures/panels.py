@@ -89,7 +89,7 @@ def _vector_sum(epsilon: float, delta: float) -> Curve:
 
 
 def _ours(name: str, family: str, private: bool = True) -> Curve:
-    return Curve(family, lambda plan, _: plan_for(name, plan), 1.0, 1e-4, private=private)
+    return Curve(family, lambda plan, _: plan_for(name, plan), 1.0, 1e-4, private, name)
 
 
 FREE = Curve("FedLinUCB (non-private)", presets.fed_lin_ucb, 1.0, 0.1, private=False)  # it ignores the budget
@@ -141,7 +141,7 @@ PAPER_PANELS = (
         settings=TITLE,
         silos=10,
         rounds=25_000,
-        runs=5,
+        runs=25,
         curves=BY_EPSILON,
         observed=CLOSER_BY_EPSILON,
         observations=_in_order(*BY_EPSILON),
@@ -175,7 +175,7 @@ PAPER_PANELS = (
         settings=BODY,
         silos=10,
         rounds=25_000,
-        runs=5,
+        runs=25,
         curves=BY_EPSILON,
         observed=CLOSER_BY_EPSILON,
         observations=_in_order(*BY_EPSILON),
@@ -187,7 +187,7 @@ PAPER_PANELS = (
         settings=TITLE,
         silos=100,
         rounds=25_000,
-        runs=5,
+        runs=25,
         curves=AMPLIFIED[1],
         observed="a drop in regret of SDP-FedLinUCB compared to that of LDP-FedLinUCB",
         observations=_in_order(*reversed(AMPLIFIED[1])),
@@ -201,7 +201,7 @@ DOSING = Panel(
     settings=WARFARIN,
     silos=10,
     rounds=5_000,
-    runs=10,
+    runs=25,
     curves=(FREE, SECURE, ALONE, SILO, DOSES[-1]),
     observed="privacy costs regret, least with secure-sum and most with the paper's LDP",
     observer="Expected",

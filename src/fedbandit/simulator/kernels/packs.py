@@ -32,7 +32,8 @@ __all__ = [
     "times",
 ]
 
-BITS: Final = 512 if "+avx512f" in codegen.get_host_cpu_features() else 256  # of a register
+_FEATURES: Final[str] = codegen.get_host_cpu_features()  # type: ignore[no-untyped-call]
+BITS: Final = 512 if "+avx512f" in _FEATURES else 256  # of a register
 _WORD: Final = ir.IntType(32)
 
 

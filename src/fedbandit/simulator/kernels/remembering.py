@@ -75,7 +75,7 @@ def enter_memory(memory: Memory) -> None:
 @njit(cache=True)
 def recall(
     x: Singles,
-    index: int,
+    index: np.int64,
     model: int,
     inverse: Floats,
     theta: Floats,
@@ -85,7 +85,8 @@ def recall(
 ) -> Scores:
     """The board of set `index`, whose actions are x, as `survey` would write it now, up to rounding."""
     place = index % memory.held.shape[1]
-    board, now = memory.boards[model, place], memory.learnt[model]
+    board: Scores = memory.boards[model, place]
+    now = memory.learnt[model]
     first, since = memory.known[model, place], now - memory.afresh[model, place]
     if memory.held[model, place] != index or now - first > memory.steps.shape[1] or since >= REFRESH:
         survey(x, inverse, theta, weights, folded, board)
