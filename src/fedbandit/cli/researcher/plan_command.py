@@ -87,7 +87,7 @@ def plan(
             checks.no_effect(context, ("arms",), "with --schema, which names the actions")
         dim = described_by.dim
     if best:
-        rows = {"dim": dim, "arms": arms, "constant": constant, "constant_share": constant_share}
+        said: dict[str, Any] = {"dim": dim, "arms": arms, "constant": constant, "constant_share": constant_share}
         consortium = Consortium(
             silos=silos,
             people_per_day=people_per_day,
@@ -100,7 +100,7 @@ def plan(
             consenting=consenting,
             trust=trust,
             drift=drift,
-            **rows | ({} if described_by is None else Consortium.rows_of(described_by)),
+            **said | ({} if described_by is None else Consortium.rows_of(described_by)),
         )
         advice.give(consortium, described_by, out, json)
         return
