@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-__all__ = ["EXTRAS", "counted", "folded", "listed", "paragraph", "spans", "tabled", "to_install"]
+__all__ = ["EXTRAS", "counted", "folded", "lasting", "listed", "paragraph", "spans", "tabled", "to_install"]
 
 # Packages that only some of the code needs, and the extra that brings them.
 _LIVE = ("opendp", "cryptography", "nats", "msgspec", "uvicorn", "uvloop", "httptools", "httpx", "prometheus_client")
@@ -49,6 +49,18 @@ def counted(number: int, noun: str) -> str:
     ('1 silo', '1,000 silos')
     """
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def lasting(seconds: float) -> str:
+    """A length of time, in the largest unit of which there are three.
+
+    >>> lasting(45), lasting(4000), lasting(207_431)
+    ('45 seconds', '67 minutes', '58 hours')
+    """
+    for unit, size in (("day", 86_400), ("hour", 3600), ("minute", 60)):
+        if seconds >= 3 * size:
+            return counted(round(seconds / size), unit)
+    return counted(round(seconds), "second")
 
 
 def tabled(columns: Sequence[str], rows: Iterable[Sequence[object]], caption: str = "") -> str:

@@ -86,6 +86,16 @@ def test_a_mechanism_must_not_take_anothers_name(tmp_path: Path) -> None:
         pass
 
 
+def test_a_plan_that_fails_is_said_in_one_line_and_one_that_no_theorem_covers_as_it_is(tmp_path: Path) -> None:
+    for code, complaint in (
+        ("raise RuntimeError('no')", r"^protocol cannot be run: .*mine\.py: RuntimeError: no$"),
+        ("return asked.changed(silos=-1)", r"^silos must be"),
+    ):
+        file = written(tmp_path, f"def plan(asked):\n    {code}\n")
+        with plugged_in(file) as planned, pytest.raises(ArgumentError, match=complaint):
+            planned(ASKED)
+
+
 @pytest.mark.parametrize("name", ["nowhere.py", "my-own.py", "mine.txt"])
 def test_what_is_no_python_file_is_refused(tmp_path: Path, name: str) -> None:
     file = tmp_path / name

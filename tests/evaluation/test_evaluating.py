@@ -140,8 +140,21 @@ def test_a_short_log_tells_nothing_not_even_of_what_was_played(count: int) -> No
 def test_rewards_that_are_nearly_all_alike_are_remarked_on(uncommon: int, said: bool) -> None:
     """All 0, the interval is from 0 to 0: certain, and wrong."""
     rewards = (np.arange(500) < uncommon).astype(float)
-    remarks = evaluate(replace(log(500), reward=rewards), {"uniform": uniform}).remarks
+    remarks = evaluate(replace(log(500), reward=rewards), {}).remarks
     assert remarks == [f"all but {uncommon} of 500 rewards are the same: intervals are too narrow"] * said
+
+
+def test_few_rewards_that_matter_to_a_policy_are_remarked_on() -> None:
+    """Of 3,000 decisions one in a hundred paid: by weight a handful, and one interval in four misses."""
+    world, rng = World(4), np.random.default_rng(1)
+    decisions, target = world.log(3000, rng)
+    rare = replace(decisions, reward=decisions.reward * (rng.random(3000) < 0.01))
+    found = evaluate(rare, {"target": given(target)})
+    assert found.uncommon >= 10
+    assert found["target"].telling < 10
+    (remark,) = found.remarks
+    assert remark.startswith(f"what target is worth rests on {found['target'].telling:.1f} rewards that are unlike")
+    assert evaluate(decisions, {"target": given(target)}).remarks == []
 
 
 def test_without_propensities_only_agreement_is_told() -> None:

@@ -199,7 +199,7 @@ def test_what_a_setting_refuses() -> None:
         ({"constant_share": 0.3, "constant": False}, "constant_share has no effect where rows hold no constant"),
         ({"privacy": Privacy(1.0, 1e-6, silos_per_user=13)}, "silos_per_user must be at most the 12 silos, got 13"),
         ({"consenting": 1.5}, "consenting must lie between 0 and 1, got 1.5"),
-        ({"visits": 3, "mean_visits": 4.0}, "mean must lie between 1 and the 3 visits, got 4.0"),
+        ({"visits": 3, "mean_visits": 4.0}, "mean_visits must lie between 1 and the 3 visits, got 4.0"),
     ):
         with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
             replace(CLINIC, **change)

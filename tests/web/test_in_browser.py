@@ -221,9 +221,14 @@ def test_another_protocol_is_looked_at_from_the_keyboard(open_: Open, asked: str
     page = open_(asked)
     page.wait_for_selector(".headline")
     page.focus("input[type=radio]:checked")
+    page.wait_for_selector("#budgets table")  # by now mechanisms are chosen too, and the table is another one
     page.keyboard.press("ArrowDown")
-    page.wait_for_timeout(100)
-    assert "use=silo" in page.url
+    page.wait_for_url("**use=silo")
+    facts = page.locator(".facts").inner_text()
+    page.reload()
+    page.wait_for_selector("#budgets table")
+    assert page.locator("#plans input:checked").get_attribute("value") == "silo"
+    assert page.locator(".facts").inner_text() == facts  # they are about what is recommended
     assert page.locator("#sight").inner_text().startswith("Users trust their own silo. All other silos")
     page.focus("#predicted svg[tabindex]")
     page.keyboard.press("ArrowLeft")

@@ -129,6 +129,21 @@ def test_fields_make_the_dimension_that_a_schema_of_them_has() -> None:
     assert (asked.dim, asked.constant) == (schema.dim, schema.has_constant)
 
 
+def test_where_there_is_nothing_to_choose_nothing_is_lost() -> None:
+    """The page failed: it divided by what staying alone loses."""
+    told = answer(advised(consortium_of({**ASKED, "arms": "1"})))
+    assert told["alone"]["lost_outcomes"]["all"] == 0
+    assert [one["of_alone"] for one in told["plans"]] == [None] * len(told["plans"])
+    assert json.dumps(told, allow_nan=False)
+
+
+@pytest.mark.parametrize("given", [{"visits": "5", "mean_visits": "9"}, {"dim": "2", "drift": "0.1"}], ids=str)
+def test_a_refusal_names_the_field_of_the_page(given: dict[str, str]) -> None:
+    with pytest.raises(ArgumentError) as error:
+        consortium_of(given)
+    assert error.value.field == list(given)[-1]
+
+
 def test_a_mean_without_returning_people_is_left_aside() -> None:
     assert consortium_of({"mean_visits": "1.5", "back_after": "3"}) == consortium_of({})
     assert consortium_of({"mean_visits": "1.5", "visits": "3"}).mean_visits == 1.5

@@ -43,7 +43,7 @@ def plugged_in(file: Path) -> Iterator[Planned]:
             stack.enter_context(_known(file, trusts, _new_trust(declared).replace("-", "_")))
         if hasattr(module, "encoder"):
             stack.enter_context(_known(file, mechanisms, _new_mechanism(file.stem)))
-        yield lambda asked: _checked(planned(asked), asked)
+        yield lambda asked: _checked(_planned(planned, asked, file), asked)
 
 
 def _loaded(file: Path) -> ModuleType:
@@ -91,6 +91,15 @@ def _known(file: Path, package: ModuleType, name: str) -> Iterator[None]:
             package.__path__ = before
             sys.modules.pop(f"{package.__name__}.{name}", None)
             mechanisms.encoder.cache_clear()
+
+
+def _planned(planned: Callable[[Plan], object], asked: Plan, file: Path) -> object:
+    try:
+        return planned(asked)
+    except ArgumentError:
+        raise  # no theorem covers what is asked for: that says something of the protocol
+    except Exception as error:  # whatever somebody else's file does
+        raise ArgumentError(FIELD, f"cannot be run: {file}: {type(error).__name__}: {error}") from error
 
 
 def _checked(plan: object, asked: Plan) -> Plan:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from fedbandit._arrays import Floats
+from fedbandit._arrays import Flags, Floats
 from fedbandit._validate import ArgumentError
 from fedbandit.evaluation.apprenticeship import SUSPICIOUS, follows_others
 from fedbandit.evaluation.decisions import Decisions
@@ -52,6 +52,7 @@ class Judged(NamedTuple):
     agreement: float  # the probability that it would have played the same action, in the mean
     worth: Mapping[Estimator, Worth]
     refused: str | None = None
+    telling: float = 0.0  # equally weighted decisions whose reward is unlike the most common one
 
 
 @dataclass(frozen=True)
@@ -123,6 +124,12 @@ class Evaluation:
             said.append(
                 f"all but {self.uncommon} of {self.logged.decisions:,} rewards are the same: intervals are too narrow"
             )
+        few = [one for one in self.judged if one.worth and one.telling < min(FEWEST_UNCOMMON, self.uncommon)]
+        said += [
+            f"what {one.policy} is worth rests on {one.telling:.1f} rewards that are unlike the others: its intervals "
+            "are too narrow"
+            for one in few
+        ]
         if self.follows is not None:
             said.append(f"the application chose in {self.own:,} decisions; {_dependence(self.follows)}")
         return said
@@ -180,7 +187,7 @@ def evaluate(
         predicted = cross_fitted(decisions)
     judged = [_judged(name, target, decisions, level, estimators, predicted) for name, target in targets.items()]
     logged = worth(decisions.reward, np.ones(len(decisions)), level)
-    uncommon = len(decisions) - int(np.unique(decisions.reward, return_counts=True)[1].max())
+    uncommon = int(_uncommon(decisions.reward).sum())
     if decisions.own is None:
         return Evaluation(logged, judged, level, decisions.unrewarded, uncommon)
     follows = follows_others(decisions.action[decisions.own], decisions.reward[decisions.own])
@@ -221,7 +228,13 @@ def _judged(
             found[estimator] = doubly_robust(weights, decisions.reward, predicted[decisions.played], averaged, level)
         else:
             found[estimator] = (ips if estimator == "ips" else snips)(weights, decisions.reward, level)
-    return Judged(name, agreement, found)
+    return Judged(name, agreement, found, telling=effective_size(weights[_uncommon(decisions.reward)]))
+
+
+def _uncommon(rewards: Floats) -> Flags:
+    """Which rewards differ from the most common one."""
+    values, counts = np.unique(rewards, return_counts=True)
+    return np.asarray(rewards != values[counts.argmax()])
 
 
 def _checked(likely: Floats, decisions: Decisions) -> Floats:

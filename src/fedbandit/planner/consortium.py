@@ -13,6 +13,7 @@ from fedbandit.bandit.directions import PAPERS_SHARE
 from fedbandit.plan import Plan
 from fedbandit.planner.tuning import CONSTANT_SHARE
 from fedbandit.privacy.budget import Privacy
+from fedbandit.problem.public_schema import INTERCEPT, Schema
 from fedbandit.schedule import Clock
 from fedbandit.simulator.attendance import Attendance
 
@@ -21,6 +22,7 @@ __all__ = ["DAY", "Consortium", "Sync"]
 DAY = 86_400.0  # seconds
 Sync = Literal["daily", "weekly", "monthly"]
 PERIODS: dict[Sync, int] = {"daily": 1, "weekly": 7, "monthly": 30}  # days
+MOST_PERIODS = 100_000  # three centuries of days: what is compared for longer takes minutes, and then for ever
 RETURNING = 0.5  # who says only how often people come at most is taken to mean that half of them come back each time
 
 
@@ -58,10 +60,18 @@ class Consortium:
             _validate.positive("drift", self.drift)
         if self.dim < 2:
             raise ArgumentError("dim", f"must be at least 2, got {self.dim}")
+        if self.drift and self.dim == 2:
+            raise ArgumentError("drift", "must be 0 for dim 2: beside the constant there is no direction to move in")
         if self.days < PERIODS[self.sync]:
             raise ArgumentError("days", f"must be at least the {PERIODS[self.sync]} between two syncs, got {self.days}")
+        if self.periods > MOST_PERIODS:
+            raise ArgumentError("days", f"must be at most {MOST_PERIODS:,} syncs, got {self.periods:,}")
         if self.mean_visits is not None and self.visits == 1:
             raise ArgumentError("mean_visits", "has no effect where everybody comes once: say how often, with visits")
+        if self.mean_visits is not None and not 1 <= self.mean_visits <= self.visits:
+            raise ArgumentError(
+                "mean_visits", f"must lie between 1 and the {self.visits} visits, got {self.mean_visits!r}"
+            )
         if self.back_after and self.visits == 1:
             raise ArgumentError("back_after", "has no effect where everybody comes once: say how often, with visits")
         if self.privacy.silos_per_user > self.silos:
@@ -109,6 +119,19 @@ class Consortium:
         if mean is None:
             mean = sum(RETURNING**visit for visit in range(self.visits))
         return Attendance.up_to(self.visits, mean, self.back_after * self.people_per_day, self.consenting)
+
+    @staticmethod
+    def rows_of(schema: Schema) -> dict[str, Any]:
+        """What a schema says of the rows: their dimension, how many there are to choose from if it names them, and how
+        much of them a constant has, if there is one.
+
+        >>> from fedbandit.problem.fields import Number
+        >>> Consortium.rows_of(Schema({"age": Number(18, 100)}, actions=("low", "high")))
+        {'dim': 4, 'arms': 2, 'constant': True, 'constant_share': 0.5}
+        """
+        said = {"dim": schema.dim, **({"arms": len(schema.actions)} if schema.actions else {})}
+        share = schema.shares.get(INTERCEPT, PAPERS_SHARE) if schema.has_constant else CONSTANT_SHARE
+        return said | {"constant": schema.has_constant, "constant_share": share}
 
     def round_of(self, day: float) -> float:
         """How many visits a silo has had by the end of a day."""

@@ -12,6 +12,8 @@ from fedbandit.privacy.sensitivity import ADJACENCIES, Adjacency
 
 __all__ = ["Privacy", "at_most", "exactly"]
 
+LEAST = {"epsilon": 1e-100, "delta": 1e-300}  # below, squares and inverses leave the range of floating point
+
 
 @dataclass(frozen=True)
 class Privacy:
@@ -42,6 +44,9 @@ class Privacy:
         _validate.plain_numbers(self)
         _validate.positive("epsilon", self.epsilon)
         _validate.within("delta", self.delta, 0, 1)
+        for name, least in LEAST.items():
+            if getattr(self, name) < least:
+                raise _validate.ArgumentError(name, f"must be at least {least:g}, got {getattr(self, name)!r}")
         _validate.one_of("adjacency", self.adjacency, ADJACENCIES)
         _validate.count("participations", self.participations)
         _validate.count("silos_per_user", self.silos_per_user)

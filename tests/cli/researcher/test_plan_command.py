@@ -9,6 +9,8 @@ import pytest
 from fedbandit.plan import Plan
 from fedbandit.presets import NAMES
 from fedbandit.schedule import clock
+from fedbandit.web.planner.answer import advised, answer
+from fedbandit.web.planner.asked import consortium_of
 from tests.cli.harness import Command, assert_refused
 
 PLAN_KEYS = [
@@ -192,3 +194,19 @@ def test_a_plan_without_an_end(fedbandit: Command) -> None:
     assert rows["silo"]["noise"] == pytest.approx(noise["silo"], rel=1e-6)
     assert "of a run without an end" in fedbandit("plan", *USUAL, "--batch", "25", "--forget", "0.9", "--endless").out
     assert_refused(fedbandit("plan", "--explain", "silo", "--endless"), "endless must be false where nothing is")
+
+
+def test_records_are_planned_for_alike_by_the_command_and_by_the_page(fedbandit: Command, tmp_path: Path) -> None:
+    """How much of a row is constant, and how many actions there are, follows from the schema in both."""
+    schema, setting = tmp_path / "schema.toml", ["--people-per-day", "20", "--days", "60", "--delta", "1e-6"]
+    schema.write_text(
+        'actions = ["a", "b", "c"]\n[context.x]\ntype = "number"\nlow = 0\nhigh = 1\n'
+        '[context.y]\ntype = "category"\nlevels = ["p", "q"]\nother = false\n'
+    )
+    said = fedbandit("plan", "--best", "--silos", "12", *setting, "--schema", schema, "--json").json
+    page = answer(advised(consortium_of({"days": "60", "arms": "3", "fields": "number, 2"})))
+    for name in ("alone", "break_even_day"):
+        assert page[name] == said[name]
+    assert page["plans"][0]["regret"] == said["plans"][0]["regret"]
+    refused = fedbandit("plan", "--best", "--schema", schema, "--arms", "3")
+    assert_refused(refused, "--arms has no effect with --schema, which names the actions")

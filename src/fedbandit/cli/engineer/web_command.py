@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from fedbandit._validate import ArgumentError
 from fedbandit.cli import output
 
 __all__ = ["web"]
@@ -14,13 +15,18 @@ __all__ = ["web"]
 
 def web(
     host: Annotated[str, typer.Option(help="Where to serve; by default nobody else can look.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="0 for any that is free.")] = 8000,
+    port: Annotated[int, typer.Option(help="0 for any that is free.", min=0, max=65_535)] = 8000,
     open_: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
 ) -> None:
     """Plan a federation in the browser: what to do, what it costs, played while you look."""
     from fedbandit.web.planner.planner_page import planner_server
 
-    with planner_server(host, port) as server:
+    try:
+        made = planner_server(host, port)
+    except OSError as error:
+        said = f"must be of this machine, and its port free, got {host!r} with {port} ({error.strerror})"
+        raise ArgumentError("host", said) from None
+    with made as server:
         output.say(f"planner: {server.url}  (Ctrl-C ends it)")
         if open_:
             webbrowser.open(server.url)

@@ -110,6 +110,8 @@ class Experiment:
             _validate.one_of("protocols", name, NAMES)
             if self.protocols.count(name) > 1:
                 raise ArgumentError("protocols", f"must be different, got {name!r} twice")
+        if self.jump_at is not None and self.jump_at >= self.rounds:
+            raise ArgumentError("jump_at", f"must be less than the {self.rounds:,} rounds, got {self.jump_at}")
         plans = {name: plan_for(name, base, schedule) for name in self.protocols}
         if not self.own and self.own_share != PERSONAL_SHARE:
             raise ArgumentError("own_share", "must be left out without own: it has no effect")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from fedbandit import _validate
 from fedbandit._validate import ArgumentError
 from fedbandit._words import counted
 from fedbandit.cli import checks, options, output
@@ -92,7 +93,7 @@ def frontier(
         checks.picture("plot", plot)
     first = Privacy(*(chosen[0] if budgets is not None else (1.0, 0.1)))
     base = Plan(_or(silos, size.silos), _or(rounds, size.rounds), task.dim, first, trust="none")
-    runs = _or(runs, size.runs)
+    runs = _validate.count("runs", _or(runs, size.runs))  # plans are tuned for minutes before they are played
     if shuffle:
         from fedbandit.planner.shuffling import payoffs
 

@@ -9,7 +9,6 @@ import typer
 
 from fedbandit import _validate
 from fedbandit._words import counted
-from fedbandit.bandit.directions import PAPERS_SHARE
 from fedbandit.cli import checks, options, output
 from fedbandit.cli.plan_file import read_schema
 from fedbandit.cli.researcher import advice
@@ -20,7 +19,6 @@ from fedbandit.planner.tuning import CONSTANT_SHARE
 from fedbandit.presets import ALONE, NAMES, plan_for
 from fedbandit.privacy.budget import Privacy
 from fedbandit.privacy.sensitivity import Adjacency
-from fedbandit.problem.public_schema import INTERCEPT
 from fedbandit.protocol.guarantee import nothing
 from fedbandit.schedule import Every, Schedule
 
@@ -77,33 +75,32 @@ def plan(
 
     Guarantee, noise, regulariser, syncs and bytes; or the reason why a protocol cannot be used here.
     """
+    if best:
+        counted_in_rounds = ("rounds", "participations", "apart", "batch", "forget", "endless", "explain")
+        checks.no_effect(context, counted_in_rounds, "with --best, which is told of people and days")
     privacy = Privacy(epsilon, delta, cast(Adjacency, adjacency), participations, silos_per_user, apart)
     described_by = None if schema is None else read_schema(schema)
     if described_by is not None:
         checks.no_effect(context, ("dim", "explain"), "with --schema, which says the dimension and what fields cost")
         checks.no_effect(context, ("constant", "constant_share"), "with --schema, which says what constant there is")
-        dim, constant = described_by.dim, described_by.has_constant
-        if constant:
-            constant_share = described_by.shares.get(INTERCEPT, PAPERS_SHARE)
+        if described_by.actions:
+            checks.no_effect(context, ("arms",), "with --schema, which names the actions")
+        dim = described_by.dim
     if best:
-        counted_in_rounds = ("rounds", "participations", "apart", "batch", "forget", "endless", "explain")
-        checks.no_effect(context, counted_in_rounds, "with --best, which is told of people and days")
+        said: dict[str, Any] = {"dim": dim, "arms": arms, "constant": constant, "constant_share": constant_share}
         consortium = Consortium(
             silos=silos,
             people_per_day=people_per_day,
             days=days,
-            dim=dim,
             privacy=privacy,
-            arms=arms,
             sync=_validate.one_of("sync", sync, get_args(Sync)),
             visits=visits,
             mean_visits=mean_visits,
             back_after=back_after,
             consenting=consenting,
-            constant=constant,
-            constant_share=constant_share,
             trust=trust,
             drift=drift,
+            **said | ({} if described_by is None else Consortium.rows_of(described_by)),
         )
         advice.give(consortium, described_by, out, json)
         return

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["simulate"]
 
+BUDGET = ("epsilon", "delta", "adjacency", "participations", "silos_per_user", "apart")
+OWN_SCHEDULE = ("isolated", "dubey", "private-adaptive")  # a public one is ignored
 RUNNING = {"runs", "seed", "precision"}  # what can be said of a simulation besides who takes part
 
 
@@ -98,6 +100,10 @@ def simulate(
         experiment = Experiment() if file is None else Experiment.read(file)
         played = experiment.overridden(given)
     plans, task = played.plans(), played.task()
+    if all(one.privacy is None for one in plans.values()):
+        checks.no_effect(context, BUDGET, "where no protocol has a budget")
+    if all(name in OWN_SCHEDULE for name in plans):
+        checks.no_effect(context, ("batch",), "on protocols that never synchronise, or whose data decide when")
     check(task, plans, played.runs, played.seed, played.precision)
     folder = None if out is None else output.writable_folder(out)
     if not task.responses.bounded:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from fedbandit._words import lasting
 from fedbandit.federation.telemetry.troubles import Troubles
 
 __all__ = ["NOTHING", "Alarm", "Facts", "alarms", "overdue"]
@@ -54,7 +55,7 @@ def alarms(facts: Facts) -> Iterator[Alarm]:
         says = f"{facts.elsewhere} parties work under another plan"
         yield Alarm("FedbanditAnotherPlan", says, "compare fingerprints; `federation accept`, then restart")
     if facts.overdue is not None and facts.overdue > facts.deadline + OVERDUE:
-        yield Alarm("FedbanditSyncStalled", f"a sync is overdue by {facts.overdue:,.0f} s", DOCTOR)
+        yield Alarm("FedbanditSyncStalled", f"a sync is overdue by {lasting(facts.overdue)}", DOCTOR)
     for silo, count in facts.missed.items():
         if count >= IN_A_ROW:
             yield Alarm("FedbanditSiloMissing", f"silo {silo} was not in the last {count} syncs", DOCTOR)

@@ -109,8 +109,8 @@ def _option(one: Option, advice: Recommendation) -> dict[str, Any]:
 def _lost(one: Option, advice: Recommendation) -> dict[str, Any]:
     if one.prediction is None:
         return {"lost": None, "reason": one.reason}
-    lost = advice.lost(one.prediction, advice.consortium.days)
-    return {"lost": lost, "of_alone": lost / advice.lost(advice.alone, advice.consortium.days)}
+    lost, alone = (advice.lost(each, advice.consortium.days) for each in (one.prediction, advice.alone))
+    return {"lost": lost, "of_alone": lost / alone if alone else None}
 
 
 def _curves(advice: Recommendation, named: dict[str, Prediction]) -> dict[str, Any]:

@@ -55,7 +55,7 @@ def consortium_of(query: Mapping[str, str]) -> Consortium:
             raise ArgumentError(name, f"must be at most {most:,} here, got {given[name]:,}")
     schema = schema_of(given.pop("fields"), given["arms"])
     if schema is not None:
-        given |= {"dim": schema.dim, "constant": schema.has_constant}
+        given |= Consortium.rows_of(schema)
     if given["visits"] == 1:
         given |= {"mean_visits": None, "back_after": 0}  # shown by the page, and of no effect where nobody comes back
     if given["dim"] > LARGEST["dim"]:

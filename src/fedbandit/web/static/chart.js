@@ -15,6 +15,7 @@ export function colourOf(name, place = 0) {
 }
 
 function ticks(low, high, count = 5) {
+  if (high - low === 1 && low % 1) return [low + 0.5]; // around one whole number
   const rough = (high - low || 1) / count, power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((one) => one * power).find((one) => one >= rough);
   const found = [];
@@ -94,6 +95,7 @@ export function lineChart(options) {
         + path([...one.x].reverse(), one.y.map((value, at) => Math.max(value - one.half[at], y0)).reverse(), x, y).replace("M", "L") + "Z" })),
     (options.lines || []).map((one) => draw("line", { class: "cursor", x1: LEFT, x2: WIDTH - RIGHT, y1: y(one.y), y2: y(one.y) })),
     series.filter((one) => one.x.length).map((one) => draw("path", { class: "line", "clip-path": `url(#${inside})`, "stroke-dasharray": one.dash, colour: ["stroke", one.colour], d: path(one.x, one.y, x, y) })),
+    series.filter((one) => one.x.length === 1).map((one) => alone(one, x, y)),
     (options.marks || []).map((mark) => draw("g", {}, draw("line", { class: "cursor", x1: x(mark.x), x2: x(mark.x), y1: TOP, y2: HEIGHT - BOTTOM }),
       draw("text", { x: x(mark.x) + (mark.x > (x0 + x1) / 2 ? -5 : 5), y: TOP + 12, "text-anchor": mark.x > (x0 + x1) / 2 ? "end" : "start" }, mark.text))),
     cursor);
@@ -105,6 +107,13 @@ export function lineChart(options) {
   })]);
   const columns = [options.x, ...series.flatMap((one) => (one.half ? [one.label || one.name, "± 2 s.e."] : [one.label || one.name]))];
   return el("figure", {}, el("figcaption", {}, options.title), legend(series), image, readout, behind(options.title, columns, rows));
+}
+
+// A line of one point is none: a dot, and its interval.
+function alone(one, x, y) {
+  const [at, value, half] = [x(one.x[0]), one.y[0], one.half ? one.half[0] : 0];
+  return draw("g", {}, draw("line", { class: "line", x1: at, x2: at, y1: y(value - half), y2: y(value + half), colour: ["stroke", one.colour] }),
+    draw("circle", { class: "point", cx: at, cy: y(value), r: 4.5, colour: ["fill", one.colour] }));
 }
 
 function readOut(image, cursor, readout, series, x, [low, high], label, format) {

@@ -43,7 +43,8 @@ export function span(seconds) {
 export function table(columns, rows, caption, options = {}) {
   const numeric = columns.map((_, at) => rows.length > 0 && rows.every((row) => typeof row[at] === "number" || row[at] === null));
   const long = columns.map((_, at) => rows.some((row) => typeof row[at] === "string" && row[at].length > 60));
-  const cell = (tag, value, at, more) => el(tag, { class: numeric[at] ? "number" : long[at] ? "words" : null, ...more },
+  const look = (at) => (numeric[at] ? "number" : long[at] ? "words" : at === 0 && long.includes(true) ? "beside-words" : null);
+  const cell = (tag, value, at, more) => el(tag, { class: look(at), ...more },
     typeof value === "number" || value === null ? number(value, 4) : value);
   return el("div", { class: "wide", tabindex: 0, role: "region", "aria-label": caption || columns.join(", ") },
     el("table", {},

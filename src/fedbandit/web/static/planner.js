@@ -101,25 +101,28 @@ function complain(errors) {
   }
   const elsewhere = errors.filter((error) => !(error.field in form.defaults));
   if (errors.length) replace(at("advice"), el("p", { class: "bad" }, elsewhere.length
-    ? elsewhere.map((error) => `${error.field} ${error.message}`).join(" ") : `${errors[0].field} ${errors[0].message}`));
+    ? elsewhere.map((error) => `${error.field} ${error.message}`).join(" ") : `${errors[0].field} ${errors[0].message}`),
+  shown && el("p", {}, "What stands below is the answer to what was asked before."));
 }
 
 function show(told) {
   shown = told;
   if (!told.plans.some((one) => one.name === chosen)) chosen = null;
-  const use = told.plans.find((one) => one.name === (chosen || told.name)) || told.plans[0];
-  const lost = use ? use.lost : null, alone = told.alone.lost_outcomes.all;
+  const best = told.plans[0], use = told.plans.find((one) => one.name === (chosen || told.name)) || best;
+  const lost = best ? best.lost : null, alone = told.alone.lost_outcomes.all;
   const [first, ...rest] = told.sentences;
   replace(at("advice"),
     el("p", { class: "headline" }, first),
     el("dl", { class: "facts" },
       fact("alone, outcomes missed", `${number(alone)} of ${number(told.visits)}`),
-      use ? fact(`${use.name}, outcomes missed`, number(lost)) : null,
+      best ? fact(`${best.name}, outcomes missed`, number(lost)) : null,
       fact("better than alone from", told.break_even_day === null ? "never" : `day ${told.break_even_day}`),
       fact("slower start made up by", told.paid_back_day === null ? "never" : `day ${told.paid_back_day}`)),
     rest.map((line) => el("p", {}, line)),
     el("p", {}, told.cost));
+  const looking = at("plans").contains(document.activeElement);
   replace(at("plans"), plans(told, use));
+  if (looking) at("plans").querySelector("input:checked")?.focus(); // who chooses by the keyboard goes on from there
   replace(at("predicted"), lineChart({
     title: "Predicted: outcomes missed so far, in all silos", x: "day", y: "outcomes missed", order: order(),
     most: 1.3 * Math.max(alone, lost || 0),
@@ -141,7 +144,7 @@ function plans(told, use) {
     on: { change: () => { chosen = one.name; history.replaceState(null, "", `?${query()}`); look(); } } }), ` ${one.name}`);
   const rows = told.plans.map((one) => [pick(one), one.lost, one.of_alone, one.regret, one.noise, bytes(one.bytes), one.syncs, one.cap]);
   rows.unshift(["alone", told.alone.lost_outcomes.all, 1, told.alone.regret, 0, "0 B", 0, null]);
-  rows.push([labelled(told.open.name), told.open.lost, told.open.lost / told.alone.lost_outcomes.all, null, 0, null, null, null]);
+  rows.push([labelled(told.open.name), told.open.lost, told.alone.lost_outcomes.all ? told.open.lost / told.alone.lost_outcomes.all : null, null, 0, null, null, null]);
   const columns = ["protocol", "outcomes missed", "of alone", "regret / T", "noise", "sent by a silo", "syncs", "visits counted"];
   const nodes = [table(columns, rows, `${told.title}: predicted`)];
   nodes[0].querySelectorAll("tbody tr").forEach((row) => row.classList.toggle("chosen", Boolean(row.querySelector("input:checked"))));
@@ -177,15 +180,15 @@ function pictures(told, use) {
 // Silo, mixer if there is one, analyzer, and what each of them gets: as the trust model's own file declares it.
 function flow(sight) {
   const box = (x, y, lines) => [draw("rect", { class: "box", x, y, width: 116, height: 46, rx: 6 }),
-    lines.map((line, at) => draw("text", { x: x + 58, y: y + 20 + 15 * at, "text-anchor": "middle" }, line))];
-  const arrow = (x1, y1, x2, y2, text, dy) => [draw("path", { class: "arrow", d: `M${x1},${y1}L${x2},${y2}` }),
-    draw("circle", { class: "head", cx: x2, cy: y2, r: 4 }), draw("text", { x: (x1 + x2) / 2, y: (y1 + y2) / 2 + dy, "text-anchor": "middle" }, text)];
+    lines.map((line, at) => draw("text", { x: x + 58, y: y + (lines.length > 1 ? 20 : 27) + 15 * at, "text-anchor": "middle" }, line))];
+  const arrow = (x1, y1, x2, y2, text, [x, y], anchor) => [draw("path", { class: "arrow", d: `M${x1},${y1}L${x2},${y2}` }),
+    draw("circle", { class: "head", cx: x2, cy: y2, r: 4 }), draw("text", { x, y, "text-anchor": anchor }, text)];
   const through = sight.parts.filter((part) => part.through_mixer), direct = sight.parts.filter((part) => !part.through_mixer);
   const said = (part) => (part.blind ? "sealed: it cannot read it" : "its part, which it reads");
   const image = draw("svg", { viewBox: "0 0 440 190", role: "img", "aria-label": `${sight.sends}. ${sight.who}` },
     box(4, 12, ["people", "and their silo"]),
-    sight.mixer ? [box(162, 128, ["mixer"]), arrow(62, 58, 162, 150, said(through[0]), 22), arrow(278, 150, 372, 58, "what it made of all", 22)] : null,
-    direct.length ? arrow(120, 30, 318, 30, said(direct[0]), -8) : null,
+    sight.mixer ? [box(162, 128, ["mixer"]), arrow(62, 58, 162, 150, said(through[0]), [138, 150], "end"), arrow(278, 150, 372, 58, "what it made of all", [300, 150], "start")] : null,
+    direct.length ? arrow(120, 30, 318, 30, said(direct[0]), [219, 22], "middle") : null,
     box(320, 12, ["analyzer", "and every silo"]));
   return el("figure", {}, image, el("p", {}, `A silo sends ${sight.sends}.`),
     el("p", {}, "The promise is held against: ", sight.adversaries.join("; "), "."));
