@@ -246,7 +246,7 @@ def test_whoever_greets_with_old_keys_is_told_of_the_new_ones(tmp_path: Path) ->
     assert analyzer.open(silo.seal("greeting", analyzer.public, 0, b"hello"))[1] == b"hello"
     with pytest.raises(Outdated) as told:
         analyzer.open(before.seal("greeting", analyzer.public, 0, b"hello"))
-    assert told.value.party == "silo-00"
+    assert told.value.context.sender == "silo-00"
     stranger = PartyKeys.generate()
     liar = Party(silo.agreement, stranger, stranger.public("silo-00", "silo"))
     with pytest.raises(EnvelopeError, match="signature is not") as refused:

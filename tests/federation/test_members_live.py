@@ -227,6 +227,7 @@ async def _first_term(town: Town, elsewhere: Path) -> None:
         assert (term.released, term.redrawn) == (released, ()), name
         assert term.epsilon <= 1.0 + 1e-9
     run("ledger", path / "b" / "silo.db", "--federation", path / FEDERATION)
+    run("ledger", path / "b" / "silo.db", "--federation", path / "b" / FEDERATION)  # it was told over the broker
 
 
 async def _second_term(town: Town) -> None:
@@ -254,3 +255,5 @@ async def _second_term(town: Town) -> None:
         spent = book.spending(town.agents[name].silo.store.ledger())
         assert [term.term for term in spent.terms] == [1, 2]
         assert spent.epsilon > spent.terms[0].epsilon
+        run("ledger", path / name / "silo.db", "--federation", path / name / FEDERATION)  # by keys of both terms
+    run("ledger", path / "b" / "silo.db", "--federation", path / FEDERATION)

@@ -15,6 +15,8 @@ RARE = (  # those that take more than a few, and are looked for in full only
     "nothing is ever said again",
     "nobody compares what the analyzer has told others",
     "the analyzer says what it holds anew each time",
+    "what is kept is sent under keys that were replaced",
+    "a party greets under keys that nobody has heard of",
 )
 
 

@@ -22,14 +22,21 @@ from fedbandit.federation.setup.roll import EditionError
 from fedbandit.federation.silo.agent import Agent
 from fedbandit.federation.silo.outgoing import Sealer
 from fedbandit.federation.silo.serving import Silo
+from fedbandit.federation.states import SyncState
 from fedbandit.federation.store import SyncStore, open_engine
+from fedbandit.federation.store.sync_store import StoredSync
+from fedbandit.federation.syncs.analyzer import Analyzer
 from fedbandit.federation.syncs.deadlines import Deadlines
+from fedbandit.federation.syncs.progress import Progress
 from fedbandit.federation.syncs.taken import Arrived
+from fedbandit.federation.wire import heads
 from fedbandit.federation.wire.envelopes import FORMAT
 from fedbandit.federation.wire.heads import Greeting
 from fedbandit.federation.wire.keys import PartyKeys
 from fedbandit.federation.wire.link import Link
+from fedbandit.federation.wire.parcels import Outcome, SignedOutcome
 from fedbandit.knowledge import prior_of
+from tests.federation.small import small_plan
 from tests.federation.test_members import PLAN, Meeting, dismissal, founded, meet, newcomer
 
 
@@ -274,3 +281,80 @@ def test_a_silo_that_has_left_may_come_back_in_the_next_term(learnt: bool, tmp_p
         party.roll.take(roll.next(dismissal("silo-00"), keys.signer))
     with Silo.open(store, following, name="silo-00", secret=home.salt, new_term=True) as silo:
         assert silo.term.number == 2
+
+
+def test_an_analyzer_that_draws_waits_for_nobody_who_is_still_to_join(tmp_path: Path) -> None:
+    """All members of the next sync must have said what they have seen, and whoever joins later has seen nothing."""
+    roll, keys = founded(tmp_path, small_plan(silos=4, cohort=2, trust="central"))
+    party = Home.load(tmp_path / "analyzer").party()
+    engine = open_engine(tmp_path / "analyzer.db")
+    analyzer = Analyzer(party, SyncStore(engine), PostOffice(roll.charter))
+    analyzer._answered |= set(roll.charter.silos)
+    assert analyzer.answered
+    party.roll.take(roll.next(replace(newcomer(), from_sync=1), keys.signer))
+    party.roll.take(roll.next(dismissal("silo-00", 1), keys.signer))
+    assert analyzer.answered
+    again = Analyzer(party, SyncStore(engine), PostOffice(roll.charter))
+    assert ([one.name for one in again.asks[0]], again.asks[1]) == (list(roll.charter.silos), 3)
+    engine.close()
+
+
+def test_who_joins_has_missed_nothing_before(tmp_path: Path) -> None:
+    roll, keys = founded(tmp_path)
+    roll.next(replace(newcomer(), from_sync=2), keys.signer)
+    syncs = [StoredSync(sync, SyncState.PUBLISHED, ("silo-00", "silo-01"), b"") for sync in range(3)]
+    progress = Progress.of(syncs, lambda sync: roll.at(sync).silos)
+    assert progress.missed == {"silo-00": 0, "silo-01": 0, "silo-02": 3, "late": 1}
+
+
+def test_a_silo_without_the_keys_it_is_known_by_spends_nothing(tmp_path: Path) -> None:
+    """They were made in another copy of its directory, say."""
+    roll, keys = founded(tmp_path)
+    party = Home.load(tmp_path / "silo-00").party()
+    sealer = Sealer(party)
+    sealer.clear()
+    other = PartyKeys.generate().public("silo-00", "silo")
+    with Silo.open(tmp_path / "s.db", PLAN, name="silo-00", secret=b"s" * 32, sealer=sealer) as silo:
+        agent = Agent(silo, party, sealer)
+        asyncio.run(agent.adopt([roll.next(Edition(1, "", 0, "rotate", "silo-00", other), keys.signer)]))
+        for _ in range(5):
+            silo.reward(silo.decide([[1.0, 0.0]]).id, 0.5)
+        assert silo.tick() == []
+        assert silo.store.ledger() == []
+        assert "does not have" in (agent.problem or "")
+
+
+def test_what_was_sent_under_replaced_keys_is_held_against_a_copy_that_is_put_back(tmp_path: Path) -> None:
+    """A silo that hears late of its new keys has drawn under the old ones. Its release counts for nothing, and yet the
+    others have it: put back, it must not draw it again."""
+
+    async def scenario(post: Meeting) -> None:
+        silo = Home.load(tmp_path / "silo-00").party()
+        await post.change(rotation(post, "silo-00", 0))
+        await post.deliver()
+        post.parties["silo-00"] = silo  # it has not heard of it
+        post.release("silo-00", 0, ledger=silo.signed(1, b"l" * 32))
+        for name, keeper in post.keepers.items():
+            await keeper.handle(post.office.take(name))
+            assert keeper.store.senders(0) == set()
+            assert keeper.seen.of("silo-00").head.length == 1
+
+    meet(tmp_path, scenario)
+
+
+def test_a_model_under_replaced_keys_is_held_against_the_analyzer(tmp_path: Path) -> None:
+    founded(tmp_path)
+    analyzer = Home.load(tmp_path / "analyzer")
+    behind = analyzer.party()
+    roll = founding.change(tmp_path, Edition(1, "", 0, "rotate", "analyzer", analyzer.new_keys()))
+    party = Home.load(tmp_path / "silo-00").party()
+    party.roll.take(roll.editions[0])
+    outcome = Outcome(np.zeros(PLAN.protocol.width), np.zeros(PLAN.silos, dtype=np.int64))
+    model = SignedOutcome(outcome, bytes(32), behind.signed(1, heads.link(bytes(32), outcome.encode())))
+    sealer = Sealer(party)
+    with Silo.open(tmp_path / "s.db", PLAN, name="silo-00", secret=b"s" * 32, sealer=sealer) as silo:
+        agent = Agent(silo, party, sealer)
+        for payload in (b"nonsense", model.encode()):
+            asyncio.run(agent.handle([behind.seal("model", party.public, 0, payload)]))
+        assert agent.seen.of("analyzer").head == model.head
+        assert silo.version == 0

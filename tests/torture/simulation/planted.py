@@ -10,6 +10,8 @@ from typing import Any, cast
 import pytest
 
 from fedbandit.federation.http.group import GroupCommit
+from fedbandit.federation.setup.party import Party
+from fedbandit.federation.setup.registrar import Registrar
 from fedbandit.federation.setup.roll import Roll
 from fedbandit.federation.silo import agent, releasing
 from fedbandit.federation.silo.agent import Agent
@@ -407,3 +409,21 @@ def nobody_compares_what_the_analyzer_has_told_others(patch: Patch) -> None:
 @planted
 def a_silo_that_was_dismissed_is_counted(patch: Patch) -> None:
     patch.setattr(Roll, "at", lambda self, sync: self.charter)
+
+
+@planted
+def what_is_kept_is_sent_under_keys_that_were_replaced(patch: Patch) -> None:
+    patch.setattr(Party, "resigned", lambda self, sync, envelope: envelope)
+
+
+@planted
+def editions_are_passed_on_under_keys_that_nobody_has_heard_of(patch: Patch) -> None:
+    patch.setattr(Party, "_oldest", Party.keys)
+
+
+@planted
+def a_party_greets_under_keys_that_nobody_has_heard_of(patch: Patch) -> None:
+    async def silent(self: Registrar, *given: Any) -> None:
+        return None
+
+    patch.setattr(Registrar, "introduce", silent)

@@ -280,7 +280,7 @@ def accept(
     """Take the complete file into this party's directory, if its plan is the one that was joined; or the editions of
     the members, if they follow those that are there."""
     from fedbandit.federation.setup.agreement import Agreement
-    from fedbandit.federation.setup.home import FEDERATION, MEMBERS
+    from fedbandit.federation.setup.home import FEDERATION, MEMBERS, put_aside
     from fedbandit.federation.setup.home import Home as Party
 
     with _validate.reading(str(file)):
@@ -302,6 +302,7 @@ def accept(
     own = [keys.public(name, role) for keys in (party.keys, *party.later_keys())]
     if offered.party(name) not in own:
         raise ArgumentError("federation", f"must know {name!r} by its own keys; it has others")
+    put_aside(home, offered)
     offered.save(home / FEDERATION)
     if new_term:
         (home / MEMBERS).unlink(missing_ok=True)  # editions are of a term, and follow its file

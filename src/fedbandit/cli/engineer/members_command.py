@@ -167,11 +167,12 @@ def founders(directory: Path, *, key: bool = True) -> Path:
 def publish(directory: Path, agreed: Agreement) -> None:
     """Write the agreement for the founder, and for the roles that are run here."""
     from fedbandit.federation.setup import founding
-    from fedbandit.federation.setup.home import FEDERATION, MEMBERS
+    from fedbandit.federation.setup.home import FEDERATION, MEMBERS, put_aside
 
     founding.save(directory, agreed)
     for role in ("analyzer", "mixer"):
         if (directory / role / FEDERATION).exists():
+            put_aside(directory / role, agreed)
             agreed.save(directory / role / FEDERATION)
             (directory / role / MEMBERS).unlink(missing_ok=True)
 

@@ -6,6 +6,7 @@ import math
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,7 +32,11 @@ def ledger(
         typer.Option(help="A hash you noted, the last one then: entries cut off or rewritten since are noticed."),
     ] = None,
     federation: Annotated[
-        Path | None, typer.Option(help="The agreed federation file: entries must be signed by the silo's key in it.")
+        Path | None,
+        typer.Option(
+            help="The agreed federation file: entries must be signed by the silo's key in it, or in those of earlier"
+            " terms that are kept beside it."
+        ),
     ] = None,
     witness: Annotated[
         list[Path] | None,
@@ -50,7 +55,7 @@ def ledger(
     entries = _read(file)
     silo = entries[0].event.silo if entries else None
     since = None if head is None else entries_since(entries, head)
-    signed = None if federation is None or silo is None else _signature_of(federation, silo)
+    signed = None if federation is None or silo is None else _signature_of(federation, silo, file)
     seen = [_witnessed(store, silo) for store in witness or [] if silo is not None]
     verify(entries, signed=signed, witnessed=seen)
     checked = [*(["signed by the silo"] if signed else []), *(f"seen by others up to entry {n}" for n, _ in seen)]
@@ -113,17 +118,26 @@ def _is_of_silo(ask: Callable[[str], Iterable[Any]]) -> bool:
     return any(True for _ in ask("SELECT 1 FROM terms LIMIT 1"))
 
 
-def _signature_of(path: Path, silo: str) -> Checks:
-    """The check of the silo's signature by its public keys in the federation file and the editions beside it."""
-    from fedbandit.federation.setup.agreement import Agreement, unknown_party  # late: it loads the live federation
-    from fedbandit.federation.setup.home import MEMBERS
-    from fedbandit.federation.setup.roll import Roll, read_editions
+def _signature_of(path: Path, silo: str, store: Path) -> Checks:
+    """The check of the silo's signature by its public keys in the federation file, in those of earlier terms and the
+    editions beside it, and in editions that its store has: each of them is signed by the operator."""
+    from fedbandit.federation.setup.agreement import unknown_party  # late: it loads the live federation
+    from fedbandit.federation.setup.home import rolls_of
+    from fedbandit.federation.store import read_engine
+    from fedbandit.federation.store.database import recall
     from fedbandit.federation.wire.heads import Head
 
-    roll = Roll(Agreement.load(path), read_editions(path.with_name(MEMBERS)))
-    keys = [known.verifier for known in roll.keys_of(silo)]
+    rolls = rolls_of(path)
+    if read_bytes(store).startswith(SQLITE):
+        engine = read_engine(store)
+        try:
+            for roll in rolls:
+                roll.tie(lambda key, value: value, partial(recall, engine))
+        finally:
+            engine.close()
+    keys = [known.verifier for roll in rolls for known in roll.keys_of(silo)]
     if not keys:
-        raise unknown_party(silo, roll.charter.id)
+        raise unknown_party(silo, rolls[0].charter.id)
 
     def check(number: int, hash_: bytes, signature: bytes) -> bool:
         head = len(signature) == SIGNATURE_BYTES and Head(number, hash_, signature)

@@ -111,6 +111,7 @@ def _files(party: Home) -> dict[str, Path]:
     """The files of a party's directory that cannot be made again, and those there that its settings name."""
     names = [SETTINGS, FEDERATION, MEMBERS, TOKEN, f"{party.settings.name}.card.json"]
     names += [file.name for file in party.key_files()]
+    names += sorted(file.name for name in (FEDERATION, MEMBERS) for file in party.path.glob(name.replace(".", "-*.")))
     for named in (getattr(party.settings, name) for name in NAMED):
         if named and Path(named).resolve().parent == party.path.resolve():
             names.append(Path(named).name)

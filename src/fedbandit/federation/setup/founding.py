@@ -16,7 +16,7 @@ from nats.js.errors import ServiceUnavailableError
 from fedbandit._validate import ArgumentError
 from fedbandit.federation.setup.agreement import Agreement, check_broker
 from fedbandit.federation.setup.editions import Edition
-from fedbandit.federation.setup.home import FEDERATION, MEMBERS, Home
+from fedbandit.federation.setup.home import FEDERATION, MEMBERS, Home, put_aside
 from fedbandit.federation.setup.roll import Roll, read_editions, write_editions
 from fedbandit.federation.timing import Timing
 from fedbandit.federation.wire import broker, parcels
@@ -153,6 +153,7 @@ def new_operator(path: Path) -> tuple[bytes, bytes]:
 
 def save(path: Path, agreement: Agreement, broker_home: Path | None = None) -> None:
     """The federation's file, and the configuration of every node of the broker that follows from it."""
+    put_aside(path, agreement)
     agreement.save(path / FEDERATION)
     (path / MEMBERS).unlink(missing_ok=True)  # editions are of a term, and follow its file
     configure(path, agreement, broker_home)

@@ -13,16 +13,17 @@ from fedbandit import _validate
 from fedbandit._validate import ArgumentError
 from fedbandit.federation.setup.agreement import Agreement, check_broker
 from fedbandit.federation.setup.party import Party
-from fedbandit.federation.setup.roll import read_editions
+from fedbandit.federation.setup.roll import Roll, read_editions
 from fedbandit.federation.telemetry.logs import STYLES, Style
 from fedbandit.federation.wire.keys import PartyKeys, PublicKeys, Role, as_role, party_name, read_secret, write_secret
 from fedbandit.federation.wire.link import BrokerAddress
 
-__all__ = ["FEDERATION", "KEYS", "MEMBERS", "NAMED", "SETTINGS", "TOKEN", "Home", "Settings"]
+__all__ = ["FEDERATION", "KEYS", "MEMBERS", "NAMED", "SETTINGS", "TOKEN", "Home", "Settings", "put_aside", "rolls_of"]
 
 KEYS, TOKEN, SETTINGS, FEDERATION = "party.key", "token", "party.json", "federation.json"
 MEMBERS = "members.json"  # the editions of the members that this party was given as a file
 DECISIONS = "decisions.db"
+ASIDE = 12  # digits of a plan's hash in the names of files that were put aside
 NAMED = ("tls_certificate", "tls_key", "broker_ca")  # settings that are files
 TOKEN_BYTES = 32
 SHORTEST_TOKEN = 16  # characters: an operator may have put a token of their own in its place
@@ -30,6 +31,32 @@ LAST_PORT = 65_535
 POSTGRES = ("postgresql://", "postgres://")
 NEW_TOKEN = "put the one of a backup in its place, or a new one, and give it to the applications"
 COPY_IT = "copy the complete file of your federation there"
+
+
+def put_aside(folder: Path, agreed: Agreement) -> None:
+    """Keep the file of a term that is over, and the editions of its members, beside the new one that takes its place:
+    ledgers are signed with keys that are in them."""
+    file = folder / FEDERATION
+    if not file.exists() or (plan := Agreement.load(file).plan.hash) == agreed.plan.hash:
+        return
+    for name in (FEDERATION, MEMBERS):
+        if (folder / name).exists():
+            (folder / _aside(name, plan[:ASIDE])).write_bytes((folder / name).read_bytes())
+
+
+def rolls_of(file: Path) -> list[Roll]:
+    """The members of the federation whose file this is, and those of its earlier terms whose files are beside it."""
+    newest = Roll(Agreement.load(file), read_editions(file.with_name(MEMBERS)))
+    earlier = [
+        Roll(Agreement.load(one), read_editions(one.with_name(_aside(MEMBERS, one.stem[-ASIDE:]))))
+        for one in sorted(file.parent.glob(_aside(FEDERATION, "[0-9a-f]" * ASIDE)))
+    ]
+    return [newest, *(roll for roll in earlier if roll.charter.id == newest.charter.id)]
+
+
+def _aside(name: str, plan: str) -> str:
+    """What a file of a term with this plan is called later."""
+    return name.replace(".", f"-{plan}.")
 
 
 @dataclass(frozen=True)

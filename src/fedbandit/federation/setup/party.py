@@ -15,7 +15,7 @@ from fedbandit.federation.wire.keys import PartyKeys, PublicKeys, Role
 from fedbandit.federation.wire.messages import MessageError
 from fedbandit.federation.wire.subjects import Consumer
 
-__all__ = ["Outdated", "Party", "PlanMismatch"]
+__all__ = ["TIMELESS", "Outdated", "Party", "PlanMismatch"]
 
 TIMELESS: tuple[Kind, ...] = ("greeting", "members")  # messages that are of no sync
 
@@ -29,12 +29,12 @@ class PlanMismatch(RuntimeError):
 
 
 class Outdated(EnvelopeError):
-    """A message of a sync that its sender, `party`, is no member of, or under keys that do not count any more: it has
-    not heard of the newest members."""
+    """A message of a sync that its sender is no member of, or under keys that do not count any more: it has not heard
+    of the newest members. What is in it, `payload`, is its word all the same, as far as that is held against it."""
 
-    def __init__(self, party: str) -> None:
-        super().__init__(f"{party} is no member now, or has other keys: it is told of the newest members")
-        self.party = party
+    def __init__(self, context: Context, payload: bytes) -> None:
+        super().__init__(f"{context.sender} is no member now, or has other keys: it is told of the newest members")
+        self.context, self.payload = context, payload
 
 
 class Party:
@@ -124,6 +124,11 @@ class Party:
         """Whether this party takes part in a sync."""
         return self.at(sync).member(self.name) is not None
 
+    def takes_part(self, sync: int) -> bool:
+        """Whether it does, and has the keys that the others know it by then: what it says under others is lost."""
+        public = self.at(sync).member(self.name)
+        return public is not None and public.identity in self._ring
+
     def keys_at(self, sync: int) -> PartyKeys:
         """The private keys that count for a sync."""
         public = self.at(sync).member(self.name) or self.public
@@ -162,8 +167,7 @@ class Party:
             return claim, self._unsealed(envelope, expected, [] if counts is None else [counts])
         except EnvelopeError:
             if others := [one for one in known if one != counts]:
-                self._unsealed(envelope, expected, others)
-                raise Outdated(claim.sender) from None
+                raise Outdated(claim, self._unsealed(envelope, expected, others)) from None
             raise
 
     def _unsealed(self, envelope: bytes, expected: Context, senders: Sequence[PublicKeys]) -> bytes:

@@ -29,7 +29,7 @@ from fedbandit.federation.telemetry.troubles import Troubles, first
 from fedbandit.federation.timing import TicksHeld
 from fedbandit.federation.wire import heads, messages
 from fedbandit.federation.wire.envelopes import FORMAT, Context
-from fedbandit.federation.wire.heads import NO_QUESTION, Greeting
+from fedbandit.federation.wire.heads import NO_QUESTION, Greeting, Head
 from fedbandit.federation.wire.keys import PublicKeys
 from fedbandit.federation.wire.link import Link, MessageTooLarge
 from fedbandit.federation.wire.messages import MessageError
@@ -52,7 +52,7 @@ class _Taken(NamedTuple):
     """What is in a verified message."""
 
     context: Context
-    content: Greeting | SignedOutcome | Edition
+    content: Greeting | SignedOutcome | Edition | Head
 
 
 class Agent:
@@ -75,7 +75,7 @@ class Agent:
         self._behind: str | None = None
         self._unsent: MessageTooLarge | None = None  # what the broker does not take
         self._question, self._ask_at = NO_QUESTION, -math.inf
-        self._outdated: list[str] = []  # parties that have not heard of the newest members
+        self._outdated: set[str] = set()  # parties that have not heard of the newest members
         self._leads = False
         self._told: str | None = None  # what the store says about why nothing is drawn
         self._tidy_at = 0.0  # a process that was killed may have left raw rows in the files
@@ -105,10 +105,12 @@ class Agent:
 
     @property
     def _dismissed(self) -> str | None:
-        """That this silo is a member no more, if it is not: it serves on by the last model, and draws nothing."""
+        """That this silo is no member any more, or has not the keys of one: it serves on, and draws nothing."""
         sync = self.silo.ticker.open_sync
-        if self.silo.ended or self.party.is_member(sync):
+        if self.silo.ended or self.party.takes_part(sync):
             return None
+        if self.party.is_member(sync):
+            return f"from sync {sync} on the others know this silo by keys that it does not have: it draws nothing"
         return f"this silo is no member of the federation from sync {sync} on: it decides by the last model it was sent"
 
     @property
@@ -119,9 +121,8 @@ class Agent:
     @property
     def troubles(self) -> Troubles:
         """All that keeps it from ticking or drawing."""
-        held = None if self.silo.ended else self._sealer.held
         found = {
-            self._sealer.kind: held,
+            self._sealer.kind: None if self.silo.ended else self._sealer.held,
             self._clock_kind: self._clock_problem,
             "size": self._unsendable,
             "behind": self._behind,
@@ -173,13 +174,15 @@ class Agent:
                 await self._greeted(taken.context, taken.content)
             elif isinstance(taken.content, Edition):
                 await self.adopt([taken.content])
+            elif isinstance(taken.content, Head):
+                await asyncio.to_thread(self.seen.note, [(self._analyzer.name, taken.content.length, taken.content)])
             else:
                 with traces.span("learn", sync=taken.context.sync):
                     await self._learn(taken.context.sync, taken.content)
-        outdated, self._outdated = self._outdated, []
         for receiver in self._sealer.receivers:
-            if self.link is not None and receiver.name in outdated:
+            if self.link is not None and receiver.name in self._outdated:
                 await self.registrar.tell(self.link, receiver)
+        self._outdated.clear()
         self._news.set()
 
     async def tick(self) -> None:
@@ -232,9 +235,16 @@ class Agent:
             return _Taken(context, self._model(context, payload))
         except Exception as error:  # deliberately broad, RecursionError and MemoryError included
             self._refused.note(error)
-            if isinstance(error, Outdated):
-                self._outdated.append(error.party)
-            return None
+            return self._outdated_model(error) if isinstance(error, Outdated) else None
+
+    def _outdated_model(self, error: Outdated) -> _Taken | None:
+        """The head of a model under keys that were replaced: the analyzer has come as far as that."""
+        self._outdated.add(error.context.sender)
+        with contextlib.suppress(Exception):
+            if error.context.kind == "model" and error.context.sender == self._analyzer.name:
+                model = SignedOutcome.decode(error.payload, self.plan)
+                return _Taken(error.context, self.party.checked(self._analyzer.name, model.head))
+        return None
 
     def _model(self, context: Context, payload: bytes) -> SignedOutcome:
         """A model of the analyzer that fits those before it, at its time, and can be used."""

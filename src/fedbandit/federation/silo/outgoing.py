@@ -39,8 +39,9 @@ class Sealer:
         return self._party.keys_at(sync).signer
 
     def takes_part(self, sync: int) -> bool:
-        """Whether the silo is a member of the federation at a sync."""
-        return self._party.is_member(sync)
+        """Whether the silo is a member of the federation at a sync, with keys that it has: else a release would be
+        spent for nothing."""
+        return self._party.takes_part(sync)
 
     def hold(self, reason: str, kind: str = "others") -> None:
         """Nothing is drawn from now on."""

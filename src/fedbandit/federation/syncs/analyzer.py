@@ -54,15 +54,16 @@ class Analyzer(SyncKeeper):
 
     @property
     def asks(self) -> tuple[tuple[PublicKeys, ...], int]:
-        """The silos: they have the models. A cohort of them, or all where the analyzer itself draws the noise, since a
-        second draw for one sync would tell what the first one hides. Where silos do not speak to the analyzer, the
-        mixer, which hears of each model with the releases after it. (All that is in a model then comes from the mixer,
-        which sends the same bytes again: the last model is made again as it was.)"""
+        """The silos: they have the models. A cohort of them, or, where the analyzer itself draws the noise, all members
+        of the next sync, since a second draw for one sync would tell what the first one hides. Where silos do not speak
+        to the analyzer, the mixer, which hears of each model with the releases after it. (All that is in a
+        model then comes from the mixer, which sends the same bytes again: the last model is made again as it was.)"""
         if not self._hears_silos:
             return (self.agreement.holder("mixer"),), 1
         draws = self.plan.protocol.mixer_draws and self._mixer is None
-        enough = len(self.agreement.silos) if draws else self.plan.smallest_cohort
-        return tuple(self.agreement.party(name) for name in self.agreement.silos), enough
+        silos = self.party.at(self.store.next_sync()).silos if draws else self.agreement.silos
+        enough = len(silos) if draws else self.plan.smallest_cohort
+        return tuple(self.party.roll.keys_of(name)[0] for name in silos), enough
 
     async def answer(self, sender: PublicKeys, greeting: Greeting) -> None:
         """A mixer that asks may have lost what it was told: it is told again."""
@@ -145,7 +146,8 @@ class Analyzer(SyncKeeper):
 
     def _greets(self) -> tuple[PublicKeys, ...]:
         """Everybody: those who have another plan or another format must see it."""
-        return tuple(party for party in self.agreement.parties if party.name != self.party.name)
+        known = {party.name: party for party in (*self.agreement.parties, *self.asks[0])}
+        return tuple(party for name, party in known.items() if name != self.party.name)
 
     def _close_mixed(self, sync: int, inbox: dict[str, bytes]) -> SyncEvent:
         """The mixer has fixed the cohort, from those whose parcels A has said that it holds."""

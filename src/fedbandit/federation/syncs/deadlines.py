@@ -39,6 +39,15 @@ class Deadlines:
             return bool(self._store.senders(sync))
         return self._until(sync) + self._takes <= 0
 
+    @property
+    def waiting_for(self) -> tuple[str, ...]:
+        """Silos of which nothing has come for a sync that is open, or whose public time is over."""
+        sync = self._store.next_sync()
+        if sync >= len(self._plan.ticks) or not self.due(sync):
+            return ()
+        senders = self._store.senders(sync)
+        return tuple(name for name in self._party.at(sync).silos if name not in senders)
+
     def passed(self, sync: int) -> bool:
         """Whether the deadline of a sync has passed. It runs from the first message for this very sync, or, if there
         is none, from when as many silos as make a cohort are further; never because one of them is, and never from

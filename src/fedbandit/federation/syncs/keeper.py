@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import secrets
 import time
@@ -12,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from fedbandit.federation.exact.exact_noise import ExactNoise
 from fedbandit.federation.setup.agreement import Agreement
 from fedbandit.federation.setup.editions import Edition
-from fedbandit.federation.setup.party import Outdated, Party
+from fedbandit.federation.setup.party import TIMELESS, Outdated, Party
 from fedbandit.federation.setup.registrar import Registrar
 from fedbandit.federation.states import SyncEvent, SyncState
 from fedbandit.federation.store.seen import SeenStore
@@ -70,7 +71,7 @@ class SyncKeeper(ABC):
         self._refused = Refused()
         self.registrar = Registrar(party, self._refused)
         self._question = secrets.token_bytes(len(NO_QUESTION))
-        self._answered: set[str] = set()
+        self._answered, self._heard = set[str](), False
         self.deadlines = Deadlines(party, store, self._clock, steady)
         self._advancing = asyncio.Lock()
         self._outdated: list[str] = []  # parties that have not heard of the newest members
@@ -81,7 +82,7 @@ class SyncKeeper(ABC):
         self._repeats: Repeats[tuple[int, str]] = Repeats(self.agreement.timing.deadline, steady)
         store.bind(self.plan.hash)
         store.complain("")
-        self.progress = Progress.of(store.all(), self.agreement.silos)
+        self.progress = Progress.of(store.all(), lambda sync: self.party.at(sync).silos)
         self.seen = SeenStore(store.engine, "", self.plan.reach if self.plan.endless else None)
 
     # -- what a mixer and an analyzer do differently ---------------------------------------------------------------
@@ -157,23 +158,15 @@ class SyncKeeper(ABC):
 
     @property
     def waiting_for(self) -> tuple[str, ...]:
-        """Silos of which nothing has come for a sync that is open, or whose public time is over."""
-        sync = self.store.next_sync()
-        if sync >= len(self.plan.ticks):
-            return ()
-        senders = self.store.senders(sync)
-        waits = self._direct and self.deadlines.due(sync)
-        return tuple(name for name in self.party.at(sync).silos if name not in senders) if waits else ()
-
-    @property
-    def _direct(self) -> bool:
-        """Whether silos send to this party."""
-        return self.party.public.role in self.agreement.subjects.receivers
+        """Silos of which nothing has come for a sync that is open, or whose public time is over, if they send here."""
+        direct = self.party.public.role in self.agreement.subjects.receivers
+        return self.deadlines.waiting_for if direct else ()
 
     @property
     def answered(self) -> bool:
-        """Whether enough others have said how far they have seen this party come."""
-        return len(self._answered) >= self.asks[1]
+        """Whether enough others have said how far they have seen this party come; then it stays so, whoever joins."""
+        self._heard = self._heard or len(self._answered) >= self.asks[1]
+        return self._heard
 
     @property
     def ready(self) -> bool:
@@ -245,7 +238,7 @@ class SyncKeeper(ABC):
         given_up = self.store.give_up(self.ahead, self.state_after(self.ahead.length))
         self.ahead = self.problem = None
         self.store.complain("")
-        self.progress = Progress.of(self.store.all(), self.agreement.silos)
+        self.progress = Progress.of(self.store.all(), lambda sync: self.party.at(sync).silos)
         return given_up
 
     def state_after(self, syncs: int) -> bytes | None:
@@ -287,12 +280,20 @@ class SyncKeeper(ABC):
                 raise MessageError(f"the plan has no sync {context.sync}")
             return self._timely(self.accept(context, payload))
         except Outdated as error:
-            self._outdated.append(error.party)
+            self._outdated.append(error.context.sender)
             self._refused.note(error)
-            return None
+            return self._heads(error.context, error.payload)
         except Exception as error:  # deliberately broad, RecursionError and MemoryError included
             self._refused.note(error)
             return None
+
+    def _heads(self, context: Context, payload: bytes) -> Taken | None:
+        """The heads in a message under keys that were replaced: its signer, who has not heard of it, has come as far as
+        that, and does nothing of it again when its store is put back."""
+        with contextlib.suppress(Exception):
+            if context.kind not in TIMELESS and context.sync < len(self.plan.ticks):
+                return Taken(context, sightings=self.accept(context, payload).sightings)
+        return None
 
     def _timely(self, taken: Taken) -> Taken:
         """The message, or only the heads in it if it comes before its time. Whoever's clock is wrong, their signer has

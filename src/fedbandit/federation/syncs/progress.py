@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from fedbandit.federation.states import SyncState
@@ -26,13 +26,14 @@ class Progress:
     missed: dict[str, int] = field(default_factory=dict)  # by silo: syncs without it since it was last in one
 
     @classmethod
-    def of(cls, syncs: Sequence[StoredSync], silos: Sequence[str]) -> Progress:
-        """As a store has it. What was skipped or given up is counted among the syncs that it keeps."""
+    def of(cls, syncs: Sequence[StoredSync], members: Callable[[int], Sequence[str]]) -> Progress:
+        """As a store has it, with the silos that were members of each sync. What was skipped or given up is counted
+        among the syncs that it keeps."""
         begins = syncs[0].sync if syncs else 0  # a store without an end keeps no older ones: those are over
-        progress = cls(closed=begins, missed=dict.fromkeys(silos, 0))
+        progress = cls(closed=begins, missed=dict.fromkeys(members(begins), 0))
         for sync in syncs:
             if sync.state.final:
-                progress.note(sync)
+                progress.note(sync, silos=members(sync.sync))
         return progress
 
     def note(self, sync: StoredSync, at: float | None = None, silos: Sequence[str] | None = None) -> None:

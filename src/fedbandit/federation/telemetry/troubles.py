@@ -20,7 +20,7 @@ KINDS = {
     "clock": "the clock cannot be believed, or more ticks are overdue than a short stop explains",
     "sums": "more people have come than the plan's sums hold",
     "format": "another party does not read this one's messages: the versions do not fit",
-    "members": "this silo is no member of the federation any more: it draws nothing",
+    "members": "this silo is no member of the federation any more, or has not the keys of one: it draws nothing",
     "others": "others have not yet said how far they have seen this party come",
 }
 
