@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedbandit.look.colours import PROTOCOLS
 from fedbandit.paper import regret_bounds
 from fedbandit.paper.figures import PANELS, PAPER_PANELS, gallery, running
 from fedbandit.paper.figures import panel_plot as drawing
@@ -81,6 +82,11 @@ def test_observations_speak_of_curves_that_are_drawn():
         assert len(labels) == len(panel.curves)
         for observation in panel.observations:
             assert set(observation.labels) <= labels
+
+
+@pytest.mark.parametrize("panel", PANELS.values(), ids=lambda panel: panel.name)
+def test_every_curve_has_the_colour_of_its_protocol(panel):
+    assert {curve.protocol for curve in panel.curves} <= set(PROTOCOLS)
 
 
 def test_panels_on_the_same_users_are_simulated_once_and_a_curve_is_the_same_in_each():

@@ -45,6 +45,7 @@ class Curve:
     epsilon: float
     delta: float
     private: bool = True
+    name: str | None = None  # of the protocol, where it is not the preset's
 
     @property
     def label(self) -> str:
@@ -54,7 +55,7 @@ class Curve:
     @property
     def protocol(self) -> str:
         """The protocol by its name: curves of the same one, at several budgets, share its colour."""
-        return self.preset.__name__.replace("_", "-")
+        return self.name or self.preset.__name__.replace("_", "-")
 
     def plan(self, silos: int, rounds: int, dim: int, setting: Setting) -> Plan:
         """Raises ValueError where the protocol's theorem does not reach."""

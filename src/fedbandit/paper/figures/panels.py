@@ -89,7 +89,7 @@ def _vector_sum(epsilon: float, delta: float) -> Curve:
 
 
 def _ours(name: str, family: str, private: bool = True) -> Curve:
-    return Curve(family, lambda plan, _: plan_for(name, plan), 1.0, 1e-4, private=private)
+    return Curve(family, lambda plan, _: plan_for(name, plan), 1.0, 1e-4, private, name)
 
 
 FREE = Curve("FedLinUCB (non-private)", presets.fed_lin_ucb, 1.0, 0.1, private=False)  # it ignores the budget
