@@ -84,6 +84,10 @@ def test_observations_speak_of_curves_that_are_drawn():
             assert set(observation.labels) <= labels
 
 
+def test_every_panel_has_the_papers_runs():
+    assert {panel.runs for panel in PANELS.values()} == {25}
+
+
 @pytest.mark.parametrize("panel", PANELS.values(), ids=lambda panel: panel.name)
 def test_every_curve_has_the_colour_of_its_protocol(panel):
     assert {curve.protocol for curve in panel.curves} <= set(PROTOCOLS)
@@ -142,6 +146,15 @@ def test_judged_documents_with_another_number_of_features(tmp_path):
         assert version["dim"] == 47  # and a constant
         assert "all 46 features and a constant" in version["data"]
         assert len(version["curves"]) == 4
+
+
+def test_real_data_are_scored_in_float64(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(running, "simulate", lambda *plans, precision, progress: asked.append(precision))
+    sources, size = Sources(letor=judged(tmp_path / "judged.txt", features=46)), running.PanelSize(quick=True)
+    for job in running._jobs([tiny("fig1c", silos=3), tiny("figA-a")], sources, size).values():
+        job.play(0, lambda share: None)
+    assert asked == ["float64", "float64", "float32", "float32"]
 
 
 @pytest.mark.shared

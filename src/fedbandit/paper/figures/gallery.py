@@ -28,7 +28,7 @@ subG, for the noise that the plan adds) and so for its wider radii; “vacuous h
 lose, one per silo and round (the line “MT”), or above what acting at random loses (the line “chance”). A picture shows
 the part of a bound that lies below MT.
 
-The paper has 25 runs of each panel. Where a picture shows fewer, `--runs 25` asks for as many.
+The paper has 25 runs of each panel, and so has this command; where a picture shows fewer, `--runs` asked for them.
 """
 
 
