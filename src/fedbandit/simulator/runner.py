@@ -93,13 +93,9 @@ class Job:
 @contextmanager
 def _one_blas_thread() -> Iterator[None]:
     """Matrix libraries on one thread meanwhile. A model is a small matrix, over which their threads wait for each other
-    ten times as long as they compute, and its last digits would depend on how many there are. Without threadpoolctl,
-    which scikit-learn brings, nothing is limited."""
-    try:
-        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
-    except ImportError:
-        yield
-        return
+    ten times as long as they compute, and its last digits would depend on how many there are."""
+    from threadpoolctl import threadpool_limits  # imported late: it looks at every library that is loaded by then
+
     with threadpool_limits(limits=1, user_api="blas"):
         yield
 

@@ -133,7 +133,7 @@ def _lasso(rows: Floats, labels: NDArray[np.int32], penalty: float | None) -> tu
     try:
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.linear_model import Lasso, LassoCV
-        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+        from threadpoolctl import threadpool_limits
     except ImportError:
         needed = "pip install 'fedbandit[data]'"
         raise ImportError(f"the lasso behind real data needs scikit-learn: {needed}") from None
