@@ -1,5 +1,5 @@
 """A federation that lives on: over the real broker a silo joins, another gets new keys, one is restored from an old
-backup, one leaves, the operator and the mixer get new keys, and the term is renewed. Nobody else is restarted."""
+backup, one leaves, operator, mixer and analyzer get new keys, and the term is renewed. Nobody else is restarted."""
 
 from __future__ import annotations
 
@@ -207,13 +207,14 @@ async def _first_term(town: Town, elsewhere: Path) -> None:
     assert town.agents["c"].party.roll.number == 2
     await town.sync(4, "abcd")
 
-    # One leaves; the operator and the mixer have new keys.
+    # One leaves; the operator, the mixer and the analyzer have new keys.
     town.synced = 4  # the one who leaves hears of it, too, before the broker lets it in no more
     await town.changed("dismiss", path, "a", "--from-sync", 5)
     town.synced = 5
     await town.changed("rotate", path, "--operator", "--from-sync", 5)
-    run("federation", "new-keys", path / "mixer")
-    await town.changed("rotate", path, path / "mixer" / "mixer.card.json", "--from-sync", 5)
+    for name in ("mixer", "analyzer"):
+        run("federation", "new-keys", path / name)
+        await town.changed("rotate", path, path / name / f"{name}.card.json", "--from-sync", 5)
     assert "no member" in (town.agents["a"].problem or "")
     spent = len(town.agents["a"].silo.store.ledger())
     town.visits("a")  # it decides on, and nothing of it counts

@@ -18,7 +18,7 @@ from fedbandit.federation.setup import founding
 from fedbandit.federation.setup.editions import Edition
 from fedbandit.federation.setup.home import Home
 from fedbandit.federation.setup.party import Party
-from fedbandit.federation.setup.roll import EditionError
+from fedbandit.federation.setup.roll import EditionError, Roll
 from fedbandit.federation.silo.agent import Agent
 from fedbandit.federation.silo.outgoing import Sealer
 from fedbandit.federation.silo.serving import Silo
@@ -358,3 +358,31 @@ def test_a_model_under_replaced_keys_is_held_against_the_analyzer(tmp_path: Path
             asyncio.run(agent.handle([behind.seal("model", party.public, 0, payload)]))
         assert agent.seen.of("analyzer").head == model.head
         assert silo.version == 0
+
+
+def test_two_lists_of_one_number_are_not_forgotten(tmp_path: Path) -> None:
+    """Whoever holds the proof goes on with nothing, and a restart changes nothing about it."""
+
+    async def scenario(post: Meeting) -> None:
+        roll = await post.change(dismissal("silo-03"))
+        second = replace(roll.editions[0], from_sync=2).signed(post.operator.signer)
+        await post.keepers["analyzer"].adopt([second])
+        assert "exists twice" in (post.keepers["analyzer"].problem or "")
+        post.parties["analyzer"] = post.homes["analyzer"].party()
+        post.begin("analyzer")
+        assert "exists twice" in (post.keepers["analyzer"].problem or "")
+        assert "exists twice" in (post.keepers["analyzer"].store.problem() or "")
+        assert not post.keepers["analyzer"].ready
+
+    meet(tmp_path, scenario)
+    founded(tmp_path / "silo")
+    operator = PartyKeys.load(tmp_path / "silo" / founding.OPERATOR_KEYS)
+    for _ in range(2):
+        party = Home.load(tmp_path / "silo" / "silo-00").party()
+        sealer = Sealer(party)
+        with Silo.open(tmp_path / "s.db", PLAN, name="silo-00", secret=b"s" * 32, sealer=sealer) as silo:
+            agent = Agent(silo, party, sealer)
+            if not party.roll.number:
+                first = Roll(party.roll.charter).next(dismissal("silo-01"), operator.signer)
+                asyncio.run(agent.adopt([first, replace(first, from_sync=2).signed(operator.signer)]))
+            assert "exists twice" in (agent.registrar.problem or "")

@@ -23,10 +23,15 @@ class Registrar:
     """Keeps the members up to date, and says so if the operator has signed two lists of one number."""
 
     def __init__(self, party: Party, refused: Refused) -> None:
-        self.problem: str | None = None  # that there are two lists, if there are
         self._party, self._refused = party, refused
         self._gap = (0, 0)  # the last edition that came without those before it, and which one was here then
         self._asked = self._gap
+
+    @property
+    def problem(self) -> str | None:
+        """That the operator has signed two lists of one number, if it has; it stays so."""
+        number = self._party.roll.contradicted
+        return None if number is None else str(TwoLists(number))
 
     def adopt(self, editions: Iterable[Edition]) -> int:
         """Take the editions that come next; returns how many these were. One that is not the next, not the operator's
@@ -37,7 +42,6 @@ class Registrar:
                 if self._party.roll.take(edition):
                     log.info("edition %d of the members: %s %s", edition.number, edition.change, edition.name)
             except TwoLists as error:
-                self.problem = str(error)
                 log.error("%s", error)
                 self._refused.note(error)
             except EditionError as error:

@@ -72,6 +72,7 @@ class Roll:
         self._remember: Callable[[str, bytes], bytes] | None = None
         self._recall: Callable[[str], bytes | None] | None = None
         self._one_at_a_time = threading.Lock()
+        self.contradicted: int | None = None  # a number of which the operator has signed two editions
         for edition in editions:
             self.take(edition)
 
@@ -118,6 +119,8 @@ class Roll:
         for edition in self.editions:
             self._keep(edition)
         self.refresh()
+        if (second := recall(_proof(self.hash_of(0)))) is not None:
+            self.contradicted = Edition.decode(second).number
 
     def refresh(self) -> None:
         """Take in what the store has kept since, e.g. through another worker of this silo."""
@@ -135,7 +138,10 @@ class Roll:
                 signer = self._lists[edition.number - 1].signer
                 if edition.hash == self.hash_of(edition.number):
                     return False
-                raise TwoLists(edition.number) if edition.is_by(signer) else EditionError("must be the operator's own")
+                if not edition.is_by(signer):
+                    raise EditionError("must be the operator's own")
+                self._keep_proof(edition)
+                raise TwoLists(edition.number)
             checked = self.checked(edition)
             self._keep(checked)
             self._append(checked)
@@ -208,6 +214,12 @@ class Roll:
         self._begins.append(edition.from_sync)
         self.editions.append(edition)
 
+    def _keep_proof(self, edition: Edition) -> None:
+        """A second edition of a number is kept: a process that starts again must not forget it."""
+        self.contradicted = edition.number
+        if self._remember is not None:
+            self._remember(_proof(self.hash_of(0)), edition.encode())
+
     def _keep(self, edition: Edition) -> None:
         if self._remember is None:
             return
@@ -235,6 +247,10 @@ def _hash(fingerprint: str) -> str:
 
 def _key(charter: str, number: int) -> str:
     return f"edition {charter[:16]} {number}"
+
+
+def _proof(charter: str) -> str:
+    return f"edition {charter[:16]} twice"
 
 
 def read_editions(file: Path) -> list[Edition]:

@@ -392,15 +392,15 @@ class Agent:
 
     async def judge(self) -> None:
         """Draw from now on if all have answered and none has seen more of this silo than it knows itself."""
-        greetings = await self.answers()
-        if not greetings:
+        if not (greetings := await self.answers()):
             return
         for name, greeting in greetings.items():
             if not greeting.reads(FORMAT):
                 self._sealer.hold(f"{name} does not read messages of format {FORMAT}", "format")
                 return
         own = {name: one for name, one in greetings.items() if self.party.is_of(self.party.name, one.seen)}
-        worst = await asyncio.to_thread(further, self.silo.store, self.silo.term.number, self.plan, own)
+        known = (self.silo.store, self.silo.term.number, self.plan, own)
+        worst = self.registrar.problem or await asyncio.to_thread(further, *known)
         if worst is not None:
             self._halt(worst)
             return

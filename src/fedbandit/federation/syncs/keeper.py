@@ -65,11 +65,11 @@ class SyncKeeper(ABC):
         self.plan = party.agreement.plan
         party.roll.tie(store.remember, store.recall)
         self.noise = ExactNoise()
-        self.problem: str | None = None  # why it refuses to go on, if it does
         self.ahead: Head | None = None  # its own head that others have seen and its store has not, if there is one
         self._clock, self._steady = clock or SteadyClock().now, steady
         self._refused = Refused()
         self.registrar = Registrar(party, self._refused)
+        self.problem = self.registrar.problem  # why it refuses to go on, if it does
         self._question = secrets.token_bytes(len(NO_QUESTION))
         self._answered, self._heard = set[str](), False
         self.deadlines = Deadlines(party, store, self._clock, steady)
@@ -81,7 +81,7 @@ class SyncKeeper(ABC):
         self._unanswered: set[tuple[int, str]] = set()  # syncs, and who has sent something for them since
         self._repeats: Repeats[tuple[int, str]] = Repeats(self.agreement.timing.deadline, steady)
         store.bind(self.plan.hash)
-        store.complain("")
+        store.complain(self.problem or "")
         self.progress = Progress.of(store.all(), lambda sync: self.party.at(sync).silos)
         self.seen = SeenStore(store.engine, "", self.plan.reach if self.plan.endless else None)
 
