@@ -14,8 +14,8 @@ the estimate, L = 1/2 / sqrt(1 - s) being theta's and I' what was learnt along i
 model of the last sync and teach the next one. Those that do not are served by all that their silo knows, whose errors
 add up by their precisions.
 
-This is a model, not a bound; wide radii cost exploration that it does not count. docs/planning.md holds it against
-simulations.
+This is a model, not a bound. Practical radii cost exploration where little is known across (`_Silos._bend`); what wider
+ones cost is not counted. docs/planning.md holds it against simulations.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ import numpy as np
 
 from fedbandit._arrays import Floats
 from fedbandit._validate import ArgumentError
-from fedbandit.bandit.confidence import NoiseLaw
+from fedbandit.bandit.confidence import PRACTICAL_SCALE, NoiseLaw, self_normalised
 from fedbandit.bandit.directions import PAPERS_SHARE, Alignment, best_of
 from fedbandit.plan import Plan
 from fedbandit.simulator.attendance import EVERYBODY, Attendance
@@ -112,11 +112,15 @@ class _Silos:
     across: float = 0.0  # and about each of the others
     own: float = 0.0  # what one silo has seen of each of the others
     cosine: float = 0.0  # of the public model
+    bent: float = 1.0  # how well what is taken is aligned with it, of how well the best is: practical radii explore
+    users: float = 0.0  # visits behind it
     moved: float = 0.0  # how far theta has moved, squared, from what the public sums say of it
 
     def taken(self, cosine: float) -> _Taken:
         """The best action of a model with that cosine is taken."""
-        square = self.best.square if cosine else 1 / self.axes  # along the model's direction; before it there is none
+        square = (
+            self.best.square * self.bent**2 if cosine else 1 / self.axes
+        )  # along the model; before it there is none
         left = (1 - square) / (self.axes - 1) if self.axes > 1 else 1.0  # on a line every action tells of the same
         free = 1 - self.constant_share  # the share of a row's squared length that its constant leaves to the others
         return _Taken((square * cosine**2 + left * (1 - cosine**2)) * free, left * free)
@@ -142,6 +146,22 @@ class _Silos:
         error += self.moved / self.axes
         length = _length(self.constant_share) * self.along / (self.along + regulariser)
         self.cosine = self._expected(length, error)
+        self.bent = self._bend(length**2 + self.axes * error, regulariser)
+
+    def _bend(self, square: float, regulariser: float) -> float:
+        """How much worse than the best of a model of that squared length the action is aligned with it that is taken.
+
+        The score of an action at the cosine c is l c + beta sqrt(c^2 / V_along + (1 - c^2) / V_across). Where little is
+        known across, its maximum lies at c^2 = l^2 / V_across / (D (l^2 + beta^2 D)), D = 1 / V_across - 1 / V_along;
+        with few actions none is better aligned than that, and the radius changes nothing.
+        """
+        if self.axes == 1 or self.along <= self.across or not square:
+            return 1.0
+        unseen = 1 / (self.across + regulariser)
+        gap = unseen - 1 / (self.along + regulariser)
+        stated = self_normalised(self.users, self.axes + 1, regulariser, Plan.alpha) + math.sqrt(regulariser)
+        aligned = square * unseen / (gap * (square + (PRACTICAL_SCALE * stated) ** 2 * gap))
+        return min(1.0, math.sqrt(aligned) / self.best.cosine) if self.best.cosine else 1.0
 
     def local_cosine(self, noise: float, others: float) -> float:
         """Of all that one silo knows: its own visits, and the public sums less its own part (`others` is the rest)."""
@@ -207,13 +227,14 @@ def followed(
         visits = stop - before
         share = earlier if (before + stop + 1) // 2 <= attendance.first_visits else later
         kept = silos.local_cosine(noise, 1 - 1 / course.silos) if partly and course.locally else silos.cosine
-        lost.append(share * (1 - silos.cosine) + (1 - share) * (1 - kept))
+        lost.append(share * (1 - silos.bent * silos.cosine) + (1 - share) * (1 - kept))
         taken = silos.taken(silos.cosine)
         along += course.silos * share * visits * taken.along
         across += course.silos * share * visits * taken.across
         if partly:
             silos.own += visits * (share * taken.across + (1 - share) * silos.taken(kept).across)
         if stop in syncs:
+            silos.users = course.silos * stop
             silos.learn(along, across, course.forget, drift**2 * (stop - last))
             noise, regulariser = syncs[stop]
             silos.synchronise(noise, regulariser)
@@ -228,8 +249,9 @@ def predicted_alone(
     """A silo on its own, which learns from each of its visits at once, adds no noise and forgets nothing."""
     silos, stops, lost, before = _learners(arms, dim, constant_share), _stops(rounds), [], 0
     for stop in stops:
-        lost.append(1 - silos.cosine)
+        lost.append(1 - silos.bent * silos.cosine)
         taken, visits = silos.taken(silos.cosine), stop - before
+        silos.users = stop
         silos.learn(visits * taken.along, visits * taken.across, 1.0, drift**2 * visits)
         silos.synchronise(0.0, 1.0)
         before = stop
