@@ -3,7 +3,6 @@
 import asyncio
 import json
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -98,12 +97,6 @@ def test_a_person_counts_as_often_as_the_plan_says():
         visit(federation.silos["silo-00"], 3, user="patient 4711")
         federation.tick()
         assert federation.silos["silo-00"].status()["over_cap"] == 2
-
-
-def test_the_page_shows_it(capsys):
-    page = (Path(__file__).parents[2] / "docs" / "federation.md").read_text().split("## In one process")[1]
-    exec(page.split("```python")[1].split("```")[0], {"fb": fb})
-    assert capsys.readouterr().out.startswith("(1, [")
 
 
 def test_inside_a_running_loop_as_in_a_notebook():

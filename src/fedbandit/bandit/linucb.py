@@ -92,5 +92,6 @@ def _raised(precision: Floats, floor: float) -> tuple[Floats, int]:
         values, vectors = np.linalg.eigh(precision)
     below = values.min(axis=-1) < floor
     least = np.maximum(floor, CONDITION * np.abs(values).max(axis=-1, keepdims=True))
-    raised = (vectors * np.maximum(values, least)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
+    with np.errstate(over="ignore", invalid="ignore"):  # sums near the largest number: what they give decides nothing
+        raised = (vectors * np.maximum(values, least)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
     return np.where(below[..., None, None], raised, precision), int(below.sum())
