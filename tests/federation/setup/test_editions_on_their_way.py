@@ -144,6 +144,24 @@ def test_a_silo_that_is_to_leave_takes_part_until_then(tmp_path: Path) -> None:
     meet(tmp_path, scenario)
 
 
+@pytest.mark.parametrize("rotated", [False, True])
+def test_a_silo_that_has_left_hears_of_it_from_an_analyzer_that_was_killed(rotated: bool, tmp_path: Path) -> None:
+    """It had taken the editions, and ended before anybody was told; it may have new keys by then."""
+
+    async def scenario(post: Meeting) -> None:
+        changes = [*([rotation(post, "analyzer")] if rotated else []), dismissal("silo-03", 2)]
+        roll = await post.change(*changes, tell=())
+        silo, analyzer = Home.load(tmp_path / "silo-03").party(), post.keepers["analyzer"]
+        analyzer.registrar.adopt(roll.editions)  # as it finds them in its store when it starts again
+        analyzer._answered.clear()
+        post.queues["silo-03"].clear()
+        await analyzer.greet()
+        first = silo.open(post.queues["silo-03"][0])[0]
+        assert first.kind == ("members" if rotated else "greeting")
+
+    meet(tmp_path, scenario)
+
+
 def test_keys_are_used_once(tmp_path: Path) -> None:
     """Those of a silo that has left, or that were replaced, are believed for nobody any more, under no name."""
     roll, keys = founded(tmp_path)

@@ -262,7 +262,7 @@ class _World:
 
     def _operate(self, node: Node) -> None:
         """What people do whose clock is right: they say so."""
-        if node.up and node.held and not node.has_left and node.name != self._leaver:
+        if node.up and node.held and not node.has_left:
             self.say(f"{node.name} is told that its clock is right")
             node.kill()
             node.start(catch_up=True)

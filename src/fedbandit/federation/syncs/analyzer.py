@@ -80,11 +80,8 @@ class Analyzer(SyncKeeper):
         """Everybody is told, those who have just left included."""
         if before == self.party.roll.number:
             await super().spread(before)
-        names = {party.name: None for members in (self.agreement, self.party.at(0)) for party in members.parties}
-        names |= {edition.name: None for edition in self.party.roll.editions[before:] if edition.name}
-        for name in names:
-            if name != self.party.name:
-                await self._tell(name, before)
+        for name in self._ever(before):
+            await self._tell(name, before)
 
     def state_after(self, syncs: int) -> bytes | None:
         state = self._state()
@@ -145,9 +142,15 @@ class Analyzer(SyncKeeper):
         await asyncio.gather(*(send(name) for name in silos if everybody or only == name))
 
     def _greets(self) -> tuple[PublicKeys, ...]:
-        """Everybody: those who have another plan or another format must see it."""
-        known = {party.name: party for party in (*self.agreement.parties, *self.asks[0])}
-        return tuple(party for name, party in known.items() if name != self.party.name)
+        """Everybody: those who have another plan or another format must see it, and those who have left must hear of
+        it, even if this party was killed before it could tell them."""
+        return tuple(self.party.roll.keys_of(name)[0] for name in self._ever())
+
+    def _ever(self, before: int = 0) -> list[str]:
+        """All others who are members, were at the beginning, or came or went by an edition after this one."""
+        names = {party.name: None for members in (self.agreement, self.party.at(0)) for party in members.parties}
+        names |= {edition.name: None for edition in self.party.roll.editions[before:] if edition.name}
+        return [name for name in names if name != self.party.name]
 
     def _close_mixed(self, sync: int, inbox: dict[str, bytes]) -> SyncEvent:
         """The mixer has fixed the cohort, from those whose parcels A has said that it holds."""
