@@ -12,7 +12,6 @@ from fedbandit.federation.silo.serving import Silo
 from fedbandit.federation.states import ReleaseState
 from fedbandit.federation.store.seen import SeenStore
 from fedbandit.federation.timing import Timing
-from fedbandit.federation.wire.link import MessageTooLarge
 from fedbandit.schedule import every
 from tests.federation.small import small_plan
 
@@ -75,34 +74,6 @@ def test_a_release_that_came_to_nothing_is_sent_again_unchanged(joined):
     asyncio.run(agent.send(cast(Any, link)))
     assert link.sent[2:] == link.sent[:2]
     assert len(set(link.ids)) == 4  # the broker would not take the same id again
-
-
-def test_the_store_is_looked_into_when_something_may_be_there_to_send(joined, monkeypatch):
-    """It was every second, by every silo, whatever had come."""
-    agent, link, time = joined
-    agent._sealer.clear()
-    agent._told = ""
-
-    def woken():
-        agent._news.clear()
-        asyncio.run(agent._look_around())
-        return agent._news.is_set()
-
-    assert woken()  # it leads from now on
-    assert not woken()
-    agent.silo.decide([[1.0, 0.0]])
-    assert agent.silo.tick() == [0]
-    asyncio.run(agent.send(cast(Any, link)))
-    assert not woken()
-    time[0] += DEADLINE + 1
-    assert woken()  # nothing has come of it
-    asyncio.run(agent.send(cast(Any, link)))
-    assert not woken()
-    agent._unsent = MessageTooLarge("subject", b"", "id")
-    assert woken()
-    agent._unsent = None
-    monkeypatch.setattr(agent.silo.store.engine, "shared", True)
-    assert woken()  # another worker may have drawn or taken in something
 
 
 def test_the_next_release_does_not_put_off_tidying_up(joined, monkeypatch):

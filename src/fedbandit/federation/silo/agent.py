@@ -83,7 +83,6 @@ class Agent:
         self.registrar = Registrar(party, self._refused)
         party.roll.tie(silo.store.remember, silo.store.recall)
         self._repeats: Repeats[int] = Repeats(party.agreement.timing.deadline, steady)
-        self._unanswered: list[int] = []  # syncs whose releases were sent, and of which nothing has come yet
         self._news, self._answers = asyncio.Event(), asyncio.Event()
         sealer.watch(lambda: self.seen.of(self._analyzer.name).head)
 
@@ -213,7 +212,6 @@ class Agent:
         for sync in sent:
             if self._repeats.due(sync):
                 await self._publish(link, sync)
-        self._unanswered = sealed + sent
 
     def _sendable(self) -> tuple[list[int], list[int]]:
         """Seal what can be sealed now; the syncs whose releases are sealed, and those whose releases were sent."""
@@ -454,14 +452,11 @@ class Agent:
 
     async def _look_around(self) -> None:
         """Where several workers serve one silo: who leads, what the others have taken in."""
-        led = self._leads
         if self.silo.store.engine.shared or self.silo.unwritten or (self.problem or "") != self._told:
             await asyncio.to_thread(self._look)
         else:
             self._leads = True
-        again = self._unsent is not None or any(self._repeats.due(sync) for sync in self._unanswered)
-        if again or self._leads != led or self.silo.store.engine.shared:
-            self._news.set()
+        self._news.set()  # what was not sent, or was sent and came to nothing, may be due again
 
     def _look(self) -> None:
         """In one thread: a hand-over costs more than what most of this does."""
