@@ -372,7 +372,7 @@ def test_people_that_64_bits_do_not_hold_are_not_released_and_not_lost(tmp_path)
         assert silo.tick() == [2]
 
 
-@pytest.mark.parametrize("place", ["folder", "no/such/folder/s.db", "locked/s.db", "text.db"])
+@pytest.mark.parametrize("place", ["folder", "no/such/folder/s.db", "locked/s.db", "text.db", ":memory:"])
 def test_a_place_where_no_store_can_be_is_named(tmp_path, place, plan):
     (tmp_path / "folder").mkdir()
     (tmp_path / "text.db").write_text("this is no database, and it is long enough to be looked at as one " * 20)

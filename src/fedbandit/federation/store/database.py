@@ -299,7 +299,9 @@ def damaged(path: Path, error: sqlite3.DatabaseError) -> ArgumentError:
 def _check_place(path: Path) -> None:
     """A store is a file of this process's own, in a folder that is there."""
     problem = None
-    if path.is_dir():
+    if path.name == ":memory:":  # SQLite's word for a database that no restart finds again
+        problem = "would forget what was spent"
+    elif path.is_dir():
         problem = "is a folder"
     elif not path.parent.is_dir():
         problem = f"cannot be made: there is no folder {str(path.parent)!r}"
