@@ -205,7 +205,7 @@ _VARIANTS: dict[str, tuple[str, _Size, dict[str, Any]]] = {
     ),
     "personal": (
         "secure-sum",
-        _Size(3, 64, 3, 4, 60_000, colluding=1),
+        _Size(3, 64, 3, 4, 120_000, colluding=1),
         {"personal": (0,), "personal_share": 0.4},
     ),
 }
