@@ -13,7 +13,7 @@ from fedbandit._words import spans
 from fedbandit.cli.main import app
 from fedbandit.federation.recovery import recover
 from fedbandit.federation.silo import book
-from fedbandit.federation.silo.forwarding import loss
+from fedbandit.federation.silo.forwarding import OldCopy, loss
 from fedbandit.federation.states import ReleaseState, SyncState
 from fedbandit.federation.status import status
 from fedbandit.federation.store import silo_store
@@ -277,9 +277,8 @@ def test_what_cannot_be_brought_forward_says_how_to_go_on(tmp_path):
         signer, store = silo.party.keys.signer, silo.silo.store
 
         def claimed(syncs, length):
-            return loss(
-                store, plan, "silo-00", signer, [Greeting(2, 2, syncs=syncs, seen=silo.party.signed(length, bytes(32)))]
-            )
+            answer = Greeting(2, 2, syncs=syncs, seen=silo.party.signed(length, bytes(32)))
+            return loss(OldCopy(store, plan, "silo-00", signer, [answer]))
 
         with pytest.raises(ArgumentError, match=r"ledger of earlier terms.*federation renew"):
             claimed(2, 7)
@@ -288,7 +287,7 @@ def test_what_cannot_be_brought_forward_says_how_to_go_on(tmp_path):
         assert claimed(2, 2).syncs == (1,)
         assert claimed(99, 3).syncs == (1, 2)  # no further than the silo's own signature
         forged = Greeting(2, 2, syncs=8, seen=running.homes["mixer"].party().signed(8, bytes(32)))
-        assert loss(store, plan, "silo-00", signer, [forged]).syncs == ()
+        assert loss(OldCopy(store, plan, "silo-00", signer, [forged])).syncs == ()
         mixer = running.running["mixer"]
         mixer._compare(mixer.party.signed(1, bytes(31) + b"x"))
         assert "federation renew" in mixer.problem

@@ -19,7 +19,7 @@ from fedbandit.federation.setup.home import Home
 from fedbandit.federation.setup.party import Party, PlanMismatch
 from fedbandit.federation.silo import book
 from fedbandit.federation.silo.agent import Agent
-from fedbandit.federation.silo.forwarding import bring_forward, loss
+from fedbandit.federation.silo.forwarding import OldCopy, bring_forward, loss
 from fedbandit.federation.silo.outgoing import Sealer
 from fedbandit.federation.silo.serving import Silo
 from fedbandit.federation.store import SyncStore, open_engine
@@ -81,11 +81,11 @@ async def _silo(home: Home, party: Party, agreed: bool) -> Recovery:
                 await _look(reading)
         former = [known.verifier for known in party.roll.keys_of(party.name)]
         signer = party.keys_at(silo.ticker.open_sync).signer
-        known = (silo.store, plan, party.name, signer, list(answers.values()), former)
-        lost = loss(*known)
+        copy = OldCopy(silo.store, plan, party.name, signer, list(answers.values()), former)
+        lost = loss(copy)
         before, after = _spent(silo, ()), _spent(silo, lost.entries)
         if agreed:
-            bring_forward(*known, at=MachineClocks().read().wall)
+            bring_forward(copy, at=MachineClocks().read().wall)
         return Recovery(lost.syncs, agreed, lost.rewards, before, after)
 
 

@@ -1,5 +1,6 @@
 """Backups of a party whose store others are writing: of one moment, and no more in them than was asked for."""
 
+import json
 import shutil
 import sqlite3
 import stat
@@ -306,5 +307,27 @@ def test_a_founders_directory_has_its_own(tmp_path):
     saved = save(tmp_path / "founder", tmp_path / "file")
     assert (saved.role, saved.store) == ("operator", None)
     restore(tmp_path / "file", tmp_path / "back", passphrase=bytes)
-    for name in ("operator.key", "federation.json", "nats.conf"):
+    for name in ("operator.key", "federation.json"):
         assert (tmp_path / "back" / name).read_bytes() == (tmp_path / "founder" / name).read_bytes()
+
+
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_a_founder_that_was_put_back_elsewhere_has_its_broker_there(nodes, tmp_path, monkeypatch):
+    """Its configuration named the directory that was lost: a broker that was started by it stored its streams there,
+    and did not find its certificates."""
+    urls = ",".join(f"tls://127.0.0.1:{broker.free_port()}" for _ in range(nodes))
+    monkeypatch.chdir(tmp_path)
+    founding.found(tmp_path / "founder", "trial", PLAN, urls, Timing(start=time.time()))
+    files = [f"broker-{number + 1}/nats.conf" if nodes > 1 else "nats.conf" for number in range(nodes)]
+    by_hand = {"log_file": "/var/log/nats.log", "pid_file": str(tmp_path / "founder-2" / "pid")}
+    for name in files:
+        found = json.loads((tmp_path / "founder" / name).read_text())
+        (tmp_path / "founder" / name).write_text(json.dumps(found | by_hand))
+    save(Path("founder"), tmp_path / "file")
+    (tmp_path / "founder").rename(tmp_path / "lost")
+    restore(tmp_path / "file", Path("elsewhere") / "again", passphrase=bytes)
+    for name in files:
+        before, after = (json.loads((tmp_path / one / name).read_text()) for one in ("lost", "elsewhere/again"))
+        assert json.dumps(after) == json.dumps(before).replace(f"{tmp_path}/founder/", f"{tmp_path}/elsewhere/again/")
+        assert Path(after["jetstream"]["store_dir"]) == (tmp_path / "elsewhere" / "again" / name).parent / "jetstream"
+        assert (tmp_path / "elsewhere" / "again" / name).stat().st_mode & 0o077 == 0

@@ -2,9 +2,12 @@
 
 import multiprocessing
 
-from fedbandit.federation.http.families import Dates, PartyView
+import pytest
+
+from fedbandit.federation.http.families import Dates, Machine, PartyView
 from fedbandit.federation.http.metrics import TALLY, Metrics, WorkerTally
 from fedbandit.federation.http.schemas import SiloStatus
+from fedbandit.federation.setup.home import Home
 from fedbandit.federation.states import DecisionState
 from fedbandit.federation.store import Verdict
 from fedbandit.federation.store.rewards import OPEN_BATCH
@@ -53,3 +56,24 @@ def test_buckets_hold_what_took_at_most_so_long(silo):
     assert page['fedbandit_reward_seconds_bucket{le="0.025"}'] == "3.0"
     assert page['fedbandit_reward_seconds_bucket{le="+Inf"}'] == page["fedbandit_reward_seconds_count"] == "4.0"
     assert float(page["fedbandit_reward_seconds_sum"]) == 0.0005 + 0.0006 + 0.02 + 7.0
+
+
+@pytest.mark.parametrize("which", ["party.key", "party-2.key", "party-3.key", "service.key"])
+@pytest.mark.parametrize("how", ["others may read it", "it is gone"])
+def test_every_key_that_the_next_start_needs_is_looked_at(which, how, tmp_path):
+    """Those that were made after the first, before and after the party was started; and that of its certificate."""
+    (tmp_path / "service.key").write_text("a key")
+    tls = {"tls_certificate": str(tmp_path / "service.crt"), "tls_key": str(tmp_path / "service.key")}
+    home = Home.create(tmp_path / "a", name="a", role="silo", **tls)
+    home.new_keys()
+    machine = Machine.of(home)
+    home.new_keys()
+    assert machine.values()["fedbandit_keys_readable"] == 1
+    file = tmp_path / which if which == "service.key" else home.path / which
+    if how == "it is gone":
+        file.unlink()
+    else:
+        file.chmod(0o644)
+    # A key that was made while it runs may be taken away again; who may read a certificate's is not this party's affair.
+    noticed = (which, how) not in {("party-3.key", "it is gone"), ("service.key", "others may read it")}
+    assert machine.values()["fedbandit_keys_readable"] == (not noticed)

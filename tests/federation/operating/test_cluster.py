@@ -5,8 +5,6 @@ import json
 import socket
 import time
 
-import pytest
-
 from fedbandit.federation.setup import founding
 from fedbandit.federation.setup.agreement import Agreement
 from fedbandit.federation.setup.home import FEDERATION, Home
@@ -79,7 +77,6 @@ class Cluster(Harness):
         self.nodes = [broker.BrokerProcess(file, path / f"{file.parent.name}.log") for file in files]
 
 
-@pytest.mark.torture
 def test_a_node_is_killed_in_the_middle_of_a_sync_then_a_majority_and_they_come_back(tmp_path):
     """secure-sum over three silos: a sync goes on without one node; without two it waits, and says so; then it goes on.
     No sync is skipped, none is done twice."""

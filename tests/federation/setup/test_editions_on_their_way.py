@@ -151,11 +151,11 @@ def test_a_silo_that_has_left_hears_of_it_from_an_analyzer_that_was_killed(rotat
     async def scenario(post: Meeting) -> None:
         changes = [*([rotation(post, "analyzer")] if rotated else []), dismissal("silo-03", 2)]
         roll = await post.change(*changes, tell=())
-        silo, analyzer = Home.load(tmp_path / "silo-03").party(), post.keepers["analyzer"]
-        analyzer.registrar.adopt(roll.editions)  # as it finds them in its store when it starts again
-        analyzer._answered.clear()
+        silo = Home.load(tmp_path / "silo-03").party()
+        post.keepers["analyzer"].registrar.adopt(roll.editions)
+        post.begin("analyzer")
         post.queues["silo-03"].clear()
-        await analyzer.greet()
+        await post.keepers["analyzer"].greet()
         first = silo.open(post.queues["silo-03"][0])[0]
         assert first.kind == ("members" if rotated else "greeting")
 
@@ -304,15 +304,25 @@ def test_a_silo_that_has_left_may_come_back_in_the_next_term(learnt: bool, tmp_p
 def test_an_analyzer_that_draws_waits_for_nobody_who_is_still_to_join(tmp_path: Path) -> None:
     """All members of the next sync must have said what they have seen, and whoever joins later has seen nothing."""
     roll, keys = founded(tmp_path, small_plan(silos=4, cohort=2, trust="central"))
-    party = Home.load(tmp_path / "analyzer").party()
+    party, office = Home.load(tmp_path / "analyzer").party(), PostOffice(roll.charter)
     engine = open_engine(tmp_path / "analyzer.db")
-    analyzer = Analyzer(party, SyncStore(engine), PostOffice(roll.charter))
-    analyzer._answered |= set(roll.charter.silos)
+    analyzer = Analyzer(party, SyncStore(engine), office)
+
+    async def asked_and_answered() -> None:
+        await analyzer.greet()
+        for name in roll.charter.silos:
+            assert not analyzer.answered
+            silo = Home.load(tmp_path / name).party()
+            (sealed,) = office.take(name)
+            answer = Greeting(FORMAT, FORMAT, answer=Greeting.decode(silo.open(sealed)[1]).question)
+            await analyzer.handle([silo.seal("greeting", party.public, 0, silo.greeting(answer).encode())])
+
+    asyncio.run(asked_and_answered())
     assert analyzer.answered
     party.roll.take(roll.next(replace(newcomer(), from_sync=1), keys.signer))
     party.roll.take(roll.next(dismissal("silo-00", 1), keys.signer))
     assert analyzer.answered
-    again = Analyzer(party, SyncStore(engine), PostOffice(roll.charter))
+    again = Analyzer(party, SyncStore(engine), office)
     assert ([one.name for one in again.asks[0]], again.asks[1]) == (list(roll.charter.silos), 3)
     engine.close()
 

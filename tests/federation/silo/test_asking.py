@@ -6,7 +6,8 @@ from typing import Any, cast
 import pytest
 
 from fedbandit.federation.setup import founding
-from fedbandit.federation.silo.agent import TIDY, Agent
+from fedbandit.federation.silo import agent as agent_module
+from fedbandit.federation.silo.agent import LEAD, TIDY, Agent
 from fedbandit.federation.silo.outgoing import Sealer
 from fedbandit.federation.silo.serving import Silo
 from fedbandit.federation.states import ReleaseState
@@ -16,6 +17,7 @@ from fedbandit.schedule import every
 from tests.federation.small import small_plan
 
 DEADLINE = 10.0
+PATIENCE = 30.0  # seconds
 
 
 class Recorder:
@@ -74,6 +76,40 @@ def test_a_release_that_came_to_nothing_is_sent_again_unchanged(joined):
     asyncio.run(agent.send(cast(Any, link)))
     assert link.sent[2:] == link.sent[:2]
     assert len(set(link.ids)) == 4  # the broker would not take the same id again
+
+
+def test_what_was_drawn_unnoticed_is_sent_all_the_same(joined, monkeypatch):
+    """Not every draw is one of the agent's own ticks: an application may have ticked, and of several ticks that were
+    due at once the last may have failed. A silo that waited for its own next tick would send nothing until then."""
+    agent, link, time = joined
+    monkeypatch.setattr(agent_module, "LOOK", 0.001)
+    agent._sealer.clear()
+    looked, send = [], agent.send
+
+    async def noted(link):
+        await send(link)
+        looked.append(time[0])
+
+    monkeypatch.setattr(agent, "send", noted)
+
+    async def at_work():
+        agent._news.set()
+        tasks = [asyncio.create_task(work) for work in (agent._ticks(), agent._sends(cast(Any, link)))]
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while not looked:
+                    await asyncio.sleep(0.001)
+                agent.silo.decide([[1.0, 0.0]])
+                assert agent.silo.tick() == [0]
+                while len(link.sent) < 2:  # one for each receiver
+                    time[0] += LEAD
+                    await asyncio.sleep(0.001)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    asyncio.run(at_work())
 
 
 def test_the_next_release_does_not_put_off_tidying_up(joined, monkeypatch):

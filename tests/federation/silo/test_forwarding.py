@@ -7,7 +7,7 @@ import pytest
 
 from fedbandit._validate import ArgumentError
 from fedbandit.federation.silo import book
-from fedbandit.federation.silo.forwarding import bring_forward, is_known
+from fedbandit.federation.silo.forwarding import OldCopy, bring_forward, is_known
 from fedbandit.federation.silo.serving import Silo
 from fedbandit.federation.states import ReleaseState
 from fedbandit.federation.store import SiloStore
@@ -54,7 +54,7 @@ def lost(tmp_path):
 def forward(store, *heads, plan=PLAN, at=NOW):
     """Brought forward over what others answer: these heads."""
     answers = [Greeting(2, 2, syncs=head.length, seen=head) for head in heads]
-    return bring_forward(store, plan, "silo", SIGNER, answers, at=at)
+    return bring_forward(OldCopy(store, plan, "silo", SIGNER, answers), at=at)
 
 
 KILLS = [*({"statements": n} for n in (0, 5, 12, 20)), *({"transactions": n} for n in (1, 2, 4))]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedbandit.federation.silo import book
-from fedbandit.federation.silo.forwarding import bring_forward
+from fedbandit.federation.silo.forwarding import OldCopy, bring_forward
 from fedbandit.federation.states import ReleaseState
 from fedbandit.federation.store import SiloStore, open_engine
 from fedbandit.federation.store.seen import SeenStore
@@ -94,8 +94,9 @@ def test_an_old_copy_of_a_silo_is_brought_forward_without_drawing_again(tmp_path
         engine = open_engine(home.path / "silo.db")
         store = SiloStore(engine)
         answers = [Greeting.decode(answer) for answer in SeenStore(engine, "").answers().values()]
-        assert bring_forward(store, PLAN, "silo-00", home.keys.signer, answers, at=time.time()) == [1, 2]
-        assert bring_forward(store, PLAN, "silo-00", home.keys.signer, answers, at=time.time()) == []
+        copy = OldCopy(store, PLAN, "silo-00", home.keys.signer, answers)
+        assert bring_forward(copy, at=time.time()) == [1, 2]
+        assert bring_forward(copy, at=time.time()) == []
         assert [release.state for release in store.releases(1)][1:] == [ReleaseState.GIVEN_UP] * 2
         verify(book.entries(store.ledger()), witnessed=[(seen.number + 1, seen.hash)])
         engine.close()

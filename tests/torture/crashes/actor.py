@@ -21,7 +21,7 @@ from fedbandit.federation.process import bind
 from fedbandit.federation.setup.home import Home
 from fedbandit.federation.silo.agent import Agent
 from fedbandit.federation.silo.outgoing import Sealer
-from fedbandit.federation.silo.serving import Acknowledgement, Silo, acknowledged
+from fedbandit.federation.silo.serving import Acknowledgement, Silo, TermEnded, acknowledged
 from fedbandit.federation.store import SyncStore, open_engine
 from fedbandit.federation.syncs.analyzer import Analyzer
 from fedbandit.federation.syncs.keeper import SyncKeeper
@@ -140,14 +140,20 @@ class _SiloActor:
     async def seated(self) -> int:
         return self._silo.store.term(self._silo.term.number).seated
 
-    async def reward(self, decision: str, value: float, grouped: bool) -> Acknowledgement:
-        """As an application of the library does, or as the HTTP service does for several callers at once."""
-        if not grouped:
-            return self._silo.reward(decision, value)
-        group = GroupCommit(self._silo)
-        (verdict,) = await group.put([self._silo.read(decision, value)])
-        group.close()
-        return acknowledged(verdict)
+    async def reward(self, decision: str, value: float, grouped: bool) -> Acknowledgement | None:
+        """As an application of the library does, or as the HTTP service does for several callers at once; None if the
+        last batch of the term is closed."""
+        group = GroupCommit(self._silo) if grouped else None
+        try:
+            if group is None:
+                return self._silo.reward(decision, value)
+            (verdict,) = await group.put([self._silo.read(decision, value)])
+            return acknowledged(verdict)
+        except TermEnded:
+            return None
+        finally:
+            if group is not None:
+                group.close()
 
     async def tick(self) -> None:
         with contextlib.suppress(TicksHeld):  # the agent says so and waits

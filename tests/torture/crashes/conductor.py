@@ -59,7 +59,8 @@ class Message(NamedTuple):
 
 @dataclass
 class Served:
-    """One user: what was decided and rewarded, and in which batch the silo said that it counts."""
+    """One user: what was decided and rewarded, and in which batch the silo said that it counts; in none if it said that
+    the reward came too late."""
 
     silo: str
     decision: str
@@ -183,32 +184,64 @@ class Conductor:
         self._deliver()
         for name in self.silos:
             self.ask(name, "tidy")
-            self.remains += self._remains(name)
+            self.remains += self._remains(name, sync)
 
-    def _remains(self, name: str) -> list[str]:
-        """Files of a silo in which features of its people can be read, although their batches were released."""
+    def _remains(self, name: str, sync: int) -> list[str]:
+        """Files of a silo in which features of its people can be read, although their batches, up to that of this sync,
+        were released, or they are in none."""
         files = {path: path.read_bytes() for path in self.folder.glob(f"{name}.db*") if path.suffix != ".on-disk"}
-        users = [user.features.tobytes() for user in self.served if user.silo == name]
+        gone = [user for user in self.served if user.silo == name and all(batch <= sync for batch in user.batches)]
+        users = [user.features.tobytes() for user in gone]
         return [path.name for path, content in files.items() if any(features in content for features in users)]
+
+    @property
+    def _counted(self) -> bool:
+        """Whether batches are full when so many have come, whatever the time."""
+        return not isinstance(self.plan.schedule, Clock)
 
     def _batch(self, name: str, sync: int) -> None:
         """The users of one batch; where they are counted, until all of its places are taken."""
-        counted, number = not isinstance(self.plan.schedule, Clock), 0
-        while self.ask(name, "seated") < self.plan.times[sync] if counted else number < USERS:
-            self._serve(name, grouped=bool(number % 2), twice=number == 0)
+        number = 0
+        while self._room(name, sync) if self._counted else number < USERS:
+            self._serve(name, sync, grouped=bool(number % 2), twice=number == 0)
             number += 1
 
-    def _serve(self, name: str, *, grouped: bool, twice: bool) -> None:
+    def _room(self, name: str, sync: int) -> bool:
+        """Whether a batch that counts its users has a place left."""
+        return bool(self.ask(name, "seated") < self.plan.times[sync])
+
+    def _serve(self, name: str, sync: int, *, grouped: bool, twice: bool) -> None:
         actions = self._random.normal(size=(ARMS, self.plan.dim))
         actions /= np.linalg.norm(actions, axis=-1, keepdims=True)
+        deaths = [self.deaths]
         decision, action = self.ask(name, "decide", actions)
+        deaths.append(self.deaths)
         user = Served(name, decision, actions[action], float(self._random.random()))
         self.served.append(user)
         for _ in range(1 + twice):
-            counted, batch, _ = self.ask(name, "reward", decision, user.reward, grouped)
-            if not counted:
-                raise AssertionError(f"a reward of {name} was left out")
-            user.batches.append(batch)
+            answer = self.ask(name, "reward", decision, user.reward, grouped)
+            deaths.append(self.deaths)
+            batch = None if answer is None or not answer.counted else answer.batch
+            allowed = self._allowed(name, sync, decided_again=deaths[1] > deaths[0], died=deaths[-1] > deaths[0])
+            if batch not in allowed:
+                raise AssertionError(f"a reward of {name} counts in batch {batch}, it belongs in one of {allowed}")
+            if batch is not None:
+                user.batches.append(batch)
+
+    def _allowed(self, name: str, sync: int, *, decided_again: bool, died: bool) -> set[int | None]:
+        """The batches that a reward may count in; None for none of them.
+
+        Where users are counted, a silo that starts again with all places of a batch taken closes it: its tick is due. A
+        reward that had not been stored by then comes late. So does the one of a decision that was made twice, since the
+        answer to the first was lost, with the place that it took. Late rewards count in the next batch, if there is
+        one; where batches have a planned size, only those that have a place in it.
+        """
+        if not died or not self._counted or self._room(name, sync):
+            return {sync}
+        late = sync + 1 if sync + 1 < len(self.plan.times) else None
+        if decided_again:
+            return {late}
+        return {sync, None if self.plan.protocol.needs_points else late}
 
     def _deliver(self) -> None:
         """Hand on what waits, and let mixer and analyzer do what is left to do, until nothing is."""

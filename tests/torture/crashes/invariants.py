@@ -86,16 +86,19 @@ def _opened(run: Conductor) -> dict[tuple[str, int, str, str], set[bytes]]:
 
 
 def _rewards(run: Run, name: str, store: SiloStore) -> None:
-    """Every reward that was acknowledged is in one batch, the one that was named, once."""
-    users = [user for user in run.served if user.silo == name]
+    """Every reward that was acknowledged is in one batch, the one that was named, once; those that were said to come
+    too late are in none."""
+    users = [user for user in run.served if user.silo == name and user.batches]
     for user in users:
         assert len(set(user.batches)) == 1, f"{name}: a reward was acknowledged for the batches {user.batches}"
     with store.engine.read() as sql:
         rows = sql.all("SELECT sync, state FROM rewarded WHERE term = 1")
         left = sql.all("SELECT count(*) FROM raw_rows")
-    assert all(state == DecisionState.COUNTED.value for _, state in rows)
+    states = {DecisionState.COUNTED.value, *([DecisionState.LEFT_OUT.value] if run.plan.protocol.needs_points else ())}
+    assert {state for _, state in rows} <= states
     acknowledged = Counter(user.batches[0] for user in users)
-    assert Counter(sync for sync, _ in rows) == acknowledged, f"{name} has lost or doubled a reward"
+    counted = Counter(sync for sync, state in rows if state == DecisionState.COUNTED.value)
+    assert counted == acknowledged, f"{name} has lost or doubled a reward"
     assert {r.sync: r.users for r in store.releases(1)} == {k: acknowledged[k] for k in range(len(run.plan.times))}
     assert left == [(0,)], f"{name} keeps raw rows of batches that it has released"
     assert store.term(1).decisions >= len(users)
@@ -118,7 +121,7 @@ def _releases(run: Conductor, name: str, store: SiloStore, said: dict[tuple[str,
 
 
 def _sums(run: Conductor, name: str, sync: int) -> Integers:
-    batch = [user for user in run.served if user.silo == name and user.batches[0] == sync]
+    batch = [user for user in run.served if user.silo == name and sync in user.batches]
     x, y = np.array([user.features for user in batch]), np.array([user.reward for user in batch])
     return np.asarray(contributions(x, y, run.plan.bits, run.plan.centre).sum(axis=0))
 

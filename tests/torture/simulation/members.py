@@ -58,7 +58,7 @@ def changes(chance: random.Random, setting: Setting, lying: Sequence[str]) -> li
         edition, key = _signed(chance, setting, roll, lying, since, joins if number == entry else None)
         signed = roll.next(edition, operator.signer)
         operator = key or operator
-        made.append(Change(signed, chance.uniform(0.0, 1.2 * (since + 0.5) * PERIOD), _finder(chance, roll)))
+        made.append(Change(signed, chance.uniform(0.0, 1.2 * (since + 0.5) * PERIOD), _finder(chance, roll, lying)))
     return made
 
 
@@ -87,7 +87,9 @@ def _signed(
     return Edition(1, "", since, "operator", operator=first, signer=second.public_bytes_raw()), keys
 
 
-def _finder(chance: random.Random, roll: Roll) -> str:
+def _finder(chance: random.Random, roll: Roll, lying: Sequence[str]) -> str:
+    """Who passes it on: somebody who lies may not, and a newcomer is heard by nobody who has not heard of it."""
     role = chance.choice(FINDERS)
     found = [one.name for one in roll.charter.parties if one.role == role and roll.newest.member(one.name) is not None]
-    return chance.choice(found) if found else "analyzer"
+    finder = chance.choice(found) if found else "analyzer"
+    return finder if finder not in lying else "analyzer"

@@ -33,14 +33,15 @@ from fedbandit.schedule import Clock
 from tests.torture.simulation.machine import Disk, Process, SimulatedEngine, Statement, Written
 from tests.torture.simulation.settings import DEADLINE, PERIOD
 
-__all__ = ["ObservedParty", "Oracle"]
+__all__ = ["ObservedParty", "Oracle", "Said"]
 
 _REWARD = struct.Struct("<d")
+_SYNCS = struct.Struct("<I")
 UNSIGNED = OVERHEAD - 1136  # where in an envelope that begins which no signature changes
 NOT_YET = 10**9  # a place in the log of a disk that nothing has
 
 
-class _Said(NamedTuple):
+class Said(NamedTuple):
     sender: str
     kind: Kind
     receiver: str
@@ -58,7 +59,7 @@ class ObservedParty(Party):
 
     def seal(self, kind: Kind, receiver: PublicKeys, sync: int, plain: bytes) -> bytes:
         envelope = super().seal(kind, receiver, sync, plain)
-        self.oracle.said(envelope, _Said(self.name, kind, receiver.name, sync, plain))
+        self.oracle.said(envelope, Said(self.name, kind, receiver.name, sync, plain))
         return envelope
 
     def resigned(self, sync: int, envelope: bytes) -> bytes:
@@ -90,7 +91,7 @@ class _Memory:
     models: dict[int, tuple[bytes, int]] = field(default_factory=dict)
     acknowledged: dict[bytes, tuple[bool, int]] = field(default_factory=dict)
     opted_out: dict[bytes, int] = field(default_factory=dict)
-    results_of: dict[tuple[str, int], int] = field(default_factory=dict)  # of another mixer or analyzer: seen here
+    results_of: dict[tuple[str, int], int] = field(default_factory=dict)  # of another party, releases too: seen here
     came: dict[int, dict[str, float]] = field(default_factory=dict)  # by sync: when each sender's message was taken in
 
     def forget(self, kept: int) -> None:
@@ -128,7 +129,7 @@ class Oracle:
         self._disk_of, self._say, self._now = disk_of, say, now
         self._receivers = [role for role in ("analyzer", "mixer") if any(p.reader == role for p in plan.protocol.parts)]
         self._memories: dict[str, _Memory] = {}
-        self._said: dict[bytes, _Said] = {}
+        self._said: dict[bytes, Said] = {}
         self._crossed: dict[tuple[str, str, int, str], bytes] = {}
         self._held: dict[int, set[str]] = {}  # by sync: the silos that the analyzer has said to hold
         self._questions: dict[str, bytes] = {}  # the last of each party
@@ -272,6 +273,14 @@ class Oracle:
             models = Parcel.decode(value, self.plan.protocol, "mixer").models.length
             memory.results_of.setdefault(("analyzer", models - 1), at)
 
+    def _seen(self, name: str, memory: _Memory, statement: Statement, at: int) -> None:
+        """How far a mixer or an analyzer has seen a silo come, which it says when it is asked."""
+        what, value = statement.values[-2:]
+        kind, _, silo = what.rpartition(" ")
+        if kind.startswith("seen") and silo in self.silos:
+            (syncs,) = _SYNCS.unpack(value[: _SYNCS.size])
+            memory.results_of.setdefault((silo, syncs - 1), at)
+
     def _waited(self, name: str, sync: int) -> bool:
         """Whether a sync may be closed without some silo: its deadline runs from the first message for it, or from when
         a cohort of silos is further."""
@@ -289,14 +298,9 @@ class Oracle:
 
     def _state(self, name: str, memory: _Memory, statement: Statement, at: int) -> None:
         state, _, sync = statement.values
-        if state == ReleaseState.SENT and name not in self.lying:
-            there = {
-                receiver
-                for sender, kind, of, receiver in self._crossed
-                if (sender, kind, of) == (name, "release", sync)
-            }
-            if len(there) < len(self._receivers):
-                self.fail(f"{name} notes that release {sync} was sent before it was")
+        everywhere = len(self._reached(name, sync)) == len(self._receivers)
+        if state == ReleaseState.SENT and name not in self.lying and not everywhere:
+            self.fail(f"{name} notes that release {sync} was sent before it was")
 
     def _result(self, name: str, memory: _Memory, statement: Statement, at: int) -> None:
         if len(statement.values) < 4:
@@ -327,11 +331,11 @@ class Oracle:
 
     # -- messages ---------------------------------------------------------------------------------------------------
 
-    def overheard(self, envelope: bytes) -> _Said | None:
+    def overheard(self, envelope: bytes) -> Said | None:
         """What is in an envelope, if a party of this history has sealed it."""
         return self._said.get(envelope)
 
-    def said(self, envelope: bytes, said: _Said) -> None:
+    def said(self, envelope: bytes, said: Said) -> None:
         self._said[envelope] = said
         if said.kind == "greeting":
             greeting = Greeting.decode(said.plain)
@@ -353,9 +357,11 @@ class Oracle:
             return
         sender, kind, receiver, sync, plain = said
         self._say(f"{sender} sends {receiver} {kind!r} of sync {sync}")
-        known = self._crossed.setdefault((sender, kind, sync, "everybody" if kind == "model" else receiver), plain)
+        told = (sender, kind, sync, "everybody" if kind == "model" else receiver)
+        known = self._crossed.setdefault(told, plain)
         if known != plain and not (kind == "release" and self._sealed_anew(sender, receiver, known, plain)):
             self._differs(sender, kind, sync)
+            self._crossed[told] = plain if kind == "release" else known  # a third release is one too many
         disk, memory = self._disk_of(sender), self.memory(sender)
         if kind == "holds" and not self._waited(sender, sync):
             self.fail(f"{sender} says what it holds of sync {sync} without some silo, before its deadline")
@@ -379,6 +385,18 @@ class Oracle:
         first, again = (Parcel.decode(one, self.plan.protocol, role) for one in (known, plain))
         return again._replace(ledger=first.ledger, models=first.models).encode() == known
 
+    def _reached(self, silo: str, sync: int) -> set[str]:
+        """Whom a release was sent to."""
+        return {to for sender, kind, of, to in self._crossed if (sender, kind, of) == (silo, "release", sync)}
+
+    def _nobody_knows(self, silo: str, sync: int) -> bool:
+        """Whether no one could tell a silo that was put back that it had sent this release: it had reached none but
+        parties that were put back too, to before they had seen it. (All that it sends to are asked. A release that one
+        of two receivers has got is half of a message: the silo was killed before it sent the other.)"""
+        reached = self._reached(silo, sync)
+        seen = {of for name in self._receivers for who, of in self.memory(name).results_of if who == silo}
+        return silo in self.put_back and reached <= self.put_back and max(seen, default=-1) < sync
+
     def _differs(self, sender: str, kind: Kind, sync: int) -> None:
         """Another message than before. A party that was put back cannot know what it has said unless somebody has it
         on disk and answers; what it holds of a sync it can say anew, since the mixer makes one total all the same."""
@@ -386,6 +404,8 @@ class Oracle:
         if excused and kind in ("mixed", "model"):
             self._say(f"{sender}, put back, tells another result of sync {sync}")
             self.told_twice.add((sender, sync))
+        elif kind == "release" and self._nobody_knows(sender, sync):
+            self._say(f"{sender}, put back, sends another release {sync}: whoever had got the first was put back too")
         elif not (kind == "holds" and sender in self.put_back):
             self.fail(f"{sender} has sent two different messages {kind!r} of sync {sync}")
 
@@ -475,4 +495,5 @@ _LOOKS = {
     "INSERT INTO syncs (sync,": Oracle._result,
     "INSERT INTO inbox (sync,": Oracle._inbox,
     "UPDATE releases SET stat": Oracle._state,
+    "INSERT INTO states (term": Oracle._seen,
 }

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from fedbandit._validate import ArgumentError
 from fedbandit.federation.backup import archive
 from fedbandit.federation.backup.archive import STORE, Manifest
+from fedbandit.federation.backup.broker_paths import moved_in
 from fedbandit.federation.backup.snapshots import put_in_place
 from fedbandit.federation.recovery import PATIENCE, Recovery, recover
 from fedbandit.federation.setup.agreement import Agreement
@@ -59,7 +60,7 @@ def restore(
         manifest = archive.take_out(file, folder, passphrase)
         check(manifest, Agreement.load(folder / FEDERATION))
         if manifest.role == OPERATOR:
-            _give_nodes_their_folders(folder)
+            _furnish_broker(folder, home.resolve())
         else:
             _furnish(folder, home.resolve(), manifest, store, with_store)
         folder.rename(home)
@@ -69,12 +70,15 @@ def restore(
     return manifest
 
 
-def _give_nodes_their_folders(folder: Path) -> None:
+def _furnish_broker(folder: Path, home: Path) -> None:
+    """Each node's configuration in a folder of its own, with paths into `home`, where the directory is going to be."""
     for file in configurations(folder, Agreement.load(folder / FEDERATION)):
         saved = folder / archive.node_file(file)
         if file.parent != folder and saved.exists():
             file.parent.mkdir(mode=0o700)
             saved.rename(file)
+        if file.exists():
+            moved_in(file, home)
 
 
 async def bring_forward_now(home: Path, *, broker_ca: str = "", patience: float = PATIENCE) -> Forwarded:

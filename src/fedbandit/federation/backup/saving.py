@@ -22,6 +22,7 @@ from fedbandit import __version__
 from fedbandit._validate import ArgumentError
 from fedbandit.federation.backup import archive
 from fedbandit.federation.backup.archive import STORE, Manifest, StoreFacts
+from fedbandit.federation.backup.broker_paths import taken_out
 from fedbandit.federation.backup.snapshots import take_snapshot, without_raw_rows
 from fedbandit.federation.setup.agreement import Agreement
 from fedbandit.federation.setup.founding import BROKER_CONFIG, OPERATOR_KEYS, configurations, roll_of
@@ -74,6 +75,8 @@ def _save_founder(home: Path, file: Path, passphrase: bytes | None, raw: bool) -
         nodes = {archive.node_file(file): file for file in configurations(home, agreement) if file.parent != home}
         files = nodes | {name: home / name for name in FOUNDERS}
         contents = _copied({name: file for name, file in files.items() if file.exists()}, folder)
+        for name in contents.keys() & {BROKER_CONFIG, *nodes}:
+            taken_out(contents[name], home)
         manifest = _manifest(agreement, OPERATOR, OPERATOR, time.time(), contents, None)
         archive.write(file, manifest, contents, passphrase)
     return manifest

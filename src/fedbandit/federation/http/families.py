@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 from fedbandit import __version__
 from fedbandit.federation.setup.certificates import expires
-from fedbandit.federation.setup.home import KEYS, Home
+from fedbandit.federation.setup.home import KEY_FILES, Home
 from fedbandit.federation.telemetry.troubles import KINDS, Troubles
 from fedbandit.federation.timing import Timing, calendar
 from fedbandit.federation.wire.keys import read_secret
@@ -62,15 +62,31 @@ class Machine(NamedTuple):
 
     folder: Path | None = None  # where the store is
     certificate: str = ""  # of the party's own service
+    certificate_key: str = ""
+    keys: tuple[Path, ...] = ()  # those that the party was started with
 
     @classmethod
     def of(cls, home: Home) -> Machine:
-        return cls(home.path, home.settings.tls_certificate)
+        settings = home.settings
+        return cls(home.path, settings.tls_certificate, settings.tls_key, tuple(home.key_files()))
+
+    @property
+    def _keys_readable(self) -> bool:
+        """All that the next start needs: the party's keys, by their owner only, those that were made since too, and the
+        certificate's."""
+        try:
+            for file in {*self.keys, *(self.folder.glob(KEY_FILES) if self.folder is not None else ())}:
+                read_secret(file)
+            if self.certificate_key:
+                Path(self.certificate_key).read_bytes()
+        except (OSError, ValueError):
+            return False
+        return True
 
     def families(self) -> Iterator[Metric]:
         if self.folder is not None:
-            text = "Whether the keys in the party's directory can be read, by their owner only"
-            yield gauge("keys_readable", text, _readable(self.folder / KEYS))
+            text = "Whether all keys of the party can be read, those in its directory by their owner only"
+            yield gauge("keys_readable", text, self._keys_readable)
             yield gauge(
                 "disk_free_bytes", "Room on the disk of the party's directory", shutil.disk_usage(self.folder).free
             )
@@ -86,14 +102,6 @@ class Machine(NamedTuple):
     def values(self) -> dict[str, float]:
         """The same by name."""
         return {metric.name: metric.samples[0].value for metric in self.families()}
-
-
-def _readable(keys: Path) -> bool:
-    try:
-        read_secret(keys)
-    except (OSError, ValueError):
-        return False
-    return True
 
 
 class PartyView(NamedTuple):

@@ -18,9 +18,22 @@ from fedbandit.federation.telemetry.logs import STYLES, Style
 from fedbandit.federation.wire.keys import PartyKeys, PublicKeys, Role, as_role, party_name, read_secret, write_secret
 from fedbandit.federation.wire.link import BrokerAddress
 
-__all__ = ["FEDERATION", "KEYS", "MEMBERS", "NAMED", "SETTINGS", "TOKEN", "Home", "Settings", "put_aside", "rolls_of"]
+__all__ = [
+    "FEDERATION",
+    "KEYS",
+    "KEY_FILES",
+    "MEMBERS",
+    "NAMED",
+    "SETTINGS",
+    "TOKEN",
+    "Home",
+    "Settings",
+    "put_aside",
+    "rolls_of",
+]
 
 KEYS, TOKEN, SETTINGS, FEDERATION = "party.key", "token", "party.json", "federation.json"
+KEY_FILES = "party*.key"  # the first keys, and those that were made later
 MEMBERS = "members.json"  # the editions of the members that this party was given as a file
 DECISIONS = "decisions.db"
 ASIDE = 12  # digits of a plan's hash in the names of files that were put aside

@@ -28,7 +28,7 @@ from fedbandit.plan import Plan
 from fedbandit.privacy.ledger import LOST
 from fedbandit.schedule import Clock
 
-__all__ = ["Loss", "begin_at", "bring_forward", "further", "is_known", "loss"]
+__all__ = ["Loss", "OldCopy", "begin_at", "bring_forward", "further", "is_known", "loss"]
 
 WAY_OUT = (
     "Put the newest copy in its place, or end the term: the founder begins a new one with `fedbandit federation renew`"
@@ -77,6 +77,17 @@ def further(store: SiloStore, term: int, plan: Plan, greetings: Mapping[str, Gre
     return None
 
 
+class OldCopy(NamedTuple):
+    """A silo's store that may be behind, and what others have seen of the silo."""
+
+    store: SiloStore
+    plan: Plan
+    silo: str
+    signer: Ed25519PrivateKey
+    answers: Sequence[Greeting]
+    former: Sequence[Ed25519PublicKey] = ()  # other keys that the silo has signed with
+
+
 class Loss(NamedTuple):
     """What is given up when a silo's store is brought forward."""
 
@@ -85,16 +96,10 @@ class Loss(NamedTuple):
     entries: tuple[LedgerRow, ...]  # of the ledger, one per sync, where the plan spends anything
 
 
-def loss(
-    store: SiloStore,
-    plan: Plan,
-    silo: str,
-    signer: Ed25519PrivateKey,
-    answers: Sequence[Greeting],
-    former: Sequence[Ed25519PublicKey] = (),
-) -> Loss:
-    """What bringing this store forward would give up: the syncs that others have seen releases for (`answers`) and it
-    has not. `former` are other keys that the silo has signed with. ArgumentError where it cannot be done."""
+def loss(copy: OldCopy) -> Loss:
+    """What bringing this store forward would give up: the syncs that others have seen releases for and it has not.
+    ArgumentError where it cannot be done."""
+    store, plan, silo, signer, answers, former = copy
     term, ledger = store.terms()[-1], store.ledger()
     releases, drawn = store.releases(term.number), store.drawn(term.number)
     own = (signer.public_key(), *former)
@@ -150,25 +155,16 @@ def _entries(
     return tuple(rows)
 
 
-def bring_forward(
-    store: SiloStore,
-    plan: Plan,
-    silo: str,
-    signer: Ed25519PrivateKey,
-    answers: Sequence[Greeting],
-    former: Sequence[Ed25519PublicKey] = (),
-    *,
-    at: float,
-) -> list[int]:
-    """Give up the syncs that others have seen releases for (`answers`) and this store has not; returns them.
+def bring_forward(copy: OldCopy, *, at: float) -> list[int]:
+    """Give up the syncs that others have seen releases for and this store has not; returns them.
 
     All of them are given up or none. The silo must not be running, the term must be the one that the answers are about,
     and `at` is the time now.
     """
-    lost = loss(store, plan, silo, signer, answers, former)
+    lost = loss(copy)
     if not lost.syncs:
         return []
-    _give_up(store, plan, store.terms()[-1], lost.syncs, lost.entries, at, lost=True)
+    _give_up(copy.store, copy.plan, copy.store.terms()[-1], lost.syncs, lost.entries, at, lost=True)
     return list(lost.syncs)
 
 
