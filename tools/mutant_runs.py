@@ -57,6 +57,7 @@ class Mutant(NamedTuple):
     lines: range  # of the statement that changed, without the statements in it
     source: str
     diff: str
+    digest: str  # of the file and of the function, before and after
     nth: int = 1  # of the file's mutants that look like this
 
     @property
