@@ -22,7 +22,7 @@ from fedbandit.protocol.encoder import Encoder
 from fedbandit.protocol.personal import Personal
 
 __all__ = [
-    "BOUNDED",
+    "BOUNDED_BY_USERS",
     "COMMON_ASSUMPTIONS",
     "FEW_ENOUGH",
     "OWN_CHOICE",
@@ -46,6 +46,9 @@ Visits = Literal["private", "public"]
 Uncounted = Literal["local", "public"]
 
 BOUNDED = "features have norm at most 1 and rewards lie in [0, 1]; a silo refuses others"
+BOUNDED_BY_USERS = (
+    "features have norm at most 1 and rewards lie in [0, 1]: users see to it before they add noise, for nobody else can"
+)
 FIXED_TIMES = "times and sizes of messages are fixed by the plan, not by data"
 DECIDED_TIMES = (
     "sizes of messages are fixed by the plan; when silos synchronise is decided by a noisy rule, whose cost is counted"
@@ -71,6 +74,7 @@ OWN_CHOICE = (
     "things (models among them) and on chance, not on other people's data that were not released"
 )
 NOT_COUNTED = "whoever opts out or comes more often{} than that; nothing of theirs leaves their silo, and "
+SENDS_NOTHING = "whoever sends nothing; they are served by the public model, as everybody is"
 SERVED: dict[Uncounted, str] = {
     "public": "they are served by the public model, as everybody is",
     "local": (
@@ -83,6 +87,10 @@ SAME_KEY = "a person who comes to a silo again is given the same user key there"
 EMPTY_ROUND = (
     "whoever stays away leaves their round empty, so that nobody else's batch moves; live, where rounds are counted by "
     "who comes, that is not so: a live federation runs this only by a clock"
+)
+NOISE_ALONE = (
+    "whoever stays away sends noise alone in their place: where users send for themselves, a message that is missing "
+    "would show"
 )
 
 
@@ -197,7 +205,7 @@ class Request:
             ("Against whom", against),
             ("For whom", NEIGHBOURS[privacy.adjacency]),
             ("How often one may come", self._visits(silos_count)),
-            ("Who does not count", NOT_COUNTED.format(" or sooner" if privacy.apart else "") + self._served),
+            ("Who does not count", self._not_counted if silos_count else SENDS_NOTHING),
             ("What is public", public),
             ("If parties collude", collusion),
             ("If a silo is missing", missing),
@@ -214,10 +222,11 @@ class Request:
         )
 
     @property
-    def _served(self) -> str:
-        """What serves those who do not count, and those who do."""
-        said = SERVED[self.uncounted]
-        return said if self.personal is None else said.replace("the public model", OWN_TOO, 1)
+    def _not_counted(self) -> str:
+        """Who does not count, what serves them, and what serves those who do."""
+        who = NOT_COUNTED.format(" or sooner" if self.asked.apart else "")
+        served = SERVED[self.uncounted]
+        return who + (served if self.personal is None else served.replace("the public model", OWN_TOO, 1))
 
     def _assumed(self, assumes: Iterable[str], silos_count: bool) -> tuple[str, ...]:
         """What a trust model assumes, and what every promise assumes under these visits and this schedule."""
@@ -225,8 +234,8 @@ class Request:
         said += [OWN_DATA, PLAN_APART]
         if silos_count:
             said += [SAME_KEY, *self._few_silos]
-        if self.asked.adjacency == "add-remove" and self.counted:
-            said.append(EMPTY_ROUND)
+        if self.asked.adjacency == "add-remove" and (self.counted or not silos_count):
+            said.append(EMPTY_ROUND if silos_count else NOISE_ALONE)
         if self.visits == "public":
             said.append(PUBLIC_VISITS)
         if self.apprentice:
