@@ -82,6 +82,7 @@ SERVED: dict[Uncounted, str] = {
         "alone, and nobody counts any more, in this run or a later one, who was once served otherwise"
     ),
 }
+SERVED_EAGERLY = "they are served as everybody is, by the public model and the raw sums of the batch so far"
 OWN_TOO = "the public model and what their silo has released to itself"
 SAME_KEY = "a person who comes to a silo again is given the same user key there"
 EMPTY_ROUND = (
@@ -225,7 +226,7 @@ class Request:
     def _not_counted(self) -> str:
         """Who does not count, what serves them, and what serves those who do."""
         who = NOT_COUNTED.format(" or sooner" if self.asked.apart else "")
-        served = SERVED[self.uncounted]
+        served = SERVED[self.uncounted] if self.acting == "lazy" else SERVED_EAGERLY
         return who + (served if self.personal is None else served.replace("the public model", OWN_TOO, 1))
 
     def _assumed(self, assumes: Iterable[str], silos_count: bool) -> tuple[str, ...]:
