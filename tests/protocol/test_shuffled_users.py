@@ -12,6 +12,7 @@ from fedbandit.bandit.statistics import contributions
 from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy, at_most
 from fedbandit.privacy.clones import amplified_epsilon
+from fedbandit.privacy.grid import SPARE, eta
 from fedbandit.privacy.sensitivity import ADJACENCIES, Adjacency
 from fedbandit.schedule import clock, every
 
@@ -65,3 +66,12 @@ def test_the_promise_without_the_mixer_is_the_noise_alone() -> None:
     plan = made("add-remove")
     alone = plan.request.exact_epsilon(plan.protocol.scales.diagonal, joint_silos=False)
     assert f"Without the mixer each user's own data is ({at_most(alone)}, 1e-05)" in plan.guarantee.statement
+
+
+def test_every_message_among_which_a_user_hides_is_noise_on_a_grid() -> None:
+    """One factor per number and message: of all users in the batch, in either world."""
+    plan = made("replace-one")
+    printed = re.search(r"adds no more than (\S+) to epsilon", plan.guarantee.steps[-1])
+    assert printed is not None
+    users, numbers = 100 * 1000, plan.protocol.width
+    assert float(printed[1]) >= 2 * 3 * eta(math.sqrt(SPARE)) * numbers * users

@@ -423,13 +423,15 @@ class Request:
                 break
         return bits
 
-    def grid_step(self, scales: Scales, whose: str = "Live noise") -> str:
-        """The step of the proof about the grid, for the noise of one silo, or of whoever else draws it."""
+    def grid_step(self, scales: Scales, whose: str = "Live noise", messages: int = 1) -> str:
+        """The step of the proof about the grid, for the noise of one silo, or of whoever else draws it; `messages` are
+        those of one silo in a release."""
         visits, encoder = self.asked.participations, self.encoder
         releases = max(encoder.size, visits)
         if encoder.endless:  # one that holds nothing of a person is the same in both worlds
             releases = encoder.touches * visits * self.asked.silos_per_user
-        numbers = releases * width(self.dim) * (1 if self.personal is None else 2)  # a silo's own releases have fewer
+        kinds = 1 if self.personal is None else 2  # a silo's own releases have fewer numbers
+        numbers = releases * messages * kinds * width(self.dim)
         return (
             f"{whose} is drawn on the grid 2^-{self.bits + self.encoder.fraction_bits}, where it is at least "
             f"{min(scales) / self._grid_step:.3g} steps wide ({LEAST:g} are needed): with {SPARE:g} squared steps of "

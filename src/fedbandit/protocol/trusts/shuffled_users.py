@@ -120,7 +120,7 @@ def _guarantee(request: Request, sigma: float, scales: Scales, steps: tuple[str,
         steps=(
             *steps,
             f"Without the mixer it is {alone}-DP, computed exactly.",
-            request.grid_step(scales, "Each user's noise"),
+            request.grid_step(scales, "Each user's noise", messages=request.largest_batch),
         ),
         assumes=(
             BOUNDED_BY_USERS,
