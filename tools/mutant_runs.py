@@ -46,7 +46,10 @@ SLOW = (  # to load: once, before processes are forked
     *("pytest", "numpy", "scipy.stats", "scipy.optimize", "scipy.signal", "scipy.integrate", "numba", "polars"),
     *("hypothesis.strategies", "dp_accounting", "opendp.prelude", "cryptography.hazmat.primitives.hpke", "coverage"),
 )
-ARGUMENTS = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "addopts=", "-m", "not torture and not fire")
+ARGUMENTS = (
+    *("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "addopts=", "-m", "not torture and not fire"),
+    "--tb=line",  # a failure's source takes far longer to read than most tests do
+)
 SURVIVED, UNUSABLE, UNCHANGED, KILLED = 0, 9, 8, 10  # exit codes of a process that runs tests
 
 
@@ -57,6 +60,7 @@ class Mutant(NamedTuple):
     lines: range  # of the statement that changed, without the statements in it
     source: str
     diff: str
+    digest: str  # of the file and of the function, before and after
     nth: int = 1  # of the file's mutants that look like this
 
     @property

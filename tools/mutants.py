@@ -1,14 +1,19 @@
 """Change one thing at a time in what guarantees rest on, and see whether a test notices.
 
-    python tools/mutants.py --sample 100 --seed 0   # or --all; --only plan.py; --jobs 2; --log outcomes.jsonl
-    python tools/mutants.py --figures --log outcomes.jsonl   # what is known by now, file by file
+    python tools/mutants.py --sample 100 --seed 0   # or --all; --only plan.py; --jobs 2; --fresh; --log outcomes.jsonl
+    python tools/mutants.py --figures   # what is known by now, file by file
 
 A mutant is one changed operator, comparison, number, branch or function (see `_changes`) in one of `FILES`. The tests
 of `SUITE` that run the changed line are run on it until one fails (`mutant_runs`). Survivors are listed with their
 diff; those of `tools/survivors.txt` are known, and why they live stands there. Mutants that take too long are counted
-apart: no test has failed on them. With `--log`, outcomes are written down one by one and a run goes on where the last
-one stopped; one that survived is run again. With `--quick` no mutant gets more than a few seconds of tests, the most
-promising ones: that is how to look for survivors while tests are written. Not part of the tests of the package.
+apart: no test has failed on them.
+
+What has been decided stands in `tools/killed.txt`, a digest per mutant: of the file, of the function that it changes,
+before and after (`Mutant.digest`). A mutant that stands there is not run again until its function changes, so a run
+goes on where the last one stopped; one that survived is run again. What the digest does not see is a test that was
+taken away or a callee that has changed: `--fresh` runs everything that was drawn. With `--quick` no mutant gets more
+than a few seconds of tests, the most promising ones: that is how to look for survivors while tests are written.
+`--log` says which test killed which. Not part of the tests of the package.
 """
 
 from __future__ import annotations
@@ -16,6 +21,7 @@ from __future__ import annotations
 import argparse
 import ast
 import difflib
+import hashlib
 import json
 import math
 import os
@@ -32,7 +38,10 @@ from queue import Queue
 from mutant_runs import PACKAGE, ROOT, Forks, Fresh, Lines, Mutant, Outcome, load, trace
 
 KNOWN = Path(__file__).with_name("survivors.txt")
+DECIDED = Path(__file__).with_name("killed.txt")
+HEADER = "# Mutants that a test has killed, by digest; written by tools/mutants.py, which says how.\n"
 TRACE = ROOT / "out" / "mutants.json"  # which tests run which line
+DIGITS = 12  # of a digest
 QUICK = 12.0  # seconds of tests at first: most mutants need no more
 COLUMNS = ("mutants", "killed", "timed out", "listed", "open")
 FILES = (
@@ -118,14 +127,22 @@ def mutants(path: Path) -> Iterator[Mutant]:
     plain = ast.unparse(tree)
     met: Counter[str] = Counter()
     for place, change in list(_sites(tree)):
+        before = ast.unparse(place.owner)
         with _changed(place, change):
             source = ast.unparse(ast.fix_missing_locations(tree))
+            after = ast.unparse(place.owner)
         difference = difflib.unified_diff(plain.splitlines(), source.splitlines(), lineterm="", n=0)
         diff = "\n".join(list(difference)[3:])
         if diff:
-            mutant = Mutant(path, _header(place.statement), source, diff)
+            mutant = Mutant(path, _header(place.statement), source, diff, _digest(path, place.scope, before, after))
             met[mutant.name] += 1
             yield mutant._replace(nth=met[mutant.name])
+
+
+def _digest(path: Path, scope: str, before: str, after: str) -> str:
+    """What identifies a mutant wherever its function moves in the file: the function as it is and as it becomes."""
+    text = "\n".join([path.relative_to(PACKAGE).as_posix(), scope, before, after])
+    return hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
 
 
 @contextmanager
@@ -152,23 +169,31 @@ def _header(statement: ast.stmt) -> range:
 
 def _sites(tree: ast.Module):  # type: ignore[no-untyped-def]
     """Each node that can be changed, with what to do to it."""
-    for node in _walk(tree, None):
+    for node in _walk(tree):
         for change in _changes(node):
             yield node, change
 
 
-def _walk(node: ast.AST, statement: ast.stmt | None) -> Iterator[ast.AST]:
-    """Nodes in the order of the text, without types, decorators, `__all__` and declarations of strings."""
+def _walk(
+    node: ast.AST, statement: ast.stmt | None = None, scope: str = "", function: ast.stmt | None = None
+) -> Iterator[ast.AST]:
+    """Nodes in the order of the text, without types, decorators, `__all__` and declarations of strings. Each knows its
+    statement, the classes it stands in, and its owner: the outermost function, or outside of functions the statement.
+    """
     if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "__all__" for t in node.targets):
         return
     statement = node if isinstance(node, ast.stmt) else statement
-    node.statement = statement  # type: ignore[attr-defined]
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        function = function or node
+    node.statement, node.scope, node.owner = statement, scope, function or statement  # type: ignore[attr-defined]
     yield node
+    if isinstance(node, ast.ClassDef):
+        scope = f"{scope}{node.name}."
     for field, value in ast.iter_fields(node):
         if field not in SKIPPED:
             for child in value if isinstance(value, list) else [value]:
                 if isinstance(child, ast.AST):
-                    yield from _walk(child, statement)
+                    yield from _walk(child, statement, scope, function)
 
 
 def _changes(node: ast.AST):  # type: ignore[no-untyped-def]
@@ -236,12 +261,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", action="append", help="a folder or file of src/fedbandit; may be repeated")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument(
-        "--log", type=Path, help="write outcomes here; mutants that stand there already are not run again"
-    )
+    parser.add_argument("--fresh", action="store_true", help=f"also those that stand in {DECIDED.name}")
+    parser.add_argument("--log", type=Path, help="write down here how each fared, and by which test")
     parser.add_argument("--quick", action="store_true", help=f"{QUICK:g} seconds of tests per mutant and no more")
     parser.add_argument("--list", action="store_true", help="say which mutants would run, and stop")
-    parser.add_argument("--figures", action="store_true", help="a table of what the log says of each file, and stop")
+    parser.add_argument("--figures", action="store_true", help="a table of what is known of each file, and stop")
     options = parser.parse_args()
     everything = [mutant for path in _files(options.only) for mutant in mutants(path)]
     drawn = (
@@ -249,18 +273,19 @@ def main() -> None:
         if options.all
         else random.Random(options.seed).sample(everything, min(options.sample, len(everything)))
     )
-    known, logged = _known(), _logged(options.log)
+    known, decided = _known(), _decided()
     if options.figures:
-        print(_figures(everything, known, logged))
+        print(_figures(everything, known, decided))
         return
     unknown = [mutant for mutant in drawn if mutant.name not in known]
-    done = {name for name, how in logged.items() if how != "survived"}
-    chosen = [mutant for mutant in unknown if mutant.name not in done]
+    chosen = [mutant for mutant in unknown if options.fresh or mutant.digest not in decided]
     print(
         f"{len(everything)} mutants, {len(drawn)} drawn, {len(drawn) - len(unknown)} of them known to survive, "
-        f"{len(unknown) - len(chosen)} run before"
+        f"{len(unknown) - len(chosen)} decided before"
     )
     if options.all and not options.only:
+        there = {mutant.digest for mutant in everything}
+        _decide({digest: how for digest, how in decided.items() if digest in there})
         for name in sorted(known - {mutant.name for mutant in everything}):
             print(f"listed, but there is no such mutant: {name}")
     if options.list:
@@ -276,20 +301,26 @@ def _known() -> set[str]:
     return {line.split("  # ")[0].strip() for line in KNOWN.read_text().splitlines() if not line.startswith("#")}
 
 
-def _logged(log: Path | None) -> dict[str, str]:
-    """How mutants fared, by what is written down."""
-    if log is None or not log.exists():
-        return {}
-    return {one["mutant"]: one["how"] for one in map(json.loads, log.read_text().splitlines())}
+def _decided() -> dict[str, str]:
+    """How mutants fared that need not be run again, by digest."""
+    lines = DECIDED.read_text().splitlines() if DECIDED.exists() else []
+    pairs = (line.split(maxsplit=1) for line in lines if not line.startswith("#"))
+    return {digest: how[0] if how else "killed" for digest, *how in pairs}
 
 
-def _figures(everything: list[Mutant], known: set[str], logged: dict[str, str]) -> str:
+def _decide(decided: dict[str, str]) -> None:
+    """Write down how mutants fared, in an order that lets two branches merge."""
+    lines = (digest if how == "killed" else f"{digest} {how}" for digest, how in sorted(decided.items()))
+    DECIDED.write_text(HEADER + "".join(f"{line}\n" for line in lines))
+
+
+def _figures(everything: list[Mutant], known: set[str], decided: dict[str, str]) -> str:
     """A row per file and one for all of them: mutants, how many were killed, timed out, are listed, are open."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for mutant in everything:
-        how = "listed" if mutant.name in known else logged.get(mutant.name, "open")
+        how = "listed" if mutant.name in known else decided.get(mutant.digest, "open")
         for row in (mutant.path.relative_to(PACKAGE).as_posix(), "all"):
-            counts[row].update(["mutants", "open" if how == "survived" else how])
+            counts[row].update(["mutants", how])
     rows = [
         f"| {name} | " + " | ".join(str(one[column]) for column in COLUMNS) + " |"
         for name, one in sorted(counts.items(), key=lambda item: (item[0] == "all", item[0]))
@@ -321,6 +352,10 @@ def _outcomes(chosen: list[Mutant], jobs: int, log: Path | None, quick: bool) ->
             if outcome.how != "killed":
                 where = f"{mutant.path.relative_to(ROOT)}:{mutant.lines.start}"
                 print(f"\n{outcome.how}: {where}\n{mutant.diff}\n  {mutant.name}", flush=True)
+            if outcome.how != "survived":
+                _decide(_decided() | {mutant.digest: outcome.how})
+            elif not quick:  # by a fresh run: no test kills it any more
+                _decide({digest: how for digest, how in _decided().items() if digest != mutant.digest})
             if log is not None:
                 with log.open("a") as written:
                     written.write(json.dumps({"mutant": mutant.name, **outcome._asdict()}) + "\n")

@@ -165,10 +165,23 @@ def test_add_remove_hides_whether_somebody_asks(trust: str) -> None:
         with pytest.raises(ValueError, match=r"^visits must be 'private' under add-remove"):
             added.changed(schedule=schedule, visits="public")
     empty = "whoever stays away leaves their round empty"
+    if trust == "local":  # users send for themselves: tests/protocol/test_shuffled_users.py
+        return
     assert empty in str(added.guarantee)
     assert "a live federation runs this only by a clock" in str(added.guarantee)
     assert empty not in str(added.changed(schedule=clock(60.0)).guarantee)
     assert empty not in str(plan(trust).guarantee)
+
+
+def test_where_silos_act_eagerly_nobody_is_served_by_the_public_model_alone() -> None:
+    """So no page of theirs says it."""
+    for acting in ("lazy", "eager"):
+        said = answers(plan("silo", acting=acting, uncounted="public"))["Who does not count"]
+        assert said.endswith(
+            "they are served by the public model, as everybody is"
+            if acting == "lazy"
+            else "they are served as everybody is, by the public model and the raw sums of the batch so far"
+        )
 
 
 def test_public_visits_are_one_more_thing_that_is_public() -> None:

@@ -22,7 +22,7 @@ from fedbandit.protocol.encoder import Encoder
 from fedbandit.protocol.personal import Personal
 
 __all__ = [
-    "BOUNDED",
+    "BOUNDED_BY_USERS",
     "COMMON_ASSUMPTIONS",
     "FEW_ENOUGH",
     "OWN_CHOICE",
@@ -46,6 +46,9 @@ Visits = Literal["private", "public"]
 Uncounted = Literal["local", "public"]
 
 BOUNDED = "features have norm at most 1 and rewards lie in [0, 1]; a silo refuses others"
+BOUNDED_BY_USERS = (
+    "features have norm at most 1 and rewards lie in [0, 1]: users see to it before they add noise, for nobody else can"
+)
 FIXED_TIMES = "times and sizes of messages are fixed by the plan, not by data"
 DECIDED_TIMES = (
     "sizes of messages are fixed by the plan; when silos synchronise is decided by a noisy rule, whose cost is counted"
@@ -71,6 +74,7 @@ OWN_CHOICE = (
     "things (models among them) and on chance, not on other people's data that were not released"
 )
 NOT_COUNTED = "whoever opts out or comes more often{} than that; nothing of theirs leaves their silo, and "
+SENDS_NOTHING = "whoever sends nothing; they are served by the public model, as everybody is"
 SERVED: dict[Uncounted, str] = {
     "public": "they are served by the public model, as everybody is",
     "local": (
@@ -78,11 +82,16 @@ SERVED: dict[Uncounted, str] = {
         "alone, and nobody counts any more, in this run or a later one, who was once served otherwise"
     ),
 }
+SERVED_EAGERLY = "they are served as everybody is, by the public model and the raw sums of the batch so far"
 OWN_TOO = "the public model and what their silo has released to itself"
 SAME_KEY = "a person who comes to a silo again is given the same user key there"
 EMPTY_ROUND = (
     "whoever stays away leaves their round empty, so that nobody else's batch moves; live, where rounds are counted by "
     "who comes, that is not so: a live federation runs this only by a clock"
+)
+NOISE_ALONE = (
+    "whoever stays away sends noise alone in their place: where users send for themselves, a message that is missing "
+    "would show"
 )
 
 
@@ -197,7 +206,7 @@ class Request:
             ("Against whom", against),
             ("For whom", NEIGHBOURS[privacy.adjacency]),
             ("How often one may come", self._visits(silos_count)),
-            ("Who does not count", NOT_COUNTED.format(" or sooner" if privacy.apart else "") + self._served),
+            ("Who does not count", self._not_counted if silos_count else SENDS_NOTHING),
             ("What is public", public),
             ("If parties collude", collusion),
             ("If a silo is missing", missing),
@@ -214,10 +223,11 @@ class Request:
         )
 
     @property
-    def _served(self) -> str:
-        """What serves those who do not count, and those who do."""
-        said = SERVED[self.uncounted]
-        return said if self.personal is None else said.replace("the public model", OWN_TOO, 1)
+    def _not_counted(self) -> str:
+        """Who does not count, what serves them, and what serves those who do."""
+        who = NOT_COUNTED.format(" or sooner" if self.asked.apart else "")
+        served = SERVED[self.uncounted] if self.acting == "lazy" else SERVED_EAGERLY
+        return who + (served if self.personal is None else served.replace("the public model", OWN_TOO, 1))
 
     def _assumed(self, assumes: Iterable[str], silos_count: bool) -> tuple[str, ...]:
         """What a trust model assumes, and what every promise assumes under these visits and this schedule."""
@@ -225,8 +235,8 @@ class Request:
         said += [OWN_DATA, PLAN_APART]
         if silos_count:
             said += [SAME_KEY, *self._few_silos]
-        if self.asked.adjacency == "add-remove" and self.counted:
-            said.append(EMPTY_ROUND)
+        if self.asked.adjacency == "add-remove" and (self.counted or not silos_count):
+            said.append(EMPTY_ROUND if silos_count else NOISE_ALONE)
         if self.visits == "public":
             said.append(PUBLIC_VISITS)
         if self.apprentice:
@@ -413,13 +423,15 @@ class Request:
                 break
         return bits
 
-    def grid_step(self, scales: Scales, whose: str = "Live noise") -> str:
-        """The step of the proof about the grid, for the noise of one silo, or of whoever else draws it."""
+    def grid_step(self, scales: Scales, whose: str = "Live noise", messages: int = 1) -> str:
+        """The step of the proof about the grid, for the noise of one silo, or of whoever else draws it; `messages` are
+        those of one silo in a release."""
         visits, encoder = self.asked.participations, self.encoder
         releases = max(encoder.size, visits)
         if encoder.endless:  # one that holds nothing of a person is the same in both worlds
             releases = encoder.touches * visits * self.asked.silos_per_user
-        numbers = releases * width(self.dim) * (1 if self.personal is None else 2)  # a silo's own releases have fewer
+        kinds = 1 if self.personal is None else 2  # a silo's own releases have fewer numbers
+        numbers = releases * messages * kinds * width(self.dim)
         return (
             f"{whose} is drawn on the grid 2^-{self.bits + self.encoder.fraction_bits}, where it is at least "
             f"{min(scales) / self._grid_step:.3g} steps wide ({LEAST:g} are needed): with {SPARE:g} squared steps of "

@@ -27,6 +27,8 @@ def test_rows_are_numbered_from_nought_and_chained_from_the_beginning() -> None:
     written = rows(4)
     assert [row.number for row in written] == [0, 1, 2, 3]
     assert [row.previous for row in written] == [ledger.GENESIS, *(row.hash for row in written[:-1])]
+    assert [book.length(written[:count]) for count in range(5)] == [0, 1, 2, 3, 4]
+    assert book.length(written[2:]) == 4  # the first ones are kept no more
     assert [entry.event.sync for entry in book.entries(written)] == [0, 1, 2, 3]
 
 

@@ -15,7 +15,7 @@ from fedbandit.privacy.noise import NoiseSource
 from fedbandit.protocol.adversaries import Adversary, SeesMessages
 from fedbandit.protocol.base import Protocol
 from fedbandit.protocol.calibration import GaussianNoise, Stated, gaussian_noise
-from fedbandit.protocol.guarantee import BOUNDED, Built, Guarantee, Request, nothing
+from fedbandit.protocol.guarantee import BOUNDED_BY_USERS, Built, Guarantee, Request, nothing
 from fedbandit.protocol.trust import Faith, Trust
 
 __all__ = ["TRUST", "LocalProtocol", "check_users", "users_request"]
@@ -112,7 +112,7 @@ def _guarantee(request: Request, noise: GaussianNoise, scales: Scales) -> Guaran
         f"the user's silo included ({privacy.adjacency}).",
         against="everybody",
         steps=(*noise.steps, request.grid_step(scales, "Each user's noise")),
-        assumes=(BOUNDED, "each user draws their own noise, and comes no more often than is said above"),
+        assumes=(BOUNDED_BY_USERS, "each user draws their own noise, and comes no more often than is said above"),
         collusion="the promise is against all of them together",
         missing="nothing changes: users protect themselves",
         silos_count=False,

@@ -50,6 +50,12 @@ def _build(request: Request) -> Built:
         raise ArgumentError(
             "apart", f"must be 0 for trust 'public-contexts', got {request.asked.apart}: all visits count"
         )
+    if request.acting != "lazy":
+        raise ArgumentError(
+            "acting",
+            "must be 'lazy' for trust 'public-contexts': the next action, which anybody may read, would tell the raw "
+            "rewards that it was chosen by",
+        )
     drawn = request.on_grid(Scales.flat(reward_sigma(request))).bias
     protocol = PublicContextsProtocol(
         request.encoder, Scales(drawn, 0.0, 0.0), request.dim, request.bits, request.silos

@@ -182,10 +182,7 @@ def _guarantee(request: Request, sigma: float, before: tuple[str, ...]) -> Guara
     privacy, hidden = request.asked, Hidden.of(request)
     unshuffled = request.exact_epsilon(sigma, joint_silos=False)
     scales = request.exact_scales(sigma) if request.calibration == "exact" else Scales.flat(sigma)
-    assumes: tuple[str, ...] = (
-        *COMMON_ASSUMPTIONS,
-        "the mixer does not collude with the analyzer (for the amplified statement)",
-    )
+    assumes: tuple[str, ...] = COMMON_ASSUMPTIONS
     if unshuffled <= privacy.epsilon * (1 + SAME):
         words = " At this noise it is so without the mixer too."
         steps: tuple[str, ...] = (_alone_step(request, unshuffled),)
@@ -203,6 +200,7 @@ def _guarantee(request: Request, sigma: float, before: tuple[str, ...]) -> Guara
         )
         assumes = (
             *assumes,
+            "the mixer does not collude with the analyzer (for the first statement)",
             "every reward is counted in the batch of its round, so that releases hold as many points as planned",
         )
     return request.promise(

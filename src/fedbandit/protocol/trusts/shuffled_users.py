@@ -18,10 +18,11 @@ from fedbandit.bandit.statistics import Scales
 from fedbandit.privacy.clones import amplified_epsilon, amplified_sigma
 from fedbandit.privacy.ledger import Gaussian
 from fedbandit.privacy.noise import NoiseSource
+from fedbandit.privacy.sensitivity import joint_shift, rounding_shift
 from fedbandit.protocol.adversaries import Adversary, SeesMessages
 from fedbandit.protocol.base import SILOS, Message, Part
 from fedbandit.protocol.calibration import gaussian_noise
-from fedbandit.protocol.guarantee import BOUNDED, Built, Guarantee, Request
+from fedbandit.protocol.guarantee import BOUNDED_BY_USERS, Built, Guarantee, Request
 from fedbandit.protocol.trust import AuditSize, Faith, Trust
 from fedbandit.protocol.trusts.local import LocalProtocol, check_users
 from fedbandit.protocol.trusts.shuffle import TOGETHER, SeesShuffled
@@ -57,23 +58,27 @@ class ShuffledUsersProtocol(LocalProtocol):
 class Crowd(NamedTuple):
     """What the clones have to hide, in units of the covariance noise, and among whom."""
 
-    shift: float  # of one user's message, and so the distance of any two
+    shift: float  # of one user's message
+    spread: float  # the largest distance between messages of two users
     users: int  # of the smallest batch, all silos together: one of them may tell the analyzer which message is theirs
 
     @classmethod
     def of(cls, request: Request) -> Crowd:
-        """The users of the smallest batch, but one."""
+        """The users of the smallest batch, but one. Two of them are as far apart as replacing one by the other moves a
+        message, also where the promise is about one who stays away and moves theirs by less."""
         smallest = int(np.min(np.diff((0, *request.times))))
-        return cls(request.shift.total, max(1, request.silos * smallest - 1))
+        one = joint_shift("replace-one", request.reward_bound, request.ratio)
+        rounding = rounding_shift("replace-one", request.dim, request.bits, request.ratio)
+        return cls(request.shift.total, one + rounding, max(1, request.silos * smallest - 1))
 
     def sigma(self, request: Request) -> float:
         """The least noise that meets the budget, with the mixer or without."""
         privacy, alone = request.asked, request.exact_sigma(joint_silos=False)
-        return amplified_sigma(self.shift, self.shift, self.users, 1, privacy.epsilon, privacy.delta, most=alone)
+        return amplified_sigma(self.shift, self.spread, self.users, 1, privacy.epsilon, privacy.delta, most=alone)
 
     def epsilon(self, request: Request, sigma: float) -> float:
         """What the clones certify at this noise."""
-        return amplified_epsilon(self.shift / sigma, self.shift / sigma, self.users, 1, request.asked.delta)
+        return amplified_epsilon(self.shift / sigma, self.spread / sigma, self.users, 1, request.asked.delta)
 
 
 def _build(request: Request) -> Built:
@@ -98,8 +103,8 @@ def _build(request: Request) -> Built:
 def _clone_steps(request: Request, crowd: Crowd, sigma: float) -> tuple[str, ...]:
     amplified = request.pair_of(crowd.epsilon(request, sigma))
     return (
-        f"One user's message moves by at most {crowd.shift / sigma:.4g} standard deviations of their own noise, and no "
-        "two users' messages are further apart: everybody else is now and then a clone of the user.",
+        f"One user's message moves by at most {crowd.shift / sigma:.4g} standard deviations of their own noise, and "
+        f"two users' are at most {crowd.spread / sigma:.4g} apart: everybody else is now and then a clone of the user.",
         f"Among {crowd.users:,} users of the smallest batch, one of them being counted as colluding, a message is "
         f"{amplified}-DP once it is shuffled; it is sent once, and nothing is composed.",
     )
@@ -115,10 +120,10 @@ def _guarantee(request: Request, sigma: float, scales: Scales, steps: tuple[str,
         steps=(
             *steps,
             f"Without the mixer it is {alone}-DP, computed exactly.",
-            request.grid_step(scales, "Each user's noise"),
+            request.grid_step(scales, "Each user's noise", messages=request.largest_batch),
         ),
         assumes=(
-            BOUNDED,
+            BOUNDED_BY_USERS,
             "each user draws their own noise, sends through the mixer, and comes no more often than is said above",
             "the mixer does not collude with the analyzer or a silo",
             "every batch has as many users as planned",
