@@ -122,7 +122,7 @@ class Town:
     async def changed(self, *words: object, broker_first: bool = False) -> None:
         """The operator changes the members, and reloads the broker before anybody has heard of it or after; all members
         have when this returns."""
-        run("federation", *words)
+        await asyncio.to_thread(run, "federation", *words)  # it asks the broker
         for reloads in (broker_first, not broker_first):
             if reloads:
                 assert self.server is not None
@@ -258,3 +258,33 @@ async def _second_term(town: Town) -> None:
         assert spent.epsilon > spent.terms[0].epsilon
         run("ledger", path / name / "silo.db", "--federation", path / name / FEDERATION)  # by keys of both terms
     run("ledger", path / "b" / "silo.db", "--federation", path / FEDERATION)
+
+
+async def _two_copies(path: Path, elsewhere: Path) -> None:
+    founding.local(path, PLAN, ["a", "b", "c"], Timing(5.0, start=time.time()))
+    with broker.BrokerProcess(path / founding.BROKER_CONFIG, elsewhere / "broker.log"):
+        await founding.provision(path)
+        copy = elsewhere / "copy"
+        shutil.copytree(path, copy)
+
+        def dismissed(folder: Path, name: str) -> str:
+            result = CliRunner().invoke(app, ["federation", "dismiss", str(folder), name, "--from-sync", "3"])
+            return str(result.exception) if result.exit_code else result.output
+
+        assert "has not answered" not in await asyncio.to_thread(dismissed, path, "a")
+        await founding.provision(path)  # which leaves the note where it is
+        said = await asyncio.to_thread(dismissed, copy, "b")
+        assert said.startswith("directory must have the edition 1 that was signed from another copy of it; it has 0")
+        assert founding.roll_of(copy).number == 0
+        shutil.copy(path / MEMBERS, copy / MEMBERS)
+        said = await asyncio.to_thread(dismissed, copy, "b")
+        assert "must stay at least 2 silos" in said  # it is let through, and the edition is refused as anywhere
+    # Without a broker the operator may go on, and is told what nobody could check.
+    said = await asyncio.to_thread(run, "federation", "rotate", path, "--operator", "--from-sync", 4)
+    assert "has not answered: nobody could tell whether edition 2 was signed from another copy" in " ".join(
+        said.split()
+    )
+
+
+def test_of_two_copies_of_a_founders_directory_one_signs(tmp_path: Path) -> None:
+    asyncio.run(_two_copies(tmp_path / "founder", tmp_path))

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import shutil
+from contextlib import ExitStack
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -12,11 +16,20 @@ from typer.testing import CliRunner
 import fedbandit as fb
 from fedbandit._validate import ArgumentError
 from fedbandit.cli.main import app
+from fedbandit.federation import process
+from fedbandit.federation.post_office import PostOffice
 from fedbandit.federation.setup.agreement import Agreement
 from fedbandit.federation.setup.home import Home
 from fedbandit.federation.silo import terms
+from fedbandit.federation.silo.agent import Agent
+from fedbandit.federation.silo.outgoing import Sealer
 from fedbandit.federation.silo.serving import Silo
+from fedbandit.federation.states import SyncState
+from fedbandit.federation.store import SyncStore, open_engine
+from fedbandit.federation.syncs.analyzer import Analyzer
+from fedbandit.federation.syncs.mixer import Mixer
 from fedbandit.federation.timing import Timing
+from fedbandit.federation.wire.link import Link
 from tests.federation.clocks import HandClock
 from tests.federation.small import small_plan
 from tests.federation.test_one_process import visit
@@ -116,6 +129,52 @@ def test_what_cannot_go_on_is_said(ended, tmp_path):
     assert Agreement.load(folder / "federation.json").plan.prior is None
 
 
+def test_a_mistake_in_the_new_plan_is_mended_by_another_renewal(ended, tmp_path):
+    """Also at a silo that serves under it already, as long as it has drawn nothing."""
+    folder, known = ended
+    (tmp_path / "wrong.json").write_text(json.dumps(NEXT.changed(rounds=5000).as_dict()))
+    run("federation", "renew", folder, "--plan", tmp_path / "wrong.json")
+    home = Home.load(folder / "silo-00")
+    run("federation", "accept", home.path, folder / "federation.json", "--new-term")
+    with opened(home, home.agreement().plan) as silo:
+        visit(silo, 2)
+    said = run("federation", "renew", folder, "--plan", tmp_path / "next.json")
+    assert "it begins with what the last one began with" in said
+    for name in ("silo-00", "silo-01"):
+        home = Home.load(folder / name)
+        run("federation", "accept", home.path, folder / "federation.json", "--new-term")
+        with opened(home, home.agreement().plan) as silo:
+            assert silo.syncs == 5
+            np.testing.assert_array_equal(silo.public.prefix, known[name])
+            with silo.store.engine.read() as sql:
+                assert sql.all("SELECT count(*) FROM raw_rows") == [(0,)]
+
+
+def test_a_new_term_is_not_accepted_before_the_last_one_is_over(tmp_path):
+    """Its file would take the place of the one that the silo needs when it starts again."""
+    folder = tmp_path / "federation"
+    with fb.Federation.local(PLAN, folder=folder) as federation:
+        federation.tick()
+    (tmp_path / "next.json").write_text(json.dumps(NEXT.as_dict()))
+    run("federation", "renew", folder, "--plan", tmp_path / "next.json")
+    before = (folder / "silo-00" / "federation.json").read_bytes()
+    said = run("federation", "accept", folder / "silo-00", folder / "federation.json", "--new-term", ok=False)
+    assert "must wait until the running term has made its last release" in said
+    assert (folder / "silo-00" / "federation.json").read_bytes() == before
+
+
+def test_a_model_that_was_not_sent_is_no_prior(ended, tmp_path):
+    """The next term's analyzer sends nothing of this term: no silo could ever begin with it."""
+    folder, _ = ended
+    home = Home.load(folder / "analyzer")
+    engine = open_engine(home.store(PLAN.hash))
+    with engine.transaction() as sql:
+        sql.all("UPDATE syncs SET state = ? WHERE sync = 2", (SyncState.CLOSED.value,))
+    engine.close()
+    assert "it begins with model 2" in run("federation", "renew", folder, "--plan", tmp_path / "next.json")
+    run("federation", "accept", folder / "silo-00", folder / "federation.json", "--new-term")
+
+
 def test_any_silo_has_the_model_too(ended, tmp_path):
     folder, known = ended
     run("federation", "renew", folder, "--plan", tmp_path / "next.json", "--model", folder / "silo-01")
@@ -129,3 +188,72 @@ def test_a_silo_that_does_not_look_at_the_prior_is_found_out(ended, tmp_path, mo
     monkeypatch.setattr(terms, "_check_prior", lambda *_: None)
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
         test_a_prior_that_somebody_has_swapped_is_refused(ended, tmp_path)
+
+
+def begun_anew(folder: Path, name: str) -> str | None:
+    """Why a silo draws nothing in the second term, when mixer and analyzer have answered it; None if it draws."""
+    office = PostOffice(Agreement.load(folder / "federation.json"))
+
+    async def meet() -> str | None:
+        with ExitStack() as resources:
+            handlers = {}
+            for role, kind in (("mixer", Mixer), ("analyzer", Analyzer)):
+                home = Home.load(folder / role)
+                engine = open_engine(process.claimed(home, home.agreement()))
+                resources.callback(engine.close)
+                store = SyncStore(engine)
+                process.remember_terms(home, store)
+                handlers[role] = kind(home.party(), store, office).take
+            party = Home.load(folder / name).party()
+            sealer = Sealer(party)
+            silo = Silo.open(
+                Home.load(folder / name).store(party.agreement.plan.hash),
+                party.agreement.plan,
+                name=name,
+                secret=party.keys.seeds["salt"],
+                sealer=sealer,
+                new_term=True,
+            )
+            resources.callback(silo.close)
+            agent = Agent(silo, party, sealer)
+            await agent.introduce(cast(Link, office))
+            for keeper, handle in handlers.items():
+                await handle(office.take(keeper))
+            await agent.handle(office.take(name))
+            await agent.judge()
+            return agent.problem
+
+    return asyncio.run(meet())
+
+
+@pytest.fixture
+def renewed(ended, tmp_path):
+    folder, known = ended
+    run("federation", "renew", folder, "--plan", tmp_path / "next.json")
+    for name in known:
+        run("federation", "accept", folder / name, folder / "federation.json", "--new-term")
+    return folder
+
+
+def test_a_ledger_goes_on_from_term_to_term(renewed):
+    assert begun_anew(renewed, "silo-00") is None
+
+
+def test_a_silo_that_has_lost_its_ledger_between_two_terms_draws_nothing(renewed):
+    """With an empty store it would say that nothing was spent before, and count those who are to count no more."""
+    for file in (renewed / "silo-00").glob("silo.db*"):
+        file.unlink()
+    problem = begun_anew(renewed, "silo-00")
+    assert problem is not None
+    assert "a ledger of 3 entries, it holds 0 and 0" in problem
+
+
+def test_a_silo_that_has_lost_its_keys_too_begins_a_new_ledger(ended, tmp_path):
+    folder, _ = ended
+    lost = folder / "silo-00"
+    shutil.rmtree(lost)
+    home = Home.create(lost, name="silo-00", role="silo")
+    (tmp_path / "card.json").write_text(json.dumps(home.public.as_dict()))
+    run("federation", "renew", folder, "--plan", tmp_path / "next.json", "--replace", tmp_path / "card.json")
+    shutil.copy(folder / "federation.json", lost / "federation.json")
+    assert begun_anew(folder, "silo-00") is None

@@ -8,7 +8,7 @@ from tests.torture.attacks.at_the_broker import AT_THE_BROKER
 from tests.torture.attacks.over_http import OVER_HTTP
 from tests.torture.attacks.planted import PLANTED as ATTACKED
 from tests.torture.crashes.plants import PLANTS as CRASHED
-from tests.torture.simulation.planted import PLANTED as SIMULATED
+from tests.torture.simulation.planted_terms import PLANTED as SIMULATED
 from tests.torture.test_attacks import MESSAGES
 from tests.torture.test_undone import UNDONE
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.torture.simulation.history import play
-from tests.torture.simulation.planted import PLANTED
+from tests.torture.simulation.planted_terms import PLANTED
 
 pytestmark = pytest.mark.fire
 

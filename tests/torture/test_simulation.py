@@ -29,7 +29,7 @@ def test_whatever_happens_the_rules_hold(part, size, tally):
     tally("simulated histories", count)
 
 
-@pytest.mark.parametrize("seed", [3, 28, 43, 141])
+@pytest.mark.parametrize("seed", [2, 3, 28, 43, 141])
 def test_a_seed_is_one_history(seed):
     """In other processes too, whose strings have other hashes."""
     code = f"from tests.torture.simulation.history import play; print('\\n'.join(play({seed}).lines))"

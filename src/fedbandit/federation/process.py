@@ -27,17 +27,18 @@ from fedbandit.federation.membership import Membership, Worker
 from fedbandit.federation.setup.agreement import Agreement
 from fedbandit.federation.setup.certificates import check_pair
 from fedbandit.federation.setup.editions import Edition
-from fedbandit.federation.setup.home import MEMBERS, Home
+from fedbandit.federation.setup.home import FEDERATION, MEMBERS, Home, rolls_of
 from fedbandit.federation.setup.party import Party, PlanMismatch
 from fedbandit.federation.setup.roll import binding_key, read_editions
 from fedbandit.federation.silo.agent import Agent
 from fedbandit.federation.silo.outgoing import Sealer
 from fedbandit.federation.silo.serving import Silo
-from fedbandit.federation.store import Engine, SyncStore, open_engine
+from fedbandit.federation.store import Engine, SyncStore, open_engine, read_engine
 from fedbandit.federation.store.database import remember
 from fedbandit.federation.store.decision_log import DecisionLog
-from fedbandit.federation.store.opening import claim
+from fedbandit.federation.store.opening import begun, claim
 from fedbandit.federation.syncs.analyzer import Analyzer
+from fedbandit.federation.syncs.earlier import take_over
 from fedbandit.federation.syncs.keeper import SyncKeeper
 from fedbandit.federation.syncs.mixer import Mixer
 from fedbandit.federation.telemetry import logs, traces
@@ -45,7 +46,7 @@ from fedbandit.federation.telemetry.logs import Style
 from fedbandit.federation.telemetry.troubles import Troubles
 from fedbandit.federation.wire.link import Link
 
-__all__ = ["REFUSED", "SERVER", "Orders", "bind", "claimed", "listening", "run", "settle"]
+__all__ = ["REFUSED", "SERVER", "Orders", "bind", "claimed", "listening", "remember_terms", "run", "settle"]
 
 log = logging.getLogger(__name__)
 SERVER: dict[str, Any] = {
@@ -121,12 +122,32 @@ def claimed(home: Home, agreement: Agreement) -> str:
     return place
 
 
+def remember_terms(home: Home, store: SyncStore) -> None:
+    """Take into the store of a mixer or an analyzer what it has seen of the silos in earlier terms."""
+    newest, *earlier = rolls_of(home.path / FEDERATION)
+    for last in (roll.charter for roll in earlier):
+        place = home.store(last.plan.hash)
+        if place == home.store(newest.charter.plan.hash) or not begun(place):
+            continue
+        try:
+            engine = read_engine(place)
+            try:
+                take_over(store, newest.charter, SyncStore(engine), last)
+            finally:
+                engine.close()
+        except (
+            Exception
+        ) as error:  # one store that is damaged must not end all terms to come: the other party has seen it
+            log.error("what was seen of the silos in the term before is not in %s: %s", place, error)
+
+
 async def keep(home: Home, party: Party, orders: Orders) -> None:
     """Mixer or analyzer: its work, and beside it what it says about itself, if it has a port for that."""
     party.agreement.check_keys()
     engine = open_engine(claimed(home, party.agreement))
     bind(engine, party.roll.charter)
     worker = _Keeping(party, SyncStore(engine))
+    remember_terms(home, worker.store)
     member = _membership(home, party, worker, orders)
     service = KeeperService(worker, party, worker.store, member, Machine.of(home))
     try:

@@ -7,32 +7,49 @@ from dataclasses import replace
 from fedbandit._validate import ArgumentError
 from fedbandit.bandit.prior import Prior
 from fedbandit.federation.setup.home import Home
-from fedbandit.federation.silo.terms import check_continues
+from fedbandit.federation.silo.terms import check_begins, check_continues
+from fedbandit.federation.states import SyncState
 from fedbandit.federation.status import looking
-from fedbandit.federation.store import SiloStore, SyncStore
+from fedbandit.federation.store import SiloStore, SyncStore, read_engine
+from fedbandit.federation.store.opening import begun
 from fedbandit.federation.wire.parcels import Outcome
 from fedbandit.knowledge import prior_of
 from fedbandit.plan import Plan
 
-__all__ = ["begun_again", "begun_from", "newest"]
+__all__ = ["begun_again", "begun_from", "check_accepts", "newest"]
 
 
 def newest(home: Home) -> tuple[int, Outcome] | None:
     """The newest model, of a sync with anybody in it, that this analyzer or silo has of its term; None if it has none.
-    Nothing is written."""
+    Of an analyzer it is one that it has sent: silos begin with no other, and the next term's analyzer sends none of
+    this term. Nothing is written."""
     agreement = home.agreement()
     plan = agreement.plan
     with looking(home, agreement) as engine:
         if home.settings.role == "mixer" or engine is None:
             return None
         if home.settings.role == "analyzer":
-            found = [(one.sync, one.value) for one in SyncStore(engine).all() if one.value is not None]
+            sent = (one for one in SyncStore(engine).all() if one.state is SyncState.PUBLISHED)
+            found = [(one.sync, one.value) for one in sent if one.value is not None]
         else:
             store = SiloStore(engine)
             terms = [term.number for term in store.terms() if term.plan_hash == plan.hash]
             found = list(store.models(terms[-1])) if terms else []
     outcomes = ((sync, Outcome.decode(value, plan)) for sync, value in reversed(found))
     return next(((sync, outcome) for sync, outcome in outcomes if not outcome.skipped), None)
+
+
+def check_accepts(home: Home, plan: Plan) -> None:
+    """Refuse a new term that could not begin on this party's store now, before its file takes the place of the last
+    term's: a silo that is still to make a release, or to take in a model, needs that one when it starts again."""
+    place = home.store(plan.hash)
+    if home.settings.role != "silo" or not begun(place):
+        return
+    engine = read_engine(place)
+    try:
+        check_begins(SiloStore(engine), plan, home.settings.name)
+    finally:
+        engine.close()
 
 
 def begun_from(last: Plan, offered: Plan, sync: int, outcome: Outcome, weight: float = 1.0) -> Plan:

@@ -20,6 +20,7 @@ from fedbandit.federation.setup.home import Home
 from fedbandit.federation.setup.party import Party
 from fedbandit.federation.setup.roll import EditionError, Roll
 from fedbandit.federation.silo.agent import Agent
+from fedbandit.federation.silo.forwarding import begin_at
 from fedbandit.federation.silo.outgoing import Sealer
 from fedbandit.federation.silo.serving import Silo
 from fedbandit.federation.states import SyncState
@@ -290,6 +291,7 @@ def test_a_silo_that_has_left_may_come_back_in_the_next_term(learnt: bool, tmp_p
     with Silo.open(store, PLAN, name="silo-00", secret=home.salt) as silo:
         bind(silo.store.engine, roll.charter)
         party.roll.tie(silo.store.remember, silo.store.recall)
+        begin_at(silo.store, PLAN, silo.term, 1, at=0.0)
     prior = prior_of(PLAN, 3, np.ones(5)) if learnt else None
     following = PLAN.changed(rounds=40, prior=prior)
     with pytest.raises(ArgumentError, match="must wait"):

@@ -311,7 +311,9 @@ def test_the_last_batch_can_stay_open_longer(tmp_path, plan):
 
 
 def test_another_plan_is_refused_in_a_term(tmp_path, plan):
-    Silo.open(tmp_path / "s.db", plan).close()
+    with Silo.open(tmp_path / "s.db", plan) as silo:
+        serve(silo, 5)
+        assert silo.tick() == [0]
     for new_term, complaint in ((False, "plan must hash to"), (True, "must wait until")):
         with pytest.raises(ValueError, match=complaint):
             Silo.open(tmp_path / "s.db", small_plan(rounds=25), new_term=new_term)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import sqlite3
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -41,17 +41,18 @@ class Client:
     chance: random.Random
     number: int
     count: int = 0
+    waiting: list[_Asked] = field(default_factory=list)  # decisions without a reward
+    answered: list[_Asked] = field(default_factory=list)  # those whose reward was acknowledged
 
     async def run(self) -> None:
-        waiting: list[_Asked] = []
-        answered: list[_Asked] = []
+        waiting, answered = self.waiting, self.answered
         while True:
             await asyncio.sleep(self.chance.randint(1, 5))
             if self.node.silo is None or not self.node.up:
                 continue
             if self.chance.random() < 0.8:
                 asked = self._decide()
-                waiting += [asked] if asked is not None else []
+                waiting.extend([asked] if asked is not None else [])
             if waiting and self.chance.random() < 0.8:
                 asked = self.chance.choice(waiting)
                 if await self._reward(asked):

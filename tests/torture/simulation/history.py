@@ -28,6 +28,7 @@ from tests.torture.simulation.models import THOROUGH, modelled
 from tests.torture.simulation.node import Node
 from tests.torture.simulation.oracle import ObservedParty, Oracle
 from tests.torture.simulation.settings import NAMES, PERIOD, setting
+from tests.torture.simulation.terms import SecondTerm
 
 __all__ = ["History", "play"]
 
@@ -35,6 +36,7 @@ BEATS = (2.0, 4.0, 4.0)  # seconds: all sleepers wake at whole beats
 LEAVING = 0.15  # the share of histories in which a silo is dismissed, where the plan's cohort allows it
 CHANGING = 0.4  # below which, and above that, several things about the members change
 JOINING = 0.5  # the share of these in which a silo joins, where there can be a free seat
+RENEWING = 0.5  # the share of the others in which a second term follows, if nobody lies and no store was put back
 PATIENCE = 240.0  # seconds after which a federation that is well again must have come to its end
 ACCIDENTS = ("kill", "kill", "kill", "cut_power", "fill_disk", "break_sync", "cut_off", "set_clock", "reboot")
 ATTACKS = ("replay", "talk_nonsense", "alter", "forge", "send_early", "send_garbage")
@@ -75,6 +77,7 @@ def play(seed: int) -> History:
 class _World:
     def __init__(self, loop: SimulatedLoop, chance: random.Random, seed: int, thorough: bool) -> None:
         self.lines: list[str] = []
+        self._patience = PATIENCE
         self._loop, self._chance = loop, chance
         self._leaver: str | None = None  # a silo that is dismissed
         self._found_by = 0.0  # when all editions are in somebody's directory
@@ -82,6 +85,8 @@ class _World:
         self._members = random.Random(f"{seed} members")  # apart: the course of all other histories is as it was
         drawn = self._members.random()
         self._leaves, self._changes = drawn < LEAVING, LEAVING <= drawn < CHANGING
+        self._renewal = random.Random(f"{seed} renewal")
+        self._renews = drawn >= CHANGING and self._renewal.random() < RENEWING
         self._setting = setting(name, real_keys=thorough)
         if self._changes and self._members.random() < JOINING:
             self._setting = with_a_free_seat(self._setting) or self._setting
@@ -123,19 +128,19 @@ class _World:
         self.lines.append(f"{self._loop.time():7.0f}  {text}")
 
     def _node(self, name: str) -> Node:
-        party = self._setting.parties[name]
+        party, oracle = self._setting.parties[name], self.oracle
 
         spare = (self._setting.spare[name],) if self._changes else ()
 
         def observed(editions: Sequence[Edition]) -> Party:
-            return ObservedParty(party, spare, editions, self.oracle)
+            return ObservedParty(party, spare, editions, oracle)
 
-        disk = Disk(lambda disk, statements: self.oracle.wrote(name, disk, statements))
+        disk = Disk(lambda disk, statements: oracle.wrote(name, disk, statements))
 
         def connect(process: Process) -> Link:
             return cast(Link, SimulatedLink(self._broker, name, process, self._alter.get(name, honest)))
 
-        return Node(observed, Clock(self._loop.time), disk, connect, self.say, self.oracle.fail)
+        return Node(observed, Clock(self._loop.time), disk, connect, self.say, oracle.fail)
 
     def _plan_dismissal(self) -> None:
         """In some histories a silo is dismissed: the analyzer finds the operator's word in its directory."""
@@ -195,11 +200,14 @@ class _World:
             for number, name in enumerate(self.oracle.silos)
         ]
         kinds, end = self._choose()
-        tasks = [self._loop.create_task(client.run()) for client in clients]
-        tasks.append(self._loop.create_task(self._faults.run(kinds, end)))
+        running = {client.node.name: self._loop.create_task(client.run()) for client in clients}
+        tasks = [*running.values(), self._loop.create_task(self._faults.run(kinds, end))]
         await self._until(lambda: self._loop.time() >= end)
         self._faults.heal()
-        await self._until(self._over)
+        early = self._renewable and self._renewal.random() < 0.5
+        await self._until(self._all_drawn if early else self._over)
+        if self._renewable and not self.oracle.violations:
+            tasks += await self._renew(clients, running)
         for node in self._nodes.values():
             node.kill()
         for task in tasks:
@@ -208,6 +216,32 @@ class _World:
             await asyncio.sleep(0)
         for node in self._nodes.values():
             node.disk.scrap()
+
+    @property
+    def _renewable(self) -> bool:
+        """Whether this history has a second term, for which all must be what the others take them for."""
+        return self._renews and not self.oracle.lying and not self.oracle.put_back and self._faults.evil is None
+
+    def _all_drawn(self) -> bool:
+        """Whether every silo has made its last release; some models may be still to come."""
+        silos = [self._nodes[name].silo for name in self.oracle.silos]
+        return all(silo is not None and silo.ended for silo in silos) or self._over()
+
+    async def _renew(self, clients: list[Client], running: dict[str, asyncio.Task[None]]) -> list[asyncio.Task[None]]:
+        """The second term, to its end."""
+        term = SecondTerm(self._renewal, self._setting, self._nodes, self._broker, self.oracle, self.say)
+        term.begin({client.node.name: client for client in clients}, running)
+        self._patience = self._loop.time() + 2 * PATIENCE  # it begins late, and one who counts visits waits for them
+        await self._until(lambda: not term.waiting or self._loop.time() > self._patience)
+        self._setting, self.oracle, self._faults = term.setting, term.oracle, term.faults
+        kinds = term.kinds()
+        end = self._loop.time() + len(self._setting.plan.times) * PERIOD if kinds else 0.0
+        self.say(f"faults until {end:.0f}: {', '.join(kinds) or 'none'}")
+        tasks = [self._loop.create_task(self._faults.run(kinds, end))]
+        await self._until(lambda: self._loop.time() >= end)
+        self._faults.heal()
+        await self._until(self._over)
+        return [*term.tasks, *tasks]
 
     def _choose(self) -> tuple[tuple[str, ...], float]:
         """The kinds of faults of this history, and when it is healed."""
@@ -248,9 +282,9 @@ class _World:
             self.oracle.ledgers()
             self.oracle.one_story([node.name for node in self._nodes.values() if node.silo and not node.refuses])
             return True
-        if self._loop.time() > PATIENCE and not unfinished and self._deceiver is not None:
+        if self._loop.time() > self._patience and not unfinished and self._deceiver is not None:
             self.oracle.fail(f"nobody noticed that {self._deceiver.deceived} was told other models than the rest")
-        elif self._loop.time() > PATIENCE:
+        elif self._loop.time() > self._patience:
             self.oracle.fail("no progress: " + "; ".join(self._nodes[name].describe() for name in unfinished))
         return False
 

@@ -134,6 +134,10 @@ class Disk:
         if statements:
             self._committed(self, statements)
 
+    def announce_to(self, committed: Callable[[Disk, Written], None]) -> None:
+        """Somebody else is told of what is written from now on."""
+        self._committed = committed
+
     def harden(self) -> None:
         if self.failing:
             raise OSError("Input/output error")

@@ -8,6 +8,7 @@ from typing import Any
 
 from fedbandit.federation.http.group import GroupCommit
 from fedbandit.federation.membership import FIRST_WAIT, LONGEST_WAIT
+from fedbandit.federation.setup.agreement import Agreement
 from fedbandit.federation.setup.editions import Edition
 from fedbandit.federation.setup.party import Party, PlanMismatch
 from fedbandit.federation.silo.agent import Agent
@@ -15,6 +16,7 @@ from fedbandit.federation.silo.outgoing import Sealer
 from fedbandit.federation.silo.serving import Silo
 from fedbandit.federation.store import SiloStore, SyncStore
 from fedbandit.federation.syncs.analyzer import Analyzer
+from fedbandit.federation.syncs.earlier import take_over
 from fedbandit.federation.syncs.keeper import SyncKeeper
 from fedbandit.federation.syncs.mixer import Mixer
 from fedbandit.federation.timing import SteadyClock, TicksHeld
@@ -24,6 +26,7 @@ from tests.torture.simulation.machine import Clock, Disk, Process, SimulatedEngi
 __all__ = ["Node"]
 
 AGAIN = 2.0  # seconds until a process that could not start is started again
+LONGER = 6.0  # seconds until one is that ended because others work under another plan
 
 
 class Node:
@@ -48,6 +51,9 @@ class Node:
         self.agent: Agent | None = None
         self.keeper: SyncKeeper | None = None
         self.restored = False
+        self.renewing = False  # whether others may work under another plan for a while
+        self.before: tuple[Disk, Agreement] | None = None  # of a mixer or an analyzer: its store of the term before
+        self._new_term = False
         self._connect, self._say, self._fail = connect, say, fail
         self._task: asyncio.Task[None] | None = None
 
@@ -116,6 +122,10 @@ class Node:
             return
         self._task = asyncio.get_running_loop().create_task(work)
 
+    def accept(self, party: Callable[[Sequence[Edition]], Party], disk: Disk) -> None:
+        """Be a party of the next term, with this disk, from the next start on."""
+        self._as_party, self.disk, self._new_term = party, disk, True
+
     def kill(self) -> None:
         """kill -9."""
         if self.process is not None:
@@ -136,7 +146,7 @@ class Node:
             timing=agreement.timing,
             clock=self.clock,
             sealer=sealer,
-            new_term=False,
+            new_term=self._new_term,
             keep_raw=False,
             catch_up=catch_up,
             counts=None,
@@ -149,7 +159,11 @@ class Node:
     def _keeper(self, engine: SimulatedEngine, process: Process) -> Coroutine[Any, Any, None]:
         kind: type[SyncKeeper] = Mixer if self.party.public.role == "mixer" else Analyzer
         clocks = {"clock": SteadyClock(self.clock).now, "steady": self.clock.steady}
-        self.keeper = kind(self.party, SyncStore(engine), self._connect(process), **clocks)
+        store = SyncStore(engine)
+        if self.before is not None:
+            disk, last = self.before
+            take_over(store, self.party.roll.charter, SyncStore(SimulatedEngine(disk, process)), last)
+        self.keeper = kind(self.party, store, self._connect(process), **clocks)
         return self._keep(self.keeper, process)
 
     async def _take_part(self, agent: Agent, process: Process) -> None:
@@ -164,7 +178,8 @@ class Node:
                     tasks.create_task(self._watch(agent))
             except Exception as error:
                 if isinstance(error, ExceptionGroup) and error.subgroup(PlanMismatch):
-                    self._fail(f"{self.name} ended: {_reason(error)}")
+                    self._refuse(error)
+                    return
                 self._say(f"{self.name} joins again: {_reason(error)}")
             except BaseException:
                 if process.alive:
@@ -181,10 +196,21 @@ class Node:
                 tasks.create_task(keeper.run())
                 tasks.create_task(self._watch(keeper))
         except Exception as error:
-            self._fail(f"{self.name} ended: {_reason(error)}")
+            self._refuse(error)
         except BaseException:
             if process.alive:
                 raise
+
+    def _refuse(self, error: Exception) -> None:
+        """The process has ended by itself; while a term is renewed, somebody starts it again."""
+        mismatch = isinstance(error, ExceptionGroup) and error.subgroup(PlanMismatch)
+        if not (self.renewing and mismatch):
+            self._fail(f"{self.name} ended: {_reason(error)}")
+            return
+        self._say(f"{self.name} ends: others work under another plan")  # whose hash depends on noise
+        loop, process = asyncio.get_running_loop(), self.process
+        loop.call_soon(lambda: self.kill() if self.process is process else None)
+        loop.call_later(LONGER, self.start)
 
     async def _watch(self, party: SyncKeeper | Agent) -> None:
         """Take in the editions that somebody puts into the directory."""

@@ -279,6 +279,7 @@ def accept(
 ) -> None:
     """Take the complete file into this party's directory, if its plan is the one that was joined; or the editions of
     the members, if they follow those that are there."""
+    from fedbandit.federation import renewal
     from fedbandit.federation.setup.agreement import Agreement
     from fedbandit.federation.setup.home import FEDERATION, MEMBERS, put_aside
     from fedbandit.federation.setup.home import Home as Party
@@ -302,6 +303,8 @@ def accept(
     own = [keys.public(name, role) for keys in (party.keys, *party.later_keys())]
     if offered.party(name) not in own:
         raise ArgumentError("federation", f"must know {name!r} by its own keys; it has others")
+    if new_term:
+        renewal.check_accepts(party, offered.plan)
     put_aside(home, offered)
     offered.save(home / FEDERATION)
     if new_term:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as jsonlib
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -47,7 +48,8 @@ def admit(
     if from_sync is not None:
         _check_to_come(founding.roll_of(directory).newest, from_sync)
         for card in public:
-            roll = founding.change(directory, Edition(1, "", from_sync, "admit", card.name, card))
+            edition = Edition(1, "", from_sync, "admit", card.name, card)
+            roll = _signed(directory, lambda: founding.change(directory, edition))  # noqa: B023 (called at once)
         _told(directory, roll)
         return
     roll = founding.roll_of(directory)
@@ -83,7 +85,8 @@ def dismiss(
 
     directory = founders(directory)
     begins = _from_sync(founding.roll_of(directory), from_sync)
-    _told(directory, founding.change(directory, Edition(1, "", begins, "dismiss", name)))
+    edition = Edition(1, "", begins, "dismiss", name)
+    _told(directory, _signed(directory, lambda: founding.change(directory, edition)))
 
 
 def rotate(
@@ -104,10 +107,11 @@ def rotate(
     directory = founders(directory)
     begins = _from_sync(founding.roll_of(directory), from_sync)
     if card is None:
-        _told(directory, founding.rotate_operator(directory, begins))
+        _told(directory, _signed(directory, lambda: founding.rotate_operator(directory, begins)))
         return
     party = PublicKeys.load(checks.readable("card", card))
-    _told(directory, founding.change(directory, Edition(1, "", begins, "rotate", party.name, party)))
+    edition = Edition(1, "", begins, "rotate", party.name, party)
+    _told(directory, _signed(directory, lambda: founding.change(directory, edition)))
 
 
 def new_keys(home: options.Home) -> None:
@@ -175,6 +179,20 @@ def publish(directory: Path, agreed: Agreement) -> None:
             put_aside(directory / role, agreed)
             agreed.save(directory / role / FEDERATION)
             (directory / role / MEMBERS).unlink(missing_ok=True)
+
+
+def _signed(directory: Path, sign: Callable[[], Roll]) -> Roll:
+    """Sign an edition, unless the broker knows of one that this directory does not have, and note it there."""
+    from fedbandit.federation.setup import register
+
+    answered = register.check_newest(directory)
+    roll = sign()
+    if not (answered and register.note_newest(directory)):
+        typer.echo(
+            f"the broker at {roll.newest.broker} has not answered: nobody could tell whether edition {roll.number} was"
+            " signed from another copy of this directory, which would end the term"
+        )
+    return roll
 
 
 def _told(directory: Path, roll: Roll) -> None:

@@ -201,7 +201,10 @@ class Party:
         analyzer: it is looked at once."""
         if self._verified.get(name) == head:
             return True
-        if not any(head.is_of(name, known.verifier) for known in self.roll.keys_of(name)):
+        known = self.roll.keys_of(name)
+        if name == self.name:  # it may have had others in an earlier term
+            known += [keys.public(name, self._known_as.role) for keys in self._ring.values()]
+        if not any(head.is_of(name, one.verifier) for one in known):
             return False
         self._verified[name] = head
         return True

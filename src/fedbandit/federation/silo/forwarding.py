@@ -31,7 +31,8 @@ from fedbandit.schedule import Clock
 __all__ = ["Loss", "OldCopy", "begin_at", "bring_forward", "further", "is_known", "loss"]
 
 WAY_OUT = (
-    "Put the newest copy in its place, or end the term: the founder begins a new one with `fedbandit federation renew`"
+    "Put the newest copy in its place, or let the term end: with new keys of this silo (`federation new-keys`)"
+    " the founder begins one in which it has a ledger of its own (`fedbandit federation renew --replace CARD`)"
 )
 
 

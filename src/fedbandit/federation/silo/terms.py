@@ -18,7 +18,7 @@ from fedbandit.federation.wire.parcels import Outcome
 from fedbandit.knowledge import prior_of
 from fedbandit.plan import Plan
 
-__all__ = ["check_continues", "check_secret", "open_term", "own_secret"]
+__all__ = ["check_begins", "check_continues", "check_secret", "open_term", "own_secret"]
 
 SECRET_BYTES = 32
 
@@ -35,20 +35,27 @@ def open_term(store: SiloStore, plan: Plan, start: float, new_term: bool, silo: 
             f"must hash to {terms[-1].plan_hash[:16]}, under which this store began, got {plan.hash[:16]}; "
             "a plan does not change in a term, a new plan is a new term (`silo serve --new-term`)",
         )
+    check_begins(store, plan, silo)
+    return store.begin_term(plan.hash, json.dumps(plan.as_dict(), sort_keys=True), start)
+
+
+def check_begins(store: SiloStore, plan: Plan, silo: str) -> None:
+    """Refuse a plan that cannot be that of a new term on this store now. Nothing is written."""
+    terms = store.terms()
     left = bool(terms) and _left(store, terms[-1], silo)
-    if terms and _runs(terms[-1]) and not left:
+    if terms and _runs(store, terms[-1]) and not left:
         raise ArgumentError("new_term", "must wait until the running term has made its last release")
     if any(term.plan_hash == plan.hash for term in terms):
         raise ArgumentError("plan", "was the plan of an earlier term; a term is not run twice")
     if terms and plan.prior is not None and not left:
         _check_prior(store, terms[-1], plan, plan.prior)
-    return store.begin_term(plan.hash, json.dumps(plan.as_dict(), sort_keys=True), start)
 
 
-def _runs(term: Term) -> bool:
-    """Whether a term still has releases to make. One without an end is over when a new one begins."""
+def _runs(store: SiloStore, term: Term) -> bool:
+    """Whether a term still has releases to make. One without an end is over when a new one begins. So is one of which
+    nothing was drawn, as when there was a mistake in its plan: nothing has left the silo, and nothing was spent."""
     plan = Plan.from_dict(json.loads(term.plan))
-    return not plan.endless and term.open_sync < len(plan.times)
+    return not plan.endless and term.open_sync < len(plan.times) and store.drawn(term.number) > 0
 
 
 def _left(store: SiloStore, term: Term, silo: str) -> bool:

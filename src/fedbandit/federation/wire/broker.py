@@ -222,9 +222,11 @@ async def _stream(js: JetStreamContext, config: StreamConfig) -> None:
 
 
 def _widened(config: StreamConfig, known: StreamConfig) -> StreamConfig:
-    """With no limit below the known one: a lower one would delete messages, or refuse those on their way."""
+    """With no limit below the known one: a lower one would delete messages, or refuse those on their way. What the
+    operator has noted there stays."""
     names = ("max_age", "max_msg_size", "max_msgs_per_subject")
-    return config.evolve(**{name: max(getattr(config, name), getattr(known, name) or 0) for name in names})
+    limits = {name: max(getattr(config, name), getattr(known, name) or 0) for name in names}
+    return config.evolve(description=known.description, **limits)
 
 
 def server_binary() -> Path:

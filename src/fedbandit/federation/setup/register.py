@@ -1,0 +1,81 @@
+"""The newest edition of the members, noted at the broker: of two copies of a founder's directory, the one that is
+behind must not sign another edition of a number that the other has signed. Nobody could go on after that
+(`roll.TwoLists`).
+
+The broker is trusted with nothing, and with this as little: what it says can keep an operator from signing, and no
+more. Two commands of the same second may both be let through, and so is one that the broker does not answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from urllib.parse import urlparse
+
+from nats.errors import Error as NatsError
+
+from fedbandit._validate import ArgumentError
+from fedbandit.federation.setup import founding
+from fedbandit.federation.setup.home import SETTINGS, Home
+from fedbandit.federation.setup.roll import Roll
+from fedbandit.federation.wire import broker
+from fedbandit.federation.wire.keys import PartyKeys
+from fedbandit.federation.wire.link import BrokerAddress, Link
+from fedbandit.federation.wire.subjects import OPERATOR
+
+__all__ = ["check_newest", "note_newest"]
+
+PATIENCE = 5.0  # seconds that the broker has to answer
+WORD = "members"  # what a note begins with
+DIGITS = 16  # of a hash in it
+
+
+def check_newest(path: Path) -> bool:
+    """Refuse to sign where the broker knows of an edition that this directory does not have; False if it does not
+    answer."""
+    return asyncio.run(_at_broker(path, _check))
+
+
+def note_newest(path: Path) -> bool:
+    """Note the newest edition of this directory; False if the broker does not answer."""
+    return asyncio.run(_at_broker(path, _note))
+
+
+async def _check(link: Link, roll: Roll) -> None:
+    config = (await link.js.stream_info(roll.newest.subjects.stream("silo"))).config
+    match (config.description or "").split():
+        case [word, term, number, hash_] if (word, term) == (WORD, roll.hash_of(0)[:DIGITS]) and number.isdecimal():
+            if int(number) <= roll.number and roll.hash_of(int(number))[:DIGITS] == hash_:
+                return
+            raise ArgumentError(
+                "directory",
+                f"must have the edition {number} that was signed from another copy of it; it has {roll.number}. Change"
+                " members from one copy only: put the newest members.json, of that copy or of any party, in its place",
+            )
+
+
+async def _note(link: Link, roll: Roll) -> None:
+    config = (await link.js.stream_info(roll.newest.subjects.stream("silo"))).config
+    note = f"{WORD} {roll.hash_of(0)[:DIGITS]} {roll.number} {roll.hash[:DIGITS]}"
+    await link.js.update_stream(config.evolve(description=note))
+
+
+async def _at_broker(path: Path, work: Callable[[Link, Roll], Awaitable[None]]) -> bool:
+    roll, analyzer = founding.roll_of(path), path / "analyzer"
+    ca = Home.load(analyzer).settings.broker_ca if (analyzer / SETTINGS).exists() else ""
+    address = BrokerAddress(roll.newest.broker, ca or None)
+    nodes = [(url.hostname or "", url.port or broker.DEFAULT_PORT) for url in map(urlparse, address.urls)]
+    if not any(broker.listens(*node) for node in nodes):
+        return False
+    files = [path / founding.OPERATOR_KEYS, *sorted(path.glob("operator-*.key"))]  # it may not have heard of the newest
+    try:
+        async with asyncio.timeout(PATIENCE):
+            link = await Link.connect_with(address, OPERATOR, [PartyKeys.load(file).broker for file in files])
+            try:
+                await work(link, roll)
+            finally:
+                await link.close()
+    except (OSError, NatsError):  # a time-out is an OSError, and so is a refusal
+        return False
+    return True

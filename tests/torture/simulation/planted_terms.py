@@ -1,0 +1,63 @@
+"""Bugs of renewals: mistakes about what must go on from one term to the next, and what must not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fedbandit.federation.setup.party import Party
+from fedbandit.federation.silo.decisions.tickets import DecisionIds
+from fedbandit.federation.store import SiloStore
+from fedbandit.federation.store.rewards import FOR_GOOD
+from fedbandit.federation.wire import envelopes
+from fedbandit.federation.wire.envelopes import Context, EnvelopeError
+from tests.torture.simulation import node
+from tests.torture.simulation.planted import PLANTED, Patch, planted
+
+__all__ = ["PLANTED"]
+
+
+@planted
+def who_was_served_by_raw_data_counts_in_the_next_term(patch: Patch) -> None:
+    begin = SiloStore.begin_term
+
+    def forgetful(self: SiloStore, *given: Any) -> Any:
+        with self.engine.transaction() as sql:
+            sql.all("DELETE FROM opted_out WHERE term = ?", (FOR_GOOD,))
+        return begin(self, *given)
+
+    patch.setattr(SiloStore, "begin_term", forgetful)
+
+
+@planted
+def what_was_seen_of_ledgers_is_forgotten_with_a_new_plan(patch: Patch) -> None:
+    patch.setattr(node, "take_over", lambda *given: None)
+
+
+@planted
+def what_was_said_in_an_earlier_term_is_taken(patch: Patch) -> None:
+    def lenient(self: Party, envelope: bytes) -> tuple[Context, bytes]:
+        claim = envelopes.claimed(envelope)
+        if not (known := self.roll.keys_of(claim.sender)):
+            raise EnvelopeError("a stranger")
+        expected = self._context(claim.kind, claim.sender, self.name, claim.sync)._replace(plan=claim.plan)
+        return claim, self._unsealed(envelope, expected, known)
+
+    patch.setattr(Party, "open", lenient)
+
+
+@planted
+def decisions_of_an_earlier_term_are_known(patch: Patch) -> None:
+    init = DecisionIds.__init__
+    patch.setattr(DecisionIds, "__init__", lambda self, secret, scope, dim: init(self, secret, "", dim))
+
+
+@planted
+def the_ledger_begins_anew_with_a_term(patch: Patch) -> None:
+    begin = SiloStore.begin_term
+
+    def forgetful(self: SiloStore, *given: Any) -> Any:
+        with self.engine.transaction() as sql:
+            sql.all("DELETE FROM ledger")
+        return begin(self, *given)
+
+    patch.setattr(SiloStore, "begin_term", forgetful)
