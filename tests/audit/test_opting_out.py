@@ -104,7 +104,8 @@ def rows_that_are_left_out_enter_the_batch(patch: Patch) -> None:
             for reward, verdict in judge.fresh
         ]
         judge.times.update({reward.person: 1 for reward, _ in counted if reward.person is not None})
-        sound(sql, term, Judge(judge.open_sync, judge.syncs, judge.cap, judge.known, judge.times, counted))
+        others = Judge(judge.open_sync, judge.syncs, judge.cap, judge.known, judge.times, counted, judge.alike)
+        sound(sql, term, others)
 
     patch.setattr("fedbandit.federation.store.silo_store.insert", insert)
 

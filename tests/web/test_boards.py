@@ -27,6 +27,7 @@ from fedbandit.federation.silo.earnings import FEWEST, STRETCHES, Earned, Reward
 from fedbandit.federation.states import DecisionState
 from fedbandit.federation.status import HomeBoard
 from fedbandit.federation.store import Reward, SyncStore, Verdict, open_engine
+from fedbandit.federation.store.rewards import RewardColumns
 from fedbandit.federation.timing import Timing
 from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy
@@ -218,7 +219,8 @@ def test_the_page_of_a_silo_needs_the_token_for_data_only(http: Client) -> None:
 
 def counted(trend: RewardTrend, sync: int, rewards: list[float]) -> None:
     verdict = Verdict(DecisionState.COUNTED, sync, repeated=False, conflict=False)
-    trend.note([Reward(b"", None, b"", reward, b"") for reward in rewards], [verdict] * len(rewards))
+    columns = RewardColumns.of([Reward(b"", None, b"", reward, b"") for reward in rewards])
+    trend.note(columns, [verdict] * len(rewards))
     trend.flush(0.0)
 
 

@@ -1,5 +1,5 @@
-"""The choice of an action, compiled: one matrix product per block of rows, then norms and upper confidence bounds in
-one pass over it.
+"""The choice of an action, compiled: norms and upper confidence bounds of a block of rows at a time, which stays in the
+cache from the first look to the last.
 
 Importing this module loads a compiler, and compiles if no cache is there: a silo does so beside its work.
 """
@@ -20,55 +20,69 @@ __all__ = ["best_of", "best_of_many", "weights_of"]
 # One signature for all callers, so that nothing is compiled while somebody waits. Arrays may be read-only.
 _ROWS, _SETS = (types.Array(types.float64, sides, "C", readonly=True) for sides in (2, 3))
 _MODEL = (_ROWS, types.float64, types.float64)
-# Products of this size stay in the cache, and below what a matrix library divides among threads: those would wait for
-# each other on a machine that serves other requests meanwhile.
-PRODUCT = 1 << 17
-# Rows of a block are a multiple of this: a matrix library may round those left over in another way, and equal rows must
-# stay equal.
-EVEN = 16
-_ANY_ORDER = {"reassoc", "contract"}  # sums may be taken in any order; what is not finite stays so
+# Rows that are looked at together. A processor's wide registers hold one column of several of them: each row is summed
+# up in the same order wherever it stands, so equal rows stay equal, and every machine decides the same.
+BLOCK = 80
 
 
 def weights_of(model: Model) -> Floats:
-    """What rows are multiplied by, (dim, dim + 1): the root, then theta."""
-    return np.concatenate([model.root, model.theta[:, None]], axis=1)
+    """What rows are multiplied by, (dim + 1, dim): the columns of the root, then theta."""
+    return np.ascontiguousarray(np.concatenate([model.root.T, model.theta[None]]))
 
 
-@njit(types.Array(types.intp, 1, "C")(_SETS, *_MODEL), cache=True, nogil=True, fastmath=_ANY_ORDER)
+@njit(nogil=True, inline="always")
+def _product(columns: Floats, weights: Floats, seen: Floats) -> None:
+    """Weighted sums of the first columns into `seen`; four columns at a time, so that it is written less often."""
+    count, wide = len(weights), len(seen)
+    seen[:] = 0.0
+    for i in range(0, count - 3, 4):
+        a, b, c, d = weights[i], weights[i + 1], weights[i + 2], weights[i + 3]
+        first, second, third, fourth = columns[i], columns[i + 1], columns[i + 2], columns[i + 3]
+        for row in range(wide):
+            seen[row] += a * first[row] + b * second[row] + c * third[row] + d * fourth[row]
+    for i in range(count // 4 * 4, count):
+        a, first = weights[i], columns[i]
+        for row in range(wide):
+            seen[row] += a * first[row]
+
+
+@njit(types.Array(types.intp, 1, "C")(_SETS, *_MODEL), cache=True, nogil=True)
 def best_of_many(features: Floats, weights: Floats, radius: float, most: float) -> Indices:
     """Of each of many sets, (people, arms, dim), the first row with the largest <x, theta> + radius |root^T x|; -1 if
     the square of a row's norm is not at most `most`. A block may hold rows of several people."""
     people, arms, dim = features.shape
     rows, total = features.reshape((people * arms, dim)), people * arms
-    if total < EVEN:
-        filled = np.zeros((EVEN, dim))
-        filled[:total] = rows
-        rows = filled
-    size = max(EVEN, PRODUCT // (dim * (dim + 1)) // EVEN * EVEN)
-    found = np.full(people, -1)
+    wide = min(BLOCK, total)
+    columns = np.zeros((dim, wide))
+    square, width, seen = np.empty(wide), np.empty(wide), np.empty(wide)
+    found = np.empty(people, dtype=np.intp)
     person, arm, best, highest, fine = 0, 0, 0, -math.inf, True
-    done = 0
-    while done < total:
-        left = total - done
-        count = min(size, max(EVEN, left // EVEN * EVEN))
-        start = min(done, rows.shape[0] - count)  # the last block begins with rows that were looked at before
-        some = rows[start : start + count]
-        seen = np.dot(some, weights)
-        for row in range(done - start, min(count, total - start)):
-            square, width = 0.0, 0.0
+    for start in range(0, total, wide):
+        some = rows[start : start + wide]
+        for row in range(len(some)):  # the last block may be smaller: what is left of the one before is not looked at
             for i in range(dim):
-                square += some[row, i] * some[row, i]
-                width += seen[row, i] * seen[row, i]
-            fine = fine and square <= most  # NaN fails the comparison
-            bound = seen[row, dim] + radius * math.sqrt(width)
-            if arm == 0 or bound > highest:
-                best, highest = arm, bound
+                columns[i, row] = some[row, i]
+        square[:] = 0.0
+        width[:] = 0.0
+        for i in range(dim):
+            column = columns[i]
+            for row in range(wide):
+                square[row] += column[row] * column[row]
+        for j in range(dim):
+            _product(columns, weights[j, : j + 1], seen)  # the root is upper triangular
+            for row in range(wide):
+                width[row] += seen[row] * seen[row]
+        _product(columns, weights[dim], seen)
+        for row in range(wide):
+            seen[row] += radius * math.sqrt(width[row])
+        for row in range(len(some)):
+            fine = fine and square[row] <= most  # NaN fails the comparison
+            if arm == 0 or seen[row] > highest:
+                best, highest = arm, seen[row]
             arm += 1
             if arm == arms:
-                if fine:
-                    found[person] = best
+                found[person] = best if fine else -1
                 person, arm, fine = person + 1, 0, True
-        done = start + count
     return found
 
 

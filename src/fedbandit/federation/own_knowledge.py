@@ -41,7 +41,7 @@ class OwnKnowledge:
         self._store, self._plan, self._term = store, plan, term
         self._lock = threading.Lock()
         self._public = public
-        self._more: list[tuple[bytes, float]] = []
+        self._more: tuple[list[bytes], list[float]] = ([], [])  # features, rewards
         self._seen, self._released = NO_SUMS, np.zeros(plan.protocol.width)
         self._model: LocalModel | None = None
 
@@ -54,14 +54,15 @@ class OwnKnowledge:
         released = self._held_by(public, parts)
         with self._lock:
             self._seen, self._released, self._public = seen, released, public
-            self._more, self._model = [], None
+            self._more, self._model = ([], []), None
 
-    def add(self, rows: Sequence[tuple[bytes, float]]) -> None:
+    def add(self, features: Sequence[bytes], rewards: Sequence[float]) -> None:
         """Features and rewards that were stored just now."""
         with self._lock:
-            self._more += rows
+            self._more[0].extend(features)
+            self._more[1].extend(rewards)
             self._model = None
-            if len(self._more) >= CHUNK:
+            if len(self._more[0]) >= CHUNK:
                 self._fold()
 
     def model(self) -> LocalModel:
@@ -73,7 +74,7 @@ class OwnKnowledge:
             return self._model
 
     def _fold(self) -> None:
-        self._seen, self._more = self._seen.plus(summed(self._plan, self._more)), []
+        self._seen, self._more = self._seen.plus(_summed(self._plan, *self._more)), ([], [])
 
     def _known(self) -> Model:
         seen, width = self._seen, self._plan.protocol.width
@@ -103,13 +104,17 @@ class OwnKnowledge:
 
 def summed(plan: Plan, rows: Sequence[tuple[bytes, float]]) -> PartSums:
     """Sums of some visits, features and reward each, on the plan's grid; only their number where nobody needs them."""
+    return _summed(plan, [features for features, _ in rows], [reward for _, reward in rows])
+
+
+def _summed(plan: Plan, features: Sequence[bytes], rewards: Sequence[float]) -> PartSums:
     if plan.serves_uncounted == "public":
-        return NO_SUMS._replace(visits=len(rows))
+        return NO_SUMS._replace(visits=len(rewards))
     total = NO_SUMS
-    for at in range(0, len(rows), CHUNK):
-        some = rows[at : at + CHUNK]
-        x = np.frombuffer(b"".join([features for features, _ in some])).reshape(len(some), plan.dim)
-        y = np.array([reward for _, reward in some])
+    for at in range(0, len(rewards), CHUNK):
+        some = rewards[at : at + CHUNK]
+        x = np.frombuffer(b"".join(features[at : at + CHUNK])).reshape(len(some), plan.dim)
+        y = np.array(some)
         packed = contributions(x, y, plan.bits, plan.centre).sum(axis=0)
         squares = float(np.square(y - plan.centre).sum())
         total = total.plus(PartSums(len(some), squares, packed.astype("<i8").tobytes()))

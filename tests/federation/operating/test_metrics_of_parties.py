@@ -18,7 +18,7 @@ from fedbandit.federation.setup.party import PlanMismatch
 from fedbandit.federation.silo.earnings import FEWEST, WEEK, Learning, RewardTrend
 from fedbandit.federation.states import DecisionState
 from fedbandit.federation.store import Reward, Verdict
-from fedbandit.federation.store.rewards import NOWHERE, OPEN_BATCH, UNSHARED
+from fedbandit.federation.store.rewards import NOWHERE, OPEN_BATCH, UNSHARED, RewardColumns
 from fedbandit.federation.telemetry.troubles import KINDS
 from fedbandit.federation.timing import Timing
 from fedbandit.federation.wire.link import BrokerRefusal
@@ -95,7 +95,8 @@ def test_a_store_that_takes_nothing_is_noticed_before_a_reward_comes(http, silo,
 
 def earned(earnings, rewards, week):
     verdicts = [COUNTED] * len(rewards)
-    earnings.note([Reward(bytes([n % 256]), None, b"", float(r), b"") for n, r in enumerate(rewards)], verdicts)
+    came = [Reward(bytes([n % 256]), None, b"", float(r), b"") for n, r in enumerate(rewards)]
+    earnings.note(RewardColumns.of(came), verdicts)
     earnings.flush((week + 0.5) * WEEK)
 
 
@@ -135,11 +136,12 @@ def test_nothing_is_shown_of_few_people_or_in_the_first_weeks(silo):
 
 
 def test_workers_add_to_each_other_and_only_what_counts_first_is_added(silo):
+    one = RewardColumns.of([Reward(b"", None, b"", 1.0, b"")])
     workers = [RewardTrend(silo.store, 1, 0.0) for _ in range(2)]
     for worker in workers:
         earned(worker, [0.25, 0.75] * FEWEST, 0)
-        worker.note([Reward(b"", None, b"", 1.0, b"")], [COUNTED._replace(repeated=True)])
-        worker.note([Reward(b"", None, b"", 1.0, b"")], [COUNTED._replace(state=DecisionState.KEPT)])
+        worker.note(one, [COUNTED._replace(repeated=True)])
+        worker.note(one, [COUNTED._replace(state=DecisionState.KEPT)])
         worker.flush(0.0)
     earned(workers[1], [1.0] * FEWEST, 4)
     assert shown(workers[0])[:2] == (0.5, 1.0)

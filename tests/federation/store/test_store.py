@@ -3,6 +3,7 @@
 import os
 import shutil
 import sqlite3
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from fedbandit.federation.states import DecisionState, IllegalEvent, ReleaseState, SyncEvent, SyncState
 from fedbandit.federation.store import Reward, SiloStore, SyncStore, open_engine, read_engine
 from fedbandit.federation.store.database import SqliteEngine, remember
-from fedbandit.federation.store.rewards import NOWHERE, OPEN_BATCH, UNSHARED, Judge
+from fedbandit.federation.store.rewards import NOWHERE, OPEN_BATCH, UNSHARED, Judge, RewardColumns, Verdict, runs
 from fedbandit.federation.store.silo_store import LedgerRow, Wire
 from fedbandit.federation.wire.heads import Head
 
@@ -81,8 +82,26 @@ def test_all_at_once_they_are_judged_as_one_by_one(drawn, plain, open_sync):
     rewards = [reward(n, value, None if plain else person)._replace(place=OPEN_BATCH if plain else place)
                for n, value, person, place in drawn]  # fmt: skip
     together, alone = (Judge(open_sync, 2, 1, {}, {}) for _ in range(2))
-    assert together.judge_all(rewards) == [alone.judge(one) for one in rewards]
-    assert together.fresh == alone.fresh
+    assert together.judge_all(RewardColumns.of(rewards)) == [alone.judge(one) for one in rewards]
+    assert together.judged() == alone.judged()
+
+
+@given(st.lists(st.integers(0, 3)))
+def test_rewards_by_their_columns_are_the_same_rewards(numbers):
+    rewards = [reward(number)._replace(place=place) for place, number in enumerate(numbers)]
+    columns = RewardColumns.of(rewards)
+    assert list(columns) == rewards
+    assert [columns[at] for at in range(len(columns))] == rewards
+    assert list(columns[1:3]) == rewards[1:3]
+    assert RewardColumns.of(columns) is columns
+
+
+@given(st.lists(st.sampled_from([Verdict(DecisionState.COUNTED, sync, repeated=False, conflict=False)
+                                 for sync in range(2)])))  # fmt: skip
+def test_runs_are_all_verdicts_in_their_order(verdicts):
+    found = list(runs(verdicts))
+    assert [verdict for verdict, part in found for _ in range(part.start, part.stop)] == verdicts
+    assert all(one != other for (one, _), (other, _) in pairwise(found))
 
 
 def test_a_person_counts_again_after_so_many_syncs_and_no_sooner(silo):

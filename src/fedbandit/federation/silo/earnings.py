@@ -12,13 +12,14 @@ import math
 import threading
 from collections.abc import Mapping, Sequence
 from functools import reduce
-from itertools import groupby
+from operator import mul
 from typing import NamedTuple
 
 from fedbandit import _validate
 from fedbandit.federation.states import DecisionState
-from fedbandit.federation.store import Reward, Verdict
+from fedbandit.federation.store import Verdict
 from fedbandit.federation.store.database import Sql
+from fedbandit.federation.store.rewards import RewardColumns, runs
 from fedbandit.federation.store.silo_store import SiloStore
 
 __all__ = ["FEWEST", "QUANTILE", "WEEK", "Earned", "Learning", "RewardTrend", "Stretch"]
@@ -121,16 +122,14 @@ class RewardTrend:
         self._store, self._term, self._began = store, term, began
         self._lock, self._new = threading.Lock(), dict[int, Earned]()  # by sync
 
-    def note(self, rewards: Sequence[Reward], verdicts: Sequence[Verdict]) -> None:
+    def note(self, rewards: RewardColumns, verdicts: Sequence[Verdict]) -> None:
         """Rewards have come, and this became of them."""
-        fresh, at = dict[int, list[float]](), 0
-        for verdict, group in groupby(verdicts):  # many in a row have the same
-            some = rewards[at : at + len(list(group))]
-            at += len(some)
+        fresh = dict[int, list[float]]()
+        for verdict, part in runs(verdicts):
             if verdict.state is DecisionState.COUNTED and not verdict.repeated and not verdict.conflict:
-                fresh.setdefault(verdict.sync, []).extend([reward.reward for reward in some])
+                fresh.setdefault(verdict.sync, []).extend(rewards.values[part])
         if fresh:
-            sums = {sync: Earned(len(of), sum(of), sum(value * value for value in of)) for sync, of in fresh.items()}
+            sums = {sync: Earned(len(of), sum(of), sum(map(mul, of, of))) for sync, of in fresh.items()}
             with self._lock:
                 self._keep(sums)
 

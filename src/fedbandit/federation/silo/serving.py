@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import groupby, repeat
+from itertools import repeat
+from operator import ge, le
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, NamedTuple, Self
 
 from numpy.typing import ArrayLike
 
@@ -38,7 +39,7 @@ from fedbandit.federation.silo.ticker import Ticker, clock_of
 from fedbandit.federation.states import DecisionState
 from fedbandit.federation.store import Reward, SiloStore, Verdict, open_engine
 from fedbandit.federation.store.decision_log import DecisionLog
-from fedbandit.federation.store.rewards import NOWHERE, OPEN_BATCH, UNLIMITED
+from fedbandit.federation.store.rewards import NOWHERE, OPEN_BATCH, UNLIMITED, RewardColumns, runs
 from fedbandit.federation.store.silo_store import OWN_RELEASE
 from fedbandit.federation.timing import DAY, Clocks, MachineClocks, TicksHeld, Timing
 from fedbandit.federation.wire.keys import party_name
@@ -310,8 +311,8 @@ class Silo:
         earlier reward, which is raised when all others are on disk."""
         pairs = _rewards_of(columns_of(rewards)) if is_table(rewards) else list(rewards)
         told = list[Acknowledgement]()
-        for verdict, group in groupby(self.reward_many(self._read_all(pairs))):  # many in a row have the same
-            told += repeat(acknowledged(verdict), len(list(group)))
+        for verdict, part in runs(self.reward_many(self._read_all(pairs))):
+            told += repeat(acknowledged(verdict), part.stop - part.start)
         return told
 
     def read(self, decision: str, reward: float) -> Reward:
@@ -324,16 +325,14 @@ class Silo:
         that is behind must not count a reward again that was counted and forgotten."""
         return max(self._clock.expected - self._window, self._expired_before)
 
-    def _read_all(self, pairs: Sequence[tuple[str, float]]) -> list[Reward]:
+    def _read_all(self, pairs: Sequence[tuple[str, float]]) -> RewardColumns:
         """The same for many: at once if their decisions were made together and nothing is unusual about the rewards."""
         oldest, values = self._oldest, [reward for _, reward in pairs]
         made = self.ids.read_together([decision for decision, _ in pairs])
-        odd = [value for value in values if type(value) is not float or not 0 <= value <= 1]
-        if made is None or odd or made.issued < oldest:
-            return [self._read(decision, reward, oldest) for decision, reward in pairs]
+        if made is None or not _plain(values) or made.issued < oldest:
+            return RewardColumns.of([self._read(decision, reward, oldest) for decision, reward in pairs])
         digests = self.ids.digests(made.nonces, values)
-        fields = zip(made.nonces, made.people, made.features, values, digests, made.places, strict=True)
-        return list(map(_reward, fields))
+        return RewardColumns(made.nonces, made.people, made.features, values, digests, made.places)
 
     def _read(self, decision: str, reward: float, oldest: float) -> Reward:
         value = _validate.reward("reward", reward)
@@ -347,10 +346,11 @@ class Silo:
     def reward_many(self, rewards: Sequence[Reward], durable: bool = True) -> list[Verdict]:
         """Store rewards that `read` has checked, all in one transaction. Unless `durable`, `store.engine.harden` must
         follow before anybody is told."""
+        columns = RewardColumns.of(rewards)
         with self._counter.take() as pending:
             verdicts = self.store.count(
                 self.term.number,
-                rewards,
+                columns,
                 *pending,
                 cap=self._cap,
                 syncs=self.syncs,
@@ -359,10 +359,10 @@ class Silo:
                 adding=partial(summed, self.plan),
                 by_sync=self.plan.forget < 1,
             )
-        self._apart.note(rewards, verdicts, durable)
-        self.earnings.note(rewards, verdicts)
+        self._apart.note(columns, verdicts, durable)
+        self.earnings.note(columns, verdicts)
         if self._log is not None:
-            self._log.rewarded(rewards, verdicts, self._clock.expected)
+            self._log.rewarded(columns, verdicts, self._clock.expected)
         return verdicts
 
     @property
@@ -469,8 +469,11 @@ class Silo:
         self.close()
 
 
-# A `Reward` from its fields, all of them. What `Reward(...)` does, without a call of Python's own for each of many.
-_reward = cast(Callable[[tuple[Any, ...]], Reward], partial(tuple.__new__, Reward))
+def _plain(rewards: Sequence[Any]) -> bool:
+    """Whether all of these are numbers from 0 to 1, as Python's own kind."""
+    return (
+        {*map(type, rewards)} <= {float} and all(map(partial(le, 0.0), rewards)) and all(map(partial(ge, 1.0), rewards))
+    )
 
 
 def _rewards_of(columns: Columns) -> list[tuple[str, float]]:

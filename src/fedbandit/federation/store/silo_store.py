@@ -8,12 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from fedbandit._validate import ArgumentError
-from fedbandit.federation.states import (
-    RELEASE,
-    ReleaseEvent,
-    ReleaseState,
-    advance,
-)
+from fedbandit.federation.states import RELEASE, ReleaseEvent, ReleaseState, advance
 from fedbandit.federation.store import own_sums, pruning
 from fedbandit.federation.store.database import Engine, Row, Sql, recall, remember
 from fedbandit.federation.store.own_sums import NO_SUMS, Adding, PartSums
@@ -22,6 +17,7 @@ from fedbandit.federation.store.rewards import (
     CountedRow,
     Judge,
     Reward,
+    RewardColumns,
     Verdict,
     apart,
     insert,
@@ -155,17 +151,18 @@ class SiloStore:
         the last of the `syncs` no batch is open: a first reward is then `EXPIRED`. Unless `durable`, nothing may be
         acknowledged before the engine's `harden`.
         """
+        columns = RewardColumns.of(rewards)
         with self.engine.transaction(durable) as sql:
             judge = Judge(
                 open_sync=_term(sql, term).open_sync,
                 syncs=syncs,
                 cap=cap,
-                known=known_among(sql, rewards),
-                times=times_counted(sql, term, rewards),
+                known=known_among(sql, columns),
+                times=times_counted(sql, term, columns.people),
                 apart=apart,
-                last=last_counted(sql, term, rewards) if apart else {},
+                last=last_counted(sql, term, columns.people) if apart else {},
             )
-            verdicts = judge.judge_all(rewards)
+            verdicts = judge.judge_all(columns)
             insert(sql, term, judge)
             own_sums.keep(sql, term, judge.fresh, adding, by_sync)
             _count_decisions(sql, term, decisions, unkeyed)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable, Sequence
-from itertools import groupby
 from typing import NamedTuple
 
 from fedbandit.federation.own_knowledge import LocalModel, OwnKnowledge
 from fedbandit.federation.states import DecisionState
-from fedbandit.federation.store import Reward, SiloStore, Verdict
-from fedbandit.federation.store.rewards import NOWHERE, UNSHARED
+from fedbandit.federation.store import SiloStore, Verdict
+from fedbandit.federation.store.rewards import NOWHERE, UNSHARED, RewardColumns, runs
 from fedbandit.knowledge import PublicModel
 from fedbandit.plan import Plan
 
@@ -65,19 +64,15 @@ class Apart:
         """Whether one of these people is known to be apart."""
         return not self._people.isdisjoint(people)
 
-    def note(self, rewards: Sequence[Reward], verdicts: Sequence[Verdict], durable: bool) -> None:
+    def note(self, rewards: RewardColumns, verdicts: Sequence[Verdict], durable: bool) -> None:
         """What the silo knows grows. Who has counted for the last time is set apart once that is on disk: with the next
         call at the latest, which comes when the disk has caught up with this one."""
-        new, last, at = list[tuple[bytes, float]](), list[bytes](), 0
-        for verdict, group in groupby(verdicts):  # many in a row have the same
-            some = rewards[at : at + len(list(group))]
-            at += len(some)
+        last = list[bytes]()
+        for verdict, part in runs(verdicts):
             if self._serves_local and _is_new(verdict):
-                new += [(reward.features, reward.reward) for reward in some]
+                self._own.add(rewards.features[part], rewards.values[part])
             if verdict.last:
-                last += [reward.person for reward in some if reward.person is not None]
-        if new:
-            self._own.add(new)
+                last += [person for person in rewards.people[part] if person is not None]
         with self._lock:
             self._people.update(self._soon)
             self._soon = last

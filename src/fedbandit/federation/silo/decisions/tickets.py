@@ -14,8 +14,9 @@ import itertools
 import os
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
 from hashlib import blake2b
-from itertools import islice
+from itertools import chain, islice, repeat
 from typing import NamedTuple
 
 from cryptography.exceptions import InvalidTag
@@ -102,12 +103,10 @@ class DecisionIds:
         chosen, size, minutes = features.tobytes(), self._features_bytes, int(now // MINUTE)
         rows = [chosen[at : at + size] for at in range(0, size * len(people), size)]
         nonces = [self._prefix + one.to_bytes(COUNT_BYTES, "big") for one in islice(self._count, len(rows))]
-        unnamed = {place: _head(None, place, minutes) for place in {*places}}
-        heads = [
-            unnamed[place] if person is None else _head(person, place, minutes)
-            for person, place in zip(people, places, strict=True)
-        ]
-        raw = b"".join(map(self._sealed, nonces, heads, rows))
+        heads = map(_head, people, places, repeat(minutes))
+        plain = [head + row + self._filling for head, row in zip(heads, rows, strict=True)]
+        sealed = map(self._cipher.encrypt, nonces, plain, repeat(self._context))
+        raw = b"".join(chain.from_iterable(zip(nonces, sealed, strict=True)))
         # Every id has a whole number of base64's groups, so that all of them are written at once.
         written, length = _text(raw), self._characters
         ids = [written[at : at + length] for at in range(0, len(written), length)]
@@ -180,6 +179,7 @@ class DecisionIds:
         return hashed.digest()
 
 
+@lru_cache(maxsize=64)  # those of people without a key are alike
 def _head(person: bytes | None, place: int, minutes: int) -> bytes:
     """What an id holds beside the features."""
     return _HEAD.pack(person is not None, place, minutes, person or b"")
