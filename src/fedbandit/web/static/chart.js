@@ -9,9 +9,16 @@ const DASHES = ["none", "9 4", "3 3", "11 3 3 3", "1 4", "14 4", "6 2 1 2 1 2", 
 const OTHERS = 8;
 let charts = 0;
 
-export function colourOf(name, place = 0) {
-  const whole = name.toLowerCase().replace(/[^a-z]+/g, "-"), first = name.split(/[ ,(]/)[0];
-  return `var(--protocol-${whole}, var(--protocol-${CSS.escape(first)}, var(--other-${place % OTHERS})))`;
+// The variable of the protocol that a name begins with, as colours.py has it; undefined where it begins with none.
+function protocolOf(name) {
+  const words = name.split(/[^\w-]+/), sheet = getComputedStyle(document.documentElement);
+  return words.map((_, at) => `--protocol-${words.slice(0, words.length - at).join("-")}`).find((one) => sheet.getPropertyValue(one));
+}
+
+// A colour for each of them: its protocol's, or, in their order, those that no protocol has.
+function colours(names) {
+  const protocols = new Map(names.map((name) => [name, protocolOf(name)])), others = names.filter((name) => !protocols.get(name));
+  return (name) => `var(${protocols.get(name) || `--other-${others.indexOf(name) % OTHERS}`})`;
 }
 
 function ticks(low, high, count = 5) {
@@ -64,10 +71,8 @@ function behind(title, columns, rows) {
 }
 
 function dressed(series, known) {
-  return series.map((one, at) => {
-    const place = known ? Math.max(0, known.indexOf(one.name)) : at;
-    return { ...one, colour: colourOf(one.name, place), dash: DASHES[place % DASHES.length] };
-  });
+  const names = known || series.map((one) => one.name), colour = colours(names);
+  return series.map((one) => ({ ...one, colour: colour(one.name), dash: DASHES[names.indexOf(one.name) % DASHES.length] }));
 }
 
 // options: title, x and y (labels), series: [{name, label?, x: [], y: [], half?: []}], marks?: [{x, text}],
