@@ -13,14 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedbandit.bench.page_speed import year_of_a_hundred
 from fedbandit.federation import one_process
 from fedbandit.federation.one_process import Federation
-from fedbandit.federation.setup import founding
-from fedbandit.federation.states import SyncEvent
-from fedbandit.federation.store import SyncStore, open_engine
-from fedbandit.federation.timing import Timing
-from fedbandit.federation.wire.heads import Head
-from fedbandit.federation.wire.parcels import Outcome
 from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy
 from fedbandit.schedule import clock
@@ -84,21 +79,7 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]
 @pytest.fixture(scope="session")
 def hundred(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of an analyzer with a hundred silos, some of them away now and then, after 300 of 365 syncs."""
-    folder = tmp_path_factory.mktemp("hundred")
-    plan = Plan(silos=100, rounds=365, dim=10, privacy=Privacy(1.0, 1e-6), schedule=clock(DAY), people=20)
-    names = [f"hospital-{number:03}" for number in range(100)]
-    homes = founding.local(folder, plan, names, Timing(start=time.time() - 300.5 * DAY))
-    home, random = homes[0], np.random.default_rng(1)
-    store = SyncStore(open_engine(home.store(plan.hash)))
-    for sync in range(300):
-        present = [name for at, name in enumerate(names) if random.random() > 0.02 and not (at == 17 and sync > 280)]
-        prefix = np.concatenate([np.full(10, 3.0 * sync), np.eye(10)[np.triu_indices(10)] * 40.0 * (sync + 1)])
-        outcome = Outcome(prefix + random.normal(size=prefix.shape), np.array([int(name in present) for name in names]))
-        store.receive([(sync, present[0], b"")])
-        store.close(sync, SyncEvent.DEADLINE_ENOUGH, present, outcome.encode(), Head(sync + 1, bytes(32), bytes(64)))
-        store.published(sync)
-    store.engine.close()
-    return home.path
+    return year_of_a_hundred(tmp_path_factory.mktemp("hundred")).path
 
 
 @pytest.fixture(scope="session")
