@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy
 from fedbandit.schedule import clock
 from fedbandit.web.planner.planner_page import planner_server
+from fedbandit.web.planner.playing import warm_up
 from fedbandit.web.server import PageServer
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -42,7 +44,8 @@ def running(server: PageServer) -> Iterator[PageServer]:
 
 @pytest.fixture(scope="session")
 def planner() -> Iterator[PageServer]:
-    """The planner."""
+    """The planner, once the simulator is compiled: in a fresh clone that takes a while."""
+    warm_up()
     with running(planner_server()) as server:
         yield server
 
@@ -87,3 +90,39 @@ def pictures() -> Path | None:
     """Where screenshots go, for the documentation: FEDBANDIT_SCREENSHOTS=docs/figures."""
     folder = os.environ.get("FEDBANDIT_SCREENSHOTS")
     return None if folder is None else Path(folder)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Chromium. Where it, Playwright or axe-core is missing, tests that need it are skipped and say so."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is missing: pip install playwright")
+    pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
+    with playwright.sync_playwright() as started:
+        made = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def open_(browser: Any) -> Iterator[Any]:
+    """Opens a page; at the end nothing was said on the console, and nothing came from another host."""
+    contexts, said, asked = [], list[str](), list[str]()
+
+    def opened(url: str, width: int = 1280, height: int = 800, scheme: str = "light", **options: Any) -> Any:
+        size = {"width": width, "height": height}
+        context = browser.new_context(viewport=size, color_scheme=scheme, reduced_motion="reduce", **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(60_000)
+        page.on("console", lambda message: said.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(url)
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    expected = ("401", "ERR_CONNECTION_REFUSED", "422", "Content Security Policy")  # what some tests provoke
+    assert [text for text in said if not any(word in text for word in expected)] == []
+    assert [url for url in asked if not url.startswith(("http://127.0.0.1:", "file:", "data:", "blob:"))] == []
