@@ -40,7 +40,8 @@ mutants: .venv/dev-installed
 # The pages in a real browser, and the documentation's pictures of them. Needs Chromium (apt-get install chromium).
 browser: .venv/dev-installed
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[browser]'
-	FEDBANDIT_SCREENSHOTS=docs/figures $(BIN)/python -m pytest -n 0 tests/web/test_in_browser.py
+	FEDBANDIT_SCREENSHOTS=docs/figures $(BIN)/python -m pytest -n 0 tests/web/test_planner_in_browser.py \
+	    tests/web/test_parties_in_browser.py
 
 # The tests under every Python that is installed here (pythonX.Y), each in an environment of its own.
 matrix:

@@ -1,16 +1,19 @@
 """The live benchmark measures what it says; how fast this machine is, is not tested."""
 
+import re
 import shutil
 
 import numpy as np
 import pytest
 import uvloop
 
-from fedbandit.bench import http_speed, in_process, live_speed, load, sync_speed, worker_speed
+from fedbandit.bench import http_speed, in_process, live_speed, load, page_speed, sync_speed, worker_speed
+from fedbandit.look import page_files
 
 NAMED = {
     "empty_per_s", "decide_ratio", "binary_ratio", "registered_ratio", "pair_ratio", "schema_ratio", "p99_ms",
     "in_process_vw_ratio", "round_s_100_silos", "round_s_1000_silos", "round_pace_s",
+    "page_update_ms", "page_update_cpu_ms", "page_core_share",
 }  # fmt: skip
 
 
@@ -32,6 +35,30 @@ def test_a_sync():
     cost = sync_speed.sync_cost(silos=2, dim=3, period=6.0)
     assert 0.5 == cost.pace < cost.seconds < 60
     assert set(cost.central_ms) == {"broker", "analyzer", "mixer"}
+
+
+def test_the_page_of_a_hundred_silos_is_light(monkeypatch):
+    """By CPU time, of which others take nothing."""
+    monkeypatch.setattr(page_speed, "PACE", 0.1)
+    monkeypatch.setattr(page_speed, "IDLE", 0.5)
+    monkeypatch.setattr(page_speed, "LOOKS", 5)
+    monkeypatch.setattr(page_speed, "EVENTS", 3)
+    figures = {name: value or 0.0 for name, value in page_speed.page_figures().items()}
+    print(figures)
+    assert figures["page_update_cpu_ms"] < 100
+    assert figures["page_core_share"] * 0.1 / pace_of_the_page() < 0.01
+
+
+def pace_of_the_page():
+    """Seconds between two looks, as the page's script has it."""
+    script = page_files.asset("operations.js")
+    assert script is not None
+    (every,) = re.findall(rb"const EVERY = (\d+)", script.body)
+    return int(every) / 1000
+
+
+def test_the_page_is_measured_at_its_own_pace():
+    assert pace_of_the_page() == page_speed.PACE
 
 
 def test_without_wrk_it_says_how_to_install_it(monkeypatch, tmp_path):
@@ -88,15 +115,15 @@ def test_workers(monkeypatch):
 
 
 def test_all_figures_are_there(monkeypatch):
-    for name in ("http_figures", "worker_figures", "in_process_figures", "sync_figures"):
+    for name in ("http_figures", "worker_figures", "in_process_figures", "sync_figures", "page_figures"):
         monkeypatch.setattr(live_speed, name, lambda name=name: {name: 1.0})
     shares: list[float] = []
-    assert len(live_speed.live_figures(shares.append)) == 4
+    assert len(live_speed.live_figures(shares.append)) == 5
     assert shares[-1] == 1
 
 
 def test_figures_have_the_names_that_others_read():
     described = " ".join(part.__doc__ or "" for part in (
-        http_speed.http_figures, in_process.in_process_figures, sync_speed.sync_figures,
+        http_speed.http_figures, in_process.in_process_figures, sync_speed.sync_figures, page_speed.page_figures,
     ))  # fmt: skip
     assert all(name in described for name in NAMED - {"empty_per_s"})

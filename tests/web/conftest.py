@@ -9,22 +9,19 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from fedbandit.bench.page_speed import year_of_a_hundred
 from fedbandit.federation import one_process
 from fedbandit.federation.one_process import Federation
-from fedbandit.federation.setup import founding
-from fedbandit.federation.states import SyncEvent
-from fedbandit.federation.store import SyncStore, open_engine
-from fedbandit.federation.timing import Timing
-from fedbandit.federation.wire.heads import Head
-from fedbandit.federation.wire.parcels import Outcome
 from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy
 from fedbandit.schedule import clock
 from fedbandit.web.planner.planner_page import planner_server
+from fedbandit.web.planner.playing import warm_up
 from fedbandit.web.server import PageServer
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -47,7 +44,8 @@ def running(server: PageServer) -> Iterator[PageServer]:
 
 @pytest.fixture(scope="session")
 def planner() -> Iterator[PageServer]:
-    """The planner."""
+    """The planner, once the simulator is compiled: in a fresh clone that takes a while."""
+    warm_up()
     with running(planner_server()) as server:
         yield server
 
@@ -84,21 +82,7 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]
 @pytest.fixture(scope="session")
 def hundred(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of an analyzer with a hundred silos, some of them away now and then, after 300 of 365 syncs."""
-    folder = tmp_path_factory.mktemp("hundred")
-    plan = Plan(silos=100, rounds=365, dim=10, privacy=Privacy(1.0, 1e-6), schedule=clock(DAY), people=20)
-    names = [f"hospital-{number:03}" for number in range(100)]
-    homes = founding.local(folder, plan, names, Timing(start=time.time() - 300.5 * DAY))
-    home, random = homes[0], np.random.default_rng(1)
-    store = SyncStore(open_engine(home.store(plan.hash)))
-    for sync in range(300):
-        present = [name for at, name in enumerate(names) if random.random() > 0.02 and not (at == 17 and sync > 280)]
-        prefix = np.concatenate([np.full(10, 3.0 * sync), np.eye(10)[np.triu_indices(10)] * 40.0 * (sync + 1)])
-        outcome = Outcome(prefix + random.normal(size=prefix.shape), np.array([int(name in present) for name in names]))
-        store.receive([(sync, present[0], b"")])
-        store.close(sync, SyncEvent.DEADLINE_ENOUGH, present, outcome.encode(), Head(sync + 1, bytes(32), bytes(64)))
-        store.published(sync)
-    store.engine.close()
-    return home.path
+    return year_of_a_hundred(tmp_path_factory.mktemp("hundred")).path
 
 
 @pytest.fixture(scope="session")
@@ -106,3 +90,39 @@ def pictures() -> Path | None:
     """Where screenshots go, for the documentation: FEDBANDIT_SCREENSHOTS=docs/figures."""
     folder = os.environ.get("FEDBANDIT_SCREENSHOTS")
     return None if folder is None else Path(folder)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Chromium. Where it, Playwright or axe-core is missing, tests that need it are skipped and say so."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is missing: pip install playwright")
+    pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
+    with playwright.sync_playwright() as started:
+        made = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def open_(browser: Any) -> Iterator[Any]:
+    """Opens a page; at the end nothing was said on the console, and nothing came from another host."""
+    contexts, said, asked = [], list[str](), list[str]()
+
+    def opened(url: str, width: int = 1280, height: int = 800, scheme: str = "light", **options: Any) -> Any:
+        size = {"width": width, "height": height}
+        context = browser.new_context(viewport=size, color_scheme=scheme, reduced_motion="reduce", **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(60_000)
+        page.on("console", lambda message: said.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(url)
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    expected = ("401", "ERR_CONNECTION_REFUSED", "422", "Content Security Policy")  # what some tests provoke
+    assert [text for text in said if not any(word in text for word in expected)] == []
+    assert [url for url in asked if not url.startswith(("http://127.0.0.1:", "file:", "data:", "blob:"))] == []

@@ -18,7 +18,9 @@ import numpy as np
 import pytest
 
 from fedbandit.federation.board.alarms import Facts, alarms
+from fedbandit.federation.board.silo_board import Running, SiloBoard
 from fedbandit.federation.board.spending_curve import budget_of, spending_curve
+from fedbandit.federation.http import keeper_service
 from fedbandit.federation.http.keeper_service import KeeperService, create_keeper_app
 from fedbandit.federation.one_process import Federation
 from fedbandit.federation.setup import founding
@@ -155,6 +157,36 @@ def test_a_running_analyzer_serves_its_page_with_the_token_alone(hundred: Path) 
     assert (page.status_code, script.status_code) == (200, 200)
     assert "script-src 'self'" in page.headers["content-security-policy"]
     assert (bare.status_code, wrong.status_code) == (401, 401)
+
+
+def test_a_store_that_fails_is_an_alarm_beside_what_was_known(hundred: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page got nothing, and said that the connection was lost."""
+    home = Home.load(hundred)
+    store = SyncStore(open_engine(home.store(home.agreement().plan.hash)))
+    service = KeeperService(_Kept(), home.party(), store, _Kept())
+    before = json.loads(asyncio.run(service.board()))
+
+    def broken(engine: object) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(keeper_service, "probe", broken)
+    monkeypatch.setattr(keeper_service, "PROBE_AGAIN", -1.0)
+    store.engine.close()
+    after = json.loads(asyncio.run(service.board()))
+    assert after["states"] == before["states"]
+    assert after["alarms"][0]["rule"] == "FedbanditStoreFails"
+
+
+def test_so_it_is_of_a_silo(federation: Federation) -> None:
+    silo = federation.silos["north"]
+    board = SiloBoard(silo.store, federation.plan, "north", lambda sync: None, 0.0)
+    unknown = board.read(Running({"store": "it is away"}))
+    assert (unknown["started"], unknown["alarms"][0]["says"]) == (False, "it is away")
+    before = board.read(Running())
+    board._store = None  # nobody asks it
+    board._looked = -1e9
+    after = board.read(Running({"store": "it is away"}))
+    assert after["states"] == before["states"] != ""
 
 
 # -- of a silo --------------------------------------------------------------------------------------------------------

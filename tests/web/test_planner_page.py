@@ -11,6 +11,7 @@ import urllib.request
 from dataclasses import replace
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 
@@ -62,7 +63,8 @@ def test_what_privacy_costs_is_the_distance_to_sharing_openly() -> None:
     told = answer(advised(consortium_of(ASKED)))
     lost, free = told["plans"][0]["lost"], told["open"]["lost"]
     assert free < lost < told["alone"]["lost_outcomes"]["all"]
-    assert f"costs {lost - free:,.0f} outcomes in 60 days" in told["cost"]
+    (cost,) = (said for question, said in told["questions"] if question == "What does epsilon 8 cost?")
+    assert cost.startswith(f"{lost - free:,.0f} outcomes in 60 days")
     dearer = answer(advised(consortium_of({**ASKED, "epsilon": "0.5"})))
     assert dearer["plans"][0]["lost"] > lost
     assert dearer["open"]["lost"] == free
@@ -72,6 +74,7 @@ def test_a_budget_that_is_too_small_is_told_to_stay_alone() -> None:
     told = answer(advised(consortium_of({**ASKED, "epsilon": "0.01"})))
     assert told["name"] == "alone"
     assert told["sentences"][0].startswith("Stay alone")
+    assert told["headline"].startswith("No, stay alone: your silos are predicted to miss")
     rows = budgets(consortium_of(ASKED))["epsilons"]
     assert [row["epsilon"] for row in rows] == [4.0, 8.0, 16.0]
     assert rows[0]["lost"] > rows[1]["lost"] > rows[2]["lost"]
@@ -113,6 +116,19 @@ def test_what_is_wrong_names_its_field(query: dict[str, str], field: str) -> Non
     with pytest.raises(ArgumentError) as error:
         advised(consortium_of(query))
     assert error.value.field == field
+
+
+ODD = ["", " ", "-1", "0", "1e99", "-1e99", "1e400", "nan", "inf", "blue", "1,5", "٣", "<b>", "9" * 300, "0x10", "1_0"]
+
+
+@pytest.mark.parametrize("field", list(DEFAULTS))
+def test_whatever_is_typed_is_answered_or_refused_by_name(planner: PageServer, field: str) -> None:
+    """No odd value is a failure of the server, and what is refused stands at its field or says which it is."""
+    for value in ODD:
+        told = httpx.get(f"{planner.url}api/plan", params={**ASKED, field: value}, timeout=60)
+        assert told.status_code in (200, 422), value
+        if told.status_code == 422:
+            assert told.json()["errors"][0]["field"] in {field, "size"}, value
 
 
 def test_a_wrong_value_is_an_answer_that_the_page_can_show(planner: PageServer) -> None:

@@ -20,7 +20,7 @@ from fedbandit.privacy.sensitivity import Adjacency
 from fedbandit.protocol.trust import Faith
 from fedbandit.schedule import Clock
 
-__all__ = ["Certificate", "Section", "certificate"]
+__all__ = ["Certificate", "Section", "certificate", "promise_in_words"]
 
 ADJACENCY: dict[Adjacency, str] = {
     "replace-one": "Two worlds are neighbours if one user is replaced by any other user.",
@@ -77,7 +77,7 @@ def certificate(plan: Plan, report: Report, on: date, live: Report | None = None
     ]
     filled = tuple(s for s in sections if s.paragraphs or s.items or s.table)
     broken = any(audited.verdict == "broken" for audited in (report, live) if audited is not None)
-    return Certificate(_title(guarantee.promised, broken), _promise(plan), filled)
+    return Certificate(_title(guarantee.promised, broken), promise_in_words(plan), filled)
 
 
 def _title(promised: bool, broken: bool) -> str:
@@ -86,7 +86,7 @@ def _title(promised: bool, broken: bool) -> str:
     return "No privacy certificate: the audit broke the promise" if broken else "Privacy certificate"
 
 
-def _promise(plan: Plan) -> str:
+def promise_in_words(plan: Plan) -> str:
     """The promise in one plain sentence; and, where there is none, that sentence.
 
     It is about events: P(S) <= e^epsilon P'(S) + delta for whatever S one looks for. It does not say that what is seen

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-__all__ = ["OTHERS", "PROTOCOLS", "colour_of", "colours", "css"]
+__all__ = ["LITERATURE", "OTHERS", "PROTOCOLS", "colour_of", "colours", "css"]
 
 PROTOCOLS = {
     "secure-sum": "#2478c7",
@@ -27,6 +27,13 @@ PROTOCOLS = {
     "dubey": "#9c6b3f",
     "private-adaptive": "#d0508a",
 }
+LITERATURE = {
+    "shariff-sheffet": "#548430",
+    "zheng": "#6c84f0",
+    "chowdhury-zhou": "#0090c0",
+    "azize-basu": "#786cb4",
+    "he": "#009c60",
+}
 ALIASES = {
     "alone": "isolated",
     "each silo alone": "isolated",
@@ -35,7 +42,9 @@ ALIASES = {
     "live": "secure-sum",  # what most people run
     "federation": "secure-sum",
 }
-OTHERS = ("#5b6fd6", "#bf5a36", "#3f8f6b", "#a6569b", "#8a7a2a", "#4b86a6", "#c2556f", "#6d8b3a")
+# Of what is no protocol. Those come first that are furthest from the protocols of most figures.
+OTHERS = ("#3f8f6b", "#8a7a2a", "#a6569b", "#5b6fd6", "#6d8b3a", "#c2556f", "#bf5a36", "#4b86a6")
+NAMED = {**PROTOCOLS, **LITERATURE, **{alias: PROTOCOLS[name] for alias, name in ALIASES.items()}}
 
 
 def colour_of(label: str) -> str | None:
@@ -44,9 +53,8 @@ def colour_of(label: str) -> str | None:
     >>> colour_of("ldp-eager, epsilon = 1") == PROTOCOLS["ldp-eager"], colour_of("alone"), colour_of("lasso")
     (True, '#7b7b7b', None)
     """
-    known = {**{name: name for name in PROTOCOLS}, **ALIASES}
-    begins = [name for name in known if re.match(rf"{re.escape(name)}(?![\w-])", label)]
-    return PROTOCOLS[known[max(begins, key=len)]] if begins else None
+    begins = [name for name in NAMED if re.match(rf"{re.escape(name)}(?![\w-])", label)]
+    return NAMED[max(begins, key=len)] if begins else None
 
 
 def colours(labels: Sequence[str]) -> dict[str, str]:
@@ -57,7 +65,6 @@ def colours(labels: Sequence[str]) -> dict[str, str]:
 
 def css() -> str:
     """The same colours as variables of a style sheet."""
-    named = {f"protocol-{name}": value for name, value in PROTOCOLS.items()}
-    named |= {f"protocol-{re.sub(r'[^a-z]+', '-', name)}": PROTOCOLS[of] for name, of in ALIASES.items()}
+    named = {f"protocol-{re.sub(r'[^a-z]+', '-', name)}": value for name, value in NAMED.items()}
     named |= {f"other-{number}": value for number, value in enumerate(OTHERS)}
     return ":root {\n" + "".join(f"  --{name}: {value};\n" for name, value in named.items()) + "}\n"

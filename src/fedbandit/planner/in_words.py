@@ -12,7 +12,7 @@ from fedbandit.planner.prediction import Prediction
 from fedbandit.privacy.budget import exactly
 from fedbandit.schedule import Clock
 
-__all__ = ["SPANS", "as_dict", "assumptions", "cap_of", "described", "sentences", "title"]
+__all__ = ["SPANS", "as_dict", "assumptions", "cap_of", "described", "sentences", "set_up", "title"]
 
 SPANS = {"month": 30, "quarter": 91, "year": 365}  # days
 
@@ -32,12 +32,10 @@ def sentences(advice: Recommendation) -> list[str]:
         return [f"{told}; the best federation, {other.name}, {missed}."]
     lines = [
         f"Federate, with {best.name}: {_promise(best.plan)}.",
-        f"{_counted_visits(best.plan)}; {_timetable(best.plan)}.",
+        *set_up(best.plan),
         f"It is predicted to miss {advice.lost(best.prediction, consortium.days):,.0f} outcomes; alone, all silos "
         f"together would miss {alone}.",
     ]
-    if best.plan.forget < 1:
-        lines.insert(2, f"{_memory(best.plan.forget)}.")
     if advice.break_even_day is not None:
         made_up = "not within the horizon" if advice.paid_back_day is None else f"by day {advice.paid_back_day}"
         lines.append(
@@ -47,13 +45,18 @@ def sentences(advice: Recommendation) -> list[str]:
     return lines
 
 
-def _memory(forget: float) -> str:
-    return f"One sync leaves {forget:g} to what was learnt before: about {1 / (1 - forget):.0f} syncs are remembered"
-
-
 def _promise(plan: Plan) -> str:
     assert plan.privacy is not None
     return f"{plan.privacy.pair}-DP, {plan.privacy.adjacency}"
+
+
+def set_up(plan: Plan) -> list[str]:
+    """Whose visits count, when silos synchronise, and how long they remember."""
+    said = [f"{_counted_visits(plan)}; {_timetable(plan)}."]
+    if plan.forget < 1:
+        lasts = f"about {1 / (1 - plan.forget):.0f} syncs are remembered"
+        said.append(f"One sync leaves {plan.forget:g} to what was learnt before: {lasts}.")
+    return said
 
 
 def _counted_visits(plan: Plan) -> str:

@@ -52,9 +52,12 @@ class KeeperBoard:
         refusals: Mapping[str, int],
         machine: Mapping[str, float],
     ) -> dict[str, Any]:
-        """The page's data; what only a running party knows is given. `connected` is None for one that is not asked."""
+        """The page's data; what only a running party knows is given. `connected` is None for one that is not asked.
+        A store that fails is not asked: then the page shows what was known, beside the alarm."""
+        works = "store" not in troubles
         with self._lock:
-            self._catch_up()
+            if works:
+                self._catch_up()
         plan, states = self._plan, "".join(self._states)
         missed = {silo: _in_a_row(present) for silo, present in self._present.items()}
         done = self._first + len(states)
@@ -79,7 +82,7 @@ class KeeperBoard:
                 {"name": silo, "present": "".join(present), "missed": missed[silo]}
                 for silo, present in self._present.items()
             ],
-            "waiting_for": list(self._absent() if waiting_for is None else waiting_for),
+            "waiting_for": list(waiting_for if waiting_for is not None else self._absent() if works else ()),
             "budget": budget_of(plan, done, None),
             "model": self._moves.as_dict(),
             "refusals": dict(refusals),

@@ -49,13 +49,15 @@ class SiloBoard:
     ) -> None:
         self._store, self._plan, self._name = store, plan, name
         self._moment, self._deadline = moment, deadline
-        self._lock, self._looked, self._known = threading.Lock(), -math.inf, dict[str, Any]()
+        self._lock, self._looked = threading.Lock(), -math.inf
+        self._known: dict[str, Any] = {"started": False}
         self._moves = Moves(plan)
 
     def read(self, live: Running) -> dict[str, Any]:
-        """The page's data. The store is looked at now and then, however often the page is."""
+        """The page's data. The store is looked at now and then, however often the page is; while it fails, the page
+        shows what was known, beside the alarm."""
         with self._lock:
-            if time.monotonic() - self._looked > AGAIN:
+            if "store" not in live.troubles and time.monotonic() - self._looked > AGAIN:
                 self._known = self._look()
                 self._looked = time.monotonic()
             known = self._known

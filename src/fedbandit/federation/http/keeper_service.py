@@ -81,18 +81,19 @@ class KeeperService:
     async def board(self) -> bytes:
         """What the party's page shows: nothing that is not released anyway."""
         troubles, keeper, connection = await self._troubles(), self._keeps.keeper, self._connection
+        asked = None if keeper is None or "store" in troubles else keeper  # who is waited for stands in the store
 
         def read() -> dict[str, Any]:
             return self._board.read(
                 troubles=troubles,
                 connected=connection.connected,
-                waiting_for=None if keeper is None else keeper.waiting_for,
+                waiting_for=None if asked is None else asked.waiting_for,
                 elsewhere=0 if keeper is None else len(keeper.elsewhere),
                 refusals=connection.refusals,
                 machine=self._machine.values(),
             )
 
-        return msgspec.json.encode({} if "store" in troubles else await in_thread(read))
+        return msgspec.json.encode(await in_thread(read))
 
     async def _troubles(self) -> Troubles:
         """What keeps the party from working, its store included: something is written, to see whether it takes it."""

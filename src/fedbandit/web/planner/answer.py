@@ -8,11 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from fedbandit._words import counted
+from fedbandit.audit.certificate import promise_in_words
 from fedbandit.planner.best import ALONE, Option, Recommendation, at_other_budgets, proposed, refined
 from fedbandit.planner.consortium import Consortium
-from fedbandit.planner.in_words import as_dict, assumptions, described, sentences, title
+from fedbandit.planner.in_words import as_dict, assumptions, described, sentences, set_up, title
 from fedbandit.planner.prediction import Prediction, predicted
 from fedbandit.presets import plan_for
+from fedbandit.privacy.budget import exactly
 from fedbandit.schedule import Clock
 from fedbandit.web.planner.pictures import matrix, sight
 
@@ -45,7 +48,8 @@ def answer(advice: Recommendation) -> dict[str, Any]:
         "name": advice.name,
         "title": title(consortium),
         "sentences": sentences(advice),
-        "cost": _cost_of_privacy(advice, free),
+        "headline": _headline(advice),
+        "questions": _questions(advice, free),
         "assumes": assumptions(consortium),
         "consortium": consortium.as_dict(),
         "plans": options,
@@ -75,6 +79,41 @@ def unprotected(consortium: Consortium) -> Prediction:
     return predicted(plan, consortium.arms, constant_share=consortium.rows, drift=consortium.drift_per_visit)
 
 
+def _headline(advice: Recommendation) -> str:
+    """Whether to federate, for whoever knows no protocol by name."""
+    consortium, best = advice.consortium, advice.best
+    alone = f"{advice.lost(advice.alone, consortium.days):,.0f}"
+    span = f"outcomes in {counted(consortium.days, 'day')}"
+    if best is not None and best.prediction is not None:
+        missed = f"{advice.lost(best.prediction, consortium.days):,.0f}"
+        return f"Yes, federate: together your silos are predicted to miss {missed} {span}, alone {alone}."
+    first = next((one.prediction for one in advice.options if one.prediction is not None), None)
+    if first is None:
+        return f"No, stay alone: no federation is possible here. Alone your silos are predicted to miss {alone} {span}."
+    missed = f"{advice.lost(first, consortium.days):,.0f}"
+    return f"No, stay alone: your silos are predicted to miss {alone} {span}, in the best federation {missed}."
+
+
+def _questions(advice: Recommendation, free: Prediction) -> list[tuple[str, str]]:
+    """What somebody wants to know before signing, in words that need no paper."""
+    epsilon, best = advice.consortium.privacy.epsilon, advice.best
+    asked = [
+        (
+            "What is a missed outcome?",
+            "One that would have been good, had everybody been given the action that is best for them. Nobody knows "
+            "that action at first: learning it costs outcomes, and noise makes learning slower.",
+        ),
+        (f"What does epsilon {exactly(epsilon)} cost?", _cost_of_privacy(advice, free)),
+    ]
+    if best is None or best.plan is None:
+        return asked
+    return [
+        *asked,
+        ("Which set-up?", " ".join([f"The protocol {best.name}. {best.plan.trusting.who}", *set_up(best.plan)])),
+        ("What can each person be told?", promise_in_words(best.plan)),
+    ]
+
+
 def _cost_of_privacy(advice: Recommendation, free: Prediction) -> str:
     """What the budget costs, in outcomes, for whichever federation comes first."""
     consortium = advice.consortium
@@ -85,9 +124,8 @@ def _cost_of_privacy(advice: Recommendation, free: Prediction) -> str:
     without, private = advice.lost(free, days), advice.lost(first.prediction, days)
     share = max(0.0, private - without) / (consortium.silos * consortium.visits_per_silo)
     return (
-        f"Privacy at epsilon {consortium.privacy.epsilon:g} costs {max(0.0, private - without):,.0f} outcomes in "
-        f"{days:,} days, {share:.1%} of all visits: with {first.name} the silos miss {private:,.0f}, and sharing "
-        f"everything openly they would miss {without:,.0f}."
+        f"{max(0.0, private - without):,.0f} outcomes in {counted(days, 'day')}, {share:.1%} of all visits: with "
+        f"{first.name} the silos miss {private:,.0f}, and sharing everything openly they would miss {without:,.0f}."
     )
 
 

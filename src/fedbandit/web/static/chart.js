@@ -3,15 +3,22 @@
 
 import { draw, el, number, table } from "./parts.js";
 
-const WIDEST = 640, HEIGHT = 300, LEFT = 62, RIGHT = 12, TOP = 10, BOTTOM = 40;
-let WIDTH = WIDEST; // of the chart that is drawn: a narrow window has a narrow chart, with text as large
-const DASHES = ["none", "9 4", "3 3", "11 3 3 3", "1 4", "14 4", "6 2 1 2 1 2", "2 6"];
+const WIDEST = 832, HEIGHT = 300, LEFT = 62, RIGHT = 12, TOP = 10, BOTTOM = 40;
+let WIDTH = WIDEST; // of the chart that is drawn: where there is little room it is narrow, with text as large
+const DASHES = ["none", "9 4", "3 3", "11 3 3 3", "2 2", "14 4", "6 2 1 2 1 2", "2 6"];
 const OTHERS = 8;
 let charts = 0;
 
-export function colourOf(name, place = 0) {
-  const whole = name.toLowerCase().replace(/[^a-z]+/g, "-"), first = name.split(/[ ,(]/)[0];
-  return `var(--protocol-${whole}, var(--protocol-${CSS.escape(first)}, var(--other-${place % OTHERS})))`;
+// The variable of the protocol that a name begins with, as colours.py has it; undefined where it begins with none.
+function protocolOf(name) {
+  const words = name.split(/[^\w-]+/), sheet = getComputedStyle(document.documentElement);
+  return words.map((_, at) => `--protocol-${words.slice(0, words.length - at).join("-")}`).find((one) => sheet.getPropertyValue(one));
+}
+
+// A colour for each of them: its protocol's, or, in their order, those that no protocol has.
+function colours(names) {
+  const protocols = new Map(names.map((name) => [name, protocolOf(name)])), others = names.filter((name) => !protocols.get(name));
+  return (name) => `var(${protocols.get(name) || `--other-${others.indexOf(name) % OTHERS}`})`;
 }
 
 function ticks(low, high, count = 5) {
@@ -23,8 +30,9 @@ function ticks(low, high, count = 5) {
   return found;
 }
 
-export function fit() {
-  WIDTH = Math.max(280, Math.min(WIDEST, document.documentElement.clientWidth - 64));
+// `room` is the node that the chart is for.
+export function fit(room, widest = WIDEST) {
+  WIDTH = Math.max(280, Math.min(widest, room?.clientWidth || document.documentElement.clientWidth - 64));
   return WIDTH;
 }
 
@@ -64,17 +72,15 @@ function behind(title, columns, rows) {
 }
 
 function dressed(series, known) {
-  return series.map((one, at) => {
-    const place = known ? Math.max(0, known.indexOf(one.name)) : at;
-    return { ...one, colour: colourOf(one.name, place), dash: DASHES[place % DASHES.length] };
-  });
+  const names = known || series.map((one) => one.name), colour = colours(names);
+  return series.map((one) => ({ ...one, colour: colour(one.name), dash: DASHES[names.indexOf(one.name) % DASHES.length] }));
 }
 
-// options: title, x and y (labels), series: [{name, label?, x: [], y: [], half?: []}], marks?: [{x, text}],
+// options: room (the node it is for), title, x and y (labels), series: [{name, label?, x: [], y: [], half?: []}], marks?: [{x, text}],
 // order?: names in the order that decides dash patterns, zero?: whether the axis of y begins at 0, format?: of x,
 // most?: of y; what is larger leaves the chart, and the legend says so.
 export function lineChart(options) {
-  fit();
+  fit(options.room);
   const series = dressed(options.series, options.order), zero = options.zero !== false;
   const upper = series.flatMap((one) => one.y.map((value, at) => value + (one.half ? one.half[at] : 0)));
   const lower = series.flatMap((one) => one.y.map((value, at) => value - (one.half ? one.half[at] : 0)));
@@ -97,7 +103,7 @@ export function lineChart(options) {
     series.filter((one) => one.x.length).map((one) => draw("path", { class: "line", "clip-path": `url(#${inside})`, "stroke-dasharray": one.dash, colour: ["stroke", one.colour], d: path(one.x, one.y, x, y) })),
     series.filter((one) => one.x.length === 1).map((one) => alone(one, x, y)),
     (options.marks || []).map((mark) => draw("g", {}, draw("line", { class: "cursor", x1: x(mark.x), x2: x(mark.x), y1: TOP, y2: HEIGHT - BOTTOM }),
-      draw("text", { x: x(mark.x) + (mark.x > (x0 + x1) / 2 ? -5 : 5), y: TOP + 12, "text-anchor": mark.x > (x0 + x1) / 2 ? "end" : "start" }, mark.text))),
+      draw("text", { class: "over", x: x(mark.x) + (mark.x > (x0 + x1) / 2 ? -5 : 5), y: TOP + 12, "text-anchor": mark.x > (x0 + x1) / 2 ? "end" : "start" }, mark.text))),
     cursor);
   readOut(image, cursor, readout, series, x, [x0, x1], options.x, format);
   const xs = series.reduce((most, one) => (one.x.length > most.length ? one.x : most), []);
@@ -145,7 +151,7 @@ function readOut(image, cursor, readout, series, x, [low, high], label, format) 
 
 // rows: [{name, points: [{series, value, low, high}], note?}]; reference: {name, value, low, high}.
 export function intervalChart(options) {
-  fit();
+  fit(options.room);
   const names = [...new Set(options.rows.flatMap((row) => row.points.map((one) => one.series)))];
   const all = [options.reference, ...options.rows.flatMap((row) => row.points)].filter(Boolean);
   const [x0, x1] = extent(all.flatMap((one) => [one.low, one.high]), false);

@@ -3,11 +3,12 @@
 import { draw, el, number, replace, span, table, theme } from "./parts.js";
 import { fit, lineChart } from "./chart.js";
 
-const EVERY = 2000, KEY = "fedbandit-token"; // milliseconds between looks
+const EVERY = 2000, PATIENCE = 10000, KEY = "fedbandit-token"; // milliseconds between looks, and until one has failed
 const at = (id) => document.getElementById(id);
-const MANY = 40; // syncs of which a table has a row each
+const MANY = 40, ROWS = 24; // syncs of which a table has a row each; silos that are drawn without scrolling
 
-let tag = null, board = null, lost = null, timer = null, looks = 0;
+const SENDABLE = /^[\x20-\x7e]+$/; // what a header can hold
+let tag = null, board = null, lost = null, timer = null, looks = 0, asking = null;
 const drawn = new Map(); // what each part was last drawn from
 
 function token() { return sessionStorage.getItem(KEY); }
@@ -15,30 +16,42 @@ function token() { return sessionStorage.getItem(KEY); }
 async function look() {
   clearTimeout(timer);
   if (!token()) { door(""); return; }
+  if (!SENDABLE.test(token())) { refuse(); return; }
+  asking?.abort();
+  const own = asking = new AbortController(), patience = setTimeout(() => own.abort(), PATIENCE);
   try {
     const headers = { Authorization: `Bearer ${token()}` };
     if (tag) headers["If-None-Match"] = tag;
-    const answer = await fetch("/v1/board", { headers, cache: "no-store", signal: AbortSignal.timeout(10000) });
-    if (answer.status === 401) { sessionStorage.removeItem(KEY); door("This is not the party's token."); return; }
-    if (answer.status !== 304 && !answer.ok) throw new Error(`answered ${answer.status}`);
+    const answer = await fetch("/v1/board", { headers, cache: "no-store", signal: own.signal });
+    if (answer.status === 401) { refuse(); return; }
+    if (answer.status !== 304 && !answer.ok) throw new Error(`the party answers with an error (${answer.status})`);
     if (answer.status === 200) {
+      const began = performance.now(), told = await answer.json();
       tag = answer.headers.get("etag");
-      const began = performance.now();
-      board = await answer.json();
+      board = told;
       show();
       document.documentElement.dataset.drawn = (performance.now() - began).toFixed(1);
     }
     lost = null;
   } catch (error) {
-    lost ??= Date.now();
+    if (own !== asking) return; // another look has begun, or the token is forgotten
+    lost = { since: lost?.since ?? Date.now(), says: error.message.startsWith("the party") ? error.message : "connection lost" };
   }
+  clearTimeout(patience);
   document.documentElement.dataset.looks = String(looks += 1);
   tick();
   timer = setTimeout(look, EVERY);
 }
 
+function refuse() {
+  sessionStorage.removeItem(KEY);
+  door("This is not the party's token.");
+}
+
 function door(said) {
-  tag = board = null;
+  asking?.abort();
+  asking = null;
+  tag = board = lost = null;
   drawn.clear();
   at("door").hidden = false;
   at("board").hidden = true;
@@ -52,7 +65,8 @@ function door(said) {
 function tick() {
   const link = at("link");
   link.className = lost ? "bad" : "good";
-  link.textContent = lost ? `● connection lost ${span((Date.now() - lost) / 1000)} ago, trying again` : "● up to date";
+  if (!at("door").hidden) return;
+  link.textContent = lost ? `● ${lost.says}, since ${span((Date.now() - lost.since) / 1000)}; trying again` : "● up to date";
   if (!board || !at("times")) return;
   const now = Date.now() / 1000, version = board.model?.version || 0, moments = board.moments;
   const next = moments.find((moment) => moment > now);
@@ -66,7 +80,7 @@ function part(id, data, make) {
   const text = JSON.stringify(data);
   if (drawn.get(id) === text) return;
   drawn.set(id, text);
-  replace(at(id), make());
+  replace(at(id), make(at(id)));
 }
 
 function show() {
@@ -90,18 +104,21 @@ function show() {
   }
 }
 
+// Text in which `commands` stand between backticks.
+const coded = (text) => text.split("`").map((piece, at) => (at % 2 ? el("code", {}, piece) : piece));
+
 const fact = (name, value, id) => el("div", {}, el("dt", {}, name), el("dd", { id }, value));
 
 function state() {
   const states = board.states || "", silos = board.silos || [];
   const present = silos.filter((one) => one.present.at(-1) === "1").length;
   const said = board.alarms.length
-    ? el("ul", { class: "bad" }, board.alarms.map((alarm) => el("li", {}, el("strong", {}, alarm.says), `. What to do: ${alarm.do}.`)))
+    ? el("ul", { class: "bad" }, board.alarms.map((alarm) => el("li", {}, el("strong", {}, alarm.says), ". What to do: ", coded(alarm.do), ".")))
     : el("p", { class: "headline good" }, states || board.started ? "All is well." : "Nothing has happened yet.");
   return [said, el("dl", { class: "facts", id: "times" },
     fact("syncs so far", board.syncs === null ? `${board.first + states.length}, without an end` : `${states.length} of ${board.syncs}`),
     fact("next tick in", "–", "next"),
-    fact("the model knows of a tick", "–", "age"),
+    fact("age of the model", "–", "age"),
     silos.length ? fact("silos in the last sync", states ? `${present} of ${silos.length}` : "–") : null,
     board.waiting_for?.length ? fact("waited for now", board.waiting_for.length) : null,
     board.connected === null ? null : fact("broker", board.connected ? "connected" : "away"))];
@@ -113,9 +130,9 @@ const LETTERS = { p: ["in", "var(--good)"], 1: ["in", "var(--good)"], 0: ["missi
   s: ["skipped: too few silos", "var(--warn)"], g: ["given up", "var(--soft)"], w: ["on its way", "var(--accent)"], "?": ["unknown", "var(--soft)"], ".": ["no member", "var(--line)"] };
 
 // One row of squares per text, runs of the same letter as one: a hundred silos over a year stay light.
-function strips(rows, syncs, height) {
-  const said = fit() < 420 ? 10 : 16; // a narrow window has room for the day alone
-  const width = fit(), left = 92, cell = (width - left) / Math.max(syncs, 1), paths = {};
+function strips(room, rows, syncs, height) {
+  const width = fit(room, Infinity), said = width < 420 ? 10 : 16; // a narrow window has room for the day alone
+  const left = 110, cell = (width - left) / Math.max(syncs, 1), paths = {};
   rows.forEach(([, text], row) => {
     for (let from = 0; from < text.length;) {
       let to = from;
@@ -127,12 +144,14 @@ function strips(rows, syncs, height) {
     }
   });
   return draw("svg", { viewBox: `0 0 ${width} ${rows.length * height + 16}`, role: "img", "aria-label": "Syncs, from the first on the left to the last on the right; the table holds the same." },
-    rows.map(([name], row) => [draw("text", { x: 0, y: (row + 1) * height - 3, class: height < 14 ? "tiny" : null }, name.slice(0, 14)),
+    rows.map(([name], row) => [draw("text", { x: 0, y: (row + 1) * height - 3, class: height < 14 ? "tiny" : null }, short(name), draw("title", {}, name)),
       draw("rect", { x: left, y: row * height, width: width - left, height: height - 2, "fill-opacity": 0.08, colour: ["fill", "var(--soft)"] })]),
     Object.entries(paths).map(([letter, list]) => draw("path", { d: list.join(""), colour: ["fill", LETTERS[letter][1]] })),
     draw("text", { x: left, y: rows.length * height + 12 }, when(0).slice(0, said)), draw("text", { x: width, y: rows.length * height + 12, "text-anchor": "end" }, when(syncs - 1).slice(0, said)));
 }
 
+const LONGEST = 16; // letters of a name that fit before its row
+const short = (name) => (name.length > LONGEST ? `${name.slice(0, LONGEST - 1)}…` : name);
 const square = (x, y, width, height) => `M${x.toFixed(1)},${y}h${width.toFixed(2)}v${height}h${(-width).toFixed(2)}z`;
 
 function when(sync) {
@@ -146,63 +165,63 @@ function key(letters) {
     draw("svg", { viewBox: "0 0 36 10", "aria-hidden": "true" }, draw("rect", { width: 36, height: 10, colour: ["fill", colour] })), word)));
 }
 
-function line() {
+function line(room) {
   const states = board.states;
   if (!states) return el("p", { class: "soft" }, "No sync is over yet.");
-  const rows = [["all", states], ...board.silos.map((one) => [one.name, one.present])];
-  const worst = [...board.silos].sort((a, b) => b.missed - a.missed);
-  return el("figure", {}, key([...states, ...board.silos.flatMap((one) => [...new Set(one.present)])]),
-    el("div", { class: rows.length > 24 ? "scroll" : null, tabindex: rows.length > 24 ? 0 : null, role: "region", "aria-label": "Syncs by silo" }, strips(rows, board.syncs ?? states.length, rows.length > 24 ? 12 : 16)),
+  const worst = [...board.silos].sort((a, b) => b.missed - a.missed || count(b.present, "0") - count(a.present, "0"));
+  const many = board.silos.length > ROWS, rows = [["all", states], ...(many ? worst : board.silos).map((one) => [one.name, one.present])];
+  return el("figure", { class: "whole" }, many ? el("p", { class: "soft" }, "Who was missing most comes first.") : null, key([...states, ...board.silos.flatMap((one) => [...new Set(one.present)])]),
+    el("div", { class: many ? "scroll" : null, tabindex: many ? 0 : null, role: "region", "aria-label": "Syncs by silo" }, strips(room, rows, board.syncs ?? states.length, many ? 12 : 16)),
     el("details", {}, el("summary", {}, "The same as a table"), el("div", { class: "scroll" }, table(["silo", "syncs with it", "without it", "without it in a row"],
       worst.map((one) => [one.name, count(one.present, "1"), count(one.present, "0"), one.missed]), `${states.length} syncs, ${count(states, "s")} skipped; at least ${board.cohort} silos in each`))));
 }
 
 const count = (text, letter) => [...text].filter((one) => one === letter).length;
 
-function ownLine() {
+function ownLine(room) {
   const states = board.states || "";
   if (!states) return el("p", { class: "soft" }, "Nothing is released yet.");
   const first = Math.max(0, states.length - MANY);
-  return el("figure", {}, key(states), strips([["releases", states]], board.syncs ?? states.length, 22),
+  return el("figure", { class: "whole" }, key(states), strips(room, [["releases", states]], board.syncs ?? states.length, 22),
     el("details", {}, el("summary", {}, "The same as a table"), el("div", { class: "scroll" }, table(["sync", "when", "this silo's release"],
       [...states].slice(first).map((letter, k) => [String(board.first + first + k + 1), when(first + k), LETTERS[letter][0]]), `The last ${states.length - first} releases`))));
 }
 
 // -- budget, model ------------------------------------------------------------------------------------------------------
 
-function budget() {
+function budget(room) {
   const told = board.budget;
   if (!told || !told.curve.length) return el("p", {}, told ? told.says : "Nothing is spent yet.");
-  return [el("p", {}, told.says), lineChart({ title: `Epsilon spent, of ${told.epsilon} at delta ${told.delta} (${told.adjacency})`, x: "releases", y: "epsilon", xZero: true,
+  return [el("p", {}, told.says), lineChart({ room, title: `Epsilon spent, of ${told.epsilon} at delta ${told.delta} (${told.adjacency})`, x: "releases", y: "epsilon", xZero: true,
     series: [{ name: "epsilon spent", x: [0, ...told.curve.map(([k]) => k)], y: [0, ...told.curve.map(([, e]) => e)] }],
     marks: told.released ? [{ x: told.released, text: `now: ${number(told.spent)}` }] : [] })];
 }
 
-function model() {
+function model(room) {
   const told = board.model;
   if (!told || !told.version) return el("p", { class: "soft" }, "There is no model yet.");
   if (told.moved.length < 2) return el("p", {}, `Model ${told.version}.`);
   const late = told.moved.slice(-3).reduce((sum, [, by]) => sum + by, 0) / Math.min(3, told.moved.length);
   return [el("p", {}, `Model ${told.version}. The last ones moved by ${number(late, 2)} each; theta has length ${number(told.length, 2)}. Noise moves a model, too: steps that grow late are a sign of drift.`),
-    lineChart({ title: "How far each model moved from the one before", x: "model", y: "distance", xZero: false,
+    lineChart({ room, title: "How far each model moved from the one before", x: "model", y: "distance", xZero: false,
       series: [{ name: "moved", x: told.moved.map(([k]) => k), y: told.moved.map(([, by]) => by) }] })];
 }
 
 // -- a silo's own -------------------------------------------------------------------------------------------------------
 
-function rewards() {
+function rewards(room) {
   const told = board.rewards, first = told.first;
   if (!told.points.length) return el("p", { class: "soft" }, "A mean is shown once it is that of thirty rewards or more.");
   const gain = told.gain && `Against the first weeks: ${number(told.gain[1])} (${number(told.gain[0])} to ${number(told.gain[2])}, 95 %).`;
-  return [el("p", {}, first ? `The first weeks: ${number(first.mean)} ± ${number(first.half)}. ${gain || "Before two weeks are over there is nothing to hold against them."}` : ""),
-    lineChart({ title: "Mean reward of those who count, with 95 % intervals", x: "sync", y: "mean reward", zero: false, xZero: false, lines: first ? [{ y: first.mean }] : [],
+  return [el("p", {}, first ? `The first weeks: ${number(first.mean)} ± ${number(first.half)}. ${gain || "After two weeks there is something to compare them with."}` : ""),
+    lineChart({ room, title: "Mean reward of those who count, with 95 % intervals", x: "sync", y: "mean reward", zero: false, xZero: false, lines: first ? [{ y: first.mean }] : [],
       series: [{ name: "mean reward", x: told.points.map((one) => one.last + 1), y: told.points.map((one) => one.mean), half: told.points.map((one) => one.half) }] })];
 }
 
 function visits() {
   const status = board.status, became = board.counts.became || {}, delays = board.counts.delays || {};
   const known = [["decisions", status.decisions], ["without a user key", status.without_user_key], ["rewards over the cap, or late", status.over_cap], ["rewards of people who opted out", status.opted_out]];
-  return [table(["visits of this term", "number"], known, "Visits of this term"),
+  return [table(["visits of this term", "number"], known, "Visits of this term", { quiet: true }),
     Object.values(became).some(Boolean) ? table(["rewards since it started, that were", "number"], Object.entries(became).map(([name, n]) => [name.replace("_", " "), n]), "Rewards by what became of them") : null,
     Object.values(delays).some(Boolean) ? table(["rewards came within", "number"], Object.entries(delays), "Delays of rewards, since it started") : null];
 }
@@ -216,6 +235,7 @@ function requests() {
 
 // -- begin --------------------------------------------------------------------------------------------------------------
 
+if (location.search || location.hash) history.replaceState(null, "", location.pathname); // a token has no place there
 theme(at("theme"));
 at("enter").addEventListener("submit", (event) => {
   event.preventDefault();

@@ -39,9 +39,12 @@ export function span(seconds) {
   return `${Math.max(0, Math.round(seconds))} s`;
 }
 
+const QUANTITY = /^([\d.,e+-]+ ?(%|[kMGT]?B)|–)$/; // a number with its unit, as text
+export const percent = (share) => (share === null || share === undefined ? "–" : `${number(100 * share)} %`);
+
 // columns: names; rows: lists of texts, numbers or nodes. Numbers stand right.
 export function table(columns, rows, caption, options = {}) {
-  const numeric = columns.map((_, at) => rows.length > 0 && rows.every((row) => typeof row[at] === "number" || row[at] === null));
+  const numeric = columns.map((_, at) => rows.length > 0 && rows.every((row) => typeof row[at] === "number" || row[at] === null || QUANTITY.test(row[at])));
   const long = columns.map((_, at) => rows.some((row) => typeof row[at] === "string" && row[at].length > 60));
   const look = (at) => (numeric[at] ? "number" : long[at] ? "words" : at === 0 && long.includes(true) ? "beside-words" : null);
   const cell = (tag, value, at, more) => el(tag, { class: look(at), ...more },

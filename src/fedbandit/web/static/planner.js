@@ -1,6 +1,6 @@
 // The planner. The query of the URL is the whole state; a change asks anew and ends what was asked before.
 
-import { bytes, el, draw, number, replace, table, theme } from "./parts.js";
+import { bytes, el, draw, number, percent, replace, table, theme } from "./parts.js";
 import { lineChart, matrixChart } from "./chart.js";
 
 const DEBOUNCE = 40, SETTLE = 350; // milliseconds: until a change is asked about, and until it is played
@@ -27,6 +27,8 @@ const MORE = [
 ];
 
 let form, asking, stream, waiting, chosen = null, shown = null;
+let settled = false; // whether the next change begins a new entry of the browser's history: those of one go share one
+let misread = [], address = null; // what a link says that the form cannot; the query that was last asked about
 
 const input = (name) => at(`asked-${name}`);
 
@@ -35,7 +37,7 @@ function control([name, label, hint, choices]) {
   const said = name === "trust" ? form.trusts.map((one) => [one.name, one.who]) : choices && choices.map((one) => [one, one]);
   const field = said
     ? el("select", { id, name, "aria-describedby": about }, said.map(([value, text]) => el("option", { value }, text === value ? value : `${value}: ${text}`)))
-    : el("input", { id, name, type: "text", inputmode: name === "fields" ? "text" : "decimal", "aria-describedby": about });
+    : el("input", { id, name, type: "text", placeholder: form.defaults[name] ?? "", inputmode: name === "fields" ? "text" : "decimal", "aria-describedby": about });
   return [el("label", { for: id }, label), field, el("p", { id: `${id}-hint`, class: "hint" }, hint), el("p", { id: `${id}-wrong`, class: "wrong", role: "alert" })];
 }
 
@@ -51,19 +53,40 @@ function query() {
 
 function restore() {
   const given = new URLSearchParams(location.search);
-  for (const [name, fallback] of Object.entries(form.defaults)) input(name).value = given.get(name) ?? fallback ?? "";
+  misread = [...given.keys()].filter((name) => !(name in form.defaults) && name !== "use").map((name) => `the link says ${name}, which is not asked here`);
+  for (const [name, fallback] of Object.entries(form.defaults)) {
+    const said = given.get(name), field = input(name);
+    field.value = said ?? fallback ?? "";
+    if (field.value || said === null) continue;
+    field.value = fallback ?? "";
+    if (said) misread.push(`the link says ${name} ${said}, which is none of the choices: ${fallback} is taken`);
+  }
   chosen = given.get("use");
+  whom();
 }
+
+// Whom people would have to trust, in words: the choice itself has no room for them.
+function whom() { at("asked-trust-hint").textContent = form.trusts.find((one) => one.name === input("trust").value)?.who ?? ""; }
 
 function changed() {
   clearTimeout(waiting);
   stopPlaying();
-  waiting = setTimeout(() => { chosen = null; ask(); }, DEBOUNCE);
+  misread = [];
+  whom();
+  waiting = setTimeout(() => { chosen = null; keep(); ask(); }, DEBOUNCE);
+}
+
+// The address has what is asked now. What was asked before somebody began to change it is one step back.
+function keep() {
+  const given = query(), now = given.size ? `?${given}` : location.pathname;
+  if (settled) history.pushState(null, "", now);
+  else history.replaceState(null, "", now);
+  settled = false;
 }
 
 async function ask() {
   const given = query(), began = performance.now();
-  history.replaceState(null, "", given.size ? `?${given}` : location.pathname);
+  address = location.search;
   if (asking) asking.abort();
   asking = new AbortController();
   const { signal } = asking;
@@ -83,9 +106,12 @@ async function ask() {
 
 // Nobody types any more: mechanisms are chosen too, which may take a moment; then it is played.
 async function settle(given, signal) {
+  settled = true;
   try {
     const answer = await fetch(`/api/refined?${given}`, { signal });
-    if (answer.ok) show(await answer.json());
+    const told = await answer.json();
+    if (signal.aborted) return;
+    if (answer.ok) show(told);
     play(given);
     await other(given, signal);
   } catch (error) {
@@ -99,6 +125,7 @@ function complain(errors) {
     input(name).setAttribute("aria-invalid", wrong ? "true" : "false");
     at(`asked-${name}-wrong`).textContent = wrong ? wrong.message : "";
   }
+  if (errors.length) at("playing").textContent = "";
   const elsewhere = errors.filter((error) => !(error.field in form.defaults));
   if (errors.length) replace(at("advice"), el("p", { class: "bad" }, elsewhere.length
     ? elsewhere.map((error) => `${error.field} ${error.message}`).join(" ") : `${errors[0].field} ${errors[0].message}`),
@@ -110,20 +137,19 @@ function show(told) {
   if (!told.plans.some((one) => one.name === chosen)) chosen = null;
   const best = told.plans[0], use = told.plans.find((one) => one.name === (chosen || told.name)) || best;
   const lost = best ? best.lost : null, alone = told.alone.lost_outcomes.all;
-  const [first, ...rest] = told.sentences;
   replace(at("advice"),
-    el("p", { class: "headline" }, first),
+    misread.map((text) => el("p", { class: "warn" }, `${text[0].toUpperCase()}${text.slice(1)}.`)),
+    el("p", { class: "headline" }, told.headline),
     el("dl", { class: "facts" },
-      fact("alone, outcomes missed", `${number(alone)} of ${number(told.visits)}`),
-      best ? fact(`${best.name}, outcomes missed`, number(lost)) : null,
+      fact("missed alone", `${number(alone)} of ${number(told.visits)}`),
+      best ? fact(`missed with ${best.name}`, number(lost)) : null,
       fact("better than alone from", told.break_even_day === null ? "never" : `day ${told.break_even_day}`),
       fact("slower start made up by", told.paid_back_day === null ? "never" : `day ${told.paid_back_day}`)),
-    rest.map((line) => el("p", {}, line)),
-    el("p", {}, told.cost));
+    el("dl", { class: "promises" }, told.questions.map(([question, said]) => [el("dt", {}, question), el("dd", {}, said)])));
   const looking = at("plans").contains(document.activeElement);
   replace(at("plans"), plans(told, use));
   if (looking) at("plans").querySelector("input:checked")?.focus(); // who chooses by the keyboard goes on from there
-  replace(at("predicted"), lineChart({
+  replace(at("predicted"), lineChart({ room: at("predicted"),
     title: "Predicted: outcomes missed so far, in all silos", x: "day", y: "outcomes missed", order: order(),
     most: 1.3 * Math.max(alone, lost || 0),
     series: Object.entries(told.curves.lost).map(([name, y]) => ({ name, label: labelled(name), x: told.curves.days, y })),
@@ -141,10 +167,10 @@ const order = () => Object.keys(shown.curves.lost);
 
 function plans(told, use) {
   const pick = (one) => el("label", {}, el("input", { type: "radio", name: "use", value: one.name, checked: use && one.name === use.name,
-    on: { change: () => { chosen = one.name; history.replaceState(null, "", `?${query()}`); look(); } } }), ` ${one.name}`);
-  const rows = told.plans.map((one) => [pick(one), one.lost, one.of_alone, one.regret, one.noise, bytes(one.bytes), one.syncs, one.cap]);
-  rows.unshift(["alone", told.alone.lost_outcomes.all, 1, told.alone.regret, 0, "0 B", 0, null]);
-  rows.push([labelled(told.open.name), told.open.lost, told.alone.lost_outcomes.all ? told.open.lost / told.alone.lost_outcomes.all : null, null, 0, null, null, null]);
+    on: { change: () => { chosen = one.name; keep(); settled = true; address = location.search; look(); } } }), ` ${one.name}`);
+  const rows = told.plans.map((one) => [pick(one), one.lost, percent(one.of_alone), one.regret, one.noise, bytes(one.bytes), one.syncs, one.cap]);
+  rows.unshift(["alone", told.alone.lost_outcomes.all, percent(1), told.alone.regret, 0, "0 B", 0, null]);
+  rows.push([labelled(told.open.name), told.open.lost, percent(told.alone.lost_outcomes.all ? told.open.lost / told.alone.lost_outcomes.all : null), null, 0, null, null, null]);
   const columns = ["protocol", "outcomes missed", "of alone", "regret / T", "noise", "sent by a silo", "syncs", "visits counted"];
   const nodes = [table(columns, rows, `${told.title}: predicted`)];
   nodes[0].querySelectorAll("tbody tr").forEach((row) => row.classList.toggle("chosen", Boolean(row.querySelector("input:checked"))));
@@ -214,7 +240,7 @@ function play(given) {
     else if (told.kind === "curve") {
       if (!curves.size) document.documentElement.dataset.played = (performance.now() - began).toFixed(0);
       curves.set(told.name, told);
-      replace(at("played"), lineChart({ title: "Played by the simulator: outcomes missed so far, with bands of two standard errors",
+      replace(at("played"), lineChart({ room: at("played"), title: "Played by the simulator: outcomes missed so far, with bands of two standard errors",
         x: "day", y: "outcomes missed", order: order(), most: most(curves), series: names.filter((name) => curves.has(name)).map((name) => {
           const one = curves.get(name);
           return { name, x: one.days, y: one.mean, half: one.half };
@@ -241,7 +267,7 @@ async function other(given, signal) {
     if (!answer.ok) return;
     const told = await answer.json();
     replace(at("budgets"), told.name === null ? el("p", {}, "No federation is possible here.")
-      : table([`epsilon, with ${told.name}`, "outcomes missed", "of alone", ""], told.epsilons.map((one) => [String(one.epsilon), one.lost, one.of_alone ?? null, one.reason || ""]),
+      : table([`epsilon, with ${told.name}`, "outcomes missed", "of alone", ""], told.epsilons.map((one) => [String(one.epsilon), one.lost, percent(one.of_alone), one.reason || ""]),
         `alone: ${number(told.alone)} missed`));
   } catch (error) {
     if (error.name !== "AbortError") replace(at("budgets"), el("p", { class: "bad" }, "The planner does not answer."));
@@ -298,6 +324,13 @@ at("link").addEventListener("click", () => clip(location.href, "Link"));
 at("toml").addEventListener("click", () => copy("/api/plan.toml", "TOML"));
 at("python").addEventListener("click", () => copy("/api/plan.py", "Python"));
 at("certificate").addEventListener("click", download);
-addEventListener("popstate", () => { restore(); ask(); });
+addEventListener("popstate", () => {
+  if (location.search === address) return; // a place on this page
+  clearTimeout(waiting);
+  stopPlaying();
+  restore();
+  ask();
+});
 addEventListener("pagehide", stopPlaying);
+addEventListener("pageshow", (event) => { if (event.persisted) ask(); }); // back from another page: it is played again
 ask();

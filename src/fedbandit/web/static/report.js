@@ -4,5 +4,6 @@ import { intervalChart, lineChart } from "./chart.js";
 
 const kinds = { interval: intervalChart, line: lineChart };
 for (const one of JSON.parse(document.getElementById("data").textContent)) {
-  document.getElementById(one.id).append(kinds[one.kind](one));
+  const room = document.getElementById(one.id);
+  room.append(kinds[one.kind]({ ...one, room }));
 }
