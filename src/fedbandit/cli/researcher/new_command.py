@@ -115,7 +115,7 @@ def _numeric(known: pl.Series) -> float:
 
     if known.dtype != pl.String or known.str.contains(PADDED).any():
         return 0.0
-    return float(numbers(known).is_not_null().mean())
+    return int(numbers(known).is_not_null().sum()) / max(1, len(known))
 
 
 def _dated(known: pl.Series) -> bool:
