@@ -128,12 +128,12 @@ def test_a_log_that_is_worth_few_decisions_is_refused() -> None:
     assert "are needed" in str(evaluate(decisions, {"rare": rare})["rare"].refused)
 
 
-@pytest.mark.parametrize("count", [1, 5, 29])
+@pytest.mark.parametrize("count", [1, 5, 49])
 def test_a_short_log_tells_nothing_not_even_of_what_was_played(count: int) -> None:
     decisions = log(count)
     assert decisions.logged is not None
     found = evaluate(decisions, {"itself": given(decisions.logged)})["itself"]
-    assert found.refused == f"the log is worth {count:.1f} decisions for it, and 30 are needed"
+    assert found.refused == f"the log is worth {count:.1f} decisions for it, and 50 are needed"
 
 
 @pytest.mark.parametrize(("uncommon", "said"), [(0, True), (9, True), (10, False)])
@@ -221,10 +221,10 @@ def test_a_silo_that_serves_records_logs_the_names_of_its_actions(tmp_path: Path
     log_ = DecisionLog(tmp_path / "log.db")
     plan = Plan(3, 100, schema=SCHEMA, privacy=Privacy(1.0, 0.1), visits="public", policy="thompson")  # type: ignore[arg-type]
     with Silo.open(tmp_path / "silo.db", plan, secret=bytes(32), log=log_) as silo:
-        made = [silo.decide(context={"age": number / 50 - 1, "sex": "f"}) for number in range(100)]
+        made = [silo.decide(context={"age": number / 100 - 1, "sex": "f"}) for number in range(200)]
         silo.reward_all([(one.id, float(one.action == 1)) for one in made])
         decisions = from_frame(log_.frame())
-    assert decisions.names == ["drug", "rest"] * 100
+    assert decisions.names == ["drug", "rest"] * 200
     found = evaluate(decisions, {"rest": always("rest"), "drug": always("drug")})
     assert found["rest"].worth["snips"].value == 1
     assert found["drug"].worth["snips"].value == 0

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 
-from fedbandit.evaluation.past import Columns, past_of, read_table
+from fedbandit.evaluation.past import Columns, past_of
 from fedbandit.problem.encoding import RecordEncoder
 from fedbandit.problem.fields import Number
 from fedbandit.problem.public_schema import Schema
@@ -61,7 +60,7 @@ def test_waits_count_the_people_of_the_same_silo_in_between() -> None:
             "age": [0.0] * 6,
             "sex": ["f"] * 6,
             "clinic": list("aababa"),
-            "done": ["drug"] * 6,
+            "done": ["drug", "rest"] * 3,
             "paid": [1, 0, 1, None, 0, 1],
             "at": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0],
             "known": [4.5, 2.0, 9.0, None, 5.0, 6.5],
@@ -127,32 +126,6 @@ def test_schemas_that_do_not_fit_are_refused() -> None:
         past_of(table().head(0), SCHEMA, KNOWN)
 
 
-def test_files(tmp_path: Path) -> None:
-    frame = table(30)
-    frame.write_csv(tmp_path / "t.csv", null_value="NA")
-    frame.write_parquet(tmp_path / "t.parquet")
-    for name in ("t.csv", "t.parquet"):
-        assert read_table(tmp_path / name).shape == frame.shape
-    assert read_table(tmp_path / "t.csv")["known"].null_count() == frame["known"].null_count() > 0
-    with pytest.raises(ValueError, match=r"^table must be a CSV or Parquet file"):
-        read_table(tmp_path / "none.csv")
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("age;sex\n3;f\n", "commas between its columns, and has semicolons"),
-        ("age\tsex\n3\tf\n", "commas between its columns, and has tabs"),
-        ("age,sex,age\n3,f,4\n", "name each column once, and has 'age' twice"),
-        ("age,s\0ex\n3,f\n", "a text in UTF-8"),
-    ],
-)
-def test_a_table_that_would_be_read_as_another_is_refused(text: str, message: str, tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text(text)
-    with pytest.raises(ValueError, match=f"^table must .*{message}"):
-        read_table(tmp_path / "t.csv")
-
-
 def test_a_reward_that_is_no_number_is_as_missing_as_an_empty_one() -> None:
     """Some write NaN where others write nothing: neither person counts."""
     empty = table(60).with_columns(toss_paid=pl.when(pl.col("day") % 3 > 0).then("toss_paid").cast(pl.Float64))
@@ -162,3 +135,29 @@ def test_a_reward_that_is_no_number_is_as_missing_as_an_empty_one() -> None:
     )
     assert len(written) == len(left) == 40
     assert written.left_out == left.left_out == 20
+
+
+def test_a_person_without_a_time_is_counted_as_left_out() -> None:
+    frame = table(60).with_columns(pl.when(pl.col("day") > 9).then("day"))
+    found = past_of(frame, SCHEMA, replace(TOSSED, time="day"))
+    assert (len(found), found.left_out) == (50, 10)
+
+
+@pytest.mark.parametrize("columns", [TOSSED, JUDGED])
+def test_an_action_that_was_never_done_is_refused(columns: Columns) -> None:
+    """Nobody who plays it is told what it earns: a silo alone played it for ever, and earned nothing that is known."""
+    schema = replace(SCHEMA, actions=("drug", "rest", "surgery"), interactions=None)
+    with pytest.raises(ValueError, match=r"must hold every action of the schema, and never holds 'surgery'$"):
+        past_of(table(60), schema, columns)
+
+
+def test_values_that_the_schema_cannot_read_are_counted() -> None:
+    frame = table(60).with_columns(sex=pl.when(pl.col("day") > 9).then("sex"), age=pl.col("age") * 1.5)
+    odd = past_of(frame, SCHEMA, TOSSED).odd
+    assert odd["sex", "missing"] == 10
+    assert odd["age", "clamped"] == (frame["age"].abs() > 1).sum() > 0
+
+
+def test_probabilities_that_are_no_numbers_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"^toss_chance must be a column of numbers above 0 and up to 1"):
+        past_of(table(60).with_columns(toss_chance=pl.lit("half")), SCHEMA, TOSSED)

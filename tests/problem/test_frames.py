@@ -108,3 +108,26 @@ def test_what_is_no_table_is_refused(table: Any, message: str) -> None:
 def test_an_empty_table_has_no_records() -> None:
     assert length_of(columns_of({})) == 0
     assert length_of(columns_of(pl.DataFrame())) == 0
+
+
+def test_a_value_that_is_not_known_is_missing_whoever_says_so() -> None:
+    """The NA of pandas was another level than all others, and not a number of decimals was unknown."""
+    import pandas as pd
+
+    level, number = Category(["a"], missing=True), Number(0, 1, missing=True)
+    encoder = RecordEncoder(Schema({"level": level, "number": number}, actions=("x", "y")))
+    expected = encoder.rows({})
+    for nothing in (None, pd.NA, pd.NaT, float("nan"), Decimal("NaN"), np.datetime64("NaT"), np.timedelta64("NaT")):
+        found = encoder.rows({"level": nothing, "number": nothing})
+        np.testing.assert_array_equal(found.rows, expected.rows)
+        assert found.odd == expected.odd
+
+
+def test_times_of_numpy_are_texts_as_others_are() -> None:
+    encoder = RecordEncoder(Schema({"when": Hashed(64)}, actions=("x", "y")))
+    for text in ("2024-01-02", "2024-01-02T03:04:05"):
+        expected = encoder.rows({"when": text})
+        found = encoder.rows({"when": np.datetime64(text)})
+        np.testing.assert_array_equal(found.rows, expected.rows)
+        assert not found.odd
+    assert encoder.rows({"when": np.datetime64("30000-01-01")}).odd == {("when", "unknown"): 1}

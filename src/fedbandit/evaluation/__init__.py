@@ -5,9 +5,10 @@ from __future__ import annotations
 from fedbandit.evaluation.decisions import Decisions, read_decisions
 from fedbandit.evaluation.estimators import Worth
 from fedbandit.evaluation.evaluating import Evaluation, Judged, evaluate
-from fedbandit.evaluation.past import Columns, Past, past_of, read_table
+from fedbandit.evaluation.past import Columns, Past, past_of
 from fedbandit.evaluation.replayed import Replay, replay
 from fedbandit.evaluation.replaying import Tape
+from fedbandit.evaluation.table import read_table
 
 __all__ = [
     "Columns",

@@ -8,8 +8,17 @@ r its reward, q the predicted reward of the played action and v the prediction a
     dr       mean of v + w (r - q)
 
 ips and dr are unbiased if the logged probabilities are true and are positive wherever the target's are; snips is
-consistent. Intervals are normal, from the empirical variance of the terms (for snips of their linearisation
-w (r - value) / mean w), so they hold for many decisions whose weights are not dominated by a few.
+consistent. Intervals are from the empirical moments of the terms (for snips of their linearisation w (r - value) / mean w),
+and allow for two things that weights do to them. Terms are lopsided: a few decisions that count for many pull the mean up,
+and where none of them happens to be in the log, a symmetric interval ends too low. With z the mean's error in standard
+errors, a = skewness / sqrt(decisions) and
+
+    g(z) = z + a z^2 / 3 + a^2 z^3 / 27 + a / 6,
+
+g(z) is as good as normal up to terms in 1 / decisions, and g rises, so that it can be turned round (Hall 1992, "On the
+removal of skewness by transformation"). And the variance itself is known from few decisions: g(z) is held against
+Student's law with 2 decisions / (kurtosis - 1) degrees of freedom, those of a variance that is as uncertain (normal terms
+have as many as there are decisions).
 """
 
 from __future__ import annotations
@@ -17,7 +26,7 @@ from __future__ import annotations
 import math
 from typing import Literal, NamedTuple, get_args
 
-from scipy.special import ndtri
+from scipy.special import cbrt, ndtri, stdtrit
 
 from fedbandit import _validate
 from fedbandit._arrays import Floats
@@ -26,6 +35,7 @@ __all__ = ["ESTIMATORS", "Estimator", "Worth", "doubly_robust", "effective_size"
 
 Estimator = Literal["ips", "snips", "dr"]
 ESTIMATORS: tuple[Estimator, ...] = get_args(Estimator)
+SYMMETRIC = 1e-7  # a skewness over the root of the decisions that is none: less is lost in rounding
 
 
 class Worth(NamedTuple):
@@ -68,10 +78,26 @@ def doubly_robust(weights: Floats, rewards: Floats, played: Floats, averaged: Fl
 
 
 def worth(terms: Floats, weights: Floats, level: float = 0.95) -> Worth:
-    """The mean of independent terms, with a normal interval of this level."""
-    count = len(terms)
-    stderr = float(terms.std(ddof=1) / math.sqrt(count)) if count > 1 else math.nan
-    return interval(float(terms.mean()), stderr, count, effective_size(weights), level)
+    """The mean of independent terms, with an interval of this level that follows their skewness."""
+    count, value, effective = len(terms), float(terms.mean()), effective_size(weights)
+    if count < 2:
+        return interval(value, math.nan, count, effective, level)
+    off = terms - value
+    spread = float(off.std())
+    stderr = spread / math.sqrt(count - 1)
+    bend = float((off**3).mean()) / spread**3 / math.sqrt(count) if spread else 0.0
+    uncertain = float((off**4).mean()) / spread**4 - 1 if spread else 0.0
+    freedom = min(count - 1, 2 * count / max(uncertain, 1e-9))
+    reach = float(stdtrit(freedom, (1 + _validate.within("level", level, 0, 1)) / 2))
+    low, high = (value - _untransformed(one, bend) * stderr for one in (reach, -reach))
+    return Worth(value, stderr, low, high, count, effective)
+
+
+def _untransformed(normal: float, bend: float) -> float:
+    """The z at which g(z) is that number; `bend` is the skewness over the root of the number of decisions."""
+    if abs(bend) < SYMMETRIC:
+        return normal
+    return 3 / bend * (float(cbrt(1 + bend * (normal - bend / 6))) - 1)
 
 
 def interval(value: float, stderr: float, decisions: int, effective: float, level: float) -> Worth:

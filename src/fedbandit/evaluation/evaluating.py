@@ -31,14 +31,14 @@ from fedbandit.evaluation.targets import Target
 
 __all__ = ["LEAST_EFFECTIVE", "Evaluation", "Judged", "evaluate"]
 
-LEAST_EFFECTIVE = 30.0  # fewer equally weighted decisions carry no normal interval
-FEWEST_UNCOMMON = 10  # rewards unlike the others: with fewer a normal interval misses the truth too often
+LEAST_EFFECTIVE = 50.0  # of fewer equally weighted decisions, doubly robust intervals miss the truth too often
+FEWEST_UNCOMMON = 10  # rewards unlike the others: with fewer an interval misses the truth too often
 FAR = 4.0  # standard errors by which a mean weight may miss 1
 UNTOUCHED = 1e-9  # probability mass that counts as none
 ASSUMPTIONS = (
     "the probabilities in the log are those with which its actions were played",
     "a decision's reward depends on the person and on the action played, not on other decisions",
-    "people come as they came in the log: intervals are about people like these, by a normal approximation",
+    "people come as they came in the log: intervals are about people like these, and approximate",
     "decisions without a reward are like those with one",
     "no policy was chosen by what it earns on this very log: a model that has learnt from it looks better than it is",
 )

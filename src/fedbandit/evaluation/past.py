@@ -8,10 +8,11 @@ observed    somebody chose by judgement: outcomes of other actions are predicted
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -24,14 +25,14 @@ from fedbandit._arrays import Floats, Integers
 from fedbandit._validate import ArgumentError
 from fedbandit.evaluation.decisions import Decisions
 from fedbandit.evaluation.reward_model import cross_fitted
-from fedbandit.problem.encoding import RecordEncoder
+from fedbandit.evaluation.table import moments
+from fedbandit.problem.encoding import Oddities, RecordEncoder
 from fedbandit.problem.public_schema import Schema
 from fedbandit.simulator.population import NEVER
 
-__all__ = ["Columns", "Kind", "Past", "past_of", "read_table"]
+__all__ = ["Columns", "Kind", "Past", "past_of"]
 
 Kind = Literal["known", "randomised", "observed"]
-NULLS = ["", "NA", "N/A", "null", "None"]
 LEAST_PROPENSITY = 0.01  # an estimated probability counts as no less
 RIDGE = 1e-2  # of the model of who chose what
 
@@ -66,6 +67,7 @@ class Past:
     propensity: Floats | None = None  # (people,)
     waits: Integers | None = None  # (people,) rounds that the reward took, NEVER if none came
     left_out: int = 0  # people of whom the table does not say what is needed
+    odd: Oddities = dataclass_field(default_factory=Counter)  # values that are missing, clamped or unknown, by field
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -141,53 +143,28 @@ def _softmax(scores: Floats) -> Floats:
 # -- from a table -----------------------------------------------------------------------------------------------------
 
 
-def read_table(path: str | Path) -> pl.DataFrame:
-    """A CSV (plain or .gz) or Parquet file. Empty fields and "NA" are missing values."""
-    try:
-        if str(path).endswith(".parquet"):
-            return pl.read_parquet(path)
-        _check_header([str(name) for name in pl.read_csv(path, has_header=False, n_rows=1, infer_schema=False).row(0)])
-        return pl.read_csv(path, infer_schema_length=None, null_values=NULLS)
-    except (OSError, pl.exceptions.PolarsError) as error:
-        reason = str(error).splitlines()[0]
-        raise ArgumentError("table", f"must be a CSV or Parquet file, got {str(path)!r} ({reason})") from None
-
-
-def _check_header(names: list[str]) -> None:
-    """Refuse what would be read as a table, and as another one than is meant."""
-    if any("\0" in name for name in names):
-        raise ArgumentError("table", "must be a text in UTF-8: its header holds bytes of another encoding")
-    for mark, called in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
-        if len(names) == 1 and mark in names[0]:
-            raise ArgumentError("table", f"must have commas between its columns, and has {called}")
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise ArgumentError("table", f"must name each column once, and has {twice!r} twice")
-
-
 def past_of(table: pl.DataFrame, schema: Schema, columns: Columns) -> Past:
     """The people of a table, encoded by a schema with named actions. Those of whom the table does not say what came of
     them are left out and counted."""
     _check(table, schema, columns)
-    if columns.time:
-        table = table.filter(pl.col(columns.time).is_not_null()).sort(columns.time, maintain_order=True)
-    total, table = len(table), _complete(table, columns)
+    total, table = len(table), _complete(_in_order(table, columns), columns)
     if not len(table):
         raise ArgumentError("table", "must say of somebody what came of it; nobody is left")
-    encoder = RecordEncoder(schema)
     values = {name: table[name].to_list() for name in schema.context}
+    encoded = RecordEncoder(schema).rows_of_many(values, len(table))
     silo, silos = _silos(table, columns)
     return Past(
-        rows=encoder.rows_of_many(values, len(table)).rows,
+        rows=encoded.rows,
         actions=tuple(schema.actions),
         silo=silo,
         silos=silos,
         outcomes=_outcomes(table, schema, columns),
-        action=_actions(table[columns.action], schema, columns) if columns.action else None,
+        action=_done(table[columns.action], schema, columns) if columns.action else None,
         reward=_rewards(table[columns.reward]) if columns.reward else None,
         propensity=_propensities(table, columns),
         waits=_waits(table, columns, silo),
         left_out=total - len(table),
+        odd=encoded.odd,
     )
 
 
@@ -208,6 +185,14 @@ def _check(table: pl.DataFrame, schema: Schema, columns: Columns) -> None:
         raise ArgumentError("silo_column", "must be given, or a number of parts, and not both")
     if columns.reward_time and not columns.time:
         raise ArgumentError("reward_time", "must come with time")
+
+
+def _in_order(table: pl.DataFrame, columns: Columns) -> pl.DataFrame:
+    """Those of whom the time is known, in its order."""
+    if not columns.time:
+        return table
+    at = moments(table[columns.time])[0]
+    return table[np.argsort(at, kind="stable")[: int(np.isfinite(at).sum())]]
 
 
 def _complete(table: pl.DataFrame, columns: Columns) -> pl.DataFrame:
@@ -260,6 +245,18 @@ def _actions(column: pl.Series, schema: Schema, columns: Columns, bands: bool = 
     return np.array([places[name] for name in names], dtype=np.int64)
 
 
+def _done(column: pl.Series, schema: Schema, columns: Columns) -> Integers:
+    """What was done. Unless all outcomes are known, the table must tell of every action: who plays one that it never
+    does learns nothing from it, and is never told what it earns."""
+    done = _actions(column, schema, columns)
+    never = sorted(set(range(len(schema.actions))) - set(done.tolist()))
+    if never and not (columns.right or columns.outcomes):
+        raise ArgumentError(
+            column.name, f"must hold every action of the schema, and never holds {schema.actions[never[0]]!r}"
+        )
+    return done
+
+
 def _banded(column: pl.Series, schema: Schema, bands: Sequence[str]) -> Integers:
     if len(bands) != len(schema.actions) - 1:
         raise ArgumentError("bands", f"must be one fewer than the {len(schema.actions)} actions, got {len(bands)}")
@@ -292,6 +289,8 @@ def _propensities(table: pl.DataFrame, columns: Columns) -> Floats | None:
     if not given or columns.right or columns.outcomes:
         return None
     if given in table.columns:
+        if not table[given].dtype.is_numeric():
+            raise ArgumentError(given, "must be a column of numbers above 0 and up to 1: probabilities")
         values = table[given].cast(pl.Float64).to_numpy()
     else:
         try:
@@ -307,8 +306,9 @@ def _waits(table: pl.DataFrame, columns: Columns, silo: Integers) -> Integers | 
     """Rounds between a decision and its reward: so many others of the same silo were decided on in between."""
     if not columns.reward_time:
         return None
-    decided = table[columns.time].to_physical().to_numpy().astype(np.float64)
-    rewarded = table[columns.reward_time].to_physical().cast(pl.Float64).fill_null(np.inf).to_numpy()
+    (decided, dated), (rewarded, by_calendar) = moments(table[columns.time]), moments(table[columns.reward_time])
+    if np.isfinite(rewarded).any() and dated != by_calendar:
+        raise ArgumentError("reward_time", "must be of the same kind as time: both are numbers, or both dates or times")
     rewarded = np.where(table[columns.reward].is_null().to_numpy() if columns.reward else False, np.inf, rewarded)
     waits = np.full(len(table), NEVER)
     for number in np.unique(silo):

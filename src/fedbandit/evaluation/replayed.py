@@ -64,6 +64,17 @@ class Replay:
     def assumes(self) -> tuple[str, ...]:
         return ASSUMPTIONS[self.tape.past.kind]
 
+    @property
+    def remarks(self) -> list[str]:
+        """What to know of the table beside the numbers."""
+        past = self.tape.past
+        said = [f"{past.left_out:,} people are left out: the table does not say what is needed of them"]
+        odd: dict[str, list[str]] = {}
+        for (field, oddity), count in sorted(past.odd.items()):
+            odd.setdefault(field, []).append(f"{count:,} {'is' if count == 1 else 'are'} {oddity}")
+        read = [f"of {len(past):,} values of {field}, {' and '.join(counts)}" for field, counts in odd.items()]
+        return (said if past.left_out else []) + read
+
     def worth(self, name: str, silo: int | None = None, steps: int | None = None, after: int = 0) -> Worth:
         """What somebody earned per person, by all silos or one of them, after one step and up to another."""
         earned = np.where(self._counted(silo, steps, after), self.played[name].earned, np.nan)
@@ -120,6 +131,7 @@ class Replay:
             "kind": past.kind,
             "people": len(past),
             "left_out": past.left_out,
+            "remarks": self.remarks,
             "silos": len(past.silos),
             "runs": self.tape.runs,
             "level": self.level,
@@ -143,11 +155,12 @@ class Replay:
             found = self.worth(name)
             cells = (escape(name), f"{found.value:.4g}", f"{found.low:.4g} to {found.high:.4g}")
             rows.append(f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>")
+        remarks = "".join(f"<p>{escape(one)}.</p>" for one in self.remarks)
         assumed = "".join(f"<li>{escape(one)}</li>" for one in self.assumes)
         caption = f"mean reward per person, {self.level:.0%} intervals, {len(self.tape.past):,} people"
         return (
             f"<table><caption>{caption}</caption><thead><tr><th>who</th><th>mean</th><th>interval</th></tr></thead>"
-            f"<tbody>{''.join(rows)}</tbody></table><p>Assuming:</p><ul>{assumed}</ul>"
+            f"<tbody>{''.join(rows)}</tbody></table>{remarks}<p>Assuming:</p><ul>{assumed}</ul>"
         )
 
     def _counted(self, silo: int | None, steps: int | None, after: int) -> Flags:

@@ -34,6 +34,7 @@ __all__ = [
 
 MOST_COLUMNS = 1 << 14  # of one field
 LONGEST_NAME = 100  # characters of a level
+PANDAS_NA = "NAType"  # the type of its missing value, which cannot be compared with anything; pandas is not needed here
 
 
 # -- what a person states ---------------------------------------------------------------------------------------------
@@ -203,10 +204,14 @@ def text_of(value: Any) -> str | None:
 
 
 def is_missing(value: Any) -> bool:
-    """Whether nothing is known: no value, not a number, not a time."""
-    if isinstance(value, np.datetime64):
+    """Whether nothing is known: no value, not a number, not a time, the NA of pandas."""
+    if isinstance(value, (np.datetime64, np.timedelta64)):
         return bool(np.isnat(value))
-    return value is None or (isinstance(value, (float, np.floating, date)) and value != value)
+    if isinstance(value, Decimal):
+        return value.is_nan()
+    if value is None or type(value).__name__ == PANDAS_NA:
+        return True
+    return isinstance(value, (float, np.floating, date)) and value != value
 
 
 def as_number(value: Any) -> float | None:
@@ -226,4 +231,7 @@ def _plain(value: Any) -> Any:
         return value.item()
     if isinstance(value, Decimal):
         return None if value.is_snan() else float(value)
+    if isinstance(value, np.datetime64):
+        moment = value.item() if value.dtype == "datetime64[D]" else value.astype("datetime64[us]").item()
+        return moment if isinstance(moment, date) else None  # beyond Python's calendar it is a count
     return value

@@ -106,15 +106,13 @@ def replay_report(found: Replay) -> str:
         promise = found.plans[name].guarantee.statement if name in found.plans else "-"
         rows.append([name, *map(_cell, (worth.value, worth.low, worth.high, late.value)), ahead, promise])
     columns = ("who", "mean", "low", "high", "last third", f"{first} ahead by", "promise")
-    assumed = _words.listed(found.assumes)
-    if past.left_out:
-        assumed += _words.paragraph(f"{past.left_out:,} more are left out: the table does not say what came of them.")
     return page(
         f"Replay of {len(past):,} people in {len(past.silos)} silos",
         [
             ReportPart("Over time", "", {**chart, "series": series}),
             ReportPart("In all", _words.tabled(columns, rows)),
-            ReportPart("Assuming", assumed),
+            *([ReportPart("What to know", _words.listed(found.remarks))] if found.remarks else []),
+            ReportPart("Assuming", _words.listed(found.assumes)),
         ],
     )
 

@@ -93,6 +93,29 @@ def test_odd_names_are_quoted(fedbandit: Command, tmp_path: Path) -> None:
     assert set(tomllib.loads(out.read_text())["context"]) == {"a.b\\ [c]", "größe"}
 
 
+def test_levels_are_written_as_they_are_compared_and_columns_as_they_can_be_read(
+    fedbandit: Command, tmp_path: Path
+) -> None:
+    """1.0 is the level 1, 01 is not, one word among numbers does not make words of them."""
+    file, out = tmp_path / "t.csv", tmp_path / "s.toml"
+    lines = [
+        f'{number % 2}.0,0{number % 3},{number if number else "?"},"{number},5",2024-01-{number % 28 + 1:02},'
+        f"{('None', 'low')[number % 2]}"
+        for number in range(40)
+    ]
+    file.write_text("\n".join(["flag,code,age,weight,day,dose", *lines]))
+    assert fedbandit("new", str(file), "--action", "dose", "--out", str(out)).code == 0
+    found = tomllib.loads(out.read_text())
+    assert found["actions"] == ["None", "low"]
+    assert found["context"] == {
+        "flag": {"type": "category", "levels": ["0", "1"]},
+        "code": {"type": "category", "levels": ["00", "01", "02"]},
+        "age": {"type": "number", "low": "?", "high": "?", "missing": True},
+    }
+    assert "# weight holds numbers with a decimal comma" in out.read_text()
+    assert "# day holds dates" in out.read_text()
+
+
 def test_what_cannot_be_read_or_written_is_refused(fedbandit: Command, table: Path, tmp_path: Path) -> None:
     out = tmp_path / "s.toml"
     assert_refused(fedbandit("new", str(tmp_path / "none.csv"), "--out", str(out)), "table must be a file that can be")

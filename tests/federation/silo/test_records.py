@@ -141,6 +141,17 @@ def test_a_table_of_people_is_decided_for_as_they_would_be_one_by_one(silo: Silo
     assert all(one.repeated for one in repeated)
 
 
+def test_rewards_of_a_table_may_be_truth_values_or_decimals(silo: Silo) -> None:
+    """A column of who was helped is one of true and false."""
+    made = [silo.decide(context=PERSON).id for _ in range(4)]
+    cents = pl.Series("reward", ["0.25", "1"]).cast(pl.Decimal(3, 2))
+    for rewards in (pl.Series("reward", [True, False]), cents):
+        some = [made.pop(), made.pop()]
+        assert all(one.counted for one in silo.reward_all(pl.DataFrame({"decision": some, "reward": rewards})))
+    with pytest.raises(ArgumentError, match="reward must lie in"):
+        silo.reward_all({"decision": [silo.decide(context=PERSON).id], "reward": ["1"]})
+
+
 def test_large_tables_are_taken_in_parts(silo: Silo, monkeypatch: pytest.MonkeyPatch) -> None:
     people = {"age": list(range(100)), "sex": ["f"] * 100}
     whole = silo.decide_many(people, users=[str(number) for number in range(100)])

@@ -11,6 +11,7 @@ import typer
 
 from fedbandit._validate import ArgumentError
 from fedbandit.cli import checks, output
+from fedbandit.problem.fields import text_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -20,7 +21,9 @@ __all__ = ["new", "proposed"]
 MOST_LEVELS = 20  # distinct values up to which a column is proposed as a category
 COMMON = 10  # a level must be this common to be proposed: rarer ones may tell of a person
 COLUMNS = 16  # of an open vocabulary
+MOSTLY = 0.5  # of the values of a column: then it is one of numbers, with others among them
 UNSTATED = '"?"'  # no number: a schema that holds one is refused
+_NUMBER = f'type = "number"\nlow = {UNSTATED}  # the smallest that is possible\nhigh = {UNSTATED}\n'
 HEADER = """\
 # A starting schema for {table}. It is public and part of the plan: everybody in the federation sees it.
 # - State every range that is marked "?" from what is known of the field, not from the data: a range that was read from
@@ -70,6 +73,8 @@ def proposed(frame: pl.DataFrame, action: str | None, ignored: list[str], table:
 
 def _table(name: str, column: pl.Series) -> str:
     """The field of a column, or a remark on why it is none."""
+    import polars as pl
+
     known = column.drop_nulls()
     distinct = known.n_unique()
     missing = "missing = true  # some values are\n" if len(known) < len(column) else ""
@@ -77,9 +82,17 @@ def _table(name: str, column: pl.Series) -> str:
     if distinct <= 1:
         return f"# {_key(name)} is the same in all rows: left out\n"
     if column.dtype.is_numeric() and distinct > 2:
-        return f'{head}type = "number"\nlow = {UNSTATED}  # the smallest that is possible\nhigh = {UNSTATED}\n{missing}'
+        return f"{head}{_NUMBER}{missing}"
     if distinct <= MOST_LEVELS:
         return f'{head}type = "category"\nlevels = {_listed(_levels(column))}  # public knowledge?\n{missing}'
+    if _numeric(known) >= MOSTLY:
+        return f"{head}{_NUMBER}missing = true  # some values are no numbers\n"
+    if column.dtype == pl.String and _numeric(known.str.replace(",", ".", literal=True)) >= MOSTLY:
+        return f"# {_key(name)} holds numbers with a decimal comma: left out, write them with a point\n"
+    if _dated(known):
+        return (
+            f"# {_key(name)} holds dates: left out, make a number of them (an age, days since an event) or a season\n"
+        )
     if distinct == len(column):
         return f"# {_key(name)} differs in every row, as names and numbers of people do: left out\n"
     return f'{head}type = "hashed"\ncolumns = {COLUMNS}  # the more, the fewer values share one\n{missing}'
@@ -91,8 +104,32 @@ def _levels(column: pl.Series) -> list[str]:
 
     counts = column.drop_nulls().value_counts()
     common = counts.filter(pl.col("count") >= COMMON)[column.name].to_list()
-    texts = ("true" if value is True else "false" if value is False else str(value) for value in common)
-    return sorted(texts)
+    return sorted(text for text in map(text_of, common) if text is not None)
+
+
+def _numeric(known: pl.Series) -> float:
+    """The share of values that are texts of numbers. Codes that are padded with zeros are none."""
+    import polars as pl
+
+    from fedbandit.evaluation.table import PADDED, numbers
+
+    if known.dtype != pl.String or known.str.contains(PADDED).any():
+        return 0.0
+    return int(numbers(known).is_not_null().sum()) / max(1, len(known))
+
+
+def _dated(known: pl.Series) -> bool:
+    """Whether all values are dates or times."""
+    import polars as pl
+
+    from fedbandit.evaluation.table import moments
+
+    if known.dtype == pl.String:
+        try:
+            moments(known)
+        except ArgumentError:
+            return False
+    return known.dtype.is_temporal() or known.dtype == pl.String
 
 
 def _listed(levels: list[str]) -> str:
@@ -108,7 +145,7 @@ def _text(value: Any) -> str:
 
 
 def _read(path: Path) -> pl.DataFrame:
-    from fedbandit.evaluation.past import read_table
+    from fedbandit.evaluation.table import read_table
 
     frame = read_table(checks.readable("table", path))
     if frame.width == 0 or frame.height == 0:

@@ -60,9 +60,10 @@ def replay(
     wide: options.Wide = False,
 ) -> None:
     """Try before you join: what the federation, each silo alone and the practice would have earned."""
-    from fedbandit.evaluation.past import Columns, past_of, read_table
+    from fedbandit.evaluation.past import Columns, past_of
     from fedbandit.evaluation.replayed import replay as play
     from fedbandit.evaluation.replaying import Tape
+    from fedbandit.evaluation.table import read_table
     from fedbandit.simulator.population import Delays
     from fedbandit.web.html_report import replay_report
 
@@ -78,7 +79,7 @@ def replay(
     )
     if plot is not None:
         checks.picture("plot", plot)
-    past = past_of(read_table(table), shape, columns)
+    past = past_of(read_table(table, shape), shape, columns)
     tape = Tape(past, _validate.count("runs", runs), _validate.count("seed", seed, 0), shuffle, Delays(delay, missing))
     plans = {FEDERATION: chosen, **{name: _fitting(name, chosen, tape) for name in _split(compare)}}
     with output.progress_bar("replaying") as progress:
@@ -145,8 +146,8 @@ def _print(found: Replay) -> None:
     output.print_table(
         title, ["who", "mean", "interval", "last third", f"{first} ahead by", "promise"], rows, wide=("promise",)
     )
-    if past.left_out:
-        output.say(f"{past.left_out:,} people are left out: the table does not say what came of them.")
+    for remark in found.remarks:
+        output.say(f"{remark[0].upper()}{remark[1:]}.")
     output.say("Assuming:")
     for assumption in found.assumes:
         output.say(f"  - {assumption}")

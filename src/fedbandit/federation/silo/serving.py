@@ -46,6 +46,7 @@ from fedbandit.federation.wire.keys import party_name
 from fedbandit.federation.wire.parcels import Outcome
 from fedbandit.knowledge import PublicModel, nothing_public, personal_model, public_model
 from fedbandit.plan import Plan
+from fedbandit.problem.fields import as_number
 from fedbandit.problem.frames import Columns, columns_of, is_table
 from fedbandit.problem.records import Actions
 
@@ -480,7 +481,13 @@ def _rewards_of(columns: Columns) -> list[tuple[str, float]]:
     for name in ("decision", "reward"):
         if name not in columns:
             raise ArgumentError("rewards", f"must have a column {name!r}, got {', '.join(columns)}")
-    return list(zip(columns["decision"], columns["reward"], strict=True))
+    return [(made, _number_of(one)) for made, one in zip(columns["decision"], columns["reward"], strict=True)]
+
+
+def _number_of(reward: Any) -> Any:
+    """A truth value or a decimal of a table as the number it is; what is none is refused with the others."""
+    number = as_number(reward)
+    return reward if number is None else number
 
 
 def acknowledged(verdict: Verdict) -> Acknowledgement:
