@@ -27,6 +27,7 @@ PLANS = {
     "central": small_plan(**CLOCK, trust="central"),
     "none": small_plan(**CLOCK, trust="none", privacy=None),
     "vector-sum": small_plan(trust="vector-sum", mechanism="tree", calibration="paper", rounds=20),
+    "vector-sum, exact": small_plan(trust="vector-sum", mechanism="tree", rounds=20),
 }
 ACTIONS = np.array([[1.0, 0.0], [0.0, 1.0]])
 

@@ -17,7 +17,8 @@ from fedbandit.privacy.sensitivity import ADJACENCIES, Adjacency
 from fedbandit.protocol import trust as trusts
 from fedbandit.protocol.adversaries import SeesMessages
 from fedbandit.protocol.trusts.secure_sum import SeesTotal
-from fedbandit.protocol.trusts.vector_sum import TheoremCoding, VectorSumProtocol
+from fedbandit.protocol.trusts.vector_sum import VectorSumProtocol
+from fedbandit.protocol.vector_coding import TheoremCoding
 from fedbandit.schedule import adaptive, clock, every
 
 QUESTIONS = [

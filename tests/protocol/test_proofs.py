@@ -14,7 +14,8 @@ from fedbandit.privacy.accounting import gaussian_epsilon, gaussian_sigma
 from fedbandit.privacy.amplification import theorem_sdp
 from fedbandit.privacy.budget import Privacy
 from fedbandit.protocol import mechanisms
-from fedbandit.protocol.trusts.vector_sum import TheoremCoding, VectorSumProtocol
+from fedbandit.protocol.trusts.vector_sum import VectorSumProtocol
+from fedbandit.protocol.vector_coding import TheoremCoding
 from fedbandit.schedule import Schedule, adaptive, clock, every, growing
 
 NUMBER = r"(-?\d[\d,]*\.?\d*(?:e[-+]?\d+)?)"

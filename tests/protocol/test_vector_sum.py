@@ -11,14 +11,15 @@ import pytest
 from scipy.optimize import brentq
 
 from fedbandit._validate import ArgumentError
-from fedbandit.bandit.statistics import contributions, unpack, width
+from fedbandit.bandit.statistics import Scales, contributions, unpack, width
 from fedbandit.paper.reference import Parameters, VectorSum, paper_parameters
 from fedbandit.plan import Plan
 from fedbandit.privacy.accounting import advanced_composition_share
 from fedbandit.privacy.budget import Privacy
 from fedbandit.privacy.noise import SimulatedNoise
 from fedbandit.protocol import composition
-from fedbandit.protocol.trusts.vector_sum import Coding, PublishedCoding, TheoremCoding, VectorSumProtocol
+from fedbandit.protocol.trusts.vector_sum import VectorSumProtocol
+from fedbandit.protocol.vector_coding import Coding, ExactCoding, PublishedCoding, TheoremCoding
 from fedbandit.schedule import adaptive, clock, every
 from tests.statistical import assert_std, covariance_verdict, mean_verdict, same_counts_verdict
 
@@ -29,6 +30,7 @@ SAMPLES = 4000
 
 
 TINY = TheoremCoding(12.0, 0.5, constant=1.0)  # g of 4 or 5 and b of 1, so that bits can be drawn literally
+EXACT = ExactCoding(Scales(2.0, 4.0, 3.0), -20.0, SILOS)  # steps of three lengths
 PRINTED = PublishedCoding(1.206, 0.5)  # b of 11.89, which is cut to 11 where it is sampled
 
 
@@ -136,14 +138,14 @@ def law(made: VectorSumProtocol) -> np.ndarray:
     for k, (first, last) in enumerate(spans, 1):
         node = made.node(k)
         points = np.concatenate([packed(batch, 1, True)[0, 0] for batch in batches[first:last]]) * 2.0**-BITS
-        scaled = (points + 1) / node.unit
+        scaled = (points + 1) / node.units(DIM)
         rounding = ((scaled - np.floor(scaled)) * (1 - (scaled - np.floor(scaled)))).sum(axis=0)
-        variances.append(node.unit**2 * (len(points) * node.noise_bits * 3 / 16 + rounding))
+        variances.append(node.units(DIM) ** 2 * (len(points) * node.noise_bits * 3 / 16 + rounding))
     return np.asarray(np.einsum("kn,nw,ln->wkl", decoder, np.array(variances), decoder))
 
 
 @pytest.mark.parametrize("pooled", [False, True], ids=["silo by silo", "pooled"])
-@pytest.mark.parametrize("coding", [TINY, None], ids=["tiny", "theorem"])
+@pytest.mark.parametrize("coding", [TINY, None, EXACT], ids=["tiny", "theorem", "exact"])
 def test_decoded_sums_are_unbiased_with_the_promised_noise(coding: Coding | None, pooled: bool) -> None:
     made = protocol(coding)
     _, prefixes = sampled(made, SAMPLES, 6, pooled)
@@ -237,7 +239,7 @@ def test_a_theorem_sized_run_decodes_and_fits(noise: SimulatedNoise) -> None:
     ("fields", "message"),
     [
         ({"mechanism": "toeplitz"}, "mechanism must be 'tree' for trust 'vector-sum'"),
-        ({"calibration": "exact"}, "calibration must be 'paper' or 'published' for trust 'vector-sum'"),
+        ({"calibration": "literature"}, "calibration must be 'paper' or 'published' or 'exact' for trust 'vector-sum'"),
         ({"privacy": Privacy(1.0, 0.1, participations=2)}, "participations must be 1 for trust 'vector-sum'"),
         ({"privacy": Privacy(1.0, 0.1, silos_per_user=2)}, "participations must be 1 for trust 'vector-sum'"),
         ({"privacy": Privacy(500.0, 0.1)}, r"epsilon must be at most \d+(\.\d+)? for trust 'vector-sum'"),

@@ -208,6 +208,7 @@ _VARIANTS: dict[str, tuple[str, _Size, dict[str, Any]]] = {
         _Size(3, 64, 3, 4, 120_000, colluding=1),
         {"personal": (0,), "personal_share": 0.4},
     ),
+    "vector-sum": ("sdp-vector-sum", _Size(2, 4, 3, 2, 60_000), {"calibration": "exact"}),
 }
 AUDITED = (*_SIZES, *_VARIANTS)
 

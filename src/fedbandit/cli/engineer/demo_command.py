@@ -69,16 +69,13 @@ def demo(
 
 
 def demo_plan(silos: int, rounds: int, trust: str, privacy: Privacy) -> Plan:
-    """The plan of the demo: the defaults on a quick public clock, with the paper's constants where a trust model has no
-    exact ones. Batches of a fixed size need a calendar that counts, and visits that are public."""
-    schedule, size = clock(PERIOD, ratio=1.25), every(max(1, rounds // 16))
-    plan = Plan(silos, rounds, DIM, privacy, trust="none", schedule=schedule, confidence="practical")
-    if "exact" in trusting(trust).calibrations:
+    """The plan of the demo: the defaults on a quick public clock. Batches of a fixed size, which counts of p-sums need,
+    need a calendar that counts, and visits that are public."""
+    plan = Plan(silos, rounds, DIM, privacy, "none", schedule=clock(PERIOD, ratio=1.25), confidence="practical")
+    mechanism = trusting(trust).mechanism
+    if mechanism is None:
         return plan.changed(trust=trust)
-    paper = plan.changed(trust=trust, mechanism="tree", calibration="paper", schedule=size, confidence="theory")
-    if paper.protocol.needs_points:
-        return paper.changed(visits="public")
-    return paper.changed(schedule=schedule)
+    return plan.changed(trust=trust, mechanism=mechanism, schedule=every(max(1, rounds // 16)), visits="public")
 
 
 def _play(folder: Path, plan: Plan, users: Visitors) -> Live:

@@ -59,9 +59,7 @@ def init(
     apart: options.Apart = 0,
     trust: Annotated[str, typer.Option(help="Who must not see what: silo, secure-sum, ...")] = "secure-sum",
     mechanism: Annotated[str, typer.Option(help="toeplitz, blt, tree, batches, ...")] = "toeplitz",
-    calibration: Annotated[
-        str, typer.Option(help="exact, or paper: the theorem's noise, which shuffle and vector-sum need.")
-    ] = "exact",
+    calibration: Annotated[str, typer.Option(help="exact, or paper: the noise of the paper's theorem.")] = "exact",
     schedule: Annotated[str, typer.Option(help=f"When silos synchronise: {SCHEDULES}.")] = "clock:86400:1.1",
     visits: Annotated[
         str, typer.Option(help="public: that, when and how often somebody asks is not hidden.")

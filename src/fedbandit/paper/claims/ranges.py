@@ -17,8 +17,10 @@ from fedbandit.privacy.amplification import (
     theorem_sdp,
     theorem_sdp_constants_one,
 )
+from fedbandit.privacy.binomial import ONES
 from fedbandit.privacy.budget import Privacy
-from fedbandit.protocol.trusts.vector_sum import ONES, PublishedCoding, TheoremCoding, VectorSumProtocol
+from fedbandit.protocol.trusts.vector_sum import VectorSumProtocol
+from fedbandit.protocol.vector_coding import PublishedCoding, TheoremCoding
 
 __all__ = [
     "amplification_claim",

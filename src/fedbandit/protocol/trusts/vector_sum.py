@@ -8,25 +8,33 @@ Bits of one coordinate that were shuffled together tell their sum and nothing el
 and S adds them: exactly the same law. (Permuting the counts of silos would tell more than shuffled bits do.) A silo
 rounds each of its users once for every p-sum they will enter, as they arrive: it need not remember the users.
 
-Another silo sees every model, knows the noise that it drew for its own users, and can subtract it. The theorem asks for
-the noise bits of all users together, b n of them, and is met as soon as b n >= C (g log)^2 / epsilon^2; the bits of
-M - 1 silos of M are (1 - 1/M) b n, which is what it asks for at epsilon sqrt(M / (M - 1)), at the same delta. The noise
-is the theorem's own, made for A behind S, so that is what is printed against any one other silo.
+Another silo sees every model, knows the noise that it drew for its own users, and can subtract it.
+
+* Calibration "exact" (`privacy.binomial`): counts hide as much as Gaussian noise does, so everything that is computed
+  for Gaussians holds for them: the true sensitivity of both streams together, any number of visits, the exact delta. g
+  and b are such that the bits of all silos but one are enough, which is what the promise is then against.
+* Calibration "paper": the theorem asks for the noise bits of all users together, b n of them, and is met as soon as
+  b n >= C (g log)^2 / epsilon^2; the bits of M - 1 silos of M are (1 - 1/M) b n, which is what it asks for at epsilon
+  sqrt(M / (M - 1)), at the same delta. The noise is the theorem's own, made for A behind S, so that is what is printed
+  against any one other silo.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Protocol as Abstract
+from decimal import ROUND_FLOOR, Context, Decimal
 from typing import Self
 
 import numpy as np
 
 from fedbandit._arrays import Floats, Integers
+from fedbandit._roots import falling_root
 from fedbandit._validate import ArgumentError
-from fedbandit.bandit.statistics import Scales
+from fedbandit._words import counted
+from fedbandit.bandit.statistics import Scales, width
 from fedbandit.privacy.accounting import advanced_composition_share, published_levels
+from fedbandit.privacy.binomial import ONES
 from fedbandit.privacy.budget import at_most, exactly
 from fedbandit.privacy.ledger import Binomial
 from fedbandit.privacy.noise import NoiseSource
@@ -40,100 +48,27 @@ from fedbandit.protocol.adversaries import (
     summed,
 )
 from fedbandit.protocol.base import SILOS, Message, Part, Protocol
-from fedbandit.protocol.calibration import FLIP, PUBLISHED
+from fedbandit.protocol.calibration import FLIP, PUBLISHED, gaussian_noise
 from fedbandit.protocol.encoder import Stream
 from fedbandit.protocol.guarantee import COMMON_ASSUMPTIONS, Built, Guarantee, Request, nothing
 from fedbandit.protocol.mechanisms.tree import Tree, lowest_set_bit
 from fedbandit.protocol.trust import AuditSize, Faith, Trust
+from fedbandit.protocol.vector_coding import BOUND, Coding, ExactCoding, Node, PublishedCoding, TheoremCoding
 
-__all__ = ["ONES", "TRUST", "Coding", "Node", "PublishedCoding", "SeesCounts", "TheoremCoding", "VectorSumProtocol"]
+__all__ = ["TRUST", "SeesCounts", "VectorSumProtocol"]
 
-BOUND = 1.0  # L: every coordinate of a bias vector or a covariance matrix lies in [-L, L]
-ONES = 0.25  # p of the privacy bits
-THEOREM_CONSTANT = 24e4
-
-
-@dataclass(frozen=True)
-class Node:
-    """One p-sum: its level, and P_1D's parameters for all the users of the federation in it."""
-
-    level: int
-    users: int  # n, over all silos
-    grid: float  # g
-    noise_bits: int  # b, per data point and coordinate
-    subtracted: float  # what the analyzer takes b to be
-    span: float  # length of the interval that g steps cover
-
-    @property
-    def unit(self) -> float:
-        """What one counted bit stands for."""
-        return self.span / self.grid
-
-    @property
-    def std(self) -> float:
-        """Standard deviation of the noise in one coordinate of the decoded p-sum."""
-        return self.unit * math.sqrt(self.users * self.noise_bits * ONES * (1 - ONES))
-
-    def decoded(self, counts: Integers) -> Floats:
-        """A_1D and the re-centring of A_vec."""
-        return np.asarray((counts - ONES * self.subtracted * self.users) * self.unit - self.users * BOUND)
-
-
-class Coding(Abstract):
-    """Gives every p-sum P_1D's parameters."""
-
-    def node(self, level: int, users: int, dim: int) -> Node:
-        """The parameters for a p-sum of `users` users over all silos."""
-        ...
-
-
-@dataclass(frozen=True)
-class TheoremCoding:
-    """The appendix's g and b, rounded up, on the range 2L."""
-
-    epsilon: float  # of one run of P_vec on one stream
-    delta: float
-    constant: float = THEOREM_CONSTANT  # in b, the number of noise bits
-
-    def node(self, level: int, users: int, dim: int) -> Node:
-        grid = math.ceil(_grid(users, dim))
-        log = math.log(4 * (dim**2 + 1) / self.delta)
-        bits = math.ceil(self.constant * (grid * log / self.epsilon) ** 2 / users)
-        return Node(level, users, grid, bits, subtracted=bits, span=2 * BOUND)
-
-
-@dataclass(frozen=True)
-class PublishedCoding:
-    """The published simulation's: b has constant 1, another logarithm, and the whole budget in every p-sum.
-
-    It samples b cut to a whole number and subtracts b uncut, which shifts every decoded number a little, and encodes
-    [0, 2L] as if it were [0, L], at half the noise.
-    """
-
-    epsilon: float  # of the whole run
-    delta: float
-
-    def node(self, level: int, users: int, dim: int) -> Node:
-        grid = _grid(users, dim)
-        bits = (grid * math.log(dim**2 / self.delta) / self.epsilon) ** 2 / users
-        return Node(level, users, grid, int(bits), subtracted=bits, span=BOUND)
-
-    def assumed_std(self, levels: int, dim: int) -> float:
-        """The noise of a p-sum that its lambda is made for, which is not the noise that it has."""
-        return math.sqrt(levels * math.log(1 / self.delta)) * math.log(levels * dim**2 / self.delta) / self.epsilon
-
-
-def _grid(users: int, dim: int) -> float:
-    """g of the appendix."""
-    return max(2 * math.sqrt(users), dim, 4)
+TAILS = 1e-3  # of delta: what binomial tails may cost that no Gaussian has
+LARGEST = 1e3  # an epsilon above which nothing is worth saying
+PRECISION = 1e-6  # relative, of an epsilon that is searched for
 
 
 @dataclass(frozen=True)
 class VectorSumProtocol(Protocol):
     """R sends counts of ones, S adds them over silos, A subtracts the expected noise and decodes the tree.
 
-    Formal guarantee: what S passes on is (epsilon, delta)-DP for one user among all silos, by the parameters of P_vec
-    for each p-sum and advanced composition over the p-sums a datum enters. Needs S honest.
+    Formal guarantee: what S passes on is (epsilon, delta)-DP for one user among all silos. By the theorem, with
+    advanced composition over the p-sums that a datum enters; or, exactly, because what S passes on is, but for a chance
+    that is counted in delta, post-processing of Gaussian noise on the same sums. Needs S honest.
     """
 
     batch_users: tuple[int, ...]  # users of one silo in each batch
@@ -168,7 +103,7 @@ class VectorSumProtocol(Protocol):
         counts = np.zeros((*points.shape[:-2], self.tree.levels, self.width), dtype=np.int64)
         shifted = points * 2.0**-self.bits + BOUND
         for level, node in self.nodes_of(state.done + 1).items():
-            counts[..., level, :] = noise.rounded_total(np.asarray(shifted / node.unit, dtype=np.float64))
+            counts[..., level, :] = noise.rounded_total(np.asarray(shifted / node.units(self.dim), dtype=np.float64))
         return counts
 
     def release(self, state: Stream, batch: Integers, noise: NoiseSource) -> tuple[Stream, Message]:
@@ -189,7 +124,7 @@ class VectorSumProtocol(Protocol):
         return (counts.sum(axis=SILOS, keepdims=True),)
 
     def decode(self, state: Stream, held: Message) -> tuple[Stream, Floats]:
-        return self.encoder.decode_step(state, self.node(state.done + 1).decoded(self.total(held)))
+        return self.encoder.decode_step(state, self.node(state.done + 1).decoded(self.total(held), self.dim))
 
     def cost(self, sync: int) -> Binomial:
         """What the release of a sync costs."""
@@ -197,7 +132,11 @@ class VectorSumProtocol(Protocol):
         return Binomial(node.noise_bits, node.users)
 
     def adversaries(self) -> tuple[Adversary, ...]:
-        return (SeesCounts(),)
+        """Exactly calibrated, the counts are as good as Gaussian, and another silo is one of them."""
+        if not isinstance(self.coding, ExactCoding):
+            return (SeesCounts(),)
+        colluders = (SeesCounts(bound="gdp", colluding=1),) if self.silos > 1 else ()
+        return (SeesCounts(bound="gdp"), *colluders)
 
     def pooled(self) -> Self:
         """Sums of independent binomials with one p are binomial: one silo with everybody's users is equal in law."""
@@ -207,11 +146,16 @@ class VectorSumProtocol(Protocol):
 
 @dataclass(frozen=True)
 class SeesCounts:
-    """Sees the counts of ones that are left of shuffled bits: binomial, scored by their mean and variance."""
+    """Sees the counts of ones that are left of shuffled bits: binomial, scored by their mean and variance. `colluding`
+    silos, the last ones, tell it what they sent."""
 
-    name: str = "the analyzer behind the mixer"
     bound: Bound = "dp"
+    colluding: int = 0
     remembers: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"the analyzer behind the mixer{' with 1 colluding silo' if self.colluding else ''}"
 
     def score(self, protocol: Protocol, moment: Moment) -> Floats | float:
         assert isinstance(protocol, VectorSumProtocol)
@@ -221,23 +165,30 @@ class SeesCounts:
     def residuals(self, claimed: Protocol, moment: Moment, world: int) -> tuple[Residual, ...]:
         """Binomials of very many bits; what rounding adds to their variance is too little to be seen."""
         assert isinstance(claimed, VectorSumProtocol)
+        if self.colluding:
+            return ()
         centred, pair, deviation = self._centred(claimed, moment)
         return gaussian_residuals("noise of the counts", centred, pair[world], deviation)
 
     def _centred(self, protocol: VectorSumProtocol, moment: Moment) -> tuple[Floats, tuple[Floats, Floats], Floats]:
         """The counts without what noise and shift add on average, what they would be in both worlds, the deviation."""
-        node = protocol.node(moment.sync + 1)
-        trials = node.users * node.noise_bits
-        grid_steps = 2.0**-protocol.bits / node.unit  # of P_1D, in one unit of the statistics
-        low, high = (np.asarray(e * grid_steps, dtype=np.float64) for e in summed(moment.expected))
-        centred = moment.held[0] - trials * ONES - node.users / node.unit  # every number is shifted by L = 1
+        node, honest = protocol.node(moment.sync + 1), protocol.silos - self.colluding
+        users = node.users // protocol.silos * honest
+        trials, units = users * node.noise_bits, node.units(protocol.dim)
+        told = moment.sent[-1][0][..., honest:, :].sum(axis=SILOS, keepdims=True)
+        pair = (expected[..., :honest, :] for expected in moment.expected)
+        low, high = (np.asarray(e * (2.0**-protocol.bits / units), dtype=np.float64) for e in summed((*pair,)))
+        centred = moment.held[0] - told - trials * ONES - users / units  # every number is shifted by L = 1
         return centred, (low, high), np.full(protocol.width, np.sqrt(trials * ONES * (1 - ONES)))
 
 
 def _build(request: Request) -> Built:
-    """P_vec's parameters for every p-sum (calibration "paper"), or the published simulation's ("published")."""
+    """P_vec's parameters for every p-sum: the fewest ("exact"), the theorem's ("paper"), or the published simulation's
+    ("published")."""
     privacy = request.asked
     _check_reach(request)
+    if request.calibration == "exact":
+        return _build_exactly(request)
     if request.calibration == "published":
         published = PublishedCoding(privacy.epsilon, privacy.delta)
         protocol = _protocol(request, published)
@@ -249,13 +200,37 @@ def _build(request: Request) -> Built:
     return Built(protocol, _guarantee(request, protocol, coding), protocol.cost)
 
 
+def _build_exactly(request: Request) -> Built:
+    """What Gaussian noise would need, at all of delta but the tails', and the counts that are worth it."""
+    gaussian = gaussian_noise(_without_tails(request), joint_silos=True)
+    coding = ExactCoding(gaussian.scales, _log_moved(request, request.asked.epsilon), request.silos)
+    protocol = _protocol(request, coding)
+    return Built(protocol, _exact_guarantee(request, protocol, coding, gaussian.steps), protocol.cost)
+
+
+def _without_tails(request: Request) -> Request:
+    """The same at all of delta but TAILS of it, and not too many digits of that."""
+    privacy, short = request.asked, Context(prec=3, rounding=ROUND_FLOOR)
+    kept = float(short.create_decimal(Decimal(privacy.delta * (1 - TAILS))))
+    return replace(request, privacy=replace(privacy, delta=kept))
+
+
+def _log_moved(request: Request, epsilon: float) -> float:
+    """The logarithm of what may be moved in each count: (1 + e^epsilon) times all of it is TAILS of delta."""
+    counts = request.encoder.size * width(request.dim)
+    return math.log(TAILS * request.asked.delta / counts) - float(np.logaddexp(0.0, epsilon))
+
+
 def _check_reach(request: Request) -> None:
     """Refuse what P_vec cannot encode and what its theorem does not cover."""
     privacy = request.asked
     if not isinstance(request.encoder, Tree):
         raise ArgumentError("mechanism", "must be 'tree' for trust 'vector-sum': it encodes p-sums of data points")
-    if privacy.participations > 1 or privacy.silos_per_user > 1:
-        raise ArgumentError("participations", "must be 1 for trust 'vector-sum': P_vec has one data point per user")
+    if request.calibration != "exact" and (privacy.participations > 1 or privacy.silos_per_user > 1):
+        raise ArgumentError(
+            "participations",
+            "must be 1 for trust 'vector-sum' unless calibration is 'exact': P_vec has one data point per user",
+        )
     if request.adaptive or not request.counted:
         how = "be public" if request.adaptive else "count rounds, not time,"
         raise ArgumentError(
@@ -276,7 +251,10 @@ def _largest_epsilon(request: Request) -> float:
 
 
 def _protocol(request: Request, coding: Coding) -> VectorSumProtocol:
-    """P_vec with these parameters; its noise has the same deviation in every p-sum, nearly."""
+    """P_vec with these parameters; its noise has the same deviation in every p-sum, nearly.
+
+    Where the bits are few, what rounding adds to them counts, too.
+    """
     bare = VectorSumProtocol(
         request.encoder,
         Scales.flat(0.0),
@@ -286,15 +264,82 @@ def _protocol(request: Request, coding: Coding) -> VectorSumProtocol:
         batch_users=tuple(int(users) for users in np.diff((0, *request.times))),
         coding=coding,
     )
-    largest = max((bare.node(k) for k in range(1, request.encoder.size + 1)), key=lambda node: node.users)
-    if largest.users * largest.noise_bits > 2**62:
+    nodes = {bare.node(k) for k in range(1, request.encoder.size + 1)}
+    largest = max(nodes, key=lambda node: node.trials + node.users * node.grid)
+    if largest.trials + largest.users * largest.grid > 2**62:
         raise ArgumentError(
             "epsilon",
             f"must be larger for trust 'vector-sum': {largest.noise_bits:.2g} noise bits for each of "
             f"{largest.users} users overflow 64-bit counts",
         )
+    if isinstance(coding, ExactCoding):
+        std = max(node.std * node.most_rounding for node in nodes)
+        return replace(bare, scales=largest.finer.times(std / math.sqrt(request.silos)))
     per_silo = max(bare.node(k).std for k in (1, request.encoder.size)) / math.sqrt(request.silos)
     return replace(bare, scales=Scales.flat(per_silo))
+
+
+def _exact_guarantee(
+    request: Request, protocol: VectorSumProtocol, coding: ExactCoding, before: tuple[str, ...]
+) -> Guarantee:
+    """The promise against the analyzer and one silo, and what is left against the mixer."""
+    privacy, first, left = request.asked, protocol.node(1), coding.counted_on
+    alone = _epsilon_of_one_silo(request, protocol)
+    one_silo = f"it is {request.pair_of(alone)}" if alone < LARGEST else "nothing is promised"
+    against = "the analyzer" if request.silos == 1 else "the analyzer together with any one other silo"
+    moved = at_most(TAILS * privacy.delta, 2)
+    return request.promise(
+        f"What the mixer passes on is {privacy.pair}-differentially private for each user of any silo "
+        f"({privacy.adjacency}), against {against}. Against the mixer, which sees each silo's counts, {one_silo}.",
+        against=against,
+        steps=(
+            *before,
+            f"Noise is binomial instead, and counted: a p-sum of n = {first.users:,} users has g = {first.grid:,} steps "
+            f"and b = {first.noise_bits:,} noise bits per user in each number, a quarter of them ones. A step is "
+            f"{first.unit:.4g} long on the diagonal, {first.unit * first.finer.off_diagonal:.4g} off it and "
+            f"{first.unit * first.finer.bias:.4g} on the bias.",
+            f"The bits of {counted(left, 'silo')} of {request.silos}, {first.trials // request.silos * left:,} in "
+            f"each number, are worth Gaussian noise of {coding.worth(first, left):.4f} on the diagonal: what is counted is "
+            "post-processing of it, rounding at random included (privacy/binomial.py). So it is in every p-sum.",
+            f"That leaves out tails of binomials, e^{coding.log_moved:.1f} in each of "
+            f"{request.encoder.size * protocol.width:,} counts: (1 + e^epsilon) times all of them is at most {moved}, "
+            "which was kept back from delta.",
+            f"Decoded, the noise of a p-sum has standard deviation {first.std:.5g} on the diagonal, and at most "
+            f"{first.std * first.most_rounding:.5g} with what rounding adds.",
+            f"The mixer sees each silo's counts, with {first.trials // request.silos:,} noise bits in each number: "
+            f"computed in the same way, {one_silo}.",
+        ),
+        assumes=(
+            *COMMON_ASSUMPTIONS,
+            "the mixer, which sees each silo's noisy counts, shows nobody more than their totals",
+            "all silos take part in every sync",
+        ),
+        collusion=f"the mixer, alone or with all others, sees each silo's counts: {one_silo}",
+        missing="the sync is skipped for all: P_vec counts on every silo",
+    )
+
+
+def _epsilon_of_one_silo(request: Request, protocol: VectorSumProtocol) -> float:
+    """What a silo's own noise bits give, at all of delta; infinity where that is not worth saying.
+
+    The larger epsilon is, the less may be moved, and the less the bits are worth.
+    """
+    nodes = {protocol.node(k) for k in range(1, request.encoder.size + 1)}
+    coding = protocol.coding
+    assert isinstance(coding, ExactCoding)
+    kept = _without_tails(request)
+
+    def excess(epsilon: float) -> float:
+        stricter = replace(coding, log_moved=_log_moved(request, epsilon))
+        sigma = min(stricter.worth(node, 1) for node in nodes)
+        return kept.exact_epsilon(sigma, joint_silos=False) - epsilon if sigma else math.inf
+
+    least = epsilon = request.asked.epsilon
+    while excess(epsilon) > 0:
+        epsilon *= 2
+        if epsilon > LARGEST:
+            return math.inf
+    return falling_root(excess, epsilon / 2, epsilon, PRECISION) if epsilon > least else least
 
 
 def _guarantee(request: Request, protocol: VectorSumProtocol, coding: TheoremCoding) -> Guarantee:
@@ -306,7 +351,7 @@ def _guarantee(request: Request, protocol: VectorSumProtocol, coding: TheoremCod
         f"any silo ({privacy.adjacency}), against the analyzer alone.{_against_a_silo(request)}",
         against="the analyzer alone",
         steps=(
-            f"Half of the budget for each stream, shared over {_counted(protocol.tree.levels)} by advanced "
+            f"Half of the budget for each stream, shared over {counted(protocol.tree.levels, 'p-sum')} by advanced "
             f"composition: each run of P_vec must be ({coding.epsilon:.4g}, {coding.delta:.4g})-SDP.",
             f"P_vec is so with g = max(2 sqrt n, d, 4), p = 1/4 and b = 24e4 g^2 log(4 (d^2 + 1) / delta)^2 / "
             f"(epsilon^2 n): for n = {first.users} users, g = {first.grid} and b = {first.noise_bits}.",
@@ -322,10 +367,6 @@ def _guarantee(request: Request, protocol: VectorSumProtocol, coding: TheoremCod
         collusion=f"{_colluding_silo(request)}; nothing is promised against the mixer, alone or with others",
         missing="the sync is skipped for all: P_vec counts on every silo",
     )
-
-
-def _counted(p_sums: int) -> str:
-    return "1 p-sum" if p_sums == 1 else f"{p_sums} p-sums"
 
 
 def _epsilon_against_a_silo(request: Request) -> float | None:
@@ -374,7 +415,7 @@ TRUST = Trust(
     faith=Faith.TWO_WHO_DO_NOT_COLLUDE,
     who="Users trust their own silo, and the mixer not to collude with the analyzer. Another silo knows its own noise.",
     whole=True,
-    calibrations=("paper", "published"),
+    calibrations=("paper", "published", "exact"),
     mechanism="tree",
     audit=AuditSize(honest=2, rounds=4, batch=2, trials=20_000),  # P_vec rounds every user anew for every p-sum
 )

@@ -1,0 +1,160 @@
+"""P_1D's parameters for a p-sum: the appendix's, the published simulation's, and those of exact accounting.
+
+P_1D turns a number into x_hat + Bin(b, 1/4) ones, x_hat the number times g / (2L), rounded at random.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Protocol as Abstract
+
+import numpy as np
+
+from fedbandit._arrays import Floats, Integers
+from fedbandit.bandit.statistics import Scales
+from fedbandit.privacy.binomial import HAIR, ONES, deviations_of_chance, fewest_trials, gaussian_std
+
+__all__ = ["BOUND", "Coding", "ExactCoding", "Node", "PublishedCoding", "TheoremCoding"]
+
+BOUND = 1.0  # L: every coordinate of a bias vector or a covariance matrix lies in [-L, L]
+THEOREM_CONSTANT = 24e4
+LOST = 0.01  # about so much of its deviation binomial noise is wider than Gaussian noise that hides as much
+ROUNDED = 0.01  # what rounding at random adds to the variance, at most
+ALIKE = Scales.flat(1.0)
+
+
+@dataclass(frozen=True)
+class Node:
+    """One p-sum: its level, and P_1D's parameters for all the users of the federation in it."""
+
+    level: int
+    users: int  # n, over all silos
+    grid: float  # g
+    noise_bits: int  # b, per data point and coordinate
+    subtracted: float  # what the analyzer takes b to be
+    span: float  # length of the interval that g steps cover
+    finer: Scales = ALIKE  # how long a step is for each kind of number, in units of the one on the diagonal
+
+    @property
+    def unit(self) -> float:
+        """What one counted bit stands for."""
+        return self.span / self.grid
+
+    @property
+    def std(self) -> float:
+        """Standard deviation of the noise in one coordinate of the decoded p-sum."""
+        return self.unit * math.sqrt(self.trials * ONES * (1 - ONES))
+
+    @property
+    def trials(self) -> int:
+        """Noise bits of all users together."""
+        return self.users * self.noise_bits
+
+    @property
+    def most_rounding(self) -> float:
+        """Rounding at random multiplies the standard deviation by this, at most: it has variance 1/4 at the middle."""
+        return math.sqrt(1 + 1 / (4 * self.noise_bits * ONES * (1 - ONES)))
+
+    def units(self, dim: int) -> Floats:
+        """What one counted bit stands for, in every number (width,)."""
+        return self.unit * self.finer.packed(dim)
+
+    def decoded(self, counts: Integers, dim: int) -> Floats:
+        """A_1D and the re-centring of A_vec."""
+        ones = ONES * self.subtracted * self.users
+        return np.asarray((counts - ones) * self.units(dim) - self.users * BOUND)
+
+
+class Coding(Abstract):
+    """Gives every p-sum P_1D's parameters."""
+
+    def node(self, level: int, users: int, dim: int) -> Node:
+        """The parameters for a p-sum of `users` users over all silos."""
+        ...
+
+
+@dataclass(frozen=True)
+class TheoremCoding:
+    """The appendix's g and b, rounded up, on the range 2L."""
+
+    epsilon: float  # of one run of P_vec on one stream
+    delta: float
+    constant: float = THEOREM_CONSTANT  # in b, the number of noise bits
+
+    def node(self, level: int, users: int, dim: int) -> Node:
+        grid = math.ceil(_grid(users, dim))
+        log = math.log(4 * (dim**2 + 1) / self.delta)
+        bits = math.ceil(self.constant * (grid * log / self.epsilon) ** 2 / users)
+        return Node(level, users, grid, bits, subtracted=bits, span=2 * BOUND)
+
+
+@dataclass(frozen=True)
+class PublishedCoding:
+    """The published simulation's: b has constant 1, another logarithm, and the whole budget in every p-sum.
+
+    It samples b cut to a whole number and subtracts b uncut, which shifts every decoded number a little, and encodes
+    [0, 2L] as if it were [0, L], at half the noise.
+    """
+
+    epsilon: float  # of the whole run
+    delta: float
+
+    def node(self, level: int, users: int, dim: int) -> Node:
+        grid = _grid(users, dim)
+        bits = (grid * math.log(dim**2 / self.delta) / self.epsilon) ** 2 / users
+        return Node(level, users, grid, int(bits), subtracted=bits, span=BOUND)
+
+    def assumed_std(self, levels: int, dim: int) -> float:
+        """The noise of a p-sum that its lambda is made for, which is not the noise that it has."""
+        return math.sqrt(levels * math.log(1 / self.delta)) * math.log(levels * dim**2 / self.delta) / self.epsilon
+
+
+def _grid(users: int, dim: int) -> float:
+    """g of the appendix."""
+    return max(2 * math.sqrt(users), dim, 4)
+
+
+@dataclass(frozen=True)
+class ExactCoding:
+    """The g and b at which the counts hide as much as Gaussians of these deviations do (`privacy.binomial`).
+
+    Formal guarantee: in every number of every p-sum, the noise bits of all silos but one are worth a Gaussian of the
+    deviation in `scales` at least, where e^log_moved of total variation is left out.
+
+    g is so large that noise is many steps wide: then binomial noise is hardly wider than the Gaussian that it is worth,
+    and rounding at random adds hardly anything to it. Off the diagonal a step is shorter by the square root of 2, as
+    Gaussian noise would be: one b serves all numbers.
+    """
+
+    scales: Scales  # of the Gaussians, in the p-sum of all silos, in natural units
+    log_moved: float  # for each count
+    silos: int
+
+    def node(self, level: int, users: int, dim: int) -> Node:
+        return _exact_node(self, level, users)
+
+    def worth(self, node: Node, silos: int) -> float:
+        """Deviation, on the diagonal, of the Gaussians that the noise bits of so many silos are worth."""
+        return node.unit * gaussian_std(node.trials // self.silos * silos, self.log_moved) / (1 + HAIR)
+
+    @property
+    def counted_on(self) -> int:
+        """Silos whose bits must be enough: another one knows its own."""
+        return max(1, self.silos - 1)
+
+
+@lru_cache(maxsize=4096)
+def _exact_node(coding: ExactCoding, level: int, users: int) -> Node:
+    sigma = coding.scales.diagonal
+    accurate = 1.25 * deviations_of_chance(coding.log_moved) / LOST  # see the slope of `privacy.binomial`
+    steps = max(accurate, math.sqrt(users / (4 * ROUNDED)))
+    grid = math.ceil(2 * BOUND * steps / sigma)
+    wanted = fewest_trials(sigma * grid / (2 * BOUND) * (1 + 2 * HAIR), coding.log_moved)
+    honest = users // coding.silos * coding.counted_on
+    finer = coding.scales.times(1 / sigma)
+    bits = -(-wanted // honest)
+    while coding.worth(node := Node(level, users, grid, bits, bits, 2 * BOUND, finer), coding.counted_on) < sigma:
+        bits += 1
+    return node
