@@ -21,6 +21,7 @@ extensions = [
     "plain_docstrings",
     "api_reference",
     "cli_reference",
+    "notebook_pages",
     "outside_files",
 ]
 root_doc = "index"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import sys
+import warnings
 
 import pytest
 from rich.console import Console
@@ -30,6 +32,16 @@ def test_what_takes_two_seconds_shows_a_bar() -> None:
 
 def test_where_nobody_looks_nothing_is_shown() -> None:
     assert shown([PATIENCE, 100.0], terminal=False) == ""
+
+
+def test_a_notebook_that_has_no_widgets_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without them rich shows no bar but a warning, with a path of the machine in it, for every bar."""
+    monkeypatch.setitem(sys.modules, "ipywidgets", None)
+    times = iter([0.0, PATIENCE, PATIENCE])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with late_bar("waiting", Console(force_jupyter=True), lambda: next(times)) as report:
+            report(0.5)
 
 
 def test_a_bar_ends_with_an_error() -> None:

@@ -1,24 +1,26 @@
-"""Twelve hospitals learn which dose suits whom, and none shows the others a patient.
+# %% [markdown]
+# # Twelve hospitals learn which dose suits whom
+#
+# None of them shows the others a patient. Only the patients are made up, and a day lasts a second or two. The rest is
+# real: a broker, a mixer, an analyzer and twelve silos run as processes on this machine, and every decision and every
+# reward goes over HTTP.
+#
+#     python examples/clinic/clinic.py
+#
+# 1. A schema (`schema.toml`, beside this file) says how a patient becomes a row. A plan says what is promised.
+# 2. In the apprentice week the doctors choose as they always did. The silo records their choices and learns from them.
+# 3. After that week the model chooses, and the hospitals synchronise every day.
+# 4. Each hospital judges from its own log how the model compares with its old practice.
 
-Everything here is real but the patients, who are made up, and the days, which last a second or two: a broker, a mixer,
-an analyzer and twelve silos are processes of this machine, and every decision and reward goes over HTTP.
-
-    python examples/clinic/clinic.py
-
-1. A schema (schema.toml) says how a patient becomes a row; a plan says what is promised to patients.
-2. Apprentice week: the doctors choose as they always did. What they choose is played and learnt from.
-3. From then on the model chooses, and synchronises with the other hospitals every day.
-4. Each hospital judges, from its own log, what the model is worth beside its old practice.
-"""
-
+# %%
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import tempfile
 import time
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,7 +40,7 @@ from fedbandit.federation.store.decision_log import DecisionLog
 from fedbandit.federation.timing import Timing
 from fedbandit.plan import Plan
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parent if "__file__" in globals() else Path.cwd()  # a notebook runs in its own folder
 HOSPITALS, WEEK, DAYS, PATIENTS = 12, 7, 21, 15
 DOSES = ("low", "medium", "high")
 PRACTICE = np.array([0.15, 0.7, 0.15])  # how often doctors give each dose, whoever comes
@@ -46,9 +48,13 @@ ATTEMPTS = 5
 AT_ONCE = 4  # patients of one hospital at the same time
 
 
-# -- patients ---------------------------------------------------------------------------------------------------------
+# %% [markdown]
+# ## Patients
+#
+# A patient has a record, which the hospital knows, and a chance of being helped by each dose, which nobody knows.
 
 
+# %%
 @dataclass(frozen=True)
 class Patient:
     """What the hospital knows of a patient, how likely each dose is to help, and the luck of the draw."""
@@ -71,11 +77,15 @@ def patient(rng: np.random.Generator) -> Patient:
     return Patient(record, chances, float(rng.random()))
 
 
-# -- the plan ---------------------------------------------------------------------------------------------------------
+# %% [markdown]
+# ## The plan
+#
+# One sync per day for three weeks. Every patient is promised (1, 1e-5). During the apprentice week doctors may choose.
 
 
+# %%
 def clinic_plan(day: float) -> Plan:
-    """A sync per day for three weeks, (1, 1e-5) for every patient, and doctors who may choose themselves."""
+    """The plan, for days that last `day` seconds."""
     schema = fb.Schema.from_dict(tomllib.loads((HERE / "schema.toml").read_text()))
     return fb.Plan(
         silos=HOSPITALS,
@@ -92,9 +102,13 @@ def clinic_plan(day: float) -> Plan:
     )
 
 
-# -- live -------------------------------------------------------------------------------------------------------------
+# %% [markdown]
+# ## The hospitals
+#
+# Each hospital has an application that asks its silo for a decision and reports what came of it.
 
 
+# %%
 @dataclass
 class Hospital:
     """One hospital's application: asks its silo over HTTP, and reports what came of it."""
@@ -147,10 +161,10 @@ async def posted(http: httpx.AsyncClient, path: str, body: dict[str, Any]) -> ht
     return await http.post(path, json=body)
 
 
-def live(folder: Path, day: float | None, seed: int) -> tuple[Plan, list[Home], np.ndarray]:
+def live(folder: Path, seed: int) -> tuple[Plan, list[Home], np.ndarray]:
     """Three weeks of all hospitals; the expected outcome of every decision, (hospitals, days, patients)."""
     to_start = seconds_to_start()  # of a process: on a busy machine days are longer
-    day = max(1.5, 2.5 * to_start) if day is None else day
+    day = max(1.5, 2.5 * to_start)
     plan, names = clinic_plan(day), [f"hospital-{number:02}" for number in range(1, HOSPITALS + 1)]
     start = time.time() + 2 * (HOSPITALS + 3) * to_start  # when all are up
     homes = founding.local(folder, plan, names, Timing(deadline=60.0, settle_last=5.0, start=start))
@@ -175,9 +189,13 @@ def keep_a_log(home: Home) -> None:
     settings.write_text(json.dumps({**json.loads(settings.read_text()), "log_days": 90}))
 
 
-# -- the verdict ------------------------------------------------------------------------------------------------------
+# %% [markdown]
+# ## The verdict
+#
+# Each hospital reads its own log. Only here, where patients are made up, does anybody also know the truth.
 
 
+# %%
 def verdict(home: Home) -> Evaluation:
     """What one hospital's own log says: practice, the newest model, and tossing a coin."""
     log = DecisionLog(home.decision_log)
@@ -188,7 +206,7 @@ def verdict(home: Home) -> Evaluation:
 
 
 def report(plan: Plan, verdicts: dict[str, Evaluation], expected: np.ndarray) -> dict[str, Any]:
-    """The whole story in numbers. Only here, where patients are made up, does anybody know what was right."""
+    """The whole story in numbers."""
     weeks = expected.reshape(HOSPITALS, DAYS // WEEK, -1).mean(axis=(0, 2))
     rng = np.random.default_rng(0)
     chances = np.array([patient(rng).chances for _ in range(20_000)])
@@ -219,19 +237,17 @@ def show(found: dict[str, Any]) -> None:
         print(f"  {name}: the newest model would help {interval}, tossing a coin {coin['value']:.1%}")
 
 
-def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("--day", type=float, help="seconds that a day lasts; else what this machine needs")
-    options.add_argument("--seed", type=int, default=0)
-    options.add_argument("--out", type=Path, help="folder for stores and logs; else one that is deleted")
-    options.add_argument("--json", action="store_true")
-    given = options.parse_args()
-    with tempfile.TemporaryDirectory() as spare:
-        folder = given.out or Path(spare)
-        plan, homes, expected = live(folder, given.day, given.seed)
-        found = report(plan, {home.settings.name: verdict(home) for home in homes}, expected)
-    print(json.dumps(found)) if given.json else show(found)
+# %% [markdown]
+# ## Three weeks
+#
+# The run gets a thread of its own because a notebook already has an event loop in this one.
 
 
-if __name__ == "__main__":
-    main()
+# %%
+with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(1) as aside:
+    plan, homes, expected = aside.submit(live, Path(folder), 0).result()
+    verdicts = {home.settings.name: verdict(home) for home in homes}
+
+# %%
+found = report(plan, verdicts, expected)
+show(found)

@@ -16,7 +16,7 @@ from fedbandit.audit.cases import reduced
 from fedbandit.audit.report import audit
 from fedbandit.comparison.own_file import plugged_in
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parent if "__file__" in globals() else Path.cwd()  # a notebook runs in its own folder
 asked = fb.Plan(silos=10, rounds=400, dim=4, privacy=fb.Privacy(epsilon=2.0, delta=1e-5))
 
 # %%

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -30,8 +31,9 @@ def late_bar(
     what: str, console: Console, clock: Callable[[], float] = time.monotonic
 ) -> Iterator[Callable[[float], None]]:
     """What it yields is called with the share that is done; a bar is there from the first call after `PATIENCE`, on a
-    terminal or in a notebook."""
-    began, seen, bars = clock(), console.is_terminal or console.is_jupyter, list["Progress"]()
+    terminal, or in a notebook that has ipywidgets: without them rich prints a warning and no bar."""
+    began, bars = clock(), list["Progress"]()
+    seen = console.is_terminal or (console.is_jupyter and find_spec("ipywidgets") is not None)
 
     def report(share: float) -> None:
         if seen and not bars and clock() - began >= PATIENCE:

@@ -64,7 +64,7 @@ FENCE = re.compile(
 )
 MARKS = ("run by ", "in make test: ", "in every test: ", "in make torture: ", "not run: ")
 NAMED = re.compile(r"# ([\w./-]+\.(?:py|toml|json|csv))\n")
-SHOWN = {"text", "", "{include}", "{toctree}", "{cli}"}
+SHOWN = {"text", "", "{include}", "{toctree}", "{cli}", "{notebook}"}
 
 
 class Block(NamedTuple):

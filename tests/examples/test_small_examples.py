@@ -7,40 +7,80 @@ import runpy
 from pathlib import Path
 from typing import Any
 
+import nbformat
 import pytest
+from nbclient.exceptions import CellExecutionError
+from nbformat.v4 import new_code_cell
+from tools import notebooks
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+from tests.examples.playing import played, same_words
+
+EXAMPLES = notebooks.EXAMPLES
 TUTORIAL = (EXAMPLES.parent / "docs" / "tutorials" / "researcher.md").read_text()
 PAGE = (EXAMPLES.parent / "docs" / "examples.md").read_text()
+HOLDS = 'assert report.verdict == "holds"\nassert report.epsilon_lower > 0.5'
+CHECKS = {
+    "news": "assert last > first + 0.05",
+    "shop": "assert together < apart\nassert decision.action in in_stock",
+    "own_mechanism": HOLDS,
+    "own_trust": HOLDS,
+    "frontier": """
+regret = [result.regret(f"secure-sum {epsilon:g}").mean for epsilon in EPSILONS]
+assert regret == sorted(regret, reverse=True)
+assert 8.0 in pays
+""",
+}
 
 
-def run(name: str) -> dict[str, Any]:
-    return runpy.run_path(str(EXAMPLES / name / f"{name}.py"), run_name="__main__")
+@pytest.mark.parametrize("name", CHECKS)
+def test_an_example_shows_what_it_set_out_to(name: str) -> None:
+    played(name, CHECKS[name])
 
 
-def test_three_newspapers_learn_what_draws_whom() -> None:
-    found = run("news")
-    assert found["last"] > found["first"] + 0.05
+def test_every_example_is_played() -> None:
+    assert {*CHECKS, "clinic"} == set(notebooks.NAMES) == {path.name for path in EXAMPLES.iterdir() if path.is_dir()}
 
 
-def test_shops_with_a_thousand_products_learn_more_together() -> None:
-    found = run("shop")
-    assert found["together"] < found["apart"]
-    assert found["decision"].action in found["in_stock"]
-
-
-@pytest.mark.parametrize("name", ["own_mechanism", "own_trust"])
-def test_a_protocol_of_ones_own_holds(name: str) -> None:
-    found = run(name)
+def test_an_example_runs_as_a_file_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all that notebook and file share, only the way to the file beside them differs."""
+    monkeypatch.chdir(tmp_path)
+    found = runpy.run_path(str(notebooks.path("own_trust", ".py")), run_name="__main__")
     assert found["report"].verdict == "holds"
-    assert found["report"].epsilon_lower > 0.5
 
 
-def test_a_larger_epsilon_costs_less() -> None:
-    found = run("frontier")
-    regret = [found["result"].regret(f"secure-sum {epsilon:g}").mean for epsilon in found["EPSILONS"]]
-    assert regret == sorted(regret, reverse=True)
-    assert 8.0 in found["pays"]
+@pytest.mark.parametrize("name", notebooks.NAMES)
+def test_a_notebook_is_what_its_source_says(name: str) -> None:
+    committed, made = nbformat.read(notebooks.path(name), as_version=4), notebooks.from_source(name)
+    again = f"run: python tools/notebooks.py {name}"
+    assert _bare(committed) == _bare(made), again
+    for cell in committed.cells:
+        for output in cell.get("outputs", ()):
+            assert (output.output_type, output.name) == ("stream", "stdout"), "no warnings, no pictures of bars"
+            assert not re.search(r"/(home|root|Users|work|tmp)/", output.text), "no paths of a machine"
+    assert notebooks.path(name).stat().st_size < 30_000
+
+
+def _bare(notebook: Any) -> Any:
+    """A notebook without what its cells print."""
+    bare = nbformat.from_dict(notebook)
+    for cell in bare.cells:
+        if cell.cell_type == "code":
+            cell.update(outputs=[], execution_count=None)
+    return bare
+
+
+def test_a_notebook_that_fails_is_noticed(tmp_path: Path) -> None:
+    notebook = notebooks.from_source("frontier")
+    notebook.cells = [new_code_cell("print('so far')"), new_code_cell("assert 1 == 2, 'and no further'")]
+    with pytest.raises(CellExecutionError, match="and no further"):
+        notebooks.executed(notebook, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_other_words_are_noticed_and_other_numbers_are_not() -> None:
+    assert same_words("took 3.1 ms\n", "took  12 ms\n")
+    assert not same_words("took 3.1 ms\n", "takes 3.1 ms\n")
+    assert not same_words("", "")
 
 
 @pytest.mark.parametrize("file", ["own_mechanism/banded.py", "own_trust/summing.py"])
@@ -51,5 +91,5 @@ def test_the_tutorial_shows_the_file_as_it_is(file: str) -> None:
 
 
 def test_every_example_is_listed() -> None:
-    listed = set(re.findall(r"`python examples/(\w+)/\w+\.py`", PAGE))
-    assert listed == {folder.name for folder in EXAMPLES.iterdir() if folder.is_dir()}
+    assert re.findall(r"`python examples/(\w+)/\1\.py`", PAGE) == re.findall(r"\(examples/(\w+)\.md\)", PAGE)
+    assert sorted(re.findall(r"\(\.\./examples/(\w+)/\1\.ipynb\)", PAGE)) == notebooks.NAMES
