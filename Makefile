@@ -22,7 +22,8 @@ docs: .venv/docs-installed
 	$(BIN)/python docs/_ext/package_diagram.py --check
 	$(BIN)/python tools/site.py
 
-# The longest tests are a hundred times as long as others: they are shared out one by one. One that hangs fails alone.
+# The longest tests take a hundred times as long as others, so tests are shared out one by one.
+# If a test hangs, only that test fails.
 torture: .venv/dev-installed
 	$(BIN)/python -m pytest tests -m 'torture or fire' --full --dist worksteal \
 	    -o faulthandler_timeout=3600 -o faulthandler_exit_on_timeout=true

@@ -1,5 +1,5 @@
 # %% [markdown]
-# # What epsilon costs
+# # The price of epsilon
 #
 # Regret against epsilon for two trust models and for the published protocol, on the same users, with the price of
 # staying alone as a line. `fedbandit frontier` does this for every protocol, at full size.

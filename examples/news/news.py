@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Three newspapers rank their front pages
 #
-# A reader comes, six articles compete for the top of the page, the reader clicks or does not. The newspapers learn
-# together which topic draws whom, and none shows the others a reader. Everything is live but the broker: silos with
-# their own stores, sealed messages, exact noise (`fb.Federation.local`).
+# A reader comes, six articles compete for the top of the page, and the reader clicks or does not. The newspapers learn
+# together which topic draws whom, and none of them shows the others a reader. Everything is live except the broker:
+# silos have their own stores, messages are sealed, and the noise is exact (`fb.Federation.local`).
 #
 #     python examples/news/news.py
 
@@ -19,8 +19,8 @@ LIKES = {"young": "sports", "middle": "politics", "old": "culture"}  # what nobo
 DAYS, READERS = 12, 60  # readers of one newspaper on one day
 
 # %% [markdown]
-# A schema for articles that change every day: what counts is the topic and how fresh an article is, and how the topic
-# goes with the age group of the reader.
+# The schema is for articles that change every day. What counts is the topic, how fresh the article is, and how the
+# topic suits the age group of the reader.
 
 # %%
 schema = fb.Schema(
@@ -59,7 +59,7 @@ def clicks(rng: random.Random, group: str, article: dict[str, object]) -> float:
 
 
 # %% [markdown]
-# Twelve days. At the end of each the newspapers synchronise.
+# The run takes twelve days. At the end of each day the newspapers synchronise.
 
 # %%
 rng, rates = random.Random(0), []

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Shops with a thousand products
 #
-# Twenty shops of a chain, each with the same thousand products. First a simulation: does it pay to share? Then a live
-# silo that has the catalogue registered, so that a decision sends a name and not a thousand rows.
+# Twenty shops of a chain sell the same thousand products. First, a simulation: does it pay to share? Then, a live silo
+# that has the catalogue registered, so that a decision sends a name and not a thousand rows.
 #
 #     python examples/shop/shop.py
 
@@ -21,7 +21,7 @@ from fedbandit.presets import isolated
 PRODUCTS, DIM = 1000, 8
 
 # %% [markdown]
-# What sharing is worth here, at (2, 1e-5), against staying alone.
+# What is sharing worth here, at (2, 1e-5), compared with staying alone?
 
 # %%
 customers = fb.tasks.synthetic(dim=DIM, arms=PRODUCTS)
@@ -38,7 +38,7 @@ together, apart = result.regret("together").mean, result.regret("alone").mean
 print(f"lost per round by all shops: together {together:.2f}, each alone {apart:.2f}")
 
 # %% [markdown]
-# Live. The catalogue is registered once; `allowed` are the products in stock.
+# Now live: the catalogue is registered once, and `allowed` lists the products in stock.
 
 # %%
 rng = np.random.default_rng(0)
