@@ -6,13 +6,16 @@ nothing computed before is remembered. Only tests that run the changed line are 
 same file first (`Forks`). What no test notices there is looked at in a process that imports a changed copy of the
 source anew (`Fresh`): nobody survives by something that was computed before the change.
 
-Which tests run which line is traced once and kept (`trace`), until a test file or the source changes.
+Which tests run which line is traced once and kept (`trace`). A test file that has changed is traced again. Lines of the
+source that have moved are found where they are now; for new ones, all tests that run anything of their file are taken.
+So a killed mutant is killed, whatever has changed since; one that survives is to be believed after a fresh trace.
 """
 
 from __future__ import annotations
 
 import ast
 import dataclasses
+import difflib
 import enum
 import functools
 import gc
@@ -99,15 +102,18 @@ class Lines(NamedTuple):
         return Counter(test for tests in lines.values() for test in tests)
 
 
-def trace(suite: Sequence[str], kept: Path) -> Lines:
-    """Run the suite once and note which test runs which line of the package; test files that were traced before, with
-    the same source, are read from `kept`."""
-    source = _digest(sorted(PACKAGE.rglob("*.py")))
-    known = json.loads(kept.read_text()) if kept.exists() else {}
+def trace(suite: Sequence[str], kept: Path, fresh: bool) -> Lines:
+    """Run the suite once and note which test runs which line of the package; test files that were traced before are
+    read from `kept`, unless `fresh`."""
+    sources = {path.relative_to(PACKAGE).as_posix(): path.read_text() for path in sorted(PACKAGE.rglob("*.py"))}
+    known = json.loads(kept.read_text()) if kept.exists() and not fresh else {"sources": {}, "files": {}}
     files = {str(file.relative_to(ROOT)): _digest([file]) for one in suite for file in _test_files(ROOT / one)}
-    if known.get("source") != source:
-        known = {"source": source, "files": {}}
-    traced = {name: one for name, one in known["files"].items() if name in files and one["of"] == files[name]}
+    moved = {name: _moved(text, sources.get(name, "")) for name, text in known["sources"].items()}
+    traced = {
+        name: {**one, "lines": {file: _renumbered(lines, moved[file]) for file, lines in one["lines"].items()}}
+        for name, one in known["files"].items()
+        if name in files and one["of"] == files[name]
+    }
     stale = [name for name in files if name not in traced]
     if stale:
         print(f"tracing {len(stale)} test files", flush=True)
@@ -120,9 +126,21 @@ def trace(suite: Sequence[str], kept: Path) -> Lines:
         for name in failed:
             print(f"fails on the source as it is, judges nothing: {name}", flush=True)
         traced |= {name: {"of": files[name], **found[name]} for name in stale}
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        kept.write_text(json.dumps({"source": source, "files": traced}))
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    kept.write_text(json.dumps({"sources": sources, "files": traced}))
     return _joined(traced.values())
+
+
+def _moved(before: str, after: str) -> dict[int, int]:
+    """Where the lines of a file are now, those that are still there."""
+    if before == after:
+        return {line: line for line in range(1, before.count("\n") + 2)}
+    blocks = difflib.SequenceMatcher(None, before.splitlines(), after.splitlines(), autojunk=False)
+    return {a + i + 1: b + i + 1 for a, b, size in blocks.get_matching_blocks() for i in range(size)}
+
+
+def _renumbered(lines: dict[str, list[str]], moved: dict[int, int]) -> dict[str, list[str]]:
+    return {str(moved[int(line)]): tests for line, tests in lines.items() if int(line) in moved}
 
 
 def _digest(files: Iterable[Path]) -> str:

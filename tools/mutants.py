@@ -11,9 +11,10 @@ apart: no test has failed on them.
 What has been decided stands in `tools/killed.txt`, a digest per mutant: of the file, of the function that it changes,
 before and after (`Mutant.digest`). A mutant that stands there is not run again until its function changes, so a run
 goes on where the last one stopped; one that survived is run again. What the digest does not see is a test that was
-taken away or a callee that has changed: `--fresh` runs everything that was drawn. With `--quick` no mutant gets more
-than a few seconds of tests, the most promising ones: that is how to look for survivors while tests are written.
-`--log` says which test killed which. Not part of the tests of the package.
+taken away or a callee that has changed: `--fresh` runs everything that was drawn, by a fresh trace of the tests.
+
+With `--quick` no mutant gets more than a few seconds of tests, the most promising ones: that is how to look for
+survivors while tests are written. `--log` says which test killed which. Not part of the tests of the package.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ DECIDED = Path(__file__).with_name("killed.txt")
 HEADER = "# Mutants that a test has killed, by digest; written by tools/mutants.py, which says how.\n"
 TRACE = ROOT / "out" / "mutants.json"  # which tests run which line
 DIGITS = 12  # of a digest
-QUICK = 12.0  # seconds of tests at first: most mutants need no more
+STAGES = (3.0, 12.0, math.inf)  # seconds of tests, at first and for those that live on: most mutants need few
+QUICK = STAGES[-2]
 COLUMNS = ("mutants", "killed", "timed out", "listed", "open")
 FILES = (
     "plan.py",
@@ -291,7 +293,7 @@ def main() -> None:
     if options.list:
         print(*(mutant.name for mutant in chosen), sep="\n")
         return
-    counts = Counter(outcome.how for outcome in _outcomes(chosen, options.jobs, options.log, options.quick))
+    counts = Counter(outcome.how for outcome in _outcomes(chosen, options))
     print(f"\nof {len(chosen)}: " + ", ".join(f"{number} {how}" for how, number in sorted(counts.items())))
     sys.exit(1 if counts["survived"] else 0)
 
@@ -340,13 +342,13 @@ def _rank(path: Path, only: list[str]) -> tuple[int, Path]:
     return next((place for place, one in enumerate(only) if name.startswith(one)), 0), path
 
 
-def _outcomes(chosen: list[Mutant], jobs: int, log: Path | None, quick: bool) -> Iterator[Outcome]:
+def _outcomes(chosen: list[Mutant], options: argparse.Namespace) -> Iterator[Outcome]:
     """How each fared; survivors are printed as they are found."""
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         os.environ["PYTEST_DEBUG_TEMPROOT"] = folder
         load()
-        lines = trace(SUITE, TRACE)
-        for mutant, outcome in _fared(chosen, lines, Path(folder), jobs, quick):
+        lines = trace(SUITE, TRACE, options.fresh)
+        for mutant, outcome in _fared(chosen, lines, Path(folder), options.jobs, options.quick):
             yield outcome
             print(".", end="", flush=True)
             if outcome.how != "killed":
@@ -354,10 +356,10 @@ def _outcomes(chosen: list[Mutant], jobs: int, log: Path | None, quick: bool) ->
                 print(f"\n{outcome.how}: {where}\n{mutant.diff}\n  {mutant.name}", flush=True)
             if outcome.how != "survived":
                 _decide(_decided() | {mutant.digest: outcome.how})
-            elif not quick:  # by a fresh run: no test kills it any more
+            elif not options.quick:  # by a fresh run: no test kills it any more
                 _decide({digest: how for digest, how in _decided().items() if digest != mutant.digest})
-            if log is not None:
-                with log.open("a") as written:
+            if options.log is not None:
+                with options.log.open("a") as written:
                     written.write(json.dumps({"mutant": mutant.name, **outcome._asdict()}) + "\n")
 
 
@@ -366,7 +368,7 @@ def _fared(
 ) -> Iterator[tuple[Mutant, Outcome]]:
     """Each mutant and how it fared: in a fork, and where that does not decide, on a copy of the source."""
     outside, alive = [], chosen
-    for longest in (QUICK,) if quick else (QUICK, math.inf):
+    for longest in STAGES[:-1] if quick else STAGES:
         tried, alive = alive, []
         for mutant, outcome in Forks(lines, SUITE, jobs, longest).fare(tried):
             if outcome is None:

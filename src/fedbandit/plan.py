@@ -187,9 +187,11 @@ class Plan:
     @property
     def keeps_local(self) -> bool:
         """Whether those whom a silo serves by local knowledge can be kept out of all releases: not where somebody who
-        does not count now, being back too soon, will count again, or counts at another silo."""
-        privacy = self.privacy
-        return self.acting == "lazy" and (privacy is None or (privacy.silos_per_user == 1 and not privacy.apart))
+        does not count now, being back too soon, will count again, or counts at another silo, nor where a silo is shown
+        no raw data."""
+        if self.acting != "lazy" or not self.trusting.silo_sees:
+            return False
+        return self.privacy is None or (self.privacy.silos_per_user == 1 and not self.privacy.apart)
 
     @property
     def cap(self) -> int | None:

@@ -102,7 +102,7 @@ def check_effects(plan: Plan) -> None:
         raise ArgumentError(
             "uncounted",
             "must not be 'local' where silos act eagerly, people visit several, or visits count only some syncs "
-            "apart: whoever was served by raw data must never count again",
+            "apart: whoever was served by raw data must never count again; nor where a silo is shown none",
         )
     _check_spacing(plan)
     _check_forgetting(plan)

@@ -11,6 +11,7 @@ from scipy.special import expit
 from scipy.stats import norm
 
 from fedbandit import Plan, Privacy, clock, every
+from fedbandit._validate import ArgumentError
 from fedbandit.audit.certificate import certificate
 from fedbandit.audit.report import audit
 from fedbandit.privacy.accounting import gaussian_sigma
@@ -63,3 +64,18 @@ def test_the_budget_stands_in_a_certificate_as_it_was_asked_for() -> None:
     page = certificate(plan, audit(small_case(small_plan()), trials=50), date(2026, 1, 1))
     budget = next(row[1] for section in page.sections for row in section.table if row[0] == "Budget")
     assert budget.startswith("epsilon = 1.00000049, delta = 1.00000049e-05,")
+
+
+@pytest.mark.parametrize("trust", ["local", "shuffled-users", "silo"])
+def test_a_silo_that_is_shown_no_data_is_said_to_see_none(trust: str) -> None:
+    """Users who send for themselves are promised something against their own silo: no page takes it back."""
+    mechanism = "batches" if trust != "silo" else "tree"
+    plan = Plan(20, 32, 2, Privacy(1.0, 1e-5), trust, mechanism, every(8))
+    page = certificate(plan, audit(small_case(small_plan()), trials=50), date(2026, 1, 1))
+    said = " ".join(next(section.items for section in page.sections if section.heading == "What is not promised"))
+    for words in ("Nothing is hidden from a user's own silo", "the raw data of their silo", "leaves those rounds out"):
+        assert (words in said) == (trust == "silo")
+    assert "A user who takes part more often than stated is not covered" in said
+    if trust != "silo":
+        with pytest.raises(ArgumentError, match=r"^uncounted must not be 'local'"):
+            plan.changed(uncounted="local")

@@ -26,9 +26,11 @@ from fedbandit.privacy.accounting import (
     gaussian_sigma,
     optimal_composition,
     published_ldp_sigma,
+    shariff_sheffet_sigma,
     theorem_ldp_sigma,
     tree_levels,
     zcdp_epsilon,
+    zheng_sigma,
 )
 from fedbandit.privacy.ledger import Gaussian
 from fedbandit.privacy.sensitivity import joint_shift
@@ -318,3 +320,18 @@ def test_composition_is_the_theorems_and_in_doubt_too_large(epsilon: float, time
 def test_composition_ends_at_an_epsilon_of_nothing(times: int, least: float) -> None:
     assert optimal_composition(0.3, 0.0, times, 0.999) == least
     assert optimal_composition(0.3, 0.0, times, 1e-12) == pytest.approx(0.3 * times)
+
+
+@pytest.mark.parametrize("epsilon", [0.25, 1.0, 3.0])
+def test_the_noise_of_other_papers_by_hand(epsilon: float) -> None:
+    """Five rounds have a tree of four levels."""
+    assert shariff_sheffet_sigma(epsilon, 0.04, 5) == pytest.approx(4 * 2 * 2 * math.log(100) / epsilon)
+    assert zheng_sigma(epsilon, 0.0125) == pytest.approx(4 * math.sqrt(2 * math.log(100)) / epsilon)
+
+
+@pytest.mark.parametrize("share", [699.0, 705.0, 750.0, 1e6])
+def test_a_share_that_no_exponential_holds_is_refused_like_any_other(share: float) -> None:
+    """e^710 is no float any more."""
+    epsilon = share * 2 * math.sqrt(2 * math.log(2 / 0.1))
+    with pytest.raises(ArgumentError, match=r"^epsilon must be small enough for advanced composition"):
+        advanced_composition_share(epsilon, 0.1, 1)

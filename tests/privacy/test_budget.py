@@ -71,3 +71,17 @@ def test_the_weaker_promise_of_colluders_is_never_smaller_than_it_is(epsilon: fl
     assert f"mixer and analyzer together: epsilon = {printed[0]};" in answer
     one_more = gaussian_epsilon(math.sqrt(8 / 7) / gaussian_sigma(epsilon, 1e-5), 1e-5)
     assert one_more <= float(answer.rsplit(": ", 1)[1]) <= one_more * 1.001
+
+
+@pytest.mark.parametrize(("name", "least"), [("epsilon", 1e-100), ("delta", 1e-300)])
+def test_a_budget_is_refused_below_what_can_be_computed_and_not_above(name: str, least: float) -> None:
+    asked = {"epsilon": 1.0, "delta": 1e-5}
+    assert getattr(Privacy(**asked | {name: least}), name) == least
+    with pytest.raises(ValueError, match=rf"^{name} must be at least {least:g}"):
+        Privacy(**asked | {name: least * (1 - 1e-9)})
+
+
+def test_what_is_asked_for_unless_somebody_says_otherwise() -> None:
+    asked = {"adjacency": "replace-one", "participations": 1, "silos_per_user": 1}
+    assert Privacy(2.0).as_dict() == {"epsilon": 2.0, "delta": 1e-5, **asked}
+    assert Privacy(2.0).apart == 0

@@ -59,6 +59,26 @@ def test_a_fit_is_the_best_nearby() -> None:
             assert blt.noise(fitted.decays, weights, 100) > least
 
 
+FITS = {  # syncs and weight: decays and weights of the buffers, in units of 2^-24
+    (1, 1.0): ([10066330], [8388608]),
+    (2, 1.0): ([10066330], [8388608]),
+    (5, 1.0): ([13624246], [8107019]),
+    (47, 1.0): ([11580367, 16440532], [4985668, 3186588]),
+    (400, 1.0): ([11173187, 16116660, 16738707], [4705147, 2410388, 1093372]),
+    (365, 0.97): ([10407636, 15506484, 16226535], [4366916, 2451779, 1187534]),
+}
+
+
+@pytest.mark.parametrize(("size", "forget"), FITS)
+def test_a_fit_is_the_one_that_it_always_was(size: int, forget: float) -> None:
+    """Another one would be as good, and would make another plan of every plan that is in use."""
+    fitted = blt.forgetting(size, forget)
+    assert isinstance(fitted, Blt)
+    assert (
+        tuple([value * 2**24 for value in values] for values in (fitted.decays, fitted.weights)) == FITS[size, forget]
+    )
+
+
 MACHINES = {
     "this one": {},
     "an old one": {"OPENBLAS_CORETYPE": "Nehalem", "NPY_DISABLE_CPU_FEATURES": "AVX512F AVX512_SKX AVX2 FMA3"},

@@ -17,7 +17,6 @@ from fedbandit.audit.report import REFUTES, Report
 from fedbandit.plan import Plan
 from fedbandit.privacy.budget import at_most, exactly
 from fedbandit.privacy.sensitivity import Adjacency
-from fedbandit.protocol.trust import Faith
 from fedbandit.schedule import Clock
 
 __all__ = ["Certificate", "Section", "certificate", "promise_in_words"]
@@ -33,11 +32,12 @@ LOCAL = (
 )
 NOT_PROMISED = (
     "What is true of people in general is not hidden: learning it is the purpose.",
-    "A user who takes part more often than stated is not covered; a silo that recognises them leaves those rounds out.",
+    "A user who takes part more often than stated is not covered{}.",
     "Other data about the same user, released elsewhere, is not covered: what that spends adds up.",
     "Silos that lie about their users can spoil the model. They learn no more about others by it.",
 )
 
+LEFT_OUT = "; a silo that recognises them leaves those rounds out"
 LARGE, SMALL = 20.0, 0.005  # an epsilon beyond which e^epsilon is written another way
 THOUSAND = 1_000
 
@@ -178,9 +178,10 @@ def _apart(syncs: int) -> str:
 
 
 def _not_promised(plan: Plan) -> Section:
-    own_silo = (OWN_SILO,) if plan.trusting.faith >= Faith.OWN_SILO else ()
+    sees = plan.trusting.silo_sees
     local = (LOCAL,) if plan.guarantee.promised and plan.serves_uncounted == "local" else ()
-    return Section("What is not promised", (), (*own_silo, *local, *NOT_PROMISED))
+    never = tuple(one.format(LEFT_OUT if sees else "") for one in NOT_PROMISED)
+    return Section("What is not promised", (), (*((OWN_SILO,) if sees else ()), *local, *never))
 
 
 def _audit(report: Report, live: Report | None, on: date) -> Section:

@@ -50,6 +50,7 @@ class Trust:
     build: Callable[[Request], Built]
     faith: Faith
     who: str  # whom users have to trust, in a sentence or two
+    silo_sees: bool = True  # whether a silo is shown its users' data as they are
     separate: bool = False  # what an adversary sees of one silo does not depend on the others
     shares_noise: bool = False  # a sync is protected by the noise of all silos in it together
     whole: bool = False  # calibrated for all silos: a sync that one of them misses is skipped

@@ -125,6 +125,7 @@ TRUST = Trust(
     faith=Faith.NOBODY,
     who="Nobody has to be trusted: each user's data is noisy before the silo sees it.",
     separate=True,
+    silo_sees=False,
     live=False,  # a live silo would have to run on the users' own devices
     calibrations=("exact", "literature"),
     mechanism="batches",

@@ -143,6 +143,7 @@ TRUST = Trust(
     faith=Faith.TWO_WHO_DO_NOT_COLLUDE,
     who="Users trust nobody with their data as it is. The mixer must not collude with the analyzer or a silo.",
     whole=True,
+    silo_sees=False,
     live=False,  # a live silo would have to run on the users' own devices
     calibrations=("exact",),
     mechanism="batches",
