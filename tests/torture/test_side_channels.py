@@ -113,8 +113,17 @@ def drawn_in(path, people, period=3600.0):
         began = time.perf_counter()
         assert silo.ticker.release() == [0]
         took = time.perf_counter() - began
-        leaves = hands.read().wall + silo.ticker.wait_to_send(0)
-        return took, leaves - moment
+        return took, leaves(hands, silo) - moment
+
+
+def leaves(hands, silo):
+    """When release 0 will leave. A machine that is busy may do something else between two looks at the clock: then they
+    are taken again."""
+    for _ in range(1000):
+        before, wait, now = hands.read().wall, silo.ticker.wait_to_send(0), hands.read().wall
+        if now - before < 0.005:
+            return now + wait
+    raise AssertionError("this machine is too busy to read its clock")
 
 
 @pytest.mark.parametrize("people", [0, 1, 2_000, 20_000])

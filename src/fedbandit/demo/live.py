@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,8 +27,9 @@ from fedbandit.plan import Plan
 __all__ = ["Live", "play_live"]
 
 DEADLINE = 90.0  # longer than a killed silo needs to come back, on a busy machine too
-SETTLE, SETTLE_LAST = 0.1, 5.0  # rewards come right after decisions here; even on a busy machine
+SETTLE, SETTLE_LAST = 0.1, 5.0  # rewards come right after decisions here
 PATIENCE = 2.0  # times as long as one process takes to start, for each of them: until then all are up
+BACK = 3.0  # the same for one that was killed: it must be back before the last batch closes, on a busy machine too
 
 
 class Live(NamedTuple):
@@ -50,8 +52,9 @@ def play_live(
 ) -> Live:
     """Set up under `path`, start everything, let the users come, stop everything, check what is on disk."""
     names = [f"silo-{number:03}" for number in range(1, plan.silos + 1)]  # in the order of the users' silos
-    start = time.time() + PATIENCE * (plan.silos + 3) * seconds_to_start()
-    timing = Timing(DEADLINE, SETTLE, SETTLE_LAST, start)
+    each = seconds_to_start()
+    start = time.time() + PATIENCE * (plan.silos + 3) * each
+    timing = Timing(DEADLINE, SETTLE, max(SETTLE_LAST, BACK * each * (os.cpu_count() or 1)), start)
     homes = [_with_page(home) for home in founding.local(path, plan, names, timing)]
     with Processes(path, homes) as processes:
         began = time.monotonic()

@@ -74,6 +74,6 @@ def test_every_key_that_the_next_start_needs_is_looked_at(which, how, tmp_path):
         file.unlink()
     else:
         file.chmod(0o644)
-    # A key that was made while it runs may be taken away again; who may read a certificate's is not this party's affair.
+    # A key that was made while it runs may be taken away again; who may read a certificate's is not its affair.
     noticed = (which, how) not in {("party-3.key", "it is gone"), ("service.key", "others may read it")}
     assert machine.values()["fedbandit_keys_readable"] == (not noticed)

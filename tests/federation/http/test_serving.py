@@ -64,7 +64,7 @@ async def _visits(silo):
         for _ in range(3):
             await asyncio.gather(*(_visit(http, number) for number in range(40)))
             await asyncio.sleep(3)
-    for _ in range(20):  # the last batch stays open for late rewards, and workers look at the database in turns
+    for _ in range(200):  # the last batch stays open for late rewards, and workers look at the database in turns
         versions = set()
         for _ in range(8):  # a new connection may reach either worker
             async with httpx.AsyncClient(base_url=url(silo), headers=headers) as http:

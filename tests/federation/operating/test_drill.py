@@ -95,14 +95,14 @@ def test_6_a_silo_stalls(federation):
     analyzer, waited = federation.homes["analyzer"], 'fedbandit_silo_waited_for{silo="b"}'
     federation.signal("b", signal.SIGSTOP)
     try:
-        until(lambda: metrics(analyzer)[waited] == 1)
-        until(lambda: metrics(analyzer)['fedbandit_silo_missed_in_a_row{silo="b"}'] > 0)
+        until(lambda: metrics(analyzer)[waited] == 1, federation.soon)
+        until(lambda: metrics(analyzer)['fedbandit_silo_missed_in_a_row{silo="b"}'] > 0, federation.soon)
         assert metrics(analyzer)[waited.replace('"b"', '"a"')] in (0, 1)  # it has not sent yet, or has
         assert metrics(analyzer)["fedbandit_syncs_skipped_total"] > 0
         assert decides(federation.homes["a"])
     finally:
         federation.stop("b")
-    federation.start("b")
+        federation.start("b")
     until(lambda: metrics(analyzer)['fedbandit_silo_missed_in_a_row{silo="b"}'] == 0, START)
 
 
@@ -113,11 +113,11 @@ def test_7_the_mixer_is_down(federation):
     assert (code, "does not run" in found["port", "warning"]["says"]) == (1, True)
     for name in ("analyzer", "a"):
         home = federation.homes[name]
-        until(lambda home=home: metrics(home)["fedbandit_sync_overdue_seconds"] > drill.DEADLINE)
+        until(lambda home=home: metrics(home)["fedbandit_sync_overdue_seconds"] > federation.deadline, federation.soon)
     assert decides(federation.homes["a"])
     federation.start("mixer")
     federation.up("mixer")
-    until(lambda: metrics(federation.homes["a"])["fedbandit_sync_overdue_seconds"] < drill.DEADLINE, START)
+    until(lambda: metrics(federation.homes["a"])["fedbandit_sync_overdue_seconds"] < federation.deadline, START)
 
 
 def test_9_a_key_cannot_be_read(federation):

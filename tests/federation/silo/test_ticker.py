@@ -92,6 +92,29 @@ def test_releases_of_a_counted_calendar_leave_at_whole_paces_after_their_tick(tm
         assert silo.ticker.wait_to_send(1) == 0.0  # of a tick that this process has not seen, nothing is known
 
 
+def test_what_a_killed_process_had_closed_leaves_at_whole_paces_too(tmp_path, hand, monkeypatch):
+    """It left as soon as it was drawn, and drawing takes longer when many came."""
+
+    def killed(*_, **named):
+        raise KeyboardInterrupt
+
+    with opened(tmp_path, hand, small_plan()) as silo, monkeypatch.context() as patched:
+        come(silo, 5)
+        patched.setattr(type(silo.store), "draw", killed)
+        with pytest.raises(KeyboardInterrupt):
+            silo.tick()
+    with opened(tmp_path, hand, small_plan()) as silo:
+        draw = silo.store.draw
+
+        def slowly(*arguments, **named):
+            hand.pass_time(0.3 * PACE)
+            draw(*arguments, **named)
+
+        monkeypatch.setattr(silo.store, "draw", slowly)
+        assert silo.tick() == [0]
+        assert silo.ticker.wait_to_send(0) == pytest.approx(0.7 * PACE)
+
+
 # -- whom the sums hold ----------------------------------------------------------------------------------------
 
 

@@ -116,6 +116,8 @@ class Ticker:
                 self.open_sync = self._store.tick(self._term, *pending, self._ticks, at=reading.wall)
             self._store.set_state(self._term, CLOCK, reading.encode())
             undrawn = self._store.in_state(self._term, ReleaseState.CLOSED)
+            for sync in undrawn:  # of a batch that an earlier process has closed, the pace begins now
+                self._ticked_at.setdefault(sync, self._clock.steady)
             drawn = [sync for sync in undrawn if self._draw(sync)]
             self._unfinished = len(drawn) < len(undrawn)
             return drawn
