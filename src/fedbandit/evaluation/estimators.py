@@ -9,8 +9,8 @@ r its reward, q the predicted reward of the played action and v the prediction a
 
 ips and dr are unbiased if the logged probabilities are true and are positive wherever the target's are; snips is
 consistent. Intervals are from the empirical moments of the terms (for snips of their linearisation
-w (r - value) / mean w), and allow for two things that weights do to them. Terms are lopsided: a few decisions that count
-for many pull the mean up, and where none of them happens to be in the log, a symmetric interval ends too low. With z the
+w (r - value) / mean w), and allow for two things that weights do to them. Terms are lopsided: a few decisions that
+count for many pull the mean up, and where none of them is in the log, a symmetric interval ends too low. With z the
 mean's error in standard errors, a = skewness / sqrt(decisions) and
 
     g(z) = z + a z^2 / 3 + a^2 z^3 / 27 + a / 6,
