@@ -124,7 +124,7 @@ def test_and_those_of_a_wrong_estimator_do_not(covered: dict[str, float], name: 
 
 
 def test_small_logs_have_intervals_that_hold_as_often() -> None:
-    """Of decisions that are worth some seventy; a normal interval, which cannot be lopsided, misses the truth too often."""
+    """Worth some seventy decisions. A normal interval, which cannot be lopsided, misses the truth too often."""
     found = coverage(FEW, [symmetric])
     assert found.pop("symmetric") < NEAR[0]
     assert all(NEAR[0] <= one <= NEAR[1] for one in found.values()), found

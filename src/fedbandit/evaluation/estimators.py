@@ -8,17 +8,17 @@ r its reward, q the predicted reward of the played action and v the prediction a
     dr       mean of v + w (r - q)
 
 ips and dr are unbiased if the logged probabilities are true and are positive wherever the target's are; snips is
-consistent. Intervals are from the empirical moments of the terms (for snips of their linearisation w (r - value) / mean w),
-and allow for two things that weights do to them. Terms are lopsided: a few decisions that count for many pull the mean up,
-and where none of them happens to be in the log, a symmetric interval ends too low. With z the mean's error in standard
-errors, a = skewness / sqrt(decisions) and
+consistent. Intervals are from the empirical moments of the terms (for snips of their linearisation
+w (r - value) / mean w), and allow for two things that weights do to them. Terms are lopsided: a few decisions that
+count for many pull the mean up, and where none of them is in the log, a symmetric interval ends too low. With z the
+mean's error in standard errors, a = skewness / sqrt(decisions) and
 
     g(z) = z + a z^2 / 3 + a^2 z^3 / 27 + a / 6,
 
 g(z) is as good as normal up to terms in 1 / decisions, and g rises, so that it can be turned round (Hall 1992, "On the
 removal of skewness by transformation"). And the variance itself is known from few decisions: g(z) is held against
-Student's law with 2 decisions / (kurtosis - 1) degrees of freedom, those of a variance that is as uncertain (normal terms
-have as many as there are decisions).
+Student's law with 2 decisions / (kurtosis - 1) degrees of freedom, those of a variance that is as uncertain (normal
+terms have as many as there are decisions).
 """
 
 from __future__ import annotations

@@ -208,7 +208,7 @@ def is_missing(value: Any) -> bool:
     if isinstance(value, (np.datetime64, np.timedelta64)):
         return bool(np.isnat(value))
     if isinstance(value, Decimal):
-        return value.is_nan()
+        return value.is_qnan()
     if value is None or type(value).__name__ == PANDAS_NA:
         return True
     return isinstance(value, (float, np.floating, date)) and value != value
