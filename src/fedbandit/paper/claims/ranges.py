@@ -192,8 +192,8 @@ def _exact_line() -> str:
         noises.append(f"{node.std:.3g}")
         trusted.append(f"{exact.changed(trust='central').protocol.scales.bias:.3g}")
     return (
-        f"accounted exactly (ours), {', '.join(codes)} are enough for the same ε, against any one silo, too: the noise is "
-        f"{', '.join(noises)}; that of a trusted analyzer is {', '.join(trusted)}"
+        f"accounted exactly (ours), {', '.join(codes)} are enough for the same ε, against any one silo, too: the noise "
+        f"is {', '.join(noises)}; that of a trusted analyzer is {', '.join(trusted)}"
     )
 
 

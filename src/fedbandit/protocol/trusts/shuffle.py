@@ -253,7 +253,8 @@ def _lemma_steps(request: Request, local: Amplified) -> tuple[str, ...]:
 
 def _clone_steps(request: Request, hidden: Hidden, sigma: float, amplified: float) -> tuple[str, ...]:
     """The amplified statement, in numbers."""
-    visits, one_silo, several = request.asked.silos_per_user, request.pair_of(amplified), ()
+    visits, one_silo = request.asked.silos_per_user, request.pair_of(amplified)
+    several: tuple[str, ...] = ()
     if visits > 1:
         one_silo = f"({at_most(amplified / visits)}, {at_most(_for_one_silo(request.asked)[1])})"
         several = (

@@ -177,9 +177,9 @@ class SeesCounts:
         trials, units = users * node.noise_bits, node.units(protocol.dim)
         told = moment.sent[-1][0][..., honest:, :].sum(axis=SILOS, keepdims=True)
         low, high = (expected[..., :honest, :] for expected in moment.expected)
-        low, high = (np.asarray(e * (2.0**-protocol.bits / units), dtype=np.float64) for e in summed((low, high)))
+        pair = tuple(np.asarray(e * (2.0**-protocol.bits / units), dtype=np.float64) for e in summed((low, high)))
         centred = moment.held[0] - told - trials * ONES - users / units  # every number is shifted by L = 1
-        return centred, (low, high), np.full(protocol.width, np.sqrt(trials * ONES * (1 - ONES)))
+        return centred, (pair[0], pair[1]), np.full(protocol.width, np.sqrt(trials * ONES * (1 - ONES)))
 
 
 def _build(request: Request) -> Built:
