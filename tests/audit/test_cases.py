@@ -58,6 +58,15 @@ def test_a_promise_that_needs_the_mixer_holds_behind_it_and_falls_with_too_littl
     assert len(alone.protocol.adversaries()) == 2
 
 
+def test_so_does_one_to_people_who_visit_several_silos() -> None:
+    budget = Privacy(0.2, 0.01, silos_per_user=2)
+    plan = Plan(200, 2, 2, budget, "shuffle", "batches", every(1), calibration="exact")
+    assert [one.name for one in plan.protocol.adversaries()] == ["the analyzer behind the mixer"]
+    sound = case_of("plan", plan, (0.2, 0.01), 1_000)
+    assert audit(sound, 1_000, seed=0).verdict == "holds"
+    assert audit(scaled(sound, 0.05), 1_000, seed=0).verdict == "broken"
+
+
 def test_what_sends_nothing_cannot_be_audited() -> None:
     with pytest.raises(ValueError, match="isolated"):
         case("isolated", 1.0, 1e-5)

@@ -14,12 +14,20 @@ from fedbandit.schedule import every
 
 ROOT = Path(__file__).resolve().parents[2]
 GALLERY = ROOT / "docs" / "gallery"
-LEMMA, P_SUMS, BATCHES, VECTORS = shuffling.WAYS
+LEMMA, P_SUMS, BATCHES, VECTORS, EXACT_VECTORS = shuffling.WAYS
 
 
 @pytest.mark.parametrize(
     "way, rounds, epsilon",
-    [(LEMMA, 100, 1e-3), (P_SUMS, 1_000, 1e-4), (BATCHES, 100, 1e-3), (BATCHES, 10_000, 1.0), (VECTORS, 100, 1.0)],
+    [
+        (LEMMA, 100, 1e-3),
+        (P_SUMS, 1_000, 1e-4),
+        (BATCHES, 100, 1e-3),
+        (BATCHES, 10_000, 1.0),
+        (VECTORS, 100, 1.0),
+        (EXACT_VECTORS, 10_000, 1e-5),
+        (EXACT_VECTORS, 1_000, 1.0),
+    ],
 )
 def test_the_printed_map_is_what_is_computed(way, rounds, epsilon):
     printed = {(one.way, one.rounds, one.epsilon): one.silos for one in shuffle_map.read(GALLERY)}
@@ -44,6 +52,18 @@ def test_plans_on_both_sides_of_a_threshold(mechanism, way):
         shuffled, rival = base.changed(mechanism=mechanism), base.changed(trust="silo", mechanism="toeplitz")
         assert shuffled.guarantee.promised
         assert (shuffled.noise_std < rival.noise_std) == pays
+
+
+@pytest.mark.parametrize("epsilon", [1e-4, 1.0])
+@pytest.mark.parametrize("rounds", [100, 1_000])
+def test_the_exact_vector_sum_pays_from_a_handful_of_silos_on(rounds, epsilon):
+    found = shuffling.fewest_silos(EXACT_VECTORS, rounds, epsilon)
+    assert found is not None
+    for silos, pays in ((round(found), True), (round(found) - 1, False), (1_000, True)):
+        base = Plan(silos, rounds, 10, Privacy(epsilon, 1e-6), "silo", schedule=every(25), bits=16)
+        summed = base.changed(trust="vector-sum", mechanism="tree")
+        assert summed.guarantee.promised
+        assert (summed.noise_std < base.noise_std) == pays
 
 
 def test_the_lemma_pays_and_then_ends():

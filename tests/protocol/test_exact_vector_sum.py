@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,7 @@ def loss(node: Node, pair: np.ndarray, silos: int, pessimistic: bool) -> Any:
     trials = node.noise_bits * node.users // silos * max(1, silos - 1)
     mean, std = trials / 4, math.sqrt(trials * 3 / 16)
     counts = np.arange(int(mean - WIDE * std), int(mean + WIDE * std))
-    composed = None
+    composed: Any = None
     for unit, (one, other) in zip(node.units(2), pair.T, strict=True):
         laws = []
         for value in (one / unit, other / unit):
@@ -68,10 +69,8 @@ def delta_of(made: Plan, change: Any = lambda node: node, pessimistic: bool = Fa
     assert made.privacy is not None
     counted = protocol(made)
     pair = contributions(*WORST, made.bits) * 2.0**-made.bits
-    composed = None
-    for node in counted.nodes_of(1).values():
-        one = loss(change(node), pair, made.silos, pessimistic)
-        composed = one if composed is None else composed.compose(one)
+    each = [loss(change(node), pair, made.silos, pessimistic) for node in counted.nodes_of(1).values()]
+    composed = reduce(lambda one, other: one.compose(other), each)
     return float(composed.get_delta_for_epsilon(made.privacy.epsilon))
 
 

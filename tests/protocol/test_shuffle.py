@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from itertools import permutations
 from typing import Any
 
+import numpy as np
 import pytest
+from scipy.stats import norm
 
 from fedbandit.plan import Plan
 from fedbandit.privacy.accounting import gaussian_epsilon
 from fedbandit.privacy.budget import Privacy
-from fedbandit.privacy.clones import amplified_epsilon
+from fedbandit.privacy.clones import amplified_epsilon, shuffled_epsilon_of
 from fedbandit.protocol.adversaries import SeesMessages
 from fedbandit.protocol.trusts.shuffle import Hidden, SeesShuffled, ShuffleProtocol
 from fedbandit.protocol.trusts.shuffle import _guarantee as promised
@@ -168,3 +171,61 @@ def test_noise_that_is_too_little_by_the_clones_as_well_promises_nothing() -> No
     (given,) = numbers(refused.statement, "this noise gives an epsilon of #")
     assert given == pytest.approx(hidden.epsilon(request, 0.9 * enough), rel=2e-3)
     assert 1e-2 < given < 1.3e-2
+
+
+# -- people who visit several silos ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("visits", [2, 3])
+def test_every_number_of_a_promise_to_people_who_visit_several_silos(visits: int) -> None:
+    """Each silo is promised the v-th part of epsilon, and of delta what group privacy leaves."""
+    plan = shuffled(mechanism="batches", privacy=Privacy(1e-2, 1e-6, silos_per_user=visits), bits=20)
+    text, sigma = str(plan.guarantee), plan.protocol.scales.diagonal
+    one = math.sqrt(4.5) + 2 * math.sqrt(6) * 2.0**-21
+    each = 1e-6 / sum(math.exp(i * 1e-2 / visits) for i in range(visits))
+    epsilon, delta = numbers(
+        text, "1 release that hold the user, each shuffled anew and composed optimally, are (#, #)-DP."
+    )
+    assert delta == pytest.approx(each, rel=1e-3)
+    assert epsilon == pytest.approx(amplified_epsilon(one / sigma, 5 * one / sigma, 4_999, 1, each), rel=1e-3)
+    together, whole = numbers(
+        text, f"visits at most {visits} silos. These are changed one after the other, which makes it (#, #)-DP"
+    )
+    assert together == pytest.approx(visits * epsilon, rel=1e-3)
+    assert 0.99e-2 < together <= 1e-2
+    assert whole == 1e-6
+    alone = gaussian_epsilon(math.sqrt(visits) * one / sigma, 1e-6)
+    assert numbers(text, "computed exactly, is (#, #)-DP.")[0] == pytest.approx(alone, rel=1e-3)
+
+
+def test_several_silos_cost_more_behind_a_mixer_than_without_one_and_never_more_than_without_one() -> None:
+    once, twice = (shuffled(mechanism="batches", privacy=Privacy(1e-2, 1e-6, silos_per_user=v)) for v in (1, 2))
+    noises = [one.protocol.scales.diagonal for one in (once, twice)]
+    alone = [one.changed(trust="silo").protocol.scales.diagonal for one in (once, twice)]
+    assert alone[1] / alone[0] == pytest.approx(math.sqrt(2), rel=1e-3)
+    assert noises[1] / noises[0] > math.sqrt(2)
+    many = shuffled(silos=50, privacy=Privacy(1e-2, 1e-6, silos_per_user=40))
+    assert many.protocol.scales == pytest.approx(many.changed(trust="silo").protocol.scales)
+    assert "At this noise it is so without the mixer too." in many.guarantee.statement
+
+
+@pytest.mark.parametrize("sigma_share", [0.2, 1.0])
+def test_where_several_silos_spend_too_much_nothing_is_certified(sigma_share: float) -> None:
+    plan = shuffled(mechanism="batches", privacy=Privacy(1e-2, 1e-6, silos_per_user=2))
+    hidden = Hidden.of(plan.request)
+    assert hidden is not None
+    certified = hidden.epsilon(plan.request, sigma_share * plan.protocol.scales.diagonal)
+    assert (certified == math.inf) == (sigma_share < 1)
+
+
+def test_two_silos_of_three_changed_behind_a_mixer_summed_in_full() -> None:
+    """Shuffled Gaussians of three silos on a grid: two of them change, at opposite sides of the third."""
+    shift, epsilon, grid = 0.5, 0.4, np.linspace(-7.0, 7.0, 141)
+    each, worlds = epsilon / 2, []
+    for centres in ((0.0, 0.0, 0.3), (shift, -shift, 0.3)):
+        bells = [norm.pdf(grid - centre) * (grid[1] - grid[0]) for centre in centres]
+        orders = [np.einsum("i,j,k->ijk", *(bells[i] for i in order)) for order in permutations(range(3))]
+        worlds.append(np.mean(orders, axis=0))
+    exact = max(np.maximum(a - math.exp(epsilon) * b, 0).sum() for a, b in (worlds, worlds[::-1]))
+    delta = next(d for d in np.geomspace(1e-6, 0.5, 400) if shuffled_epsilon_of(shift, 1.0, 3, float(d)) <= each)
+    assert 0 < exact <= delta * (1 + math.exp(each))

@@ -64,7 +64,7 @@ def draw(found: Sequence[Threshold], path: Path) -> None:
         axis.set_title(f"T = {rounds:,}", fontsize=10)
         axis.set_xlabel("ε", fontsize=9)
         axis.set_xlim(EPSILONS[0], EPSILONS[-1])
-        axis.set_ylim(10, MOST_ON_MAP)
+        axis.set_ylim(1, MOST_ON_MAP)
         axis.grid(alpha=0.25)
         axis.tick_params(labelsize=8)
     axes[0].set_ylabel("silos from which it adds less noise", fontsize=9)

@@ -3,6 +3,12 @@
 How much noise that takes: by the theorem (calibration "paper"), or by the same proof with every step computed and with
 the true sensitivity (calibration "exact", `privacy.clones`). Either way, what is promised was computed: without the
 mixer by exact Gaussian accounting, with it by the clones, and the better of the two is the promise.
+
+Clones hide what one silo sends. A user who visits v silos changes what v of them send, in the same shuffled releases:
+there are no v mechanisms that could be composed. But the silos can be changed one after the other. Each step leaves the
+others as they are, whosever data they have, and so is (e, d)-DP as it is for a user of one silo; v steps are
+(v e, d (1 + e^e + ... + e^((v-1) e)))-DP, by group privacy. Without a mixer, where silos do compose, the cost is
+sqrt(v) instead of v: the more silos people visit, the less the mixer is worth.
 """
 
 from __future__ import annotations
@@ -18,7 +24,7 @@ from fedbandit._validate import ArgumentError
 from fedbandit.bandit.statistics import Scales
 from fedbandit.privacy.accounting import published_levels
 from fedbandit.privacy.amplification import Amplified, largest_epsilon, published_sdp_sigma, theorem_sdp
-from fedbandit.privacy.budget import at_most, exactly
+from fedbandit.privacy.budget import Privacy, at_most, exactly
 from fedbandit.privacy.clones import amplified_epsilon, amplified_sigma
 from fedbandit.privacy.ledger import Gaussian
 from fedbandit.privacy.noise import NoiseSource
@@ -33,6 +39,7 @@ __all__ = ["TRUST", "Hidden", "SeesShuffled", "ShuffleProtocol"]
 
 TOGETHER = "the analyzer together with the mixer"
 SAME = 1e-9  # relative: an epsilon that was solved for is met up to the last digits
+LARGEST_EXPONENT = 700.0  # e to it is a float; clones hide nothing at an epsilon that is anywhere near
 
 
 @dataclass(frozen=True)
@@ -67,15 +74,23 @@ class SeesShuffled:
     remembers: bool = False
 
     def score(self, protocol: Protocol, moment: Moment) -> Floats | float:
+        """Exact for a user of one silo; where there are several, as if each could be behind any of the releases."""
         variances = protocol.release_scales(moment.users) ** 2
-        others = moment.expected[0][..., 1:2, :]
+        others = moment.expected[0][..., -1:, :]
         residual = (moment.held[0] - others).astype(np.float64)
-        logs = []
-        for expected in moment.expected:
-            gap = (expected[..., :1, :] - others).astype(np.float64)
-            each = np.sum(residual * (gap / variances) - gap**2 / (2 * variances), axis=-1)
-            logs.append(logsumexp(each, axis=-1))
-        return np.asarray(logs[1] - logs[0])
+        score: Floats | float = 0.0
+        for silo in self._visited(moment):
+            for sign, expected in zip((-1, 1), moment.expected, strict=True):
+                gap = (expected[..., silo : silo + 1, :] - others).astype(np.float64)
+                each = np.sum(residual * (gap / variances) - gap**2 / (2 * variances), axis=-1)
+                score = score + sign * logsumexp(each, axis=-1)
+        return score
+
+    def _visited(self, moment: Moment) -> list[int]:
+        """The silos whose releases differ between the worlds."""
+        low, high = moment.expected
+        differs = np.any(low != high, axis=(0, -1))
+        return [int(silo) for silo in np.flatnonzero(differs)]
 
     def residuals(self, claimed: Protocol, moment: Moment, world: int) -> tuple[Residual, ...]:
         """Left to the one who sees the messages before they are shuffled."""
@@ -85,8 +100,6 @@ class SeesShuffled:
 def _build(request: Request) -> Built:
     """The lemma's noise ("paper"), the least that its proof certifies ("exact"), or the published simulation's."""
     privacy = request.asked
-    if privacy.silos_per_user > 1:
-        raise ArgumentError("silos_per_user", "must be 1 for trust 'shuffle': its clones hide what one silo sends")
     if privacy.apart:
         raise ArgumentError("apart", f"must be 0 for trust 'shuffle', got {privacy.apart}: its clones count batches")
     if request.calibration == "published":
@@ -95,11 +108,11 @@ def _build(request: Request) -> Built:
         return _built(request, published_scales(sigma), nothing(PUBLISHED))
     if request.calibration == "exact":
         return _build_exactly(request)
-    if privacy.participations > 1:
-        raise ArgumentError(
-            "participations",
-            "must be 1 for trust 'shuffle' unless calibration is 'exact': its lemma has one datum per user",
-        )
+    for field in ("participations", "silos_per_user"):
+        if getattr(privacy, field) > 1:
+            raise ArgumentError(
+                field, "must be 1 for trust 'shuffle' unless calibration is 'exact': its lemma has one datum per user"
+            )
     local = _local_budget(request)
     return _built(request, Scales.flat(local.sigma), _guarantee(request, local.sigma, _lemma_steps(request, local)))
 
@@ -112,7 +125,7 @@ def _build_exactly(request: Request) -> Built:
     hidden, privacy, sigma = Hidden.of(request), request.asked, alone.sigma
     if hidden is not None:
         sizes = (hidden.shift, hidden.spread, hidden.silos, hidden.releases)
-        sigma = amplified_sigma(*sizes, privacy.epsilon, privacy.delta, most=alone.sigma)
+        sigma = amplified_sigma(*sizes, *_for_one_silo(privacy), most=alone.sigma)
     steps = alone.steps if sigma == alone.sigma else ()
     return _built(request, request.exact_scales(sigma), _guarantee(request, sigma, steps))
 
@@ -147,9 +160,18 @@ class Hidden:
         return cls(request.shift.total, points * (one + rounding), releases, max(1, request.silos - 1))
 
     def epsilon(self, request: Request, sigma: float) -> float:
-        """What the clones certify at this noise."""
-        delta = request.asked.delta
-        return amplified_epsilon(self.shift / sigma, self.spread / sigma, self.silos, self.releases, delta)
+        """What the clones certify at this noise, for all silos that a user visits; infinity where that is more than was
+        asked for and there are several: their delta would be larger, too."""
+        visits, (most, delta) = request.asked.silos_per_user, _for_one_silo(request.asked)
+        each = amplified_epsilon(self.shift / sigma, self.spread / sigma, self.silos, self.releases, delta)
+        return math.inf if visits > 1 and each > most * (1 + SAME) else visits * each
+
+
+def _for_one_silo(privacy: Privacy) -> tuple[float, float]:
+    """What one silo may spend so that all that a user visits spend the budget, by group privacy."""
+    visits, epsilon = privacy.silos_per_user, privacy.epsilon / privacy.silos_per_user
+    grown = sum(math.exp(min(i * epsilon, LARGEST_EXPONENT)) for i in range(visits))
+    return epsilon, privacy.delta / grown
 
 
 def _local_budget(request: Request) -> Amplified:
@@ -229,13 +251,21 @@ def _lemma_steps(request: Request, local: Amplified) -> tuple[str, ...]:
 
 def _clone_steps(request: Request, hidden: Hidden, sigma: float, amplified: float) -> tuple[str, ...]:
     """The amplified statement, in numbers."""
+    visits, one_silo = request.asked.silos_per_user, request.pair_of(amplified)
+    several: tuple[str, ...] = ()
+    if visits > 1:
+        one_silo = f"({at_most(amplified / visits)}, {at_most(_for_one_silo(request.asked)[1])})"
+        several = (
+            f"A user visits at most {visits} silos. These are changed one after the other, which makes it "
+            f"{request.pair_of(amplified)}-DP (group privacy).",
+        )
     return (
         f"One user moves a release by at most {hidden.shift / sigma:.4g} standard deviations, and releases of two "
         f"silos are at most {hidden.spread / sigma:.4g} apart: every other silo is now and then a clone of the user's "
         "(privacy/clones.py).",
         f"Among {hidden.silos:,} silos, one of the others being counted as colluding, {_counted(hidden.releases)} that "
-        "hold the user, each shuffled anew and "
-        f"composed optimally, are {request.pair_of(amplified)}-DP.",
+        f"hold the user, each shuffled anew and composed optimally, are {one_silo}-DP.",
+        *several,
     )
 
 

@@ -176,10 +176,10 @@ class SeesCounts:
         users = node.users // protocol.silos * honest
         trials, units = users * node.noise_bits, node.units(protocol.dim)
         told = moment.sent[-1][0][..., honest:, :].sum(axis=SILOS, keepdims=True)
-        pair = (expected[..., :honest, :] for expected in moment.expected)
-        low, high = (np.asarray(e * (2.0**-protocol.bits / units), dtype=np.float64) for e in summed((*pair,)))
+        low, high = (expected[..., :honest, :] for expected in moment.expected)
+        pair = tuple(np.asarray(e * (2.0**-protocol.bits / units), dtype=np.float64) for e in summed((low, high)))
         centred = moment.held[0] - told - trials * ONES - users / units  # every number is shifted by L = 1
-        return centred, (low, high), np.full(protocol.width, np.sqrt(trials * ONES * (1 - ONES)))
+        return centred, (pair[0], pair[1]), np.full(protocol.width, np.sqrt(trials * ONES * (1 - ONES)))
 
 
 def _build(request: Request) -> Built:
@@ -294,13 +294,14 @@ def _exact_guarantee(
         against=against,
         steps=(
             *before,
-            f"Noise is binomial instead, and counted: a p-sum of n = {first.users:,} users has g = {first.grid:,} steps "
-            f"and b = {first.noise_bits:,} noise bits per user in each number, a quarter of them ones. A step is "
+            f"Noise is binomial instead, and counted: a p-sum of n = {first.users:,} users has g = {first.grid:,} "
+            f"steps and b = {first.noise_bits:,} noise bits per user in each number, a quarter of them ones. A step is "
             f"{first.unit:.4g} long on the diagonal, {first.unit * first.finer.off_diagonal:.4g} off it and "
             f"{first.unit * first.finer.bias:.4g} on the bias.",
             f"The bits of {counted(left, 'silo')} of {request.silos}, {first.trials // request.silos * left:,} in "
-            f"each number, are worth Gaussian noise of {coding.worth(first, left):.4f} on the diagonal: what is counted is "
-            "post-processing of it, rounding at random included (privacy/binomial.py). So it is in every p-sum.",
+            f"each number, are worth Gaussian noise of {coding.worth(first, left):.4f} on the diagonal: what is "
+            "counted is post-processing of it, rounding at random included (privacy/binomial.py). So it is in every "
+            "p-sum.",
             f"That leaves out tails of binomials, e^{coding.log_moved:.1f} in each of "
             f"{request.encoder.size * protocol.width:,} counts: (1 + e^epsilon) times all of them is at most {moved}, "
             "which was kept back from delta.",
