@@ -21,12 +21,11 @@ in_browser = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium h
 
 def well(page: Any) -> None:
     """axe-core finds nothing serious, light and dark, and nothing is wider than the window."""
-    from axe_playwright_python.sync_playwright import Axe
-
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
     scheme = page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light'")
     for each in ("light", "dark"):
         page.emulate_media(color_scheme=each)
-        found = Axe().run(page).response["violations"]
+        found = axe.Axe().run(page).response["violations"]
         serious = [
             (one["id"], [node["html"][:120] for node in one["nodes"]]) for one in found if one["impact"] in SERIOUS
         ]

@@ -94,9 +94,8 @@ def pictures() -> Path | None:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
-    """Chromium. Where it, Playwright or axe-core is missing, tests that need it are skipped and say so."""
+    """Chromium. Where it or Playwright is missing, tests that need it are skipped and say so."""
     playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is missing: pip install playwright")
-    pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
     with playwright.sync_playwright() as started:
         made = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield made
