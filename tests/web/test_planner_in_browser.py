@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 
 from fedbandit.plan import Plan
+from fedbandit.web.planner.planner_page import planner_server
 from fedbandit.web.server import PageServer
 from tests.web.browsing import Open, in_browser, shot, small, well
+from tests.web.conftest import running
 
 pytestmark = in_browser
 SMALL = "?silos=20&people_per_day=10&days=60&dim=5&epsilon=8"
@@ -276,3 +278,17 @@ def test_it_is_quick(open_: Open, planner: PageServer) -> None:
     assert first < 30_000
     assert min(answered) < 5_000
     assert played < 30_000
+
+
+def test_a_planner_that_is_gone_says_so_and_comes_back(open_: Open) -> None:
+    server = planner_server()
+    port = server.server_address[1]
+    with running(server):
+        page = open_(f"{server.url}{SMALL}")
+        page.wait_for_selector(".headline")
+    page.fill("#asked-epsilon", "3")
+    page.get_by_text("is `fedbandit web` still running?").wait_for()
+    with running(planner_server(port=port)):
+        page.fill("#asked-epsilon", "4")
+        page.wait_for_selector(".headline")
+        assert page.url.endswith("epsilon=4")
