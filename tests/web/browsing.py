@@ -14,6 +14,7 @@ from tests.web.conftest import CHROMIUM
 
 __all__ = ["Open", "in_browser", "shot", "small", "well"]
 
+COLOURS = 200  # of a picture; those that cover few pixels are kept, for lines are thin
 SERIOUS = ("serious", "critical")
 Open = Callable[..., Any]
 in_browser = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here: apt-get install chromium")
@@ -41,4 +42,6 @@ def shot(page: Any, folder: Path | None, name: str, full: bool = False) -> None:
 
 
 def small(picture: bytes, file: Path) -> None:
-    Image.open(io.BytesIO(picture)).convert("RGB").quantize(64).save(file, optimize=True)
+    Image.open(io.BytesIO(picture)).convert("RGB").quantize(COLOURS, Image.Quantize.MAXCOVERAGE).save(
+        file, optimize=True
+    )
