@@ -8,11 +8,13 @@ from html import unescape
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from fedbandit.look.colours import OTHERS, PROTOCOLS, colour_of, colours
 from fedbandit.paper.figures.panels import PANELS
 
 DOCS = Path(__file__).parents[2] / "docs"
+NEAR = 16  # of 255, in each of red, green and blue
 DRAWN = "Matplotlib"  # who says so in the file; diagrams of packages show no protocol
 FIGURES = sorted(file for file in DOCS.rglob("*.svg") if DRAWN in file.read_text())
 TEXT_OR_COLOUR = re.compile(r"<!-- (.*?) -->|(?:stroke|fill): (#[0-9a-f]{6})")
@@ -67,3 +69,14 @@ def test_the_comparison_has_all_of_its_own() -> None:
     assert {colour for colour in used if colour and not is_grey(colour)} == {
         colour for colour in colours(names).values() if not is_grey(colour)
     }
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_picture_of_the_planner_keeps_the_colours(scheme: str) -> None:
+    """Pictures have few colours, and lines are thin: the orange of `ldp` had become the red of `silo`."""
+    picture = Image.open(DOCS / "figures" / f"planner-curves-{scheme}.png").convert("RGB")
+    found = [colour for _, colour in picture.getcolors(picture.width * picture.height) or []]
+    for name in ("isolated", "secure-sum", "silo", "ldp", "local", "fed-lin-ucb"):
+        wanted = [int(PROTOCOLS[name][at : at + 2], 16) for at in (1, 3, 5)]
+        nearest = min(max(abs(one - other) for one, other in zip(wanted, each, strict=True)) for each in found)
+        assert nearest <= NEAR, (name, nearest)

@@ -14,6 +14,7 @@ from tests.web.conftest import CHROMIUM
 
 __all__ = ["Open", "in_browser", "shot", "small", "well"]
 
+COLOURS = 200  # of a picture; those that cover few pixels are kept, for lines are thin
 SERIOUS = ("serious", "critical")
 Open = Callable[..., Any]
 in_browser = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here: apt-get install chromium")
@@ -21,12 +22,11 @@ in_browser = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium h
 
 def well(page: Any) -> None:
     """axe-core finds nothing serious, light and dark, and nothing is wider than the window."""
-    from axe_playwright_python.sync_playwright import Axe
-
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
     scheme = page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light'")
     for each in ("light", "dark"):
         page.emulate_media(color_scheme=each)
-        found = Axe().run(page).response["violations"]
+        found = axe.Axe().run(page).response["violations"]
         serious = [
             (one["id"], [node["html"][:120] for node in one["nodes"]]) for one in found if one["impact"] in SERIOUS
         ]
@@ -42,4 +42,6 @@ def shot(page: Any, folder: Path | None, name: str, full: bool = False) -> None:
 
 
 def small(picture: bytes, file: Path) -> None:
-    Image.open(io.BytesIO(picture)).convert("RGB").quantize(64).save(file, optimize=True)
+    Image.open(io.BytesIO(picture)).convert("RGB").quantize(COLOURS, Image.Quantize.MAXCOVERAGE).save(
+        file, optimize=True
+    )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib.pyplot as plt
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from fedbandit.comparison.contest import Standing
 from fedbandit.look.colours import colours
@@ -45,6 +46,9 @@ def draw_contest(outcomes: Sequence[Standing], instances: Sequence[str], path: P
             )
         axes.axvline(1.0, color="#444444", linestyle=":", linewidth=1.0)
         axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_minor_formatter(NullFormatter())  # labels of tenths would lie on each other
         axes.set_title(instance, fontsize=9)
         axes.grid(alpha=0.25)
     panels[0][0].set_yticks(list(rows.values()), list(rows), fontsize=8)

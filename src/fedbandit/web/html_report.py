@@ -73,8 +73,8 @@ def evaluation_report(found: Evaluation) -> str:
     label = f"mean reward, {found.level:.0%} intervals"
     chart = {"kind": "interval", "title": "What policies would have earned", "x": label, "rows": rows}
     columns = ("policy", "estimator", "value", "low", "high", "effective", "agreement")
-    table = _words.tabled(
-        columns, ([_cell(row[name]) for name in columns] for row in found.frame.iter_rows(named=True))
+    table = _table(
+        "Worth", columns, ([_cell(row[name]) for name in columns] for row in found.frame.iter_rows(named=True))
     )
     told = [*(f"{one.policy}: refused, {one.refused}." for one in found.judged if one.refused), *found.remarks]
     return page(
@@ -110,11 +110,17 @@ def replay_report(found: Replay) -> str:
         f"Replay of {len(past):,} people in {len(past.silos)} silos",
         [
             ReportPart("Over time", "", {**chart, "series": series}),
-            ReportPart("In all", _words.tabled(columns, rows)),
+            ReportPart("In all", _table("In all", columns, rows)),
             *([ReportPart("What to know", _words.listed(found.remarks))] if found.remarks else []),
             ReportPart("Assuming", _words.listed(found.assumes)),
         ],
     )
+
+
+def _table(label: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A table that a narrow window scrolls by itself, by the keyboard, too."""
+    table = _words.tabled(columns, rows)
+    return f'<div class="wide" tabindex="0" role="region" aria-label="{escape(label)}, table">{table}</div>'
 
 
 def _cell(value: object) -> str:

@@ -13,7 +13,7 @@ import pytest
 from fedbandit import Plan, Privacy, adaptive, every
 from fedbandit.audit.auditor import Check
 from fedbandit.audit.cases import reduced
-from fedbandit.audit.certificate import OWN_SILO, _promise, certificate
+from fedbandit.audit.certificate import OWN_SILO, certificate, promise_in_words
 from fedbandit.audit.pages import markdown
 from fedbandit.audit.report import audit
 from tests.cli.officer.running import run
@@ -86,7 +86,7 @@ def test_certificate_of_a_schedule_that_the_data_decide(tmp_path: Path) -> None:
 )
 def test_the_promise_can_be_read_whatever_epsilon(epsilon: float, said: str) -> None:
     plan = Plan(3, 20, 2, Privacy(epsilon, 1e-5), trust="silo", schedule=every(5))
-    assert said in _promise(plan)
+    assert said in promise_in_words(plan)
 
 
 def test_a_certificate_says_what_the_audited_plan_has_less_of(tmp_path: Path) -> None:

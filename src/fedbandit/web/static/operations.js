@@ -144,7 +144,7 @@ function strips(room, rows, syncs, height) {
     }
   });
   return draw("svg", { viewBox: `0 0 ${width} ${rows.length * height + 16}`, role: "img", "aria-label": "Syncs, from the first on the left to the last on the right; the table holds the same." },
-    rows.map(([name], row) => [draw("text", { x: 0, y: (row + 1) * height - 3, class: height < 14 ? "tiny" : null }, short(name), draw("title", {}, name)),
+    rows.map(([name], row) => [draw("text", { x: 0, y: (row + 1) * height - 3, class: height < 16 ? "tiny" : null }, short(name), draw("title", {}, name)),
       draw("rect", { x: left, y: row * height, width: width - left, height: height - 2, "fill-opacity": 0.08, colour: ["fill", "var(--soft)"] })]),
     Object.entries(paths).map(([letter, list]) => draw("path", { d: list.join(""), colour: ["fill", LETTERS[letter][1]] })),
     draw("text", { x: left, y: rows.length * height + 12 }, when(0).slice(0, said)), draw("text", { x: width, y: rows.length * height + 12, "text-anchor": "end" }, when(syncs - 1).slice(0, said)));
@@ -171,7 +171,7 @@ function line(room) {
   const worst = [...board.silos].sort((a, b) => b.missed - a.missed || count(b.present, "0") - count(a.present, "0"));
   const many = board.silos.length > ROWS, rows = [["all", states], ...(many ? worst : board.silos).map((one) => [one.name, one.present])];
   return el("figure", { class: "whole" }, many ? el("p", { class: "soft" }, "Who was missing most comes first.") : null, key([...states, ...board.silos.flatMap((one) => [...new Set(one.present)])]),
-    el("div", { class: many ? "scroll" : null, tabindex: many ? 0 : null, role: "region", "aria-label": "Syncs by silo" }, strips(room, rows, board.syncs ?? states.length, many ? 12 : 16)),
+    el("div", { class: many ? "scroll" : null, tabindex: many ? 0 : null, role: "region", "aria-label": "Syncs by silo" }, strips(room, rows, board.syncs ?? states.length, many ? 14 : 16)),
     el("details", {}, el("summary", {}, "The same as a table"), el("div", { class: "scroll" }, table(["silo", "syncs with it", "without it", "without it in a row"],
       worst.map((one) => [one.name, count(one.present, "1"), count(one.present, "0"), one.missed]), `${states.length} syncs, ${count(states, "s")} skipped; at least ${board.cohort} silos in each`))));
 }

@@ -200,7 +200,7 @@ function pictures(told, use) {
   replace(at("matrix"),
     matrixChart({ title: `Mechanism ${matrix.mechanism}: row k is release k, column j is batch j`, rows: matrix.rows }),
     el("p", { class: "soft" }, `The first ${matrix.rows.length} of ${matrix.syncs} releases. One batch enters up to ${matrix.touches} of them; `
-      + `the noise must hide ${number(matrix.column_norm)} times one person's part.`));
+      + `the noise must hide one person's part${number(matrix.column_norm) === "1" ? "" : `, ${number(matrix.column_norm)} times as large`}.`));
 }
 
 // Silo, mixer if there is one, analyzer, and what each of them gets: as the trust model's own file declares it.
