@@ -6,6 +6,7 @@ import asyncio
 import json
 import shutil
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -18,7 +19,9 @@ from fedbandit._validate import ArgumentError
 from fedbandit.cli.main import app
 from fedbandit.federation import process
 from fedbandit.federation.post_office import PostOffice
+from fedbandit.federation.setup import founding
 from fedbandit.federation.setup.agreement import Agreement
+from fedbandit.federation.setup.editions import Edition
 from fedbandit.federation.setup.home import Home
 from fedbandit.federation.silo import terms
 from fedbandit.federation.silo.agent import Agent
@@ -213,6 +216,7 @@ def begun_anew(folder: Path, name: str) -> str | None:
                 secret=party.keys.seeds["salt"],
                 sealer=sealer,
                 new_term=True,
+                since=party.roll.since(name),
             )
             resources.callback(silo.close)
             agent = Agent(silo, party, sealer)
@@ -246,6 +250,35 @@ def test_a_silo_that_has_lost_its_ledger_between_two_terms_draws_nothing(renewed
     problem = begun_anew(renewed, "silo-00")
     assert problem is not None
     assert "a ledger of 3 entries, it holds 0 and 0" in problem
+
+
+def test_nor_does_one_that_was_no_member_for_a_while(ended, tmp_path):
+    """It is dismissed by the new file, and joins again by an edition, with its old keys and an empty store."""
+    folder, _ = ended
+    run("federation", "renew", folder, "--plan", tmp_path / "next.json")
+    last = Agreement.load(folder / "federation.json")
+    few = replace(last, parties=tuple(party for party in last.parties if party.name != "silo-00"))
+    for home in (folder, folder / "mixer", folder / "analyzer"):
+        few.save(home / "federation.json")
+    founding.configure(folder, few)
+    home = Home.load(folder / "silo-00")
+    founding.change(folder, Edition(1, "", 1, "admit", "silo-00", home.public))
+    shutil.copy(folder / "federation.json", home.path / "federation.json")
+    shutil.copy(folder / "members.json", home.path / "members.json")
+    for file in home.path.glob("silo.db*"):
+        file.unlink()
+    assert "a ledger of 3 entries, it holds 1 and 0" in (begun_anew(folder, "silo-00") or "")
+
+
+def test_new_keys_let_a_silo_go_on_that_has_lost_its_ledger(ended, tmp_path):
+    folder, _ = ended
+    for file in (folder / "silo-00").glob("silo.db*"):
+        file.unlink()
+    run("federation", "new-keys", folder / "silo-00")
+    card = folder / "silo-00" / "silo-00.card.json"
+    run("federation", "renew", folder, "--plan", tmp_path / "next.json", "--replace", card)
+    run("federation", "accept", folder / "silo-00", folder / "federation.json", "--new-term")
+    assert begun_anew(folder, "silo-00") is None
 
 
 def test_a_silo_that_has_lost_its_keys_too_begins_a_new_ledger(ended, tmp_path):

@@ -152,6 +152,11 @@ def test_what_cannot_forget_says_so(fields: dict[str, Any]) -> None:
     assert error.value.field == "forget"
 
 
+def test_a_weight_that_leaves_nothing_is_refused_where_it_cannot_be_fitted() -> None:
+    with pytest.raises(ArgumentError, match="forget must be larger for mechanism 'blt', got 1e-09"):
+        mechanisms.encoder("blt", 365, 1e-9)
+
+
 def test_a_plan_that_forgets_nothing_keeps_its_identity() -> None:
     plan = plan_of(forget=1.0)
     assert "forget" not in plan.as_dict()

@@ -198,6 +198,16 @@ _BASELINE_SIZES = {
 # Ours again, under plans that promise more than the usual one: a name, whose they are, and what they add. The horizon
 # that is played is longer than the band of the matrix, so that a whole column of it is.
 _VARIANTS: dict[str, tuple[str, _Size, dict[str, Any]]] = {
+    "apart": (
+        "secure-sum",
+        _Size(3, 64, 3, 1, 60_000, colluding=1),
+        {"participations": 5, "apart": 12},
+    ),
+    "forget": (
+        "secure-sum",
+        _Size(3, 64, 3, 1, 60_000, colluding=1),
+        {"forget": 0.9},
+    ),
     "endless": (
         "secure-sum",
         _Size(3, 64, 3, 1, 60_000, colluding=1),

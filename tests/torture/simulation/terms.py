@@ -120,8 +120,7 @@ class SecondTerm:
         self.setting = _renewed(self.chance, self.setting, self.nodes["analyzer"].disk, now)
         self.oracle = _BothTerms(self.first, self.setting.plan, now + LEAD)
         self.say(f"renewed, with {'a' if self.setting.plan.prior else 'no'} prior")
-        self.broker.crossed = lambda envelope: (self.first.crossed(envelope), self.oracle.crossed(envelope))[0]
-        self.broker.done_with = lambda *given: (self.first.done_with(*given), self.oracle.done_with(*given))[0]
+        self.broker.crossed, self.broker.done_with = self._crossed, self._done_with
         self.faults = Faults(self.setting, self.nodes, self.broker, self.oracle, self.chance, self.say)
         self.clients, self._running, self.waiting = clients, running, set(self.nodes)
         if self.setting.plan.privacy is not None and self.chance.random() < LOST:
@@ -129,6 +128,14 @@ class SecondTerm:
         for node in self.nodes.values():
             node.renewing = True
             loop.call_later(self.chance.uniform(0.0, LATEST), self._accept, node)
+
+    def _crossed(self, envelope: bytes) -> None:
+        self.first.crossed(envelope)
+        self.oracle.crossed(envelope)
+
+    def _done_with(self, name: str, envelope: bytes) -> None:
+        self.first.done_with(name, envelope)
+        self.oracle.done_with(name, envelope)
 
     def _seen(self) -> list[str]:
         """Silos of which those who must answer have seen a release."""

@@ -9,9 +9,10 @@ from typing import NamedTuple
 from fedbandit.federation.store.database import Engine, Sql
 from fedbandit.federation.wire.heads import NONE, Head
 
-__all__ = ["Seen", "SeenStore"]
+__all__ = ["EARLIER", "Seen", "SeenStore"]
 
 _SYNCS = struct.Struct("<I")
+EARLIER = "earlier"  # the scope of what was seen in earlier terms
 _QUESTION, _ANSWER, _SEEN = "question", "answer ", "seen "
 
 
@@ -30,9 +31,12 @@ class SeenStore:
         self._engine, self._scope, self._places = engine, scope, places
 
     def of(self, party: str) -> Seen:
-        """The furthest that the party was seen to be."""
+        """The furthest that the party was seen to be; before anything was seen in this term, in an earlier one."""
         with self._engine.read() as sql:
-            return self._of(sql, party)
+            known = self._of(sql, party)
+            if known.head != NONE or known.syncs or (found := _get(sql, f"{_SEEN}{EARLIER} {party}")) is None:
+                return known
+            return Seen(0, Head.decode(found[_SYNCS.size :]))
 
     def at(self, party: str, count: int) -> Head | None:
         """The party's head at this place, if it was kept."""
