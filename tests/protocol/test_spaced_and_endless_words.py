@@ -72,6 +72,13 @@ def test_how_far_visits_lie_apart(apart: int, words: str) -> None:
     assert words in str(plan_of(budget={"participations": 3, "apart": apart}).guarantee)
 
 
+def test_the_ratio_of_the_noises_is_that_of_what_is_drawn() -> None:
+    plan = plan_of(ratio=6.25)
+    drawn = plan.protocol.scales
+    assert drawn.diagonal / drawn.bias == pytest.approx(2.5)
+    assert "covariance and bias noise in the ratio 2.5:1" in str(plan.guarantee)
+
+
 def test_the_step_about_visits_apart_has_the_numbers_of_the_matrix() -> None:
     plan = plan_of("silo", {"participations": 3, "apart": 2})
     column = plan.encoder.coefficients
