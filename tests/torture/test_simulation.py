@@ -5,11 +5,12 @@ import struct
 import subprocess
 import sys
 from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from tests.torture.simulation.history import play
-from tests.torture.simulation.machine import Statement
+from tests.torture.simulation.machine import Disk, Statement
 from tests.torture.simulation.oracle import Oracle, Said
 from tests.torture.simulation.settings import SETTINGS
 
@@ -48,13 +49,13 @@ class Watched:
     too, which both have noted how far they have seen it."""
 
     def __init__(self, *receivers):
-        disk = SimpleNamespace(durable=1, written=[()])
+        disk = cast(Disk, SimpleNamespace(durable=1, written=[()]))
         silos = ("silo-0", "silo-1", "silo-2")
         self.oracle = Oracle(SETTINGS["secure sum"], silos, lambda name: disk, 1, lambda line: None, lambda: 0.0)
         for receiver in receivers:
             self.send(receiver, b"first")
             note = Statement("INSERT INTO states (term, name, value)", ("seen  silo-0", struct.pack("<I", 1)), False)
-            self.oracle.wrote(receiver, disk, [note])
+            self.oracle.wrote(receiver, disk, (note,))
 
     def put_back(self, *names, kept=0):
         for name in names:

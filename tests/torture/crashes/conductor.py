@@ -213,35 +213,34 @@ class Conductor:
     def _serve(self, name: str, sync: int, *, grouped: bool, twice: bool) -> None:
         actions = self._random.normal(size=(ARMS, self.plan.dim))
         actions /= np.linalg.norm(actions, axis=-1, keepdims=True)
-        deaths = [self.deaths]
         decision, action = self.ask(name, "decide", actions)
-        deaths.append(self.deaths)
+        deaths, place = self.deaths, self.ask(name, "seated") if self._counted else 0
         user = Served(name, decision, actions[action], float(self._random.random()))
         self.served.append(user)
         for _ in range(1 + twice):
             answer = self.ask(name, "reward", decision, user.reward, grouped)
-            deaths.append(self.deaths)
             batch = None if answer is None or not answer.counted else answer.batch
-            allowed = self._allowed(name, sync, decided_again=deaths[1] > deaths[0], died=deaths[-1] > deaths[0])
+            allowed = self._allowed(sync, place, died=self.deaths > deaths)
             if batch not in allowed:
                 raise AssertionError(f"a reward of {name} counts in batch {batch}, it belongs in one of {allowed}")
             if batch is not None:
                 user.batches.append(batch)
 
-    def _allowed(self, name: str, sync: int, *, decided_again: bool, died: bool) -> set[int | None]:
-        """The batches that a reward may count in; None for none of them.
+    def _allowed(self, sync: int, place: int, *, died: bool) -> set[int | None]:
+        """The batches that the reward of a decision with this place may count in, if the silo died or not since; None
+        for none of them.
 
         Where users are counted, a silo that starts again with all places of a batch taken closes it: its tick is due. A
         reward that had not been stored by then comes late. So does the one of a decision that was made twice, since the
-        answer to the first was lost, with the place that it took. Late rewards count in the next batch, if there is
-        one; where batches have a planned size, only those that have a place in it.
+        answer to the first was lost, with the last place of the batch. Late rewards count in the next batch, if there
+        is one; where batches have a planned size, only those that have a place in it.
         """
-        if not died or not self._counted or self._room(name, sync):
-            return {sync}
         late = sync + 1 if sync + 1 < len(self.plan.times) else None
-        if decided_again:
+        if not self._counted or place < self.plan.times[sync]:
+            return {sync}
+        if place > self.plan.times[sync]:
             return {late}
-        return {sync, None if self.plan.protocol.needs_points else late}
+        return {sync, None if self.plan.protocol.needs_points else late} if died else {sync}
 
     def _deliver(self) -> None:
         """Hand on what waits, and let mixer and analyzer do what is left to do, until nothing is."""
