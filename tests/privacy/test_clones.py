@@ -235,8 +235,8 @@ def test_a_user_who_comes_back_is_in_more_releases_and_moves_each_further():
     assert often.protocol.scales.bias > 3 * once.protocol.scales.bias
     with pytest.raises(ValueError, match="participations must be 1 for trust 'shuffle' unless calibration is 'exact'"):
         MANY.changed(privacy=Privacy(1e-3, 1e-6, participations=3))
-    with pytest.raises(ValueError, match="silos_per_user must be 1 for trust 'shuffle'"):
-        MANY.changed(calibration="exact", privacy=Privacy(1e-3, 1e-6, silos_per_user=2))
+    with pytest.raises(ValueError, match="silos_per_user must be 1 for trust 'shuffle' unless calibration is 'exact'"):
+        MANY.changed(privacy=Privacy(1e-3, 1e-6, silos_per_user=2))
 
 
 def gaussian_by_definition(mu: float, epsilon: float) -> float:

@@ -156,7 +156,8 @@ def test_eager_acting_never_promises_with_the_papers_constants(trust: str, calib
             step.startswith("Acting eagerly, a user can change the actions of all") for step in made.guarantee.steps
         )
         lazily = made.changed(acting="lazy", trust="silo" if trust == "shuffle" else trust)  # no clones of raw sums
-        assert made.noise_std == pytest.approx(lazily.noise_std * max(np.diff((0, *made.times))))
+        whole = 1e-3 if trust == "vector-sum" else 1e-6  # whole bits and steps: nearly as many as are needed
+        assert made.noise_std == pytest.approx(lazily.noise_std * max(np.diff((0, *made.times))), rel=whole)
     else:
         assert not made.guarantee.promised
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from fedbandit._arrays import Floats, Integers
 from fedbandit.bandit.statistics import Scales
-from fedbandit.privacy.binomial import HAIR, ONES, deviations_of_chance, fewest_trials, gaussian_std
+from fedbandit.privacy.binomial_noise import HAIR, ONES, deviations_of_chance, fewest_trials, gaussian_std
 
 __all__ = ["BOUND", "Coding", "ExactCoding", "Node", "PublishedCoding", "TheoremCoding"]
 
@@ -118,7 +118,7 @@ def _grid(users: int, dim: int) -> float:
 
 @dataclass(frozen=True)
 class ExactCoding:
-    """The g and b at which the counts hide as much as Gaussians of these deviations do (`privacy.binomial`).
+    """The g and b at which the counts hide as much as Gaussians of these deviations do (`privacy.binomial_noise`).
 
     Formal guarantee: in every number of every p-sum, the noise bits of all silos but one are worth a Gaussian of the
     deviation in `scales` at least, where e^log_moved of total variation is left out.
@@ -148,7 +148,7 @@ class ExactCoding:
 @lru_cache(maxsize=4096)
 def _exact_node(coding: ExactCoding, level: int, users: int) -> Node:
     sigma = coding.scales.diagonal
-    accurate = 1.25 * deviations_of_chance(coding.log_moved) / LOST  # see the slope of `privacy.binomial`
+    accurate = 1.25 * deviations_of_chance(coding.log_moved) / LOST  # see the slope of `privacy.binomial_noise`
     steps = max(accurate, math.sqrt(users / (4 * ROUNDED)))
     grid = math.ceil(2 * BOUND * steps / sigma)
     wanted = fewest_trials(sigma * grid / (2 * BOUND) * (1 + 2 * HAIR), coding.log_moved)

@@ -17,7 +17,7 @@ from fedbandit.privacy.amplification import (
     theorem_sdp,
     theorem_sdp_constants_one,
 )
-from fedbandit.privacy.binomial import ONES
+from fedbandit.privacy.binomial_noise import ONES
 from fedbandit.privacy.budget import Privacy
 from fedbandit.protocol.trusts.vector_sum import VectorSumProtocol
 from fedbandit.protocol.vector_coding import PublishedCoding, TheoremCoding

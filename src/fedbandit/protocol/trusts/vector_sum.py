@@ -10,9 +10,9 @@ rounds each of its users once for every p-sum they will enter, as they arrive: i
 
 Another silo sees every model, knows the noise that it drew for its own users, and can subtract it.
 
-* Calibration "exact" (`privacy.binomial`): counts hide as much as Gaussian noise does, so everything that is computed
-  for Gaussians holds for them: the true sensitivity of both streams together, any number of visits, the exact delta. g
-  and b are such that the bits of all silos but one are enough, which is what the promise is then against.
+* Calibration "exact" (`privacy.binomial_noise`): counts hide as much as Gaussian noise does, so everything that is
+  computed for Gaussians holds for them: the true sensitivity of both streams together, any number of visits, the exact
+  delta. g and b are such that the bits of all silos but one are enough: the promise is against that one, too.
 * Calibration "paper": the theorem asks for the noise bits of all users together, b n of them, and is met as soon as
   b n >= C (g log)^2 / epsilon^2; the bits of M - 1 silos of M are (1 - 1/M) b n, which is what it asks for at epsilon
   sqrt(M / (M - 1)), at the same delta. The noise is the theorem's own, made for A behind S, so that is what is printed
@@ -34,7 +34,7 @@ from fedbandit._validate import ArgumentError
 from fedbandit._words import counted
 from fedbandit.bandit.statistics import Scales, width
 from fedbandit.privacy.accounting import advanced_composition_share, published_levels
-from fedbandit.privacy.binomial import ONES
+from fedbandit.privacy.binomial_noise import ONES
 from fedbandit.privacy.budget import at_most, exactly
 from fedbandit.privacy.ledger import Binomial
 from fedbandit.privacy.noise import NoiseSource
@@ -300,8 +300,8 @@ def _exact_guarantee(
             f"{first.unit * first.finer.bias:.4g} on the bias.",
             f"The bits of {counted(left, 'silo')} of {request.silos}, {first.trials // request.silos * left:,} in "
             f"each number, are worth Gaussian noise of {coding.worth(first, left):.4f} on the diagonal: what is "
-            "counted is post-processing of it, rounding at random included (privacy/binomial.py). So it is in every "
-            "p-sum.",
+            "counted is post-processing of it, rounding at random included (privacy/binomial_noise.py). So it is in "
+            "every p-sum.",
             f"That leaves out tails of binomials, e^{coding.log_moved:.1f} in each of "
             f"{request.encoder.size * protocol.width:,} counts: (1 + e^epsilon) times all of them is at most {moved}, "
             "which was kept back from delta.",

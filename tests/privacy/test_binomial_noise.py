@@ -14,7 +14,7 @@ from scipy.special import ndtri_exp
 from scipy.stats import binom
 
 from fedbandit.privacy.accounting import gaussian_delta
-from fedbandit.privacy.binomial import Cut, fewest_trials, gaussian_std
+from fedbandit.privacy.binomial_noise import Cut, fewest_trials, gaussian_std
 
 SIZES = (60, 100, 400, 3_000)
 MORE = 100  # whole numbers beyond a cut that are looked at
