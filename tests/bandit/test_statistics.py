@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedbandit.bandit.statistics import Scales, contributions, is_diagonal, symmetric, unpack, width
+from fedbandit.bandit.statistics import Scales, contributions, is_diagonal, summed, symmetric, unpack, width
 
 
 def users(count: int, dim: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -85,3 +85,11 @@ def test_unpacking_copies() -> None:
     bias, covariance = unpack(packed, 2)
     bias[:], covariance[:] = 0, 0
     assert packed.tolist() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("users", [0, 1, 31, 252, 253, 1000])
+@pytest.mark.parametrize("dim", [1, 10, 57])
+def test_the_sum_is_that_of_all_contributions_however_many_are_taken_at_a_time(users: int, dim: int) -> None:
+    generator = np.random.default_rng(users)
+    x, y = generator.uniform(-0.1, 0.1, (users, dim)), generator.uniform(0, 1, users)
+    np.testing.assert_array_equal(summed(x, y, 20, 0.5), contributions(x, y, 20, 0.5).sum(axis=0))

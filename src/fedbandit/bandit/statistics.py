@@ -15,7 +15,10 @@ from numpy.typing import ArrayLike
 
 from fedbandit._arrays import Flags, Floats, Indices, Integers
 
-__all__ = ["Scales", "contributions", "is_diagonal", "symmetric", "unpack", "upper_triangle", "width"]
+__all__ = ["Scales", "contributions", "is_diagonal", "summed", "symmetric", "unpack", "upper_triangle", "width"]
+
+
+NUMBERS, FEWEST = 2**14, 32  # of contributions at a time, and users at least
 
 
 class Scales(NamedTuple):
@@ -56,6 +59,16 @@ def contributions(x: ArrayLike, y: ArrayLike, bits: int, centre: float = 0.0) ->
     np.multiply(x.take(rows, axis=-1), x.take(columns, axis=-1), out=packed[..., dim:])
     packed *= 2.0**bits
     return np.rint(packed, out=packed).astype(np.int64)
+
+
+def summed(x: Floats, y: Floats, bits: int, centre: float = 0.0) -> Integers:
+    """The sum of the contributions of users, x (users, dim), y (users,) to (width,): integers, so that it does not
+    depend on how many are taken at a time. Few are: numbers that leave the cache take several times as long."""
+    total = np.zeros(width(x.shape[-1]), dtype=np.int64)
+    some = max(FEWEST, NUMBERS // len(total))
+    for at in range(0, len(x), some):
+        total += contributions(x[at : at + some], y[at : at + some], bits, centre).sum(axis=0)
+    return total
 
 
 def unpack(vector: Floats, dim: int) -> tuple[Floats, Floats]:

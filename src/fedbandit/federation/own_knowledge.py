@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedbandit._arrays import Floats
+from fedbandit.bandit import statistics
 from fedbandit.bandit.linucb import Model
-from fedbandit.bandit.statistics import contributions
 from fedbandit.federation.states import ReleaseState
 from fedbandit.federation.store.own_sums import NO_SUMS, PartSums, sync_of
 from fedbandit.federation.store.silo_store import SiloStore
@@ -23,7 +23,7 @@ from fedbandit.plan import Plan
 
 __all__ = ["LocalModel", "OwnKnowledge", "summed"]
 
-CHUNK = 512  # rows turned into contributions at a time
+CHUNK = 512  # rows that wait to be added up
 
 
 @dataclass(frozen=True)
@@ -110,12 +110,8 @@ def summed(plan: Plan, rows: Sequence[tuple[bytes, float]]) -> PartSums:
 def _summed(plan: Plan, features: Sequence[bytes], rewards: Sequence[float]) -> PartSums:
     if plan.serves_uncounted == "public":
         return NO_SUMS._replace(visits=len(rewards))
-    total = NO_SUMS
-    for at in range(0, len(rewards), CHUNK):
-        some = rewards[at : at + CHUNK]
-        x = np.frombuffer(b"".join(features[at : at + CHUNK])).reshape(len(some), plan.dim)
-        y = np.array(some)
-        packed = contributions(x, y, plan.bits, plan.centre).sum(axis=0)
-        squares = float(np.square(y - plan.centre).sum())
-        total = total.plus(PartSums(len(some), squares, packed.astype("<i8").tobytes()))
-    return total
+    if not rewards:
+        return NO_SUMS
+    x, y = np.frombuffer(b"".join(features)).reshape(len(rewards), plan.dim), np.array(rewards)
+    packed = statistics.summed(x, y, plan.bits, plan.centre)
+    return PartSums(len(rewards), float(np.square(y - plan.centre).sum()), packed.astype("<i8").tobytes())

@@ -74,8 +74,8 @@ class DyingEngine:
         return getattr(self._engine, name)
 
     @contextmanager
-    def transaction(self, durable=True):
-        with self._engine.transaction(durable) as sql:
+    def transaction(self, durable=True, letting_go=False):
+        with self._engine.transaction(durable, letting_go) as sql:
             self._sql = sql
             yield self
         if self._transactions is not None:

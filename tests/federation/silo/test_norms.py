@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedbandit.bandit.statistics import contributions, upper_triangle
-from fedbandit.federation.silo.releasing import _contributions
+from fedbandit.federation.silo.releasing import _checked
 from fedbandit.federation.silo.serving import Silo
 from tests.federation.small import small_plan
 
@@ -33,7 +33,8 @@ def within_the_bound(packed, dim, bits):
 
 def stored(silo):
     """The integers of everybody in the open batch, as they will enter a release."""
-    return _contributions(silo.plan, silo.store.batch(1, silo.ticker.open_sync))
+    x, y = _checked(silo.plan, silo.store.batch(1, silo.ticker.open_sync))
+    return contributions(x, y, silo.plan.bits, silo.plan.centre)
 
 
 rows = st.integers(1, 6).flatmap(

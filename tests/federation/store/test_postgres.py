@@ -51,3 +51,53 @@ def test_what_was_durable_before_the_server_went_away_stays_so(server):
     read(engine)
     engine.harden()
     engine.close()
+
+
+def is_on_disk(engine, place):
+    """Whether the server's log is on disk as far as this place."""
+    with engine.read() as sql:
+        ((there,),) = sql.all("SELECT pg_current_wal_flush_lsn() > ?::text::pg_lsn", (place,))
+    return there
+
+
+def written(sql, key):
+    """Write something; how far the server's log goes then."""
+    sql.all("INSERT INTO meta (key, value) VALUES (?, ?)", (key, b"x"))
+    ((place,),) = sql.all("SELECT pg_current_wal_insert_lsn()::text")
+    return place
+
+
+@pytest.mark.parametrize("letting_go", [False, True])
+def test_what_is_called_durable_is_on_disk(server, letting_go):
+    """Asked of the server itself. It also writes its log by itself now and then: hence so many times."""
+    engine, other = open_engine(server.url), open_engine(server.url)
+    for number in range(20):
+        with engine.transaction(durable=letting_go, letting_go=letting_go) as sql:
+            place = written(sql, f"key {number}")
+            assert sql.all("SELECT current_setting('synchronous_commit')") == [("off",)]  # nobody waits for a lock
+        if not letting_go:
+            engine.harden()
+        assert is_on_disk(other, place)
+    with engine.transaction() as sql:
+        place = written(sql, "at once")
+        assert sql.all("SELECT current_setting('synchronous_commit')") == [("on",)]
+    assert is_on_disk(other, place)
+    engine.close()
+    other.close()
+
+
+def write_twice(engine, letting_go):
+    with engine.transaction(letting_go=letting_go) as sql:
+        written(sql, "twice")
+        written(sql, "twice")
+
+
+@pytest.mark.parametrize("letting_go", [False, True])
+def test_what_fails_in_a_transaction_leaves_no_trace_and_the_next_one_works(server, letting_go):
+    engine = open_engine(server.url)
+    with pytest.raises(psycopg.errors.UniqueViolation):
+        write_twice(engine, letting_go)
+    with engine.read() as sql:
+        assert sql.all("SELECT 1 FROM meta WHERE key = 'twice'") == []
+    write(engine, "a", durable=True)
+    engine.close()

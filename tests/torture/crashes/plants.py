@@ -62,7 +62,7 @@ def _hasty(method: Callable[..., Any]) -> Callable[..., Any]:
         transaction = SqliteEngine.transaction
 
         @contextmanager
-        def hasty(engine: SqliteEngine, durable: bool = True) -> Iterator[Sql]:
+        def hasty(engine: SqliteEngine, durable: bool = True, letting_go: bool = False) -> Iterator[Sql]:
             with transaction(engine, durable=False) as sql:
                 yield sql
 

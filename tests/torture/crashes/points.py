@@ -82,9 +82,9 @@ class Points:
         sync = os.fdatasync
 
         @contextmanager
-        def counted(engine: SqliteEngine, durable: bool = True) -> Iterator[Sql]:
+        def counted(engine: SqliteEngine, durable: bool = True, letting_go: bool = False) -> Iterator[Sql]:
             size, inside, name = points._log_size(), False, _caller()
-            with transaction(engine, durable) as sql:
+            with transaction(engine, durable, letting_go) as sql:
                 yield sql
                 inside = points.reached(name)
             if inside:

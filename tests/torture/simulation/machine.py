@@ -177,7 +177,7 @@ class SimulatedEngine:
     def __init__(self, disk: Disk, process: Process) -> None:
         self._disk, self._process = disk, process
 
-    def transaction(self, durable: bool = True) -> AbstractContextManager[Sql]:
+    def transaction(self, durable: bool = True, letting_go: bool = False) -> AbstractContextManager[Sql]:
         return _Transaction(self._disk, self._process, durable)
 
     def read(self) -> AbstractContextManager[Sql]:

@@ -49,7 +49,7 @@ class _Hasty:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def transaction(self, durable: bool = True) -> AbstractContextManager[Sql]:
+    def transaction(self, durable: bool = True, letting_go: bool = False) -> AbstractContextManager[Sql]:
         return self._engine.transaction(durable=False)
 
     def __getattr__(self, name: str) -> Any:

@@ -68,18 +68,11 @@ class GroupCommit:
     async def _commit(self, rewards: list[Reward]) -> list[Verdict]:
         loop, engine = asyncio.get_running_loop(), self._silo.store.engine
         if engine.shared:
-            return await loop.run_in_executor(self._writer, self._commit_shared, rewards)
+            return await loop.run_in_executor(self._writer, self._silo.reward_many, rewards)
         # SQLite: the statements take microseconds, so only the wait for the disk is left to the thread. Python that
         # runs in a thread beside the event loop would have to wait for the interpreter every time.
         verdicts = self._silo.reward_many(rewards, durable=False)
         await loop.run_in_executor(self._writer, engine.harden)
-        return verdicts
-
-    def _commit_shared(self, rewards: list[Reward]) -> list[Verdict]:
-        """Other workers wait for the lock on the open batch: it is let go before the disk is waited for. Whoever sees
-        these rewards before that waits for the disk itself before it tells anybody."""
-        verdicts = self._silo.reward_many(rewards, durable=False)
-        self._silo.store.engine.harden()
         return verdicts
 
     def _next_group(self) -> list[Waiting]:

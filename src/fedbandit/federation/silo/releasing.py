@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedbandit._arrays import Floats, Integers
-from fedbandit.bandit.statistics import contributions
+from fedbandit.bandit import statistics
 from fedbandit.federation.exact.exact_noise import ExactNoise
 from fedbandit.federation.silo.decisions.actions import into_ball
 from fedbandit.federation.store.rewards import CountedRow
@@ -24,8 +24,6 @@ from fedbandit.protocol.base import Message, Protocol
 from fedbandit.protocol.encoder import Stream
 
 __all__ = ["draw", "own_after", "own_sums", "prepare"]
-
-CHUNK = 4096  # users turned into contributions at a time
 
 
 def draw(plan: Plan, state: Stream, rows: Sequence[CountedRow], noise: ExactNoise) -> tuple[Stream, Message]:
@@ -73,21 +71,19 @@ def prepare(protocol: Protocol, noise: ExactNoise) -> None:
 def _points(plan: Plan, sync: int, rows: Sequence[CountedRow]) -> Integers:
     """Contributions of a batch (users, width). Where the protocol counts every point, a batch has as many as planned,
     the missing ones empty; elsewhere one row holds the sum, which is all that `collect` looks at."""
-    width = plan.protocol.width
-    parts = [_contributions(plan, rows[at : at + CHUNK]) for at in range(0, len(rows), CHUNK)]
-    if plan.protocol.needs_points:
-        users = int(np.diff((0, *plan.times))[sync])
-        return np.concatenate([*parts, np.zeros((users - len(rows), width), dtype=np.int64)])
-    total = np.zeros((1, width), dtype=np.int64)
-    for part in parts:
-        total += part.sum(axis=0)
-    return total
+    x, y = _checked(plan, rows)
+    if not plan.protocol.needs_points:
+        return statistics.summed(x, y, plan.bits, plan.centre)[None]
+    users = int(np.diff((0, *plan.times))[sync])
+    empty = np.zeros((users - len(rows), plan.protocol.width), dtype=np.int64)
+    return np.concatenate([statistics.contributions(x, y, plan.bits, plan.centre), empty])
 
 
-def _contributions(plan: Plan, rows: Sequence[CountedRow]) -> Integers:
+def _checked(plan: Plan, rows: Sequence[CountedRow]) -> tuple[Floats, Floats]:
+    """Features (users, dim) and rewards of a batch, within their bounds."""
     x = np.frombuffer(b"".join(features for features, _ in rows)).reshape(len(rows), plan.dim)
     y = np.array([reward for _, reward in rows])
     inside = into_ball(x)
     if inside is None or not ((y >= 0) & (y <= 1)).all():
         raise ValueError("the store holds features or rewards beyond their bounds: nothing is released")
-    return contributions(inside, y, plan.bits, plan.centre)
+    return inside, y

@@ -55,8 +55,10 @@ class Engine(Protocol):
 
     shared: bool  # whether other processes may write to it too
 
-    def transaction(self, durable: bool = True) -> AbstractContextManager[Sql]:
-        """Unless `durable`, a crash of the machine may undo it (never a part of it, never an earlier one)."""
+    def transaction(self, durable: bool = True, letting_go: bool = False) -> AbstractContextManager[Sql]:
+        """Unless `durable`, a crash of the machine may undo it (never a part of it, never an earlier one). If it is
+        `letting_go`, other processes need not wait until it is on disk: they see before what it has written, and must
+        not tell anybody before something of theirs is durable."""
         ...
 
     def read(self) -> AbstractContextManager[Sql]:
@@ -153,7 +155,7 @@ class SqliteEngine:
             create(sql, tables("BLOB", "REAL", "INTEGER", "WITHOUT ROWID"), found)
 
     @contextmanager
-    def transaction(self, durable: bool = True) -> Iterator[Sql]:
+    def transaction(self, durable: bool = True, letting_go: bool = False) -> Iterator[Sql]:
         with self._lock:
             self._connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             self._connection.execute("BEGIN IMMEDIATE")
@@ -249,7 +251,7 @@ class SqliteReader:
         uri = f"{path.resolve().as_uri()}?mode=ro"
         self._connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=WAIT)
 
-    def transaction(self, durable: bool = True) -> AbstractContextManager[Sql]:
+    def transaction(self, durable: bool = True, letting_go: bool = False) -> AbstractContextManager[Sql]:
         raise ArgumentError("store", "is open for reading only")
 
     @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import psycopg
@@ -17,6 +17,9 @@ __all__ = ["PostgresEngine"]
 
 LEADER = 0x66656462616E6469  # the advisory lock of the leading worker
 SCHEMA_LOCK = LEADER + 1
+# A transaction of its own that writes to the server's log, of which nobody takes notice, and commits: that takes all
+# earlier ones with it. One that only has a number (`txid_current()`) is not forced to the disk when it commits.
+HARDEN = "SELECT pg_logical_emit_message(true, 'fedbandit', '')"
 CONNECT_TIMEOUT = 5  # seconds
 FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0  # seconds between attempts to connect
 
@@ -50,14 +53,22 @@ class PostgresEngine:
             return _tables(sql)
 
     @contextmanager
-    def transaction(self, durable: bool = True) -> Iterator[Sql]:
+    def transaction(self, durable: bool = True, letting_go: bool = False) -> Iterator[Sql]:
+        """Every statement is a way to the server and back, on which a thread also waits for the interpreter: what needs
+        no answer goes together with what does."""
         with self._lock:
             connection = self._alive()
             self._loose = self._loose or not durable
-            with connection.transaction(), connection.cursor() as cursor:
-                if not durable:
-                    cursor.execute(b"SET LOCAL synchronous_commit = off")
-                yield _PostgresSql(cursor)
+            waits = durable and not letting_go
+            with connection.cursor() as cursor:
+                cursor.execute(b"BEGIN" if waits else b"BEGIN; SET LOCAL synchronous_commit = off", prepare=False)
+                try:
+                    yield _PostgresSql(cursor)
+                except BaseException:
+                    with suppress(psycopg.OperationalError):  # the server may be gone, and the transaction with it
+                        connection.rollback()
+                    raise
+                cursor.execute(f"COMMIT; {HARDEN}".encode() if durable and letting_go else b"COMMIT", prepare=False)
 
     @contextmanager
     def read(self) -> Iterator[Sql]:
@@ -73,7 +84,7 @@ class PostgresEngine:
             connection, lost, self._lost = self._alive(), self._lost, False
             if lost:
                 raise psycopg.OperationalError("the server went away before all that was written was on disk")
-            connection.execute("SELECT txid_current()")  # a transaction of its own, which commits
+            connection.execute(HARDEN)
             self._loose = False
 
     def lead(self) -> bool:

@@ -152,7 +152,7 @@ class SiloStore:
         acknowledged before the engine's `harden`.
         """
         columns = RewardColumns.of(rewards)
-        with self.engine.transaction(durable) as sql:
+        with self.engine.transaction(durable, letting_go=True) as sql:  # whoever meets these rewards does the same
             judge = Judge(
                 open_sync=_term(sql, term).open_sync,
                 syncs=syncs,
