@@ -256,6 +256,7 @@ async def _second_term(town: Town) -> None:
         spent = book.spending(town.agents[name].silo.store.ledger())
         assert [term.term for term in spent.terms] == [1, 2]
         assert spent.epsilon > spent.terms[0].epsilon
+        assert spent.terms[1].epsilon <= 1.0 + 1e-9
         run("ledger", path / name / "silo.db", "--federation", path / name / FEDERATION)  # by keys of both terms
     run("ledger", path / "b" / "silo.db", "--federation", path / FEDERATION)
 

@@ -23,7 +23,7 @@ from fedbandit.federation.setup import founding
 from fedbandit.federation.setup.agreement import Agreement
 from fedbandit.federation.setup.editions import Edition
 from fedbandit.federation.setup.home import Home
-from fedbandit.federation.silo import terms
+from fedbandit.federation.silo import book, terms
 from fedbandit.federation.silo.agent import Agent
 from fedbandit.federation.silo.outgoing import Sealer
 from fedbandit.federation.silo.serving import Silo
@@ -164,6 +164,16 @@ def test_a_new_term_is_not_accepted_before_the_last_one_is_over(tmp_path):
     said = run("federation", "accept", folder / "silo-00", folder / "federation.json", "--new-term", ok=False)
     assert "must wait until the running term has made its last release" in said
     assert (folder / "silo-00" / "federation.json").read_bytes() == before
+    accept = ("federation", "accept", folder / "silo-00", folder / "federation.json")
+    assert "no effect without --new-term" in run(*accept, "--end-term", ok=False)
+    run(*accept, "--new-term", "--end-term")  # the operator says so: the rest of the term is never released
+    home = Home.load(folder / "silo-00")
+    with opened(home, home.agreement().plan) as silo:
+        assert (silo.term.number, silo.version) == (2, 0)
+        (spent,) = book.spending(silo.store.ledger()).terms
+        assert spent.released == 1
+        assert spent.epsilon < 1.0
+    assert begun_anew(folder, "silo-00") is None
 
 
 def test_a_model_that_was_not_sent_is_no_prior(ended, tmp_path):

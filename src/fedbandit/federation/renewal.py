@@ -7,10 +7,10 @@ from dataclasses import replace
 from fedbandit._validate import ArgumentError
 from fedbandit.bandit.prior import Prior
 from fedbandit.federation.setup.home import Home
-from fedbandit.federation.silo.terms import check_begins, check_continues
+from fedbandit.federation.silo.terms import check_begins, check_continues, end_term
 from fedbandit.federation.states import SyncState
 from fedbandit.federation.status import looking
-from fedbandit.federation.store import SiloStore, SyncStore, read_engine
+from fedbandit.federation.store import SiloStore, SyncStore, open_engine, read_engine
 from fedbandit.federation.store.opening import begun
 from fedbandit.federation.wire.parcels import Outcome
 from fedbandit.knowledge import prior_of
@@ -39,14 +39,17 @@ def newest(home: Home) -> tuple[int, Outcome] | None:
     return next(((sync, outcome) for sync, outcome in outcomes if not outcome.skipped), None)
 
 
-def check_accepts(home: Home, plan: Plan) -> None:
+def check_accepts(home: Home, plan: Plan, *, end: bool = False) -> None:
     """Refuse a new term that could not begin on this party's store now, before its file takes the place of the last
-    term's: a silo that is still to make a release, or to take in a model, needs that one when it starts again."""
+    term's: a silo that is still to make a release, or to take in a model, needs that one when it starts again. With
+    `end` the running term is ended first; then the silo must not run."""
     place = home.store(plan.hash)
     if home.settings.role != "silo" or not begun(place):
         return
-    engine = read_engine(place)
+    engine = open_engine(place) if end else read_engine(place)
     try:
+        if end:
+            end_term(SiloStore(engine))
         check_begins(SiloStore(engine), plan, home.settings.name)
     finally:
         engine.close()

@@ -123,8 +123,8 @@ class SecondTerm:
         self.broker.crossed, self.broker.done_with = self._crossed, self._done_with
         self.faults = Faults(self.setting, self.nodes, self.broker, self.oracle, self.chance, self.say)
         self.clients, self._running, self.waiting = clients, running, set(self.nodes)
-        if self.setting.plan.privacy is not None and self.chance.random() < LOST:
-            self._lose(self.chance.choice(self._seen()))
+        if self.setting.plan.privacy is not None and self.chance.random() < LOST and (seen := self._seen()):
+            self._lose(self.chance.choice(seen))
         for node in self.nodes.values():
             node.renewing = True
             loop.call_later(self.chance.uniform(0.0, LATEST), self._accept, node)

@@ -274,6 +274,9 @@ def accept(
     new_term: Annotated[
         bool, typer.Option("--new-term", help="The plan of a new term, instead of the one that was joined.")
     ] = False,
+    end_term: Annotated[
+        bool, typer.Option("--end-term", help="A silo's running term ends here, before its last release.")
+    ] = False,
 ) -> None:
     """Take the complete file into this party's directory, if its plan is the one that was joined; or the editions of
     the members, if they follow those that are there."""
@@ -282,6 +285,8 @@ def accept(
     from fedbandit.federation.setup.home import FEDERATION, MEMBERS, put_aside
     from fedbandit.federation.setup.home import Home as Party
 
+    if end_term and not new_term:
+        raise ArgumentError("--end-term", "has no effect without --new-term")
     with _validate.reading(str(file)):
         is_list = isinstance(jsonlib.loads(checks.readable("file", file).read_bytes()), list)
     if is_list:
@@ -302,7 +307,7 @@ def accept(
     if offered.party(name) not in own:
         raise ArgumentError("federation", f"must know {name!r} by its own keys; it has others")
     if new_term:
-        renewal.check_accepts(party, offered.plan)
+        renewal.check_accepts(party, offered.plan, end=end_term)
     put_aside(home, offered)
     offered.save(home / FEDERATION)
     if new_term:

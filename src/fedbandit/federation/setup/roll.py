@@ -57,7 +57,8 @@ class TwoLists(EditionError):
     def __init__(self, number: int) -> None:
         super().__init__(
             f"edition {number} exists twice, and the operator has signed both: nothing more is taken from it. Compare"
-            " the editions with the others and the operator, and let the term end"
+            " the editions with the others and the operator, and begin a new term (`federation renew`, then `federation"
+            " accept --new-term --end-term` at every silo)"
         )
         self.number = number
 

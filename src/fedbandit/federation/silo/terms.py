@@ -18,9 +18,10 @@ from fedbandit.federation.wire.parcels import Outcome
 from fedbandit.knowledge import prior_of
 from fedbandit.plan import Plan
 
-__all__ = ["check_begins", "check_continues", "check_secret", "open_term", "own_secret"]
+__all__ = ["check_begins", "check_continues", "check_secret", "end_term", "open_term", "own_secret"]
 
 SECRET_BYTES = 32
+ENDED = "ended "  # under which, and its plan, a store has that a term was ended before its last release
 
 
 def open_term(store: SiloStore, plan: Plan, start: float, new_term: bool, silo: str = "") -> Term:
@@ -44,18 +45,31 @@ def check_begins(store: SiloStore, plan: Plan, silo: str) -> None:
     terms = store.terms()
     left = bool(terms) and _left(store, terms[-1], silo)
     if terms and _runs(store, terms[-1]) and not left:
-        raise ArgumentError("new_term", "must wait until the running term has made its last release")
+        raise ArgumentError(
+            "new_term",
+            "must wait until the running term has made its last release; to end it here, stop the silo and accept the"
+            " new one with `--end-term`",
+        )
     if any(term.plan_hash == plan.hash for term in terms):
         raise ArgumentError("plan", "was the plan of an earlier term; a term is not run twice")
     if terms and plan.prior is not None and not left:
         _check_prior(store, terms[-1], plan, plan.prior)
 
 
+def end_term(store: SiloStore) -> None:
+    """Somebody says that the running term ends here. What is still to be released of it never is, and costs nothing: a
+    person's guarantee is about all releases of a term, and holds for those that there are."""
+    if terms := store.terms():
+        store.remember(ENDED + terms[-1].plan_hash, b"early")
+
+
 def _runs(store: SiloStore, term: Term) -> bool:
     """Whether a term still has releases to make. One without an end is over when a new one begins. So is one of which
     nothing was drawn, as when there was a mistake in its plan: nothing has left the silo, and nothing was spent."""
     plan = Plan.from_dict(json.loads(term.plan))
-    return not plan.endless and term.open_sync < len(plan.times) and store.drawn(term.number) > 0
+    if plan.endless or not store.drawn(term.number) or store.recall(ENDED + term.plan_hash) is not None:
+        return False
+    return term.open_sync < len(plan.times)
 
 
 def _left(store: SiloStore, term: Term, silo: str) -> bool:
