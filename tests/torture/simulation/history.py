@@ -258,15 +258,11 @@ class _World:
         """Whether the next sync ever does: a silo of those that are its members sends something, or as many as make a
         cohort are further. Those who refuse send nothing, and one who joins later is no member of it yet."""
         senders = [name for name in self.oracle.silos if self._takes_part(name)]
-        keeper = self._nodes["analyzer"].keeper
-        sync = 0 if keeper is None else keeper.store.next_sync()
-        if (
-            keeper is None
-            or sync >= len(self._setting.plan.times)
-            or len(senders) >= self._setting.plan.smallest_cohort
-        ):
+        analyzer, plan = self._nodes["analyzer"], self._setting.plan
+        if not senders or analyzer.keeper is None or not analyzer.up or len(senders) >= plan.smallest_cohort:
             return bool(senders)
-        return not set(senders).isdisjoint(self.oracle.members("analyzer", sync))
+        sync = analyzer.keeper.store.next_sync()
+        return sync == len(plan.times) or not set(senders).isdisjoint(self.oracle.members("analyzer", sync))
 
     def _takes_part(self, silo: str) -> bool:
         node = self._nodes[silo]
