@@ -275,8 +275,8 @@ class _World:
             return True  # it was noticed, and the analyzer gets nothing more
         if self.oracle.told_twice and any(node.refuses and not node.restored for node in self._nodes.values()):
             return True  # whoever got both has noticed
-        if not self._begins():
-            return True
+        if not any(self._takes_part(name) for name in self.oracle.silos) or not self._begins():
+            return True  # without a silo that sends anything no sync begins
         unfinished = [node.name for node in self._nodes.values() if not self._finished(node)]
         if not unfinished and self._deceiver is None:
             self.oracle.ledgers()
@@ -291,16 +291,15 @@ class _World:
     def _begins(self) -> bool:
         """Whether the next sync ever does: a silo of those that are its members sends something, or as many as make a
         cohort are further. Those who refuse send nothing, and one who joins later is no member of it yet."""
-        senders = [name for name in self.oracle.silos if self._takes_part(name)]
-        keeper = self._nodes["analyzer"].keeper
-        sync = 0 if keeper is None else keeper.store.next_sync()
-        if (
-            keeper is None
-            or sync >= len(self._setting.plan.times)
-            or len(senders) >= self._setting.plan.smallest_cohort
-        ):
-            return bool(senders)
-        return not set(senders).isdisjoint(self.oracle.members("analyzer", sync))
+        analyzer, plan = self._nodes["analyzer"], self._setting.plan
+        senders = {name for name in self.oracle.silos if self._sends(self._nodes[name])}
+        if analyzer.keeper is None or not analyzer.up or len(senders) >= plan.smallest_cohort:
+            return True
+        sync = analyzer.keeper.store.next_sync()
+        return sync == len(plan.times) or not senders.isdisjoint(self.oracle.members("analyzer", sync))
+
+    def _sends(self, node: Node) -> bool:
+        return node.name not in self.oracle.lying and not (node.has_left or node.absent or node.refuses)
 
     def _takes_part(self, silo: str) -> bool:
         node = self._nodes[silo]
