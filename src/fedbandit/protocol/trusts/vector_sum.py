@@ -216,8 +216,9 @@ def _without_tails(request: Request) -> Request:
 
 
 def _log_moved(request: Request, epsilon: float) -> float:
-    """The logarithm of what may be moved in each count: (1 + e^epsilon) times all of it is TAILS of delta."""
-    counts = request.encoder.size * width(request.dim)
+    """The logarithm of what may be moved in each count: (1 + e^epsilon) times all of it is TAILS of delta. Whoever sees
+    silos one by one sees as many counts of a user as the user visits silos."""
+    counts = request.encoder.size * width(request.dim) * request.asked.silos_per_user
     return math.log(TAILS * request.asked.delta / counts) - float(np.logaddexp(0.0, epsilon))
 
 
