@@ -29,7 +29,7 @@ from fedbandit.federation.setup.certificates import check_pair
 from fedbandit.federation.setup.editions import Edition
 from fedbandit.federation.setup.home import FEDERATION, MEMBERS, Home, rolls_of
 from fedbandit.federation.setup.party import Party, PlanMismatch
-from fedbandit.federation.setup.roll import binding_key, read_editions
+from fedbandit.federation.setup.roll import Roll, binding_key, kept_editions, read_editions
 from fedbandit.federation.silo.agent import Agent
 from fedbandit.federation.silo.outgoing import Sealer
 from fedbandit.federation.silo.serving import Silo
@@ -37,16 +37,28 @@ from fedbandit.federation.store import Engine, SyncStore, open_engine, read_engi
 from fedbandit.federation.store.database import remember
 from fedbandit.federation.store.decision_log import DecisionLog
 from fedbandit.federation.store.opening import begun, claim
+from fedbandit.federation.store.seen import EARLIER, SeenStore
 from fedbandit.federation.syncs.analyzer import Analyzer
-from fedbandit.federation.syncs.earlier import take_over
 from fedbandit.federation.syncs.keeper import SyncKeeper
 from fedbandit.federation.syncs.mixer import Mixer
 from fedbandit.federation.telemetry import logs, traces
 from fedbandit.federation.telemetry.logs import Style
 from fedbandit.federation.telemetry.troubles import Troubles
+from fedbandit.federation.wire.heads import NONE
 from fedbandit.federation.wire.link import Link
 
-__all__ = ["REFUSED", "SERVER", "Orders", "bind", "claimed", "listening", "remember_terms", "run", "settle"]
+__all__ = [
+    "REFUSED",
+    "SERVER",
+    "Orders",
+    "bind",
+    "claimed",
+    "listening",
+    "remember_terms",
+    "run",
+    "settle",
+    "take_over",
+]
 
 log = logging.getLogger(__name__)
 SERVER: dict[str, Any] = {
@@ -139,6 +151,23 @@ def remember_terms(home: Home, store: SyncStore) -> None:
             Exception
         ) as error:  # one store that is damaged must not end all terms to come: the other party has seen it
             log.error("what was seen of the silos in the term before is not in %s: %s", place, error)
+
+
+def take_over(store: SyncStore, agreed: Agreement, earlier: SyncStore, last: Agreement) -> None:
+    """Take the heads of the silos' ledgers out of the store of an earlier term into that of the new one.
+
+    A ledger goes on from term to term. Without this a silo that is put back to an old copy, or to nothing, between two
+    terms would begin the new one as if it had never spent anything, and count those who are to count no more. A silo
+    that has lost its keys, and is a member under new ones, begins a new ledger: nothing is held against that. Whoever
+    is no member yet may join: a head is the word of whoever has signed it, and is held against nobody else.
+    """
+    roll, seen = Roll(last, kept_editions(earlier.recall, last.plan.hash)), SeenStore(earlier.engine, "")
+    sightings = []
+    for silo in roll.newest.seats or roll.newest.silos:
+        head, known, now = seen.of(silo).head, roll.keys_of(silo), agreed.member(silo)
+        if head != NONE and (now is None or now in known):
+            sightings.append((silo, 0, head))
+    SeenStore(store.engine, EARLIER).note(sightings)
 
 
 async def keep(home: Home, party: Party, orders: Orders) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from fedbandit.federation.http.group import GroupCommit
 from fedbandit.federation.membership import FIRST_WAIT, LONGEST_WAIT
+from fedbandit.federation.process import take_over
 from fedbandit.federation.setup.agreement import Agreement
 from fedbandit.federation.setup.editions import Edition
 from fedbandit.federation.setup.party import Party, PlanMismatch
@@ -16,7 +17,6 @@ from fedbandit.federation.silo.outgoing import Sealer
 from fedbandit.federation.silo.serving import Silo
 from fedbandit.federation.store import SiloStore, SyncStore
 from fedbandit.federation.syncs.analyzer import Analyzer
-from fedbandit.federation.syncs.earlier import take_over
 from fedbandit.federation.syncs.keeper import SyncKeeper
 from fedbandit.federation.syncs.mixer import Mixer
 from fedbandit.federation.timing import SteadyClock, TicksHeld
