@@ -141,18 +141,20 @@ def test_the_moment_is_the_same_for_a_counted_schedule(tmp_path):
         began = time.perf_counter()
         assert silo.ticker.release() == [0]
         passed = time.perf_counter() - began + silo.ticker.wait_to_send(0)
-        off = passed % timing.PACE
-        assert min(off, timing.PACE - off) < 0.05
+        off = passed % timing.COUNTED_PACE
+        assert min(off, timing.COUNTED_PACE - off) < 0.05
 
 
 def test_what_the_release_of_a_large_batch_shows(tmp_path, size):
     """Where ticks are close together the pace is short, and above what is drawn within one the number of paces tells
     the size of a batch roughly: it is stated so."""
     people = size(20_000, 200_000)
-    took, after = drawn_in(tmp_path, people, period=20.0)
-    paces = after / timing.PACE
+    took, after = drawn_in(tmp_path, people, period=100 * timing.SHORTEST_PACE)
+    paces = after / timing.SHORTEST_PACE
     assert abs(paces - round(paces)) < 0.05
-    assert round(paces) <= took // timing.PACE + 2, f"{people} people: drawn in {took:.3f} s, left after {after:.3f} s"
+    assert round(paces) <= took // timing.SHORTEST_PACE + 2, (
+        f"{people} people: drawn in {took:.3f} s, left after {after:.3f} s"
+    )
 
 
 def test_sizes_do_not_depend_on_numbers():

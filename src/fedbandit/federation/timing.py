@@ -39,7 +39,7 @@ __all__ = [
 
 JUMP = 5.0  # seconds by which the wall clock may drift from the steady one before it is not believed
 DAY = 86_400.0
-PACE, LONGEST_PACE = 0.5, 10.0  # seconds, see `pace`
+COUNTED_PACE, SHORTEST_PACE, LONGEST_PACE = 0.5, 0.2, 10.0  # seconds, see `pace`
 LAST = 1e11  # seconds: a time beyond the year 5000 is a mistake
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -258,7 +258,8 @@ def calendar(plan: Plan, start: float, timing: Timing) -> Calendar:
 
 def pace(plan: Plan, timing: Timing) -> float:
     """Releases leave at whole multiples of this many seconds after their tick, however long drawing them took: public,
-    from the plan. Where ticks are far apart there is time to hide the drawing of a very large batch."""
+    from the plan. Where ticks are far apart there is time to hide the drawing of a very large batch; where they are
+    near each other a batch cannot be large."""
     if not isinstance(plan.schedule, ClockSchedule):
-        return PACE
-    return max(PACE, min(LONGEST_PACE, plan.schedule.period / 100, timing.deadline / 4))
+        return COUNTED_PACE
+    return max(SHORTEST_PACE, min(LONGEST_PACE, plan.schedule.period / 100, timing.deadline / 4))

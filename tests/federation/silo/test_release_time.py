@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fedbandit.federation.silo.serving import Silo
-from fedbandit.federation.timing import LONGEST_PACE, PACE, Timing, pace
+from fedbandit.federation.timing import COUNTED_PACE, LONGEST_PACE, SHORTEST_PACE, Timing, pace
 from fedbandit.schedule import clock
 from tests.federation.clocks import HandClock
 from tests.federation.small import small_plan
@@ -52,6 +52,6 @@ def test_the_largest_batch_is_drawn_within_one_pace(tmp_path):
 def test_the_pace_is_public_and_leaves_room_where_ticks_are_far_apart():
     assert pace(DAILY, Timing()) == LONGEST_PACE
     assert pace(DAILY.changed(schedule=clock(300)), Timing()) == 3.0
-    assert pace(DAILY.changed(schedule=clock(1)), Timing()) == PACE
+    assert pace(DAILY.changed(schedule=clock(1)), Timing()) == SHORTEST_PACE
     assert pace(DAILY, Timing(deadline=8.0)) == 2.0
-    assert pace(small_plan(), Timing()) == PACE
+    assert pace(small_plan(), Timing()) == COUNTED_PACE

@@ -7,7 +7,7 @@ import pytest
 
 from fedbandit.federation.silo.serving import Silo
 from fedbandit.federation.silo.ticker import LOOK_AGAIN, SumsFull
-from fedbandit.federation.timing import PACE, TicksOverdue, Timing
+from fedbandit.federation.timing import COUNTED_PACE, TicksOverdue, Timing
 from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy
 from fedbandit.schedule import clock as by_clock
@@ -82,13 +82,13 @@ def test_where_others_count_too_a_look_is_due_now_and_then(tmp_path, hand, monke
 
 def test_releases_of_a_counted_calendar_leave_at_whole_paces_after_their_tick(tmp_path, hand):
     with opened(tmp_path, hand, small_plan()) as silo:
-        hand.pass_time(0.7 * PACE)
+        hand.pass_time(0.7 * COUNTED_PACE)
         come(silo, 5)
         assert silo.tick() == [0]
         assert silo.ticker.wait_to_send(0) == 0.0
         for seconds, wait in ((0.25, 0.75), (0.5, 0.25), (0.5, 0.75)):
-            hand.pass_time(seconds * PACE)
-            assert silo.ticker.wait_to_send(0) == pytest.approx(wait * PACE)
+            hand.pass_time(seconds * COUNTED_PACE)
+            assert silo.ticker.wait_to_send(0) == pytest.approx(wait * COUNTED_PACE)
         assert silo.ticker.wait_to_send(1) == 0.0  # of a tick that this process has not seen, nothing is known
 
 
@@ -107,12 +107,12 @@ def test_what_a_killed_process_had_closed_leaves_at_whole_paces_too(tmp_path, ha
         draw = silo.store.draw
 
         def slowly(*arguments, **named):
-            hand.pass_time(0.3 * PACE)
+            hand.pass_time(0.3 * COUNTED_PACE)
             draw(*arguments, **named)
 
         monkeypatch.setattr(silo.store, "draw", slowly)
         assert silo.tick() == [0]
-        assert silo.ticker.wait_to_send(0) == pytest.approx(0.7 * PACE)
+        assert silo.ticker.wait_to_send(0) == pytest.approx(0.7 * COUNTED_PACE)
 
 
 # -- whom the sums hold ----------------------------------------------------------------------------------------
