@@ -53,6 +53,7 @@ ARGUMENTS = (
     *("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "addopts=", "-m", "not torture and not fire"),
     "--tb=line",  # a failure's source takes far longer to read than most tests do
 )
+FORK = 0.1  # seconds that a mutant takes without any test
 SURVIVED, UNUSABLE, UNCHANGED, KILLED = 0, 9, 8, 10  # exit codes of a process that runs tests
 
 
@@ -306,8 +307,8 @@ class _Server:
         return True
 
     def _ordered(self, mutant: Mutant) -> tuple[str, ...]:
-        """The best killers first, then tests that are named after the file; of these and of the others one example of
-        each test, another one, and so on; quick tests first."""
+        """The best killers for their time first, then tests that are named after the file; of these and of the others
+        one example of each test, another one, and so on; quick tests first. As many as there is time for."""
         usable = (test for test in self._lines.of(mutant) if test in self._items and self._sound.get(test, True))
         met: Counter[str] = Counter()
         ranks = {}
@@ -315,10 +316,14 @@ class _Server:
             function = test.split("[")[0]
             met[function] += 1
             other = mutant.path.stem not in function.split("::")[0]
-            ranks[test] = (-self._kills[mutant.path, test], other, met[function], self._lines.seconds[test])
-        ordered = sorted(ranks, key=ranks.__getitem__)
-        until = itertools.accumulate(self._lines.seconds[test] for test in ordered)
-        return tuple(t for t, seconds in zip(ordered, until, strict=True) if seconds <= self._longest) or (ordered[0],)
+            seconds = self._lines.seconds[test]
+            ranks[test] = (-self._kills[mutant.path, test] / (FORK + seconds), other, met[function], seconds)
+        taken, left = list[str](), self._longest
+        for test in sorted(ranks, key=ranks.__getitem__):
+            if self._lines.seconds[test] <= left:
+                taken.append(test)
+                left -= self._lines.seconds[test]
+        return tuple(taken) or (min(ranks, key=self._lines.seconds.__getitem__),)
 
     def _reap(self, running: dict[int, int]) -> None:
         pid, status = os.wait()
