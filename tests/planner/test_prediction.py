@@ -13,9 +13,12 @@ from fedbandit._validate import ArgumentError
 from fedbandit.bandit.confidence import NoiseLaw, self_normalised
 from fedbandit.bandit.directions import best_of
 from fedbandit.plan import Plan
+from fedbandit.planner.best import recommended
+from fedbandit.planner.consortium import Consortium
 from fedbandit.planner.prediction import _Silos, noise_variance, predicted, predicted_alone
 from fedbandit.planner.tuning import tuned
 from fedbandit.presets import isolated, plan_for
+from fedbandit.privacy.budget import Privacy
 from fedbandit.schedule import Every, Growing
 from fedbandit.simulator.attendance import Attendance
 from fedbandit.simulator.runner import simulate
@@ -166,3 +169,37 @@ def test_a_silo_alone_explores_where_actions_are_many_and_dimensions_few() -> No
     alone = isolated(Plan(5, 600, 3, confidence="practical", trust="none"))
     measured = simulate(synthetic(3, 50, constant_share=0.1), {"alone": alone}, runs=8, seed=3).regret("alone").mean
     assert 0.4 < 5 * predicted_alone(600, 3, 50, constant_share=0.1).mean() / measured < 1.6
+
+
+def test_a_regulariser_leaves_what_ridge_regression_leaves() -> None:
+    """Held against ridge regression on rows of a constant and one direction; taken apart, nearly all would be left."""
+    rng, share, regulariser = np.random.default_rng(3), 0.9, 1.0
+    cosines = rng.normal(0.7, 0.1, 280)
+    rows = np.column_stack([np.full(280, np.sqrt(share)), np.sqrt(1 - share) * cosines])
+    fitted = np.linalg.solve(rows.T @ rows + regulariser * np.eye(2), rows.T @ (cosines / 2))
+    along, aligned = (1 - share) * float(cosines @ cosines), float(cosines.sum())
+    silos = _Silos(best_of(50, 7), 7, share, centre=0.5, counted=280.0, aligned=aligned, along=along)
+    assert silos._left(regulariser) == pytest.approx(tuple(fitted), rel=1e-9)
+    whole = 0.5 / np.sqrt(1 - share)
+    assert fitted[1] < 0.4 * whole < 0.9 * whole < whole * along / (along + regulariser)
+
+
+def test_rows_that_are_mostly_a_constant_are_hard_to_learn_from() -> None:
+    """They were told to stay alone at a predicted 0.72 where alone costs 1.70, and a federation 0.72."""
+    shop = Consortium(20, 20, 14, 8, Privacy(6.0, 1e-5), arms=50, constant_share=0.9)
+    advice = recommended(shop)
+    assert advice.name == "secure-sum"
+    assert advice.best is not None
+    assert advice.best.plan is not None
+    assert advice.best.prediction is not None
+    plan = advice.best.plan.in_visits()
+    users = synthetic(shop.dim, shop.arms, constant_share=shop.rows)
+    found = simulate(users, {"ours": plan, "alone": isolated(plan)}, 1, 7700)
+    assert advice.regret(advice.best.prediction) == pytest.approx(found.regret("ours").mean, rel=0.25)
+    assert advice.regret(advice.alone) == pytest.approx(found.regret("alone").mean, rel=0.25)
+
+
+@pytest.mark.parametrize("epsilon", [1e-20, 1e-90])
+def test_a_budget_of_next_to_nothing_has_an_answer(epsilon: float) -> None:
+    """It was a division by zero."""
+    assert recommended(Consortium(12, 20, 60, 8, Privacy(epsilon, 1e-6))).name == "alone"

@@ -144,6 +144,7 @@ def proposed(consortium: Consortium) -> Recommendation:
         consortium.dim,
         consortium.arms,
         constant_share=consortium.rows,
+        centre=CENTRE if consortium.constant else 0.0,
         drift=consortium.drift_per_visit,
     )
     possible, impossible = (tuple(one for one in found if (one.plan is not None) is usable) for usable in (True, False))

@@ -19,7 +19,7 @@ from fedbandit._arrays import Floats
 from fedbandit.bandit.confidence import NoiseLaw, practical
 from fedbandit.bandit.directions import PAPERS_SHARE
 from fedbandit.plan import Plan
-from fedbandit.planner.prediction import ARMS, Course, Prediction, followed, noise_variance
+from fedbandit.planner.prediction import ARMS, Course, Prediction, followed, noises
 from fedbandit.protocol import mechanisms
 from fedbandit.schedule import Clock, Every
 from fedbandit.simulator.attendance import EVERYBODY, Attendance
@@ -52,11 +52,12 @@ class Draft:
         course = Course(
             self.plan.silos,
             [self.plan.people * time for time in times],
-            noise_variance(law, self.plan.centre, self.constant_share).tolist(),
+            noises(law),
             practical(law, self.plan.dim, self.plan.alpha).regularisers.tolist(),
             forget,
             self.plan.cap,
             locally=self._single.serves_uncounted == "local",
+            centre=self.plan.centre,
         )
         share, drift = self.constant_share, self.drift
         return followed(course, self.plan.dim, self.arms, self.attendance, constant_share=share, drift=drift)

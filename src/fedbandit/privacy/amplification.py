@@ -86,7 +86,8 @@ def _for_slack(epsilon: float, delta: float, silos: int, points: int, slack: flo
 
     if top <= 0 or gap(top) < 0:  # more local epsilon than the lemma allows would be needed to use epsilon up
         return None
-    local = falling_root(lambda local: -gap(local), top * 1e-12, top) * (1 - 1e-13)  # not above epsilon, in doubt
+    least = min(top * 1e-12, epsilon / 1000)  # shuffling makes less than a thousand times the local epsilon of any
+    local = falling_root(lambda local: -gap(local), least, top) * (1 - 1e-13)  # not above epsilon, in doubt
     rest = delta - math.tanh(local / 2) * slack
     local_delta = rest / (silos * (math.exp(epsilon) + 1) * (1 + math.exp(-local) / 2))
     return Amplified(epsilon, delta, local, local_delta) if local_delta > 0 else None
