@@ -75,12 +75,10 @@ def test_the_weaker_promise_of_colluders_is_never_smaller_than_it_is(epsilon: fl
 
 @pytest.mark.parametrize(("name", "least"), [("epsilon", 1e-100), ("delta", 1e-300)])
 def test_a_budget_is_refused_below_what_can_be_computed_and_not_above(name: str, least: float) -> None:
-    def asked(value: float) -> Privacy:
-        return Privacy(value, 1e-5) if name == "epsilon" else Privacy(1.0, value)
-
-    assert getattr(asked(least), name) == least
+    asked = {"epsilon": 1.0, "delta": 1e-5}
+    assert getattr(Privacy.from_dict(asked | {name: least}), name) == least
     with pytest.raises(ValueError, match=rf"^{name} must be at least {least:g}"):
-        asked(least * (1 - 1e-9))
+        Privacy.from_dict(asked | {name: least * (1 - 1e-9)})
 
 
 def test_what_is_asked_for_unless_somebody_says_otherwise() -> None:

@@ -12,7 +12,7 @@ from fedbandit.bandit.statistics import contributions
 from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy, at_most
 from fedbandit.privacy.clones import amplified_epsilon
-from fedbandit.privacy.grid import SPARE, eta
+from fedbandit.privacy.grid import SPARE, eta, slack
 from fedbandit.privacy.sensitivity import ADJACENCIES, Adjacency
 from fedbandit.schedule import clock, every
 
@@ -75,3 +75,4 @@ def test_every_message_among_which_a_user_hides_is_noise_on_a_grid() -> None:
     assert printed is not None
     users, numbers = 100 * 1000, plan.protocol.width
     assert float(printed[1]) >= 2 * 3 * eta(math.sqrt(SPARE)) * numbers * users
+    assert printed[1] == at_most(slack(plan.encoder.size * 100 * numbers, plan.silos), 1)

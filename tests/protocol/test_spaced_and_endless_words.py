@@ -106,11 +106,14 @@ def test_what_a_silo_missed(endless: bool, words: str) -> None:
     assert words in str(plan_of("silo", forget=0.9, endless=endless).guarantee)
 
 
+@pytest.mark.parametrize("personal", [(), (1,)])
 @pytest.mark.parametrize("endless", [True, False])
-def test_what_the_grid_adds_is_for_the_releases_that_hold_somebody(endless: bool) -> None:
-    """Without an end those that visits enter, in all silos; otherwise all there are."""
-    plan = plan_of(budget={"participations": 2, "silos_per_user": 3}, forget=0.9, endless=endless)
-    numbers = width(2) * (plan.encoder.touches * 2 * 3 if endless else 12)
+def test_what_the_grid_adds_is_for_the_releases_that_hold_somebody(endless: bool, personal: tuple[int, ...]) -> None:
+    """Without an end those that visits enter, in all silos; otherwise all there are. What silos release to themselves
+    are as many again."""
+    budget = {"participations": 2, "silos_per_user": 3}
+    plan = plan_of(budget=budget, forget=0.9, endless=endless, personal=personal)
+    numbers = width(2) * (plan.encoder.touches * 2 * 3 if endless else 12) * (2 if personal else 1)
     assert f"adds no more than {at_most(slack(numbers, 4), 1)} to epsilon" in plan.guarantee.steps[-1]
 
 
