@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedbandit import _words
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 if TYPE_CHECKING:
     from fedbandit import baselines, evaluation, paper
