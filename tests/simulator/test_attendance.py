@@ -133,7 +133,7 @@ def test_where_everybody_counts_nothing_changes() -> None:
     assert partly["x"].uncounted.visits.tolist() == [0, 0]
 
 
-@pytest.mark.parametrize("name", ["silo", "secure-sum", "central", "local", "ldp", "sdp-vector-sum"])
+@pytest.mark.parametrize("name", ["silo", "secure-sum", "central", "ldp", "sdp-vector-sum"])
 def test_those_who_count_never_notice_how_the_others_are_served(name: str) -> None:
     """Releases are functions of the counted alone: the same decisions for them, to the last bit, whatever the rest."""
     base = Plan(4, 60, 3, Privacy(8.0, 0.1), schedule=every(6))

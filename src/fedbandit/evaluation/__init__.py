@@ -6,9 +6,9 @@ from fedbandit.evaluation.decisions import Decisions, read_decisions
 from fedbandit.evaluation.estimators import Worth
 from fedbandit.evaluation.evaluating import Evaluation, Judged, evaluate
 from fedbandit.evaluation.past import Columns, Past, past_of
+from fedbandit.evaluation.reading import read_table
 from fedbandit.evaluation.replayed import Replay, replay
 from fedbandit.evaluation.replaying import Tape
-from fedbandit.evaluation.table import read_table
 
 __all__ = [
     "Columns",

@@ -24,8 +24,8 @@ from fedbandit import _validate
 from fedbandit._arrays import Floats, Integers
 from fedbandit._validate import ArgumentError
 from fedbandit.evaluation.decisions import Decisions
+from fedbandit.evaluation.reading import moments
 from fedbandit.evaluation.reward_model import cross_fitted
-from fedbandit.evaluation.table import moments
 from fedbandit.problem.encoding import Oddities, RecordEncoder
 from fedbandit.problem.public_schema import Schema
 from fedbandit.simulator.population import NEVER

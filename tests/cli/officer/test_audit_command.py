@@ -56,7 +56,9 @@ def test_all_audits_as_json() -> None:
     result = run("audit", "--all", "--trials", 2, "--workers", 1, "--json")
     audits = json.loads(result.stdout)["audits"]
     assert all(list(line) == ["name", "verdict", "epsilon_lower", "claimed", "live"] for line in audits)
-    assert {line["name"] for line in audits} == {*NAMES, "apart", "forget", "endless", "personal"} - {"isolated"}
+    assert {line["name"] for line in audits} == {*NAMES, "apart", "forget", "endless", "personal", "vector-sum"} - {
+        "isolated"
+    }
     assert {line["name"] for line in audits if line["live"]} >= {"silo", "secure-sum", "central"}
 
 

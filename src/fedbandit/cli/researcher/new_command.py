@@ -111,7 +111,7 @@ def _numeric(known: pl.Series) -> float:
     """The share of values that are texts of numbers. Codes that are padded with zeros are none."""
     import polars as pl
 
-    from fedbandit.evaluation.table import PADDED, numbers
+    from fedbandit.evaluation.reading import PADDED, numbers
 
     if known.dtype != pl.String or known.str.contains(PADDED).any():
         return 0.0
@@ -122,7 +122,7 @@ def _dated(known: pl.Series) -> bool:
     """Whether all values are dates or times."""
     import polars as pl
 
-    from fedbandit.evaluation.table import moments
+    from fedbandit.evaluation.reading import moments
 
     if known.dtype == pl.String:
         try:
@@ -145,7 +145,7 @@ def _text(value: Any) -> str:
 
 
 def _read(path: Path) -> pl.DataFrame:
-    from fedbandit.evaluation.table import read_table
+    from fedbandit.evaluation.reading import read_table
 
     frame = read_table(checks.readable("table", path))
     if frame.width == 0 or frame.height == 0:

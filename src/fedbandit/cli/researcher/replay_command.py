@@ -61,9 +61,9 @@ def replay(
 ) -> None:
     """Try before you join: what the federation, each silo alone and the practice would have earned."""
     from fedbandit.evaluation.past import Columns, past_of
+    from fedbandit.evaluation.reading import read_table
     from fedbandit.evaluation.replayed import replay as play
     from fedbandit.evaluation.replaying import Tape
-    from fedbandit.evaluation.table import read_table
     from fedbandit.simulator.population import Delays
     from fedbandit.web.html_report import replay_report
 

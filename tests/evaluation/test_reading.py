@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from fedbandit.evaluation.past import past_of
-from fedbandit.evaluation.table import moments, read_table
+from fedbandit.evaluation.reading import moments, read_table
 from fedbandit.problem.fields import Category, Number
 from fedbandit.problem.public_schema import Schema
 from tests.evaluation.tables import SCHEMA, TOSSED, table
