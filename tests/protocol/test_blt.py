@@ -12,6 +12,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from fedbandit._validate import ArgumentError
 from fedbandit.bandit.statistics import contributions, width
 from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy
@@ -95,6 +96,14 @@ def test_what_no_fit_can_be_has_no_noise_to_compare() -> None:
         assert blt.noise(decays, weights, 10) == math.inf
     assert blt.noise((0.5,), (1.49,), 10) < math.inf
     assert blt.noise((0.5, 0.7), (0.2, 0.0), 10) == blt.noise((0.5,), (0.2,), 10) < math.inf
+
+
+def test_a_horizon_that_no_fit_reaches_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At ten million syncs it was a StopIteration."""
+    monkeypatch.setattr(blt, "MOST_BUFFERS", 2)
+    assert blt.encoder(47).size == 47
+    with pytest.raises(ArgumentError, match=r"^mechanism must not be 'blt' over 400 syncs: no 2 buffers come near$"):
+        blt.encoder(400)
 
 
 def test_where_no_place_is_better_all_corners_come_half_way_to_the_best() -> None:

@@ -20,6 +20,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from fedbandit._arrays import Floats, Integers, Numbers
+from fedbandit._validate import ArgumentError
 from fedbandit.protocol.encoder import Encoder, Stream, ToeplitzEncoder
 from fedbandit.protocol.mechanisms.toeplitz import square_root
 
@@ -106,7 +107,10 @@ def forgetting(size: int, forget: float) -> Encoder:
     reach = size if forget == 1 else min(size, math.ceil(math.log(REMEMBERED) / math.log(forget)))
     plain = (_fit(reach, buffers) for buffers in range(1, MOST_BUFFERS + 1))
     fits = ((_coarse(forget, decays), _coarse(forget, weights)) for decays, weights in plain)
-    decays, weights = next(fit for fit in fits if noise(*fit, size, forget) <= target)
+    fit = next((fit for fit in fits if noise(*fit, size, forget) <= target), None)
+    if fit is None:  # beyond a million syncs: decays would have to be finer than 2^-24
+        raise ArgumentError("mechanism", f"must not be 'blt' over {size:,} syncs: no {MOST_BUFFERS} buffers come near")
+    decays, weights = fit
     powers = np.array(decays) ** np.arange(size - 1)[:, None]
     column = np.append(1.0, powers @ np.array(weights))  # a power series would lose four digits
     return Blt(size, tuple(column.tolist()), decays, weights, forget=forget)
