@@ -6,11 +6,13 @@ import math
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
+from fedbandit._validate import ArgumentError
 from fedbandit.bandit.statistics import contributions, width
 from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy
@@ -77,6 +79,46 @@ def test_a_fit_is_the_one_that_it_always_was(size: int, forget: float) -> None:
     assert (
         tuple([value * 2**24 for value in values] for values in (fitted.decays, fitted.weights)) == FITS[size, forget]
     )
+
+
+def test_what_no_fit_can_be_has_no_noise_to_compare() -> None:
+    """Equal decays, none, one that never forgets, and a C whose inverse grows: infinitely much noise. A buffer that
+    weighs nothing is none."""
+    for decays, weights in (
+        ((0.5, 0.5), (0.1, 0.1)),
+        ((), ()),
+        ((0.5,), (0.0,)),
+        ((1.0,), (0.1,)),
+        ((0.4, 1.5), (0.1, 0.1)),
+        ((0.5,), (1.5,)),
+        ((0.5,), (1.8,)),
+    ):
+        assert blt.noise(decays, weights, 10) == math.inf
+    assert blt.noise((0.5,), (1.49,), 10) < math.inf
+    assert blt.noise((0.5, 0.7), (0.2, 0.0), 10) == blt.noise((0.5,), (0.2,), 10) < math.inf
+
+
+def test_a_horizon_that_no_fit_reaches_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At ten million syncs it was a StopIteration."""
+    monkeypatch.setattr(blt, "MOST_BUFFERS", 2)
+    assert blt.encoder(47).size == 47
+    with pytest.raises(ArgumentError, match=r"^mechanism must not be 'blt' over 400 syncs: no 2 buffers come near$"):
+        blt.encoder(400)
+
+
+def test_where_no_place_is_better_all_corners_come_half_way_to_the_best() -> None:
+    """Four times as bad wherever one looks, inside and outside: the simplex shrinks."""
+    asked, values = list[list[float]](), iter([0.25, 1.0, 2.0])
+
+    def function(place: Sequence[float]) -> float:
+        asked.append([*place])
+        return next(values, 8.0)
+
+    assert blt._least(function, [1.0, 2.0]) == [1.0, 2.0]
+    assert asked[:3] == [[1.0, 2.0], [1.05, 2.0], [1.0, 2.1]]
+    assert asked[3] == pytest.approx([1.05, 1.9])  # the worst one, mirrored at the middle of the others
+    assert asked[4] == pytest.approx([1.0125, 2.05])  # and half way back
+    assert asked[5:7] == [pytest.approx([1.025, 2.0]), pytest.approx([1.0, 2.05])]
 
 
 MACHINES = {

@@ -139,7 +139,7 @@ def test_secure_sum_leaves_a_missing_silo_out_with_the_weights_predicted(tmp_pat
         assert 0 < status["weight"] < 1
         assert status["epsilon_spent"] <= plan.privacy.epsilon * (1 + 1e-6)
 
-    run(tmp_path, plan, scenario, deadline=1.5)
+    run(tmp_path, plan, scenario, deadline=4.0)
 
 
 @pytest.mark.parametrize("trust", ["secure-sum", "silo"])

@@ -107,10 +107,12 @@ def forgetting(size: int, forget: float) -> Encoder:
     reach = size if forget == 1 else min(size, math.ceil(math.log(REMEMBERED) / math.log(forget)))
     plain = (_fit(reach, buffers) for buffers in range(1, MOST_BUFFERS + 1))
     fits = ((_coarse(forget, decays), _coarse(forget, weights)) for decays, weights in plain)
-    found = next((fit for fit in fits if noise(*fit, size, forget) <= target), None)
-    if found is None:
+    fit = next((fit for fit in fits if noise(*fit, size, forget) <= target), None)
+    if fit is None and reach == 1:
         raise ArgumentError("forget", f"must be larger for mechanism 'blt', got {forget:g}: nothing is remembered")
-    decays, weights = found
+    if fit is None:  # beyond a million syncs: decays would have to be finer than 2^-24
+        raise ArgumentError("mechanism", f"must not be 'blt' over {size:,} syncs: no {MOST_BUFFERS} buffers come near")
+    decays, weights = fit
     powers = np.array(decays) ** np.arange(size - 1)[:, None]
     column = np.append(1.0, powers @ np.array(weights))  # a power series would lose four digits
     return Blt(size, tuple(column.tolist()), decays, weights, forget=forget)
