@@ -322,3 +322,11 @@ def test_the_page_names_every_policy_and_escapes_it(tmp_path: Path) -> None:
         one.plot(tmp_path / "worth.svg")
         assert (tmp_path / "worth.svg").read_text().startswith("<?xml")
     assert found.as_dict()["policies"][0]["worth"]["dr"]["decisions"] == 4000
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_probability_of_next_to_nothing_leaves_a_log_worth_one_decision() -> None:
+    """Its weight is the largest there is; its square was infinite, and nothing was refused."""
+    decisions = log(500)
+    tiny = replace(decisions, propensity=np.where(np.arange(500) == 0, 1e-300, decisions.propensity))
+    assert "the log is worth 1.0 decisions for it" in str(evaluate(tiny, {"uniform": uniform})["uniform"].refused)

@@ -108,5 +108,8 @@ def interval(value: float, stderr: float, decisions: int, effective: float, leve
 
 def effective_size(weights: Floats) -> float:
     """(sum w)^2 / sum w^2: of as many decisions a plain mean would be as certain (Kish)."""
-    square = float((weights**2).sum())
-    return float(weights.sum()) ** 2 / square if square else 0.0
+    largest = float(weights.max(initial=0.0))
+    if not largest:
+        return 0.0
+    scaled = weights / largest  # squares of the weights themselves may be larger than any float
+    return float(scaled.sum()) ** 2 / float((scaled**2).sum())

@@ -249,7 +249,9 @@ def _unsupported(likely: Floats, weights: Floats, decisions: Decisions) -> str |
         outside = float(likely[decisions.logged <= 0].sum() / len(decisions))
         if outside > UNTOUCHED:
             return f"{outside:.1%} of what it does has probability 0 in the log"
-    if not math.isclose(weights.mean(), 1, abs_tol=FAR * float(weights.std()) / math.sqrt(len(weights)) + 1e-9):
+    scale = max(1.0, float(weights.max()))  # squares of the weights themselves may be larger than any float
+    spread = scale * float((weights / scale).std())
+    if not math.isclose(weights.mean(), 1, abs_tol=FAR * spread / math.sqrt(len(weights)) + 1e-9):
         return (
             f"its weights have mean {weights.mean():.3g} where 1 is expected: it does what the log never does, or the "
             "logged probabilities are not true"

@@ -182,16 +182,20 @@ class _Silos:
         self.bent = self._bend(length**2 + self.axes * error, regulariser)
 
     def _left(self, regulariser: float) -> tuple[float, float]:
-        """What the regulariser leaves of theta to the estimate, of its constant and along its direction:
-        theta - lambda (V + lambda)^-1 theta, V of these two, which are told apart by actions whose cosines differ. What
-        a shrunken constant leaves unexplained lengthens the estimate where actions were taken, which is as often astray
-        as along theta: it is not counted on."""
+        """What the regulariser leaves of theta to the estimate, of its constant and along its direction.
+
+        Where rewards are centred: theta - lambda (V + lambda)^-1 theta, V of these two, which are told apart by actions
+        whose cosines differ. Where they are not, the constant is shrunken, too, and what it leaves unexplained makes
+        the estimate longer again, where actions were taken: about as much, so that each is taken for itself.
+        """
         share, whole = self.constant_share, _length(self.constant_share)
         offset = (0.5 - self.centre) / math.sqrt(share)  # the constant's theta
         constant, along = share * self.counted + regulariser, self.along + regulariser
         both = math.sqrt(share * (1 - share)) * self.aligned
+        if offset:
+            return offset * (1 - regulariser / constant), whole * (1 - regulariser / along)
         part = regulariser / (constant * along - both**2)
-        return offset - part * (along * offset - both * whole), whole - part * constant * whole
+        return part * both * whole, whole - part * constant * whole
 
     def _bend(self, square: float, regulariser: float) -> float:
         """How much worse than the best of a model of that squared length the action is aligned with it that is taken.
