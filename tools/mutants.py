@@ -87,10 +87,14 @@ SUITE = (
     "tests/federation/silo/test_silo.py",
     "tests/federation/silo/test_ticker.py",
     "tests/federation/silo/test_time.py",
+    "tests/federation/setup/test_editions_on_their_way.py",
     "tests/federation/store/test_own_sums.py",
+    "tests/federation/store/test_pruning.py",
+    "tests/federation/store/test_store.py",
     "tests/federation/syncs/test_agents.py",
     "tests/audit/test_certificate.py",
     "tests/audit/test_worlds.py",
+    "tests/simulator/test_terms.py",
 )
 
 # -- mutants ----------------------------------------------------------------------------------------------------------
