@@ -12,7 +12,7 @@ from fedbandit.privacy.budget import Privacy
 from fedbandit.privacy.grid import widened
 from fedbandit.protocol.trusts.public_contexts import reward_sigma
 from fedbandit.protocol.trusts.shuffle import Hidden
-from fedbandit.protocol.trusts.vector_sum import Node, PublishedCoding
+from fedbandit.protocol.vector_coding import Node, PublishedCoding
 from fedbandit.schedule import every
 
 
