@@ -119,6 +119,7 @@ def test_where_no_place_is_better_all_corners_come_half_way_to_the_best() -> Non
     assert asked[3] == pytest.approx([1.05, 1.9])  # the worst one, mirrored at the middle of the others
     assert asked[4] == pytest.approx([1.0125, 2.05])  # and half way back
     assert asked[5:7] == [pytest.approx([1.025, 2.0]), pytest.approx([1.0, 2.05])]
+    assert asked[7] == pytest.approx([0.975, 2.05])  # the worst of the new ones, mirrored
 
 
 MACHINES = {
