@@ -115,7 +115,7 @@ def test_the_proposed_weight_is_about_the_best_there_is() -> None:
 
 
 def test_less_is_remembered_where_more_changes() -> None:
-    weights = [best_weight(Draft(PLAN, 20, drift=drift), PLAN.times) for drift in (0.0, 0.001, 0.005, 0.02, 0.1)]
+    weights = [best_weight(Draft(PLAN, 20, drift=drift), PLAN.times) for drift in (0.0, 0.001, 0.01, 0.02, 0.1)]
     assert weights[0] == 1.0
     assert weights == sorted(weights, reverse=True)
     assert weights[-1] < weights[2] < 1
