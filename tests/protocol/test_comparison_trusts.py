@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from fedbandit._validate import ArgumentError
 from fedbandit.plan import Plan
 from fedbandit.privacy.accounting import gaussian_sigma
 from fedbandit.privacy.budget import Privacy
@@ -42,3 +43,8 @@ def test_clones_hide_sums_and_nothing_that_is_weighted() -> None:
     for mechanism, hides in (("tree", True), ("batches", True), ("toeplitz", False), ("blt", False)):
         plan = Plan(**shared, mechanism=mechanism, schedule=every(2))  # type: ignore[arg-type]
         assert (Hidden.of(plan.request) is not None) == hides
+
+
+def test_clones_hide_what_one_silo_sends() -> None:
+    with pytest.raises(ArgumentError, match=r"^silos_per_user must be 1 for trust 'shuffle'"):
+        Plan(50, 8, 2, Privacy(1.0, 1e-3, silos_per_user=2), "shuffle", "tree", every(2))
