@@ -93,13 +93,13 @@ class Lines(NamedTuple):
     tests: dict[str, dict[int, tuple[str, ...]]]  # by file of the package and by line
 
     def of(self, mutant: Mutant) -> tuple[str, ...]:
-        """The tests that run what changed; where that runs at import, those that run anything of the file, and those
-        that read what it declares."""
+        """The tests that run what changed, or, where that runs at import, anything of the file; and those that read
+        what it declares."""
         lines = self.tests.get(mutant.path.relative_to(PACKAGE).as_posix(), {})
         found = {test for line in mutant.lines for test in lines.get(line, ())}
         reader = READERS.get(mutant.path.parent.relative_to(PACKAGE).as_posix())
         declared = {test for test in self.seconds if test.split("::")[0] == reader}
-        return tuple(found or self.near(mutant.path).keys() | declared or self.seconds)
+        return tuple((found or set(self.near(mutant.path))) | declared or self.seconds)
 
     def near(self, path: Path) -> Counter[str]:
         """How many lines of a file each test runs."""
