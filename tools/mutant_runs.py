@@ -53,6 +53,7 @@ ARGUMENTS = (
     *("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "addopts=", "-m", "not torture and not fire"),
     "--tb=line",  # a failure's source takes far longer to read than most tests do
 )
+READERS = {"protocol/trusts": "tests/protocol/test_trust.py"}  # by folder: tests of what its files declare
 FORK = 0.1  # seconds that a mutant takes without any test
 SURVIVED, UNUSABLE, UNCHANGED, KILLED = 0, 9, 8, 10  # exit codes of a process that runs tests
 
@@ -92,10 +93,13 @@ class Lines(NamedTuple):
     tests: dict[str, dict[int, tuple[str, ...]]]  # by file of the package and by line
 
     def of(self, mutant: Mutant) -> tuple[str, ...]:
-        """The tests that run what changed; where that runs at import, those that run anything of the file."""
+        """The tests that run what changed, or, where that runs at import, anything of the file; and those that read
+        what it declares."""
         lines = self.tests.get(mutant.path.relative_to(PACKAGE).as_posix(), {})
         found = {test for line in mutant.lines for test in lines.get(line, ())}
-        return tuple(found or self.near(mutant.path) or self.seconds)
+        reader = READERS.get(mutant.path.parent.relative_to(PACKAGE).as_posix())
+        declared = {test for test in self.seconds if test.split("::")[0] == reader}
+        return tuple((found or set(self.near(mutant.path))) | declared or self.seconds)
 
     def near(self, path: Path) -> Counter[str]:
         """How many lines of a file each test runs."""

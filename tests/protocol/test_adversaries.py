@@ -343,6 +343,7 @@ def test_each_holder_of_shares_looks_at_its_own() -> None:
 def test_what_is_left_is_counted_in_the_noise_that_is_claimed() -> None:
     observed, expected, scales = np.array([[[7, 5, -2]]]), np.array([[[1, 5, 6]]]), np.array([2.0, 0.0, 4.0])
     (left,) = gaussian_residuals("noise", observed, expected, scales)
+    assert not left.uniform
     assert (left.name, left.values.tolist(), left.uniform) == ("noise", [[[3.0, -2.0]]], False)
     agree = 1.0  # two whole numbers with this noise: the sum of their squared chances
     for scale in (2.0, 4.0):
@@ -364,6 +365,8 @@ def test_numbers_without_noise_are_known_to_half_a_unit() -> None:
 def test_words_become_the_gaussians_of_their_rank_by_either_end() -> None:
     words = np.array([[[0, 1, 2**63, 2**64 - 1, 3 * 2**61, 0x0102030405060708]]], dtype=np.uint64)
     high, low = uniform_residuals("share", words)
+    assert high.uniform
+    assert low.uniform
     assert (high.name, low.name, high.uniform, low.uniform) == ("share", "share, low bits", True, True)
     for side, order in ((high, "big"), (low, "little")):
         for word, value in zip(words.ravel().tolist(), side.values.ravel(), strict=True):

@@ -6,12 +6,15 @@ import math
 
 import pytest
 
+from fedbandit._validate import ArgumentError
 from fedbandit.plan import Plan
 from fedbandit.privacy.accounting import gaussian_sigma
-from fedbandit.privacy.budget import Privacy
+from fedbandit.privacy.budget import Privacy, at_most
 from fedbandit.privacy.grid import widened
+from fedbandit.privacy.ledger import Gaussian
+from fedbandit.protocol.guarantee import Calibration
 from fedbandit.protocol.trusts.public_contexts import reward_sigma
-from fedbandit.protocol.trusts.shuffle import Hidden
+from fedbandit.protocol.trusts.shuffle import Hidden, SeesShuffled
 from fedbandit.protocol.vector_coding import Node, PublishedCoding
 from fedbandit.schedule import every
 
@@ -42,3 +45,28 @@ def test_clones_hide_sums_and_nothing_that_is_weighted() -> None:
     for mechanism, hides in (("tree", True), ("batches", True), ("toeplitz", False), ("blt", False)):
         plan = Plan(**shared, mechanism=mechanism, schedule=every(2))  # type: ignore[arg-type]
         assert (Hidden.of(plan.request) is not None) == hides
+
+
+def test_a_mixer_that_is_needed_a_little_is_needed() -> None:
+    """Among 300 silos the noise alone would give 1.44, and 1 is promised."""
+    plan = Plan(300, 2, 2, Privacy(1.0, 1e-3), "shuffle", "batches", every(1))
+    alone = plan.request.exact_epsilon(plan.protocol.scales.diagonal, joint_silos=False)
+    assert 1.3 < alone < 1.6
+    assert f"against the analyzer. Without the mixer it is ({at_most(alone)}, 0.001)." in plan.guarantee.statement
+    assert "so without the mixer too" not in str(plan.guarantee)
+    assert any("the mixer does not collude" in one for one in plan.guarantee.assumes)
+    assert [one.name for one in plan.protocol.adversaries()] == [SeesShuffled().name]
+
+
+@pytest.mark.parametrize("calibration", ["exact", "paper"])
+def test_a_silo_that_trusts_nobody_is_left_with_all_of_its_noise(calibration: Calibration) -> None:
+    plan = Plan(3, 8, 2, Privacy(1.0, 1e-3), "silo", "tree", every(2), calibration=calibration)
+    event = plan.release("north", 1, 0)
+    assert event is not None
+    assert isinstance(event.cost, Gaussian)
+    assert event.cost.sigma == event.cost.own_sigma == pytest.approx(plan.protocol.scales.diagonal, rel=1e-9)
+
+
+def test_clones_hide_what_one_silo_sends() -> None:
+    with pytest.raises(ArgumentError, match=r"^silos_per_user must be 1 for trust 'shuffle'"):
+        Plan(50, 8, 2, Privacy(1.0, 1e-3, silos_per_user=2), "shuffle", "tree", every(2))

@@ -185,14 +185,18 @@ def test_one_silo_with_the_users_of_all_has_the_noise_of_all(name: str) -> None:
     assert list(pooled.scales) == pytest.approx([times * scale for scale in made.scales], rel=1e-12, abs=0.0)
 
 
-@pytest.mark.parametrize("flag", ["separate", "shares_noise", "whole", "live"])
+@pytest.mark.parametrize("flag", ["separate", "shares_noise", "whole", "live", "endless", "personal", "silo_sees"])
 def test_which_trust_is_special_in_what(flag: str) -> None:
-    """Each silo on its own; noise that silos share; a sync that all must be in; what a live federation can run."""
+    """Each silo on its own; noise that silos share; a sync that all must be in; what a live federation can run, for
+    ever, and with releases of silos for themselves; silos that are shown data."""
     special = {
         "separate": {"none", "local", "silo", "public-contexts"},
         "shares_noise": {"secure-sum"},
         "whole": {"shuffle", "vector-sum", "shuffled-users"},
         "live": set(NAMES) - {"local", "public-contexts", "shuffled-users"},
+        "endless": {"none", "silo", "secure-sum", "central"},
+        "personal": {"secure-sum"},
+        "silo_sees": set(NAMES) - {"local", "shuffled-users"},
     }
     assert {name for name in NAMES if getattr(trust.trust(name), flag)} == special[flag]
 
