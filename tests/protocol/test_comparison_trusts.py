@@ -67,6 +67,7 @@ def test_a_silo_that_trusts_nobody_is_left_with_all_of_its_noise(calibration: Ca
     assert event.cost.sigma == event.cost.own_sigma == pytest.approx(plan.protocol.scales.diagonal, rel=1e-9)
 
 
-def test_clones_hide_what_one_silo_sends() -> None:
-    with pytest.raises(ArgumentError, match=r"^silos_per_user must be 1 for trust 'shuffle'"):
-        Plan(50, 8, 2, Privacy(1.0, 1e-3, silos_per_user=2), "shuffle", "tree", every(2))
+def test_the_lemma_hides_what_one_silo_sends() -> None:
+    privacy = Privacy(1e-3, 1e-4, silos_per_user=2)
+    with pytest.raises(ArgumentError, match=r"^silos_per_user must be 1"):
+        Plan(50, 8, 2, privacy, "shuffle", "tree", every(2), calibration="paper")
