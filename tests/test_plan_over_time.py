@@ -1,4 +1,4 @@
-"""What a plan knows at a round: who is remembered, which lambda serves, what is left of a prior; whom raw data serve."""
+"""At a round of a plan: who is remembered, which lambda serves, what is left of a prior, whom raw data serve."""
 
 from __future__ import annotations
 
