@@ -66,6 +66,7 @@ FILES = (
 SUITE = (
     "tests/test_html.py",
     "tests/test_plan.py",
+    "tests/test_plan_over_time.py",
     "tests/test_schedule.py",
     "tests/test_presets.py",
     "tests/test_roots.py",
@@ -77,6 +78,7 @@ SUITE = (
     "tests/federation/silo/test_asking.py",
     "tests/federation/silo/test_book.py",
     "tests/federation/silo/test_coming_back.py",
+    "tests/federation/silo/test_drawing.py",
     "tests/federation/silo/test_endless.py",
     "tests/federation/silo/test_norms.py",
     "tests/federation/silo/test_opting_out.py",
