@@ -12,7 +12,7 @@ import pytest
 from fedbandit.federation.silo.serving import Silo
 from fedbandit.federation.silo.ticker import SumsFull
 from fedbandit.federation.states import IllegalEvent
-from fedbandit.federation.timing import PACE, Timing
+from fedbandit.federation.timing import COUNTED_PACE, Timing
 from fedbandit.federation.wire.heads import Head
 from fedbandit.plan import Plan
 from fedbandit.schedule import clock as by_clock
@@ -140,10 +140,10 @@ def test_a_release_leaves_by_its_own_tick_after_later_ones(tmp_path: Path, hand:
     with opened(tmp_path, hand, small_plan()) as silo:
         come(silo, 5)
         assert silo.tick() == [0]
-        hand.pass_time(0.25 * PACE)
+        hand.pass_time(0.25 * COUNTED_PACE)
         come(silo, 5)
         assert silo.tick() == [1]
-        assert silo.ticker.wait_to_send(0) == pytest.approx(0.75 * PACE)
+        assert silo.ticker.wait_to_send(0) == pytest.approx(0.75 * COUNTED_PACE)
         assert silo.ticker.wait_to_send(1) == 0.0
 
 
