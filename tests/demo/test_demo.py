@@ -13,8 +13,10 @@ import pytest
 
 from fedbandit.bandit.policies import UCB
 from fedbandit.bandit.statistics import contributions
+from fedbandit.demo import live
 from fedbandit.demo.live import play_live
 from fedbandit.demo.visitors import Visitors, simulated_regret
+from fedbandit.federation.setup import founding
 from fedbandit.schedule import clock
 from fedbandit.simulator.kernels import Beliefs, Tally, policy_row
 from fedbandit.simulator.population import Population
@@ -73,13 +75,13 @@ def killer(names, delay):
     return start
 
 
-def check(live, restarts):
-    assert live.check.passed, live.check
-    assert live.check.acknowledged == live.check.counted == 120
-    assert live.check.difference == 0.0
-    assert live.restarts == restarts
-    assert [status["model"] for status in live.statuses] == [len(PLAN.times)] * 3
-    assert all(status["epsilon_spent"] == pytest.approx(1.0) for status in live.statuses)
+def check(played, restarts):
+    assert played.check.passed, played.check
+    assert played.check.acknowledged == played.check.counted == 120
+    assert played.check.difference == 0.0
+    assert played.restarts == restarts
+    assert [status["model"] for status in played.statuses] == [len(PLAN.times)] * 3
+    assert all(status["epsilon_spent"] == pytest.approx(1.0) for status in played.statuses)
 
 
 def test_kill_minus_nine_of_a_silo_the_mixer_and_the_broker_changes_no_count(tmp_path):
@@ -90,19 +92,29 @@ def test_kill_minus_nine_of_a_silo_the_mixer_and_the_broker_changes_no_count(tmp
         started.append(processes)
         killer(victims, 1.0)(processes)
 
-    live = play_live(tmp_path / "f", PLAN, USERS, lambda done: None, start)
-    check(live, restarts=3)
+    played = play_live(tmp_path / "f", PLAN, USERS, lambda done: None, start)
+    check(played, restarts=3)
     for name in ("broker", "analyzer", "mixer", "silo-001", "silo-002", "silo-003"):
         with pytest.raises(ProcessLookupError):  # everything that was started is gone
             os.kill(started[0].pid(name), 0)
+
+
+def test_a_machine_that_is_slower_than_it_was_gets_more_time(tmp_path, monkeypatch):
+    """Silos that came up after several ticks drew nothing, and the demo gave up after two minutes."""
+    founded = []
+    found = founding.local
+    monkeypatch.setattr(live.founding, "local", lambda *args: founded.append(args) or found(*args))
+    monkeypatch.setattr(live, "PATIENCE", (0.01, 6.0))
+    check(play_live(tmp_path / "f", PLAN, USERS, lambda done: None), restarts=0)
+    assert len(founded) == 2
 
 
 @pytest.mark.torture
 @pytest.mark.parametrize("victim", ["silo-001", "silo-003", "mixer", "analyzer", "broker"])
 @pytest.mark.parametrize("delay", [0.05, 0.2, 0.5, 0.9, 1.4, 2.0, 3.1])
 def test_kill_minus_nine_at_any_moment(tmp_path, victim, delay):
-    live = play_live(tmp_path / "f", PLAN, USERS, lambda done: None, killer([victim], delay))
-    check(live, restarts=1)
+    played = play_live(tmp_path / "f", PLAN, USERS, lambda done: None, killer([victim], delay))
+    check(played, restarts=1)
 
 
 def running_under(path):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +17,7 @@ import numpy as np
 
 from fedbandit._arrays import Integers
 from fedbandit.demo.clients import SiloClient, Visits
-from fedbandit.demo.processes import Processes, seconds_to_start, url
+from fedbandit.demo.processes import NotUp, Processes, seconds_to_start, url
 from fedbandit.demo.verify import Verification, check
 from fedbandit.demo.visitors import Visitors
 from fedbandit.federation.setup import founding
@@ -28,7 +30,7 @@ __all__ = ["Live", "play_live"]
 
 DEADLINE = 90.0  # longer than a killed silo needs to come back, on a busy machine too
 SETTLE, SETTLE_LAST = 0.1, 5.0  # rewards come right after decisions here
-PATIENCE = 2.0  # times as long as one process takes to start, for each of them: until then all are up
+PATIENCE = (2.0, 6.0, 18.0)  # times as long as one process takes to start, for each of them: until then all are up
 BACK = 3.0  # the same for one that was killed: it must be back before the last batch closes, on a busy machine too
 
 
@@ -51,19 +53,44 @@ def play_live(
     started: Callable[[Processes], None] = lambda processes: None,
 ) -> Live:
     """Set up under `path`, start everything, let the users come, stop everything, check what is on disk."""
-    names = [f"silo-{number:03}" for number in range(1, plan.silos + 1)]  # in the order of the users' silos
-    each = seconds_to_start()
-    start = time.time() + PATIENCE * (plan.silos + 3) * each
-    timing = Timing(DEADLINE, SETTLE, max(SETTLE_LAST, BACK * each * (os.cpu_count() or 1)), start)
-    homes = [_with_page(home) for home in founding.local(path, plan, names, timing)]
-    with Processes(path, homes) as processes:
+    with _running(path, plan) as (processes, start):
         began = time.monotonic()
         started(processes)
         visits, statuses = asyncio.run(_play(processes, users, plan, start, progress))
         seconds, restarts = time.monotonic() - began, processes.restarts
+        homes = processes.homes
     actions = np.array([one.actions for one in visits])
     found = check(plan, users, actions, visits, homes)
     return Live(actions, visits, statuses, found, restarts, seconds)
+
+
+@contextmanager
+def _running(path: Path, plan: Plan) -> Iterator[tuple[Processes, float]]:
+    """The federation's processes, and when their clock starts: not before all of them are up, because a silo that comes
+    up when several ticks are overdue draws nothing. Where others slow the machine down while the processes start, the
+    federation is founded again and its clock starts later."""
+    for patience in PATIENCE:
+        homes, start = _founded(path, plan, patience)
+        processes = Processes(path, homes)
+        try:
+            processes.start(until=start)
+            break
+        except NotUp:
+            if patience == PATIENCE[-1]:
+                raise
+            shutil.rmtree(path)
+    with processes:
+        yield processes, start
+
+
+def _founded(path: Path, plan: Plan, patience: float) -> tuple[list[Home], float]:
+    """A federation under `path`, and when its clock starts, by the time that one process takes to start now."""
+    names = [f"silo-{number:03}" for number in range(1, plan.silos + 1)]  # in the order of the users' silos
+    each = seconds_to_start()
+    settle_last = max(SETTLE_LAST, BACK * each * (os.cpu_count() or 1))
+    start = time.time() + patience * (plan.silos + 3) * each
+    timing = Timing(max(DEADLINE, settle_last), SETTLE, settle_last, start)
+    return [_with_page(home) for home in founding.local(path, plan, names, timing)], start
 
 
 def _with_page(home: Home) -> Home:

@@ -19,14 +19,23 @@ from fedbandit.federation.setup import founding
 from fedbandit.federation.setup.home import Home
 from fedbandit.federation.wire import broker
 
-__all__ = ["Processes", "seconds_to_start", "url"]
+__all__ = ["NotUp", "Processes", "seconds_to_start", "url"]
 
-READY = 120.0  # seconds until everything must be up; a busy machine takes its time to import
+READY = 120.0  # seconds until the broker must be up
 WATCH = 0.2
 
 
+class NotUp(RuntimeError):
+    """A silo was not up when it had to be."""
+
+    def __init__(self, name: str, log: str) -> None:
+        super().__init__(f"silo {name} was not up when the federation's clock started: {log[-500:]}")
+        self.name = name
+
+
 class Processes:
-    """Broker and parties. One that dies is started again, as a service manager would do."""
+    """Broker and parties, between `start` and the end of the block. One that dies is started again, as a service
+    manager would do."""
 
     def __init__(self, path: Path, homes: list[Home]) -> None:
         self.path, self.homes = path, homes
@@ -51,7 +60,9 @@ class Processes:
         with self._lock:
             return self._running[name].pid
 
-    def __enter__(self) -> Self:
+    def start(self, until: float) -> None:
+        """Start all; NotUp, with nothing left running, if one of the silos is not ready at `until` (seconds of the
+        epoch)."""
         try:
             self._start("broker")
             self._wait_for_broker()
@@ -60,10 +71,12 @@ class Processes:
                 self._start(home.settings.name)
             self._watcher.start()
             for home in self.silos:
-                self._wait_for(home)
+                self._wait_for(home, until)
         except BaseException:
             self.stop()
             raise
+
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -109,9 +122,8 @@ class Processes:
                 raise RuntimeError(f"the broker did not come up in {READY:.0f} s; see {self.path}/broker.log")
             time.sleep(0.02)
 
-    def _wait_for(self, home: Home) -> None:
-        end = time.monotonic() + READY
-        while time.monotonic() < end:
+    def _wait_for(self, home: Home, until: float) -> None:
+        while time.time() < until:
             try:
                 answer = httpx.get(f"{url(home)}/readyz", timeout=5).json()
                 if answer["ready"] and answer["connected"]:
@@ -120,7 +132,7 @@ class Processes:
                 pass
             time.sleep(0.1)
         log = (self.path / f"{home.settings.name}.log").read_text(errors="replace")
-        raise RuntimeError(f"silo {home.settings.name} did not come up in {READY:.0f} s: {log[-500:]}")
+        raise NotUp(home.settings.name, log)
 
 
 def seconds_to_start() -> float:

@@ -12,7 +12,7 @@ from fedbandit.federation.silo.outgoing import Sealer
 from fedbandit.federation.silo.serving import Silo
 from fedbandit.federation.states import ReleaseState
 from fedbandit.federation.store.seen import SeenStore
-from fedbandit.federation.timing import Timing
+from fedbandit.federation.timing import TicksOverdue, Timing
 from fedbandit.schedule import every
 from tests.federation.small import small_plan
 
@@ -138,3 +138,17 @@ def test_the_next_release_does_not_put_off_tidying_up(joined, monkeypatch):
     assert tidied == [1.0, 11.0 + TIDY]
     tick(12.0 + 3 * TIDY, people=0)
     assert len(tidied) == 2
+
+
+def test_ticks_that_are_held_back_are_said_once_in_the_log(joined, monkeypatch, caplog):
+    """The log ended with "it draws releases" while nothing was drawn; only /readyz told why."""
+    agent, _, _ = joined
+
+    def held():
+        raise TicksOverdue(3)
+
+    monkeypatch.setattr(agent.silo.ticker, "due", held)
+    for _ in range(3):
+        asyncio.run(agent.tick())
+    assert [record.levelname for record in caplog.records if "3 ticks are overdue" in record.message] == ["WARNING"]
+    assert "3 ticks are overdue" in agent.troubles["clock"]

@@ -190,6 +190,8 @@ class Agent:
             released = await self._release() if self.silo.ticker.due() else []
             self._clock_problem = None
         except (TicksHeld, SumsFull) as error:
+            if self._clock_problem is None:  # asked several times per second: said once
+                log.warning("%s", error)
             self._clock_problem, self._clock_kind = str(error), "clock" if isinstance(error, TicksHeld) else "sums"
             return
         if released:
