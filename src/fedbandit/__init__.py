@@ -46,8 +46,8 @@ __all__ = [
     "tasks",
 ]
 
-# Everything is loaded when it is asked for: `fedbandit --help` needs none of it, the simulator compiles kernels, and
-# what is live needs the extra `live`.
+# Each name is loaded on first use: `fedbandit --help` needs none of them, the simulator compiles kernels, and live
+# silos need the extra `live`.
 _MODULES = {
     **dict.fromkeys(("Category", "Hashed", "Number", "Projection", "Schema"), "fedbandit.problem"),
     **dict.fromkeys(("adaptive", "at", "clock", "every", "growing"), "fedbandit.schedule"),
@@ -77,7 +77,7 @@ def __getattr__(name: str) -> Any:
             raise
         raise ImportError(f"fedbandit.{name} cannot be used yet: {needed}") from None
     found = loaded if name in _PACKAGES else getattr(loaded, name)
-    globals()[name] = found  # asked for once, it is there
+    globals()[name] = found  # the next access does not come here
     return found
 
 

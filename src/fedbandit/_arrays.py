@@ -1,4 +1,4 @@
-"""Names for arrays, in one place. Shapes stand beside the arrays themselves."""
+"""Names for the types of arrays. The shape of an array is written where the array is declared."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""numba's `njit`, which keeps compiled code for the next start where there is a place for it, and only there.
+"""numba's `njit`, with its cache on disk switched on only where numba finds a folder to write to.
 
-numba refuses to compile at all if it is to keep the result and finds no folder that can be written: not beside the
-source, not in the user's home, not in NUMBA_CACHE_DIR. In a read-only container without a home that would end every
-import. Compiling again at each start is slower, and nothing else. (The folder for temporary files is no place for it:
-others may write there, and what is kept is loaded as code.)
+Asked to cache, numba looks for a writable folder beside the source, in the user's home and in NUMBA_CACHE_DIR. If it
+finds none, it refuses to compile at all. In a read-only container without a home, every import would then fail. Without
+a cache the code is compiled again at each start, which is slower but otherwise the same. (The folder for temporary
+files cannot hold the cache: other users may write there, and the cache is loaded as code.)
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def njit(*signature: Any, cache: bool = True, **options: Any) -> Callable[[F], F]:
-    """A decorator that compiles a function, for a signature if one is given."""
+    """A decorator that compiles a function, for one signature if it is given."""
 
     def compiled(function: F) -> F:
-        compile_: Any = numba.njit  # its types know no signatures of this kind
+        compile_: Any = numba.njit  # its type hints do not allow such signatures
         made: F = compile_(*signature, cache=cache and _has_place(function), **options)(function)
         return made
 
@@ -31,9 +31,9 @@ def njit(*signature: Any, cache: bool = True, **options: Any) -> Callable[[F], F
 
 
 def _has_place(function: Callable[..., Any]) -> bool:
-    """Whether numba finds a folder for what it compiles of this function."""
+    """Whether numba finds a folder in which it can cache this function."""
     try:
         FunctionCache(function)  # type: ignore[no-untyped-call]
-    except RuntimeError:  # numba's word for: there is none
+    except RuntimeError:  # numba raises it when there is no such folder
         return False
     return True

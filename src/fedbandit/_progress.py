@@ -1,4 +1,4 @@
-"""A bar for whoever waits: shown where somebody looks, and only once something has taken two seconds."""
+"""Progress bars, shown on a terminal or in a notebook, and only after two seconds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PATIENCE = 2.0  # seconds
 
 
 def bar_on(console: Console) -> Progress:
-    """A bar with the time left, which goes when it is done."""
+    """A bar with the time left, which disappears when it is done."""
     from rich import progress as rich
 
     columns = (rich.TextColumn("{task.description}"), rich.BarColumn(), rich.TaskProgressColumn())
@@ -30,8 +30,10 @@ def bar_on(console: Console) -> Progress:
 def late_bar(
     what: str, console: Console, clock: Callable[[], float] = time.monotonic
 ) -> Iterator[Callable[[float], None]]:
-    """What it yields is called with the share that is done; a bar is there from the first call after `PATIENCE`, on a
-    terminal, or in a notebook that has ipywidgets: without them rich prints a warning and no bar."""
+    """Yield a function to call with the share that is done. The first call after `PATIENCE` shows a bar.
+
+    The bar appears on a terminal, or in a notebook that has ipywidgets: without them, rich prints a warning instead.
+    """
     began, bars = clock(), list["Progress"]()
     seen = console.is_terminal or (console.is_jupyter and find_spec("ipywidgets") is not None)
 
@@ -52,7 +54,7 @@ def late_bar(
 
 @contextmanager
 def progress_or_bar(progress: Callable[[float], None] | None, what: str) -> Iterator[Callable[[float], None]]:
-    """What the caller gave, or a bar on standard error."""
+    """The caller's own `progress` if there is one, else a bar on standard error."""
     if progress is not None:
         yield progress
         return

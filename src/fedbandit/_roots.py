@@ -1,4 +1,4 @@
-"""Where a function crosses zero. Loading scipy.optimize for this alone would take longer than most plans do."""
+"""Where a function crosses zero. Importing scipy.optimize for this alone would take longer than making most plans."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ MOST_STEPS = 200
 
 
 def falling_root(function: Callable[[float], float], low: float, high: float, precision: float = PRECISION) -> float:
-    """Where a falling function crosses zero between `low` and `high`; where it is not positive there, in doubt.
+    """Where a falling function crosses zero between `low` and `high`.
 
-    Regula falsi with the Illinois rule (an end that stays gets half its weight), and a bisection at every third step.
+    The function is not positive at the point returned: rounding errs to that side. The method is regula falsi with the
+    Illinois rule (an end that stays in place gets half its weight), and a bisection at every third step.
     """
     left, right = function(low), function(high)
     if left < 0 or right > 0:

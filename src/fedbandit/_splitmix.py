@@ -1,4 +1,4 @@
-"""SplitMix64, compiled: the one hash behind every random number that is made from a counter."""
+"""SplitMix64, compiled: the one hash behind all random numbers that are made from a counter."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fedbandit._jit import njit
 __all__ = ["GOLDEN", "mixed"]
 
 _key = np.uint64
-GOLDEN: Final = _key(0x9E3779B97F4A7C15)  # what a counter advances by
+GOLDEN: Final = _key(0x9E3779B97F4A7C15)  # the step of a counter
 
 
 @njit(cache=True)

@@ -1,4 +1,4 @@
-"""Checks of what enters the library, in one place: each error names the argument, what it got and what it should be."""
+"""Checks of values that enter the library. Each error names the argument, what it must be and what was given."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NORM_SLACK = 1e-6  # features scaled to norm 1 in float32 land this close to it
 
 
 class ArgumentError(ValueError):
-    """A value that cannot be used: `field` is its name, `message` says what it must be and what it is."""
+    """A value that cannot be used: `field` is its name, `message` says what it must be and what was given."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(f"{field} {message}")
@@ -70,7 +70,7 @@ def count(name: str, value: int, least: int = 1) -> int:
 
 
 def plain_numbers(value: Any) -> None:
-    """Make numpy's numbers in the fields of a dataclass Python's own: small ones wrap around and drop digits unseen."""
+    """Replace numpy numbers in a dataclass's fields by Python's: numpy's small types overflow and round silently."""
     for field in fields(value):
         found = getattr(value, field.name)
         if isinstance(found, np.generic):
@@ -89,7 +89,7 @@ def one_of(name: str, value: str, allowed: Iterable[Name]) -> Name:
 def features(name: str, value: ArrayLike, dim: int) -> Floats:
     """An action set: (arms, dim), finite, at least one row, every row of norm at most 1.
 
-    Rows longer than that by rounding alone come back at norm 1: sensitivities count on it.
+    Rows that are longer only because of rounding are scaled back to norm 1: sensitivities rely on it.
     """
     try:
         array = np.asarray(value, dtype=np.float64)
@@ -101,7 +101,7 @@ def features(name: str, value: ArrayLike, dim: int) -> Floats:
         raise ArgumentError(name, "must hold at least one action, got an empty set")
     if not np.isfinite(array).all():
         raise ArgumentError(name, "must be finite, got NaN or infinity")
-    with np.errstate(over="ignore"):  # then it is infinite, and refused
+    with np.errstate(over="ignore"):  # a norm that overflows is infinite, and refused below
         norms = np.linalg.norm(array, axis=1)
     if norms.max() > 1 + NORM_SLACK:
         raise ArgumentError(name, f"must have rows of norm at most 1, got {norms.max():.6g}")
@@ -110,7 +110,7 @@ def features(name: str, value: ArrayLike, dim: int) -> Floats:
 
 def reward(name: str, value: float) -> float:
     """A reward in [0, 1]."""
-    if type(value) is float and 0 <= value <= 1:  # nearly all of them: there may be many
+    if type(value) is float and 0 <= value <= 1:  # the fast path, for nearly all rewards
         return value
     if not (_is_number(value) and 0 <= value <= 1):
         raise ArgumentError(name, f"must lie in [0, 1], got {value!r}")
@@ -118,7 +118,7 @@ def reward(name: str, value: float) -> float:
 
 
 def known_keys(where: str, given: Iterable[str], allowed: Iterable[str], required: Iterable[str] = ()) -> None:
-    """Refuse names that nothing would read, and a table that lacks one it must have."""
+    """Refuse a table with unknown names, or without a name that is required."""
     given = set(given)
     names = sorted(allowed)
     unknown = sorted(given - set(names))
@@ -131,7 +131,7 @@ def known_keys(where: str, given: Iterable[str], allowed: Iterable[str], require
 
 @contextmanager
 def reading(what: str) -> Iterator[None]:
-    """Whatever reading somebody else's file does to the code inside is an error in the file: ArgumentError."""
+    """Turn every error that malformed input can cause in the code inside into an ArgumentError about `what`."""
     try:
         yield
     except ArgumentError:
@@ -150,7 +150,7 @@ def table(what: str, text: str | bytes) -> dict[str, Any]:
 
 
 def _is_number(value: Any) -> bool:
-    """A number that a float can hold, or a float that is none."""
+    """Whether this is a number that a float can hold; NaN and infinity count as floats."""
     if isinstance(value, int):
         return not isinstance(value, bool) and abs(value) <= sys.float_info.max
     return isinstance(value, (float, np.floating, np.integer))

@@ -1,5 +1,7 @@
-"""Words for people: numbers in sentences, what to install, and values as HTML for notebooks (plain tables and lists,
-every text escaped, nothing loaded)."""
+"""Text for people: numbers in sentences, what to install, and values as HTML for notebooks.
+
+The HTML consists of plain tables and lists; every text is escaped, and nothing is loaded from elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ def to_install(error: ModuleNotFoundError) -> str | None:
 
 
 def spans(numbers: Iterable[int]) -> str:
-    """Whole numbers in order, those that follow one another as one.
+    """Sorted whole numbers as text, with runs of three or more consecutive ones written as "first to last".
 
     >>> spans([3, 4, 5, 7, 9, 10])
     '3 to 5, 7, 9, 10'
@@ -43,7 +45,7 @@ def spans(numbers: Iterable[int]) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """So many of them, in the singular where it is one.
+    """A number and its noun, in the singular for 1.
 
     >>> counted(1, "silo"), counted(1_000, "silo")
     ('1 silo', '1,000 silos')
@@ -52,7 +54,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def lasting(seconds: float) -> str:
-    """A length of time, in the largest unit of which there are three.
+    """A length of time, in the largest unit of which it holds at least three, else in seconds.
 
     >>> lasting(45), lasting(4000), lasting(207_431)
     ('45 seconds', '67 minutes', '58 hours')
@@ -64,7 +66,7 @@ def lasting(seconds: float) -> str:
 
 
 def tabled(columns: Sequence[str], rows: Iterable[Sequence[object]], caption: str = "") -> str:
-    """A table; without `columns`, of names and values.
+    """An HTML table; without `columns` it has no head.
 
     >>> tabled(["a"], [["<1>"]])
     '<table><thead><tr><th>a</th></tr></thead><tbody><tr><td>&lt;1&gt;</td></tr></tbody></table>'
@@ -76,16 +78,16 @@ def tabled(columns: Sequence[str], rows: Iterable[Sequence[object]], caption: st
 
 
 def listed(items: Iterable[str], numbered: bool = False) -> str:
-    """A list."""
+    """An HTML list."""
     kind = "ol" if numbered else "ul"
     return f"<{kind}>{''.join(f'<li>{escape(item)}</li>' for item in items)}</{kind}>"
 
 
 def folded(title: str, content: str) -> str:
-    """Content, itself HTML, that opens at a click."""
+    """HTML content that unfolds at a click on its title."""
     return f"<details><summary>{escape(title)}</summary>{content}</details>"
 
 
 def paragraph(text: str) -> str:
-    """A paragraph."""
+    """An HTML paragraph."""
     return f"<p>{escape(text)}</p>"

@@ -1,18 +1,19 @@
-"""Who is served by what: public and local knowledge are two types, and nothing takes the one for the other.
+"""Who is served by what: public and local knowledge are two types, so that one cannot be mistaken for the other.
 
 People whose data are released are served by a `PublicModel`, which is made from decoded prefix sums alone. Everybody
 else (over the cap, or opted out) may be served by `LocalKnowledge`: all that their silo knows, its own raw data and the
-public model. Where silos differ, `personal_model` adds what a silo has released to itself; that is a `PublicModel`,
-too, made from releases alone. So a release is a function of the counted people's data and of earlier releases, and
-nothing else.
+public model. Where silos differ, `personal_model` adds what a silo has released to itself. The result is again a
+`PublicModel`, made from releases alone. So a release depends on the counted people's data and on earlier releases, and
+on nothing else.
 
-How the two are weighed. The public prefix sum less the silo's own part of it (which the silo knows) is what the others
-know, plus noise: W = V + N and U = V theta + e + h, with e the chance in rewards. V is unknown, but probably looks like
-the silo's own: between W and a multiple of that, the estimate of V lies as near to W as W is exact (the shrinkage of
-Ledoit & Wolf 2004, with a noise that is known). Given V, U is a linear equation for theta with covariance
-variance V + noise^2 I, so by generalised least squares a direction in which V has the eigenvalue v is worth
-variance v / (variance v + noise^2) of as many visits to the silo itself. Noise that drowns the data is worth nothing:
-then the silo decides as it would alone.
+How a silo weighs the two. The silo subtracts its own part, which it knows, from the public prefix sums. What is left is
+the data of the other silos plus noise: W = V + N and U = V theta + e + h, where e is the randomness of rewards and N
+and h are the noise. V is unknown, but probably resembles the silo's own covariance. So the estimate of V lies between W
+and a multiple of that covariance: the less noise W holds, the closer to W (the shrinkage of Ledoit & Wolf 2004, with
+known noise). Given V, U is a linear equation for theta with covariance variance V + noise^2 I. By generalised least
+squares, a visit elsewhere in a direction in which V has the eigenvalue v is therefore worth
+variance v / (variance v + noise^2) of a visit to the silo itself. Data that are drowned in noise are worth nothing, and
+the silo decides as it would alone.
 """
 
 from __future__ import annotations
@@ -43,38 +44,38 @@ __all__ = [
 ]
 
 NONE_YET = -1  # no sync has been decoded
-LARGEST_VARIANCE = 0.25  # of a reward in [0, 1]: what is believed before there are rewards
+LARGEST_VARIANCE = 0.25  # of a reward in [0, 1]: assumed before there are rewards
 SMALLEST_VARIANCE = 1e-6
-BELIEF = 4  # visits that this belief is as good as
-SPREAD = 0.25  # how far silos' own weights lie from the shared ones, as far as is believed before there are data
+BELIEF = 4  # visits: this assumption weighs as much as they do
+SPREAD = 0.25  # assumed before there are data: how far silos' own weights lie from the shared ones
 
 
 class PublicModel(NamedTuple):
     """What the federation has released so far, as decoded, and the model that follows from it.
 
-    It serves those whose data are released. `own` data of a silo cannot enter: there is no way to pass them.
+    It serves those whose data are released. A silo's `OwnData` cannot enter: nothing here takes them.
     """
 
-    sync: int  # the last sync that was decoded, from 0; NONE_YET before
-    prefix: Floats  # (..., width), natural units: of this term, and what it began with
+    sync: int  # the last sync that was decoded, counted from 0; NONE_YET before the first
+    prefix: Floats  # (..., width), natural units: the sums of this term, with those it began with
     fit: Fit
 
     @property
     def model(self) -> Model:
-        """What decides."""
+        """The model that decides."""
         return self.fit.model
 
 
 class OwnData(NamedTuple):
-    """What a silo keeps of all its visits that have a reward: released, waiting for their sync, or never shared.
+    """A silo's sums over all its visits that have a reward: released, waiting for their sync, or never shared.
 
-    It never leaves the silo. Leading axes are allowed: (runs, silos) in the simulator.
+    They never leave the silo. Leading axes are allowed: (runs, silos) in the simulator.
     """
 
     sums: Integers  # (..., width), on the plan's grid
-    squares: Floats  # (...), sum of the squared rewards, centred like the plan's
+    squares: Floats  # (...), the sum of squared rewards, centred as in the plan
     visits: Numbers  # (...)
-    released: Numbers  # (..., width): the part of `sums` that the public prefix sum holds, as it was decoded
+    released: Numbers  # (..., width): the part of `sums` that the decoded public prefix sum holds
 
 
 class LocalKnowledge(NamedTuple):
@@ -85,10 +86,10 @@ class LocalKnowledge(NamedTuple):
 
     precision: Floats  # (..., dim, dim)
     bias: Floats  # (..., dim)
-    visits: Floats  # (...): own ones, and as many more as what the others tell is worth
+    visits: Floats  # (...): the silo's own, plus the number of visits that the other silos' data are worth
 
     def model(self, plan: Plan) -> Model:
-        """What decides, with the radii of a silo alone that has seen so many visits."""
+        """The model that decides, with the radii of a lone silo that has seen `visits` visits."""
         root = np.linalg.inv(np.swapaxes(np.linalg.cholesky(self.precision), -1, -2))
         theta = solved(root, self.bias)
         radii = [plan.radius_alone(float(one)) for one in np.ravel(self.visits)]
@@ -96,18 +97,20 @@ class LocalKnowledge(NamedTuple):
 
 
 def nothing_public(plan: Plan, lead: tuple[int, ...] = (), prior: Floats | None = None) -> PublicModel:
-    """Before the first sync: nothing, or what the term begins with."""
+    """The public model before the first sync: nothing, or what the term begins with."""
     return public_model(plan, NONE_YET, np.zeros((*lead, plan.protocol.width)), 0, prior)
 
 
 def public_model(plan: Plan, sync: int, prefix: Floats, round_: int, prior: Floats | None = None) -> PublicModel:
-    """The model of everybody whose data are released, after `round_` rounds and this sync; `prior` as `Plan.known`
-    takes it."""
+    """The model for everybody whose data are released, after `round_` rounds and this sync.
+
+    `prior` is passed on to `Plan.known`.
+    """
     return PublicModel(sync, plan.known(prefix, round_, prior), plan.fit(prefix, round_, prior))
 
 
 def prior_of(plan: Plan, sync: int, known: Floats, weight: float = 1.0) -> Prior:
-    """What the term after this one begins with, if its last model, of this sync, was made of these sums.
+    """What the next term begins with, if this term ends at `sync` with the sums `known`.
 
     >>> from fedbandit.privacy.budget import Privacy
     >>> plan = Plan(silos=4, rounds=100, dim=2, privacy=Privacy(5.0, 1e-6))
@@ -121,7 +124,7 @@ def prior_of(plan: Plan, sync: int, known: Floats, weight: float = 1.0) -> Prior
     if sync == NONE_YET:
         raise ArgumentError("prior", "must come from a term with a model, and this one has decoded no sync")
     law = plan.noise_law
-    last = min(sync, len(law.bias) - 1)  # of a run without an end, the last one stands for all that follow
+    last = min(sync, len(law.bias) - 1)  # in a run without an end, the last entry holds for all later syncs
     noise = Scales(float(law.bias[last]), float(law.diagonal[last]), float(law.off_diagonal[last]))
     before = 0.0 if plan.prior is None else plan.prior.counts
     visits = plan.remembered(plan.ticks[sync]) * plan.people * plan.silos + before
@@ -129,13 +132,14 @@ def prior_of(plan: Plan, sync: int, known: Floats, weight: float = 1.0) -> Prior
 
 
 def personal_model(plan: Plan, public: PublicModel, own: Floats) -> PublicModel:
-    """The public model with each silo's own part of theta in it, learnt from what the silo has released to itself.
+    """The public model plus each silo's own part of theta, learnt from what the silo has released to itself.
 
-    `own` (..., width) are the sums decoded from those releases, in natural units; its axes are those of `public`, and
-    maybe one more for the silos. With P the personal columns, they say b = g - C theta = G delta + noise, where g is
-    the bias of P, C their rows of the covariance and G those of P among them; theta is the public one. The noise has
-    the variance of its release and of rewards; given a belief about delta, N(0, SPREAD^2), the best guess follows,
-    direction by direction of G. Noise that drowns the data leaves delta at 0, and the public model as it is.
+    `own` (..., width) holds the sums decoded from those releases, in natural units. It has the axes of `public`, and
+    possibly one more for the silos. With P the personal columns and theta the public one, the sums say
+    b = g - C theta = G delta + noise, where g is the bias of P, C holds the rows P of the covariance, and G its rows
+    and columns P. The variance of the noise is that of the release plus that of the rewards. With the prior
+    N(0, SPREAD^2) on delta, the best estimate follows for each eigenvector of G. If noise drowns the data, delta stays
+    near 0 and the public model hardly changes.
     """
     protocol = plan.protocol
     assert isinstance(protocol, PersonalSecureSum), "only plans with personal columns come here"
@@ -151,7 +155,7 @@ def personal_model(plan: Plan, public: PublicModel, own: Floats) -> PublicModel:
 
 
 def _own_part(own: Floats, theta: Floats, columns: list[int], noise: Scales) -> Floats:
-    """delta (..., personal) in the formula of `personal_model`; `noise` is that of the decoded sums."""
+    """delta (..., personal) in the formula of `personal_model`; `noise` is the noise of the decoded sums."""
     bias, covariance = unpack(own, theta.shape[-1])
     rows = covariance[..., columns, :]
     told = bias[..., columns] - np.einsum("...ij,...j->...i", rows, theta)
@@ -166,7 +170,7 @@ def _own_part(own: Floats, theta: Floats, columns: list[int], noise: Scales) -> 
 
 
 def local_knowledge(plan: Plan, own: OwnData, public: PublicModel) -> LocalKnowledge:
-    """All that a silo with these data knows. The axes of `own` are those of `public`, and maybe more after them."""
+    """All that a silo with these data knows. `own` has the axes of `public`, possibly followed by more."""
     scale = 2.0**-plan.bits
     bias, covariance = unpack(np.asarray(own.sums * scale), plan.dim)
     variance = _variance(own, bias, covariance)
@@ -183,24 +187,27 @@ def local_knowledge(plan: Plan, own: OwnData, public: PublicModel) -> LocalKnowl
 
 
 class _Others(NamedTuple):
-    """What the other silos tell, as if it had been seen here."""
+    """What the other silos' data are worth, expressed as sums of this silo's own visits."""
 
     precision: Floats  # (..., dim, dim)
     bias: Floats  # (..., dim)
 
 
 def _others(plan: Plan, sync: int, rest: Floats, alike: Floats, variance: Floats) -> _Others:
-    """The public sums less the silo's own part (..., width), weighed; `alike` (..., dim, dim) is what their covariance
-    probably looks like."""
+    """What the other silos' data are worth here.
+
+    `rest` (..., width) is the public sums less the silo's own part; `alike` (..., dim, dim) is what their covariance
+    probably looks like.
+    """
     law = plan.noise_law
-    # Before the first sync there is the prior's noise alone, which is less. Of a run without an end, the last sync
-    # stands for all that follow.
+    # Before the first sync there is only the prior's noise, which is less. In a run without an end, the last entry
+    # holds for all later syncs.
     sync = min(max(sync, 0), len(law.bias) - 1)
     bias, noisy = unpack(rest, plan.dim)
     entry = max(float(law.off_diagonal[sync]), float(law.diagonal[sync]) / np.sqrt(2))
-    drawn = plan.dim * (plan.dim + 1) * entry**2  # the mean of |N|^2, diagonal entries having twice the variance
+    drawn = plan.dim * (plan.dim + 1) * entry**2  # the mean of |N|^2: diagonal entries have twice the variance
     covariance, doubt = _between(noisy, alike, drawn)
-    noise = float(law.bias[sync]) ** 2 + entry**2 * doubt[..., None]  # of h - (W - V) theta, theta of norm 1 at most
+    noise = float(law.bias[sync]) ** 2 + entry**2 * doubt[..., None]  # variance of h - (W - V) theta, |theta| <= 1
     values, vectors = np.linalg.eigh(covariance)
     data = variance[..., None] * np.maximum(values, 0.0)
     worth = data / np.maximum(data + noise, np.finfo(float).tiny)
@@ -212,8 +219,11 @@ def _others(plan: Plan, sync: int, rest: Floats, alike: Floats, variance: Floats
 
 
 def _of_what_is_shared(others: _Others, columns: list[int]) -> _Others:
-    """What the others tell of theta where some of its weights are their own: those are free in their equations, so what
-    is left of these is their Schur complement, which says nothing of the same weights here."""
+    """What the other silos tell about the shared weights of theta.
+
+    The weights in `columns` are each silo's own, so they are free in the others' equations. Eliminating them leaves the
+    Schur complement, which says nothing about the same weights here.
+    """
     precision, bias = others
     block = precision[..., columns, :][..., columns] + np.finfo(float).eps * np.eye(len(columns))
     solved = np.linalg.solve(block, np.concatenate([precision[..., columns, :], bias[..., columns, None]], axis=-1))
@@ -226,8 +236,10 @@ def _of_what_is_shared(others: _Others, columns: list[int]) -> _Others:
 
 
 def _between(noisy: Floats, alike: Floats, drawn: float) -> tuple[Floats, Floats]:
-    """A covariance between a noisy one and the multiple of another that is nearest to it, and the share of the noisy
-    one in it. `drawn` is the mean squared norm of the noise."""
+    """A covariance between `noisy` and the multiple of `alike` nearest to it, and the share of `noisy` in it.
+
+    `drawn` is the mean squared norm of the noise.
+    """
     factor = np.maximum(_product(noisy, alike) / _product(alike, alike), 0.0)
     target = factor[..., None, None] * alike
     apart = noisy - target
@@ -241,16 +253,18 @@ def _product(left: Floats, right: Floats) -> Floats:
 
 
 def _regulariser(plan: Plan, variance: Floats) -> Floats:
-    """lambda I: the plan's for a silo alone, or, if larger, what a theta of norm 1 in no particular direction calls
-    for: variance times dim."""
+    """lambda I: the lambda of a lone silo, or variance times dim if that is larger.
+
+    The latter is the ridge for a theta of norm 1 in no particular direction.
+    """
     strength = np.maximum(NOISELESS, variance * plan.dim)
     return np.asarray(strength[..., None, None] * np.eye(plan.dim))
 
 
 def _variance(own: OwnData, bias: Floats, covariance: Floats) -> Floats:
-    """The variance of a reward around its mean, by the residuals of the silo's own visits.
+    """The variance of a reward around its mean, estimated from the residuals of the silo's own visits.
 
-    Before it has any, LARGEST_VARIANCE is believed.
+    Before there are any, it is LARGEST_VARIANCE.
     """
     dim = bias.shape[-1]
     inverse = np.linalg.inv(covariance + np.eye(dim))

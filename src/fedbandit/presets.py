@@ -1,8 +1,8 @@
-"""Every protocol by name: the paper's, with its constants, and ours. The command line and the audit speak of these.
+"""Every protocol by name: the paper's, with the paper's constants, and ours. The command line and the audit use them.
 
-Each function takes a plan (its silos, rounds, dimension and budget) and gives the named one. For the paper's,
-`as_proven` uses the constants of the theorems; `as_simulated` those of the published simulation, which differ a lot,
-act eagerly throughout and come with no guarantee.
+Each function takes a plan (its silos, rounds, dimension and budget) and returns the plan of its protocol. The paper's
+protocols come in two versions. `as_proven` uses the constants of the theorems. `as_simulated` uses those of the
+published simulation: they differ a lot, always act eagerly, and come with no guarantee.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def fed_lin_ucb(plan: Plan, constants: Constants = "as_proven", schedule: Schedu
 
 
 def ldp(plan: Plan, constants: Constants = "as_proven", schedule: Schedule | None = None) -> Plan:
-    """LDP-FedLinUCB: Theorem LDP's protocol. As proven it acts lazily, which is what makes its guarantee true."""
+    """LDP-FedLinUCB: the protocol of Theorem LDP. As proven it acts lazily; its guarantee needs that."""
     return _paper(plan, constants, schedule).changed(trust="silo")
 
 
@@ -73,12 +73,12 @@ def ldp_alt(plan: Plan, constants: Constants = "as_proven", schedule: Schedule |
 
 
 def sdp_amplified(plan: Plan, constants: Constants = "as_proven", schedule: Schedule | None = None) -> Plan:
-    """SDP-FedLinUCB by amplification: Theorem SDP, by the lemma itself (or with its hidden constants read as 1)."""
+    """SDP-FedLinUCB by amplification: Theorem SDP, by the lemma itself (as simulated: its hidden constants are 1)."""
     return _paper(plan, constants, schedule).changed(trust="shuffle")
 
 
 def sdp_vector_sum(plan: Plan, constants: Constants = "as_proven", schedule: Schedule | None = None) -> Plan:
-    """SDP-FedLinUCB by vector sum: Theorem SDP-vec (or b's constant 1, no composition)."""
+    """SDP-FedLinUCB by vector sum: Theorem SDP-vec (as simulated: b's constant is 1, without composition)."""
     return _paper(plan, constants, schedule).changed(trust="vector-sum")
 
 
@@ -89,18 +89,18 @@ def dubey(plan: Plan, constants: Constants = "as_proven", schedule: Schedule | N
 
 
 def private_adaptive(plan: Plan, constants: Constants = "as_proven", schedule: Schedule | None = None) -> Plan:
-    """The determinant rule on noisy local covariances (eq. det-new); exact calibration, half of mu^2 for the rule."""
+    """The determinant rule on noisy local covariances (eq. det-new): calibrated exactly, half of mu^2 for the rule."""
     decided = schedule if isinstance(schedule, Adaptive) else Adaptive(_threshold(plan), private=True)
     return ldp(plan, constants, decided).changed(calibration="exact", acting="lazy")
 
 
 def super_agent(plan: Plan, constants: Constants = "as_proven", schedule: Schedule | None = None) -> Plan:
-    """One agent that sees every user: a trusted analyzer, statistics released after every round."""
+    """One agent that sees every user: a trusted analyzer that releases statistics after every round."""
     return _paper(plan, constants, schedule or Every(1)).changed(trust="central")
 
 
 def _paper(plan: Plan, constants: Constants, schedule: Schedule | None) -> Plan:
-    """What all of the paper's algorithms share."""
+    """A plan with all that the paper's algorithms share."""
     same = {name: getattr(plan, name) for name in ("silos", "rounds", "dim", "alpha", "bits", "schema")}
     shared = Plan(**same, trust="none", mechanism="tree")
     simulated = constants == "as_simulated"
@@ -117,7 +117,7 @@ def _paper(plan: Plan, constants: Constants, schedule: Schedule | None) -> Plan:
 
 
 def _threshold(plan: Plan) -> float:
-    """D of the rule: T log(MT) / (dM), the order that balances its two regret terms (Dubey & Pentland, Theorem 4)."""
+    """D of the rule: T log(MT + 1) / (dM), which balances its two regret terms (Dubey & Pentland, Theorem 4)."""
     return plan.rounds * math.log(plan.silos * plan.rounds + 1) / (plan.dim * plan.silos)
 
 
@@ -145,7 +145,7 @@ def local(plan: Plan, schedule: Schedule | None = None) -> Plan:
 
 
 def isolated(plan: Plan, schedule: Schedule | None = None) -> Plan:
-    """Each silo alone, without privacy: what a silo has if it stays out. It has no schedule, it never synchronises."""
+    """Each silo alone, without privacy: what a silo has if it stays out. It never syncs; `schedule` is not used."""
     free = plan.changed(
         trust="none",
         privacy=None,
@@ -187,8 +187,8 @@ OURS: dict[str, Callable[[Plan, Schedule | None], Plan]] = {
     "isolated": isolated,
 }
 NAMES = (*PAPER, *OURS)
-ALONE = ("isolated",)  # whose silos send nothing: the one sync of their plan is the horizon, when all is decided
-TRUST_OF = {  # known without building a plan, which fails where a protocol's theorem does not reach
+ALONE = ("isolated",)  # protocols whose silos send nothing: the only sync of such a plan is at the horizon
+TRUST_OF = {  # without building a plan, which fails where a protocol's theorem does not apply
     "fed-lin-ucb": "none",
     "ldp": "silo",
     "ldp-eager": "silo",
@@ -207,9 +207,10 @@ TRUST_OF = {  # known without building a plan, which fails where a protocol's th
 
 
 def plan_for(name: str, plan: Plan, schedule: Schedule | None = None) -> Plan:
-    """The protocol `name` for the silos, rounds, dimension and budget of `plan`; on `schedule` if one is given.
+    """The protocol `name` for the silos, rounds, dimension and budget of `plan`, on `schedule` if one is given.
 
-    Where the data decide the schedule (`dubey`, `private-adaptive`), and for `isolated`, a public one is ignored.
+    `dubey` and `private-adaptive` ignore a public schedule because the data decide when they synchronise. `isolated`
+    ignores it because it never synchronises.
 
     >>> from fedbandit.privacy.budget import Privacy
     >>> asked = Plan(silos=100, rounds=10_000, dim=10, privacy=Privacy(epsilon=1.0, delta=0.1))
