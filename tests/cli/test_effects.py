@@ -46,7 +46,7 @@ SIZE = ("--silos", "5", "--rounds", "60", "--dim", "4", "--runs", "2")
         ("demo --trust none", "plan must have a guarantee to run live: No privacy guarantee"),
         ("demo --seed -1", "seed must be a whole number >= 0, got -1"),
         ("frontier --runs 0", "runs must be a whole number >= 1, got 0"),
-        ("web --host nope.invalid", "host must be of this machine, and its port free, got 'nope.invalid' with 8000 ("),
+        ("web --host nope.invalid", "host must be an address of this machine with a free port, got 'nope.invalid'"),
         ("frontier --silos 0", "silos must be a whole number >= 1, got 0"),
         ("frontier --plot x.gif", "plot must end in .svg, .png or .pdf, got 'x.gif'"),
         ("frontier --plot /nonexistent/x.svg", "plot must be a file that can be written, got '/nonexistent/x.svg' ("),

@@ -1,4 +1,4 @@
-"""Checks of what a command is given, made before it does anything. An option that would have no effect is an error."""
+"""Checks of a command's options, made before it does anything. An option that would have no effect is an error."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ PICTURES = (".svg", ".png", ".pdf")
 
 
 def given(context: typer.Context, name: str) -> bool:
-    """Whether somebody has set this option, be it to its default."""
+    """Whether this option was given on the command line, even if with its default value."""
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
 
 
 def no_effect(context: typer.Context, names: Iterable[str], why: str) -> None:
-    """Refuse each of these options, if it was given: it has no effect, and `why` says in which case it has none."""
+    """Refuse any of these options that was given: it has no effect in the case that `why` names."""
     flags = {str(one.name): max(one.opts, key=len) for one in context.command.params}
     for name in names:
         if given(context, name):
@@ -45,7 +45,7 @@ def readable(field: str, path: Path) -> Path:
 
 @contextmanager
 def writing(field: str, path: Path, what: str = "directory") -> Iterator[None]:
-    """Whatever keeps the code inside from writing there is an error in the path."""
+    """Turn an OSError of the code inside into an ArgumentError about the path that it writes to."""
     try:
         yield
     except OSError as error:
@@ -53,7 +53,7 @@ def writing(field: str, path: Path, what: str = "directory") -> Iterator[None]:
 
 
 def picture(field: str, path: Path) -> Path:
-    """Where a picture can be drawn, in a format that its name gives."""
+    """A path to which a picture can be written, in the format that its ending names."""
     if path.suffix.lower() not in PICTURES:
         raise ArgumentError(field, f"must end in {', '.join(PICTURES[:-1])} or {PICTURES[-1]}, got {str(path)!r}")
     existed = path.exists()
@@ -71,7 +71,7 @@ def broker_ca(path: str, broker: str) -> str:
     if not path:
         return ""
     if not broker.startswith("tls://"):
-        raise ArgumentError("--broker-ca", f"has no effect: the broker at {broker} shows no certificate, tls:// would")
+        raise ArgumentError("--broker-ca", f"has no effect: the broker at {broker} shows no certificate (no tls://)")
     from fedbandit.federation.setup.certificates import authority  # imported late: it loads the live federation
 
     found = Path(path).resolve()

@@ -1,4 +1,4 @@
-"""One example per command, for its help. A test holds each against the command's own options."""
+"""One example per command, for its help. A test checks each against the command's own options."""
 
 from __future__ import annotations
 

@@ -22,8 +22,10 @@ __all__ = ["COMMANDS", "app", "loaded", "main"]
 
 
 class Command(NamedTuple):
-    """One line of `fedbandit --help`, and the module below `fedbandit.cli` that has a function or an application of
-    the command's name."""
+    """A command: its line in `fedbandit --help`, and its module below `fedbandit.cli`.
+
+    The module has a function or a typer application with the command's name.
+    """
 
     module: str
     help: str
@@ -80,17 +82,17 @@ def loaded(name: str) -> TyperCommand | TyperGroup:
 
 
 def _example(words: str) -> str | None:
-    """The last lines of a command's help, kept as they are."""
+    """The example at the end of a command's help; \\b keeps its line breaks."""
     return f"For example:\n\n\b\n  {EXAMPLES[words]}" if words in EXAMPLES else None
 
 
 class _Unloaded(TyperCommand):
-    """Stands for a command in the list of commands; asked to run, it loads the command and hands over."""
+    """A placeholder in the list of commands: when it is run, it loads the real command and hands over to it."""
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         command = loaded(str(self.name))
         if isinstance(command, TyperGroup) and not args:
-            args = ["--help"]  # a group without a command says what there is
+            args = ["--help"]  # a group without a command lists its commands
         return command.make_context(info_name, args, parent, **extra)
 
 
@@ -102,7 +104,7 @@ for _name, _command in COMMANDS.items():
 def start(
     context: typer.Context, version: bool = typer.Option(False, "--version", help="Print the version and stop.")
 ) -> None:
-    """Without a command, say what there is."""
+    """Without a command, print the help."""
     if version:
         typer.echo(f"fedbandit {__version__}")
         raise typer.Exit
@@ -111,12 +113,12 @@ def start(
 
 
 def main() -> None:
-    """Run the command line; bad input is one line on standard error and exit code 2, never a traceback."""
+    """Run the command line. Bad input gives one line on standard error and exit code 2, never a traceback."""
     try:
         code = app(standalone_mode=False)
     except typer.TyperException as error:  # the command-line parser's own complaints
         code = _refuse(error.format_message())
-    except typer.Abort:  # what some versions of the parser make of Ctrl-C, where others give the exit code
+    except typer.Abort:  # Ctrl-C in some versions of the parser; others return the exit code
         code = INTERRUPTED
     except ModuleNotFoundError as error:
         code = _refuse(_words.to_install(error) or str(error))
@@ -128,8 +130,8 @@ def main() -> None:
         code = _refuse(f"the store cannot be used: {error}")
     except sqlite3.Error as error:
         code = _refuse(f"the store is damaged ({error}): put the newest whole copy in its place")
-    except (OverflowError, RecursionError, MemoryError) as error:  # of what was given: too large, or too deep
-        code = _refuse(f"what was given is too large: {str(error) or type(error).__name__}")
+    except (OverflowError, RecursionError, MemoryError) as error:  # the input is too large or nested too deeply
+        code = _refuse(f"the input is too large: {str(error) or type(error).__name__}")
     except Exception as error:
         if type(error).__module__.partition(".")[0] != "psycopg":  # the extra may not be installed
             raise

@@ -54,18 +54,18 @@ Epsilon = Annotated[float, typer.Option(help="Privacy budget epsilon, over the w
 Delta = Annotated[float, typer.Option(help="Privacy budget delta.")]
 AdjacencyOption = Annotated[str, typer.Option(help="What neighbours are: replace-one or add-remove.")]
 Participations = Annotated[int, typer.Option(help="Rounds of one silo that the same user may take part in.")]
-Apart = Annotated[int, typer.Option(help="Syncs between two visits of the same user that count; 0: none.")]
+Apart = Annotated[int, typer.Option(help="Least number of syncs between two counted visits of one user.")]
 SilosPerUser = Annotated[int, typer.Option(help="Silos that the same user may visit.")]
-Batch = Annotated[int | None, typer.Option(help="Synchronise every BATCH rounds, all protocols alike.")]
+Batch = Annotated[int | None, typer.Option(help="Synchronise every BATCH rounds, in all protocols.")]
 Json = Annotated[bool, typer.Option("--json", callback=_json, help="JSON alone on standard output.")]
 Wide = Annotated[bool, typer.Option("--wide", callback=_wide, help="Tables as wide as they need to be.")]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same result.")]
-Trials = Annotated[int | None, typer.Option(help="Runs in each of the two worlds; by default what the protocol needs.")]
+Trials = Annotated[int | None, typer.Option(help="Runs in each of the two worlds; the default suits the protocol.")]
 Workers = Annotated[int | None, typer.Option(help="Processes; by default one per core. They do not change the result.")]
 Home = Annotated[Path, typer.Argument(help="The party's own directory.")]
 BrokerCa = Annotated[str, typer.Option(help="PEM file of the broker's certificate authority.")]
 
 
 def absolute(path: str) -> str:
-    """A path as a party keeps it: it is read from anywhere. Empty where none is given."""
+    """The absolute path, because a party may be started from any folder; empty if none is given."""
     return str(Path(path).resolve()) if path else ""

@@ -1,4 +1,4 @@
-"""How commands talk: JSON alone on standard output, tables there otherwise; progress and remarks on standard error."""
+"""What commands print: tables, or else only JSON, on standard output; progress and remarks on standard error."""
 
 from __future__ import annotations
 
@@ -30,33 +30,35 @@ __all__ = [
     "writable_folder",
 ]
 
-# Without markup: in the name of a field, "weight [kg]", brackets are brackets.
-stdout = Console(highlight=False, markup=False)  # as wide as the screen, or 80 columns where there is none
+# Markup is off: brackets in a field's name, as in "weight [kg]", are just brackets.
+stdout = Console(highlight=False, markup=False)  # as wide as the terminal, or 80 columns without one
 stderr = Console(stderr=True, markup=False)
-WIDE = 1000  # columns: no table needs as many
-NAME = 30  # letters
+WIDE = 1000  # characters: more than any table needs
+NAME = 30  # characters: names in the first column are not broken up to this length
 
 
 def set_wide(wide: bool) -> None:
-    """Whether tables may be as wide as they need, from now on."""
+    """Set whether tables may be as wide as they need from now on."""
     stdout.width = WIDE if wide else Console().width
 
 
 def print_json(data: Any) -> None:
-    """JSON alone on standard output; numbers that are not finite become null."""
+    """Print data as JSON; numbers that are not finite become null."""
     print(as_json(data))
 
 
 def as_json(data: Any) -> str:
-    """Data as JSON for people too; numbers that are not finite become null."""
+    """Data as indented JSON; numbers that are not finite become null."""
     return json.dumps(_finite(data), indent=2)
 
 
 def print_table(
     title: str, columns: list[str], rows: list[list[str]], narrow: bool = False, wide: Collection[str] = ()
 ) -> None:
-    """A table for people: the first column and texts are flush left, numbers flush right. `narrow`: without lines.
-    `wide`: columns that are left out where the table would not fit."""
+    """Print a table: the first column and texts are flush left, numbers flush right.
+
+    A `narrow` table has no lines. The columns named in `wide` are left out if the table would not fit otherwise.
+    """
     if wide and sum(_natural_widths(columns, rows)) > _room(columns, narrow):
         kept = [index for index, column in enumerate(columns) if column not in wide]
         fewer = [[row[index] for index in kept] for row in rows]
@@ -82,8 +84,10 @@ def _table(title: str, columns: list[str], rows: list[list[str]], narrow: bool) 
 
 
 def _widths(columns: list[str], rows: list[list[str]], room: int) -> list[int] | None:
-    """Columns as wide as they need, less where there is no room: the widest give way, and no word or name is broken.
-    None where that cannot be."""
+    """The width of each column: what it needs, or less if there is no room.
+
+    The widest columns shrink first, and no word or name is broken. None if that is impossible.
+    """
     widths = _natural_widths(columns, rows)
     least = [max(len(word) for text in texts for word in text.split() or [""]) for texts in _texts(columns, rows)]
     names = max((len(row[0]) for row in rows), default=0)
@@ -101,45 +105,45 @@ def _natural_widths(columns: list[str], rows: list[list[str]]) -> list[int]:
 
 
 def _texts(columns: list[str], rows: list[list[str]]) -> list[list[str]]:
-    """What stands in each column, its head first."""
+    """The texts of each column, its heading first."""
     return [[column, *(row[index] for row in rows)] for index, column in enumerate(columns)]
 
 
 def _room(columns: list[str], narrow: bool) -> int:
-    """Letters that the screen has beside lines and gaps."""
+    """The characters in a line of the terminal that are left for text, after lines and gaps."""
     return stdout.width - (len(columns) - 1 if narrow else 3 * len(columns) + 1)
 
 
 def say(text: str) -> None:
-    """A line of the result, as it is."""
+    """Print one line of the result."""
     stdout.print(text, highlight=False, soft_wrap=True)
 
 
 def remark(text: str) -> None:
-    """Something to know, on standard error."""
+    """Print a remark on standard error."""
     stderr.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def quiet() -> None:
-    """No lines of a log on the terminal: a command that speaks to others says itself what came of it."""
+    """Keep log lines off the terminal: a command that talks to other parties reports the outcome itself."""
     logging.getLogger().addHandler(logging.NullHandler())
 
 
 @contextmanager
 def progress_bar(what: str) -> Iterator[Callable[[float], None]]:
-    """A bar on standard error with the time left; what it yields is called with the share that is done."""
+    """Show a bar with the time left on standard error; yield a function to call with the share that is done."""
     with bar_on(stderr) as bar:
         task = bar.add_task(what, total=1.0)
         yield lambda share: bar.update(task, completed=share)
 
 
 def number(value: float | None, digits: int = 4) -> str:
-    """A number in a table."""
+    """A number as text for a table."""
     return "-" if value is None or math.isnan(value) else f"{value:,.{digits}g}" if abs(value) < 1e6 else f"{value:.2e}"
 
 
 def writable_folder(path: Path) -> Path:
-    """The folder, made if need be; an error where it cannot be written."""
+    """The folder, which is made if need be; an error if it cannot be written to."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         probe = path / ".fedbandit-probe"

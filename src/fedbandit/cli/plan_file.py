@@ -1,4 +1,4 @@
-"""Files that commands are given. Whatever is wrong with one is said in one line."""
+"""Reading the files that commands are given. Every error fits on one line."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def read_plan(path: Path) -> Plan:
 
 
 def read_schema(path: Path) -> Schema:
-    """A schema from JSON or TOML, or that of the plan that the file holds."""
+    """A schema from JSON or TOML; if the file holds a plan, the plan's schema."""
     data = read_fields("schema", path)
     with _validate.reading("schema"):
         return Schema.from_dict(data["schema"] if isinstance(data.get("schema"), dict) else data)

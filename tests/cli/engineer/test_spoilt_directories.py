@@ -269,7 +269,7 @@ def test_options_of_a_new_term_that_would_have_no_effect(federations: Path, fedb
     shutil.copytree(federations / "one", tmp_path / "one")
     (tmp_path / "editions.json").write_text("[]")
     accept = ("federation", "accept", str(tmp_path / "one" / "a"), str(tmp_path / "editions.json"), "--new-term")
-    assert_refused(fedbandit(*accept), "--new-term has no effect on the editions of the members")
+    assert_refused(fedbandit(*accept), "--new-term has no effect on editions of the members")
     store_of(tmp_path / "one" / "analyzer").unlink()  # it has no model then
     renew = ("federation", "renew", str(tmp_path / "one"), "--plan", str(federations / "next.json"), "--weight", "0.5")
     assert_refused(fedbandit(*renew), "--weight has no effect where the last term has no model yet")

@@ -44,7 +44,7 @@ def test_the_claim_shown_is_that_of_the_plan_and_what_was_cut_is_said(tmp_path: 
     said = " ".join((result.stdout + result.stderr).split())
     assert f"claim: {plan.guarantee.statement}" in said
     assert "claim for the plan as it was audited: The noisy sums are" in said
-    assert "cut from the plan, to be run many times: silos 20 to 5" in said
+    assert "cut from the plan, so that it can be run many times: silos 20 to 5" in said
 
 
 def test_a_name_or_all_of_them() -> None:

@@ -147,7 +147,7 @@ def test_from_facts_to_a_plan_a_curve_and_a_certificate(fedbandit: Command, tmp_
 def test_a_plan_that_does_not_say_its_setting_cannot_be_played(fedbandit: Command, tmp_path: Path) -> None:
     file = tmp_path / "plan.toml"
     Plan(3, 10, 2, schedule=clock(86400.0), trust="none").save(file)
-    assert_refused(fedbandit("simulate", "--plan", str(file)), "plan must say its consortium")
+    assert_refused(fedbandit("simulate", "--plan", str(file)), "plan must hold its consortium")
     assert_refused(fedbandit("simulate", "--plan", str(file), "--silos", "4"), "--silos has no effect with --plan")
     file.write_text("silos = [")
     assert_refused(fedbandit("simulate", "--plan", str(file)), "plan must be JSON or TOML")
@@ -170,7 +170,7 @@ PLAN_ERRORS = [
     (["--batch", "0"], "batch must be a whole number >= 1, got 0"),
     (["--batch", "10001"], "batch must be at most the horizon of 10000 rounds, got 10001"),
     (["--explain", "magic"], "protocol must be one of fed-lin-ucb"),
-    (["--best", "--rounds", "10"], "--rounds has no effect with --best, which is told of people and days"),
+    (["--best", "--rounds", "10"], "--rounds has no effect with --best, which counts people and days"),
     (["--people-per-day", "3"], "--people-per-day has no effect without --best"),
     (["--best", "--sync", "hourly"], "sync must be one of daily, weekly, monthly; got 'hourly'"),
     (["--best", "--trust", "nobody"], "trust must be one of central, local, none, public-contexts"),

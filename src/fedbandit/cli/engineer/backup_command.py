@@ -1,4 +1,4 @@
-"""`fedbandit backup` and `fedbandit restore`: a party in one file, and back, with what was lost in between."""
+"""`fedbandit backup` and `fedbandit restore`: save a party in one file, put it back, and say what was lost."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ if TYPE_CHECKING:
 
 __all__ = ["backup", "restore"]
 
-NOT_FORWARD = 1  # exit code: restored, and still to be brought forward
-ASKING = ("patience", "broker_ca")  # options of how the others are asked
-STORING = ("store", "without_store", "offline")  # options of where the store is, and whether anybody is asked about it
+NOT_FORWARD = 1  # exit code: restored, but still to be brought forward
+ASKING = ("patience", "broker_ca")  # options for asking the other parties
+STORING = ("store", "without_store", "offline")  # options that only make sense if there is a store
 PassphraseFile = Annotated[Path | None, typer.Option(help="File whose first line is the passphrase.")]
 
 
 def backup(
     context: typer.Context,
-    home: Annotated[Path, typer.Argument(help="The directory of a party, running or not, or of the founder.")],
+    home: Annotated[Path, typer.Argument(help="The directory of a party (running or not) or of the founder.")],
     file: Annotated[Path, typer.Argument(help="The new file; it holds private keys.")],
-    encrypt: Annotated[bool, typer.Option("--encrypt", help="Seal it under a passphrase, which is asked for.")] = False,
+    encrypt: Annotated[bool, typer.Option("--encrypt", help="Ask for a passphrase and seal the file.")] = False,
     passphrase_file: PassphraseFile = None,
     without_raw: Annotated[
-        bool, typer.Option("--without-raw", help="Of a silo: leave out rewards that wait for their release.")
+        bool, typer.Option("--without-raw", help="For a silo: leave out rewards that wait for their release.")
     ] = False,
     json: options.Json = False,
 ) -> None:
-    """Save a party, keys and store, in one file, while it runs or not."""
+    """Save a party (its keys and its store) in one file. The party may be running."""
     from fedbandit.federation.backup.saving import save
 
     passphrase = None
@@ -64,20 +64,20 @@ def backup(
 def restore(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(help="A backup.")],
-    home: Annotated[Path, typer.Argument(help="Where the directory shall be; new or empty.")],
+    home: Annotated[Path, typer.Argument(help="The party's directory, new or empty.")],
     passphrase_file: PassphraseFile = None,
-    store: Annotated[str | None, typer.Option(help="Path or postgresql:// URL of the store, if another.")] = None,
+    store: Annotated[str | None, typer.Option(help="Path or postgresql:// URL of a new store.")] = None,
     without_store: Annotated[
-        bool, typer.Option("--without-store", help="The database has outlived the rest: leave it alone.")
+        bool, typer.Option("--without-store", help="The database is still there: leave it alone.")
     ] = False,
     offline: Annotated[
-        bool, typer.Option("--offline", help="Do not ask the others now; it draws nothing before that.")
+        bool, typer.Option("--offline", help="Do not ask the others now; the party draws nothing until they are asked.")
     ] = False,
-    patience: Annotated[float, typer.Option(help="Seconds that the others have to answer.")] = 60.0,
+    patience: Annotated[float, typer.Option(help="Seconds to wait for the others' answers.")] = 60.0,
     broker_ca: options.BrokerCa = "",
     json: options.Json = False,
 ) -> None:
-    """Put a party back from its backup, bring it forward to what others have seen of it, and say what was lost."""
+    """Restore a party from its backup, bring it forward to what others have seen of it, and say what was lost."""
     from fedbandit.federation.backup.restoring import bring_forward_now
     from fedbandit.federation.backup.restoring import restore as put_back
 
@@ -116,26 +116,26 @@ def restore(
 
 
 def _lost(home: Path, saved: Manifest, done: Forwarded | None, *, in_place: bool) -> list[str]:
-    """What a restored party has not, as far as anybody knows; if its store was in place, no more than that lacks."""
+    """What a restored party has lost, as far as anybody knows; with `in_place`, its store was still there."""
     if done is None or done.recovery is None:
         why = "nobody was asked" if done is None else done.why_not
         return [
             f"Not brought forward: {why}.",
-            "It draws and closes nothing before the others have said how far they have seen it come. When they can be"
+            "It draws and closes nothing until the others have said how far they have seen it come. When they can be"
             f" reached: fedbandit {saved.role} forward {home} --yes",
         ]
     found = done.recovery
     lines = [_given_up(saved.role, found) if found.syncs else "Others have seen nothing that its store does not hold."]
     if saved.role == "silo" and not in_place:
         lines += _rewards(saved, found)
-    return [*lines, "The party that was saved must never run again: two of the same name spend twice."]
+    return [*lines, "The party that was saved must never run again: two of the same name would spend twice."]
 
 
 def _given_up(role: str, found: Recovery) -> str:
     syncs = spans(found.syncs)
     if role != "silo":
         what = "totals stay as the analyzer has" if role == "mixer" else "models stay as the silos have"
-        return f"Given up: syncs {syncs}. Their {what} them; there is no second one."
+        return f"Given up: syncs {syncs}. Their {what} them; none is made a second time."
     spent = ""
     if found.epsilon is not None and found.epsilon_after is not None:
         spent = f": epsilon {at_most(found.epsilon_after)}, {at_most(found.epsilon)} at the time of the backup"
@@ -147,15 +147,15 @@ def _rewards(saved: Manifest, found: Recovery) -> list[str]:
     since = datetime.fromtimestamp(saved.time, UTC).isoformat(timespec="seconds")
     lines = []
     if found.rewards:
-        lines.append(f"{found.rewards} rewards of the backup are in those releases, and count there alone.")
-    if not saved.store.raw and saved.store.waiting and not found.syncs:  # or else they are in those releases, too
+        lines.append(f"{found.rewards} rewards of the backup are in those releases, and count only there.")
+    if not saved.store.raw and saved.store.waiting and not found.syncs:  # otherwise they are in those releases
         lines.append(f"{saved.store.waiting} rewards were left out of the backup and are lost.")
     lines.append(f"Lost: rewards acknowledged after {since} and not in those releases; nobody knows how many.")
     lines.append(
-        "Those of decisions made before now count no more, since they may have counted in those releases; people who"
-        " were counted in them may count once more."
+        "Rewards of decisions made before now no longer count, because they may have counted in those releases; people"
+        " who were counted in them may count once more."
         if found.syncs
-        else "Applications that kept them may send them again: what the backup knows is recognised."
+        else "Applications that kept them may send them again: rewards that the backup has are recognised."
     )
     return lines
 
@@ -185,5 +185,5 @@ def _asked(file: Path | None) -> bytes:
 def _from_file(path: Path) -> bytes:
     first = checks.readable("passphrase_file", path).read_bytes().split(b"\n")[0].rstrip(b"\r")
     if not first:
-        raise ArgumentError("passphrase_file", "must have the passphrase in its first line, and it is empty")
+        raise ArgumentError("passphrase_file", "must have the passphrase in its first line, which is empty")
     return first

@@ -1,4 +1,4 @@
-"""`fedbandit demo`: a live federation on this machine, compared on the same users."""
+"""`fedbandit demo`: a live federation on this machine, compared with simulations of the same users."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 __all__ = ["demo", "demo_plan", "spent_in_words"]
 
 DIM, ARMS = 5, 20
-PERIOD = 0.075  # seconds of the public clock: one visitor comes to every silo in each
-DRAWS = 20  # of the noise, over which simulated curves are averaged; a live federation has one
+PERIOD = 0.075  # seconds: in each period of the public clock, one visitor comes to every silo
+DRAWS = 20  # draws of the noise that simulated curves average over; the live federation has one
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
 def demo(
-    silos: Annotated[int, typer.Option(help="Number of silos, each a process of its own.")] = 3,
+    silos: Annotated[int, typer.Option(help="Number of silos, each in its own process.")] = 3,
     rounds: Annotated[int, typer.Option(help="Visitors of every silo.")] = 600,
     trust: Annotated[
         str, typer.Option(help="silo, secure-sum, central, vector-sum, or, for thousands of silos, shuffle.")
@@ -69,8 +69,11 @@ def demo(
 
 
 def demo_plan(silos: int, rounds: int, trust: str, privacy: Privacy) -> Plan:
-    """The plan of the demo: the defaults on a quick public clock. Batches of a fixed size, which counts of p-sums need,
-    need a calendar that counts, and visits that are public."""
+    """The plan of the demo: the defaults on a quick public clock.
+
+    A trust model that prescribes its mechanism (vector-sum) needs batches of a fixed size, and so a schedule that
+    counts visits, which are then public.
+    """
     plan = Plan(silos, rounds, DIM, privacy, "none", schedule=clock(PERIOD, ratio=1.25), confidence="practical")
     mechanism = trusting(trust).mechanism
     if mechanism is None:
@@ -96,7 +99,7 @@ def _play(folder: Path, plan: Plan, users: Visitors) -> Live:
 
 
 def _say_where(processes: Processes) -> None:
-    """The pages that fill while users come. A token is typed into its page; it is part of no link."""
+    """Say where to watch, and the token to type in there; a token is never part of a link."""
     from fedbandit.demo.processes import url
 
     for home in (processes.homes[0], processes.silos[0]):
@@ -104,7 +107,7 @@ def _say_where(processes: Processes) -> None:
 
 
 def _played(users: Visitors, live: Live) -> GroupRegret:
-    """Regret of the live federation, which has one draw of the noise."""
+    """The regret of the live federation, with its one draw of the noise."""
     from fedbandit.demo.visitors import GroupRegret
 
     regret = users.regret(live.actions)
@@ -112,7 +115,7 @@ def _played(users: Visitors, live: Live) -> GroupRegret:
 
 
 def _others(plan: Plan, users: Visitors) -> dict[str, GroupRegret]:
-    """Regret of what one would do instead, on the same users; the mean over draws of the noise."""
+    """The regret of the alternatives on the same users, averaged over draws of the noise."""
     from fedbandit.demo.visitors import simulated_regret
 
     free = plan.changed(trust="none", privacy=None, mechanism="batches", calibration="exact", cohort=None)
@@ -144,7 +147,7 @@ def _as_data(plan: Plan, live: Live, curves: dict[str, GroupRegret], plot: Path)
 
 
 def _latencies(live: Live) -> dict[str, float]:
-    """Quantiles; without the last sync, whose batch waits longer for late rewards."""
+    """Quantiles of the latencies, without the last sync, whose batch waits longer for late rewards."""
     from fedbandit.demo.clients import quantile_ms
 
     times = {
@@ -163,7 +166,7 @@ def _show(plan: Plan, live: Live, curves: dict[str, GroupRegret], plot: Path) ->
     ]
     title = (
         f"Group regret after {plan.rounds} rounds of {plan.silos} silos, same users; mean of {DRAWS} draws of the"
-        " noise, but for live, which is one"
+        " noise, except for live, which is one draw"
     )
     output.print_table(title, ["", "regret", "least to most", "x non-private"], rows)
     latency = _latencies(live)
@@ -186,14 +189,14 @@ def _show(plan: Plan, live: Live, curves: dict[str, GroupRegret], plot: Path) ->
 
 
 def _spread(curve: GroupRegret) -> str:
-    """Where a single draw, as the live one is, may end."""
+    """The range of final regrets over draws of the noise: the live run is one such draw."""
     if curve.least == curve.most:
         return "-"
     return f"{output.number(curve.least, 3)} to {output.number(curve.most, 3)}"
 
 
 def spent_in_words(plan: Plan, statuses: list[dict[str, Any]]) -> str:
-    """What the silo that spent most has spent, against whom, by its own ledger."""
+    """What the silo that spent most has spent, and against whom, by its own ledger."""
     if plan.privacy is None:
         return "-"
     spent = [status["epsilon_spent"] for status in statuses]
@@ -226,11 +229,11 @@ def _plot(curves: dict[str, GroupRegret], path: Path) -> None:
 
 @contextmanager
 def _stopped_in_order() -> Iterator[None]:
-    """Told to end, the demo ends what it has started: the processes are stopped wherever it was."""
+    """Turn a signal to end into SystemExit, so that the demo stops all the processes it has started."""
 
     def end(number: int, frame: object) -> None:
         for one in ENDING:
-            signal.signal(one, signal.SIG_IGN)  # once is enough: stopping takes a moment
+            signal.signal(one, signal.SIG_IGN)  # stopping takes a moment, and a second signal must not cut it short
         raise SystemExit(128 + number)
 
     before = {one: signal.signal(one, end) for one in ENDING}
@@ -243,7 +246,7 @@ def _stopped_in_order() -> Iterator[None]:
 
 @contextmanager
 def _folder(out: Path | None) -> Iterator[Path]:
-    """Where the parties live: kept if it was asked for."""
+    """The folder of the parties' directories: below `out` if it was given, else temporary."""
     if out is not None:
         yield output.writable_folder(out) / "federation"
         return

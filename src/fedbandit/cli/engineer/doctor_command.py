@@ -1,4 +1,4 @@
-"""`fedbandit doctor` and `fedbandit health`: what is wrong with a party, and whether the one that runs here is well."""
+"""`fedbandit doctor` and `fedbandit health`: what is wrong with a party, and whether a running party is well."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ UNREADY, UNANSWERED = 1, 2  # exit codes
 
 
 def doctor(home: options.Home, broker_ca: options.BrokerCa = "", json: options.Json = False) -> None:
-    """Look at all that a party depends on, from its directory, whether it runs or not: keys and who may read them, the
-    federation's file, certificates, store, clock, room, limits, port, broker. A founder's directory is looked at for
-    the broker and its streams. Exit code 0: all is well, 1: there are warnings, 2: something fails."""
+    """Check everything that a party depends on, from its directory, whether it runs or not.
+
+    That is: keys and who may read them, the federation's file, certificates, store, clock, disk space, limits, port,
+    broker. For a founder's directory, it is the broker and its streams. Exit code 0: all is well, 1: there are
+    warnings, 2: something fails.
+    """
     from fedbandit.federation.doctor.examination import examine
     from fedbandit.federation.doctor.findings import worst
 
@@ -36,11 +39,14 @@ def doctor(home: options.Home, broker_ca: options.BrokerCa = "", json: options.J
 
 def health(
     home: options.Home,
-    alive: Annotated[bool, typer.Option("--alive", help="Ask only whether it lives, not whether it works.")] = False,
+    alive: Annotated[bool, typer.Option("--alive", help="Ask only whether it is alive, not whether it works.")] = False,
     json: options.Json = False,
 ) -> None:
-    """Ask the party that runs on this machine how it is, as its settings say: over TLS, with its own certificate. Exit
-    code 0: well, 1: it lives and something keeps it from working, 2: it does not answer."""
+    """Ask the party that runs on this machine how it is.
+
+    It is asked as its settings say, over TLS with its own certificate. Exit code 0: it is well, 1: it is alive but
+    something keeps it from working, 2: it does not answer.
+    """
     from fedbandit.federation.doctor.asking import ask
     from fedbandit.federation.setup.home import Home as Party
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["federation"]
 
 SCHEDULES = "clock:SECONDS, clock:SECONDS:RATIO, or, with public visits, every:N or growing:RATIO"
-# What a plan's file says as well.
+# Options that a plan's file replaces.
 PLANNED = (
     *("silos", "rounds", "dim", "epsilon", "delta", "participations", "apart", "trust", "mechanism"),
     *("calibration", "schedule", "visits", "cohort"),
@@ -51,7 +51,7 @@ def init(
     name: Annotated[str, typer.Option(help="Name of the federation: letters, digits, - and _.")],
     plan: Annotated[Path | None, typer.Option(help="The plan as JSON; otherwise the options below.")] = None,
     silos: options.Silos = 3,
-    rounds: Annotated[int, typer.Option(help="Periods of the clock, or decisions of every silo, T.")] = 365,
+    rounds: Annotated[int, typer.Option(help="T: periods of the clock, or decisions of every silo.")] = 365,
     dim: options.Dim = 10,
     epsilon: options.Epsilon = 1.0,
     delta: options.Delta = 1e-5,
@@ -62,27 +62,27 @@ def init(
     calibration: Annotated[str, typer.Option(help="exact, or paper: the noise of the paper's theorem.")] = "exact",
     schedule: Annotated[str, typer.Option(help=f"When silos synchronise: {SCHEDULES}.")] = "clock:86400:1.1",
     visits: Annotated[
-        str, typer.Option(help="public: that, when and how often somebody asks is not hidden.")
+        str, typer.Option(help="public: whether, when and how often somebody asks is not hidden.")
     ] = "private",
     cohort: Annotated[int | None, typer.Option(help="Fewest silos in a sync; all by default.")] = None,
     broker: Annotated[
-        str, typer.Option(help="URL of the NATS server, or those of its nodes with commas.")
+        str, typer.Option(help="URL of the NATS server, or the URLs of its nodes, separated by commas.")
     ] = "nats://127.0.0.1:4222",
     broker_home: Annotated[
         Path | None,
-        typer.Option(help="Where the broker or each node will have its files; by default where they are made."),
+        typer.Option(help="Where the broker or each node will keep its files; by default where they are written."),
     ] = None,
     deadline: Annotated[float, typer.Option(help="Seconds a sync stays open after its first release.")] = 3600.0,
     settle: Annotated[float, typer.Option(help="Seconds a batch stays open after its tick.")] = 0.0,
     settle_last: Annotated[float, typer.Option(help="The same for the last batch of the term.")] = 0.0,
     start: Annotated[
-        float | None, typer.Option(help="Unix time from which a clock counts; a day after everybody is there.")
+        float | None, typer.Option(help="Unix time at which the clock begins; by default a day after all have joined.")
     ] = None,
     reward_window: Annotated[float, typer.Option(help="Seconds that a decision waits for its reward.")] = 7_776_000.0,
-    host: Annotated[list[str] | None, typer.Option(help="Roles to be run here: analyzer, mixer.")] = None,
+    host: Annotated[list[str] | None, typer.Option(help="Roles to run here: analyzer, mixer.")] = None,
     broker_ca: options.BrokerCa = "",
 ) -> None:
-    """Write the federation's file with its plan, keys of the roles run here, and the broker's configuration."""
+    """Write the federation's file with its plan, the keys of the roles run here, and the broker's configuration."""
     from fedbandit.federation.setup import founding
     from fedbandit.federation.setup.agreement import check_broker, check_trust
     from fedbandit.federation.setup.home import FEDERATION
@@ -109,7 +109,7 @@ def init(
         )
         if visits == "public" and isinstance(agreed.schedule, schedules.Clock):
             raise ArgumentError("--visits", "has no effect with a clock, which does not count who asks")
-    directory = directory.resolve()  # the broker's configuration is read from anywhere
+    directory = directory.resolve()  # the broker may read its configuration from any folder
     check_broker(broker)
     roles, ca = _hosted(host, agreed), checks.broker_ca(broker_ca, broker)
     timing = Timing(deadline, settle, settle_last, _begins(start, agreed), reward_window)
@@ -125,7 +125,7 @@ def init(
         f"{_configured(directory, founded)} (for nats-server), {founding.OPERATOR_KEYS} (keep it)"
     )
     if agreed.protocol.has_mixer and "mixer" not in roles:
-        typer.echo("a mixer must join too: another organisation than the analyzer's, for the two must not collude")
+        typer.echo("a mixer must join too, run by another organisation than the analyzer: the two must not collude")
 
 
 @federation.command()
@@ -145,7 +145,7 @@ def join(
     tls_key: Annotated[str, typer.Option(help="PEM file, with --tls-certificate.")] = "",
     broker_ca: options.BrokerCa = "",
 ) -> None:
-    """Make this party's directory and keys; prints what to send to whoever founded the federation."""
+    """Make this party's directory and keys, and print what to send to the federation's founder."""
     from fedbandit.federation.setup.agreement import Agreement
     from fedbandit.federation.setup.certificates import check_pair
     from fedbandit.federation.setup.home import FEDERATION
@@ -186,24 +186,26 @@ def renew(
     context: typer.Context,
     directory: Annotated[Path, typer.Argument(help="The founder's directory.")],
     plan: Annotated[Path, typer.Option(help="The plan of the new term as JSON; it must differ from the last one.")],
-    start: Annotated[float | None, typer.Option(help="Unix time from which its clock counts; in a day.")] = None,
+    start: Annotated[float | None, typer.Option(help="Unix time at which its clock begins [in a day].")] = None,
     replace_card: Annotated[
-        list[Path] | None, typer.Option("--replace", help="Card of a member that has lost its keys, with new ones.")
+        list[Path] | None, typer.Option("--replace", help="Card with the new keys of a member that has lost its own.")
     ] = None,
     new_operator_key: Annotated[
-        bool, typer.Option("--new-operator-key", help="The operator's key is lost: make another one.")
+        bool, typer.Option("--new-operator-key", help="The operator's key is lost: make a new one.")
     ] = False,
     model: Annotated[
         Path | None,
-        typer.Option(help="Directory of the analyzer or a silo with the last model; by default the analyzer run here."),
+        typer.Option(help="Directory of an analyzer or silo that has the last model; else the analyzer run here."),
     ] = None,
     weight: Annotated[
-        float, typer.Option(help="Of what the last term has learnt; below 1 if the world changed.")
+        float, typer.Option(help="Weight of what the last term has learnt; below 1 if the world has changed.")
     ] = 1.0,
     from_nothing: Annotated[bool, typer.Option("--from-nothing", help="Forget what the last term has learnt.")] = False,
 ) -> None:
-    """Begin a new term with the same members, and with what the last one has learnt: writes the federation's file anew,
-    for everybody to accept."""
+    """Begin a new term with the same members, and with what the last term has learnt.
+
+    This writes a new federation file, for everybody to accept.
+    """
     from fedbandit.federation.setup import founding
     from fedbandit.federation.setup.home import FEDERATION
     from fedbandit.federation.wire.keys import PartyKeys, PublicKeys
@@ -212,7 +214,7 @@ def renew(
         checks.no_effect(context, ("model", "weight"), "with --from-nothing")
     directory, offered = founders(directory, key=not new_operator_key), read_plan(plan)
     cards = [PublicKeys.load(checks.readable("replace", card)) for card in replace_card or []]
-    last = replace(founding.roll_of(directory).newest, seats=())  # in a new term all seats are given anew
+    last = replace(founding.roll_of(directory).newest, seats=())  # a new term assigns all seats afresh
     for card in cards:
         last = last.rekeyed(card)
     if offered.hash == last.plan.hash:
@@ -237,27 +239,30 @@ def renew(
     typer.echo(f"the new term: {learnt}")
     typer.echo(
         f"fingerprint {agreed.fingerprint}; every party: `fedbandit federation accept HOME {FEDERATION} --new-term`, "
-        "and a silo, when the last term is over, `fedbandit silo serve HOME --new-term`"
+        "and every silo, when the last term is over: `fedbandit silo serve HOME --new-term`"
     )
 
 
 def _continued(last: Plan, offered: Plan, model: Path, weight: float, *, asked: bool) -> tuple[Plan, str]:
-    """The plan with what the last term has learnt, and that in words; `asked`: somebody has named the directory."""
+    """The plan that begins with what the last term has learnt, and a sentence that says so.
+
+    `asked` means that the user has named the directory of the model.
+    """
     from fedbandit.federation import renewal
     from fedbandit.federation.setup.home import Home as Party
 
     if not asked and not (model / SETTINGS).exists():
         raise ArgumentError(
-            "--model", "must name a directory that has the last model, of the analyzer or of a silo; or --from-nothing"
+            "--model", "must name the directory of an analyzer or silo that has the last model; or give --from-nothing"
         )
     home = Party.load(model)
     if home.agreement().plan.hash != last.hash:
-        raise ArgumentError("--model", f"must be of a party of the last term; {model} has another plan")
+        raise ArgumentError("--model", f"must be the directory of a party of the last term; {model} has another plan")
     found = renewal.newest(home)
-    if found is None and last.prior is not None:  # nothing has come of it yet, as when it had a mistake in it
+    if found is None and last.prior is not None:  # the last term made no model, for example because of a mistake in it
         return renewal.begun_again(last, offered, last.prior, weight), "it begins with what the last one began with"
     if found is None and asked:
-        raise ArgumentError("--model", f"must have a model, and {model} has none; or --from-nothing")
+        raise ArgumentError("--model", f"must have a model, and {model} has none; or give --from-nothing")
     if found is None:
         return offered, "the last one has no model yet, so it begins from nothing"
     sync, outcome = found
@@ -270,16 +275,18 @@ def _continued(last: Plan, offered: Plan, model: Path, weight: float, *, asked: 
 @federation.command()
 def accept(
     home: options.Home,
-    file: Annotated[Path, typer.Argument(help="The complete file of the federation, or that of its members.")],
+    file: Annotated[Path, typer.Argument(help="The complete file of the federation, or the file of its members.")],
     new_term: Annotated[
-        bool, typer.Option("--new-term", help="The plan of a new term, instead of the one that was joined.")
+        bool, typer.Option("--new-term", help="Accept the plan of a new term instead of the one that was joined.")
     ] = False,
     end_term: Annotated[
-        bool, typer.Option("--end-term", help="A silo's running term ends here, before its last release.")
+        bool, typer.Option("--end-term", help="End a silo's running term now, before its last release.")
     ] = False,
 ) -> None:
-    """Take the complete file into this party's directory, if its plan is the one that was joined; or the editions of
-    the members, if they follow those that are there."""
+    """Copy the federation's complete file into this party's directory, if its plan is the one that was joined.
+
+    Or copy new editions of the members, if they continue those that are there.
+    """
     from fedbandit.federation import renewal
     from fedbandit.federation.setup.agreement import Agreement
     from fedbandit.federation.setup.home import FEDERATION, MEMBERS, put_aside
@@ -291,7 +298,7 @@ def accept(
         is_list = isinstance(jsonlib.loads(checks.readable("file", file).read_bytes()), list)
     if is_list:
         if new_term:
-            raise ArgumentError("--new-term", "has no effect on the editions of the members, which are of a term")
+            raise ArgumentError("--new-term", "has no effect on editions of the members, which belong to one term")
         members_command.accept_members(home, file)
         return
     party, offered = Party.load(home), Agreement.load(file)
@@ -311,7 +318,7 @@ def accept(
     put_aside(home, offered)
     offered.save(home / FEDERATION)
     if new_term:
-        (home / MEMBERS).unlink(missing_ok=True)  # editions are of a term, and follow its file
+        (home / MEMBERS).unlink(missing_ok=True)  # editions belong to one term, and continue its file
     if new_term:
         typer.echo(f"{offered.plan.guarantee}\n")
     typer.echo(f"fingerprint {offered.fingerprint}: compare it with the others'")
@@ -326,7 +333,7 @@ def provision(
     keep_days: Annotated[float, typer.Option(help="Days that the broker keeps a message.")] = 30.0,
     broker_ca: options.BrokerCa = "",
 ) -> None:
-    """Make the streams on the running broker; doing it again changes nothing."""
+    """Make the streams on the running broker; running it again changes nothing."""
     from fedbandit.federation.setup import founding
     from fedbandit.federation.setup.agreement import Agreement
     from fedbandit.federation.setup.home import FEDERATION
@@ -348,14 +355,14 @@ def _configured(directory: Path, agreed: Agreement) -> str:
 
 
 def _absolute(path: Path | None) -> Path | None:
-    """A path on another machine: it is taken as it is."""
+    """A path on the broker's machine: it must be absolute, because it cannot be resolved here."""
     if path is not None and not path.is_absolute():
         raise ArgumentError("broker_home", f"must be an absolute path, as it is on the broker's machine, got {path}")
     return path
 
 
 def _hosted(host: list[str] | None, plan: Plan) -> list[str]:
-    """The roles that are run here, each once, and none that the plan has not."""
+    """The roles that are run here: each only once, and only if the plan has it."""
     roles = host if host is not None else ["analyzer"]
     for role in roles:
         _validate.one_of("host", role, ("analyzer", "mixer"))
@@ -372,7 +379,7 @@ def _check_mixer(field: str, plan: Plan) -> None:
 
 
 def _begins(start: float | None, plan: Plan) -> float:
-    """From when the clock counts: as said, or in a day. Nobody means a time that is long over."""
+    """When the clock begins to count: as asked, or in a day. A time that is long past must be a mistake."""
     now = time.time()
     if start is None:
         return now + LEAD

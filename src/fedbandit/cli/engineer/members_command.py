@@ -1,4 +1,4 @@
-"""`fedbandit federation`: who is a member. Admit, dismiss, give new keys; and accept what the operator has signed."""
+"""`fedbandit federation`: who is a member. Admit, dismiss, give new keys, and accept what the operator has signed."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 __all__ = ["LEAD", "accept_members", "admit", "dismiss", "founders", "new_keys", "publish", "rotate"]
 
-LEAD = 86_400.0  # seconds from the founding, or from the last party's joining, until the clock begins to count
-NOTICE = 60.0  # seconds until a sync from which a change can hold, if nobody says from which
+LEAD = 86_400.0  # seconds from the founding, or from the last party's admission, until the clock begins to count
+NOTICE = 60.0  # seconds: by default, a change holds from the first sync that is further away than this
 Founder = Annotated[Path, typer.Argument(help="The founder's directory.")]
 FromSync = Annotated[
-    int | None, typer.Option(help="The first sync that it holds for; by default the first that is a minute away.")
+    int | None, typer.Option(help="The first sync it holds for; by default the first that is over a minute away.")
 ]
 
 
@@ -33,11 +33,13 @@ def admit(
     directory: Founder,
     cards: Annotated[list[Path], typer.Argument(help="Cards of the parties, as `join` wrote them.")],
     from_sync: Annotated[
-        int | None, typer.Option(help="The term runs: the silos are members from this sync on, on seats that are free.")
+        int | None, typer.Option(help="In a running term: the silos are members from this sync on, on free seats.")
     ] = None,
 ) -> None:
-    """Add parties by their cards: before the term begins to the federation's file, later by a signed edition of the
-    members. Rewrites the broker's configuration."""
+    """Add parties by their cards, and rewrite the broker's configuration.
+
+    Before the term begins, they are added to the federation's file; later, by a signed edition of the members.
+    """
     from fedbandit.federation.setup import founding
     from fedbandit.federation.setup.editions import Edition
     from fedbandit.federation.setup.home import FEDERATION
@@ -55,10 +57,10 @@ def admit(
     roll = founding.roll_of(directory)
     if (_runs(roll.newest) or roll.number) and any(card not in roll.newest.parties for card in public):
         begun = "the term has begun" if _runs(roll.newest) else "there are editions of the members"
-        raise ArgumentError("--from-sync", f"must be given: {begun}, and whoever joins now is a member from a sync on")
+        raise ArgumentError("--from-sync", f"must be given: {begun}, so a new member joins from a certain sync on")
     if roll.number:
         founding.configure(directory, roll.newest)
-        typer.echo("all of them are members already; the broker's configuration was written again")
+        typer.echo("they are all members already; the broker's configuration was written again")
         return
     agreed = founding.admit(directory, public)
     try:
@@ -79,7 +81,7 @@ def dismiss(
     name: Annotated[str, typer.Argument(help="The silo that leaves.")],
     from_sync: FromSync = None,
 ) -> None:
-    """A silo is a member no more: it is not counted from a sync on, and the broker no longer lets it in."""
+    """Remove a silo: it no longer counts from a sync on, and the broker no longer lets it in."""
     from fedbandit.federation.setup import founding
     from fedbandit.federation.setup.editions import Edition
 
@@ -91,7 +93,7 @@ def dismiss(
 
 def rotate(
     directory: Founder,
-    card: Annotated[Path | None, typer.Argument(help="Card with new keys of a member, as `new-keys` wrote it.")] = None,
+    card: Annotated[Path | None, typer.Argument(help="Card with a member's new keys, as `new-keys` wrote it.")] = None,
     operator: Annotated[
         bool, typer.Option("--operator", help="New keys for the operator instead; the old one signs them.")
     ] = False,
@@ -103,7 +105,7 @@ def rotate(
     from fedbandit.federation.wire.keys import PublicKeys
 
     if operator == (card is not None):
-        raise ArgumentError("card", "must be given, or --operator, and not both")
+        raise ArgumentError("card", "must be given, or else --operator, but not both")
     directory = founders(directory)
     begins = _from_sync(founding.roll_of(directory), from_sync)
     if card is None:
@@ -115,12 +117,15 @@ def rotate(
 
 
 def new_keys(home: options.Home) -> None:
-    """Make new keys for this party beside those it has, and the card to send to the operator. The old ones stay in use
-    until the operator has signed the new ones; the secret under which a silo hashes its users' keys stays for good."""
+    """Make new keys for this party, and the card to send to the operator.
+
+    The old keys stay in use until the operator has signed the new ones. The secret with which a silo hashes its users'
+    keys never changes.
+    """
     from fedbandit.federation.setup.home import Home as Party
 
     party = Party.load(home)
-    party.party()  # whose keys the federation does not know has none to replace
+    party.party()  # fails if the federation does not know this party's keys: then there is nothing to replace
     public = party.new_keys()
     card = home / f"{public.name}.card.json"
     card.write_text(jsonlib.dumps(public.as_dict(), indent=1) + "\n")
@@ -128,8 +133,10 @@ def new_keys(home: options.Home) -> None:
 
 
 def accept_members(home: Path, file: Path) -> None:
-    """Take editions of the members into a party's directory, if they follow one another from the federation's file on;
-    a party that runs takes them in within a second."""
+    """Copy editions of the members into a party's directory, if they continue the federation's file without a gap.
+
+    A running party reads them within a second.
+    """
     from fedbandit.federation.setup.home import MEMBERS
     from fedbandit.federation.setup.home import Home as Party
     from fedbandit.federation.setup.party import Party as Member
@@ -150,7 +157,7 @@ def accept_members(home: Path, file: Path) -> None:
 
 
 def founders(directory: Path, *, key: bool = True) -> Path:
-    """The directory of whoever founded a federation, with the operator's key unless that is not needed."""
+    """The founder's directory, checked; unless `key` is False, it must hold the operator's key."""
     from fedbandit.federation.setup.founding import OPERATOR_KEYS
     from fedbandit.federation.setup.home import FEDERATION, SETTINGS
     from fedbandit.federation.wire.keys import PartyKeys
@@ -169,7 +176,7 @@ def founders(directory: Path, *, key: bool = True) -> Path:
 
 
 def publish(directory: Path, agreed: Agreement) -> None:
-    """Write the agreement for the founder, and for the roles that are run here."""
+    """Write the agreement into the founder's directory, and into those of the roles run here."""
     from fedbandit.federation.setup import founding
     from fedbandit.federation.setup.home import FEDERATION, MEMBERS, put_aside
 
@@ -182,21 +189,21 @@ def publish(directory: Path, agreed: Agreement) -> None:
 
 
 def _signed(directory: Path, sign: Callable[[], Roll]) -> Roll:
-    """Sign an edition, unless the broker knows of one that this directory does not have, and note it there."""
+    """Sign an edition and register it with the broker, unless the broker knows one that is missing here."""
     from fedbandit.federation.setup import register
 
     answered = register.check_newest(directory)
     roll = sign()
     if not (answered and register.note_newest(directory)):
         typer.echo(
-            f"the broker at {roll.newest.broker} has not answered: nobody could tell whether edition {roll.number} was"
-            " signed from another copy of this directory, which would end the term"
+            f"the broker at {roll.newest.broker} has not answered, so it is unknown whether edition {roll.number} was"
+            " also signed from another copy of this directory, which would end the term"
         )
     return roll
 
 
 def _told(directory: Path, roll: Roll) -> None:
-    """What was done, and what is to do."""
+    """Print what was done, and what to do next."""
     from fedbandit.federation.setup.home import MEMBERS
 
     edition = roll.editions[-1]
@@ -207,13 +214,13 @@ def _told(directory: Path, roll: Roll) -> None:
     when = f"once sync {edition.from_sync - 1} is over, " if edition.change == "dismiss" and edition.from_sync else ""
     typer.echo(
         f"{when}reload the broker twice (`nats-server --signal reload=PID`; it serves new accounts after the second"
-        f" time), then `fedbandit federation provision {directory}`. The analyzer that is run here passes the edition"
-        f" on; elsewhere, and for who joins: `fedbandit federation accept HOME {MEMBERS}`"
+        f" time), then `fedbandit federation provision {directory}`. An analyzer that is run here passes the edition"
+        f" on; if there is none, and for a new member: `fedbandit federation accept HOME {MEMBERS}`"
     )
 
 
 def _runs(agreed: Agreement) -> bool:
-    """Whether a federation that was complete has begun."""
+    """Whether a federation is complete and its term has begun."""
     try:
         agreed.complete()
     except ValueError:
@@ -222,7 +229,7 @@ def _runs(agreed: Agreement) -> bool:
 
 
 def _from_sync(roll: Roll, asked: int | None) -> int:
-    """From which sync a change holds: as said, or from the first that is so far away that everybody hears of it."""
+    """The sync from which a change holds: as asked, or the first that leaves everybody time to hear of it."""
     agreed = roll.newest
     plan, schedule, start = agreed.plan, agreed.plan.schedule, agreed.timing.start
     if asked is not None:
@@ -238,7 +245,7 @@ def _from_sync(roll: Roll, asked: int | None) -> int:
 
 
 def _check_to_come(agreed: Agreement, sync: int) -> None:
-    """Refuse a change of a sync that has begun: its releases are on their way, under other keys and for others."""
+    """Refuse a change from a sync that has begun: its releases are on their way, for the old members and keys."""
     schedule, start = agreed.plan.schedule, agreed.timing.start
     if not isinstance(schedule, schedules.Clock) or start is None or not 0 <= sync < len(agreed.plan.ticks):
         return
@@ -250,8 +257,10 @@ def _check_to_come(agreed: Agreement, sync: int) -> None:
 
 
 def _not_yet_begun(agreed: Agreement) -> Agreement:
-    """The agreement, its clock set to begin later if it has begun before everybody was there: the releases of a silo
-    that is not there yet would be drawn empty."""
+    """The agreement, with its clock set to begin later if it began before everybody had joined.
+
+    Otherwise the releases of a silo that was not there yet would be drawn empty.
+    """
     begins = agreed.timing.start
     if begins is not None and begins > time.time():
         return agreed

@@ -1,5 +1,7 @@
-"""`fedbandit silo serve`, `mixer run`, `analyzer run`: one party of a live federation, as a process; and `forward`,
-which brings the store of any of them forward."""
+"""`fedbandit silo serve`, `mixer run`, `analyzer run`: one party of a live federation, as a process.
+
+Their command `forward` brings the store of a party forward.
+"""
 
 from __future__ import annotations
 
@@ -42,11 +44,11 @@ Stay = Annotated[
     bool,
     typer.Option(
         "--stay",
-        help="If others work under another plan, stay and say so instead of ending with code 3, after which whoever"
-        " starts it again would do so for ever.",
+        help="If the others work under another plan, keep running and say so, instead of ending with code 3, which a"
+        " supervisor would answer with restarts for ever.",
     ),
 ]
-Agreed = Annotated[bool, typer.Option("--yes", help="Give up what is shown without it. It cannot be undone.")]
+Agreed = Annotated[bool, typer.Option("--yes", help="Give up what is shown without this. It cannot be undone.")]
 
 
 @silo.command()
@@ -102,7 +104,7 @@ def run_analyzer(home: options.Home, broker_ca: options.BrokerCa = "", log: LogS
 def forward_silo(
     home: options.Home, yes: Agreed = False, broker_ca: options.BrokerCa = "", json: options.Json = False
 ) -> None:
-    """Bring an old copy of a silo's store forward: what others have seen is missed and spent, and not drawn again."""
+    """Bring an old copy of a silo's store forward: releases that others have seen are spent, and not drawn again."""
     found = _recovered(home, "silo", yes, broker_ca)
     if json or not found.syncs:
         _report(home, found, json, "")
@@ -115,7 +117,7 @@ def forward_silo(
         found,
         json,
         f"their releases count as missed and as spent{spent}, {found.rewards} rewards that this copy has counted in"
-        " their batches are in them alone, decisions made before now whose reward it does not know count no more, and"
+        " their batches are only in them, decisions made before now whose reward it does not know no longer count, and"
         " people who were counted in the lost batches may count once more",
     )
 
@@ -124,7 +126,7 @@ def forward_silo(
 def forward_mixer(
     home: options.Home, yes: Agreed = False, broker_ca: options.BrokerCa = "", json: options.Json = False
 ) -> None:
-    """Bring an old copy of a mixer's store forward: it makes no second total of the syncs that others have seen."""
+    """Bring an old copy of a mixer's store forward: no sync that others have seen gets a second total."""
     lost = "their totals stay as the analyzer has them; if releases for the next sync are lost too, it is skipped"
     _report(home, _recovered(home, "mixer", yes, broker_ca), json, lost)
 
@@ -133,7 +135,7 @@ def forward_mixer(
 def forward_analyzer(
     home: options.Home, yes: Agreed = False, broker_ca: options.BrokerCa = "", json: options.Json = False
 ) -> None:
-    """Bring an old copy of an analyzer's store forward: it makes no second model of the syncs that others have seen."""
+    """Bring an old copy of an analyzer's store forward: no sync that others have seen gets a second model."""
     lost = "their models stay as the silos have them; later models leave out what those syncs added"
     _report(home, _recovered(home, "analyzer", yes, broker_ca), json, lost)
 
@@ -151,7 +153,7 @@ def _recovered(path: Path, role: str, yes: bool, broker_ca: str) -> Recovery:
 
 
 def _report(home: Path, found: Recovery, json: bool, lost: str) -> None:
-    """What was given up, or would be; without an explicit yes the exit code says that nothing was done."""
+    """Print what was given up, or would be. Without --yes nothing was done, and the exit code is 1."""
     if json:
         output.print_json(found._asdict())
     elif not found.syncs:

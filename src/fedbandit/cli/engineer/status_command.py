@@ -23,10 +23,10 @@ def status(
     home: options.Home,
     json: options.Json = False,
     wide: options.Wide = False,
-    web: Annotated[bool, typer.Option("--web", help="Serve it as a page that keeps up, on this machine.")] = False,
-    port: Annotated[int, typer.Option(help="With --web: 0 for any that is free.")] = 0,
+    web: Annotated[bool, typer.Option("--web", help="Serve it as a page that updates itself.")] = False,
+    port: Annotated[int, typer.Option(help="With --web: the port; 0 for any that is free.")] = 0,
 ) -> None:
-    """Syncs, silos and budget of the party of a directory, whether it runs or not."""
+    """Syncs, silos and budget of the party in a directory, whether it runs or not."""
     if web:
         checks.no_effect(context, ("json", "wide"), "with --web")
         _serve(home, port)
@@ -42,7 +42,7 @@ def status(
 
 
 def _serve(home: Path, port: int) -> None:
-    """The page, until Ctrl-C. Its token is a new one: the party's own, which applications use, is shown to nobody."""
+    """Serve the page until Ctrl-C. Its token is new: the party's own token, which applications use, is not shown."""
     from fedbandit.web.status_page import status_server
 
     token = secrets.token_urlsafe(TOKEN_BYTES)
@@ -67,7 +67,7 @@ def _text(value: Any) -> str:
         return "none"
     if isinstance(value, list):
         texts = [str(one) for one in value]
-        if any("," in text for text in texts):  # sentences: a line for each
+        if any("," in text for text in texts):  # sentences: one line each
             return "\n".join(f"- {text}" for text in texts)
         return ", ".join(texts) or "none"
     return ", ".join(f"{k}: {v}" for k, v in value.items()) if isinstance(value, dict) else str(value)

@@ -1,4 +1,4 @@
-"""`fedbandit web`: the planner as a page in a browser, from this machine alone unless somebody says otherwise."""
+"""`fedbandit web`: the planner as a page in a browser, served only to this machine unless told otherwise."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ __all__ = ["web"]
 
 
 def web(
-    host: Annotated[str, typer.Option(help="Where to serve; by default nobody else can look.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="0 for any that is free.", min=0, max=65_535)] = 8000,
+    host: Annotated[str, typer.Option(help="Address to serve on [this machine only].")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to serve on; 0 for any that is free.", min=0, max=65_535)] = 8000,
     open_: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
 ) -> None:
-    """Plan a federation in the browser: what to do, what it costs, played while you look."""
+    """Plan a federation in the browser: what to do, what it costs, and simulations while you look."""
     from fedbandit.web.planner.planner_page import planner_server
 
     try:
         made = planner_server(host, port)
     except OSError as error:
-        said = f"must be of this machine, and its port free, got {host!r} with {port} ({error.strerror})"
+        said = f"must be an address of this machine with a free port, got {host!r} with {port} ({error.strerror})"
         raise ArgumentError("host", said) from None
     with made as server:
         output.say(f"planner: {server.url}  (Ctrl-C ends it)")

@@ -22,7 +22,7 @@ def attack(
     json: options.Json = False,
     wide: options.Wide = False,
 ) -> None:
-    """Attacks as worked examples: what each finds out without its defence, and with it."""
+    """Attacks as worked examples: what each learns without its defence, and with it."""
     if name is None:
         checks.no_effect(context, ("trials", "seed"), "without the name of an attack")
         _list(json)

@@ -1,4 +1,4 @@
-"""`fedbandit audit`: try to break a protocol by name, or the plan in a file, or all protocols; or live ones, live."""
+"""`fedbandit audit`: try to break a protocol by name, the plan in a file, or all protocols; simulated or live."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ __all__ = ["audit", "audited", "live_case_of"]
 
 EPSILON, DELTA = 1.0, 1e-5
 KNOWN = (*dict.fromkeys((*NAMES, *AUDITED, *BASELINES)),)
-PLANS = (".toml", ".json")  # what is called so is meant to be a plan's file
+PLANS = (".toml", ".json")  # a name with such an ending is taken for a plan's file
 
 
 def audit(
-    name: Annotated[str | None, typer.Argument(help=f"A protocol ({', '.join(KNOWN)}) or the file of a plan.")] = None,
+    name: Annotated[str | None, typer.Argument(help=f"A protocol ({', '.join(KNOWN)}) or a plan's file.")] = None,
     epsilon: Annotated[
         float | None, typer.Option(help=f"Budget of a protocol, {EPSILON:g} by default; a plan has its own.")
     ] = None,
@@ -47,7 +47,7 @@ def audit(
 ) -> None:
     """Try to break a protocol: run it in two neighbouring worlds, bound epsilon from below, test the noise."""
     if (name is None) != every:
-        raise ArgumentError("name", "must be a protocol or the file of a plan, or else --all must be given")
+        raise ArgumentError("name", "must be a protocol or a plan's file, or else --all must be given")
     if every and live:
         raise ArgumentError("--live", "must not be given with --all, which audits the live path too")
     if name is None:
@@ -88,7 +88,7 @@ def _chosen(name: str, epsilon: float | None, delta: float | None, live: bool) -
 
 
 def live_case_of(plan: Plan) -> Case:
-    """A plan on the live path; imported late, since it needs the packages of a live party."""
+    """The case of a plan on the live path; imported here, because it needs the packages of a live party."""
     from fedbandit.audit.live_game import live_reduced
 
     return live_reduced(plan)
@@ -107,7 +107,7 @@ def _processes(workers: int | None) -> int:
 
 
 def _line(report: Report) -> dict[str, Any]:
-    """One audit of many, as plain data."""
+    """A short form of an audit, for the list of all of them."""
     known = report.as_dict()
     return {**{key: known[key] for key in ("name", "verdict", "epsilon_lower", "claimed")}, "live": report.live}
 
@@ -148,7 +148,7 @@ def _show(report: Report) -> None:
         output.remark(f"claim for the plan as it was audited: {report.smaller_claim.statement}")
     output.remark(f"audited: {report.described}; {counted(report.trials, 'run')} of each world, seed {report.seed}.")
     if report.cut:
-        output.remark(f"cut from the plan, to be run many times: {report.cut}.")
+        output.remark(f"cut from the plan, so that it can be run many times: {report.cut}.")
     for kind in dict.fromkeys(finding.bound for finding in report.findings):
         output.remark(f"bound {kind}: {REFUTES[kind]}.")
     for check in report.checks:

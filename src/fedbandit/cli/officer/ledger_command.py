@@ -29,28 +29,28 @@ def ledger(
     file: Annotated[Path, typer.Argument(help="A ledger: one JSON entry per line, or a silo's SQLite database.")],
     head: Annotated[
         str | None,
-        typer.Option(help="A hash you noted, the last one then: entries cut off or rewritten since are noticed."),
+        typer.Option(help="A last hash that you noted earlier: it shows if entries were cut off or rewritten since."),
     ] = None,
     federation: Annotated[
         Path | None,
         typer.Option(
-            help="The agreed federation file: entries must be signed by the silo's key in it, or in those of earlier"
-            " terms that are kept beside it."
+            help="The agreed federation file: entries must be signed by the silo's key in it, or in the files of"
+            " earlier terms beside it."
         ),
     ] = None,
     witness: Annotated[
         list[Path] | None,
-        typer.Option(help="The store of a mixer or an analyzer: the ledger must contain the head they have seen."),
+        typer.Option(help="The store of a mixer or an analyzer: the ledger must contain the head that it has seen."),
     ] = None,
     json: options.Json = False,
     wide: options.Wide = False,
 ) -> None:
     """What has been spent and what is left, from the signed hash chain of a silo's releases.
 
-    The chain alone shows that entries were not altered one by one. With the federation file, that the silo wrote them
-    all; with a witness, that it has not rewritten or lost what it had sent by then, unless it has lost a copy and says
-    so: then as many entries give up as were lost, each at its cost. A silo can still add entries, which say that it
-    spent more, and nobody can see a release that it never sent to anybody.
+    The chain alone shows that no single entry was altered. With the federation file, it shows that the silo wrote all
+    entries. With a witness, it also shows that the silo has not rewritten or lost anything that it had sent by then; if
+    it has lost a copy and says so, one entry gives up each lost release, at its full cost. A silo can still add
+    entries, which say that it spent more, and nobody can see a release that it never sent to anybody.
     """
     entries = _read(file)
     silo = entries[0].event.silo if entries else None
@@ -79,12 +79,12 @@ def ledger(
         return
     gone = sum(entry.left_out for entry in entries)
     if gone:
-        checked.append(f"{gone} kept no more, which later ones stand for")
+        checked.append(f"{gone} no longer kept, for which later ones stand")
     _show(total, length, last, checked)
 
 
 def _read(path: Path) -> list[Entry]:
-    """Entries of a ledger, not yet verified; an event that is not known is refused, and its line named."""
+    """The entries of a ledger, not yet verified; an unknown event is refused with the number of its line."""
     if read_bytes(path).startswith(SQLITE):
         return _from_database(path)
     entries: list[Entry] = []
@@ -106,7 +106,7 @@ def _from_database(path: Path) -> list[Entry]:
             query = "SELECT number, previous, event, hash, signature FROM ledger ORDER BY number"
             rows = database.execute(query).fetchall()
             begun = bool(rows) or _is_of_silo(database.execute)
-    except (sqlite3.Error, UnicodeDecodeError) as error:  # what SQLite says about a damaged file need not be text
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite's message about a damaged file may not be text
         raise LedgerError(f"file must be a silo's database, {str(path)!r} is not: {error}") from None
     if not begun:
         raise LedgerError(f"file must be a silo's database, {str(path)!r} is not: no term was ever begun in it")
@@ -119,8 +119,11 @@ def _is_of_silo(ask: Callable[[str], Iterable[Any]]) -> bool:
 
 
 def _signature_of(path: Path, silo: str, store: Path) -> Checks:
-    """The check of the silo's signature by its public keys in the federation file, in those of earlier terms and the
-    editions beside it, and in editions that its store has: each of them is signed by the operator."""
+    """A check of the silo's signature by any of its public keys that the operator has signed.
+
+    The keys come from the federation file, from the files of earlier terms and the editions beside it, and from the
+    editions in the silo's store.
+    """
     from fedbandit.federation.setup.agreement import unknown_party  # late: it loads the live federation
     from fedbandit.federation.setup.home import rolls_of
     from fedbandit.federation.store import read_engine
@@ -147,7 +150,7 @@ def _signature_of(path: Path, silo: str, store: Path) -> Checks:
 
 
 def _witnessed(path: Path, silo: str) -> tuple[int, str]:
-    """How many entries of the silo's ledger a mixer or an analyzer has seen, and the last hash then."""
+    """How many entries of the silo's ledger a mixer or an analyzer has seen, and the hash of the last."""
     from fedbandit.federation.store import read_engine
     from fedbandit.federation.store.seen import SeenStore
 
@@ -159,7 +162,7 @@ def _witnessed(path: Path, silo: str) -> tuple[int, str]:
             if _is_of_silo(sql.all):
                 raise LedgerError(f"witness must be the store of a mixer or an analyzer, {str(path)!r} is a silo's")
         head = SeenStore(engine, "").of(silo).head
-    except (sqlite3.Error, UnicodeDecodeError) as error:  # what SQLite says about a damaged file need not be text
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite's message about a damaged file may not be text
         raise LedgerError(f"witness must be the store of a mixer or an analyzer: {error}") from None
     finally:
         engine.close()
@@ -190,7 +193,7 @@ def _show(total: Spent, entries: int, last: str | None, checked: list[str]) -> N
     title = f"{entries} entries, {', '.join(['chained', *checked])}"
     output.print_table(title, columns, [_row(term) for term in total.terms], wide=("plan", "adjacency"))
     if last is not None:
-        output.say(f"head: {last}")  # whole: that is what --head takes
+        output.say(f"head: {last}")  # in full, because --head takes it so
     for term in total.terms:
         for remark in _remarks(term):
             output.remark(f"term {term.term}: {remark}.")
@@ -201,7 +204,7 @@ def _show(total: Spent, entries: int, last: str | None, checked: list[str]) -> N
 
 
 def _remarks(term: TermSpent) -> Iterator[str]:
-    """What to know of a term."""
+    """What to know about a term."""
     yield f"spent against {'; '.join(term.against)}"
     if term.redrawn:
         syncs = ", ".join(map(str, term.redrawn))
@@ -233,6 +236,6 @@ def _row(term: TermSpent) -> list[str]:
 
 
 def _delta(delta: float) -> str:
-    """A delta in few digits, rounded up; in all of them where it would come out as 1."""
+    """A delta in a few digits, rounded up; in full if that would give 1."""
     short = at_most(delta, 6)
     return exactly(delta) if float(short) >= 1 else short

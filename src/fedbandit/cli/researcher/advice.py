@@ -1,4 +1,4 @@
-"""`fedbandit plan --best`: the recommendation in words, as a table, as JSON and as a plan's file."""
+"""`fedbandit plan --best`: the recommendation in words, as a table, as JSON and as a plan file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["give"]
 
 
 def give(consortium: Consortium, schema: Schema | None, out: Path | None, as_json: bool) -> None:
-    """Say what this consortium should do, for records that `schema` describes; with `out`, write the plan there."""
+    """Print what this consortium should do, for records that `schema` describes; with `out`, write the plan there."""
     advice = recommended(consortium)
     if schema is not None:
         advice = replace(advice, options=tuple(_for_records(one, schema) for one in advice.options))

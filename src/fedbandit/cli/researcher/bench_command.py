@@ -1,4 +1,4 @@
-"""`fedbandit bench`: how fast this machine is, as ratios and times of one run."""
+"""`fedbandit bench`: how fast fedbandit is on this machine, as ratios and times of one run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def bench(
 
 
 def _figures(live: bool) -> Callable[[Callable[[float], None]], Mapping[str, Any]]:
-    """What measures them; the live figures need the extra `live`, those of the engine do not."""
+    """The function that measures. Only the live figures need the extra `live`, so modules are imported here."""
     if live:
         from fedbandit.bench.live_speed import live_figures
 

@@ -1,4 +1,4 @@
-"""`fedbandit compare`: a protocol of your own, or nobody's, against the paper's, ours and the literature's."""
+"""`fedbandit compare`: the paper's protocols, ours and the literature's, and one of your own if you give it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FIGURE, NUMBERS = "comparison.svg", "comparison.json"
 
 def compare(
     protocol: Annotated[
-        Path | None, typer.Argument(help="A Python file that defines plan(asked); it is run. Without: nobody's.")
+        Path | None, typer.Argument(help="A Python file that defines plan(asked); its code is executed.")
     ] = None,
     letor: Annotated[Path | None, typer.Option(help="Judged documents: a LETOR file or folder.")] = None,
     warfarin: Annotated[Path | None, typer.Option(help="The warfarin CSV.")] = None,

@@ -16,7 +16,7 @@ data = typer.Typer(help="Look at data before using them.", add_completion=False,
 
 @data.callback()
 def keep_name() -> None:
-    """Without this, the only command would lose its name."""
+    """Keep `check` a subcommand: typer would merge a single command into its group."""
 
 
 @data.command()
@@ -25,7 +25,7 @@ def check(
     json: options.Json = False,
     wide: options.Wide = False,
 ) -> None:
-    """Read a data set and say what was found; a bad line is named by its number."""
+    """Read a data set and say what it holds; a bad line is reported by its number."""
     from fedbandit.simulator.data import describe
 
     found = describe(path)

@@ -22,20 +22,23 @@ __all__ = ["evaluate"]
 
 POLICIES = (
     "A policy to judge; may be given several times. uniform; always:ACTION (its index or name); model (what the model "
-    "of each moment would have done); model:VERSION; plan:FILE (the newest model by that plan's policy)."
+    "in use at each decision would have done); model:VERSION; plan:FILE (the newest model under that plan's policy)."
 )
 
 
 def evaluate(
     log: Annotated[Path, typer.Argument(help="A Parquet file of decisions, or the folder of `fedbandit silo log`.")],
     policy: Annotated[list[str] | None, typer.Option(help=POLICIES)] = None,
-    level: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
     plot: Annotated[Path | None, typer.Option(help="Draw the intervals: .svg, .png or .pdf.")] = None,
-    html: Annotated[Path | None, typer.Option(help="Write a report: one HTML file with charts, to be printed.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a report: one printable HTML file with charts.")] = None,
     json: options.Json = False,
     wide: options.Wide = False,
 ) -> None:
-    """Judge policies by a log of decisions: inverse propensity scores, self-normalised ones, doubly robust."""
+    """Judge policies by a log of decisions, with three estimators.
+
+    Inverse propensity scores, self-normalised ones, and doubly robust.
+    """
     from fedbandit.evaluation.decisions import read_decisions
     from fedbandit.evaluation.evaluating import evaluate as judge
     from fedbandit.web.html_report import evaluation_report

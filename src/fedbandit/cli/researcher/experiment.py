@@ -1,4 +1,4 @@
-"""What `fedbandit simulate` is asked for: defaults, overridden by a TOML file, overridden by options."""
+"""What `fedbandit simulate` plays: defaults, overridden by a TOML file, overridden by options."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["Experiment", "PlannedExperiment"]
 
 @dataclass(frozen=True)
 class Experiment:
-    """Protocols to compare on one synthetic task. A TOML file and the options use the names of the fields."""
+    """Protocols to compare on one synthetic task. TOML files and options use the names of these fields."""
 
     protocols: tuple[str, ...] = ("fed-lin-ucb", "ldp", "silo", "secure-sum")
     silos: int = 20
@@ -42,9 +42,9 @@ class Experiment:
     participations: int = 1
     silos_per_user: int = 1
     apart: int = 0
-    forget: float = 1.0  # below 1: each protocol is played once more, with this weight
-    endless: bool = False  # that once more with the noise of a run without an end
-    own: int = 0  # weights of theta that are each silo's own; each protocol is played once more, knowing that
+    forget: float = 1.0  # below 1: each protocol is played a second time, with this weight
+    endless: bool = False  # the second time has the noise of a run without an end
+    own: int = 0  # weights of theta that are each silo's own; each protocol is played a second time, learning them
     differing: float = 0.0
     own_share: float = PERSONAL_SHARE
     drift: float = 0.0
@@ -68,7 +68,7 @@ class Experiment:
         return cls().overridden(data, str(path))
 
     def overridden(self, values: dict[str, Any], where: str = "options") -> Experiment:
-        """With some fields given; lists become tuples, types are checked."""
+        """The experiment with some fields replaced; lists become tuples, types are checked."""
         _validate.known_keys(where, values, (field.name for field in fields(self)))
         given: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
@@ -79,7 +79,7 @@ class Experiment:
 
     @property
     def title(self) -> str:
-        """Who takes part."""
+        """Who takes part, in words."""
         return f"{counted(self.silos, 'silo')}, {self.rounds:,} rounds"
 
     @property
@@ -101,7 +101,7 @@ class Experiment:
         )
 
     def plans(self) -> dict[str, Plan]:
-        """The protocols, on the schedules they ask for or all on every(batch)."""
+        """The plan of each protocol, on its own schedule, or all on every(batch) if a batch is given."""
         visits = (self.participations, self.silos_per_user, self.apart)
         privacy = Privacy(self.epsilon, self.delta, self.adjacency, *visits)
         base = Plan(self.silos, self.rounds, self.dim, privacy, trust="none", confidence=self.confidence)
@@ -120,7 +120,7 @@ class Experiment:
             plans |= {f"{name}, personal": plan.changed(**more) for name, plan in plans.items()}
         if self.forget == 1:
             if self.endless:
-                raise ArgumentError("endless", "must be left out where nothing is forgotten: say forget")
+                raise ArgumentError("endless", "must be left out where nothing is forgotten: give forget too")
             return plans
         weighted, end = {"forget": self.forget, "endless": self.endless}, ", no end" if self.endless else ""
         return plans | {f"{name}, {self.forget:g}{end}": plan.changed(**weighted) for name, plan in plans.items()}
@@ -135,7 +135,7 @@ class Experiment:
 
 @dataclass(frozen=True)
 class PlannedExperiment:
-    """A plan from its file, and staying alone beside it, for the consortium that the plan was chosen for."""
+    """A plan from a file, compared with staying alone, for the consortium that the plan was chosen for."""
 
     plan: Plan
     consortium: Consortium
@@ -145,18 +145,18 @@ class PlannedExperiment:
 
     @classmethod
     def read(cls, path: Path, **running: Any) -> PlannedExperiment:
-        """The plan and the consortium of a file."""
+        """The plan and the consortium in a file."""
         plan, data = read_plan(path), read_fields("plan", path)
         if CONSORTIUM not in data:
             raise ArgumentError(
-                "plan", f"must say its consortium, as `plan --best --out` writes it; {str(path)!r} does not"
+                "plan", f"must hold its consortium, as `plan --best --out` writes it; {str(path)!r} does not"
             )
         with _validate.reading("consortium"):
             return cls(plan, Consortium.from_dict(data[CONSORTIUM]), **running)
 
     @property
     def title(self) -> str:
-        """Who takes part."""
+        """Who takes part, in words."""
         size = f"{counted(self.consortium.silos, 'silo')}, {self.consortium.people_per_day} people per day"
         return f"{size}, {counted(self.consortium.days, 'day')}"
 
@@ -166,12 +166,12 @@ class PlannedExperiment:
         return self.consortium.attendance
 
     def task(self) -> Synthetic:
-        """People with as many actions as the consortium says, and its rows."""
+        """Synthetic users with the consortium's dimension, actions, constant entry and drift."""
         consortium, drift = self.consortium, self.consortium.drift_per_visit
         return synthetic(consortium.dim, consortium.arms, constant_share=consortium.rows, drift=drift)
 
     def plans(self) -> dict[str, Plan]:
-        """The plan with one round per visit, and each silo by itself with either kind of radii."""
+        """The plan with one round per visit, and each silo alone with practical and with theory radii."""
         played = self.plan.in_visits()
         practical, theory = (played.changed(confidence=radii) for radii in ("practical", "theory"))
         return {

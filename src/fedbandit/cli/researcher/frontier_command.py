@@ -29,7 +29,7 @@ __all__ = ["frontier"]
 
 @dataclass(frozen=True)
 class FrontierSize:
-    """How much is simulated where nothing else is asked for."""
+    """How much is simulated unless options say otherwise."""
 
     silos: int
     rounds: int
@@ -55,7 +55,7 @@ def frontier(
     data: Annotated[Path | None, typer.Option(help="Judged documents: a LETOR file or folder.")] = None,
     warfarin: Annotated[Path | None, typer.Option(help="The warfarin CSV.")] = None,
     centred: Annotated[
-        bool | None, typer.Option(help="Centre rewards in practical curves [yes for synthetic users].")
+        bool | None, typer.Option(help="Centre rewards in practical curves [yes, for synthetic users].")
     ] = None,
     ablated: Annotated[
         bool, typer.Option("--ablation", help="Instead, take back one improvement at a time, at one budget.")
@@ -65,7 +65,7 @@ def frontier(
         bool, typer.Option("--shuffle", help="Only say from how many silos on the shuffle protocols would pay.")
     ] = False,
     predictions: Annotated[
-        bool, typer.Option("--predictions", help="Instead, hold what `plan --best` predicts against simulations.")
+        bool, typer.Option("--predictions", help="Instead, compare what `plan --best` predicts with simulations.")
     ] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Small and rough: 20 silos, 1000 rounds, 2 runs.")] = False,
     plot: Annotated[Path | None, typer.Option(help="Draw the frontier here (SVG, PNG or PDF).")] = None,
@@ -79,7 +79,7 @@ def frontier(
     if data is not None and warfarin is not None:
         raise ArgumentError("data", "must not be given together with warfarin: a frontier has one kind of users")
     if predictions:
-        checks.no_other_effect(context, PREDICTION_READS, "with --predictions, which has consortia of its own")
+        checks.no_other_effect(context, PREDICTION_READS, "with --predictions, which has its own consortia")
         _show_predictions(3 if runs is None else runs, seed, json)
         return
     _check_effects(context, shuffle, ablated, data is not None or warfarin is not None)
@@ -102,7 +102,7 @@ def frontier(
     if ablated:
         from fedbandit.planner.ablation import ablation
 
-        radii = cast("Radii", confidence)  # a plan refuses others
+        radii = cast("Radii", confidence)  # a plan refuses any other text
         with output.progress_bar("taking back one at a time") as progress:
             rows = ablation(task, base, runs, seed, confidence=radii, centred=centre, progress=progress)
         _show_ablation(rows, base, json)
@@ -131,11 +131,11 @@ def _usual_size(quick: bool) -> FrontierSize:
 
 
 def _check_effects(context: typer.Context, shuffle: bool, ablated: bool, real: bool) -> None:
-    """Refuse options that what is asked for does not read."""
+    """Refuse options that the chosen mode does not read."""
     if shuffle:
-        checks.no_other_effect(context, SHUFFLE_READS, "with --shuffle, which computes and simulates nothing")
+        checks.no_other_effect(context, SHUFFLE_READS, "with --shuffle, which simulates nothing")
     elif ablated:
-        checks.no_effect(context, ("curves", "plot"), "with --ablation, which has rows of its own")
+        checks.no_effect(context, ("curves", "plot"), "with --ablation, which has its own rows")
     else:
         checks.no_effect(context, ("confidence",), "without --ablation")
     if real:
@@ -175,7 +175,7 @@ def _show_frontier(found: Frontier, title: str, light: bool) -> None:
         output.say(f"{name}: not here. {reason}")
     output.remark("excess: over non-private FedLinUCB on the same users, schedule and radii.")
     if any(point.name.endswith(FLOOR) for point in found.points):
-        output.remark("floor: with the noise of a single release in every prefix sum; no plan of this budget.")
+        output.remark("floor: with the noise of a single release in every prefix sum; out of reach at this budget.")
     if any(is_light(point.plan) for point in found.points) and light:
         share = f"{CONSTANT_SHARE:.0%}"
         output.remark(f"Where rewards are centred, a row's constant entry has {share} of its squared length.")

@@ -1,4 +1,4 @@
-"""`fedbandit new`: a starting schema for a table, with all that only people may say left for them to say."""
+"""`fedbandit new`: a starting schema for a table, with gaps for everything that only people may state."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 __all__ = ["new", "proposed"]
 
 MOST_LEVELS = 20  # distinct values up to which a column is proposed as a category
-COMMON = 10  # a level must be this common to be proposed: rarer ones may tell of a person
-COLUMNS = 16  # of an open vocabulary
-MOSTLY = 0.5  # of the values of a column: then it is one of numbers, with others among them
-UNSTATED = '"?"'  # no number: a schema that holds one is refused
+COMMON = 10  # rows that must have a level for it to be proposed: rarer ones may reveal a person
+COLUMNS = 16  # of a field with an open vocabulary
+MOSTLY = 0.5  # a column is numeric if at least this share of its values are numbers
+UNSTATED = '"?"'  # not a number, so a schema that still holds one is refused
 _NUMBER = f'type = "number"\nlow = {UNSTATED}  # the smallest that is possible\nhigh = {UNSTATED}\n'
 HEADER = """\
 # A starting schema for {table}. It is public and part of the plan: everybody in the federation sees it.
 # - State every range that is marked "?" from what is known of the field, not from the data: a range that was read from
-#   data tells of the people in it. A schema that still holds a "?" is refused.
+#   data reveals something about the people in it. A schema that still holds a "?" is refused.
 # - Levels were proposed from the table, those with at least {common} rows. Keep the ones that are public knowledge, as
 #   from a form or a code book; all others are "another".
 # - Leave out what does not matter: every column costs. `fedbandit plan --schema {file}` shows how much.
@@ -72,7 +72,7 @@ def proposed(frame: pl.DataFrame, action: str | None, ignored: list[str], table:
 
 
 def _table(name: str, column: pl.Series) -> str:
-    """The field of a column, or a remark on why it is none."""
+    """The field for a column, or a remark that says why it is left out."""
     import polars as pl
 
     known = column.drop_nulls()
@@ -99,7 +99,7 @@ def _table(name: str, column: pl.Series) -> str:
 
 
 def _levels(column: pl.Series) -> list[str]:
-    """The common values as texts, sorted: not by how common they are."""
+    """The common values as texts, in alphabetical order, which does not show how common each is."""
     import polars as pl
 
     counts = column.drop_nulls().value_counts()
@@ -108,7 +108,7 @@ def _levels(column: pl.Series) -> list[str]:
 
 
 def _numeric(known: pl.Series) -> float:
-    """The share of values that are texts of numbers. Codes that are padded with zeros are none."""
+    """The share of texts that are numbers; 0 if any is padded with zeros, because those are codes."""
     import polars as pl
 
     from fedbandit.evaluation.reading import PADDED, numbers

@@ -20,12 +20,12 @@ __all__ = ["paper"]
 paper = typer.Typer(help="The paper's figures and claims, made again.", add_completion=False, rich_markup_mode=None)
 NEEDED = {"letor": "--data PATH (a LETOR file or folder, e.g. of MSLR-WEB10K)", "warfarin": "--warfarin PATH (its CSV)"}
 FORMATS = ("svg", "png", "pdf")
-SHORT = 7  # letters of a number
+SHORT = 7  # characters of a number
 
 
 @paper.command("list")
 def list_(json: options.Json = False, wide: options.Wide = False) -> None:
-    """The panels there are."""
+    """List the panels."""
     from fedbandit.paper.figures import PANELS
 
     if json:
@@ -120,12 +120,12 @@ def shuffle(
 
 
 def _short(cell: str) -> str:
-    """Six such columns have to fit: a number of many digits in powers of ten."""
+    """The number, in powers of ten if it is long: six such columns have to fit."""
     return cell if len(cell) <= SHORT else f"{float(cell.replace(',', '')):.2g}"
 
 
 def _show(summaries: list[dict[str, Any]]) -> None:
-    """One row per panel and version, then what they say together."""
+    """One row per panel and version, then each panel's conclusion."""
     from fedbandit.paper.figures.summary import HOLDS
 
     rows = []
@@ -139,7 +139,7 @@ def _show(summaries: list[dict[str, Any]]) -> None:
 
 
 def _chosen(name: str, sources: Sources) -> list[Panel]:
-    """The panels to run: of `all`, those whose data are given, with a remark about each of the others."""
+    """The panels to run. `all` means those whose data are given; a remark names each of the others."""
     from fedbandit.paper.figures import PANELS
 
     if name != "all":

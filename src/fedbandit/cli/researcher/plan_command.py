@@ -46,19 +46,19 @@ def plan(
     silos_per_user: options.SilosPerUser = 1,
     apart: options.Apart = 0,
     batch: options.Batch = None,
-    forget: Annotated[float, typer.Option(help="The weight that one sync leaves to the past.")] = 1.0,
-    endless: Annotated[bool, typer.Option("--endless", help="There is no last round: T is what is looked at.")] = False,
+    forget: Annotated[float, typer.Option(help="Weight that past data keep at each sync; 1 forgets nothing.")] = 1.0,
+    endless: Annotated[bool, typer.Option("--endless", help="The run has no end; T is what is looked at.")] = False,
     explain: Annotated[str | None, typer.Option(help="Print the whole guarantee of this protocol instead.")] = None,
     best: Annotated[bool, typer.Option("--best", help="Say which plan to use, or to stay alone.")] = False,
-    people_per_day: Annotated[int, typer.Option(help="With --best: visits to one silo on a day.")] = 20,
+    people_per_day: Annotated[int, typer.Option(help="With --best: visits to one silo per day.")] = 20,
     days: Annotated[int, typer.Option(help="With --best: how long the federation runs.")] = 365,
     sync: Annotated[str, typer.Option(help="With --best: daily, weekly or monthly at most.")] = "daily",
     visits: Annotated[int, typer.Option(help="With --best: how often one person comes at most.")] = 1,
-    mean_visits: Annotated[float | None, typer.Option(help="With --best: how often in the mean.")] = None,
+    mean_visits: Annotated[float | None, typer.Option(help="With --best: how often one comes on average.")] = None,
     back_after: Annotated[int, typer.Option(help="With --best: days until people begin to come back.")] = 0,
     consenting: Annotated[float, typer.Option(help="With --best: share of people who may be counted.")] = 1.0,
     arms: Annotated[int, typer.Option(help="With --best: actions to choose from.")] = 4,
-    drift: Annotated[float, typer.Option(help="With --best: how far theta, of norm 1, moves in a day.")] = 0.0,
+    drift: Annotated[float, typer.Option(help="With --best: how far theta, of norm 1, moves per day.")] = 0.0,
     constant: Annotated[bool, typer.Option(help="With --best: whether rows hold a constant entry.")] = True,
     constant_share: Annotated[
         float, typer.Option(help="With --best: share of a row's squared length that the constant has.")
@@ -66,18 +66,18 @@ def plan(
     trust: Annotated[str, typer.Option(help="With --best: local, silo, secure-sum or central at most.")] = "secure-sum",
     out: Annotated[Path | None, typer.Option(help="With --best: write the plan there, as TOML.")] = None,
     schema: Annotated[
-        Path | None, typer.Option(help="File of a schema: it says the dimension, and what each field costs is shown.")
+        Path | None, typer.Option(help="A schema's file: it gives the dimension, and the cost of each field is shown.")
     ] = None,
     json: options.Json = False,
     wide: options.Wide = False,
 ) -> None:
     """What every protocol would promise and cost here, one row per protocol; with --best, what to do.
 
-    Guarantee, noise, regulariser, syncs and bytes; or the reason why a protocol cannot be used here.
+    A row shows guarantee, noise, regulariser, syncs and bytes, or the reason why a protocol cannot be used here.
     """
     if best:
         counted_in_rounds = ("rounds", "participations", "apart", "batch", "forget", "endless", "explain")
-        checks.no_effect(context, counted_in_rounds, "with --best, which is told of people and days")
+        checks.no_effect(context, counted_in_rounds, "with --best, which counts people and days")
     privacy = Privacy(epsilon, delta, cast(Adjacency, adjacency), participations, silos_per_user, apart)
     described_by = None if schema is None else read_schema(schema)
     if described_by is not None:
@@ -108,7 +108,7 @@ def plan(
     base = Plan(silos, rounds, dim, privacy, trust="none", schema=described_by)
     schedule = None if batch is None else Every(batch)
     if schedule is not None:
-        schedule.times(rounds)  # a batch beyond the horizon is wrong for all of them: say so once
+        schedule.times(rounds)  # a batch beyond the horizon is wrong for all protocols: fail once, here
     asked = _Asked(base, schedule, forget, endless)
     if explain is not None:
         described = _described(explain, asked.plan(explain))
@@ -131,19 +131,19 @@ class _Asked(NamedTuple):
     endless: bool
 
     def plan(self, name: str) -> Plan:
-        """The protocol's plan. One that forgets nothing is left as it is."""
+        """The protocol's plan, with forgetting if any was asked for."""
         made = plan_for(name, self.base, self.schedule)
         if self.forget == 1 and not self.endless:
             return made
         return made.changed(forget=self.forget, endless=self.endless)
 
     def usual(self) -> Plan:
-        """The plan that the costs of fields are shown for, where none is chosen."""
+        """The plan for which the costs of a schema's fields are shown."""
         return self.plan("secure-sum") if self.base.schema is not None else self.base
 
 
 def _row_of(name: str, asked: _Asked, privacy: Privacy) -> dict[str, Any]:
-    """One protocol's row; where its theorem does not reach, the reason instead of numbers."""
+    """One protocol's row; if its theorem does not apply here, the reason instead of numbers."""
     try:
         return _described(name, asked.plan(name))
     except ValueError as error:
@@ -153,7 +153,7 @@ def _row_of(name: str, asked: _Asked, privacy: Privacy) -> dict[str, Any]:
 
 
 def _described(name: str, planned: Plan) -> dict[str, Any]:
-    """A protocol's promise and costs. What stays alone sends nothing, and its plan's only sync is the horizon."""
+    """A protocol's promise and costs. Silos that stay alone send nothing: their plan's only sync is the horizon."""
     guarantee, alone = planned.guarantee, name in ALONE
     return {
         "name": name,

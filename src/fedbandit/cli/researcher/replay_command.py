@@ -1,4 +1,4 @@
-"""`fedbandit replay`: what a federation, each silo alone and the practice would have earned on a table of the past."""
+"""`fedbandit replay`: what a federation, each silo alone and current practice would have earned on past records."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["replay"]
 
 FEDERATION = "federation"
-SIZES = {"silos": 2, "rounds": 2}  # until the table says how many there are
+SIZES = {"silos": 2, "rounds": 2}  # placeholders until the table is read
 
 
 def replay(
@@ -32,34 +32,34 @@ def replay(
     table: Annotated[Path, typer.Argument(help="A CSV (plain or .gz) or Parquet file, one row per person.")],
     schema: Annotated[Path | None, typer.Option(help="TOML or JSON; by default the plan's own.")] = None,
     plan: Annotated[
-        Path | None, typer.Option(help="TOML or JSON; its silos and rounds are those of the table.")
+        Path | None, typer.Option(help="TOML or JSON; its silos and rounds are replaced by the table's.")
     ] = None,
-    silo_column: Annotated[str, typer.Option(help="Which silo somebody came to.")] = "",
-    parts: Annotated[int, typer.Option(help="Without such a column: so many equal parts of the table.")] = 0,
+    silo_column: Annotated[str, typer.Option(help="Column of the silo that somebody came to.")] = "",
+    parts: Annotated[int, typer.Option(help="Without such a column: split the table into this many silos.")] = 0,
     right: Annotated[str, typer.Option(help="Column of the action that was right: reward 1, all others 0.")] = "",
-    bands: Annotated[str, typer.Option(help="Actions by numbers in that column, such as '<21,<=49'.")] = "",
-    outcomes: Annotated[str, typer.Option(help="Columns of all rewards: this text followed by the action.")] = "",
+    bands: Annotated[str, typer.Option(help="If that column holds numbers: their bands, such as '<21,<=49'.")] = "",
+    outcomes: Annotated[str, typer.Option(help="Prefix of the columns that hold every action's reward.")] = "",
     action: Annotated[str, typer.Option(help="Column of what was done.")] = "",
     reward: Annotated[str, typer.Option(help="Column of what came of it, in [0, 1].")] = "",
-    propensity: Annotated[str, typer.Option(help="With which probability it was done: a column or a number.")] = "",
-    time: Annotated[str, typer.Option(help="Column of when; by default the table is in order.")] = "",
-    reward_time: Annotated[str, typer.Option(help="Column of when the reward came; empty for never.")] = "",
-    delay: Annotated[float, typer.Option(help="Or rewards come so many rounds later, on average.")] = 0.0,
+    propensity: Annotated[str, typer.Option(help="The probability with which it was done: a column or a number.")] = "",
+    time: Annotated[str, typer.Option(help="Column of the visit's time; by default the table is in order.")] = "",
+    reward_time: Annotated[str, typer.Option(help="Column of the time the reward came; empty for never.")] = "",
+    delay: Annotated[float, typer.Option(help="Or: how many rounds later rewards come, on average.")] = 0.0,
     missing: Annotated[float, typer.Option(help="Share of rewards that never come.")] = 0.0,
-    epsilon: Annotated[float | None, typer.Option(help="In place of the plan's budget.")] = None,
-    delta: Annotated[float | None, typer.Option(help="In place of the plan's budget.")] = None,
-    compare: Annotated[str, typer.Option(help="Protocols to play too, by name, separated by commas.")] = "",
+    epsilon: Annotated[float | None, typer.Option(help="Replaces the plan's epsilon.")] = None,
+    delta: Annotated[float | None, typer.Option(help="Replaces the plan's delta.")] = None,
+    compare: Annotated[str, typer.Option(help="Protocols to play as well, by name, separated by commas.")] = "",
     always: Annotated[str, typer.Option(help="Actions to play for everybody, separated by commas.")] = "",
-    shuffle: Annotated[bool, typer.Option(help="Each run meets people in an order of its own.")] = False,
-    runs: Annotated[int, typer.Option(help="Times that the federation's noise is drawn anew.")] = 20,
+    shuffle: Annotated[bool, typer.Option(help="Each run meets the people in a new random order.")] = False,
+    runs: Annotated[int, typer.Option(help="How often the federation's noise is drawn.")] = 20,
     seed: options.Seed = 0,
-    level: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
     plot: Annotated[Path | None, typer.Option(help="Draw earnings over time: .svg, .png or .pdf.")] = None,
-    html: Annotated[Path | None, typer.Option(help="Write a report: one HTML file with charts, to be printed.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a report: one printable HTML file with charts.")] = None,
     json: options.Json = False,
     wide: options.Wide = False,
 ) -> None:
-    """Try before you join: what the federation, each silo alone and the practice would have earned."""
+    """Try before you join: what the federation, each silo alone and current practice would have earned."""
     from fedbandit.evaluation.past import Columns, past_of
     from fedbandit.evaluation.reading import read_table
     from fedbandit.evaluation.replayed import replay as play

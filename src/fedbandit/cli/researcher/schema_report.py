@@ -1,4 +1,4 @@
-"""What a plan's schema makes of records, and what each of its fields costs."""
+"""A report on a plan's schema: the rows it makes of records, and what each of its fields costs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COLUMNS = ["field", "columns", "share of a row", "rounds it costs"]
 
 
 def schema_as_dict(plan: Plan) -> dict[str, Any]:
-    """The report as plain data, under the name `schema`; nothing for a plan without one."""
+    """The report as plain data, under the name `schema`; empty for a plan without a schema."""
     if plan.schema is None:
         return {}
     report = {
@@ -31,7 +31,7 @@ def schema_as_dict(plan: Plan) -> dict[str, Any]:
 
 
 def show_schema(plan: Plan) -> None:
-    """The report for people: fields, what they cost, warnings, and projections where the dimension is too large."""
+    """Print the report: fields, what they cost, warnings, and projections if the dimension is too large."""
     schema = plan.schema
     if schema is None:
         return
@@ -45,5 +45,5 @@ def show_schema(plan: Plan) -> None:
     if smaller:
         sizes = ", ".join(f"{one.projection.columns} ({output.number(one.rounds, 3)} rounds lost)" for one in smaller)
         output.say(f"too many columns for the budget; a public projection to fewer may help: {sizes}")
-    output.remark("rounds it costs: of random play that leaving the field out would save, predicted under trust")
-    output.remark(f"{plan.trust!r} ({plan.schedule}); what the field is worth only data can tell.")
+    output.remark("rounds it costs: rounds of random play that leaving the field out would save, predicted under trust")
+    output.remark(f"{plan.trust!r} ({plan.schedule}); only data can tell what the field is worth.")

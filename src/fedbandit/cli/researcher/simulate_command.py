@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 __all__ = ["simulate"]
 
 BUDGET = ("epsilon", "delta", "adjacency", "participations", "silos_per_user", "apart")
-OWN_SCHEDULE = ("isolated", "dubey", "private-adaptive")  # a public one is ignored
-RUNNING = {"runs", "seed", "precision"}  # what can be said of a simulation besides who takes part
+OWN_SCHEDULE = ("isolated", "dubey", "private-adaptive")  # they ignore a public schedule
+RUNNING = {"runs", "seed", "precision"}  # how the simulation is run, whoever takes part
 
 
 def simulate(
@@ -34,13 +34,13 @@ def simulate(
     adjacency: Annotated[str | None, typer.Option(help="replace-one or add-remove.")] = None,
     participations: Annotated[int | None, typer.Option(help="Rounds of one silo per user.")] = None,
     silos_per_user: Annotated[int | None, typer.Option(help="Silos per user.")] = None,
-    apart: Annotated[int | None, typer.Option(help="Syncs between two visits of a user that count.")] = None,
-    forget: Annotated[float | None, typer.Option(help="Play each protocol also with this weight per sync.")] = None,
-    endless: Annotated[bool | None, typer.Option("--endless", help="The same, for a run without an end.")] = None,
+    apart: Annotated[int | None, typer.Option(help="Least number of syncs between two counted visits.")] = None,
+    forget: Annotated[float | None, typer.Option(help="Also play each protocol with this weight per sync.")] = None,
+    endless: Annotated[bool | None, typer.Option("--endless", help="With --forget: for a run without an end.")] = None,
     drift: Annotated[float | None, typer.Option(help="How far theta moves per round, at random.")] = None,
-    jump_at: Annotated[int | None, typer.Option(help="The round after which theta is another one.")] = None,
-    own: Annotated[int | None, typer.Option(help="Weights of theta that are each silo's own: learnt, and not.")] = None,
-    differing: Annotated[float | None, typer.Option(help="How far silos differ in those, 0 to 1.")] = None,
+    jump_at: Annotated[int | None, typer.Option(help="The round after which theta is a new one.")] = None,
+    own: Annotated[int | None, typer.Option(help="Weights of theta that differ by silo; also learn them.")] = None,
+    differing: Annotated[float | None, typer.Option(help="How far silos differ in those weights, 0 to 1.")] = None,
     own_share: Annotated[float | None, typer.Option(help="Share of mu^2 that learning them may spend.")] = None,
     rewards: Annotated[str | None, typer.Option(help="bernoulli, gaussian, clipped or exact.")] = None,
     contexts: Annotated[str | None, typer.Option(help="fresh for every user, or fixed.")] = None,
@@ -48,10 +48,10 @@ def simulate(
     precision: Annotated[str | None, typer.Option(help="float32 or float64 scores.")] = None,
     runs: Annotated[int | None, typer.Option(help="Independent runs.")] = None,
     seed: Annotated[int | None, typer.Option(help="The same seed gives the same numbers.")] = None,
-    delay: Annotated[float, typer.Option(help="Rewards come so many rounds later, on average.")] = 0.0,
+    delay: Annotated[float, typer.Option(help="How many rounds later rewards come, on average.")] = 0.0,
     missing: Annotated[float, typer.Option(help="Share of rewards that never come.")] = 0.0,
     out: Annotated[Path | None, typer.Option(help="Folder for the frame, the plans and a plot.")] = None,
-    plan: Annotated[Path | None, typer.Option(help="A plan's file: play it, and staying alone beside it.")] = None,
+    plan: Annotated[Path | None, typer.Option(help="A plan's file: compare it with staying alone.")] = None,
     on: Annotated[str | None, typer.Option(help="ray, or ray://host:port: spread runs over a Ray cluster.")] = None,
     json: options.Json = False,
     wide: options.Wide = False,
@@ -107,7 +107,7 @@ def simulate(
     check(task, plans, played.runs, played.seed, played.precision)
     folder = None if out is None else output.writable_folder(out)
     if not task.responses.bounded:
-        output.remark("rewards 'gaussian' leave [0, 1]: no guarantee covers such users; they reproduce the paper.")
+        output.remark("rewards 'gaussian' leave [0, 1], so no guarantee covers such users; they reproduce the paper.")
     executor = play_here if on is None else ray_executor(on)
     with output.progress_bar("simulating") as progress:
         result = run(
@@ -132,7 +132,7 @@ def simulate(
 
 
 def _show(result: Result, title: str, bounded: bool) -> None:
-    """The table of a comparison; rewards that are not bounded are covered by no promise."""
+    """The table of a comparison; no promise covers rewards that are not `bounded`."""
     rows = []
     for name in result.names:
         regret, guarantee = result.regret(name), result.plans[name].guarantee
