@@ -1,1 +1,1 @@
-"""Pages to look at: the planner, where a party stands, and reports; no build step, nothing from another host."""
+"""Web pages: the planner, where a party stands, and reports. They need no build step and nothing from another host."""

@@ -1,6 +1,6 @@
-"""A report as one HTML file that needs nothing else: the pages' charts, their data and tables, to be kept or printed.
+"""A report as one self-contained HTML file, to be kept or printed: the pages' charts, their data and tables.
 
-Its policy allows the one script and the one style sheet that are in it, by their hashes, and nothing from anywhere.
+Its content security policy allows only its own script and style sheet, by their hashes, and nothing from elsewhere.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fedbandit.look import page_files
 
 __all__ = ["ReportPart", "evaluation_report", "page", "replay_report"]
 
-SCRIPTS = ("parts.js", "chart.js", "report.js")  # each after those that it needs
+SCRIPTS = ("parts.js", "chart.js", "report.js")  # each script comes after those that it imports
 STYLES = ("colours.css", "style.css")
 
 
@@ -33,7 +33,7 @@ class ReportPart(NamedTuple):
 
 
 def page(title: str, parts: Sequence[ReportPart]) -> str:
-    """The whole file."""
+    """The whole HTML file of a report."""
     script, style = _joined(SCRIPTS), "".join(_text(name) for name in STYLES)
     script = re.sub(r"^import .*$", "", script, flags=re.MULTILINE)
     script = re.sub(r"^export ", "", script, flags=re.MULTILINE)
@@ -56,7 +56,7 @@ def page(title: str, parts: Sequence[ReportPart]) -> str:
 
 
 def evaluation_report(found: Evaluation) -> str:
-    """What policies would have earned."""
+    """A report of what policies would have earned."""
     logged = found.logged
     rows = [
         {
@@ -89,7 +89,7 @@ def evaluation_report(found: Evaluation) -> str:
 
 
 def replay_report(found: Replay) -> str:
-    """What a federation would have earned on a table of the past."""
+    """A report of what a federation would have earned on past records."""
     frame, past = found.frame, found.tape.past
     series = []
     for name in found.names:
@@ -118,7 +118,7 @@ def replay_report(found: Replay) -> str:
 
 
 def _table(label: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table that a narrow window scrolls by itself, by the keyboard, too."""
+    """A table that scrolls on its own in a narrow window, with the keyboard too."""
     table = _words.tabled(columns, rows)
     return f'<div class="wide" tabindex="0" role="region" aria-label="{escape(label)}, table">{table}</div>'
 
@@ -138,5 +138,5 @@ def _text(name: str) -> str:
 
 
 def _hash(text: str) -> str:
-    """A part of the policy: this text, and no other."""
+    """The source of the policy that allows exactly this text."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -1,8 +1,8 @@
-"""A small server for pages on this machine: it only reads, and answers nobody who comes under another name.
+"""A small server for pages on this machine. It changes nothing, and refuses requests that other sites cause.
 
-Python's own server is enough: few people look, from the same machine or through a tunnel, and a plain installation has
-it. A page elsewhere could make a browser send requests here: those carry the name of another host (DNS rebinding) or
-say that they come from another site, and are refused.
+Python's own server is enough: few people look, from the same machine or through a tunnel, and it needs no extra
+package. A page elsewhere could make a browser send requests here. Such requests name another host (DNS rebinding) or
+say that they come from another site, so they can be refused.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["Calls", "EventStream", "PageServer", "Reply", "Visit", "as_json"]
 log = logging.getLogger(__name__)
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 JSON, EVENTS = "application/json", "text/event-stream"
-IDLE = 30.0  # seconds that a connection may say nothing
+IDLE = 30.0  # seconds that a connection may stay silent
 LONGEST = 4096  # characters of a request's path and query
 
 
@@ -35,7 +35,7 @@ class Visit(NamedTuple):
 
     query: Mapping[str, str]
     headers: Mapping[str, str]
-    gone: Callable[[], bool]  # whether whoever asked has left
+    gone: Callable[[], bool]  # whether the client has left
 
 
 class Reply(NamedTuple):
@@ -48,7 +48,7 @@ class Reply(NamedTuple):
 
 
 class EventStream(NamedTuple):
-    """An answer in pieces: events as they come, each a value that becomes JSON."""
+    """An answer in pieces: a stream of events, each a value that is sent as JSON."""
 
     events: Iterator[Any]
 
@@ -76,7 +76,7 @@ class PageServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """The server's address."""
         return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.server_address[1]}/"
 
     def known_as(self, host: str) -> bool:
@@ -94,7 +94,7 @@ class PageServer(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def server_close(self) -> None:
-        """With it end the connections that browsers keep for later, and the streams."""
+        """Close the server, and with it the connections that browsers keep open and the streams."""
         super().server_close()
         for connection in tuple(self._open):
             with contextlib.suppress(OSError):
@@ -143,7 +143,7 @@ class _Handler(BaseHTTPRequestHandler):
             return _problem(422, error.field, error.message)
         except (OverflowError, MemoryError) as error:
             return _problem(422, "size", f"is too large to be computed here: {error or type(error).__name__}")
-        except Exception:  # a bug: whoever looks is told so, and the log has it
+        except Exception:  # a bug: the client is told so, and the log has the details
             log.exception("%s failed", path)
             return _problem(500, "request", "failed here; the log says why")
 
@@ -160,7 +160,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(answer.body)
 
     def _stream(self, events: Iterator[Any]) -> None:
-        """Until all has been said or the other side has left; then `events` is closed, which ends what makes them."""
+        """Send events until there are no more or the client has left, then close `events`, which stops their source."""
         self.close_connection = True
         self.send_response(200)
         for name, value in {**page_files.HEADERS, "content-type": EVENTS, "connection": "close"}.items():
@@ -176,7 +176,7 @@ class _Handler(BaseHTTPRequestHandler):
                 close()
 
     def _gone(self) -> bool:
-        """A closed connection can be read, and nothing is read from it."""
+        """Whether the client has closed the connection: then it is readable, but reading yields nothing."""
         try:
             readable, _, _ = select.select([self.connection], [], [], 0)
             return bool(readable) and not self.connection.recv(1, socket.MSG_PEEK)

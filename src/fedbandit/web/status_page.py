@@ -1,4 +1,4 @@
-"""`fedbandit status --web`: the page of the party of a directory, on this machine, for whoever has its token."""
+"""`fedbandit status --web`: the page of the party in a directory, on this machine, for those who have its token."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from fedbandit.web.server import PageServer, Reply, Visit, as_json
 
 __all__ = ["status_server"]
 
-BOARD = "/v1/board"  # as a running party has it: the page is the same
+BOARD = "/v1/board"  # the path that a running party serves: the page is the same
 
 
 def status_server(home: Path, port: int, token: str) -> PageServer:
-    """A server on the loopback. The store is opened to be read alone."""
+    """A server on the loopback address. The store is opened read-only."""
     board, expected = HomeBoard(home), f"Bearer {token}".encode()
 
     def read(visit: Visit) -> Reply:

@@ -1,1 +1,1 @@
-"""The planner: what a consortium asks, what it is told, and the same federation played while somebody looks."""
+"""The planner's page: what a consortium asks, what it is told, and a simulation of the same federation."""

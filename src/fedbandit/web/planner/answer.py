@@ -1,4 +1,4 @@
-"""What the planner's page is told: the recommendation of `fedbandit plan --best`, and what stands behind it."""
+"""What the planner's page shows: the recommendation of `fedbandit plan --best`, and the figures behind it."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from fedbandit.web.planner.pictures import matrix, sight
 
 __all__ = ["OPEN", "advised", "answer", "budgets", "quickly_advised", "unprotected"]
 
-OPEN = "fed-lin-ucb"  # the same silos without privacy: what privacy costs is counted from there
+OPEN = "fed-lin-ucb"  # the same silos without privacy: the cost of privacy is measured against them
 POINTS = 60  # of a curve
 
 
 @lru_cache(maxsize=64)
 def quickly_advised(consortium: Consortium) -> Recommendation:
-    """The recommendation before mechanisms are chosen: quick enough for somebody who types."""
+    """The recommendation before mechanisms are chosen: quick enough to follow somebody's typing."""
     return proposed(consortium)
 
 
 @lru_cache(maxsize=64)
 def advised(consortium: Consortium) -> Recommendation:
-    """The recommendation; asked again, as the simulation and the copies do, it is at hand."""
+    """The recommendation. It is cached, because the simulation and the copies ask for it again."""
     return refined(quickly_advised(consortium))
 
 
 def answer(advice: Recommendation) -> dict[str, Any]:
-    """All that the page shows of it."""
+    """All that the page shows of a recommendation."""
     consortium = advice.consortium
     free = unprotected(consortium)
     named = {ALONE: advice.alone, **{one.name: one.prediction for one in advice.options if one.prediction}, OPEN: free}
@@ -63,7 +63,7 @@ def answer(advice: Recommendation) -> dict[str, Any]:
 
 
 def budgets(consortium: Consortium) -> dict[str, Any]:
-    """The protocol that is recommended, or comes nearest, with half and with double the epsilon."""
+    """What the recommended (or best) protocol would cost with half and with double the epsilon."""
     advice = advised(consortium)
     if not advice.options:
         return {"name": None, "epsilons": []}
@@ -74,13 +74,13 @@ def budgets(consortium: Consortium) -> dict[str, Any]:
 
 
 def unprotected(consortium: Consortium) -> Prediction:
-    """The same silos with nothing hidden, at every sync that they can have."""
+    """A prediction for the same silos without privacy, synchronising as often as they can."""
     plan = plan_for(OPEN, consortium.plan(trust="none"), Clock(consortium.period))
     return predicted(plan, consortium.arms, constant_share=consortium.rows, drift=consortium.drift_per_visit)
 
 
 def _headline(advice: Recommendation) -> str:
-    """Whether to federate, for whoever knows no protocol by name."""
+    """Whether to federate, for readers who know no protocol by name."""
     consortium, best = advice.consortium, advice.best
     alone = f"{advice.lost(advice.alone, consortium.days):,.0f}"
     span = f"outcomes in {counted(consortium.days, 'day')}"
@@ -95,13 +95,13 @@ def _headline(advice: Recommendation) -> str:
 
 
 def _questions(advice: Recommendation, free: Prediction) -> list[tuple[str, str]]:
-    """What somebody wants to know before signing, in words that need no paper."""
+    """What people want to know before they sign, in words that do not assume the paper."""
     epsilon, best = advice.consortium.privacy.epsilon, advice.best
     asked = [
         (
             "What is a missed outcome?",
-            "One that would have been good, had everybody been given the action that is best for them. Nobody knows "
-            "that action at first: learning it costs outcomes, and noise makes learning slower.",
+            "A good outcome that would have come if everybody had been given the action that is best for them. Nobody "
+            "knows that action at first: learning it costs outcomes, and noise makes learning slower.",
         ),
         (f"What does epsilon {exactly(epsilon)} cost?", _cost_of_privacy(advice, free)),
     ]
@@ -115,7 +115,7 @@ def _questions(advice: Recommendation, free: Prediction) -> list[tuple[str, str]
 
 
 def _cost_of_privacy(advice: Recommendation, free: Prediction) -> str:
-    """What the budget costs, in outcomes, for whichever federation comes first."""
+    """What the budget costs in outcomes, for the best federation."""
     consortium = advice.consortium
     if not advice.options or advice.options[0].prediction is None:
         return "No federation with this promise is possible here."
@@ -125,7 +125,7 @@ def _cost_of_privacy(advice: Recommendation, free: Prediction) -> str:
     share = max(0.0, private - without) / (consortium.silos * consortium.visits_per_silo)
     return (
         f"{max(0.0, private - without):,.0f} outcomes in {counted(days, 'day')}, {share:.1%} of all visits: with "
-        f"{first.name} the silos miss {private:,.0f}, and sharing everything openly they would miss {without:,.0f}."
+        f"{first.name} the silos miss {private:,.0f}; if they shared everything openly, they would miss {without:,.0f}."
     )
 
 
@@ -152,7 +152,7 @@ def _lost(one: Option, advice: Recommendation) -> dict[str, Any]:
 
 
 def _curves(advice: Recommendation, named: dict[str, Prediction]) -> dict[str, Any]:
-    """Outcomes that are missed until the end of each of some days."""
+    """The outcomes missed by the end of each of POINTS days."""
     days = np.unique(np.linspace(1, advice.consortium.days, POINTS).round().astype(int)).tolist()
     lines: Iterable[tuple[str, Prediction]] = named.items()
     return {"days": days, "lost": {name: [advice.lost(one, day) for day in days] for name, one in lines}}

@@ -1,4 +1,4 @@
-"""What the planner is asked: the consortium's own terms, as the query of a URL, which is the page's whole state."""
+"""What the planner is asked: a description of the consortium in the query of a URL, which is the page's whole state."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fedbandit.problem.fields import Category, Field, Number
 
 __all__ = ["DEFAULTS", "consortium_of", "schema_of"]
 
-# What the page shows first: the consortium of docs/planning.md. `fields` is empty where the dimension is given.
+# What the page shows at first: the consortium of docs/planning.md. `fields` is empty if the dimension is given.
 DEFAULTS: dict[str, Any] = {
     "silos": 12,
     "people_per_day": 20,
@@ -34,7 +34,7 @@ DEFAULTS: dict[str, Any] = {
     "drift": 0.0,
     "adjacency": "replace-one",
 }
-CHOSEN = "use"  # which of the protocols is looked at; no part of the consortium
+CHOSEN = "use"  # the protocol that is looked at; not part of the consortium
 NUMBER = "number"
 LARGEST = {"silos": 100_000, "people_per_day": 1_000_000, "days": 36_500, "dim": 500, "arms": 10_000, "visits": 10_000}
 MOST_SYNCS = 20_000
@@ -57,7 +57,7 @@ def consortium_of(query: Mapping[str, str]) -> Consortium:
     if schema is not None:
         given |= Consortium.rows_of(schema)
     if given["visits"] == 1:
-        given |= {"mean_visits": None, "back_after": 0}  # shown by the page, and of no effect where nobody comes back
+        given |= {"mean_visits": None, "back_after": 0}  # the page shows them, but nobody comes back here
     if given["dim"] > LARGEST["dim"]:
         raise ArgumentError("fields", f"must make at most {LARGEST['dim']} columns here, got {given['dim']}")
     consortium = Consortium(privacy=budget, **given)
@@ -67,9 +67,10 @@ def consortium_of(query: Mapping[str, str]) -> Consortium:
 
 
 def schema_of(fields: str, arms: int) -> Schema | None:
-    """Fields of a person, as the page takes them: `number`, or how many levels a category has; None if there are none.
+    """The schema of a person's fields, as the page lists them; None if it lists none.
 
-    The ranges do not matter here: how many columns there are does.
+    Each field is `number`, or the number of levels of a category. Ranges do not matter here, only the number of
+    columns.
     """
     words = [word.strip() for word in fields.split(",") if word.strip()]
     if not words:
@@ -87,7 +88,7 @@ def _field(word: str) -> Field:
 
 
 def _read(name: str, text: str) -> Any:
-    """A value of the query, by the type of its default; an empty one is the default."""
+    """A value of the query, of the same type as its default; the default if it is empty."""
     default = DEFAULTS[name]
     if not text.strip():
         return default

@@ -1,4 +1,4 @@
-"""What can be taken away from the page: the plan as a file, the same in Python, and its certificate."""
+"""What can be copied from the page: the plan as a file, the same plan in Python, and its certificate."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from fedbandit.planner.consortium import Consortium
 
 __all__ = ["as_python", "as_toml", "certified", "chosen"]
 
-TRIALS = 2_000  # of the certificate's audit: seconds, not minutes; the page says how many there were
+TRIALS = 2_000  # of the certificate's audit, which then takes seconds, not minutes; the certificate says how many
 
 
 def chosen(advice: Recommendation, name: str | None) -> Plan:
-    """The plan of the protocol `name`; by default of the one that comes first."""
+    """The plan of the protocol `name`; by default of the best one."""
     found = [one.plan for one in advice.options if one.plan is not None and name in (None, "", one.name)]
     if not found:
         raise ArgumentError("use", f"must be a protocol that is possible here, got {name!r}")
@@ -56,6 +56,6 @@ def as_python(consortium: Consortium, name: str) -> str:
 
 
 def certified(plan: Plan) -> str:
-    """The page of `fedbandit certificate`, with an audit of fewer trials."""
+    """The page that `fedbandit certificate` makes, with fewer trials in its audit."""
     report = audit(reduced(plan), TRIALS, 0, 1, lambda share: None)
     return html(certificate(plan, report, datetime.now(UTC).date()))

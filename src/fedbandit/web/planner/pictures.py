@@ -1,4 +1,4 @@
-"""What is drawn of a plan: its encoder's matrix, and who sees what. All of it is what mechanism and trust declare."""
+"""Data for pictures of a plan: its encoder's matrix, and who sees what. Mechanism and trust model declare all of it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from fedbandit.protocol import mechanisms
 
 __all__ = ["matrix", "sight"]
 
-SIZE = 32  # syncs that are drawn: enough to see how a matrix is made
+SIZE = 32  # syncs that are drawn: enough to see the pattern of a matrix
 
 
 def matrix(plan: Plan) -> dict[str, Any]:
-    """The first rows of C for a horizon that can be looked at, and what is read off the plan's own."""
+    """The matrix C for a horizon short enough to draw, with figures of the plan's own encoder."""
     size = min(SIZE, plan.encoder.size)
     small = mechanisms.encoder(plan.mechanism, size, plan.forget)
     return {
@@ -26,7 +26,7 @@ def matrix(plan: Plan) -> dict[str, Any]:
 
 
 def sight(plan: Plan) -> dict[str, Any]:
-    """Who gets what of a silo's message, and whom the promise is against."""
+    """Who gets which part of a silo's message, and against whom the promise holds."""
     protocol = plan.protocol
     parts = [
         {"reader": part.reader, "through_mixer": part.through_mixer, "blind": part.blind} for part in protocol.parts

@@ -1,4 +1,4 @@
-"""The planner's calls over HTTP. Simulator and audit are loaded when they are needed, or beside the first page."""
+"""The planner's calls over HTTP. Simulator and audit are loaded on demand, or in the background."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from fedbandit.web.server import Calls, EventStream, PageServer, Reply, Visit, a
 __all__ = ["planner_server"]
 
 TEXT = "text/plain; charset=utf-8"
-WARM_UP = 1.0  # seconds until the compiler is loaded: the first page comes first
+WARM_UP = 1.0  # seconds until the compiler is loaded, so that it does not delay the first page
 
 
 def planner_server(host: str = "127.0.0.1", port: int = 0) -> PageServer:
-    """A server of the planner; what it needs is loaded beside it, so that the page is there at once."""
+    """A server for the planner. It loads the simulator in the background, so that the page is there at once."""
     server = PageServer(host, port, "planner.html", _calls())
     later = threading.Timer(WARM_UP, _warm_up)
     later.daemon = True
@@ -32,7 +32,7 @@ def planner_server(host: str = "127.0.0.1", port: int = 0) -> PageServer:
 
 
 def _warm_up() -> None:
-    """Without the simulator there is nothing to load; whoever asks for a simulation is told so."""
+    """Load the simulator if it is installed; if it is not, a request for a simulation says so."""
     with contextlib.suppress(ModuleNotFoundError):
         from fedbandit.web.planner.playing import warm_up
 
@@ -53,8 +53,10 @@ def _calls() -> Calls:
 
 
 def _form(visit: Visit) -> Reply:
-    """What can be asked: the defaults, and whom people may be asked to trust, from nobody to a server. Trust models
-    that ask for the same are one choice."""
+    """What the form offers: the defaults, and whom people may be asked to trust, from nobody to a server.
+
+    Trust models that ask people to trust the same parties are one choice.
+    """
     found = {trust(TRUST_OF[name]).faith: trust(TRUST_OF[name]) for name in CANDIDATES}
     trusts = [{"name": one.name, "who": one.who} for _, one in sorted(found.items())]
     return as_json({"defaults": DEFAULTS, "trusts": trusts})
@@ -71,7 +73,7 @@ def _played(advice: Recommendation, visit: Visit) -> Iterator[dict[str, Any]]:
 
 
 def _told(events: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """What cannot be played is an event, too."""
+    """The events, with an error turned into a last event that says why nothing is played."""
     try:
         yield from events
     except ArgumentError as error:

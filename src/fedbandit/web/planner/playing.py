@@ -1,4 +1,4 @@
-"""The federation of the page, played by the simulator: one run of one protocol at a time, until nobody looks."""
+"""The page's federation, simulated: one run of one protocol at a time, as long as somebody looks."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from fedbandit.simulator.tasks import Synthetic, synthetic
 __all__ = ["RUNS", "plays", "warm_up"]
 
 RUNS = 20
-BEST = 4  # protocols that are played, beside staying alone
-LARGEST = 3e9  # visits x actions x dimension of one run: beyond it a run takes minutes, and the command line is better
+BEST = 4  # protocols that are played, besides staying alone
+LARGEST = 3e9  # visits x actions x dimension of one run: a larger run takes minutes and belongs on the command line
 QUANTILE = 2.0  # standard errors of the band
-_turn = threading.Semaphore(2)  # a few may play at once; others wait
+_turn = threading.Semaphore(2)  # two simulations may run at once; others wait
 
 
 class _Left(Exception):
-    """Whoever looked has left."""
+    """The client has left."""
 
 
 @dataclass
 class _Tally:
-    """Outcomes missed by each recorded round: how many runs, their sum, their squares."""
+    """Outcomes missed by each recorded round: the number of runs, the sum over runs, the sum of squares."""
 
     runs: int
     total: Floats
@@ -43,7 +43,7 @@ class _Tally:
         self.runs, self.total, self.squares = self.runs + 1, self.total + regret, self.squares + regret**2
 
     def band(self) -> tuple[Floats, Floats]:
-        """The mean, and the half width of its band; no width with a single run."""
+        """The mean, and the half width of its band, which is 0 for a single run."""
         mean = self.total / self.runs
         if self.runs == 1:
             return mean, np.zeros_like(mean)
@@ -52,10 +52,10 @@ class _Tally:
 
 
 def plays(advice: Recommendation, gone: Callable[[], bool], runs: int = RUNS) -> Iterator[dict[str, Any]]:
-    """Events: what is played, then a curve after each run of each protocol, as it stands by then."""
+    """Yield events: what is played, then each protocol's curve so far after each of its runs."""
     consortium = advice.consortium
     if consortium.visits_per_silo * consortium.silos * consortium.arms * consortium.dim > LARGEST:
-        yield {"kind": "refused", "reason": "too large to be played here: `fedbandit simulate --plan` can, in its time"}
+        yield {"kind": "refused", "reason": "too large to be played here; `fedbandit simulate --plan` can play it"}
         return
     plans = _plans(advice)
     check(_task(consortium, next(iter(plans.values()))), plans, runs, 0, "float32")
@@ -82,7 +82,7 @@ def plays(advice: Recommendation, gone: Callable[[], bool], runs: int = RUNS) ->
 
 
 def warm_up() -> None:
-    """Play something small, so that the first simulation somebody asks for does not wait for the compiler."""
+    """Play a small federation, so that the first simulation does not have to wait for the compiler."""
     from fedbandit.privacy.budget import Privacy
     from fedbandit.web.planner.answer import advised
 
@@ -93,7 +93,7 @@ def warm_up() -> None:
 
 
 def _plans(advice: Recommendation) -> dict[str, Plan]:
-    """The best of them with one round per visit, and each silo by itself; the best one and that come first."""
+    """The plans to play, with one round per visit: the best one, each silo alone, then the next best."""
     found = {one.name: one.plan.in_visits() for one in advice.options[:BEST] if one.plan is not None}
     base = next(iter(found.values()), None) or advice.consortium.plan(trust="none").in_visits()
     first = dict(list(found.items())[:1])
@@ -101,7 +101,7 @@ def _plans(advice: Recommendation) -> dict[str, Plan]:
 
 
 def _task(consortium: Consortium, plan: Plan) -> Synthetic:
-    """The same people for every plan; rows are written as it was chosen for, which changes no expected reward."""
+    """The same people for every plan. The constant's share of a row suits the plan; it changes no expected reward."""
     share = consortium.rows if plan.centre or plan.privacy is None else PAPERS_SHARE
     return synthetic(consortium.dim, consortium.arms, constant_share=share, drift=consortium.drift_per_visit)
 

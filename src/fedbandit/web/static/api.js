@@ -1,10 +1,10 @@
-// Calls of the API, to be tried from the page that describes them. The token stays in this tab.
+// Lets people try the API's calls on the page that describes them. The token stays in this tab.
 
 import { el, theme } from "./parts.js";
 
 const KEY = "fedbandit-token";
 
-// A value of a schema, small and plausible: what the description says, nothing guessed beyond it.
+// A small, plausible value for a schema, from what the schema says alone.
 function example(schema, known, depth = 0) {
   if (!schema || depth > 6) return null;
   if (schema.$ref) return example(known[schema.$ref.split("/").at(-1)], known, depth + 1);

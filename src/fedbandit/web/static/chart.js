@@ -1,21 +1,21 @@
-// Charts as SVG, each with the same numbers as a table behind it. One colour per protocol, and a dash pattern of its own
-// beside it, so that nobody has to tell colours apart.
+// Charts as SVG, each with the same numbers in a table below it. Every protocol has its own colour and its own dash
+// pattern, so that nobody has to tell colours apart.
 
 import { draw, el, number, table } from "./parts.js";
 
 const WIDEST = 832, HEIGHT = 300, LEFT = 62, RIGHT = 12, TOP = 10, BOTTOM = 40;
-let WIDTH = WIDEST; // of the chart that is drawn: where there is little room it is narrow, with text as large
+let WIDTH = WIDEST; // of the current chart: narrower where there is less room, with text of the same size
 const DASHES = ["none", "9 4", "3 3", "11 3 3 3", "2 2", "14 4", "6 2 1 2 1 2", "2 6"];
 const OTHERS = 8;
 let charts = 0;
 
-// The variable of the protocol that a name begins with, as colours.py has it; undefined where it begins with none.
+// The CSS variable (made by colours.py) of the protocol that a name begins with; undefined if there is none.
 function protocolOf(name) {
   const words = name.split(/[^\w-]+/), sheet = getComputedStyle(document.documentElement);
   return words.map((_, at) => `--protocol-${words.slice(0, words.length - at).join("-")}`).find((one) => sheet.getPropertyValue(one));
 }
 
-// A colour for each of them: its protocol's, or, in their order, those that no protocol has.
+// A colour for each name: its protocol's, or else the next of the colours that no protocol has.
 function colours(names) {
   const protocols = new Map(names.map((name) => [name, protocolOf(name)])), others = names.filter((name) => !protocols.get(name));
   return (name) => `var(${protocols.get(name) || `--other-${others.indexOf(name) % OTHERS}`})`;
@@ -30,7 +30,7 @@ function ticks(low, high, count = 5) {
   return found;
 }
 
-// `room` is the node that the chart is for.
+// Fits the width of the next chart to `room`, the node that it is drawn into.
 export function fit(room, widest = WIDEST) {
   WIDTH = Math.max(280, Math.min(widest, room?.clientWidth || document.documentElement.clientWidth - 64));
   return WIDTH;
@@ -76,9 +76,9 @@ function dressed(series, known) {
   return series.map((one) => ({ ...one, colour: colour(one.name), dash: DASHES[names.indexOf(one.name) % DASHES.length] }));
 }
 
-// options: room (the node it is for), title, x and y (labels), series: [{name, label?, x: [], y: [], half?: []}], marks?: [{x, text}],
-// order?: names in the order that decides dash patterns, zero?: whether the axis of y begins at 0, format?: of x,
-// most?: of y; what is larger leaves the chart, and the legend says so.
+// options: room (the node it is drawn into), title, x and y (labels), series: [{name, label?, x: [], y: [], half?: []}], marks?: [{x, text}],
+// order?: names in the order that decides dash patterns, zero?: whether the y axis begins at 0, format?: how x is written,
+// most?: the largest y; a curve above it leaves the chart, and the legend says so.
 export function lineChart(options) {
   fit(options.room);
   const series = dressed(options.series, options.order), zero = options.zero !== false;
@@ -115,7 +115,7 @@ export function lineChart(options) {
   return el("figure", {}, el("figcaption", {}, options.title), legend(series), image, readout, behind(options.title, columns, rows));
 }
 
-// A line of one point is none: a dot, and its interval.
+// A series with a single point, which makes no line: a dot with its interval.
 function alone(one, x, y) {
   const [at, value, half] = [x(one.x[0]), one.y[0], one.half ? one.half[0] : 0];
   return draw("g", {}, draw("line", { class: "line", x1: at, x2: at, y1: y(value - half), y2: y(value + half), colour: ["stroke", one.colour] }),
@@ -180,7 +180,7 @@ export function intervalChart(options) {
   return el("figure", {}, el("figcaption", {}, options.title), legend(series), image, behind(options.title, ["policy", "estimator", options.x, "low", "high"], said));
 }
 
-// values: rows of a lower-triangular matrix; drawn as squares, darker where larger.
+// rows: the rows of a lower-triangular matrix; drawn as squares, darker for larger values.
 export function matrixChart(options) {
   const size = options.rows.length, cell = 300 / size;
   const most = Math.max(...options.rows.flat().map(Math.abs), 1e-12);
@@ -189,6 +189,6 @@ export function matrixChart(options) {
     colour: ["fill", value < 0 ? "var(--bad)" : "var(--accent)"] }))));
   const image = draw("svg", { viewBox: "-2 -2 304 304", role: "img", "aria-label": options.title }, draw("path", { class: "axis", d: "M0,0V300H300" }), squares);
   return el("figure", {}, el("figcaption", {}, options.title), image,
-    behind(options.title, ["release", "adds up batches (coefficients of the last eight)"], options.rows.map((row, at) => [String(at + 1),
+    behind(options.title, ["release", "sum of batches (the last eight coefficients)"], options.rows.map((row, at) => [String(at + 1),
       row.map((value, column) => (value ? `${column + 1}: ${number(value)}` : null)).filter(Boolean).slice(-8).join(", ")])));
 }

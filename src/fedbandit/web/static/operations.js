@@ -1,11 +1,11 @@
-// Where a party stands. It asks every few seconds and draws anew only what has changed; the token stays in this tab.
+// Shows where a party stands. The page asks every few seconds and redraws only what has changed; the token stays in this tab.
 
 import { draw, el, number, replace, span, table, theme } from "./parts.js";
 import { fit, lineChart } from "./chart.js";
 
-const EVERY = 2000, PATIENCE = 10000, KEY = "fedbandit-token"; // milliseconds between looks, and until one has failed
+const EVERY = 2000, PATIENCE = 10000, KEY = "fedbandit-token"; // milliseconds between requests, and until a request counts as failed
 const at = (id) => document.getElementById(id);
-const MANY = 40, ROWS = 24; // syncs of which a table has a row each; silos that are drawn without scrolling
+const MANY = 40, ROWS = 24; // most syncs in a table; most silos that are drawn without scrolling
 
 const SENDABLE = /^[\x20-\x7e]+$/; // what a header can hold
 let tag = null, board = null, lost = null, timer = null, looks = 0, asking = null;
@@ -34,7 +34,7 @@ async function look() {
     }
     lost = null;
   } catch (error) {
-    if (own !== asking) return; // another look has begun, or the token is forgotten
+    if (own !== asking) return; // another request has begun, or the token was forgotten
     lost = { since: lost?.since ?? Date.now(), says: error.message.startsWith("the party") ? error.message : "connection lost" };
   }
   clearTimeout(patience);
@@ -61,12 +61,12 @@ function door(said) {
   at("token").focus();
 }
 
-// What moves by itself: the time since, and until.
+// Updates what changes without news: the time since the last model, and until the next tick.
 function tick() {
   const link = at("link");
   link.className = lost ? "bad" : "good";
   if (!at("door").hidden) return;
-  link.textContent = lost ? `● ${lost.says}, since ${span((Date.now() - lost.since) / 1000)}; trying again` : "● up to date";
+  link.textContent = lost ? `● ${lost.says}, for ${span((Date.now() - lost.since) / 1000)}; trying again` : "● up to date";
   if (!board || !at("times")) return;
   const now = Date.now() / 1000, version = board.model?.version || 0, moments = board.moments;
   const next = moments.find((moment) => moment > now);
@@ -75,7 +75,7 @@ function tick() {
   at("next").textContent = next ? span(next - now) : "–";
 }
 
-// A part is drawn anew if what it shows has changed.
+// Redraws a part of the page if what it shows has changed.
 function part(id, data, make) {
   const text = JSON.stringify(data);
   if (drawn.get(id) === text) return;
@@ -104,7 +104,7 @@ function show() {
   }
 }
 
-// Text in which `commands` stand between backticks.
+// Text with `commands` in backticks, which become code.
 const coded = (text) => text.split("`").map((piece, at) => (at % 2 ? el("code", {}, piece) : piece));
 
 const fact = (name, value, id) => el("div", {}, el("dt", {}, name), el("dd", { id }, value));
@@ -127,11 +127,11 @@ function state() {
 // -- syncs ------------------------------------------------------------------------------------------------------------
 
 const LETTERS = { p: ["in", "var(--good)"], 1: ["in", "var(--good)"], 0: ["missing", "var(--bad)"], m: ["missed", "var(--bad)"],
-  s: ["skipped: too few silos", "var(--warn)"], g: ["given up", "var(--soft)"], w: ["on its way", "var(--accent)"], "?": ["unknown", "var(--soft)"], ".": ["no member", "var(--line)"] };
+  s: ["skipped: too few silos", "var(--warn)"], g: ["given up", "var(--soft)"], w: ["on its way", "var(--accent)"], "?": ["unknown", "var(--soft)"], ".": ["not a member", "var(--line)"] };
 
-// One row of squares per text, runs of the same letter as one: a hundred silos over a year stay light.
+// One row of squares per text. Runs of the same letter share one path, so that a hundred silos over a year stay light.
 function strips(room, rows, syncs, height) {
-  const width = fit(room, Infinity), said = width < 420 ? 10 : 16; // a narrow window has room for the day alone
+  const width = fit(room, Infinity), said = width < 420 ? 10 : 16; // a narrow window has room only for the date
   const left = 110, cell = (width - left) / Math.max(syncs, 1), paths = {};
   rows.forEach(([, text], row) => {
     for (let from = 0; from < text.length;) {
@@ -150,7 +150,7 @@ function strips(room, rows, syncs, height) {
     draw("text", { x: left, y: rows.length * height + 12 }, when(0).slice(0, said)), draw("text", { x: width, y: rows.length * height + 12, "text-anchor": "end" }, when(syncs - 1).slice(0, said)));
 }
 
-const LONGEST = 16; // letters of a name that fit before its row
+const LONGEST = 16; // characters of a name that fit in front of its row
 const short = (name) => (name.length > LONGEST ? `${name.slice(0, LONGEST - 1)}…` : name);
 const square = (x, y, width, height) => `M${x.toFixed(1)},${y}h${width.toFixed(2)}v${height}h${(-width).toFixed(2)}z`;
 
@@ -170,7 +170,7 @@ function line(room) {
   if (!states) return el("p", { class: "soft" }, "No sync is over yet.");
   const worst = [...board.silos].sort((a, b) => b.missed - a.missed || count(b.present, "0") - count(a.present, "0"));
   const many = board.silos.length > ROWS, rows = [["all", states], ...(many ? worst : board.silos).map((one) => [one.name, one.present])];
-  return el("figure", { class: "whole" }, many ? el("p", { class: "soft" }, "Who was missing most comes first.") : null, key([...states, ...board.silos.flatMap((one) => [...new Set(one.present)])]),
+  return el("figure", { class: "whole" }, many ? el("p", { class: "soft" }, "The silos that were missing most come first.") : null, key([...states, ...board.silos.flatMap((one) => [...new Set(one.present)])]),
     el("div", { class: many ? "scroll" : null, tabindex: many ? 0 : null, role: "region", "aria-label": "Syncs by silo" }, strips(room, rows, board.syncs ?? states.length, many ? 14 : 16)),
     el("details", {}, el("summary", {}, "The same as a table"), el("div", { class: "scroll" }, table(["silo", "syncs with it", "without it", "without it in a row"],
       worst.map((one) => [one.name, count(one.present, "1"), count(one.present, "0"), one.missed]), `${states.length} syncs, ${count(states, "s")} skipped; at least ${board.cohort} silos in each`))));
@@ -180,7 +180,7 @@ const count = (text, letter) => [...text].filter((one) => one === letter).length
 
 function ownLine(room) {
   const states = board.states || "";
-  if (!states) return el("p", { class: "soft" }, "Nothing is released yet.");
+  if (!states) return el("p", { class: "soft" }, "Nothing has been released yet.");
   const first = Math.max(0, states.length - MANY);
   return el("figure", { class: "whole" }, key(states), strips(room, [["releases", states]], board.syncs ?? states.length, 22),
     el("details", {}, el("summary", {}, "The same as a table"), el("div", { class: "scroll" }, table(["sync", "when", "this silo's release"],
@@ -191,7 +191,7 @@ function ownLine(room) {
 
 function budget(room) {
   const told = board.budget;
-  if (!told || !told.curve.length) return el("p", {}, told ? told.says : "Nothing is spent yet.");
+  if (!told || !told.curve.length) return el("p", {}, told ? told.says : "Nothing has been spent yet.");
   return [el("p", {}, told.says), lineChart({ room, title: `Epsilon spent, of ${told.epsilon} at delta ${told.delta} (${told.adjacency})`, x: "releases", y: "epsilon", xZero: true,
     series: [{ name: "epsilon spent", x: [0, ...told.curve.map(([k]) => k)], y: [0, ...told.curve.map(([, e]) => e)] }],
     marks: told.released ? [{ x: told.released, text: `now: ${number(told.spent)}` }] : [] })];
@@ -202,7 +202,7 @@ function model(room) {
   if (!told || !told.version) return el("p", { class: "soft" }, "There is no model yet.");
   if (told.moved.length < 2) return el("p", {}, `Model ${told.version}.`);
   const late = told.moved.slice(-3).reduce((sum, [, by]) => sum + by, 0) / Math.min(3, told.moved.length);
-  return [el("p", {}, `Model ${told.version}. The last ones moved by ${number(late, 2)} each; theta has length ${number(told.length, 2)}. Noise moves a model, too: steps that grow late are a sign of drift.`),
+  return [el("p", {}, `Model ${told.version}. The last ones moved by ${number(late, 2)} each; theta has length ${number(told.length, 2)}. Noise moves a model too; late steps that grow are a sign of drift.`),
     lineChart({ room, title: "How far each model moved from the one before", x: "model", y: "distance", xZero: false,
       series: [{ name: "moved", x: told.moved.map(([k]) => k), y: told.moved.map(([, by]) => by) }] })];
 }
@@ -211,7 +211,7 @@ function model(room) {
 
 function rewards(room) {
   const told = board.rewards, first = told.first;
-  if (!told.points.length) return el("p", { class: "soft" }, "A mean is shown once it is that of thirty rewards or more.");
+  if (!told.points.length) return el("p", { class: "soft" }, "A mean is shown once there are thirty rewards or more.");
   const gain = told.gain && `Against the first weeks: ${number(told.gain[1])} (${number(told.gain[0])} to ${number(told.gain[2])}, 95 %).`;
   return [el("p", {}, first ? `The first weeks: ${number(first.mean)} ± ${number(first.half)}. ${gain || "After two weeks there is something to compare them with."}` : ""),
     lineChart({ room, title: "Mean reward of those who count, with 95 % intervals", x: "sync", y: "mean reward", zero: false, xZero: false, lines: first ? [{ y: first.mean }] : [],
@@ -228,14 +228,14 @@ function visits() {
 
 function requests() {
   const last = [...board.requests].reverse(), messages = Object.entries(board.refusals || {});
-  if (!last.length && !messages.length) return el("p", { class: "soft" }, "Nothing was refused lately.");
+  if (!last.length && !messages.length) return el("p", { class: "soft" }, "Nothing was refused recently.");
   return [last.length ? table(["when", "status", "what was wrong"], last.map((one) => [new Date(one.at * 1000).toLocaleTimeString("en-GB"), String(one.status), `${one.field} ${one.says}`]), "Requests of applications") : null,
     messages.length ? table(["messages of the federation, refused as", "number"], messages, "Messages") : null];
 }
 
 // -- begin --------------------------------------------------------------------------------------------------------------
 
-if (location.search || location.hash) history.replaceState(null, "", location.pathname); // a token has no place there
+if (location.search || location.hash) history.replaceState(null, "", location.pathname); // a token must not stay in the address
 theme(at("theme"));
 at("enter").addEventListener("submit", (event) => {
   event.preventDefault();

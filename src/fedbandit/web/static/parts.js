@@ -1,4 +1,4 @@
-// Small parts that all pages share. Text only ever enters as text: nothing here parses HTML.
+// Small parts that all pages share. Text is only ever inserted as text: nothing here parses HTML.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -42,7 +42,7 @@ export function span(seconds) {
 const QUANTITY = /^([\d.,e+-]+ ?(%|[kMGT]?B)|–)$/; // a number with its unit, as text
 export const percent = (share) => (share === null || share === undefined ? "–" : `${number(100 * share)} %`);
 
-// columns: names; rows: lists of texts, numbers or nodes. Numbers stand right.
+// columns: names; rows: lists of texts, numbers or nodes. Numbers are flush right.
 export function table(columns, rows, caption, options = {}) {
   const numeric = columns.map((_, at) => rows.length > 0 && rows.every((row) => typeof row[at] === "number" || row[at] === null || QUANTITY.test(row[at])));
   const long = columns.map((_, at) => rows.some((row) => typeof row[at] === "string" && row[at].length > 60));
@@ -60,7 +60,7 @@ export function replace(node, ...children) {
   node.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
 }
 
-// The button goes round: as the system has it, light, dark.
+// The button cycles through the system's own colours, light and dark.
 export function theme(button) {
   const states = ["auto", "light", "dark"];
   const stored = () => { try { return localStorage.getItem("theme") || "auto"; } catch { return "auto"; } };
@@ -71,7 +71,7 @@ export function theme(button) {
   };
   button.addEventListener("click", () => {
     const next = states[(states.indexOf(stored()) + 1) % states.length];
-    try { localStorage.setItem("theme", next); } catch { /* a browser without a store forgets it */ }
+    try { localStorage.setItem("theme", next); } catch { /* a browser without local storage forgets it */ }
     show(next);
   });
   show(stored());

@@ -1,34 +1,34 @@
-// The planner. The query of the URL is the whole state; a change asks anew and ends what was asked before.
+// The planner. The query of the URL is the whole state; a change sends a new request and cancels the last one.
 
 import { bytes, el, draw, number, percent, replace, table, theme } from "./parts.js";
 import { lineChart, matrixChart } from "./chart.js";
 
-const DEBOUNCE = 40, SETTLE = 350; // milliseconds: until a change is asked about, and until it is played
+const DEBOUNCE = 40, SETTLE = 350; // milliseconds after a change until it is sent, and until it is simulated
 const at = (id) => document.getElementById(id);
 const FIELDS = [
   ["silos", "Silos", "hospitals, banks, shops"],
   ["people_per_day", "People per day, in each silo", ""],
-  ["days", "Days that it runs", ""],
+  ["days", "Days that the federation runs", ""],
   ["sync", "Synchronise at most", "", ["daily", "weekly", "monthly"]],
   ["visits", "Visits of one person, at most", ""],
   ["arms", "Actions to choose from", ""],
-  ["dim", "Dimension of a row", "left aside where fields are given"],
+  ["dim", "Dimension of a row", "ignored if fields are given"],
   ["fields", "… or the fields of a person", "such as: number, number, 2, 5 (levels of a category)"],
   ["epsilon", "Epsilon", "smaller hides more"],
   ["delta", "Delta", ""],
   ["trust", "Whom people are asked to trust, at most", "", []],
 ];
 const MORE = [
-  ["mean_visits", "Visits of one person, in the mean", "where people come back"],
+  ["mean_visits", "Visits of one person, on average", "if people come back"],
   ["back_after", "Days until people begin to come back", ""],
   ["consenting", "Share of people who may be counted", ""],
-  ["drift", "How far the truth moves in a day", "0: not at all"],
+  ["drift", "How far the truth moves per day", "0: not at all"],
   ["adjacency", "Neighbouring worlds", "", ["replace-one", "add-remove"]],
 ];
 
 let form, asking, stream, waiting, chosen = null, shown = null;
-let settled = false; // whether the next change begins a new entry of the browser's history: those of one go share one
-let misread = [], address = null; // what a link says that the form cannot; the query that was last asked about
+let settled = false; // whether the next change makes a new entry in the browser's history: quick changes in a row share one
+let misread = [], address = null; // parts of a link that the form cannot show; the query that was sent last
 
 const input = (name) => at(`asked-${name}`);
 
@@ -53,19 +53,19 @@ function query() {
 
 function restore() {
   const given = new URLSearchParams(location.search);
-  misread = [...given.keys()].filter((name) => !(name in form.defaults) && name !== "use").map((name) => `the link says ${name}, which is not asked here`);
+  misread = [...given.keys()].filter((name) => !(name in form.defaults) && name !== "use").map((name) => `the link gives ${name}, which is not asked here`);
   for (const [name, fallback] of Object.entries(form.defaults)) {
     const said = given.get(name), field = input(name);
     field.value = said ?? fallback ?? "";
     if (field.value || said === null) continue;
     field.value = fallback ?? "";
-    if (said) misread.push(`the link says ${name} ${said}, which is none of the choices: ${fallback} is taken`);
+    if (said) misread.push(`the link gives ${name} ${said}, which is not one of the choices: ${fallback} is used`);
   }
   chosen = given.get("use");
   whom();
 }
 
-// Whom people would have to trust, in words: the choice itself has no room for them.
+// Says below the field whom people would have to trust: the choice itself has no room for that.
 function whom() { at("asked-trust-hint").textContent = form.trusts.find((one) => one.name === input("trust").value)?.who ?? ""; }
 
 function changed() {
@@ -76,7 +76,7 @@ function changed() {
   waiting = setTimeout(() => { chosen = null; keep(); ask(); }, DEBOUNCE);
 }
 
-// The address has what is asked now. What was asked before somebody began to change it is one step back.
+// Puts the current question into the address. The question before the last series of changes is one step back.
 function keep() {
   const given = query(), now = given.size ? `?${given}` : location.pathname;
   if (settled) history.pushState(null, "", now);
@@ -104,7 +104,7 @@ async function ask() {
   }
 }
 
-// Nobody types any more: mechanisms are chosen too, which may take a moment; then it is played.
+// Typing has stopped: now mechanisms are chosen too, which may take a moment, and then the plans are simulated.
 async function settle(given, signal) {
   settled = true;
   try {
@@ -129,7 +129,7 @@ function complain(errors) {
   const elsewhere = errors.filter((error) => !(error.field in form.defaults));
   if (errors.length) replace(at("advice"), el("p", { class: "bad" }, elsewhere.length
     ? elsewhere.map((error) => `${error.field} ${error.message}`).join(" ") : `${errors[0].field} ${errors[0].message}`),
-  shown && el("p", {}, "What stands below is the answer to what was asked before."));
+  shown && el("p", {}, "Below is the answer to the last question."));
 }
 
 function show(told) {
@@ -148,7 +148,7 @@ function show(told) {
     el("dl", { class: "promises" }, told.questions.map(([question, said]) => [el("dt", {}, question), el("dd", {}, said)])));
   const looking = at("plans").contains(document.activeElement);
   replace(at("plans"), plans(told, use));
-  if (looking) at("plans").querySelector("input:checked")?.focus(); // who chooses by the keyboard goes on from there
+  if (looking) at("plans").querySelector("input:checked")?.focus(); // so that somebody who chooses with the keyboard can continue
   replace(at("predicted"), lineChart({ room: at("predicted"),
     title: "Predicted: outcomes missed so far, in all silos", x: "day", y: "outcomes missed", order: order(),
     most: 1.3 * Math.max(alone, lost || 0),
@@ -156,7 +156,7 @@ function show(told) {
     marks: told.break_even_day === null ? [] : [{ x: told.break_even_day, text: `better from day ${told.break_even_day}` }] }));
   replace(at("assumes"), told.assumes.join(" "));
   replace(at("played"));
-  at("playing").textContent = told.plans.length ? "The same federation is played in a moment…" : "";
+  at("playing").textContent = told.plans.length ? "A simulation of the same federation begins in a moment…" : "";
   for (const id of ["toml", "python", "certificate"]) at(id).disabled = !use;
   pictures(told, use);
 }
@@ -175,15 +175,15 @@ function plans(told, use) {
   const nodes = [table(columns, rows, `${told.title}: predicted`)];
   nodes[0].querySelectorAll("tbody tr").forEach((row) => row.classList.toggle("chosen", Boolean(row.querySelector("input:checked"))));
   nodes.push(el("h3", {}, "What each of them promises"), el("dl", { class: "promises" },
-    el("dt", {}, "alone"), el("dd", {}, "Nothing is sent. What its own decisions show of a silo's people is not hidden."),
+    el("dt", {}, "alone"), el("dd", {}, "Nothing is sent. What a silo's own decisions reveal about its people is not hidden."),
     told.plans.map((one) => [el("dt", {}, one.name), el("dd", {}, one.guarantee)]),
-    el("dt", {}, labelled(told.open.name)), el("dd", {}, "Nothing: it is here to tell what privacy costs.")));
+    el("dt", {}, labelled(told.open.name)), el("dd", {}, "Nothing: it is here to show what privacy costs.")));
   const out = Object.entries(told.impossible);
   if (out.length) nodes.push(el("h3", {}, "Out of reach here"), el("ul", {}, out.map(([, reason]) => el("li", {}, reason))));
   return nodes;
 }
 
-// Another protocol is looked at: nothing is asked anew.
+// Shows another protocol, without a new request.
 function look() {
   const use = shown.plans.find((one) => one.name === chosen);
   replace(at("plans"), plans(shown, use));
@@ -203,21 +203,21 @@ function pictures(told, use) {
       + `the noise must hide one person's part${number(matrix.column_norm) === "1" ? "" : `, ${number(matrix.column_norm)} times as large`}.`));
 }
 
-// Silo, mixer if there is one, analyzer, and what each of them gets: as the trust model's own file declares it.
+// Draws silo, mixer (if there is one) and analyzer, and what each of them gets, as the trust model's own file declares it.
 function flow(sight) {
   const box = (x, y, lines) => [draw("rect", { class: "box", x, y, width: 116, height: 46, rx: 6 }),
     lines.map((line, at) => draw("text", { x: x + 58, y: y + (lines.length > 1 ? 20 : 27) + 15 * at, "text-anchor": "middle" }, line))];
   const arrow = (x1, y1, x2, y2, text, [x, y], anchor) => [draw("path", { class: "arrow", d: `M${x1},${y1}L${x2},${y2}` }),
     draw("circle", { class: "head", cx: x2, cy: y2, r: 4 }), draw("text", { x, y, "text-anchor": anchor }, text)];
   const through = sight.parts.filter((part) => part.through_mixer), direct = sight.parts.filter((part) => !part.through_mixer);
-  const said = (part) => (part.blind ? "sealed: it cannot read it" : "its part, which it reads");
+  const said = (part) => (part.blind ? "sealed: it cannot read this" : "its part, which it reads");
   const image = draw("svg", { viewBox: "0 0 440 190", role: "img", "aria-label": `${sight.sends}. ${sight.who}` },
     box(4, 12, ["people", "and their silo"]),
-    sight.mixer ? [box(162, 128, ["mixer"]), arrow(62, 58, 162, 150, said(through[0]), [138, 150], "end"), arrow(278, 150, 372, 58, "what it made of all", [300, 150], "start")] : null,
+    sight.mixer ? [box(162, 128, ["mixer"]), arrow(62, 58, 162, 150, said(through[0]), [138, 150], "end"), arrow(278, 150, 372, 58, "what it makes of them", [300, 150], "start")] : null,
     direct.length ? arrow(120, 30, 318, 30, said(direct[0]), [219, 22], "middle") : null,
     box(320, 12, ["analyzer", "and every silo"]));
   return el("figure", {}, image, el("p", {}, `A silo sends ${sight.sends}.`),
-    el("p", {}, "The promise is held against: ", sight.adversaries.join("; "), "."));
+    el("p", {}, "The promise holds against: ", sight.adversaries.join("; "), "."));
 }
 
 // -- played ---------------------------------------------------------------------------------------------------------
@@ -252,10 +252,10 @@ function play(given) {
       say(told.kind === "refused" ? `Not played: ${told.reason}.` : `All ${runs} runs of each are played.`);
     }
   };
-  own.onerror = () => { if (own === stream) { stopPlaying(); say("The simulation was interrupted; a change begins it again."); } };
+  own.onerror = () => { if (own === stream) { stopPlaying(); say("The simulation was interrupted; any change starts it again."); } };
 }
 
-// As in the prediction: staying alone and the best fit in; what is far worse leaves the chart.
+// The largest y of the chart, as in the prediction: staying alone and the best plan fit in, far worse curves leave it.
 function most(curves) {
   const last = ["alone", shown.plans[0]?.name].map((name) => curves.get(name)).filter(Boolean).map((one) => one.mean.at(-1));
   return last.length ? 1.3 * Math.max(...last) : undefined;
@@ -274,7 +274,7 @@ async function other(given, signal) {
   }
 }
 
-// -- to take away ---------------------------------------------------------------------------------------------------
+// -- copies ---------------------------------------------------------------------------------------------------------
 
 function took(text) { at("taken").textContent = text; }
 
@@ -325,12 +325,12 @@ at("toml").addEventListener("click", () => copy("/api/plan.toml", "TOML"));
 at("python").addEventListener("click", () => copy("/api/plan.py", "Python"));
 at("certificate").addEventListener("click", download);
 addEventListener("popstate", () => {
-  if (location.search === address) return; // a place on this page
+  if (location.search === address) return; // a link within this page
   clearTimeout(waiting);
   stopPlaying();
   restore();
   ask();
 });
 addEventListener("pagehide", stopPlaying);
-addEventListener("pageshow", (event) => { if (event.persisted) ask(); }); // back from another page: it is played again
+addEventListener("pageshow", (event) => { if (event.persisted) ask(); }); // back from another page: ask and simulate again
 ask();

@@ -1,4 +1,4 @@
-// Draws the charts of a report, from the data that stand in the same file.
+// Draws the charts of a report from the data in the same file.
 
 import { intervalChart, lineChart } from "./chart.js";
 
