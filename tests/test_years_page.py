@@ -89,12 +89,12 @@ def test_a_consortium_that_drifts_is_told_to_forget(tmp_path: Path) -> None:
     assert said.exit_code == 0, said.output
     plan = Plan.load(out)
     assert 0.5 <= plan.forget < 1
-    assert f"One sync leaves {plan.forget:g} to what was learnt before" in said.output
+    assert f"Each sync multiplies the weight of what was learnt before by {plan.forget:g}" in said.output
     assert plan.schedule.ratio == 1  # type: ignore[union-attr]
     again = CliRunner().invoke(app, ["simulate", "--plan", str(out), "--runs", "1", "--json"])
     assert again.exit_code == 0, again.output
     still = CliRunner().invoke(app, shlex.split(f"plan --best {facts}"))
-    assert "to what was learnt before" not in still.output
+    assert "what was learnt before" not in still.output
 
 
 def test_drift_without_best_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""Choosing a plan: what a protocol is predicted to cost, the best one, and how they all compare when simulated."""
+"""Choosing a plan: what each protocol is predicted to cost, which is best, and how they compare when simulated."""
 
 from fedbandit.planner.best import proposed, recommended, refined
 from fedbandit.planner.consortium import Consortium

@@ -39,10 +39,10 @@ class Ablated:
     """A plan without one improvement."""
 
     trust: str  # the preset's name
-    without: str  # "" for the whole
+    without: str  # the improvement that is taken back; "" for the whole plan
     regret: Estimate
     excess: Estimate
-    times_excess: float  # of the whole's
+    times_excess: float  # how many times the whole plan's excess
     excess_ratio_to_paper: float | None
 
     def as_dict(self) -> dict[str, Any]:
@@ -52,7 +52,7 @@ class Ablated:
 
 
 def switched_off(whole: Plan) -> dict[str, Plan]:
-    """Each improvement taken back in turn; "" is the whole."""
+    """The plan with each improvement taken back in turn, by name; "" is the whole plan."""
     lost = max(1, whole.silos * LOST_SILOS // 100)
     plans = {
         "": whole,
@@ -86,9 +86,9 @@ def ablation(
     centred: bool = True,
     progress: Progress | None = None,
 ) -> tuple[Ablated, ...]:
-    """Simulate the tuned plan of each preset in ABLATED and all its ablations; `base` holds the budget.
+    """Simulate the tuned plan of each preset in ABLATED and all its ablations, at the budget of `base`.
 
-    `confidence` names the radii of the whole; rewards are centred only with the practical ones.
+    `confidence` names the radii of the whole plan; rewards are centred only with practical radii.
     """
     centre = centred and confidence == "practical"
     share = CONSTANT_SHARE if centre and light(task) is not task else PAPERS_SHARE
@@ -113,9 +113,11 @@ def _row(preset: str, without: str, result: Result) -> Ablated:
 
 
 def unsymmetric_noise_factor(plan: Plan) -> float:
-    """How many times as large the noise's share of the squared error would be if every number on and above the
-    diagonal had the diagonal's noise, instead of what a symmetric matrix needs. Computed, not simulated: there is no
-    such plan."""
+    """How many times larger the noise's share of the squared error would be without using symmetry.
+
+    Every number on and above the diagonal would then have the diagonal's noise, instead of what a symmetric matrix
+    needs. This is computed, not simulated: there is no such plan.
+    """
     law = plan.noise_law
     flat = replace(law, off_diagonal=law.diagonal)
     return float((noise_variance(flat, plan.centre) / noise_variance(law, plan.centre)).max())

@@ -1,9 +1,9 @@
-"""Whether to federate at all, with which plan, and what it would be worth: everything predicted, nothing simulated.
+"""Whether to federate at all, with which plan, and what it would be worth. Everything is predicted, nothing simulated.
 
-`recommended(consortium)` is the whole answer. It has two steps, for whoever wants to follow a slider: `proposed`
-compares plans as drafts, with a mechanism that takes no time (a tenth of a second for a clinic's year), and `refined`
-gives each of its options the best mechanism (hundredths of a second up to some hundred syncs, and up to a second
-beyond, once per number of syncs). `at_other_budgets` is as refined as the advice it is given.
+`recommended(consortium)` is the whole answer. It has two steps, so that a page can follow a slider. `proposed` compares
+plans as drafts, with a mechanism that costs no time (a tenth of a second for a clinic's year). `refined` then gives
+each option the best mechanism (hundredths of a second up to some hundred syncs, and up to a second beyond, once per
+number of syncs). `at_other_budgets` refines its options if the advice it is given is refined.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ __all__ = [
     "refined",
 ]
 
-# Presets to choose from: on a public schedule and with a guarantee, wherever their theorems reach.
+# The presets to choose from: those with a public schedule and, wherever their theorems apply, a guarantee.
 CANDIDATES = ("local", "ldp", "silo", "sdp-amplified", "sdp-vector-sum", "secure-sum", "super-agent", "central")
 ALONE = "alone"
-SURE = 0.9  # a federation is recommended if its predicted regret is less than this part of staying alone
+SURE = 0.9  # a federation is recommended if its predicted regret is below this share of staying alone
 RATIOS = (1.1, 1.2, 1.35, 1.5, 2.0)
 FIRSTS = (1, 2, 3, 5, 8, 13, 21, 34)  # periods before the first sync
 CAPS = (1, 2, 3, 4, 5, 8, 12, 20, 50)  # visits of one person that are counted
@@ -48,7 +48,7 @@ CAPS = (1, 2, 3, 4, 5, 8, 12, 20, 50)  # visits of one person that are counted
 
 @dataclass(frozen=True)
 class Option:
-    """A plan on the public clock that could be used, and what it is predicted to cost; or why it cannot be used."""
+    """A protocol's plan on the public clock and its predicted cost, or the reason why it cannot be used."""
 
     name: str
     plan: Plan | None = None
@@ -67,13 +67,13 @@ class Recommendation:
 
     consortium: Consortium
     alone: Prediction
-    options: tuple[Option, ...]  # that can be used, from best to worst
+    options: tuple[Option, ...]  # those that can be used, from best to worst
     impossible: tuple[Option, ...]
-    is_refined: bool = False  # whether mechanisms are chosen, too
+    is_refined: bool = False  # whether mechanisms have been chosen too
 
     @property
     def best(self) -> Option | None:
-        """The federation that is recommended; None: stay alone."""
+        """The federation that is recommended; None means to stay alone."""
         best = self.options[0] if self.options else None
         return best if best is not None and best.cost < SURE * self.alone.mean() else None
 
@@ -82,22 +82,22 @@ class Recommendation:
         return ALONE if self.best is None else self.best.name
 
     def regret(self, prediction: Prediction, first_day: float = 0.0, last_day: float | None = None) -> float:
-        """Group regret per round (one visit to every silo), as simulations measure it, over some days."""
+        """Group regret per round (one visit to every silo) over some days, as simulations measure it."""
         last = self.consortium.days if last_day is None else last_day
         return self.consortium.silos * prediction.mean(self.consortium.round_of(first_day), self._round_of(last))
 
     def lost(self, prediction: Prediction, day: float) -> float:
-        """Outcomes that are missed until the end of a day, in all silos, against knowing everybody's best action."""
+        """The outcomes missed in all silos by the end of a day, compared with knowing everybody's best action."""
         return self.consortium.silos * prediction.total(self._round_of(day))
 
     @cached_property
     def break_even_day(self) -> int | None:
-        """The first day from which on the recommended federation serves people better than alone; None: never."""
+        """The first day from which the recommended federation always serves people better than alone; None if never."""
         return None if self.best is None or self.best.prediction is None else self._overtaken(self.best.prediction)
 
     @cached_property
     def paid_back_day(self) -> int | None:
-        """The first day by which the federation has made up for its slower start; None: not within the horizon."""
+        """The day by which the federation has made up for its slower start; None if not within the horizon."""
         if self.best is None or self.best.prediction is None:
             return None
         days = range(1, self.consortium.days + 1)
@@ -106,7 +106,10 @@ class Recommendation:
         return _last_change(np.array(ours) <= np.array(theirs))
 
     def _overtaken(self, prediction: Prediction) -> int | None:
-        """Days after the last whole period have no visits to compare."""
+        """The first day from which `prediction` is never worse than alone.
+
+        Days after the last whole period are left out: they have no visits to compare.
+        """
         days = range(1, self.consortium.visits_per_silo // self.consortium.people_per_day + 1)
         better = [self.regret(prediction, day - 1, day) <= self.regret(self.alone, day - 1, day) for day in days]
         return _last_change(np.array(better))
@@ -116,14 +119,14 @@ class Recommendation:
 
 
 def _last_change(better: Any) -> int | None:
-    """The first day, counted from 1, from which on all days are better."""
+    """The first day, counted from 1, from which all days are better; None if the last one is not."""
     worse = np.flatnonzero(~better)
     day = 1 if len(worse) == 0 else int(worse[-1]) + 2
     return day if day <= len(better) else None
 
 
 def recommended(consortium: Consortium) -> Recommendation:
-    """The plan with the least predicted regret among those that ask people to trust no more than theirs does.
+    """The plan with the least predicted regret among those that ask people for no more trust than `consortium.trust`.
 
     >>> from fedbandit.privacy.budget import Privacy
     >>> clinic = Consortium(silos=12, people_per_day=20, days=120, dim=8, privacy=Privacy(4.0, 1e-6), arms=4)
@@ -137,7 +140,7 @@ def recommended(consortium: Consortium) -> Recommendation:
 
 
 def proposed(consortium: Consortium) -> Recommendation:
-    """The first step of `recommended`, quick enough to follow a slider: everything but the mechanism is chosen."""
+    """The first step of `recommended`: it chooses everything but the mechanism, fast enough to follow a slider."""
     found = [_option(name, consortium) for name in acceptable(consortium.trust)]
     alone = predicted_alone(
         consortium.visits_per_silo,
@@ -152,13 +155,13 @@ def proposed(consortium: Consortium) -> Recommendation:
 
 
 def refined(advice: Recommendation) -> Recommendation:
-    """The second step: every plan with the mechanism that is predicted to lose least, which may have to be computed."""
+    """The second step of `recommended`: every plan gets the mechanism that is predicted to lose least."""
     better = tuple(_with_best_mechanism(one, advice.consortium) for one in advice.options)
     return replace(advice, options=_ranked(better), is_refined=True)
 
 
 def at_other_budgets(advice: Recommendation, name: str) -> dict[float, Option]:
-    """What the protocol `name` would cost with half and with double the epsilon; as refined as `advice` is."""
+    """What the protocol `name` would cost with half and with double the epsilon, refined if `advice` is."""
     asked, found = advice.consortium.privacy, {}
     for factor in (0.5, 2.0):
         other = replace(advice.consortium, privacy=replace(asked, epsilon=factor * asked.epsilon))
@@ -181,7 +184,7 @@ def _ranked(options: tuple[Option, ...]) -> tuple[Option, ...]:
 
 
 def _option(name: str, consortium: Consortium) -> Option:
-    """One protocol at its best: ours are tuned, the paper's are as the paper has them."""
+    """One protocol with its best cap on visits per person: ours are tuned, the paper's are as in the paper."""
     found: list[Option] = []
     for cap in (cap for cap in CAPS if cap == 1 or cap <= consortium.visits):
         try:
@@ -194,12 +197,12 @@ def _option(name: str, consortium: Consortium) -> Option:
             return Option(name, reason=f"{name}: {plan.guarantee.statement}")
         found.append(Option(name, plan, _predicted(plan, consortium)))
         if len(found) > 1 and found[-1].cost > found[-2].cost:
-            break  # more visits per person only bring more noise from here on
+            break  # from here on, more visits per person only bring more noise
     return min(found, key=lambda one: one.cost)
 
 
 def _planned(name: str, consortium: Consortium, cap: int) -> Plan:
-    """The protocol with so many visits per person, on its best schedule."""
+    """The protocol that counts up to `cap` visits per person, on its best schedule."""
     base = consortium.plan(trust="none", privacy=replace(consortium.privacy, participations=cap))
     if name not in TUNED:
         return plan_for(name, base, Clock(consortium.period))
@@ -208,12 +211,12 @@ def _planned(name: str, consortium: Consortium, cap: int) -> Plan:
     draft = Draft(plan, consortium.arms, consortium.attendance, consortium.rows, consortium.drift_per_visit)
     if not consortium.drift:
         return plan.changed(schedule=_best_schedule(draft, consortium), mechanism=QUICK)
-    # What was learnt long ago is not worth much where the world changes: a steady clock.
+    # In a world that changes, what was learnt long ago is worth little: the clock is steady, and the past is forgotten.
     return plan.changed(forget=best_weight(draft, plan.times), mechanism=QUICK)
 
 
 def _best_schedule(draft: Draft, consortium: Consortium) -> Clock:
-    """The ratio, then the first sync, then the ratio again, that are predicted to lose least; or every period."""
+    """The clock that is predicted to lose least: choose its ratio, then its first sync, then the ratio again."""
 
     def cost(clock: Clock) -> float:
         return draft.cost(clock.times(consortium.periods))
@@ -228,7 +231,7 @@ def _best_schedule(draft: Draft, consortium: Consortium) -> Clock:
 
 
 def _with_best_mechanism(one: Option, consortium: Consortium) -> Option:
-    """The mechanism of a protocol that has a choice; schedule, cap and split stay."""
+    """The option with its best mechanism, if its protocol has a choice; schedule, cap and split stay the same."""
     if one.plan is None or one.name not in TUNED:
         return one
     plans = [one.plan.changed(mechanism=mechanism) for mechanism in mechanisms_for(len(one.plan.times))]
@@ -237,6 +240,6 @@ def _with_best_mechanism(one: Option, consortium: Consortium) -> Option:
 
 
 def _predicted(plan: Plan, consortium: Consortium) -> Prediction:
-    """For the consortium's rows, which are the same whatever the plan."""
+    """The prediction of a plan for the consortium's people and rows."""
     drift = consortium.drift_per_visit
     return predicted(plan, consortium.arms, consortium.attendance, constant_share=consortium.rows, drift=drift)

@@ -1,4 +1,4 @@
-"""The prediction held against simulations: consortia of all kinds, and what was predicted and measured for each."""
+"""A check of the predictions by simulation: consortia of all kinds, with what was predicted and measured for each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fedbandit.simulator.tasks import synthetic
 
 __all__ = ["CONSORTIA", "Accord", "Checked", "accord", "checked"]
 
-WORST = 1.1  # a federation that is recommended must not cost more than this times staying alone
+WORST = 1.1  # a recommended federation must not cost more than this many times staying alone
 
 
 def _consortium(
@@ -58,7 +58,7 @@ CONSORTIA = (
 
 @dataclass(frozen=True)
 class Checked:
-    """A consortium: what was predicted and measured for its best federation and for staying alone."""
+    """What was predicted and measured for a consortium: for its best federation and for staying alone."""
 
     consortium: Consortium
     plan: Plan
@@ -75,7 +75,7 @@ class Checked:
 
     @property
     def wrong(self) -> bool:
-        """A federation was recommended that is worse than staying alone by more than a tenth."""
+        """Whether a federation was recommended that is more than a tenth worse than staying alone."""
         return self.recommended != ALONE and self.measured.mean > WORST * self.alone_measured.mean
 
     def as_dict(self) -> dict[str, Any]:
@@ -101,14 +101,14 @@ class Accord:
 
 
 def checked(runs: int, seed: int, progress: Progress = lambda share: None) -> Iterator[Checked]:
-    """Every one of them, simulated `runs` times."""
+    """Every consortium of CONSORTIA, simulated `runs` times."""
     for number, consortium in enumerate(CONSORTIA):
         yield _check(consortium, runs, seed + number)
         progress((number + 1) / len(CONSORTIA))
 
 
 def accord(rows: list[Checked]) -> Accord:
-    """Over federations and silos alone alike."""
+    """How well predictions and measurements agree, over federations and lone silos together."""
     predicted = [row.predicted for row in rows] + [row.alone_predicted for row in rows]
     measured = [row.measured.mean for row in rows] + [row.alone_measured.mean for row in rows]
     ratios = np.array(predicted) / np.array(measured)

@@ -1,4 +1,4 @@
-"""What a consortium knows of itself, in its own words: who takes part, who comes, how often, and what they want."""
+"""What a consortium knows about itself: who takes part, who comes, how often, and what they want."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ __all__ = ["DAY", "Consortium", "Sync"]
 DAY = 86_400.0  # seconds
 Sync = Literal["daily", "weekly", "monthly"]
 PERIODS: dict[Sync, int] = {"daily": 1, "weekly": 7, "monthly": 30}  # days
-MOST_PERIODS = 100_000  # three centuries of days: what is compared for longer takes minutes, and then for ever
-RETURNING = 0.5  # who says only how often people come at most is taken to mean that half of them come back each time
+MOST_PERIODS = 100_000  # nearly three centuries of days: comparing plans for longer takes minutes, and then for ever
+RETURNING = 0.5  # the share of people who come back after each visit, if only the most visits per person are given
 
 
 @dataclass(frozen=True)
 class Consortium:
-    """A consortium.
+    """A consortium: its silos, the people who come to them, and the privacy it asks for.
 
     >>> clinic = Consortium(silos=12, people_per_day=20, days=365, dim=20, arms=4, privacy=Privacy(1.0, 1e-6), visits=5)
     >>> clinic.visits_per_silo, round(clinic.attendance.share(1, round_=1000), 2)
@@ -39,17 +39,17 @@ class Consortium:
     people_per_day: int  # visits to one silo
     days: int
     dim: int
-    privacy: Privacy  # its `participations` are chosen, not given
+    privacy: Privacy  # the planner chooses its `participations`
     arms: int = 4
     sync: Sync = "daily"  # how often silos can synchronise at most
     visits: int = 1  # how often one person comes at most
-    mean_visits: float | None = None  # how often in the mean
+    mean_visits: float | None = None  # how often one person comes on average
     back_after: int = 0  # days until people begin to come back
     consenting: float = 1.0  # share of people whose visits may be counted
     constant: bool = True  # whether some fixed combination of the features is the same for every action
-    constant_share: float = CONSTANT_SHARE  # of a row's squared length that it has
-    trust: str = "secure-sum"  # the most that people are asked to trust
-    drift: float = 0.0  # how far theta, of norm 1, moves in a day (l2, in the mean square)
+    constant_share: float = CONSTANT_SHARE  # that constant's share of a row's squared length
+    trust: str = "secure-sum"  # the trust model that asks for the most trust that people accept
+    drift: float = 0.0  # how far theta, of norm 1, moves per day (l2, root mean square)
 
     def __post_init__(self) -> None:
         for name in ("silos", "people_per_day", "days", "dim", "arms", "visits"):
@@ -61,7 +61,7 @@ class Consortium:
         if self.dim < 2:
             raise ArgumentError("dim", f"must be at least 2, got {self.dim}")
         if self.drift and self.dim == 2:
-            raise ArgumentError("drift", "must be 0 for dim 2: beside the constant there is no direction to move in")
+            raise ArgumentError("drift", "must be 0 for dim 2: besides the constant there is no direction to move in")
         if self.days < PERIODS[self.sync]:
             raise ArgumentError("days", f"must be at least the {PERIODS[self.sync]} between two syncs, got {self.days}")
         if self.periods > MOST_PERIODS:
@@ -85,22 +85,22 @@ class Consortium:
 
     @property
     def rows(self) -> float:
-        """The share of a row's squared length that its constant has: where rewards are not centred, the paper's."""
+        """The constant's share of a row's squared length; the paper's share if there is no constant."""
         return self.constant_share if self.constant else PAPERS_SHARE
 
     @property
     def drift_per_visit(self) -> float:
-        """How far theta moves from one visit to a silo to the next: steps of a random walk add up in squares."""
+        """How far theta moves between two visits to a silo: the squares of a random walk's steps add up."""
         return self.drift / math.sqrt(self.people_per_day)
 
     @property
     def visits_per_silo(self) -> int:
-        """Over the whole horizon: the rounds of a simulation."""
+        """Visits to one silo over the whole horizon: the rounds of a simulation."""
         return self.periods * self.people_per_period
 
     @property
     def periods(self) -> int:
-        """Between the earliest possible syncs: the rounds of a plan on the clock."""
+        """Periods of the clock over the whole horizon: the rounds of a plan."""
         return self.days // PERIODS[self.sync]
 
     @property
@@ -109,7 +109,7 @@ class Consortium:
 
     @property
     def period(self) -> float:
-        """Seconds between the earliest possible syncs."""
+        """The period of the clock, in seconds: the least time between two syncs."""
         return DAY * PERIODS[self.sync]
 
     @cached_property
@@ -122,8 +122,7 @@ class Consortium:
 
     @staticmethod
     def rows_of(schema: Schema) -> dict[str, Any]:
-        """What a schema says of the rows: their dimension, how many there are to choose from if it names them, and how
-        much of them a constant has, if there is one.
+        """What a schema says about rows: their dimension, the number of actions if it names them, and their constant.
 
         >>> from fedbandit.problem.fields import Number
         >>> Consortium.rows_of(Schema({"age": Number(18, 100)}, actions=("low", "high")))
@@ -138,7 +137,7 @@ class Consortium:
         return day * self.people_per_day
 
     def as_dict(self) -> dict[str, Any]:
-        """What it says, as plain data, without what is left to its default."""
+        """The consortium as plain data, without fields that have their default value."""
         defaults = {one.name: one.default for one in fields(self)}
         data = {**asdict(self), "privacy": self.privacy.as_dict()}
         return {name: value for name, value in data.items() if value != defaults[name]}
@@ -151,7 +150,7 @@ class Consortium:
         return cls(**{**data, "privacy": Privacy.from_dict(data["privacy"])})
 
     def plan(self, **fields: Any) -> Plan:
-        """A plan for it, on the public clock, with these fields."""
+        """A plan for this consortium on the public clock, with these fields."""
         given = {
             "privacy": self.privacy,
             "schedule": Clock(self.period),

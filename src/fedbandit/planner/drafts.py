@@ -1,10 +1,11 @@
-"""A plan whose syncs and whose matrix are still open, so that many of them can be compared within milliseconds.
+"""Drafts: plans whose schedule and matrix are still open, so that many can be compared within milliseconds.
 
-Noise is in proportion to what the matrix makes of it: the norm of the worst column of C (of the worst sum of columns
-where visits lie apart) times, for prefix k, the norm of row k of B. So the noise of any schedule with any mechanism is
-that of one single release times numbers that are read off the matrix, and no plan is made to compare them.
+The noise of prefix sum k is proportional to the norm of the worst column of C (or of the worst sum of columns, if
+visits lie apart) times the norm of row k of B. So the noise under any schedule and mechanism is the noise of a single
+release times numbers that are read off the matrix. No plan has to be made to compare them.
 
-`QUICK` is the mechanism that schedules are compared with: good ones have about the same noise, and it takes no time.
+`QUICK` is the mechanism with which schedules are compared: good mechanisms have about the same noise, and this one
+costs no time.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ QUICK = "toeplitz"
 
 @dataclass(frozen=True)
 class Draft:
-    """A plan with practical radii, who comes to its silos, and how rows are written.
+    """A plan with practical radii, who comes to its silos, and how much of a row its constant has.
 
     `plan` has the trust, the budget with its cap, the split and the horizon; its schedule and mechanism do not matter.
     """
@@ -43,11 +44,11 @@ class Draft:
     drift: float = 0.0
 
     def cost(self, times: Sequence[int], mechanism: str = QUICK, forget: float = 1.0) -> float:
-        """The predicted regret per visit with syncs after these rounds of the plan."""
+        """The predicted regret per visit, with syncs after these rounds of the plan."""
         return self.predicted(times, mechanism, forget).mean()
 
     def predicted(self, times: Sequence[int], mechanism: str = QUICK, forget: float = 1.0) -> Prediction:
-        """The same, visit by visit."""
+        """The predicted regret over time, with syncs after these rounds of the plan."""
         law = self._law(_gain(mechanism, len(times), forget))
         course = Course(
             self.plan.silos,
@@ -69,7 +70,7 @@ class Draft:
 
     @cached_property
     def _single(self) -> Plan:
-        """The plan with one release, at the end."""
+        """The plan with a single release, at the end."""
         plan = self.plan
         last = (
             Clock(plan.schedule.period, first=plan.rounds) if isinstance(plan.schedule, Clock) else Every(plan.rounds)

@@ -1,7 +1,7 @@
-"""What each field of a schema costs: the regret that is predicted to be saved if it were left out.
+"""What each field of a schema costs: the predicted regret that leaving it out would save.
 
-A field that matters earns more than it costs, which no formula knows beforehand. But what does not matter only costs,
-and the columns of a product cost most.
+A field that matters earns more than it costs, but no formula can tell beforehand. A field that does not matter only
+costs, and the columns of a product cost most.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from fedbandit.problem import Projection, Schema
 
 __all__ = ["FieldCost", "ProjectionCost", "field_costs", "projection_costs"]
 
-TOO_MUCH = 0.5  # of the rounds: a plan that loses more of them learns too little
+TOO_MUCH = 0.5  # share of the rounds: a plan that loses more of them learns too little
 SHRUNK = (0.7, 0.5, 0.35, 0.25, 0.15, 0.1, 0.05)
 
 
 @dataclass(frozen=True)
 class FieldCost:
-    """A field, its columns and its share of a row, and the rounds of random play that leaving it out would save."""
+    """A field's columns, its share of a row, and the rounds of random play that leaving it out would save."""
 
     name: str
     columns: int
@@ -32,22 +32,25 @@ class FieldCost:
 
 @dataclass(frozen=True)
 class ProjectionCost:
-    """A projection to so many columns, and the rounds that the plan would then lose."""
+    """A projection, and the rounds of random play that the plan would then lose."""
 
     projection: Projection
     rounds: float
 
 
 def field_costs(plan: Plan) -> tuple[FieldCost, ...]:
-    """All fields, the dearest first."""
+    """The cost of every field, the most expensive first."""
     schema, whole = _schema(plan), _lost(plan)
     costs = [_cost(plan, schema, name, whole) for name in (*schema.context, *schema.features)]
     return tuple(sorted(costs, key=lambda one: -one.rounds))
 
 
 def projection_costs(plan: Plan) -> Sequence[ProjectionCost]:
-    """Projections to fewer columns, if the plan loses too much to its dimension; only those that save half of it or
-    more. What a projection blurs is not counted, nor that its rows are shorter: a sketch, to try in a simulation."""
+    """Projections to fewer columns that save at least half of the loss, if the plan loses too much to its dimension.
+
+    This is a sketch, to be tried in a simulation: it does not count what a projection blurs, nor that its rows are
+    shorter.
+    """
     schema, whole = _schema(plan), _lost(plan)
     if whole < TOO_MUCH * plan.in_visits().rounds:
         return ()
@@ -60,13 +63,13 @@ def _cost(plan: Plan, schema: Schema, name: str, whole: float) -> FieldCost:
     share = sum(schema.shares[block.name] for block in schema.blocks if name in block)
     try:
         without = _lost(plan.changed(schema=schema.without(name)))
-    except ArgumentError:  # a schema without it has nothing left, or no more columns than its projection
+    except ArgumentError:  # without the field nothing is left, or no more columns than the projection has
         without = 0.0 if schema.projection is None else whole
     return FieldCost(name, schema.columns_of(name), share, whole - without)
 
 
 def _lost(plan: Plan) -> float:
-    if plan.dim < 2:  # one number says which action is better as soon as its sign is known
+    if plan.dim < 2:  # with one column, the better action is known as soon as the sign of theta is
         return 0.0
     return predicted(plan.in_visits()).lost_rounds
 

@@ -1,13 +1,13 @@
 """Regret against epsilon: every protocol at every budget on the same users, and how far below the paper's each lies.
 
-Excess regret is the time-averaged group regret minus that of non-private FedLinUCB on the same users, schedule and
-radii. The yardstick is the excess of the paper's LDP protocol as it is proven (lazy), with a sync every 25 rounds.
+Excess regret is the time-averaged group regret minus the regret of non-private FedLinUCB on the same users, schedule
+and radii. The yardstick is the excess of the paper's LDP protocol as proven (lazy), with a sync every 25 rounds.
 
-A floor is what a curve would come to if every prefix sum had the noise of a single release: no mechanism can have less.
+The floor of a curve is its regret if every prefix sum had the noise of a single release: no mechanism can have less.
 
-Where rewards are centred, the constant entry of a row has nothing left to explain, and it is given little of the row's
-length (`light`): noise is as wide as a whole row, so that leaves more to the entries that matter. Users, their actions
-and the expected rewards stay the same, and so does what is promised. A schema does it by its `weights`.
+Where rewards are centred, the constant entry of a row has nothing left to explain, so it gets only little of the row's
+length (`light`). Noise is scaled to the length of a whole row, so this leaves more to the entries that matter. Users,
+their actions, the expected rewards and the promise stay the same. A schema does the same with its `weights`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ __all__ = [
 
 BUDGETS = ((0.2, 0.1), (1.0, 0.1), (5.0, 0.1), (1.0, 1e-5))
 YARDSTICK = "ldp"
-PRACTICAL = " practical"  # ends the name of a curve with the practical radii
+PRACTICAL = " practical"  # ends the name of a curve with practical radii
 FLOOR = " floor"  # ends the name of a curve with the noise of a single release in every prefix sum
 EVERY = " every-25"  # ends the name of a curve on the paper's schedule instead of a growing one
 CURVES = (
@@ -75,7 +75,7 @@ REFERENCES = ("fed-lin-ucb", "isolated", "isolated" + PRACTICAL)  # curves witho
 
 @dataclass(frozen=True)
 class Point:
-    """One protocol at one budget (None: without privacy)."""
+    """One protocol at one budget; the budget is None without privacy."""
 
     name: str
     epsilon: float | None
@@ -102,7 +102,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Frontier:
-    """All points, and the curves whose budget is out of reach, with the reason."""
+    """All points, and the reasons why some curves are missing at some budgets."""
 
     points: tuple[Point, ...]
     left_out: Mapping[str, str]
@@ -121,8 +121,8 @@ def frontier(
 ) -> Frontier:
     """Simulate every curve at every budget; `base` gives silos, rounds, dimension and adjacency.
 
-    `centred`: the practical curves of the protocols in `TUNED` centre their rewards, which the task's features must
-    allow (`tuning.tuned`). The others keep the theorem's setting.
+    With `centred`, the practical curves of the protocols in `TUNED` centre their rewards, which the task's features
+    must allow (see `tuning.tuned`). The others keep the setting of the theorems.
     """
     share = PAPERS_SHARE if light(task) is task else CONSTANT_SHARE
     arms = task.arms if isinstance(task, Synthetic) else ARMS
@@ -138,7 +138,7 @@ def frontier(
 
 
 def curve_plan(curve: str, base: Plan, centred: bool, constant_share: float = CONSTANT_SHARE, arms: int = ARMS) -> Plan:
-    """The plan behind a curve's name; with centred rewards, for rows whose constant has that share."""
+    """The plan behind a curve's name. `constant_share` is the constant's share of a row if rewards are centred."""
     if curve.endswith(FLOOR):
         return at_floor(curve_plan(curve.removesuffix(FLOOR), base, centred, constant_share, arms))
     if curve.endswith(EVERY):
@@ -150,13 +150,13 @@ def curve_plan(curve: str, base: Plan, centred: bool, constant_share: float = CO
 
 
 def _with_radii(curve: str, base: Plan, schedule: Schedule | None = None) -> Plan:
-    """The protocol of a curve with the radii that its name says."""
+    """The plan of a curve's protocol, with the radii that the curve's name gives."""
     radii = base.changed(confidence="practical" if curve.endswith(PRACTICAL) else "theory")
     return plan_for(_protocol(curve), radii, schedule)
 
 
 def light(task: Task) -> Task:
-    """The same users, with rows whose constant weighs little; data that are given as rows stay as they are."""
+    """The same users, with a small constant in their rows; data that are given as rows do not change."""
     return replace(task, constant_share=CONSTANT_SHARE) if isinstance(task, Synthetic) and not task.basis else task
 
 
@@ -168,8 +168,11 @@ def played(
     progress: Progress | None = None,
     as_given: Sequence[str] = (),
 ) -> Result:
-    """All plans on the same users: private ones with centred rewards on `light` rows, unless their name is in
-    `as_given`, the others on the task's own."""
+    """Simulate all plans on the same users.
+
+    Private plans with centred rewards use `light` rows, unless their name is in `as_given`; all others use the task's
+    own rows.
+    """
     lighter = {name: plan for name, plan in plans.items() if is_light(plan) and name not in as_given}
     others = {name: plan for name, plan in plans.items() if name not in lighter}
     first = len(others) / len(plans)
@@ -186,15 +189,15 @@ def played(
 
 
 def is_light(plan: Plan) -> bool:
-    """Whether a plan's rows are to have little weight on their constant."""
+    """Whether a plan should be played with a small constant in its rows."""
     return plan.privacy is not None and plan.centre == CENTRE
 
 
 def at_floor(plan: Plan) -> Plan:
-    """The same plan with the larger budget at which its worst prefix sum has as much noise as one release has at the
-    plan's own budget. What it promises is that larger budget: it is a line to compare with, not a plan for this one.
+    """The same plan with a larger budget, at which its worst prefix sum has the noise of one release at its own budget.
 
-    Noise is in inverse proportion to mu, so mu is as many times larger as the worst prefix sum is noisier.
+    It promises only that larger budget: it is a line to compare with, not a plan for the smaller one. Noise is
+    inversely proportional to mu, so mu grows by the factor by which the worst prefix sum is noisier than one release.
     """
     assert plan.privacy is not None
     single = plan.changed(schedule=Every(plan.rounds), mechanism="batches")
@@ -213,30 +216,33 @@ def baseline(plan: Plan) -> Plan:
 
 
 def baseline_name(plan: Plan) -> str:
-    """What its curve is called."""
+    """The name of the curve of `baseline(plan)`."""
     return f"fed-lin-ucb {plan.schedule}{'' if plan.confidence == 'theory' else f' {plan.confidence}'}"
 
 
 def excess_ratio(result: Result, name: str, yardstick: str) -> float | None:
-    """How many times smaller the excess of `name` is than the yardstick's; None where it is not above zero."""
+    """How many times smaller the excess of `name` is than the yardstick's; None if it is not above zero."""
     mine, paper = excess(result, name), excess(result, yardstick)
     return paper.mean / mine.mean if mine.mean > 0 else None
 
 
 def excess(result: Result, name: str) -> Estimate:
-    """Regret above the baseline of the same curve, run by run on the same users."""
+    """The regret of `name` above its own baseline, run by run on the same users."""
     return result.excess(name, over=baseline_name(result.plans[name]))
 
 
 def _label(curve: str, epsilon: float, delta: float) -> str:
-    """A curve at one budget."""
+    """The name of a curve at one budget."""
     return f"{curve} {Privacy(epsilon, delta).pair}"
 
 
 def _planned(
     base: Plan, budgets: Sequence[tuple[float, float]], curves: Sequence[str], centred: bool, share: float, arms: int
 ) -> tuple[dict[tuple[str, float, float], Plan], dict[str, str]]:
-    """Every (curve, epsilon, delta) that its theorem reaches, always with the yardstick; and why others are missing."""
+    """The plan of every curve at every budget where its theorem applies, always with the yardstick.
+
+    The second value gives the reasons why others are missing.
+    """
     adjacency = "replace-one" if base.privacy is None else base.privacy.adjacency
     for curve in curves:
         _validate.one_of("curves", _protocol(curve), (name for name in NAMES if name not in REFERENCES))

@@ -1,4 +1,4 @@
-"""The picture of the frontier: regret against epsilon, with silos that share everything or nothing as its two ends."""
+"""The picture of the frontier: regret against epsilon, between silos that share everything and lone silos."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["draw"]
 
 
 def draw(frontier: Frontier, path: Path, title: str) -> None:
-    """Curves over epsilon at the delta of most points, with two standard errors; other deltas are hollow marks."""
+    """Draw curves over epsilon at the most common delta, with two standard errors; other deltas are hollow marks."""
     figure, axes = plt.subplots(figsize=(8.2, 5.2), layout="constrained")
     budgeted = [point for point in frontier.points if point.epsilon is not None]
     deltas = [point.delta for point in budgeted]
@@ -64,14 +64,14 @@ def _draw_floor(axes: Axes, colour: str, points: list[Point], usual: float | Non
 
 
 def _draw_lower_bound(axes: Axes, point: Point, epsilons: list[float], delta: float) -> None:
-    """The order of what privacy must cost, d / (epsilon + delta) over the horizon, with the constant set to 1."""
+    """Draw the order of what privacy must cost, d / (epsilon + delta) over the horizon, with the constant set to 1."""
     bound = point.plan.dim / (np.asarray(epsilons) + delta) / point.plan.rounds
     label = "d / (epsilon + delta) / T: order of a\nlower bound (Azize & Basu 2024), constant 1"
     axes.plot(epsilons, bound, label=label, color="#999999", linestyle="-.", linewidth=1.0)
 
 
 def _style(name: str) -> str:
-    """The kind of line says the radii and the schedule, as the colour says the protocol."""
+    """The kind of line, which shows the radii and the schedule; the colour shows the protocol."""
     return "--" if name.endswith(PRACTICAL) else "-." if name.endswith(EVERY) else "-"
 
 
@@ -80,7 +80,7 @@ def _marker(name: str) -> str:
 
 
 def _unbudgeted(frontier: Frontier) -> list[Point]:
-    """The references, and the first FedLinUCB with the practical radii."""
+    """The references, and the first FedLinUCB curve with practical radii."""
     free = [point for point in frontier.points if point.epsilon is None]
     references = [point for point in free if point.name in REFERENCES]
     practical = [point for point in free if point.name.endswith(PRACTICAL) and point not in references]

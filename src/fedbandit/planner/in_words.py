@@ -18,7 +18,7 @@ SPANS = {"month": 30, "quarter": 91, "year": 365}  # days
 
 
 def sentences(advice: Recommendation) -> list[str]:
-    """What to do and what it costs, with staying alone beside it."""
+    """What to do and what it costs, compared with staying alone."""
     consortium, best = advice.consortium, advice.best
     people = consortium.silos * consortium.visits_per_silo
     alone = f"{advice.lost(advice.alone, consortium.days):,.0f} of {people:,} outcomes"
@@ -51,11 +51,11 @@ def _promise(plan: Plan) -> str:
 
 
 def set_up(plan: Plan) -> list[str]:
-    """Whose visits count, when silos synchronise, and how long they remember."""
+    """Which visits count, when silos synchronise, and how long they remember."""
     said = [f"{_counted_visits(plan)}; {_timetable(plan)}."]
     if plan.forget < 1:
         lasts = f"about {1 / (1 - plan.forget):.0f} syncs are remembered"
-        said.append(f"One sync leaves {plan.forget:g} to what was learnt before: {lasts}.")
+        said.append(f"Each sync multiplies the weight of what was learnt before by {plan.forget:g}: {lasts}.")
     return said
 
 
@@ -92,7 +92,7 @@ def title(consortium: Consortium) -> str:
 
 
 def assumptions(consortium: Consortium) -> list[str]:
-    """What the figures take for granted."""
+    """What the figures assume."""
     lines = [
         "Predicted for actions in random directions and silos that are alike; "
         "`simulate --plan` plays it, `replay` plays your own data."
@@ -112,7 +112,7 @@ def assumptions(consortium: Consortium) -> list[str]:
 
 
 def as_dict(advice: Recommendation, others: dict[float, Option]) -> dict[str, Any]:
-    """All of it as plain data; `others` are the same protocol with other epsilons."""
+    """The whole recommendation as plain data; `others` is the recommended protocol with other epsilons."""
     best = advice.best
     return {
         "recommendation": _alone(advice) if best is None else described(best, advice),

@@ -1,4 +1,4 @@
-"""From which M, epsilon and T each way of shuffling pays: the map, as data, a table and one picture."""
+"""From which M on each way of shuffling pays, by epsilon and T: a map, as data, as a table and as a picture."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def measured() -> list[Threshold]:
 
 
 def write(folder: Path, found: Sequence[Threshold], picture: str) -> None:
-    """shuffling.json and the picture."""
+    """Write shuffling.json and the picture."""
     text = json.dumps([one._asdict() for one in found], indent=1)
     (folder / f"{NAME}.json").write_text(text + "\n", encoding="utf-8")
     draw(found, folder / f"{NAME}.{picture}")
@@ -36,7 +36,7 @@ def read(folder: Path) -> list[Threshold]:
 
 
 def as_table(found: Sequence[Threshold]) -> list[list[str]]:
-    """One row per way and T, one column per epsilon of TABLED; a dash where it never pays."""
+    """One row per way and T, one column per epsilon of TABLED; a dash where the way never pays."""
     silos = {(one.way, one.rounds, one.epsilon): one.silos for one in found}
     return [
         [way, f"{rounds:,}", *(_words(silos[way, rounds, epsilon]) for epsilon in TABLED)]
@@ -50,7 +50,7 @@ def _words(silos: float | None) -> str:
 
 
 def draw(found: Sequence[Threshold], path: Path) -> None:
-    """One panel per T: the fewest silos against epsilon, a line per way. Above its line a way pays."""
+    """Draw one panel per T: the fewest silos against epsilon, one line per way. Above its line, a way pays."""
     import matplotlib.pyplot as plt
 
     from fedbandit.simulator.plot import COLOURS, STYLES, save

@@ -1,7 +1,7 @@
-"""From how many silos on shuffling pays: the paper's two protocols at their own constants, and at their best.
+"""From how many silos on shuffling pays: the paper's two protocols, with the paper's constants and at their best.
 
-`payoffs` is for one plan. `thresholds` is the map: for every way of shuffling, every epsilon and every T, the fewest
-silos at which it adds less noise to the worst prefix sum than silo-level LDP does without a mixer.
+`payoffs` answers for one plan. `thresholds` is the map: for every way of shuffling, every epsilon and every T, the
+fewest silos at which it adds less noise to the worst prefix sum than silo-level LDP does without a mixer.
 """
 
 from __future__ import annotations
@@ -29,12 +29,11 @@ from fedbandit.schedule import Every
 __all__ = ["WAYS", "Payoff", "Threshold", "amplified", "fewest_silos", "payoffs", "thresholds", "vector_sum"]
 
 MOST_SILOS = 10**14
-COARSE_BITS = 8  # so much noise needs a coarser grid to fit into 64-bit sums
+COARSE_BITS = 8  # noise this large needs a coarser grid to fit into 64-bit sums
 
 
 class Payoff(NamedTuple):
-    """Whether a shuffle protocol pays: from `silos` silos on it is less noisy than its rival; None: never, up to
-    MOST_SILOS."""
+    """From how many silos on a shuffle protocol is less noisy than its rival; None if never, up to MOST_SILOS."""
 
     protocol: str
     against: str
@@ -43,7 +42,7 @@ class Payoff(NamedTuple):
 
 
 class AmplifiedPoint(NamedTuple):
-    """A number of silos and an epsilon that Theorem SDP certifies, with the noise there."""
+    """A number of silos and an epsilon that Theorem SDP certifies, with the noise of the protocol and its rivals."""
 
     silos: int
     epsilon: float
@@ -51,19 +50,22 @@ class AmplifiedPoint(NamedTuple):
     rivals: Mapping[str, float]  # noise of each rival, by its preset's name
 
     def times(self, rival: str) -> float:
-        """How many times as noisy it is as the rival."""
+        """How many times noisier this is than the rival."""
         return self.noise / self.rivals[rival]
 
 
 def payoffs(base: Plan) -> tuple[Payoff, ...]:
-    """Both shuffle protocols against noise at the silo and against secure sums, for the budget of `base`."""
+    """Both shuffle protocols against silo-level noise and against secure sums, for the budget of `base`."""
     return (*vector_sum(base), *amplified(base))
 
 
 def vector_sum(base: Plan) -> tuple[Payoff, Payoff]:
-    """Theorem SDP-vec: its noise in a sum over all silos does not depend on how many silos there are. That of a
-    silo-level sum grows with their square root; that of a secure sum does not depend on it either. So one noise of each
-    settles every number of silos."""
+    """Theorem SDP-vec against silo-level noise and against secure sums.
+
+    The noise of SDP-vec in a sum over all silos does not depend on the number of silos, and neither does that of a
+    secure sum. The noise of a silo-level sum grows with the square root of their number. So one figure for each decides
+    for every number of silos.
+    """
     noise, silo, secure = (_noise(name, base) for name in ("sdp-vector-sum", "silo", "secure-sum"))
     needed = math.ceil(base.silos * (noise / silo) ** 2)
     return (
@@ -80,7 +82,7 @@ def vector_sum(base: Plan) -> tuple[Payoff, Payoff]:
 
 
 def amplified(base: Plan) -> tuple[Payoff, Payoff]:
-    """Theorem SDP, wherever it certifies anything, for any number of silos and any epsilon, against exact rivals."""
+    """Theorem SDP, wherever it certifies anything, against rivals that are calibrated exactly."""
     reach = _reach(_asked(base).delta, base.silos, base.rounds, _paper_tree(base).touches)
     here = f"certifies epsilon <= {reach:.2g} with {base.silos} silos"
     found = list(_amplified_points(base))
@@ -88,9 +90,9 @@ def amplified(base: Plan) -> tuple[Payoff, Payoff]:
 
 
 def _amplified_points(base: Plan) -> Iterator[AmplifiedPoint]:
-    """The largest epsilon that it certifies and smaller ones, for every power of ten of silos.
+    """Theorem SDP at the largest epsilon that it certifies and at smaller ones, for every power of ten of silos.
 
-    A silo's own noise does not depend on how many there are, so the rivals' noise is scaled from `base`.
+    A silo's own noise does not depend on the number of silos, so the rivals' noise is scaled from `base`.
     """
     delta, tree = _asked(base).delta, _paper_tree(base)
     worst_row = float(tree.prefix_norms.max())
@@ -123,7 +125,7 @@ _reach = lru_cache(maxsize=64)(largest_epsilon)
 
 
 def _noise(name: str, base: Plan) -> float:
-    """Noise of the worst prefix sum over all silos; the paper's protocols are on the paper's schedule."""
+    """The noise of the worst prefix sum over all silos; the paper's protocols are on the paper's schedule."""
     return plan_for(name, base).noise_std
 
 
@@ -140,11 +142,11 @@ def _asked(base: Plan) -> Privacy:
 # -- the map -----------------------------------------------------------------------------------------------------------
 
 MAP_DELTA, MAP_BATCH, MAP_DIM, MAP_BITS, MOST_ON_MAP = 1e-6, 25, 10, 14, 10**9
-CLOSER = 1.02  # silos are found to two per cent
+CLOSER = 1.02  # the number of silos is found to within two per cent
 
 
 class Threshold(NamedTuple):
-    """From `silos` silos on this way of shuffling pays; None: not up to MOST_ON_MAP, or its theorem ends before."""
+    """From how many silos on a way of shuffling pays; None if not up to MOST_ON_MAP, or if its theorem ends before."""
 
     way: str
     rounds: int
@@ -153,7 +155,7 @@ class Threshold(NamedTuple):
 
 
 def _lemma(silos: int, rounds: int, epsilon: float) -> bool:
-    """Theorem SDP, by its lemma, against Theorem LDP."""
+    """Whether Theorem SDP, by its lemma, pays against Theorem LDP."""
     syncs = rounds // MAP_BATCH
     try:
         amplified = theorem_sdp(epsilon, MAP_DELTA, silos, rounds, _touches("tree", syncs)).sigma
@@ -163,12 +165,12 @@ def _lemma(silos: int, rounds: int, epsilon: float) -> bool:
 
 
 def _clones(mechanism: str) -> Callable[[int, int, float], bool]:
-    """The lemma's proof computed, over p-sums or over batches, against exact silo-level LDP by the square root."""
+    """The lemma's proof done exactly (`clones`), over p-sums or batches, against exact silo-level LDP (`toeplitz`)."""
 
     def pays(silos: int, rounds: int, epsilon: float) -> bool:
         syncs, shift = rounds // MAP_BATCH, joint_shift("replace-one")
         rival = gaussian_sigma(epsilon, MAP_DELTA) * shift * _worst_prefix("toeplitz", syncs)
-        sigma = rival / _row(mechanism, syncs)  # as much noise as the rival's, on every release
+        sigma = rival / _row(mechanism, syncs)  # of each release; the worst prefix sum is then as noisy as the rival's
         points = MAP_BATCH * (1 if mechanism == "batches" else 1 << (syncs.bit_length() - 1))
         releases = _touches(mechanism, syncs)
         certified = amplified_epsilon(shift / sigma, points * shift / sigma, silos, releases, MAP_DELTA)
@@ -178,7 +180,7 @@ def _clones(mechanism: str) -> Callable[[int, int, float], bool]:
 
 
 def _vectors(silos: int, rounds: int, epsilon: float) -> bool:
-    """P_vec at its theorem's constants, basic composition over streams and p-sums, against the same rival."""
+    """P_vec with its theorem's constants and basic composition over streams and p-sums, against the same rival."""
     syncs = rounds // MAP_BATCH
     runs = 2 * _touches("tree", syncs)
     noise = TheoremCoding(epsilon / runs, MAP_DELTA / runs).node(0, silos * MAP_BATCH, MAP_DIM).std
@@ -186,14 +188,14 @@ def _vectors(silos: int, rounds: int, epsilon: float) -> bool:
 
 
 def _exact_vectors(silos: int, rounds: int, epsilon: float) -> bool:
-    """P_vec with the fewest bits that exact accounting allows, as a plan has it, one silo's bits left out."""
+    """P_vec with the fewest bits that a plan's exact accounting allows if one silo, which may collude, is left out."""
     privacy, schedule = Privacy(epsilon, MAP_DELTA), Every(MAP_BATCH)
     plan = Plan(silos, rounds, MAP_DIM, privacy, "vector-sum", "tree", schedule, bits=MAP_BITS)
     return plan.noise_std < _silos_noise(silos, rounds // MAP_BATCH, epsilon)
 
 
 def _silos_noise(silos: int, syncs: int, epsilon: float) -> float:
-    """What all silos add to the worst prefix sum without a mixer: exact silo-level LDP by the square root."""
+    """The noise of the worst prefix sum over all silos without a mixer: exact silo-level LDP with `toeplitz`."""
     sigma = gaussian_sigma(epsilon, MAP_DELTA) * joint_shift("replace-one")
     return math.sqrt(silos) * sigma * _worst_prefix("toeplitz", syncs)
 
@@ -217,9 +219,9 @@ def thresholds(epsilons: Iterable[float], rounds: Iterable[int]) -> Iterator[Thr
 
 
 def fewest_silos(way: str, rounds: int, epsilon: float) -> float | None:
-    """From how many silos on it pays: the first power of ten at which it does, and then bisection below it.
+    """From how many silos on a way pays: the first power of ten at which it does, then bisection below it.
 
-    The lemma ends where T times the local epsilon passes 1, so it may stop paying further up.
+    The lemma no longer applies once T times the local epsilon exceeds 1, so it may stop paying further up.
     """
     pays = WAYS[way]
     powers = range(1, int(math.log10(MOST_ON_MAP)) + 1)
@@ -240,7 +242,7 @@ def _worst_prefix(mechanism: str, syncs: int) -> float:
 
 @lru_cache(maxsize=64)
 def _row(mechanism: str, syncs: int) -> float:
-    """Noise of the worst prefix sum per unit of a release's."""
+    """The noise of the worst prefix sum, as a multiple of one release's."""
     return float(np.max(mechanisms.encoder(mechanism, syncs).prefix_norms))
 
 
