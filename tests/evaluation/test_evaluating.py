@@ -153,7 +153,7 @@ def test_few_rewards_that_matter_to_a_policy_are_remarked_on() -> None:
     assert found.uncommon >= 10
     assert found["target"].telling < 10
     (remark,) = found.remarks
-    assert remark.startswith(f"what target is worth rests on {found['target'].telling:.1f} rewards that are unlike")
+    assert remark.startswith(f"the worth of target rests on {found['target'].telling:.1f} rewards that differ")
     assert evaluate(decisions, {"target": given(target)}).remarks == []
 
 
@@ -162,7 +162,7 @@ def test_without_propensities_only_agreement_is_told() -> None:
     unknown = np.where(np.arange(len(decisions)) < 10, np.nan, decisions.propensity)
     blind = Decisions(decisions.rows, decisions.offsets, decisions.action, unknown, decisions.reward)
     found = evaluate(blind, {"uniform": uniform})["uniform"]
-    assert found.refused == "10 decisions do not say with which probability they were made"
+    assert found.refused == "10 decisions have no probability in the log"
     assert found.agreement == pytest.approx(0.25)
 
 

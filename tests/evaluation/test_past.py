@@ -91,8 +91,8 @@ def test_estimated_probabilities_are_near_the_true_ones() -> None:
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        (Columns(outcomes="out_"), "silo_column must be given, or a number of parts, and not both"),
-        (replace(KNOWN, parts=3), "silo_column must be given, or a number of parts, and not both"),
+        (Columns(outcomes="out_"), "silo_column must be given, or else a number of parts, but not both"),
+        (replace(KNOWN, parts=3), "silo_column must be given, or else a number of parts, but not both"),
         (Columns(parts=3), "right must say which action was right; or give outcomes, or both action and reward"),
         (Columns(parts=3, right="right", outcomes="out_"), "right must say which action was right"),
         (Columns(parts=3, action="judged"), "right must say which action was right"),
@@ -101,13 +101,13 @@ def test_estimated_probabilities_are_near_the_true_ones() -> None:
         (Columns(parts=3, right="age", bands=("<1", "<2")), "bands must be one fewer than the 2 actions, got 2"),
         (Columns(parts=3, right="age", bands=(">1",)), "bands must be like '<21' or '<=49', got '>1'"),
         (Columns(parts=3, right="age", bands=("<x",)), "bands must be like '<21' or '<=49', got '<x'"),
-        (Columns(parts=3, right="sex", bands=("<1",)), "bands must be of numbers, and 'sex' is not"),
-        (Columns(parts=3, outcomes="x_"), "outcomes must be columns of the table, and x_drug, x_rest are not"),
+        (Columns(parts=3, right="sex", bands=("<1",)), "bands must be bands of numbers, but 'sex' is not"),
+        (Columns(parts=3, outcomes="x_"), "outcomes must be columns of the table, but it has no x_drug, x_rest"),
         (Columns(parts=3, action="judged", reward="day"), "day must lie in [0, 1]"),
         (Columns(parts=3, action="judged", reward="sex"), "sex must be a column of numbers in [0, 1]"),
         (replace(TOSSED, propensity="often"), "propensity must be a column of the table or a number, got 'often'"),
         (replace(TOSSED, propensity="0"), "propensity must lie above 0"),
-        (replace(JUDGED, reward_time="known"), "reward_time must come with time"),
+        (replace(JUDGED, reward_time="known"), "reward_time must be given together with time"),
         (replace(KNOWN, silo="", parts=901), "parts must be at most the 900 people, got 901"),
     ],
 )  # fmt: skip
@@ -122,7 +122,7 @@ def test_schemas_that_do_not_fit_are_refused() -> None:
         past_of(table(), Schema({"age": Number(-1, 1)}, {"price": Number(0, 1)}), KNOWN)
     with pytest.raises(ValueError, match=r"^table must have the fields of the schema, and lacks sex$"):
         past_of(table().drop("sex"), SCHEMA, KNOWN)
-    with pytest.raises(ValueError, match=r"^table must say of somebody what came of it; nobody is left"):
+    with pytest.raises(ValueError, match=r"^table must hold the outcome of at least one person; nobody is left"):
         past_of(table().head(0), SCHEMA, KNOWN)
 
 
@@ -147,7 +147,7 @@ def test_a_person_without_a_time_is_counted_as_left_out() -> None:
 def test_an_action_that_was_never_done_is_refused(columns: Columns) -> None:
     """Nobody who plays it is told what it earns: a silo alone played it for ever, and earned nothing that is known."""
     schema = replace(SCHEMA, actions=("drug", "rest", "surgery"), interactions=None)
-    with pytest.raises(ValueError, match=r"must hold every action of the schema, and never holds 'surgery'$"):
+    with pytest.raises(ValueError, match=r"must hold every action of the schema, but never holds 'surgery'$"):
         past_of(table(60), schema, columns)
 
 

@@ -31,9 +31,9 @@ def test_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("age;sex\n3;f\n", "commas between its columns, and has semicolons"),
-        ("age\tsex\n3\tf\n", "commas between its columns, and has tabs"),
-        ("age,sex,age\n3,f,4\n", "name each column once, and has 'age' twice"),
+        ("age;sex\n3;f\n", "commas between its columns, but has semicolons"),
+        ("age\tsex\n3\tf\n", "commas between its columns, but has tabs"),
+        ("age,sex,age\n3,f,4\n", "name each column once, but has 'age' twice"),
         ("age,s\0ex\n3,f\n", "a text in UTF-8"),
     ],
 )
@@ -58,7 +58,7 @@ def test_one_word_does_not_make_texts_of_numbers(tmp_path: Path) -> None:
 
 def test_a_column_without_any_number_is_refused_where_the_schema_says_numbers(tmp_path: Path) -> None:
     file = written(tmp_path, 'age,sex\n"71,5",f\n"34,2",m\n')
-    with pytest.raises(ValueError, match=r"^table must have numbers in the column 'age', .* and holds '71,5'$"):
+    with pytest.raises(ValueError, match=r"^table must have numbers in the column 'age', .* but holds '71,5'$"):
         read_table(file, SCHEMA)
 
 

@@ -199,7 +199,7 @@ def replay_fixed(tape: Tape) -> tuple[float, float]:
     [
         (OPEN.changed(schedule=adaptive(5.0)), "plan must act lazily on a public schedule"),
         (isolated(OPEN), "plan must act lazily on a public schedule"),
-        (plan_for("local", PRIVATE), "trust must be one that does not count on who comes when, got 'local'"),
+        (plan_for("local", PRIVATE), "trust must be one that does not depend on who comes when, got 'local'"),
         (Plan(3, 10, 4, trust="none"), "dim must be 10, the schema's, got 4"),
     ],
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Would it have paid? Policies judged by logs of decisions, and plans replayed on tables of the past."""
+"""Would it have paid? Policies judged by logs of decisions, and plans replayed on past records."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""A look at an application's own choices: do they depend on what came of other people's?
+"""A test of an application's own choices: do they depend on other people's outcomes?
 
-The guarantee of a plan with `apprentice` assumes that they do not (see `protocol.guarantee.OWN_CHOICE`): a choice that
-follows the outcomes of earlier people, before these were released, carries them into the releases once more.
+The guarantee of a plan with `apprentice` assumes that they do not (see `protocol.guarantee.OWN_CHOICE`). A choice that
+follows the outcomes of earlier people before these were released carries those outcomes into the releases a second
+time.
 """
 
 from __future__ import annotations
@@ -13,17 +14,16 @@ from fedbandit._arrays import Floats, Integers
 __all__ = ["SUSPICIOUS", "follows_others"]
 
 SHUFFLES = 2000
-SUSPICIOUS = 1e-3  # a p-value below it is reported as a dependence
+SUSPICIOUS = 1e-3  # a smaller p-value is reported as a dependence
 
 
 def follows_others(action: Integers, reward: Floats, seed: int = 0) -> float:
-    """The p-value of a permutation test on choices and rewards in the order of time, (decisions,) each: is the last
-    person's action taken more often, or less, where it paid?
+    """The p-value of a permutation test: is the last person's action repeated more or less often after it paid?
 
-    Compared are neighbours in time. If choices depend on a person's own record alone, and people come independently of
-    each other, then the last reward says nothing about whether its action comes again, given that action: rewards are
-    permuted among decisions with the same action. One kind of dependence is looked for, and a large p-value is no
-    proof that there is none.
+    `action` and `reward` (decisions,) are in the order of time, and neighbours in time are compared. If choices depend
+    only on a person's own record, and people come independently of each other, then, given the last action, its reward
+    says nothing about whether the action is repeated. So rewards are permuted among decisions with the same action. The
+    test looks for one kind of dependence, and a large p-value does not prove that there is none.
     """
     last, rewards = action[:-1], reward[:-1]
     again = (action[1:] == last).astype(np.float64)

@@ -1,7 +1,7 @@
-"""Decisions of the past as arrays: what was offered, what was played, with which probability, what came of it.
+"""Past decisions as arrays: what was offered, what was played, with which probability, and the reward.
 
-Sets of actions may differ in size, so they lie one under another: those of decision i are the rows
-offsets[i] .. offsets[i + 1] - 1 of everything that has one entry per action.
+Sets of actions may differ in size, so they are stacked: the actions of decision i are the rows
+offsets[i] .. offsets[i + 1] - 1 of every array that has one entry per action.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ __all__ = ["Decisions", "from_frame", "read_decisions"]
 
 @dataclass(frozen=True)
 class Decisions:
-    """A log of decisions, all of them rewarded."""
+    """A log of decisions that all have a reward."""
 
     rows: Floats  # (actions of all decisions, dim)
     offsets: Integers  # (decisions + 1,)
-    action: Integers  # (decisions,) index of what was played, within its set
-    propensity: Floats  # (decisions,) of what was played; NaN where nobody knows
+    action: Integers  # (decisions,) index of the action that was played, within its set
+    propensity: Floats  # (decisions,) probability of the action that was played; NaN where it is unknown
     reward: Floats  # (decisions,)
-    names: Sequence[str] | None = None  # (actions of all decisions,) what they are called
-    allowed: Flags | None = None  # (actions of all decisions,) None: all are
+    names: Sequence[str] | None = None  # (actions of all decisions,)
+    allowed: Flags | None = None  # (actions of all decisions,) None if all are allowed
     logged: Floats | None = None  # (actions of all decisions,) probabilities of the policy that played, if known
     model: Integers | None = None  # (decisions,) version of the model that decided
-    suggested: Floats | None = None  # (actions of all decisions,) what the model's policy would have done
-    own: Flags | None = None  # (decisions,) where the application chose and not the model; None: nowhere
-    unrewarded: int = 0  # decisions that were left out, because no reward has come
+    suggested: Floats | None = None  # (actions of all decisions,) probabilities of the model's own policy
+    own: Flags | None = None  # (decisions,) where the application chose and not the model; None if nowhere
+    unrewarded: int = 0  # decisions that were left out because they have no reward
 
     def __post_init__(self) -> None:
         if not len(self.reward):
@@ -55,7 +55,7 @@ class Decisions:
 
     @cached_property
     def sizes(self) -> Integers:
-        """How many actions each decision has, (decisions,)."""
+        """The number of actions of each decision, (decisions,)."""
         return np.diff(self.offsets)
 
     @cached_property
@@ -65,7 +65,7 @@ class Decisions:
 
     @cached_property
     def played(self) -> Indices:
-        """Where the actions that were played lie among all, (decisions,)."""
+        """The places of the played actions among all actions, (decisions,)."""
         return np.asarray(self.offsets[:-1] + self.action, dtype=np.intp)
 
     @cached_property
@@ -79,8 +79,10 @@ class Decisions:
 
 
 def read_decisions(path: str | Path) -> tuple[Decisions, pl.DataFrame | None]:
-    """The decisions of a Parquet file, or of a folder that a silo's log was exported to, and its models if they are
-    there. The file has the columns of `DecisionLog.frame`: `rows`, `action` and `reward` at least."""
+    """The decisions in a Parquet file, or in the folder of an exported silo's log, with its models if they are there.
+
+    The file has the columns of `DecisionLog.frame`, at least `rows`, `action` and `reward`.
+    """
     place = Path(path)
     folder = place if place.is_dir() else place.parent
     file = place / "decisions.parquet" if place.is_dir() else place
@@ -89,7 +91,7 @@ def read_decisions(path: str | Path) -> tuple[Decisions, pl.DataFrame | None]:
 
 
 def _parquet(file: Path, asked: Path) -> pl.DataFrame:
-    """The frame in a file; what is wrong is said of the place that was `asked` for."""
+    """The frame in a file; errors name the path that the user `asked` for."""
     try:
         return pl.read_parquet(file)
     except (OSError, pl.exceptions.PolarsError) as error:
@@ -100,7 +102,7 @@ def _parquet(file: Path, asked: Path) -> pl.DataFrame:
 
 
 def from_frame(frame: pl.DataFrame) -> Decisions:
-    """Decisions from a table with the columns of a silo's log. Those without a reward are left out and counted."""
+    """Decisions from a table with the columns of a silo's log. Decisions without a reward are left out and counted."""
     missing = [name for name in NEEDED if name not in frame.columns]
     if missing:
         raise ArgumentError("log", f"must have the columns {', '.join(missing)}")
@@ -111,7 +113,7 @@ def from_frame(frame: pl.DataFrame) -> Decisions:
     )
     for name in ("rows", "action"):
         if rewarded[name].null_count():
-            raise ArgumentError(name, "must be known in every decision of the log, and is missing in some")
+            raise ArgumentError(name, "must be known in every decision of the log, but is missing in some")
     sizes = rewarded["rows"].list.len().to_numpy().astype(np.int64)
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     own = _column(rewarded, "own", np.bool_, False)
@@ -133,7 +135,7 @@ def from_frame(frame: pl.DataFrame) -> Decisions:
 
 
 def _check_kind(name: str, kind: pl.DataType) -> None:
-    """Refuse a column of the log whose values are not of its kind: what is no number would become one, or none."""
+    """Refuse a column of the log of a wrong type: a cast could silently change its values or make them null."""
     for names, words, holds in KINDS:
         if name in names and not (kind == pl.Null or holds(kind)):
             raise ArgumentError(name, f"must be {words} in every decision of the log, got a column of {kind}")
@@ -148,7 +150,7 @@ def _is_whole(kind: pl.DataType) -> bool:
 
 
 def _lists_of(holds: Callable[[pl.DataType], bool]) -> Callable[[pl.DataType], bool]:
-    """Whether a kind is that of lists whose values, if there are any, are of a kind that `holds`."""
+    """A test for a type of lists whose values pass the test `holds`; empty lists pass too."""
     return lambda kind: isinstance(kind, pl.List) and (kind.inner == pl.Null or holds(kind.inner))  # type: ignore[arg-type]
 
 
@@ -166,7 +168,7 @@ KINDS: tuple[tuple[tuple[str, ...], str, Callable[[pl.DataType], bool]], ...] = 
 
 
 def _rows(column: pl.Series) -> Floats:
-    """The rows of all actions, one under another, (actions, dim)."""
+    """The stacked rows of all actions, (actions, dim)."""
     rows = column.explode().to_list() if len(column) else []
     if len({len(row) if row is not None else None for row in rows}) > 1:
         raise ArgumentError("rows", "must all have the same length in a log")
@@ -177,7 +179,7 @@ def _rows(column: pl.Series) -> Floats:
 
 
 def _names(frame: pl.DataFrame, sizes: Integers) -> list[str] | None:
-    """What the actions are called, if all of them have names."""
+    """The names of the actions, if all of them have one."""
     if "names" not in frame.columns or frame["names"].null_count():
         return None
     if not np.array_equal(frame["names"].list.len().to_numpy(), sizes):
@@ -192,7 +194,7 @@ def _column(frame: pl.DataFrame, name: str, kind: Any, default: Any) -> Any:
 
 
 def _flat(frame: pl.DataFrame, name: str, offsets: Integers) -> Floats | None:
-    """A column of lists, one under another; None if it is not there for every action."""
+    """A column of lists, stacked; None if the column or some of its lists are missing."""
     if name not in frame.columns or frame[name].null_count():
         return None
     flat = frame[name].explode().to_numpy().astype(np.float64)

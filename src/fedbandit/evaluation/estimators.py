@@ -1,24 +1,24 @@
-"""What a policy would have earned, from a log of what another one did.
+"""What a policy would have earned, estimated from a log of another policy's decisions.
 
-Each decision of the log has a weight w = target probability / logged probability of the action that was played. With
-r its reward, q the predicted reward of the played action and v the prediction averaged over the target's actions:
+Each decision of the log has a weight w = target probability / logged probability of the action that was played. Let r
+be its reward, q the predicted reward of the played action and v the prediction averaged over the target's actions:
 
     ips      mean of w r
     snips    mean of w r over mean of w
     dr       mean of v + w (r - q)
 
-ips and dr are unbiased if the logged probabilities are true and are positive wherever the target's are; snips is
-consistent. Intervals are from the empirical moments of the terms (for snips of their linearisation
-w (r - value) / mean w), and allow for two things that weights do to them. Terms are lopsided: a few decisions that
-count for many pull the mean up, and where none of them is in the log, a symmetric interval ends too low. With z the
-mean's error in standard errors, a = skewness / sqrt(decisions) and
+ips and dr are unbiased if the logged probabilities are true, and positive wherever the target's are; snips is
+consistent. Intervals come from the empirical moments of the terms (for snips, of their linearisation
+w (r - value) / mean w), and allow for two effects of the weights. First, the terms are skewed: a few decisions with
+large weights pull the mean up, and if none of them happens to be in the log, a symmetric interval ends too low. With z
+the mean's error in standard errors, a = skewness / sqrt(decisions) and
 
     g(z) = z + a z^2 / 3 + a^2 z^3 / 27 + a / 6,
 
-g(z) is as good as normal up to terms in 1 / decisions, and g rises, so that it can be turned round (Hall 1992, "On the
-removal of skewness by transformation"). And the variance itself is known from few decisions: g(z) is held against
-Student's law with 2 decisions / (kurtosis - 1) degrees of freedom, those of a variance that is as uncertain (normal
-terms have as many as there are decisions).
+g(z) is normal up to terms in 1 / decisions, and g is increasing, so it can be inverted (Hall 1992, "On the removal of
+skewness by transformation"). Second, the variance itself is estimated from few decisions. So g(z) is compared with
+Student's law with 2 decisions / (kurtosis - 1) degrees of freedom: those of a variance that is as uncertain (for normal
+terms, the number of decisions).
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ __all__ = ["ESTIMATORS", "Estimator", "Worth", "doubly_robust", "effective_size"
 
 Estimator = Literal["ips", "snips", "dr"]
 ESTIMATORS: tuple[Estimator, ...] = get_args(Estimator)
-SYMMETRIC = 1e-7  # a skewness over the root of the decisions that is none: less is lost in rounding
+SYMMETRIC = 1e-7  # skewness / sqrt(decisions) below this counts as 0: it would be lost in rounding
 
 
 class Worth(NamedTuple):
-    """An estimated mean reward with its interval, and how many equally weighted decisions it is worth."""
+    """An estimated mean reward with its interval, and the number of equally weighted decisions that it is worth."""
 
     value: float
     stderr: float
@@ -72,13 +72,16 @@ def snips(weights: Floats, rewards: Floats, level: float = 0.95) -> Worth:
 
 
 def doubly_robust(weights: Floats, rewards: Floats, played: Floats, averaged: Floats, level: float = 0.95) -> Worth:
-    """Predictions, corrected by what was seen: `played` predicts the rewards of the actions of the log, `averaged`
-    those of the target's. Where predictions were fitted without the decisions that they are for, the interval holds."""
+    """Predictions, corrected by the rewards that were seen.
+
+    `played` predicts the rewards of the actions in the log, `averaged` those of the target's actions. The interval
+    holds if each prediction was fitted without the decision that it is for.
+    """
     return worth(averaged + weights * (rewards - played), weights, level)
 
 
 def worth(terms: Floats, weights: Floats, level: float = 0.95) -> Worth:
-    """The mean of independent terms, with an interval of this level that follows their skewness."""
+    """The mean of independent terms, with an interval of this level that allows for their skewness."""
     count, value, effective = len(terms), float(terms.mean()), effective_size(weights)
     if count < 2:
         return interval(value, math.nan, count, effective, level)
@@ -94,7 +97,7 @@ def worth(terms: Floats, weights: Floats, level: float = 0.95) -> Worth:
 
 
 def _untransformed(normal: float, bend: float) -> float:
-    """The z at which g(z) is that number; `bend` is the skewness over the root of the number of decisions."""
+    """The z with g(z) = normal; `bend` is the skewness over the root of the number of decisions."""
     if abs(bend) < SYMMETRIC:
         return normal
     return 3 / bend * (float(cbrt(1 + bend * (normal - bend / 6))) - 1)
@@ -107,9 +110,9 @@ def interval(value: float, stderr: float, decisions: int, effective: float, leve
 
 
 def effective_size(weights: Floats) -> float:
-    """(sum w)^2 / sum w^2: of as many decisions a plain mean would be as certain (Kish)."""
+    """(sum w)^2 / sum w^2: the number of decisions whose plain mean would be as certain (Kish)."""
     largest = float(weights.max(initial=0.0))
     if not largest:
         return 0.0
-    scaled = weights / largest  # squares of the weights themselves may be larger than any float
+    scaled = weights / largest  # the squares of unscaled weights may overflow
     return float(scaled.sum()) ** 2 / float((scaled**2).sum())

@@ -1,4 +1,4 @@
-"""Policies judged by a log: what each would have earned, by several estimators, or why the log cannot tell."""
+"""Policies judged by a log: what each would have earned by several estimators, or why the log cannot tell."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from fedbandit.evaluation.targets import Target
 
 __all__ = ["LEAST_EFFECTIVE", "Evaluation", "Judged", "evaluate"]
 
-LEAST_EFFECTIVE = 50.0  # of fewer equally weighted decisions, doubly robust intervals miss the truth too often
-FEWEST_UNCOMMON = 10  # rewards unlike the others: with fewer an interval misses the truth too often
+LEAST_EFFECTIVE = 50.0  # equally weighted decisions: with fewer, doubly robust intervals miss the truth too often
+FEWEST_UNCOMMON = 10  # rewards unlike the most common one: with fewer, an interval misses the truth too often
 FAR = 4.0  # standard errors by which a mean weight may miss 1
 UNTOUCHED = 1e-9  # probability mass that counts as none
 ASSUMPTIONS = (
@@ -46,26 +46,26 @@ RAW = "computed from raw data: these numbers are for the silo that holds the log
 
 
 class Judged(NamedTuple):
-    """One policy: how often it agrees with what was played, its worth by each estimator, or why there is none."""
+    """One policy: how often it agrees with what was played, and its worth by each estimator or why there is none."""
 
     policy: str
-    agreement: float  # the probability that it would have played the same action, in the mean
+    agreement: float  # the mean probability that it would have played the same action
     worth: Mapping[Estimator, Worth]
     refused: str | None = None
-    telling: float = 0.0  # equally weighted decisions whose reward is unlike the most common one
+    telling: float = 0.0  # effective number of decisions whose reward differs from the most common one
 
 
 @dataclass(frozen=True)
 class Evaluation:
     """What a log says about several policies."""
 
-    logged: Worth  # of what was played
+    logged: Worth  # of the actions that were played
     judged: Sequence[Judged]
     level: float
     unrewarded: int
     uncommon: int  # rewards that differ from the most common one
     own: int = 0  # decisions in which the application chose
-    follows: float | None = None  # p-value: whether these choices follow other people's outcomes
+    follows: float | None = None  # p-value of the test whether these choices follow other people's outcomes
     assumes: tuple[str, ...] = ASSUMPTIONS
 
     @property
@@ -99,7 +99,7 @@ class Evaluation:
         raise KeyError(policy)
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it as plain data."""
+        """The evaluation as plain data."""
         policies = [
             {**one._asdict(), "worth": {name: found._asdict() for name, found in one.worth.items()}}
             for one in self.judged
@@ -118,7 +118,7 @@ class Evaluation:
 
     @property
     def remarks(self) -> list[str]:
-        """What to know beside the numbers."""
+        """What to know besides the numbers."""
         said = [f"{self.unrewarded:,} decisions without a reward are left out"] if self.unrewarded else []
         if self.uncommon < FEWEST_UNCOMMON:
             said.append(
@@ -126,7 +126,7 @@ class Evaluation:
             )
         few = [one for one in self.judged if one.worth and one.telling < min(FEWEST_UNCOMMON, self.uncommon)]
         said += [
-            f"what {one.policy} is worth rests on {one.telling:.1f} rewards that are unlike the others: its intervals "
+            f"the worth of {one.policy} rests on {one.telling:.1f} rewards that differ from the others: its intervals "
             "are too narrow"
             for one in few
         ]
@@ -135,7 +135,7 @@ class Evaluation:
         return said
 
     def plot(self, path: str | Path, title: str = "") -> None:
-        """Every policy's worth with its interval, by estimator, beside what was played; SVG, PNG or PDF."""
+        """Draw every policy's worth with its interval, by estimator, next to what was played; SVG, PNG or PDF."""
         from fedbandit.evaluation.evaluation_plot import worth_plot
 
         worth_plot(self, Path(path), title)
@@ -169,10 +169,10 @@ def evaluate(
     estimators: Sequence[Estimator] = ESTIMATORS,
     predicted: Floats | None = None,
 ) -> Evaluation:
-    """What was played and each of the `targets`, by each estimator.
+    """Judge what was played and each of the `targets` by each estimator.
 
-    `predicted` are rewards of all actions (actions,) for the doubly robust one; by default a linear model's, fitted
-    without the decision it is for. A target is refused where the log has no support for it.
+    `predicted` (actions,) are predicted rewards of all actions for the doubly robust estimator; by default a linear
+    model predicts each decision without having seen it. A target is refused if the log has no support for it.
 
     >>> rows, rng = np.tile(np.eye(2), (2000, 1)), np.random.default_rng(0)
     >>> action = rng.integers(2, size=2000)
@@ -197,10 +197,10 @@ def evaluate(
 def _dependence(p_value: float) -> str:
     if p_value < SUSPICIOUS:
         return (
-            f"its choices follow what came of the person before (p = {p_value:.2g}): if that person's data were not "
+            f"its choices follow the outcome of the person before (p = {p_value:.2g}): if that person's data were not "
             "released yet, the guarantee does not hold"
         )
-    return f"no sign that its choices follow what came of the person before (p = {p_value:.2g})"
+    return f"no sign that its choices follow the outcome of the person before (p = {p_value:.2g})"
 
 
 def _judged(
@@ -215,7 +215,7 @@ def _judged(
     agreement = float(likely[decisions.played].mean())
     if np.isnan(decisions.propensity).any():
         unknown = int(np.isnan(decisions.propensity).sum())
-        return Judged(name, agreement, {}, f"{unknown:,} decisions do not say with which probability they were made")
+        return Judged(name, agreement, {}, f"{unknown:,} decisions have no probability in the log")
     weights = likely[decisions.played] / decisions.propensity
     refused = _unsupported(likely, weights, decisions)
     if refused is not None:
@@ -249,7 +249,7 @@ def _unsupported(likely: Floats, weights: Floats, decisions: Decisions) -> str |
         outside = float(likely[decisions.logged <= 0].sum() / len(decisions))
         if outside > UNTOUCHED:
             return f"{outside:.1%} of what it does has probability 0 in the log"
-    scale = max(1.0, float(weights.max()))  # squares of the weights themselves may be larger than any float
+    scale = max(1.0, float(weights.max()))  # the squares of unscaled weights may overflow
     spread = scale * float((weights / scale).std())
     if not math.isclose(weights.mean(), 1, abs_tol=FAR * spread / math.sqrt(len(weights)) + 1e-9):
         return (

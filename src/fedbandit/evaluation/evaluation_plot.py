@@ -1,4 +1,4 @@
-"""Intervals of several policies side by side, and earnings over time."""
+"""Plots: intervals of several policies side by side, and earnings over time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MARKERS = "osD^v"
 
 
 def worth_plot(evaluation: Evaluation, path: Path, title: str) -> None:
-    """One line of points per policy; what was played is a vertical band."""
+    """Draw one line of points per policy; what was played is a vertical band."""
     figure, axes = plt.subplots(figsize=(7.0, 1.4 + 0.5 * len(evaluation.judged)), layout="constrained")
     logged = evaluation.logged
     axes.axvspan(logged.low, logged.high, color="#444444", alpha=0.15, linewidth=0)
@@ -47,7 +47,7 @@ def worth_plot(evaluation: Evaluation, path: Path, title: str) -> None:
 
 
 def earnings_plot(replay: Replay, path: Path, title: str) -> None:
-    """Mean reward per person up to each step, one line and band per name."""
+    """Draw the mean reward per person up to each step, one line and band per name."""
     figure, axes = plt.subplots(figsize=(7.0, 4.2), layout="constrained")
     frame = replay.frame
     painted = colours(replay.names)

@@ -1,9 +1,9 @@
-"""A table of the past as a bandit: people one by one, the rows of their actions, and what is known of the outcomes.
+"""A table of past records as a bandit: people one by one, the rows of their actions, and what is known of the outcomes.
 
 Three kinds of tables tell what another policy would have earned:
-known       the outcome of every action is known (the right dose was found in the end): it is simply looked up;
-randomised  actions were played with known probabilities: what agrees with the log is kept, the rest passed over;
-observed    somebody chose by judgement: outcomes of other actions are predicted, doubly robust, under assumptions.
+known       the outcome of every action is known (the right dose was found in the end) and is simply looked up;
+randomised  actions were played with known probabilities: people whose action agrees are kept, the others skipped;
+observed    somebody chose by judgement: the outcomes of other actions are predicted, doubly robust, under assumptions.
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ from fedbandit.simulator.population import NEVER
 __all__ = ["Columns", "Kind", "Past", "past_of"]
 
 Kind = Literal["known", "randomised", "observed"]
-LEAST_PROPENSITY = 0.01  # an estimated probability counts as no less
+LEAST_PROPENSITY = 0.01  # smaller estimated probabilities are raised to this
 RIDGE = 1e-2  # of the model of who chose what
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Which column of a table says what; "" for none."""
+    """The names of a table's columns; "" for none."""
 
     silo: str = ""
-    parts: int = 0  # without a column: so many equal parts of the table, one after the other
+    parts: int = 0  # without a silo column: the number of silos, which are equal consecutive parts of the table
     right: str = ""  # the action that was right: reward 1, and 0 for all others
-    bands: Sequence[str] = ()  # makes actions of numbers in that column: "<21", "<=49"; above the last: the last action
+    bands: Sequence[str] = ()  # turn numbers in that column into actions: "<21", "<=49"; above all: the last action
     outcomes: str = ""  # rewards of all actions, in columns of this name followed by the action's
     action: str = ""  # what was done
-    reward: str = ""  # and what came of it
-    propensity: str = ""  # with which probability it was done: a column, or a number
-    time: str = ""  # when; by default the table is in the order of time
+    reward: str = ""  # the reward of what was done
+    propensity: str = ""  # the probability with which it was done: a column, or a number
+    time: str = ""  # of the visit; by default the table is in the order of time
     reward_time: str = ""  # when the reward came
 
 
 @dataclass(frozen=True)
 class Past:
-    """People of the past, in the order of time."""
+    """The people of a table, in the order of time."""
 
     rows: Floats  # (people, arms, dim)
     actions: tuple[str, ...]
@@ -66,8 +66,8 @@ class Past:
     reward: Floats | None = None  # (people,) NaN where none has come
     propensity: Floats | None = None  # (people,)
     waits: Integers | None = None  # (people,) rounds that the reward took, NEVER if none came
-    left_out: int = 0  # people of whom the table does not say what is needed
-    odd: Oddities = dataclass_field(default_factory=Counter)  # values that are missing, clamped or unknown, by field
+    left_out: int = 0  # people for whom the table lacks something that is needed
+    odd: Oddities = dataclass_field(default_factory=Counter)  # counts of missing, clamped or unknown values, by field
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -80,26 +80,26 @@ class Past:
 
     @property
     def practice(self) -> Floats | None:
-        """What was earned by what was done, (people,)."""
+        """The rewards of what was done, (people,)."""
         if self.action is not None and self.outcomes is not None:
             return np.asarray(self.outcomes[np.arange(len(self)), self.action])
         return self.reward
 
     @property
     def done(self) -> tuple[Integers, Floats]:
-        """What was done and what came of it, (people,) each; an error where the table does not say."""
+        """What was done and its reward, (people,) each; an error if the table does not say."""
         if self.action is None or self.reward is None:
-            raise ArgumentError("table", "must say what was done and what came of it")
+            raise ArgumentError("table", "must say what was done and what the reward was")
         return self.action, self.reward
 
     @property
     def rate(self) -> float:
-        """The share of people who are kept in a replay, whoever plays."""
+        """The share of people who are kept in a replay, whichever policy plays."""
         return float(self.propensity.min()) if self.kind == "randomised" and self.propensity is not None else 1.0
 
     @cached_property
     def decisions(self) -> Decisions:
-        """As a log; probabilities that nobody has written down are estimated."""
+        """The table as a log of decisions; probabilities that it does not give are estimated."""
         people, arms, dim = self.rows.shape
         action, reward = self.done
         likely = self.likely if self.propensity is None else self.propensity
@@ -109,12 +109,12 @@ class Past:
 
     @cached_property
     def predicted(self) -> Floats:
-        """Rewards of all actions, (people, arms), by models that have not seen the person."""
+        """Predicted rewards of all actions, (people, arms), by models that have not seen the person."""
         return cross_fitted(self.decisions, ~np.isnan(self.done[1])).reshape(self.rows.shape[:2])
 
     @cached_property
     def likely(self) -> Floats:
-        """The estimated probability of what was done, (people,): a conditional logit in the rows."""
+        """The estimated probability of what was done, (people,), by a conditional logit in the rows."""
         action = self.done[0]
         shares = _softmax(self.rows @ _logit(self.rows, action))[np.arange(len(self)), action]
         return np.maximum(shares, LEAST_PROPENSITY)
@@ -144,12 +144,14 @@ def _softmax(scores: Floats) -> Floats:
 
 
 def past_of(table: pl.DataFrame, schema: Schema, columns: Columns) -> Past:
-    """The people of a table, encoded by a schema with named actions. Those of whom the table does not say what came of
-    them are left out and counted."""
+    """The people of a table, encoded by a schema with named actions.
+
+    People for whom the table lacks something that is needed are left out and counted.
+    """
     _check(table, schema, columns)
     total, table = len(table), _complete(_in_order(table, columns), columns)
     if not len(table):
-        raise ArgumentError("table", "must say of somebody what came of it; nobody is left")
+        raise ArgumentError("table", "must hold the outcome of at least one person; nobody is left")
     values = {name: table[name].to_list() for name in schema.context}
     encoded = RecordEncoder(schema).rows_of_many(values, len(table))
     silo, silos = _silos(table, columns)
@@ -170,7 +172,7 @@ def past_of(table: pl.DataFrame, schema: Schema, columns: Columns) -> Past:
 
 def _check(table: pl.DataFrame, schema: Schema, columns: Columns) -> None:
     if not schema.actions or schema.features:
-        raise ArgumentError("schema", "must name its actions, and these must have no features: a table has none")
+        raise ArgumentError("schema", "must name its actions, without features for them: a table has none")
     absent = [name for name in schema.context if name not in table.columns]
     if absent:
         raise ArgumentError("table", f"must have the fields of the schema, and lacks {', '.join(absent)}")
@@ -182,13 +184,13 @@ def _check(table: pl.DataFrame, schema: Schema, columns: Columns) -> None:
     if known > 1 or not (known or done):
         raise ArgumentError("right", "must say which action was right; or give outcomes, or both action and reward")
     if bool(columns.silo) == bool(columns.parts):
-        raise ArgumentError("silo_column", "must be given, or a number of parts, and not both")
+        raise ArgumentError("silo_column", "must be given, or else a number of parts, but not both")
     if columns.reward_time and not columns.time:
-        raise ArgumentError("reward_time", "must come with time")
+        raise ArgumentError("reward_time", "must be given together with time")
 
 
 def _in_order(table: pl.DataFrame, columns: Columns) -> pl.DataFrame:
-    """Those of whom the time is known, in its order."""
+    """The people whose time is known, in the order of time."""
     if not columns.time:
         return table
     at = moments(table[columns.time])[0]
@@ -196,8 +198,10 @@ def _in_order(table: pl.DataFrame, columns: Columns) -> pl.DataFrame:
 
 
 def _complete(table: pl.DataFrame, columns: Columns) -> pl.DataFrame:
-    """People of whom all is known that is needed. A reward that never came is missing, not the person, if times are
-    given."""
+    """The people for whom everything that is needed is known.
+
+    If reward times are given, people whose reward never came stay in.
+    """
     table = table.with_columns(cs.float().fill_nan(None))  # "NaN" in a CSV is an empty field
     needed = [columns.right, columns.action, columns.silo, "" if columns.reward_time else columns.reward]
     for name in needed:
@@ -227,10 +231,10 @@ def _outcomes(table: pl.DataFrame, schema: Schema, columns: Columns) -> Floats |
     names = [f"{columns.outcomes}{action}" for action in schema.actions]
     absent = [name for name in names if name not in table.columns]
     if absent:
-        raise ArgumentError("outcomes", f"must be columns of the table, and {', '.join(absent)} are not")
+        raise ArgumentError("outcomes", f"must be columns of the table, but it has no {', '.join(absent)}")
     outcomes = np.column_stack([_rewards(table[name]) for name in names])
     if np.isnan(outcomes).any():
-        raise ArgumentError("outcomes", "must be known of every action for everybody in the table")
+        raise ArgumentError("outcomes", "must be known for every action and everybody in the table")
     return outcomes
 
 
@@ -246,13 +250,16 @@ def _actions(column: pl.Series, schema: Schema, columns: Columns, bands: bool = 
 
 
 def _done(column: pl.Series, schema: Schema, columns: Columns) -> Integers:
-    """What was done. Unless all outcomes are known, the table must tell of every action: who plays one that it never
-    does learns nothing from it, and is never told what it earns."""
+    """What was done. Unless all outcomes are known, the table must hold every action.
+
+    A policy that played an action the table never holds would learn nothing from it, and nobody could say what it
+    earns.
+    """
     done = _actions(column, schema, columns)
     never = sorted(set(range(len(schema.actions))) - set(done.tolist()))
     if never and not (columns.right or columns.outcomes):
         raise ArgumentError(
-            column.name, f"must hold every action of the schema, and never holds {schema.actions[never[0]]!r}"
+            column.name, f"must hold every action of the schema, but never holds {schema.actions[never[0]]!r}"
         )
     return done
 
@@ -261,7 +268,7 @@ def _banded(column: pl.Series, schema: Schema, bands: Sequence[str]) -> Integers
     if len(bands) != len(schema.actions) - 1:
         raise ArgumentError("bands", f"must be one fewer than the {len(schema.actions)} actions, got {len(bands)}")
     if not column.dtype.is_numeric():
-        raise ArgumentError("bands", f"must be of numbers, and {column.name!r} is not a column of numbers")
+        raise ArgumentError("bands", f"must be bands of numbers, but {column.name!r} is not a column of numbers")
     values, above = column.to_numpy(), np.zeros(len(column), dtype=np.int64)
     for band in bands:
         sign, limit = ("<=", band[2:]) if band.startswith("<=") else (band[:1], band[1:])
@@ -303,12 +310,12 @@ def _propensities(table: pl.DataFrame, columns: Columns) -> Floats | None:
 
 
 def _waits(table: pl.DataFrame, columns: Columns, silo: Integers) -> Integers | None:
-    """Rounds between a decision and its reward: so many others of the same silo were decided on in between."""
+    """The rounds between each decision and its reward: the number of decisions of the same silo in between."""
     if not columns.reward_time:
         return None
     (decided, dated), (rewarded, by_calendar) = moments(table[columns.time]), moments(table[columns.reward_time])
     if np.isfinite(rewarded).any() and dated != by_calendar:
-        raise ArgumentError("reward_time", "must be of the same kind as time: both are numbers, or both dates or times")
+        raise ArgumentError("reward_time", "must be of the same kind as time: both numbers, or both dates or times")
     rewarded = np.where(table[columns.reward].is_null().to_numpy() if columns.reward else False, np.inf, rewarded)
     waits = np.full(len(table), NEVER)
     for number in np.unique(silo):

@@ -1,4 +1,4 @@
-"""A table from a file, column by column as its owner means it, and what its columns say: numbers, words, times."""
+"""Reading tables from files: each column as numbers, texts or times, as its owner means it."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from fedbandit.problem.public_schema import Schema
 __all__ = ["PADDED", "moments", "numbers", "read_table"]
 
 NULLS = ["", "NA", "N/A", "null", "None"]
-WORD = "None"  # among texts it is a word: no treatment, no complaint
-PADDED = r"^[+-]?0\d"  # a code such as 007, and no number
+WORD = "None"  # in a column of texts it is a word: no treatment, no complaint
+PADDED = r"^[+-]?0\d"  # a code such as 007, not a number
 
 
 def read_table(path: str | Path, schema: Schema | None = None) -> pl.DataFrame:
     """A CSV (plain or .gz) or Parquet file. Empty fields and "NA" are missing values.
 
-    A CSV has no types. A column whose values are all numbers is one of numbers, unless some are padded with zeros, as
-    codes are. A `schema` says more: what it calls a number is read as one wherever it can be, whatever else the column
-    holds, and its levels and actions are never missing values.
+    A CSV has no types. A column whose values are all numbers is read as numbers, unless some are padded with zeros, as
+    codes are. A `schema` says more: a field that it calls a number is read as numbers wherever possible, whatever else
+    the column holds, and its levels and actions are never taken for missing values.
     """
     try:
         if str(path).endswith(".parquet"):
@@ -40,14 +40,14 @@ def read_table(path: str | Path, schema: Schema | None = None) -> pl.DataFrame:
 
 
 def numbers(column: pl.Series) -> pl.Series:
-    """Texts as numbers, null where they are none."""
+    """Texts as numbers; null where a text is not a number."""
     return column.str.strip_chars().cast(pl.Float64, strict=False)
 
 
 def moments(column: pl.Series) -> tuple[Floats, bool]:
-    """When something was, (rows,), infinite where there is no value; and whether that is seconds of a calendar.
+    """A column as times (rows,), infinite where a value is missing, and whether they are calendar times in seconds.
 
-    A column of numbers, of dates or times, or of texts that are dates or times by ISO 8601. Other texts are refused:
+    The column holds numbers, dates or times, or texts that are dates or times in ISO 8601. Other texts are refused:
     they would be sorted as texts, and 10/1/2024 would come before 2/1/2024.
     """
     if column.dtype in (pl.Date, pl.Datetime):
@@ -70,19 +70,19 @@ def _seconds(text: str, name: str) -> float:
 
 
 def _check_header(names: list[str]) -> None:
-    """Refuse what would be read as a table, and as another one than is meant."""
+    """Refuse a file that could be read, but as another table than is meant."""
     if any("\0" in name for name in names):
         raise ArgumentError("table", "must be a text in UTF-8: its header holds bytes of another encoding")
     for mark, called in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
         if len(names) == 1 and mark in names[0]:
-            raise ArgumentError("table", f"must have commas between its columns, and has {called}")
+            raise ArgumentError("table", f"must have commas between its columns, but has {called}")
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise ArgumentError("table", f"must name each column once, and has {twice!r} twice")
+        raise ArgumentError("table", f"must name each column once, but has {twice!r} twice")
 
 
 def _told(typed: pl.Series, texts: pl.Series, schema: Schema | None) -> pl.Series:
-    """A column as polars guesses it, or else by its texts."""
+    """A column as polars guesses its type, unless the schema or its texts say otherwise."""
     field = None if schema is None else schema.context.get(typed.name)
     if isinstance(field, Number) and not typed.dtype.is_numeric():
         return _as_numbers(typed, texts)
@@ -100,7 +100,7 @@ def _as_numbers(typed: pl.Series, texts: pl.Series) -> pl.Series:
     if typed.len() > typed.null_count() and found.null_count() == found.len():
         example = str(typed.drop_nulls()[0])[:50]
         raise ArgumentError(
-            "table", f"must have numbers in the column {typed.name!r}, as the schema says, and holds {example!r}"
+            "table", f"must have numbers in the column {typed.name!r}, as the schema says, but holds {example!r}"
         )
     return found
 

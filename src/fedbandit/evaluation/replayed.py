@@ -1,4 +1,4 @@
-"""What came of a replay: earnings of everybody who played, over time, with intervals and side by side."""
+"""The result of a replay: what each policy earned over time, with intervals, side by side."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ ASSUMPTIONS: dict[Kind, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Replay:
-    """Mean reward per person of everybody who played, on the same people."""
+    """What each policy earned on the same people."""
 
     tape: Tape
     plans: Mapping[str, Plan]
@@ -66,9 +66,9 @@ class Replay:
 
     @property
     def remarks(self) -> list[str]:
-        """What to know of the table beside the numbers."""
+        """What to know about the table besides the numbers."""
         past = self.tape.past
-        said = [f"{past.left_out:,} people are left out: the table does not say what is needed of them"]
+        said = [f"{past.left_out:,} people are left out: the table lacks something that is needed"]
         odd: dict[str, list[str]] = {}
         for (field, oddity), count in sorted(past.odd.items()):
             odd.setdefault(field, []).append(f"{count:,} {'is' if count == 1 else 'are'} {oddity}")
@@ -76,16 +76,16 @@ class Replay:
         return (said if past.left_out else []) + read
 
     def worth(self, name: str, silo: int | None = None, steps: int | None = None, after: int = 0) -> Worth:
-        """What somebody earned per person, by all silos or one of them, after one step and up to another."""
+        """What a policy earned per person in all silos or one of them, after step `after` and up to step `steps`."""
         earned = np.where(self._counted(silo, steps, after), self.played[name].earned, np.nan)
         return _worth(earned, self.level)
 
     def late(self, name: str) -> Worth:
-        """The same in the last third of the steps, when most has been learnt."""
+        """What a policy earned per person in the last third of the steps, when most has been learnt."""
         return self.worth(name, after=2 * self.tape.steps // 3)
 
     def excess(self, name: str, over: str) -> Worth:
-        """What somebody earned per person beyond another: paired by person where the table tells of both."""
+        """What a policy earned per person beyond another; paired by person unless the table is randomised."""
         first, second = self.played[name].earned, self.played[over].earned
         if self.tape.past.kind != "randomised":
             return _worth(first - second, self.level)
@@ -96,7 +96,7 @@ class Replay:
 
     @property
     def frame(self) -> pl.DataFrame:
-        """Name, step, and mean reward per person up to it, with its interval."""
+        """Name, step, and the mean reward per person up to that step, with its interval."""
         steps = np.unique(np.linspace(1, self.tape.steps, min(RECORDED, self.tape.steps)).astype(int))
         rows = [
             {"name": name, "step": int(step), "mean": found.value, "low": found.low, "high": found.high}
@@ -108,7 +108,7 @@ class Replay:
 
     @property
     def silos(self) -> pl.DataFrame:
-        """Name, silo, people, and mean reward per person with its interval."""
+        """Name, silo, people, and the mean reward per person with its interval."""
         rows = [
             {
                 "name": name,
@@ -125,7 +125,7 @@ class Replay:
         return pl.DataFrame(rows)
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it as plain data."""
+        """The replay as plain data."""
         past, first = self.tape.past, next(iter(self.plans), "")
         return {
             "kind": past.kind,
@@ -144,7 +144,7 @@ class Replay:
         }
 
     def plot(self, path: str | Path, title: str = "") -> None:
-        """Mean reward per person up to each step, with bands, as SVG, PNG or PDF."""
+        """Draw the mean reward per person up to each step, with bands, as SVG, PNG or PDF."""
         from fedbandit.evaluation.evaluation_plot import earnings_plot
 
         earnings_plot(self, Path(path), title)
@@ -176,7 +176,7 @@ def replay(
     level: float = 0.95,
     progress: Progress = lambda share: None,
 ) -> Replay:
-    """Plans, each silo alone, fixed actions and what was done, on the people of a table.
+    """Play plans, each silo alone, fixed actions and what was really done on the people of a table.
 
     Plans take their silos and rounds from the table. `always` names actions that are played for everybody.
     """
@@ -200,11 +200,11 @@ def replay(
 
 
 def _worth(earned: Floats, level: float) -> Worth:
-    """The mean over people and runs, (runs, people), NaN where nothing is known.
+    """The mean of `earned` (runs, people) over people and runs; NaN where nothing is known.
 
-    Two things vary: who comes (the spread of people's own means, over their number), and the runs (noise, order, chance
-    of a policy: the spread of run means, over theirs). Their variances are added, which counts a little of the second
-    twice.
+    Two things vary: who comes (the variance of people's own means, divided by their number), and the runs, by noise,
+    order and the chance of a policy (the variance of run means, divided by their number). The two variances are added,
+    which counts a little of the second twice.
     """
     known = ~np.isnan(earned)
     per_run = known.sum(axis=1)

@@ -1,8 +1,8 @@
 """What a federation, each silo alone and fixed rules would have done with the people of a table, one after the other.
 
-Step s of a replay is the s-th person of every silo that has as many. A plan's rounds are steps; where only a share of
-the people is kept (a randomised log), a round is 1 / share steps, and syncs happen at the same points of time for
-everybody, as on a clock. The mechanism is the simulator's own: R, S and A of the plan with its noise.
+Step s of a replay is the s-th person of every silo that has so many people. A plan's rounds are steps. If only a share
+of the people is kept (a randomised log), a round is 1 / share steps, and all silos synchronise at the same points in
+time, as on a clock. The mechanism is the simulator's: the plan's R, S and A with their noise.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ from fedbandit.simulator.simulated import SimulatedFederation, runs_noise
 __all__ = ["Earnings", "Tape", "alone", "best_linear", "federated", "fitted_plan", "fixed", "practised"]
 
 NOBODY = -1
-CELLS = 1 << 22  # numbers of rows that are looked at together
+CELLS = 1 << 22  # most numbers in the rows that are scored together
 LATE_AT_ONCE = 1 << 13
 
 
 @dataclass(frozen=True)
 class Earnings:
-    """What somebody would have earned: by run and person, NaN where the table does not tell."""
+    """What a policy would have earned, by run and person."""
 
-    earned: Floats  # (runs, people)
-    chosen: Integers  # (runs, people) the action
+    earned: Floats  # (runs, people), NaN where the table does not tell
+    chosen: Integers  # (runs, people), the actions
 
 
 @dataclass(frozen=True)
 class Tape:
-    """The people of a table in the order in which runs meet them, and all chance but the mechanism's."""
+    """The people of a table in the order in which runs meet them, and all randomness except the mechanism's."""
 
     past: Past
     runs: int
     seed: int = 0
-    shuffle: bool = False  # each run meets the people of a silo in an order of its own
-    delays: Delays = AT_ONCE  # unless the table has times of its own
+    shuffle: bool = False  # each run meets the people of a silo in its own random order
+    delays: Delays = AT_ONCE  # used unless the table has reward times
 
     @cached_property
     def who(self) -> Integers:
@@ -88,18 +88,18 @@ class Tape:
 
     @cached_property
     def chances(self) -> Floats:
-        """What a policy draws each person's action by: (runs, people)."""
+        """The random numbers with which a policy draws each person's action: (runs, people)."""
         return self._chances(3)
 
     @cached_property
     def kept(self) -> Flags:
-        """Who of a randomised log is kept if the choice agrees, so that every action is equally likely: rejection."""
+        """Who in a randomised log is kept if the choice agrees: rejection makes every action equally likely."""
         if self.past.kind != "randomised" or self.past.propensity is None:
             return np.ones((self.runs, len(self.past)), dtype=bool)
         return self._chances(4) < self.past.rate / self.past.propensity
 
     def seen(self, run: Integers, person: Integers, action: Integers) -> Floats:
-        """What a learner sees of the chosen actions: a reward, or NaN where it sees nothing."""
+        """The rewards of the chosen actions that a learner sees; NaN where it sees nothing."""
         past = self.past
         if past.outcomes is not None:
             return np.asarray(past.outcomes[person, action])
@@ -110,7 +110,7 @@ class Tape:
         return np.where(agrees, reward, past.predicted[person, action])
 
     def earnings(self, chosen: Integers) -> Earnings:
-        """What the chosen actions (runs, people) are counted for: doubly robust where outcomes are predicted."""
+        """What the chosen actions (runs, people) earn; a doubly robust estimate if outcomes are predicted."""
         past, everybody = self.past, np.arange(len(self.past))
         if past.kind == "observed":
             done, rewards = past.done
@@ -126,7 +126,7 @@ class Tape:
 
 
 def fitted_plan(plan: Plan, past: Past, steps: int) -> Plan:
-    """The plan for the silos and the rounds of a table. On a clock the table's people are spread over its periods."""
+    """The plan for the silos and rounds of a table. On a clock, the table's people are spread over its periods."""
     if isinstance(plan.schedule, Adaptive) or plan.acting == "eager":
         raise ArgumentError("plan", "must act lazily on a public schedule to be replayed")
     rounds = max(1, math.floor(steps * past.rate))
@@ -137,12 +137,12 @@ def fitted_plan(plan: Plan, past: Past, steps: int) -> Plan:
     if fitted.dim != past.rows.shape[2]:
         raise ArgumentError("dim", f"must be {past.rows.shape[2]}, the schema's, got {fitted.dim}")
     if fitted.protocol.needs_points or not fitted.trusting.live:
-        raise ArgumentError("trust", f"must be one that does not count on who comes when, got {fitted.trust!r}")
+        raise ArgumentError("trust", f"must be one that does not depend on who comes when, got {fitted.trust!r}")
     return fitted
 
 
 def federated(name: str, plan: Plan, tape: Tape, progress: Progress = lambda share: None) -> Earnings:
-    """The whole federation under a plan that was fitted to the table; `name` is part of the seed of its noise."""
+    """What the whole federation earns under a plan fitted to the table; `name` is part of the seed of its noise."""
     federation = SimulatedFederation(plan, runs_noise(tape.seed, tuple(range(tape.runs)), name))
     chosen = np.full((tape.runs, len(tape.past)), NOBODY, dtype=np.int64)
     counted = np.zeros(chosen.shape, dtype=bool)
@@ -161,9 +161,12 @@ def federated(name: str, plan: Plan, tape: Tape, progress: Progress = lambda sha
 
 
 def alone(plan: Plan, tape: Tape, progress: Progress = lambda share: None) -> Earnings:
-    """Every silo for itself: no privacy, nothing sent, learning from each person as soon as the reward is there; by the
-    plan's radii or by practical ones, whichever earn more, because nobody who stays alone is bound to a plan's."""
-    own = isolated(plan).changed(centre=0.0)  # centred rewards are for a smaller sensitivity, and nothing is released
+    """What every silo earns by itself, without privacy, learning from each person as soon as the reward is there.
+
+    It uses the plan's radii or practical ones, whichever earn more, because a silo that stays alone is not bound to the
+    plan's.
+    """
+    own = isolated(plan).changed(centre=0.0)  # centring is for a smaller sensitivity, and nothing is released here
     practical = own.changed(confidence="practical", exploration=1.0, reward_noise=1.0)
     silos = tuple(dict.fromkeys((own, practical)))
     played = [_alone(one, tape, lambda done, at=at: progress((at + done) / len(silos))) for at, one in enumerate(silos)]  # type: ignore[misc]
@@ -171,7 +174,7 @@ def alone(plan: Plan, tape: Tape, progress: Progress = lambda share: None) -> Ea
 
 
 def _alone(own: Plan, tape: Tape, progress: Progress) -> Earnings:
-    """The same by the radii of `own`."""
+    """What every silo earns by itself, with the radii of `own`."""
     lead, dim = tape.who.shape[:2], own.dim
     inverse = np.broadcast_to(np.eye(dim) / own.regulariser, (*lead, dim, dim)).copy()
     bias = np.zeros((*lead, dim))
@@ -192,16 +195,18 @@ def _alone(own: Plan, tape: Tape, progress: Progress) -> Earnings:
 
 
 def fixed(action: int, tape: Tape) -> Earnings:
-    """The same action for everybody."""
+    """What the same action for everybody earns."""
     return tape.earnings(np.full((tape.runs, len(tape.past)), action, dtype=np.int64))
 
 
 def best_linear(tape: Tape) -> Earnings:
-    """The policy of the linear model that fits all outcomes best, in hindsight: no learner of this schema does much
-    better."""
+    """What the linear model that fits all outcomes best, in hindsight, earns.
+
+    No learner with this schema does much better.
+    """
     past = tape.past
     if past.outcomes is None:
-        raise ArgumentError("best linear policy", "must be asked for where all outcomes are known")
+        raise ArgumentError("best linear policy", "must be asked for only where all outcomes are known")
     rows, outcomes = past.rows.reshape(-1, past.rows.shape[2]), past.outcomes.ravel()
     weights = np.linalg.lstsq(rows, outcomes, rcond=None)[0]
     chosen = np.argmax(past.rows @ weights, axis=1)
@@ -209,7 +214,7 @@ def best_linear(tape: Tape) -> Earnings:
 
 
 def practised(tape: Tape) -> Earnings:
-    """What was done, as the table says."""
+    """What the actions in the table earned."""
     past = tape.past
     if past.practice is None:
         raise ArgumentError("practice", "must be in the table: it does not say what was done")
@@ -222,7 +227,7 @@ def practised(tape: Tape) -> Earnings:
 
 
 def _together(tape: Tape, run: int, first: int, end: int) -> Iterator[Integers]:
-    """The people whom one run meets in some steps, not too many at a time."""
+    """The people whom one run meets from step `first` to step `end`, not too many at a time."""
     some = tape.who[run, :, first:end]
     people = some[some != NOBODY]
     at_once = max(1, CELLS // int(np.prod(tape.past.rows.shape[1:])))
@@ -256,7 +261,7 @@ def _sums(tape: Tape, come: Flags, chosen: Integers, plan: Plan) -> Integers:
 
 
 def _due(tape: Tape) -> Mapping[int, tuple[Integers, Integers]]:
-    """By step: whose rewards come after it, as runs and persons."""
+    """By step: the runs and persons whose rewards come after it."""
     run, person = np.nonzero(tape.comes <= tape.steps)
     at = tape.comes[run, person]
     order = np.argsort(at, kind="stable")
@@ -272,7 +277,7 @@ def _learn(
     inverse: Floats,
     bias: Floats,
 ) -> None:
-    """Add people to their silo's own model by rank-one updates (Sherman-Morrison), one per silo at a time."""
+    """Add people to their silo's own model by rank-one updates (Sherman-Morrison), one person per silo at a time."""
     if due is None:
         return
     run, person = due

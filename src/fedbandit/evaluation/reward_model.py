@@ -1,4 +1,4 @@
-"""Rewards predicted from rows by a linear model, each decision's by a model that has not seen it (cross-fitting)."""
+"""Rewards predicted from rows by linear models that have not seen the decision they predict (cross-fitting)."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from fedbandit.evaluation.decisions import Decisions
 __all__ = ["FOLDS", "cross_fitted"]
 
 FOLDS = 5
-RIDGE = 1.0  # as much as one decision along each direction
+RIDGE = 1.0  # weighs as much as one decision along each direction
 
 
 def cross_fitted(decisions: Decisions, known: Flags | None = None, folds: int = FOLDS) -> Floats:
-    """A prediction of the reward of every action, (actions,), in [0, 1]; from the decisions whose reward is `known`.
+    """A prediction in [0, 1] of the reward of every action, (actions,), from the decisions whose reward is `known`.
 
-    A ridge regression of rewards on the rows that were played and a constant. Decision i is predicted from the
-    decisions of the other folds; i belongs to fold i mod `folds`, so neighbours in time are spread over them.
+    It is a ridge regression of rewards on a constant and the rows that were played. Decision i belongs to fold
+    i mod `folds`, so that neighbours in time are in different folds, and is predicted from the other folds.
     """
     seen = np.column_stack([np.ones(len(decisions)), decisions.rows[decisions.played]])
     every = np.column_stack([np.ones(len(decisions.rows)), decisions.rows])

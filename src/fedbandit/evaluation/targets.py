@@ -1,4 +1,4 @@
-"""Policies to judge: from the decisions of a log to the probability of every action of every decision, (actions,)."""
+"""Policies to judge. Each maps a log to the probability of every action, (actions of all decisions,)."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ Target = Callable[[Decisions], Floats]
 
 
 def uniform(decisions: Decisions) -> Floats:
-    """Every action that is allowed, alike."""
+    """Every allowed action with the same probability."""
     possible = decisions.open.astype(np.float64)
     return possible / decisions.totals(possible)[decisions.decision]
 
 
 def always(action: int | str) -> Target:
-    """One action, by its name or its index; refused where it is not always to be had."""
+    """Always the same action, by its name or its index; refused if some decision does not offer it."""
 
     def target(decisions: Decisions) -> Floats:
         index = np.arange(len(decisions.rows)) - decisions.offsets[:-1][decisions.decision]
@@ -44,7 +44,7 @@ def always(action: int | str) -> Target:
 
 
 def by_model(model: Model, policy: Policy) -> Target:
-    """What a policy does by a model."""
+    """What a policy does with a model."""
 
     def target(decisions: Decisions) -> Floats:
         if decisions.rows.shape[1] != model.theta.shape[-1]:
@@ -54,7 +54,7 @@ def by_model(model: Model, policy: Policy) -> Target:
         means, spreads = linucb.scores(decisions.rows, model)
         likely = np.zeros(len(decisions.rows))
         if decisions.allowed is None:
-            for size in np.unique(decisions.sizes):  # sets of one size at once
+            for size in np.unique(decisions.sizes):  # all sets of one size together
                 at = decisions.offsets[:-1][decisions.sizes == size][:, None] + np.arange(size)
                 likely[at] = policy.probabilities(means[at], spreads[at])
             return likely
@@ -67,8 +67,10 @@ def by_model(model: Model, policy: Policy) -> Target:
 
 
 def logged_model(models: pl.DataFrame, version: int | None = None, policy: Policy | None = None) -> Target:
-    """A version of the model from a silo's log (None: the newest), by its own policy or another one. Where terms have
-    the same version, it is the last term's."""
+    """What a model in a silo's log does under its own policy or another one.
+
+    Without `version` it is the newest model. If several terms have the same version, it is the last term's.
+    """
     known = models if version is None else models.filter(pl.col("version") == version)
     if not len(known):
         versions = ", ".join(map(str, sorted(models["version"].unique())))
@@ -82,14 +84,14 @@ def logged_model(models: pl.DataFrame, version: int | None = None, policy: Polic
 
 
 def suggested(decisions: Decisions) -> Floats:
-    """What the model of each moment would have done, as the log says."""
+    """What the model in use at each decision would have done, as the log says."""
     if decisions.suggested is None:
         raise ArgumentError("policy", "'model' is not in the log: it does not say what the model would have done")
     return decisions.suggested
 
 
 def given(probabilities: Floats) -> Target:
-    """Probabilities handed in, (actions,)."""
+    """A policy with these probabilities, (actions of all decisions,)."""
 
     def target(decisions: Decisions) -> Floats:
         likely = np.asarray(probabilities, dtype=np.float64)
