@@ -1,6 +1,6 @@
-"""Rows from the values of records, compiled: one pass over them, by the operations of `encoding.py`, bit for bit.
+"""Rows from the values of records, compiled: one pass with the same operations as `encoding.py`, bit for bit.
 
-Importing this module loads a compiler, and compiles if no cache is there: a silo does so beside its work.
+Importing this module loads a compiler, and compiles if there is no cache. So a silo imports it in the background.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ def rows_of_actions(
     of_action: Indices,
     scaled: Floats,
 ) -> Floats:
-    """Column j of an action's row is `scaled[j]` times column `of_action[j]` of the action, (actions, columns).
+    """The rows of actions, (actions, columns): column j is `scaled[j]` times the action's column `of_action[j]`.
 
-    An action's own columns, `width` of them, are a 1, its straight `numbers` (fields, actions) at their `places` by
-    their `ranges` (fields; low, high, span), and a 1 at each of its `picks` (fields, actions). No rows at all come of a
-    number that is outside of its range.
+    An action's own `width` columns are a 1, its straight `numbers` (fields, actions) at their `places`, scaled by their
+    `ranges` (fields; low, high, span), and a 1 at each of its `picks` (fields, actions). If a number is outside its
+    range, no rows are returned.
     """
     actions = picks.shape[1]
     rows, columns = np.empty((actions, len(of_action))), np.zeros(width)
@@ -42,7 +42,7 @@ def rows_of_actions(
     for action in range(actions):
         for field in range(len(places)):
             value, low, high = numbers[field, action] + 0.0, ranges[field, 0], ranges[field, 1]
-            if not low <= value <= high:  # not so for what is not a number
+            if not low <= value <= high:  # refuses NaN too
                 return np.empty((0, 0))
             columns[places[field]] = ((value - low) - (high - value)) / ranges[field, 2]
         for field in range(picks.shape[0]):

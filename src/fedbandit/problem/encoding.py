@@ -1,7 +1,7 @@
-"""A schema compiled once: records to rows in a few array operations, the same bits however a record arrives.
+"""A schema as a fast encoder: from records to rows in a few array operations, the same bits however a record arrives.
 
-With C the columns of a context (a 1 first) and A those of an action (a 1 first), column j of a row is
-weight_j C[context_j] A[action_j]; then comes the projection, if there is one.
+Let C be the columns of a context and A those of an action, each with a 1 in front. Column j of a row is
+weight_j C[context_j] A[action_j]. Then comes the projection, if there is one.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ __all__ = ["ActionRecord", "Encoded", "Oddities", "Offered", "Record", "RecordEn
 
 Record = Mapping[str, Any]
 Oddities = Counter[tuple[str, Oddity]]  # by field
-FEW = 6  # records up to which one value at a time is quicker
+FEW = 6  # up to this many records, encoding one value at a time is faster
 
 
 class ActionRecord(NamedTuple):
-    """An action to choose: its name, and its features."""
+    """One action to choose from: its name and its features."""
 
     id: str
     features: Record = MappingProxyType({})
 
 
 class Offered(NamedTuple):
-    """Actions to choose from: the name of each, and its features."""
+    """All actions to choose from: the name and the features of each."""
 
     ids: Sequence[str]
     features: Sequence[Record]
@@ -47,14 +47,14 @@ class Offered(NamedTuple):
 
 
 class Encoded(NamedTuple):
-    """Rows, and how often which field was odd."""
+    """Rows, and how often each field was odd."""
 
     rows: Floats  # (arms, dim) or (people, arms, dim)
     odd: Oddities
 
 
 class _Half:
-    """The columns of a context, or of an action: a 1, then those of each field."""
+    """The columns of a context or of an action: a 1, then the columns of each field."""
 
     def __init__(self, fields: Mapping[str, Field]) -> None:
         self.starts: dict[str, int] = {}
@@ -71,8 +71,10 @@ class _Half:
         self._knotted = [name for name, (field, _) in numbers.items() if field.knots]
 
     def usual(self, values: Mapping[str, Sequence[Any]], records: int) -> tuple[Floats, Indices] | None:
-        """The straight numbers (fields, records) and the picked columns (fields, records) of many records, if there are
-        no other fields and nothing is odd that can be seen so far: ranges are still to be looked at."""
+        """The straight numbers (fields, records) and the picked columns (fields, records) of many records.
+
+        None if there are other fields, or if a value is odd; ranges are not checked here.
+        """
         if self._knotted or not records:
             return None
         nothing = [None] * records
@@ -89,7 +91,7 @@ class _Half:
 
     @property
     def numbers(self) -> StraightNumbers:
-        """Its straight numbers."""
+        """The fields that are numbers without knots."""
         return self._straight
 
     def one(self, record: Record, odd: Oddities) -> Floats:
@@ -116,7 +118,7 @@ class _Half:
         return rows
 
     def _fill_usual(self, rows: Floats, given: Mapping[str, Sequence[Any]]) -> list[str]:
-        """Fill fields whose values are all as they should be, many fields at a time; the names of the others."""
+        """Fill all fields without odd values, many at a time; return the names of the other fields."""
         left, straight = self._knotted.copy(), self._straight.names
         if straight and not self._straight.fill(rows, [given[name] for name in straight]):
             left += straight
@@ -149,14 +151,16 @@ class RecordEncoder:
         self._named = None if schema.features or not schema.actions else self._features(named, Counter())
 
     def quicken(self) -> None:
-        """Load the compiled way, which makes the same rows. The first time on a machine it is compiled: that takes some
-        seconds."""
+        """Load the compiled encoder, which makes the same rows.
+
+        The first time on a machine, compiling takes some seconds.
+        """
         from fedbandit.problem.assembling import rows_of_actions
 
         self._compiled = rows_of_actions
 
     def _places(self, number: int) -> Iterable[tuple[int, int, int]]:
-        """For each column of a block: the block, and which columns of context and action it multiplies."""
+        """For each column of a block: the block, and the columns of context and action that it multiplies."""
         block = self.schema.blocks[number]
         context, action = self._context.starts.get(block.context, 0), self._action.starts.get(block.action, 0)
         of_context = len(self.schema.context[block.context].labels) if block.context else 1
@@ -174,7 +178,7 @@ class RecordEncoder:
         return tuple(ActionRecord(name) for name in self.schema.actions)
 
     def rows(self, context: Record, actions: Sequence[ActionRecord] | Offered | None = None) -> Encoded:
-        """One row per action, (arms, dim); without `actions`, of the schema's named ones."""
+        """One row per action, (arms, dim); without `actions`, for the schema's named actions."""
         odd: Oddities = Counter()
         scaled = self._weights * self._context.one(context, odd)[self._from_context]
         offered = _offered(actions)
@@ -182,7 +186,7 @@ class RecordEncoder:
         return Encoded(self._projected(self._offered(offered, odd) * scaled if rows is None else rows), odd)
 
     def _quickly(self, offered: Offered, scaled: Floats) -> Floats | None:
-        """The rows by the compiled way, if nothing about the actions is odd."""
+        """The rows by the compiled encoder, if nothing about the actions is odd."""
         assert self._compiled is not None
         values: dict[str, Sequence[Any]] = {**self._by_field(offered.features), ACTION: offered.ids}
         found = self._action.usual(values, len(offered.ids))
@@ -199,25 +203,28 @@ class RecordEncoder:
         people: int,
         actions: Sequence[ActionRecord] | Offered | None = None,
     ) -> Encoded:
-        """Rows of many people who are offered the same actions, (people, arms, dim); contexts come field by field."""
+        """Rows of many people who are offered the same actions, (people, arms, dim); contexts are given by field."""
         odd: Oddities = Counter()
         scaled = self._weights * self._context.many(contexts, people, odd)[:, self._from_context]
         return Encoded(self._projected(self._offered(_offered(actions), odd) * scaled[:, None, :]), odd)
 
     def refuse(self, odd: Oddities, *names: Iterable[str]) -> None:
-        """For whoever wants no value clamped or left out: an error that names the first field that was odd, or the
-        first of the names given (in the context, in the features) that the schema does not know."""
+        """Raise an error if any value was odd, or if a name is not in the schema.
+
+        It names the first odd field, or the first unknown name. `names` are those in the context, then those in the
+        features.
+        """
         for name, oddity in odd:
             where = "context" if name in self.schema.context else "features"
             field = self.schema.context.get(name) or self.schema.action_fields[name]
-            raise ArgumentError(f"{where}.{name}", f"must be {_wanted(field)}, and is {_FOUND[oddity]}")
+            raise ArgumentError(f"{where}.{name}", f"must be {_wanted(field)}, but is {_FOUND[oddity]}")
         for where, known, given in zip(("context", "features"), (self._context, self._action), names, strict=True):
             unknown = [name for name in given if name not in known.starts]
             if unknown:
                 raise ArgumentError(f"{where}.{str(unknown[0])[:100]}", "must be a field that the schema knows")
 
     def _offered(self, actions: Offered | None, odd: Oddities) -> Floats:
-        """For each action the columns that its rows need, (arms, width of a row)."""
+        """The action's factor of each column of its row, (arms, width of a row)."""
         if actions is not None:
             return self._features(actions, odd)
         if self._named is not None:
@@ -236,9 +243,9 @@ class RecordEncoder:
         return filled[:, self._from_action]
 
     def _by_field(self, records: Sequence[Record]) -> dict[str, Sequence[Any]]:
-        """The values of each feature in all records, None where a record has none."""
+        """The values of each feature in all records; None where a record has no value."""
         names = tuple(self.schema.features)
-        if len(names) < 2:  # what `itemgetter` gets is then no tuple
+        if len(names) < 2:  # `itemgetter` would not return a tuple
             return {name: [record.get(name) for record in records] for name in names}
         try:
             values = zip(*map(itemgetter(*names), records), strict=True)
@@ -247,8 +254,11 @@ class RecordEncoder:
         return dict(zip(names, values, strict=True))
 
     def _projected(self, rows: Floats) -> Floats:
-        """A person's rows are multiplied as one matrix, alone or among others, in one order of memory however they were
-        made: the same bits."""
+        """The rows after the projection, if there is one.
+
+        A person's rows are multiplied as one matrix, whether alone or among others, and always in the same memory
+        order, so that the result has the same bits.
+        """
         return rows if self._projection is None else np.ascontiguousarray(rows) @ self._projection
 
 
@@ -260,7 +270,7 @@ _FOUND = {"missing": "missing", "clamped": "outside of that", "unknown": "someth
 
 
 def _wanted(field: Field) -> str:
-    """What a value of the field is, in words."""
+    """What a value of the field must be, in words."""
     if isinstance(field, Number):
         return f"a number from {field.low:g} to {field.high:g}"
     if isinstance(field, Category):

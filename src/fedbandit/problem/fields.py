@@ -1,8 +1,8 @@
-"""Fields of a record, and how a value becomes numbers: by public constants alone, whatever the value is.
+"""Fields of a record, and how a value becomes numbers by public constants alone, whatever the value is.
 
 Every field has a fixed number of columns. A value fills them with numbers whose absolute values add up to at most 1, so
-that the length of what it fills is at most 1 as well. What cannot be read as the field describes it is clamped, "other"
-or left empty (`filling.py`): nothing is refused.
+that their Euclidean length is at most 1 as well. A value that does not fit the field's description is clamped, counted
+as "other" or left empty (`filling.py`); none is refused.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
 
 MOST_COLUMNS = 1 << 14  # of one field
 LONGEST_NAME = 100  # characters of a level
-PANDAS_NA = "NAType"  # the type of its missing value, which cannot be compared with anything; pandas is not needed here
+PANDAS_NA = "NAType"  # the type of pandas.NA, which cannot be compared with anything; pandas may not be installed
 
 
 # -- what a person states ---------------------------------------------------------------------------------------------
@@ -44,9 +44,10 @@ PANDAS_NA = "NAType"  # the type of its missing value, which cannot be compared 
 class Number:
     """A number in a public range; values outside are clamped to it.
 
-    It fills one column with -1 at `low`, 1 at `high` and 0 half-way. With `knots` it fills that many columns, the
-    weights of the two nearest of so many equally spaced points: its effect is then piecewise linear, and no number
-    leaves all columns empty. With `missing`, a missing value has a column of its own; without, it leaves them empty.
+    It fills one column with -1 at `low`, 1 at `high` and 0 half-way. With `knots` it has one column for each of that
+    many equally spaced points, and fills the columns of the two nearest with their weights: its effect is then
+    piecewise linear, and no number leaves all columns empty. With `missing`, a missing value has its own column;
+    without, it leaves all columns empty.
     """
 
     low: float
@@ -59,8 +60,10 @@ class Number:
             value = as_number(getattr(self, name))
             if value is None or not math.isfinite(value):
                 stated = str(getattr(self, name))[:50]
-                raise ArgumentError(name, f"must be a finite number, stated by whoever knows the field, got {stated!r}")
-            object.__setattr__(self, name, value + 0.0)  # one zero, not two
+                raise ArgumentError(
+                    name, f"must be a finite number, stated by people who know the field, got {stated!r}"
+                )
+            object.__setattr__(self, name, value + 0.0)  # turns -0.0 into 0.0
         if not (self.low < self.high and math.isfinite(self.high - self.low)):
             raise ArgumentError("high", f"must be a finite distance above low, {self.low!r}, got {self.high!r}")
         if self.knots != 0:
@@ -76,13 +79,13 @@ class Number:
 
     @property
     def mean_square(self) -> float:
-        """The mean squared length of what it fills, if values are spread evenly over the range."""
+        """The mean squared length of its columns, if values are spread evenly over the range."""
         return 2 / 3 if self.knots else 1 / 3
 
 
 @dataclass(frozen=True)
 class Category:
-    """One of some levels, a column each. Any other value fills the column `other`, if there is one."""
+    """One of some levels, with one column each. Any other value fills the column `other`, if there is one."""
 
     levels: Sequence[str]
     other: bool = True
@@ -109,13 +112,13 @@ class Category:
 
     @property
     def mean_square(self) -> float:
-        """A known level fills one column with 1."""
+        """The mean squared length of its columns: a known level fills one column with 1."""
         return 1.0
 
 
 @dataclass(frozen=True)
 class Hashed:
-    """A value of an open vocabulary: a public hash of its text says which of the columns it fills."""
+    """A value from an open vocabulary: a public hash of its text decides which of the columns it fills."""
 
     columns: int
     missing: bool = False
@@ -132,7 +135,7 @@ class Hashed:
 
     @property
     def mean_square(self) -> float:
-        """A value fills one column with 1."""
+        """The mean squared length of its columns: a value fills one column with 1."""
         return 1.0
 
 
@@ -186,13 +189,13 @@ def _check_size(name: str, size: int) -> None:
 
 
 def text_of(value: Any) -> str | None:
-    """The text by which a value is compared or hashed, None for what has none.
+    """The text by which a value is compared or hashed; None for a value without one.
 
-    Whole numbers have the same text whether they come as 3 or as 3.0: a table with gaps turns one into the other. Dates
-    and times have that of ISO 8601, as they would in JSON.
+    Whole numbers have the same text whether they come as 3 or as 3.0: a table with gaps turns one into the other. The
+    text of dates and times is ISO 8601, as it would be in JSON.
     """
     if isinstance(value, str):
-        return str.__str__(value)  # that of an Enum would be its name
+        return str.__str__(value)  # str() of an Enum would give its name
     value = _plain(value)
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -204,7 +207,7 @@ def text_of(value: Any) -> str | None:
 
 
 def is_missing(value: Any) -> bool:
-    """Whether nothing is known: no value, not a number, not a time, the NA of pandas."""
+    """Whether a value is missing: None, NaN, NaT or the NA of pandas."""
     if isinstance(value, (np.datetime64, np.timedelta64)):
         return bool(np.isnat(value))
     if isinstance(value, Decimal):
@@ -215,7 +218,7 @@ def is_missing(value: Any) -> bool:
 
 
 def as_number(value: Any) -> float | None:
-    """A value as a number, None for what is none; numbers in quotes are texts."""
+    """A value as a number; None if it is not one. Numbers in quotes are texts."""
     value = _plain(value)
     if not isinstance(value, (float, int)):
         return None
@@ -226,12 +229,12 @@ def as_number(value: Any) -> float | None:
 
 
 def _plain(value: Any) -> Any:
-    """Numbers of other libraries as Python's own."""
+    """Numbers and dates of other libraries as Python's own; other values do not change."""
     if isinstance(value, (np.floating, np.integer, np.bool_)):
         return value.item()
     if isinstance(value, Decimal):
         return None if value.is_snan() else float(value)
     if isinstance(value, np.datetime64):
         moment = value.item() if value.dtype == "datetime64[D]" else value.astype("datetime64[us]").item()
-        return moment if isinstance(moment, date) else None  # beyond Python's calendar it is a count
+        return moment if isinstance(moment, date) else None  # outside Python's calendar, numpy returns an integer
     return value

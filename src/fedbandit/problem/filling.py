@@ -1,4 +1,4 @@
-"""Fields compiled: from values to the columns of a record, one value at a time or a list of them, bit for bit alike."""
+"""From the values of fields to the columns of a record: one value at a time or many, with the same bits."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from fedbandit.problem.fields import Category, Field, Hashed, Number, as_number,
 __all__ = ["NOTHING", "Filler", "Oddity", "PickFiller", "StraightNumbers", "filler"]
 
 Oddity = Literal["missing", "clamped", "unknown"]
-REMEMBERED = 1 << 14  # texts of a hashed field that need not be hashed again
+REMEMBERED = 1 << 14  # most texts of a hashed field whose columns are remembered
 LONGEST_REMEMBERED = 100  # characters of such a text
 NOTHING: Mapping[Oddity, int] = {}
 _TEXT, _NUMBERS = {str}, {float, int, bool}
-_NUMERIC = {float, int, bool, type(None)}  # types that numpy and `as_number` read alike, None as not a number
+_NUMERIC = {float, int, bool, type(None)}  # types that numpy and `as_number` read in the same way, None as NaN
 
 
 class Filler(ABC):
-    """Fills the columns of one field, from `start` on, which are zero before."""
+    """Fills the columns of one field, which begin at `start` and are zero before."""
 
     def __init__(self, field: Field, start: int) -> None:
         self.start = start
@@ -34,14 +34,14 @@ class Filler(ABC):
 
     @abstractmethod
     def one(self, row: list[float] | Floats, value: Any) -> Oddity | None:
-        """Fill the columns of one record; says what was odd about the value."""
+        """Fill the columns of one record; return what was odd about the value."""
 
     @abstractmethod
     def many(self, rows: Floats, values: Sequence[Any]) -> Mapping[Oddity, int]:
-        """Fill the columns of many records, (records, columns); says how often what was odd."""
+        """Fill the columns of many records, (records, columns); return how often each oddity occurred."""
 
     def _empty(self, row: list[float] | Floats, value: Any) -> Oddity:
-        """What to fill where there is no value that can be used."""
+        """Fill the columns if there is no value that can be used."""
         if self._missing is not None:
             row[self._missing] = 1.0
         return "missing" if is_missing(value) else "unknown"
@@ -60,14 +60,14 @@ class _NumberFiller(Filler):
         number = value if type(value) is float else as_number(value)
         if number is None or number != number:
             return self._empty(row, value)
-        inside = min(max(number, self._low), self._high) + 0.0  # one zero, not two
+        inside = min(max(number, self._low), self._high) + 0.0  # turns -0.0 into 0.0
         if self._knots:
             place = (inside - self._low) / self._span * (self._knots - 1)
             knot = min(int(place), self._knots - 2)
             row[self.start + knot] = 1 - (place - knot)
             row[self.start + knot + 1] = place - knot
         else:
-            # No longer than 1 after rounding either: neither difference can exceed the rounded span.
+            # At most 1 in absolute value, even after rounding: neither difference can exceed the rounded span.
             row[self.start] = ((inside - self._low) - (self._high - inside)) / self._span
         return None if inside == number else "clamped"
 
@@ -78,7 +78,7 @@ class _NumberFiller(Filler):
             numbers = np.array(values, dtype=np.float64)
         except OverflowError:  # a whole number too large for a float
             return self._one_by_one(rows, values)
-        inside = np.minimum(np.maximum(numbers, self._low), self._high) + 0.0  # keeps what is not a number
+        inside = np.minimum(np.maximum(numbers, self._low), self._high) + 0.0  # NaN stays NaN
         clamped = int(np.count_nonzero(inside != numbers))
         if clamped and np.isnan(inside).any():
             return self._one_by_one(rows, values)
@@ -94,7 +94,7 @@ class _NumberFiller(Filler):
 
 
 class PickFiller(Filler):
-    """A field whose values fill one column with a 1."""
+    """A filler for a field whose values fill one column with a 1."""
 
     @abstractmethod
     def columns(self, values: Sequence[Any]) -> list[int] | None:
@@ -158,32 +158,32 @@ class _HashedFiller(PickFiller):
         column = self.start + int.from_bytes(digest, "little") % self._columns
         if len(text) <= LONGEST_REMEMBERED:
             if len(self._remembered) >= REMEMBERED:
-                self._remembered = {}  # of those that still come it is full again soon
+                self._remembered = {}  # texts that still occur are soon remembered again
             self._remembered[text] = column
         return column
 
 
 def _found(columns: Mapping[str, int], values: Sequence[Any]) -> list[int] | None:
-    """The column of each value, if all are among these texts; what is no text equals none of them."""
+    """The column of each value if all are among these texts, else None; a value that is not a text equals none."""
     try:
         found = list(map(columns.get, values))
-    except TypeError:  # a value that cannot be looked up
+    except TypeError:  # a value that cannot be hashed
         return None
     return None if None in found else cast(list[int], found)
 
 
 class StraightNumbers:
-    """All straight numbers of a record at once."""
+    """Fills all straight numbers (those without knots) of records at once."""
 
     def __init__(self, fields: Mapping[str, tuple[Number, int]]) -> None:
-        """Fields by name, each with its column."""
+        """`fields` are the fields by name, each with its column."""
         self.names = tuple(fields)
         ranges = [(field.low, field.high, field.high - field.low) for field, _ in fields.values()]
         self.ranges = np.array(ranges, dtype=np.float64).reshape(-1, 3)  # low, high and span of each
         self.columns = np.array([column for _, column in fields.values()], dtype=np.int64)
 
     def read(self, values: Sequence[Sequence[Any]]) -> Floats | None:
-        """The values of many records, field by field, as numbers (fields, records), if they are numbers."""
+        """The values of many records, given by field, as an array (fields, records); None if some are not numbers."""
         flat = list(chain.from_iterable(values))
         if not _NUMBERS.issuperset(map(type, flat)):
             return None
@@ -194,10 +194,10 @@ class StraightNumbers:
         return np.frombuffer(packed).reshape(len(values), len(values[0]) if values else 0)
 
     def fill(self, rows: Floats, values: Sequence[Sequence[Any]]) -> bool:
-        """Fill the columns of many records, if none of the values, field by field, is odd."""
+        """Fill the columns of many records, whose values are given by field; False, and nothing, if a value is odd."""
         numbers = self.read(values)
         low, high, span = self.ranges.T[:, :, None]
-        if numbers is None or not ((numbers >= low) & (numbers <= high)).all():  # not so for what is not a number
+        if numbers is None or not ((numbers >= low) & (numbers <= high)).all():  # refuses NaN too
             return False
         numbers = numbers + 0.0
         rows[:, self.columns] = (((numbers - low) - (high - numbers)) / span).T
@@ -205,7 +205,7 @@ class StraightNumbers:
 
 
 def filler(field: Field, start: int) -> Filler:
-    """What fills the columns of a field, from `start` on."""
+    """The filler for the columns of a field, which begin at `start`."""
     if isinstance(field, Number):
         return _NumberFiller(field, start)
     return _CategoryFiller(field, start) if isinstance(field, Category) else _HashedFiller(field, start)

@@ -1,6 +1,6 @@
 """Tables of other libraries, column by column: polars, pandas, anything that speaks Arrow, lists of records.
 
-None of these libraries is needed here: a table is recognised by what it can do.
+None of these libraries has to be installed: a table is recognised by its methods.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def is_table(value: Any) -> bool:
 
 
 def columns_of(table: Any) -> Columns:
-    """The columns of a table by name, as Python's own values; None where there is none.
+    """The columns of a table by name, as Python's own values; None where a value is missing.
 
     >>> columns_of([{"age": 30}, {"age": 40, "sex": "f"}])
     {'age': [30, 40], 'sex': [None, 'f']}
@@ -60,7 +60,7 @@ def length_of(columns: Columns) -> int:
 
 
 def records_in(table: Any, columns: Columns) -> int:
-    """How many records a table with these columns has: in a list, those that say nothing count, too."""
+    """How many records a table with these columns has; in a list, empty records count too."""
     return len(table) if isinstance(table, Sequence) else length_of(columns)
 
 

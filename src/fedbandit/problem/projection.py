@@ -1,13 +1,14 @@
-"""A public random projection: fewer columns, for a schema that has more than its budget can carry.
+"""A public random projection: fewer columns, for a schema with more columns than its budget can carry.
 
-Every column of a row is given a random point, `columns` signs divided by the square root of their number, and a row
-becomes the sum of its columns' points times a constant. The signs come from a hash of the public seed.
+Every column of a row gets a random point: `columns` random signs, divided by the square root of their number. A
+projected row is the sum of its columns times their points, times a constant. The signs come from a hash of the public
+seed.
 
 Why no projected row is longer than 1: within a block, absolute values add up to at most the block's weight w (see
-`fields.py`), and the length of a projected row is convex in the row, so it is largest where each block fills one column
-with its weight. There its square is a sum over pairs of blocks of w_s w_t times the product of two points, and no pair
-has a larger product than the largest that the points of the two blocks have. Nor is it larger than the square of the
-largest singular value. The constant is one over the root of the smaller of the two.
+`fields.py`). The length of a projected row is convex in the row, so it is largest where each block fills one column
+with its weight. There its square is a sum, over pairs of blocks, of w_s w_t times the product of two points, and each
+product is at most the largest product of any two points of these blocks. The square is also at most the square of the
+largest singular value. The constant is one over the root of the smaller of the two bounds.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from fedbandit._arrays import Flags, Floats, Indices
 
 __all__ = ["Projection"]
 
-MOST_PAIRED = 4096  # columns whose products are all looked at
-GRID = 2.0**-20  # the constant is rounded down to this, so that last digits of linear algebra do not show in it
+MOST_PAIRED = 4096  # most columns for which the products of all pairs are computed
+GRID = 2.0**-20  # the constant is rounded down to a multiple of this, to be free of the rounding of linear algebra
 
 
 @dataclass(frozen=True)
 class Projection:
-    """So many columns instead of those that the fields make, by a public seed."""
+    """A projection to `columns` columns by a public seed."""
 
     columns: int
     seed: int = 0
@@ -40,17 +41,18 @@ class Projection:
         _validate.count("seed", self.seed, least=0)
 
     def signs(self, width: int) -> Floats:
-        """One point per column of a row, (width, columns), of signs."""
+        """The random signs of each column's point, (width, columns)."""
         size = width * self.columns
         stream = shake_256(f"fedbandit projection {self.seed} {width} {self.columns}".encode()).digest(-(-size // 8))
         bits = np.unpackbits(np.frombuffer(stream, dtype=np.uint8), count=size)
         return np.where(bits, 1.0, -1.0).reshape(width, self.columns)
 
     def matrix(self, weights: Floats, block_of: Indices, group_of: Indices) -> Floats:
-        """What rows are multiplied by, (width, columns).
+        """The matrix (width, columns) by which rows are multiplied.
 
-        `weights` (blocks,) are those of the blocks; `block_of` (width,) says to which block a column belongs,
-        `group_of` (width,) which columns can be filled together: those of one group, and those of group -1 with any.
+        `weights` (blocks,) are the weights of the blocks, and `block_of` (width,) says to which block a column belongs.
+        `group_of` (width,) says which columns can be filled together: those of one group, and those of group -1 with
+        any.
         """
         points = self.signs(len(block_of)) / math.sqrt(self.columns)
         longest = float(np.linalg.norm(points, 2)) ** 2
@@ -64,7 +66,7 @@ class Projection:
 
 
 def _by_pairs(points: Floats, weights: Floats, block_of: Indices, group_of: Indices) -> float:
-    """The largest sum over pairs of blocks, over all groups."""
+    """The largest, over all groups, of the sum over pairs of blocks."""
     groups = [group for group in np.unique(group_of) if group >= 0] or [-1]
     return max(_of_group(points, weights, block_of, (group_of == group) | (group_of == -1)) for group in groups)
 

@@ -1,9 +1,10 @@
-"""A schema: public constants that say how records become rows, part of the plan and of its hash.
+"""A schema: public constants that say how records become rows. It is part of the plan and of its hash.
 
 A row is a list of blocks: a constant, fields of an action, and chosen products of a field of the context and a field of
-the action. Columns of a block are filled with numbers whose absolute values add up to at most 1, times its weight,
-and the squares of all weights add up to less than 1. So no row is longer than 1, whatever the record is. Nothing is
-fitted to data: ranges and levels are stated by people who know the field, or they would tell of the data.
+the action. The columns of a block are filled with numbers whose absolute values add up to at most 1, times the block's
+weight, and the squares of all weights add up to less than 1. So no row is longer than 1, whatever the record is.
+Nothing is fitted to data: people who know the fields state ranges and levels. If data decided them, they would reveal
+something about the data.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ from fedbandit.problem.projection import Projection
 __all__ = ["ACTION", "INTERCEPT", "Block", "Frozen", "Schema"]
 
 T = TypeVar("T")
-ACTION = "action"  # the field that named actions are the levels of
+ACTION = "action"  # the field whose levels are the named actions
 INTERCEPT = "intercept"
 SEPARATOR = " x "  # between the fields of a product
-MARGIN = 2.0**-30  # rows are shorter than 1 by this, far more than rounding adds to rows of this many columns:
+MARGIN = 2.0**-30  # rows are shorter than 1 by this, far more than rounding adds to rows of MOST_COLUMNS columns
 MOST_COLUMNS = 1 << 14
 LONGEST_NAME = 100
-WASTEFUL = 0.5  # of the squared length
+WASTEFUL = 0.5  # rows that fill a smaller share of their squared length are warned about
 
 
 class Frozen(Mapping[str, T]):
-    """A table in the order of its names, for good: two tables of the same entries are the same."""
+    """An immutable table, sorted by name: two tables with the same entries are equal and have the same hash."""
 
     def __init__(self, entries: Mapping[str, T]) -> None:
         self._entries = dict(sorted(entries.items()))
@@ -58,7 +59,7 @@ class Frozen(Mapping[str, T]):
 
 
 class Block(NamedTuple):
-    """A part of a row: the columns of a field of the context times those of a field of the action; "" is a constant."""
+    """A part of a row: the columns of a context field times those of an action field; "" stands for a constant."""
 
     context: str
     action: str
@@ -73,17 +74,18 @@ class Schema:
     """How a record becomes rows, one per action.
 
     context: fields of the person or the moment. features: fields of an action, sent with it.
-    actions: names of actions that are always the same. Each has an effect of its own, and one for each field of the
-    context that it interacts with: blocks of columns that no other action fills.
-    interactions: pairs of a field of the context and one of the action ("action" for the named actions). By default all
-    fields of the context with the named actions, if there are any, and none otherwise.
-    baseline: fields of the context that enter alike for all actions. They change no choice; they explain rewards.
-    intercept: a constant column, by default unless there are named actions, which make up for one.
-    weights: shares of a row's squared length by the name of a block, in proportion; 1 where none is given.
-    projection: fewer columns, at random.
+    actions: names of actions that are always the same. Each has its own effect, and its own effect for each field of
+    the context that it interacts with: blocks of columns that no other action fills.
+    interactions: pairs of a field of the context and a field of the action ("action" for the named actions). By default
+    all fields of the context with the named actions, if there are any; otherwise none.
+    baseline: fields of the context that enter in the same way for all actions. They change no choice, but explain
+    rewards.
+    intercept: a constant column. There is one by default unless there are named actions, which replace it.
+    weights: relative shares of a row's squared length, by the name of a block; 1 where none is given.
+    projection: a random projection to fewer columns.
 
     Formal guarantee: whatever record is encoded, its rows have `dim` numbers and a Euclidean norm of at most 1, as
-    computed in floating point and after the projection, too. It follows from the constants here alone.
+    computed in floating point, and after the projection too. This follows from the constants here alone.
 
     >>> from fedbandit.problem.fields import Number
     >>> schema = Schema({"age": Number(0, 120), "smokes": Category(["yes", "no"], other=False)}, actions=("A", "B"))
@@ -139,7 +141,7 @@ class Schema:
         return {name: weight / total for name, weight in weights.items()}
 
     def weight(self, block: Block) -> float:
-        """What the columns of a block are multiplied by."""
+        """The factor by which the columns of a block are multiplied."""
         return math.sqrt(self.shares[block.name]) * (1 - MARGIN)
 
     @cached_property
@@ -167,18 +169,18 @@ class Schema:
 
     @cached_property
     def action_fields(self) -> Frozen[Field]:
-        """Fields of an action, its name among them where actions are named."""
+        """The fields of an action; its name is one of them if actions are named."""
         named = {ACTION: Category(self.actions, other=False)} if self.actions else {}
         return Frozen({**self.features, **named})
 
     # -- what it is worth -------------------------------------------------------------------------------------------
 
     def columns_of(self, name: str) -> int:
-        """How many columns of a row, before the projection, a field takes part in."""
+        """The number of columns before the projection in which a field takes part."""
         return sum(self._size(block) for block in self.blocks if name in block)
 
     def mean_square(self, block: Block) -> float:
-        """The mean of the squared length of what fills a block, relative to what could, for values spread evenly."""
+        """The mean share of a block's squared length that is filled, for values spread evenly over their ranges."""
         of_context = self.context[block.context].mean_square if block.context else 1.0
         return of_context * (self.action_fields[block.action].mean_square if block.action else 1.0)
 
@@ -189,11 +191,11 @@ class Schema:
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
-        """What is likely not meant: rows that waste most of their length, fields that change no choice."""
+        """What is probably a mistake: rows that waste most of their length, fields that change no choice."""
         return (*self._wasteful(), *self._idle())
 
     def without(self, name: str) -> Schema:
-        """The schema without one field, and all that it takes part in."""
+        """The schema without one field and everything that the field takes part in."""
         if name not in self.context and name not in self.features:
             raise ArgumentError("field", f"must be one of the schema's, got {name!r}")
         gone = {block.name for block in self.blocks if name in block}
@@ -214,7 +216,7 @@ class Schema:
     # -- as data ----------------------------------------------------------------------------------------------------
 
     def as_dict(self) -> dict[str, Any]:
-        """The schema as plain data; `from_dict` reads it back. What is left out is empty or has no projection."""
+        """The schema as plain data; `from_dict` reads it back. Without a projection, its entry is left out."""
         data: dict[str, Any] = {
             "context": {name: field_as_dict(field) for name, field in self.context.items()},
             "features": {name: field_as_dict(field) for name, field in self.features.items()},
@@ -296,7 +298,7 @@ class Schema:
             unknown = [name for name in used if name not in known]
             if unknown:
                 expected = ", ".join(known) or "there are none"
-                raise ArgumentError(where, f"must name fields that there are ({expected}), got {unknown[0]!r}")
+                raise ArgumentError(where, f"must name fields of the schema ({expected}), got {unknown[0]!r}")
 
     def _weights(self) -> Frozen[float]:
         if not isinstance(self.weights, Mapping):
@@ -315,11 +317,11 @@ class Schema:
                 f"must have fewer columns than the {self.width} it projects, got {self.projection.columns}",
             )
         if not all(math.isfinite(share) and share > 0 for share in self.shares.values()):
-            raise ArgumentError("weights", "must be of sizes that can be compared")
+            raise ArgumentError("weights", "must be of comparable size: their shares overflow or vanish")
 
 
 def _labels(fields: Mapping[str, Field], name: str) -> list[str]:
-    """What the columns of a field stand for; a single one without a name where there is no field."""
+    """What the columns of a field stand for; a single "" if there is no field."""
     return [f"{name}{label}" for label in fields[name].labels] if name else [""]
 
 

@@ -1,4 +1,4 @@
-"""Records as an application sends them, checked and encoded; what was odd about them is counted here alone."""
+"""Records as an application sends them, checked and encoded. Only this module counts what was odd about them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ __all__ = ["Actions", "Offer", "Records", "as_json", "offered_actions"]
 
 Actions = Sequence[ActionRecord | Mapping[str, Any] | str]
 MOST_ACTIONS = 100_000
-AT_ONCE = 1 << 22  # numbers of rows that are held at a time
+AT_ONCE = 1 << 22  # most numbers in the rows that are held at a time
 
 
 class Offer(NamedTuple):
-    """What there is to choose from: rows, and what each action is called."""
+    """What there is to choose from: the rows and the names of the actions."""
 
     rows: Floats  # (arms, dim) or (people, arms, dim)
     names: tuple[str, ...]
@@ -31,8 +31,8 @@ class Offer(NamedTuple):
 class Records:
     """Turns records into rows by a schema, and counts what was odd: values that were missing, clamped or unknown.
 
-    With `strict`, an odd record is an error instead. The counts are for whoever runs the silo; they never leave it.
-    `lock` guards them where several threads encode.
+    With `strict`, an odd record is an error instead. The counts are for the people who run the silo, and never leave
+    it. `lock` guards them if several threads encode.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Records:
         self._named = schema.actions
 
     def one(self, context: Mapping[str, Any], actions: Actions | Offered | None = None) -> Offer:
-        """The rows of one record's actions; without `actions`, of those that the schema names."""
+        """The rows of one record's actions; without `actions`, of the actions that the schema names."""
         if not isinstance(context, Mapping):
             raise ArgumentError("context", f"must be a table of fields, got {type(context).__name__}")
         offered = None if actions is None else offered_actions(actions)
@@ -53,8 +53,7 @@ class Records:
         return Offer(encoded.rows, self._names(offered))
 
     def many(self, columns: Columns, people: int, actions: Actions | None = None) -> Iterator[Offer]:
-        """The rows of so many records, given column by column, whose people are offered the same actions; some people
-        at a time."""
+        """The rows of `people` records, given by column, some people at a time. All are offered the same actions."""
         offered = None if actions is None else offered_actions(actions)
         names = self._names(offered)
         step = max(1, AT_ONCE // max(1, len(names) * self.encoder.schema.width))
@@ -75,7 +74,7 @@ class Records:
         return found
 
     def quicken(self) -> None:
-        """Load what makes it faster."""
+        """Load the compiled encoder."""
         self.encoder.quicken()
 
     def _names(self, offered: Offered | None) -> tuple[str, ...]:
@@ -108,7 +107,7 @@ def offered_actions(actions: Actions | Offered) -> Offered:
 
 
 def as_json(context: Mapping[str, Any], names: Sequence[str], actions: Actions | Offered | None) -> str:
-    """A record as it was sent, for a log: the context, and the actions with their features."""
+    """A record as it was sent, for a log: the context and the actions with their features."""
     features = [{}] * len(names) if actions is None else [dict(one) for one in offered_actions(actions).features]
     offered = [{"id": name, "features": one} for name, one in zip(names, features, strict=True)]
     return json.dumps({"context": dict(context), "actions": offered}, default=str)

@@ -190,9 +190,9 @@ def test_odd_records_are_served_and_counted_and_only_here(silo: Silo) -> None:
 def test_strictly_they_are_refused(tmp_path: Path) -> None:
     with opened(tmp_path, strict=True) as silo:
         assert silo.decide(context=PERSON).name
-        with pytest.raises(ArgumentError, match=r"^context.age must be a number from 0 to 120, and is missing$"):
+        with pytest.raises(ArgumentError, match=r"^context.age must be a number from 0 to 120, but is missing$"):
             silo.decide(context={"sex": "f"})
-        with pytest.raises(ArgumentError, match=r"^context.sex must be one of f, m, and is something else$"):
+        with pytest.raises(ArgumentError, match=r"^context.sex must be one of f, m, but is something else$"):
             silo.decide_many([{"age": 1, "sex": "q"}])
         assert len(silo.decide_many([{**PERSON, "key": "a"}], users="key")) == 1
         assert silo.odd_values == {}
