@@ -132,8 +132,8 @@ def test_fields_that_change_no_choice_are_warned_of() -> None:
     [
         (lambda: Number(1, 1), "high must be a finite distance above low, 1.0, got 1.0"),
         (lambda: Number(-1e308, 1e308), "high must be a finite distance above low"),
-        (lambda: Number(0, float("nan")), "high must be a finite number, stated by people who know the field"),
-        (lambda: Number("?", 1), "low must be a finite number, stated by people who know the field, got '?'"),
+        (lambda: Number(0, float("nan")), "high must be a finite number, stated by people who know it"),
+        (lambda: Number("?", 1), "low must be a finite number, stated by people who know it, got '?'"),
         (lambda: Number(0, 10**400), "high must be a finite number"),
         (lambda: Number(0, 1, knots=1), "knots must be a whole number >= 2, got 1"),
         (lambda: Number(0, 1, missing=1), "missing must be true or false, got 1"),

@@ -60,9 +60,7 @@ class Number:
             value = as_number(getattr(self, name))
             if value is None or not math.isfinite(value):
                 stated = str(getattr(self, name))[:50]
-                raise ArgumentError(
-                    name, f"must be a finite number, stated by people who know the field, got {stated!r}"
-                )
+                raise ArgumentError(name, f"must be a finite number, stated by people who know it, got {stated!r}")
             object.__setattr__(self, name, value + 0.0)  # turns -0.0 into 0.0
         if not (self.low < self.high and math.isfinite(self.high - self.low)):
             raise ArgumentError("high", f"must be a finite distance above low, {self.low!r}, got {self.high!r}")

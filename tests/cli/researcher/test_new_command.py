@@ -56,7 +56,7 @@ def test_types_and_levels_are_proposed_and_ranges_are_not(fedbandit: Command, ta
     assert "17.25" not in text
     assert "# id differs in every row" in text
     assert "# country is the same in all rows: left out" in text
-    with pytest.raises(ValueError, match="low must be a finite number, stated by people who know the field, got '\\?'"):
+    with pytest.raises(ValueError, match="low must be a finite number, stated by people who know it, got '\\?'"):
         Schema.from_dict(found)
     assert Schema.from_dict(tomllib.loads(stated(text))).dim == 3 * (1 + 1 + 3 + 3 + 16)
 
