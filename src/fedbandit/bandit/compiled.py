@@ -1,7 +1,7 @@
-"""The choice of an action, compiled: norms and upper confidence bounds of a block of rows at a time, which stays in the
-cache from the first look to the last.
+"""The choice of an action, compiled. Norms and upper confidence bounds are computed block by block of rows, and a block
+stays in the processor's cache from the first operation to the last.
 
-Importing this module loads a compiler, and compiles if no cache is there: a silo does so beside its work.
+Importing this module loads a compiler, and compiles if there is no cache. So a silo imports it in the background.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from fedbandit.bandit.linucb import Model
 
 __all__ = ["best_of", "best_of_many", "weights_of"]
 
-# One signature for all callers, so that nothing is compiled while somebody waits. Arrays may be read-only.
+# One signature serves all callers, so that nothing is compiled while somebody waits. Arrays may be read-only.
 _ROWS, _SETS = (types.Array(types.float64, sides, "C", readonly=True) for sides in (2, 3))
 _MODEL = (_ROWS, types.float64, types.float64)
-# Rows that are looked at together. A processor's wide registers hold one column of several of them: each row is summed
-# up in the same order wherever it stands, so equal rows stay equal, and every machine decides the same.
+# Rows in a block. A processor's wide registers hold the same column of several rows, so each row is summed in the same
+# order wherever it stands: equal rows get equal scores, and every machine decides the same.
 BLOCK = 80
 
 
 def weights_of(model: Model) -> Floats:
-    """What rows are multiplied by, (dim + 1, dim): the columns of the root, then theta."""
+    """The weights by which rows are multiplied, (dim + 1, dim): the columns of the root, then theta."""
     return np.ascontiguousarray(np.concatenate([model.root.T, model.theta[None]]))
 
 
 @njit(nogil=True, inline="always")
 def _product(columns: Floats, weights: Floats, seen: Floats) -> None:
-    """Weighted sums of the first columns into `seen`; four columns at a time, so that it is written less often."""
+    """Write weighted sums of the first columns to `seen`, four columns at a time, so that it is written less often."""
     count, wide = len(weights), len(seen)
     seen[:] = 0.0
     for i in range(0, count - 3, 4):
@@ -48,8 +48,10 @@ def _product(columns: Floats, weights: Floats, seen: Floats) -> None:
 
 @njit(types.Array(types.intp, 1, "C")(_SETS, *_MODEL), cache=True, nogil=True)
 def best_of_many(features: Floats, weights: Floats, radius: float, most: float) -> Indices:
-    """Of each of many sets, (people, arms, dim), the first row with the largest <x, theta> + radius |root^T x|; -1 if
-    the square of a row's norm is not at most `most`. A block may hold rows of several people."""
+    """For each of many sets (people, arms, dim): the first row with the largest <x, theta> + radius |root^T x|.
+
+    It is -1 if the squared norm of some row of the set is not at most `most`. A block may hold rows of several people.
+    """
     people, arms, dim = features.shape
     rows, total = features.reshape((people * arms, dim)), people * arms
     wide = min(BLOCK, total)
@@ -59,7 +61,7 @@ def best_of_many(features: Floats, weights: Floats, radius: float, most: float) 
     person, arm, best, highest, fine = 0, 0, 0, -math.inf, True
     for start in range(0, total, wide):
         some = rows[start : start + wide]
-        for row in range(len(some)):  # the last block may be smaller: what is left of the one before is not looked at
+        for row in range(len(some)):  # the last block may be smaller: what is left of the one before is never read
             for i in range(dim):
                 columns[i, row] = some[row, i]
         square[:] = 0.0
@@ -88,6 +90,6 @@ def best_of_many(features: Floats, weights: Floats, radius: float, most: float) 
 
 @njit(types.intp(_ROWS, *_MODEL), cache=True, nogil=True)
 def best_of(features: Floats, weights: Floats, radius: float, most: float) -> int:
-    """The same of one set, (arms, dim)."""
+    """`best_of_many` for one set (arms, dim)."""
     found: int = best_of_many(features.reshape((1, *features.shape)), weights, radius, most)[0]
     return found

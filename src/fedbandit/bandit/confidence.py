@@ -1,7 +1,7 @@
 """Regulariser and confidence radii: Lemma subG with its constants computed, and the published simulation's formulas.
 
-The noise of prefix k is a symmetric Gaussian matrix N_k and a Gaussian vector h_k. The lemma needs bounds on
-max_k ||N_k|| and max_k ||h_k|| that hold with high probability; `matrix_norm_bound` and `vector_norm_bound` compute
+The noise of prefix sum k is a symmetric Gaussian matrix N_k and a Gaussian vector h_k. The lemma needs bounds on
+max_k ||N_k|| and max_k ||h_k|| that hold with high probability. `matrix_norm_bound` and `vector_norm_bound` compute
 them from the law of the noise instead of guessing absolute constants.
 """
 
@@ -37,12 +37,12 @@ __all__ = [
 
 Radii = Literal["theory", "proof", "practical", "published", "shariff-sheffet", "zheng", "he", "azize-basu"]
 PRACTICAL_SCALE = 0.1
-NOISELESS = 1.0  # lambda where nothing was added
+NOISELESS = 1.0  # lambda without noise
 
 
 @dataclass(frozen=True)
 class NoiseLaw:
-    """Standard deviations of the decoded prefix sums over all silos, sync by sync (syncs,)."""
+    """The standard deviations of the noise in the decoded prefix sums over all silos, one per sync (syncs,)."""
 
     bias: Floats
     diagonal: Floats
@@ -52,7 +52,7 @@ class NoiseLaw:
 
 @dataclass(frozen=True)
 class Confidence:
-    """lambda of every sync (syncs,), and beta as a function of the users seen so far, t times the silos, and lambda."""
+    """lambda of every sync (syncs,), and beta as a function of lambda and of the users so far, t times the silos."""
 
     regularisers: Floats
     radius: Callable[[float, float], float]
@@ -66,8 +66,8 @@ def theory(law: NoiseLaw, dim: int, alpha: float) -> Confidence:
     """Lemma subG as stated.
 
     lambda = 2 Sigma_N, beta_t = sqrt(2 log(2/alpha) + d log(1 + Mt/(d lambda))) + sqrt(lambda). Sigma_N is computed
-    from the law of the noise; without noise lambda = 1. The chain of inequalities in the lemma's proof gives a wider
-    radius, `proof`: the statement drops constants.
+    from the law of the noise; without noise lambda = 1. The lemma's statement drops constants: the inequalities of its
+    proof give a wider radius, which is `proof`.
     """
     matrix = matrix_norm_bound(law, dim, alpha / 4)
 
@@ -78,7 +78,7 @@ def theory(law: NoiseLaw, dim: int, alpha: float) -> Confidence:
 
 
 def proof(law: NoiseLaw, dim: int, alpha: float) -> Confidence:
-    """Every constant of the proofs of Lemmas general and subG: the radius that is certain to hold.
+    """The radius that is certain to hold, with every constant of the proofs of Lemmas general and subG.
 
     lambda = 2 Sigma_N, lambda_min = Sigma_N, lambda_max = 3 Sigma_N, nu = Sigma_n / sqrt(lambda_min), and beta_t =
     sqrt(2 log(2/alpha) + d log(1 + Mt/(d lambda_min))) + sqrt(lambda_max) + nu. Half of alpha goes to the
@@ -95,13 +95,12 @@ def proof(law: NoiseLaw, dim: int, alpha: float) -> Confidence:
 
 
 def practical(law: NoiseLaw, dim: int, alpha: float) -> Confidence:
-    """One rule for all settings: lambda_k = Sigma_N of sync k alone, radii PRACTICAL_SCALE of the stated form. Outside
-    the theorem.
+    """One rule for all settings, outside the theorem: lambda_k = Sigma_N of sync k alone, radii scaled down.
 
-    Half the theory's lambda shrinks less, and a lambda for each sync shrinks early models, whose prefix sums have less
-    noise, only as much as they need. Where the noise then makes V too small in some direction, that eigenvalue is
-    raised to lambda / 2, which is a positive-definite correction of the noisy covariance. Narrow radii explore less.
-    Privacy does not depend on any of it.
+    The radii are PRACTICAL_SCALE times those of the lemma's statement. Half the theory's lambda shrinks less, and a
+    lambda of its own for each sync shrinks early models, whose prefix sums have less noise, only as much as they need.
+    If noise then makes V too small in some direction, that eigenvalue is raised to lambda / 2, a positive-definite
+    correction of the noisy covariance. Narrow radii explore less. Privacy does not depend on any of this.
     """
 
     def radius(users: float, regulariser: float) -> float:
@@ -126,24 +125,25 @@ def _everywhere(law: NoiseLaw, regulariser: float) -> Floats:
 
 
 def published_regulariser(std: float, silos: int, levels: int, dim: int, alpha: float) -> float:
-    """lambda of the published simulation, `std` its noise of one p-sum over all silos; sqrt(M) without privacy."""
+    """lambda of the published simulation; sqrt(M) without privacy. `std` is the noise of one p-sum over all silos."""
     if std == 0:
         return math.sqrt(silos)
     return math.sqrt(levels) * std * (math.sqrt(levels + math.log(1 / alpha)) + math.sqrt(dim))
 
 
 def self_normalised(users: float, dim: int, regulariser: float, alpha: float) -> float:
-    """Bound on the reward noise in the V^-1 norm (Abbasi-Yadkori et al. 2011, Theorem 1), 1-sub-Gaussian rewards."""
+    """A bound on the noise of 1-sub-Gaussian rewards in the V^-1 norm (Abbasi-Yadkori et al. 2011, Theorem 1)."""
     return math.sqrt(2 * math.log(2 / alpha) + dim * math.log1p(users / (dim * regulariser)))
 
 
 def matrix_norm_bound(law: NoiseLaw, dim: int, alpha: float) -> float:
     """A bound that max_k ||N_k|| exceeds with probability at most alpha.
 
-    With off-diagonal deviation o and diagonal deviation at most sqrt(2) o, the mean of the largest eigenvalue is at
-    most 2 o sqrt(d) (it is a scaled GOE matrix; Slepian), and it is a convex function of the Gaussian entries with
-    Lipschitz constant sqrt(2) o. Its median is below its mean, so by Gaussian isoperimetry it exceeds
-    2 o sqrt(d) + sqrt(2) o t with probability at most 1 - Phi(t). Both signs and all syncs by a union bound.
+    Let o be the off-diagonal standard deviation, and let the diagonal one be at most sqrt(2) o. Then the mean of the
+    largest eigenvalue is at most 2 o sqrt(d) (N_k is a scaled GOE matrix; Slepian), and the eigenvalue is a convex
+    function of the Gaussian entries with Lipschitz constant sqrt(2) o. Its median is below its mean, so by Gaussian
+    isoperimetry it exceeds 2 o sqrt(d) + sqrt(2) o t with probability at most 1 - Phi(t). A union bound covers both
+    signs and all syncs.
     """
     mean, spread = _spectral(law, dim)
     if not spread.any():
@@ -156,13 +156,13 @@ def matrix_norm_bound(law: NoiseLaw, dim: int, alpha: float) -> float:
 
 
 def matrix_norm_bounds(law: NoiseLaw, dim: int, alpha: float) -> Floats:
-    """For every sync a bound that its own ||N_k|| exceeds with probability at most alpha, (syncs,)."""
+    """Bounds (syncs,): the ||N_k|| of each sync exceeds its own bound with probability at most alpha."""
     mean, spread = _spectral(law, dim)
     return np.asarray(mean - spread * ndtri(alpha / 2))
 
 
 def _spectral(law: NoiseLaw, dim: int) -> tuple[Floats, Floats]:
-    """Bounds on the mean of the largest eigenvalue and on its Lipschitz constant, of every sync."""
+    """Bounds on the mean of the largest eigenvalue and on its Lipschitz constant, one of each per sync."""
     spread = np.maximum(law.diagonal, math.sqrt(2) * law.off_diagonal)
     return np.asarray(math.sqrt(2 * dim) * spread), np.asarray(spread)
 

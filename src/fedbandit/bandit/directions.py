@@ -1,4 +1,4 @@
-"""Actions in random directions: how well the best of them is aligned with a direction that is looked for."""
+"""Actions in random directions: how well the best of them is aligned with a given direction."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from scipy.special import betainc
 
 __all__ = ["PAPERS_SHARE", "Alignment", "best_of"]
 
-PAPERS_SHARE: Final = 0.5  # of a row's squared length that its constant entry has in the paper's instance
+PAPERS_SHARE: Final = 0.5  # the constant entry's share of a row's squared length in the paper's instance
 GRID = 20_001  # points of an integral over [0, 1]
 
 
 class Alignment(NamedTuple):
-    """Of the best of several random directions: its expected cosine, and that cosine's expected square."""
+    """The expected cosine of the best of several random directions, and the expected square of that cosine."""
 
     cosine: float
     square: float
@@ -23,16 +23,16 @@ class Alignment(NamedTuple):
 
 @lru_cache(maxsize=256)
 def best_of(arms: int, axes: int) -> Alignment:
-    """The best of `arms` random directions in R^axes.
+    """The alignment of the best of `arms` random directions in R^axes.
 
-    (1 + cosine) / 2 of each has the law Beta(a, a), a = (axes - 1) / 2.
+    For each of them, (1 + cosine) / 2 has the law Beta(a, a), a = (axes - 1) / 2.
 
     >>> best_of(arms=1, axes=9).cosine
     0.0
     >>> round(best_of(arms=100, axes=9).cosine, 3)
     0.743
     """
-    if axes == 1:  # directions on a line: a cosine is -1 or 1
+    if axes == 1:  # on a line, a cosine is -1 or 1
         return Alignment(1 - 2 * 0.5**arms, 1.0)
     half = np.linspace(0, 1, GRID)
     below = betainc((axes - 1) / 2, (axes - 1) / 2, half) ** arms

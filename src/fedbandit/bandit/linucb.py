@@ -16,7 +16,7 @@ CONDITION = 1e-12  # a repaired matrix has no eigenvalue below this share of its
 
 
 class Model(NamedTuple):
-    """What decisions are made from. Leading axes are allowed on all fields.
+    """The model from which decisions are made. Leading axes are allowed on all fields.
 
     `root` is upper triangular with V^-1 = root root^T, so that ||x||_{V^-1} = ||root^T x||.
     """
@@ -27,7 +27,7 @@ class Model(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """A model, and how many of its covariances had to be repaired."""
+    """A model, and the number of its covariances that had to be repaired."""
 
     model: Model
     repaired: int
@@ -36,8 +36,8 @@ class Fit(NamedTuple):
 def fit(prefix: Floats, dim: int, regulariser: float, floor: float, radius: ArrayLike) -> Fit:
     """V = lambda I + W and theta = V^-1 U from packed prefix sums (..., width).
 
-    Noise can make V indefinite. Where an eigenvalue of V lies below `floor`, it is raised to it (the nearest matrix,
-    in Frobenius norm, that respects the floor) and the repair is counted. This is post-processing: privacy does not
+    Noise can make V indefinite. An eigenvalue of V below `floor` is raised to it (which gives the nearest matrix in
+    Frobenius norm that respects the floor), and the repair is counted. This is post-processing: privacy does not
     depend on it, and within the confidence event it never happens.
     """
     bias, covariance = unpack(prefix, dim)
@@ -74,9 +74,9 @@ def scores(actions: Floats, model: Model) -> tuple[Floats, Floats]:
 
 
 def log_det_gain(covariance: Floats, root: Floats) -> Floats:
-    """log det(V + covariance) - log det V for V^-1 = root root^T; -inf where noise makes the first negative.
+    """log det(V + covariance) - log det V for V^-1 = root root^T; -inf if noise makes the first determinant negative.
 
-    Dubey & Pentland's rule looks at this (line 9 of the restated algorithm, eq. det-new if there is noise).
+    Dubey & Pentland's rule is about this number (line 9 of the restated algorithm; eq. det-new if there is noise).
     """
     growth = np.eye(root.shape[-1]) + np.swapaxes(root, -1, -2) @ covariance @ root
     sign, log_det = np.linalg.slogdet(growth)
@@ -84,7 +84,7 @@ def log_det_gain(covariance: Floats, root: Floats) -> Floats:
 
 
 def _raised(precision: Floats, floor: float) -> tuple[Floats, int]:
-    """Every matrix with its eigenvalues raised to `floor`, and how many needed it."""
+    """Every matrix with its eigenvalues raised to `floor`, and how many matrices needed it."""
     try:
         np.linalg.cholesky(precision - floor * np.eye(precision.shape[-1]))
         return precision, 0
@@ -92,6 +92,6 @@ def _raised(precision: Floats, floor: float) -> tuple[Floats, int]:
         values, vectors = np.linalg.eigh(precision)
     below = values.min(axis=-1) < floor
     least = np.maximum(floor, CONDITION * np.abs(values).max(axis=-1, keepdims=True))
-    with np.errstate(over="ignore", invalid="ignore"):  # sums near the largest number: what they give decides nothing
+    with np.errstate(over="ignore", invalid="ignore"):  # sums near the largest float: the result decides nothing
         raised = (vectors * np.maximum(values, least)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
     return np.where(below[..., None, None], raised, precision), int(below.sum())

@@ -1,7 +1,7 @@
 """Regularisers and radii of other papers, as their theorems state them, for the baselines of the same names.
 
-They are for statistics that are released after every user: a law of n entries is one of n users. Rewards are
-1-sub-Gaussian, features and theta* have norm at most 1, as everywhere here. Without noise lambda is 1.
+They assume that statistics are released after every user: a noise law with n entries is for n users. As everywhere
+here, rewards are 1-sub-Gaussian, and features and theta* have norm at most 1. Without noise lambda is 1.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fedbandit.bandit.confidence import NOISELESS, Confidence, NoiseLaw, Radii, 
 
 __all__ = ["DOUBLED", "RADII", "azize_basu", "he", "phases", "shariff_sheffet", "zheng"]
 
-DOUBLED = math.log(2.0)  # growth of a log-determinant after which Azize & Basu begin a new phase (C = 1)
+DOUBLED = math.log(2.0)  # growth of the log-determinant at which Azize & Basu begin a new phase (C = 1)
 
 
 def shariff_sheffet(law: NoiseLaw, dim: int, alpha: float) -> Confidence:
@@ -55,10 +55,10 @@ def zheng(law: NoiseLaw, dim: int, alpha: float) -> Confidence:
 
 
 def he(law: NoiseLaw, dim: int, alpha: float) -> Confidence:
-    """He et al. 2022, FedLinUCB, where a silo synchronises when its determinant has grown by the factor 1 + 1/M^2.
+    """He et al. 2022, FedLinUCB: a silo synchronises when its determinant has grown by the factor 1 + 1/M^2.
 
-    beta = sqrt(lambda) + (sqrt(1 + 1/M) + sqrt 2) (sqrt(d ln((1 + N M^2 / lambda) / alpha)) + sqrt(lambda)), for N
-    users of all silos together; lambda = 1.
+    beta = sqrt(lambda) + (sqrt(1 + 1/M) + sqrt 2) (sqrt(d ln((1 + N M^2 / lambda) / alpha)) + sqrt(lambda)), where N
+    is the number of users of all silos together; lambda = 1.
     """
     users, silos = len(law.bias), law.silos
     width = math.sqrt(dim * math.log((1 + users * silos**2 / NOISELESS) / alpha)) + math.sqrt(NOISELESS)
@@ -67,10 +67,10 @@ def he(law: NoiseLaw, dim: int, alpha: float) -> Confidence:
 
 
 def azize_basu(law: NoiseLaw, dim: int, alpha: float) -> Confidence:
-    """Azize & Basu 2024, AdaC-OFUL: LinUCB's radius and what the noise of the phases so far adds to it.
+    """Azize & Basu 2024, AdaC-OFUL: LinUCB's radius plus what the noise of the phases so far adds to it.
 
-    After t users there were at most l = 1 + d log2(1 + t/(d lambda)) phases, each with noise of its own on the bias, of
-    norm at most sigma sqrt(l) (sqrt d + sqrt(2 ln(2/alpha))) together.
+    After t users there were at most l = 1 + d log2(1 + t/(d lambda)) phases. Each adds its own noise to the bias, and
+    together this noise has norm at most sigma sqrt(l) (sqrt d + sqrt(2 ln(2/alpha))).
     """
     sigma = float(law.bias[0])
     spread = sigma * (math.sqrt(dim) + math.sqrt(2 * math.log(2 / alpha)))
@@ -83,7 +83,7 @@ def azize_basu(law: NoiseLaw, dim: int, alpha: float) -> Confidence:
 
 
 def phases(users: float, dim: int, regulariser: float) -> float:
-    """How often the determinant of V can have doubled by then, and once more for the phase that is open."""
+    """The most phases after these users: the doublings of the determinant of V, plus the phase that is open."""
     return 1 + dim * math.log1p(users / (dim * regulariser)) / DOUBLED
 
 

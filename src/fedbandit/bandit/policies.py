@@ -1,9 +1,9 @@
 """From the public model to a choice, and the probability with which it was made.
 
 A policy is a function of the actions' scores: `means` <x, theta> and `spreads` beta ||x||_{V^-1}, the half-widths of
-their confidence intervals. It gives the probability of every action; the choice is then drawn from these very numbers,
-so a propensity that is logged is exact by construction. A policy is post-processing of what was released: it costs no
-budget, whatever it does.
+their confidence intervals. It gives the probability of every action. The choice is then drawn from these very numbers,
+so a logged propensity is exact by construction. A policy is post-processing of releases: whatever it does, it costs no
+budget.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from fedbandit._validate import ArgumentError
 __all__ = ["FLATTEST", "REACH", "RESOLUTION", "UCB", "Pick", "Policy", "PolicyName", "as_policy", "drawn"]
 
 PolicyName = Literal["ucb", "thompson", "inverse-gap"]
-FLATTEST = 16.0  # no spread counts as less than the largest over this: Thompson's grid has a bounded size
-REACH = 8.0  # standard deviations beyond which nothing is expected: 6e-16
+FLATTEST = 16.0  # a spread counts as at least the largest over this, so that Thompson's grid has a bounded size
+REACH = 8.0  # standard deviations: the probability beyond is 6e-16, and taken as 0
 RESOLUTION = 2.0  # points of the grid per standard deviation: the trapezoid rule is then exact to 1e-9
-CELLS = 1 << 20  # numbers of Thompson's grid held at a time
+CELLS = 1 << 20  # most numbers of Thompson's grid that are held at a time
 
 
 class Pick(NamedTuple):
@@ -39,12 +39,13 @@ class Pick(NamedTuple):
 class Policy:
     """How a lazily acting silo chooses.
 
-    ucb: the largest mean + spread, the first of equals; `scale` must be 1, the plan's radii say how wide spreads are.
-    thompson: every action's mean is drawn from N(mean, (scale spread)^2), on its own, and the largest wins. The
+    ucb: the largest mean + spread, the first of equals. `scale` must be 1: the plan's radii decide how wide spreads
+    are.
+    thompson: every action's mean is drawn independently from N(mean, (scale spread)^2), and the largest wins. The
     probability of that is a one-dimensional integral, which is computed.
     inverse-gap: SquareCB. With A actions, gap_a the distance to the largest mean and gamma = scale sqrt(A / mean of the
-    squared spreads), p_a = 1 / (A + gamma gap_a) for all but the best action, which has the rest.
-    `floor` is the share of decisions that are uniformly random, whatever the policy says of the others.
+    squared spreads), p_a = 1 / (A + gamma gap_a) for all but the best action, which gets the rest.
+    `floor` is the share of decisions that are uniformly random instead.
 
     >>> policy = Policy("inverse-gap", floor=0.1)
     >>> policy.probabilities(np.array([0.6, 0.5]), np.array([0.1, 0.1])).round(3).tolist()
@@ -66,11 +67,11 @@ class Policy:
 
     @property
     def certain(self) -> bool:
-        """Whether every choice has probability 1, so that nothing can be learnt from a log about another policy."""
+        """Whether every choice has probability 1, so that its log tells nothing about other policies."""
         return self.name == "ucb" and self.floor == 0
 
     def probabilities(self, means: Floats, spreads: Floats) -> Floats:
-        """The probability of every action, (..., arms); it sums to 1 over the last axis."""
+        """The probability of every action, (..., arms); probabilities sum to 1 over the last axis."""
         chosen = _LAWS[self.name](means, spreads, self.scale)
         return np.asarray((1 - self.floor) * chosen + self.floor / means.shape[-1])
 
@@ -94,7 +95,7 @@ UCB = Policy()
 
 
 def as_policy(value: Policy | str | dict[str, Any]) -> Policy:
-    """A policy, its name, or what `as_dict` wrote.
+    """A policy from itself, from its name, or from what `as_dict` wrote.
 
     >>> as_policy("thompson") == as_policy({"name": "thompson"}) == Policy("thompson")
     True
@@ -110,7 +111,7 @@ def as_policy(value: Policy | str | dict[str, Any]) -> Policy:
 
 
 def drawn(probabilities: Floats, chance: float) -> Pick:
-    """The action whose share of [0, 1), in the order of actions, holds `chance`, a uniform number."""
+    """Draw an action: its share of [0, 1), in the order of actions, contains the uniform number `chance`."""
     bounds = np.cumsum(probabilities)
     action = int(np.searchsorted(bounds, chance * bounds[-1], side="right"))
     if action == len(bounds):  # the product was rounded up to the last bound
@@ -140,8 +141,8 @@ def _thompson(means: Floats, spreads: Floats, scale: float) -> Floats:
 def _largest_of(means: Floats, deviations: Floats) -> Floats:
     """For independent normals (arms,): the probability that each is the largest.
 
-    That of a is the integral of f_a(t) times the product of all F_b(t) but its own, by the trapezoid rule over the
-    range in which the largest lies. Actions that cannot reach this range have probability 0.
+    The probability of a is the integral of f_a(t) times the product of F_b(t) over all others b, by the trapezoid rule
+    over the range in which the largest lies. Actions that cannot reach this range have probability 0.
     """
     widest = deviations.max()
     if widest == 0:

@@ -27,22 +27,22 @@ COSTS_NOTHING = (
 
 @dataclass(frozen=True)
 class Prior:
-    """Public sums of an earlier term, as they were decoded, which every model of this term has in it.
+    """Public sums of an earlier term, as they were decoded, which are part of every model of this term.
 
-    Formal guarantee: none is spent. The prior is a function of releases that the earlier term has accounted for, it
-    was fixed before anybody came in this term, and models are computed from it and from this term's releases alone.
-    For a person who is counted in both terms the two budgets compose; the silo's ledger has both.
+    Formal guarantee: using a prior spends nothing. It is a function of releases that the earlier term has accounted
+    for, it was fixed before anybody came in this term, and models are computed only from it and from this term's
+    releases. For a person who is counted in both terms, the two budgets compose; the silo's ledger has both.
 
-    Radii: with the prior's weight w the sums are W = w W_old + W_new and likewise U, with independent noise of
+    Radii: with the prior's weight w, the sums are W = w W_old + W_new (and likewise U), with independent noise of
     variance w^2 s_old^2 + s_new^2 in each number. So Lemma subG holds with that law of the noise, the visits of both
-    terms, and one martingale that runs through them; a weight below 1 only makes the chance in old rewards smaller.
-    That is for a theta that has not changed since.
+    terms, and one martingale that runs through them; a weight below 1 only reduces the randomness of old rewards.
+    This assumes that theta has not changed since.
     """
 
     sums: tuple[float, ...]  # (width,), natural units
-    noise: Scales  # standard deviations in them
-    visits: float  # behind them, of all silos together, as much as is left of each
-    weight: float = 1.0  # with which they enter this term's models
+    noise: Scales  # standard deviations of the noise in the sums
+    visits: float  # visits behind the sums, of all silos together, as far as they are remembered
+    weight: float = 1.0  # with which the sums enter this term's models
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sums", tuple(float(number) for number in self.sums))

@@ -1,8 +1,8 @@
 """What a silo keeps of its users: the bias vector U and the covariance W of LinUCB, packed, as integers.
 
-One user with feature x and reward y adds the vector ``[x y, upper triangle of x x^T]``, every number of it rounded to
-the grid 2^-bits and kept as int64. Integers make a sum independent of its order, a state identical after a restart,
-and the discrete Gaussian applicable; the rounding is counted in the sensitivity.
+One user with features x and reward y adds the vector ``[x y, upper triangle of x x^T]``, every number rounded to the
+grid 2^-bits and kept as int64. With integers, a sum does not depend on its order, a state is identical after a restart,
+and the discrete Gaussian can be used. The sensitivity includes the rounding.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fedbandit._arrays import Flags, Floats, Indices, Integers
 __all__ = ["Scales", "contributions", "is_diagonal", "summed", "symmetric", "unpack", "upper_triangle", "width"]
 
 
-NUMBERS, FEWEST = 2**14, 32  # of contributions at a time, and users at least
+NUMBERS, FEWEST = 2**14, 32  # most numbers in the contributions that are summed at a time, and fewest users
 
 
 class Scales(NamedTuple):
@@ -30,7 +30,7 @@ class Scales(NamedTuple):
 
     @classmethod
     def flat(cls, value: float) -> Scales:
-        """The same for all three."""
+        """The same value for all three."""
         return cls(value, value, value)
 
     def times(self, factor: float) -> Scales:
@@ -38,14 +38,14 @@ class Scales(NamedTuple):
         return Scales(*(float(value * factor) for value in self))
 
     def packed(self, dim: int) -> Floats:
-        """In the order of a packed contribution, (width,)."""
+        """The scale of each number of a packed contribution, (width,)."""
         scales = np.where(is_diagonal(dim), self.diagonal, self.off_diagonal)
         scales[:dim] = self.bias
         return scales
 
 
 def width(dim: int) -> int:
-    """Numbers in one packed contribution: dim of the bias and dim (dim + 1) / 2 of the symmetric matrix."""
+    """The length of a packed contribution: dim numbers of the bias, dim (dim + 1) / 2 of the symmetric matrix."""
     return dim + dim * (dim + 1) // 2
 
 
@@ -62,8 +62,11 @@ def contributions(x: ArrayLike, y: ArrayLike, bits: int, centre: float = 0.0) ->
 
 
 def summed(x: Floats, y: Floats, bits: int, centre: float = 0.0) -> Integers:
-    """The sum of the contributions of users, x (users, dim), y (users,) to (width,): integers, so that it does not
-    depend on how many are taken at a time. Few are: numbers that leave the cache take several times as long."""
+    """The sum of users' contributions: x (users, dim), y (users,) to (width,).
+
+    A few users are summed at a time, because numbers that leave the processor's cache take several times as long. The
+    result does not depend on how many, because the contributions are integers.
+    """
     total = np.zeros(width(x.shape[-1]), dtype=np.int64)
     some = max(FEWEST, NUMBERS // len(total))
     for at in range(0, len(x), some):
@@ -87,7 +90,7 @@ def symmetric(entries: Floats, dim: int) -> Floats:
 
 @lru_cache(maxsize=16)
 def upper_triangle(dim: int) -> tuple[Indices, Indices]:
-    """Row and column of each packed matrix entry, row by row."""
+    """The row and the column of each packed matrix entry, row by row."""
     rows, columns = np.triu_indices(dim)
     return rows, columns
 
