@@ -109,8 +109,8 @@ def test_what_never_comes_teaches_nothing() -> None:
     [
         (isolated(PLAN), "its silos act on every user at once"),
         (plan_for("private-adaptive", PLAN), "its silos act on every user at once"),
-        (plan_for("local", PLAN), "its protocol counts on who comes when"),
-        (plan_for("sdp-vector-sum", PLAN.changed(silos=200, privacy=Privacy(1.0, 0.1))), "its protocol counts on who"),
+        (plan_for("local", PLAN), "its protocol depends on who comes when"),
+        (plan_for("sdp-vector-sum", PLAN.changed(silos=200, privacy=Privacy(1.0, 0.1))), "its protocol depends on who"),
     ],
 )
 def test_late_rewards_are_refused_where_they_have_no_meaning(plan: Plan, message: str) -> None:

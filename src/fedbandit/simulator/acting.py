@@ -1,5 +1,8 @@
-"""How the simulated silos of several plans act between syncs: lazily, eagerly, or, where some visits do
-not count, lazily for those who count and by all that the silo knows for the others."""
+"""How the simulated silos of several plans act between syncs.
+
+They act lazily, or eagerly, or, if some visits do not count, lazily for visits that count and by all that the silo
+knows for the others.
+"""
 
 from __future__ import annotations
 
@@ -32,13 +35,13 @@ __all__ = [
     "scores_of",
 ]
 
-Manner = Literal["lazy", "eager", "partly"]  # partly: lazily for those who count, by local knowledge for the others
+Manner = Literal["lazy", "eager", "partly"]  # partly: lazily for visits that count, by local knowledge for the others
 
 Precision = Literal["float32", "float64"]  # of scores
 
 
 class Uncounted(NamedTuple):
-    """Visits that are not counted, and their regret, run by run."""
+    """The visits that are not counted, and their regret, run by run."""
 
     visits: Integers  # (runs,)
     regret: Floats  # (runs,)
@@ -48,15 +51,15 @@ class ActingSilos(Protocol):
     """All silos of several plans, in all runs of a population."""
 
     def play(self, first: int, end: int, tally: Tally) -> None:
-        """Rounds first + 1 .. end, which no sync interrupts."""
+        """Play the rounds first + 1 .. end, which no sync interrupts."""
         ...
 
     def synchronised(self, index: int, sums: Integers) -> None:
-        """The federation of plan `index` has a new model; `sums` (runs, shards, width) were in its last batch."""
+        """Take note that plan `index` has a new model; `sums` (runs, shards, width) were in its last batch."""
         ...
 
     def uncounted(self, index: int) -> Uncounted | None:
-        """What came of the visits that plan `index` does not count; None where all of them count."""
+        """The visits that plan `index` does not count, and their regret; None if all visits count."""
         ...
 
 
@@ -128,8 +131,11 @@ class EagerSilos:
 
 
 class PartlySilos:
-    """Silos of which only some visits count. Those are served by the public model; everybody else by local knowledge,
-    which grows with every visit, or by the public model too, as the plan says."""
+    """Silos where only some visits count.
+
+    Visits that count are served by the public model. The others are served by local knowledge, which grows with every
+    visit, or by the public model too, as the plan says.
+    """
 
     def __init__(
         self,
@@ -147,11 +153,11 @@ class PartlySilos:
         self._released = np.zeros((*lead, width), dtype=np.int64)
         self._kept = np.zeros((*lead, width), dtype=np.int64)
         self._squares = np.zeros(lead)
-        self._known = np.zeros(len(plans))  # visits to a silo, as much as is left of each, at the last sync
-        self._before = self._kept.copy(), self._squares.copy()  # of those who are not counted, at the last sync
-        self._visits, self._regret = np.zeros(lead, dtype=np.int64), np.zeros(lead)  # of those who are not counted
+        self._known = np.zeros(len(plans))  # visits to a silo at the last sync, as far as they are remembered
+        self._before = self._kept.copy(), self._squares.copy()  # both as they were at the last sync
+        self._visits, self._regret = np.zeros(lead, dtype=np.int64), np.zeros(lead)  # of visits that are not counted
         self._inverse, self._bias = np.zeros((*lead, dim, dim)), np.zeros((*lead, dim))
-        self._beyond = np.zeros(lead[:2])  # what the others tell, in visits
+        self._beyond = np.zeros(lead[:2])  # the number of visits that the other silos' data are worth
         self._locally = np.array([plan.serves_uncounted == "local" for plan in plans])
         for index in range(len(plans)):
             self._learn(index)
@@ -172,7 +178,7 @@ class PartlySilos:
         self._learn(index)
 
     def _forget(self, index: int) -> None:
-        """What came before the batch that is synchronised now counts less."""
+        """Reduce the weight of what came before the batch that is synchronised now."""
         forget, (kept, squares) = self._federations[index].plan.forget, self._before
         if forget < 1:
             for now, before in ((self._released[index], self._released[index]), (self._kept[index], kept[index])):
@@ -184,7 +190,7 @@ class PartlySilos:
         return Uncounted(self._visits[index].sum(axis=-1), self._regret[index].sum(axis=-1))
 
     def _learn(self, index: int) -> None:
-        """Every silo's local knowledge, of visits that are all kept or released."""
+        """Compute every silo's local knowledge from all its visits, kept and released."""
         federation, released, visits = self._federations[index], self._released[index], float(self._known[index])
         lead = released.shape[:-1]
         own = OwnData(released + self._kept[index], self._squares[index], np.full(lead, visits), released)
@@ -194,7 +200,7 @@ class PartlySilos:
         self._beyond[index] = (known.visits - visits).mean(axis=-1)
 
     def _radii(self, first: int, end: int) -> Floats:
-        """Radii (plans, runs, rounds) of silos that know of all visits before a round, and what the others tell."""
+        """The radii (plans, runs, rounds) of silos that know all their visits before a round and the others' data."""
         rounds = range(first, end)
         return np.array(
             [
@@ -205,7 +211,7 @@ class PartlySilos:
 
 
 def beliefs_of(known: Sequence[PublicModel], policies: Floats, precision: Precision) -> Beliefs:
-    """What those who count are served by: public models and nothing else."""
+    """The models that serve visits that count: public ones and nothing else."""
     models = [public.model for public in known]
     return Beliefs(
         np.stack([model.theta for model in models]),

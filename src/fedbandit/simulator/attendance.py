@@ -1,7 +1,7 @@
-"""Who comes, and who of them is counted: how often a person comes back, and how many agree to share their data.
+"""Who comes, and which visits are counted: how often a person comes back, and how many agree to share their data.
 
-In the simulator a round is one visit to every silo. Which visits count is decided by the person and the plan: the
-person must agree, and must not have come more often than the plan's cap, or sooner than the plan counts visits.
+In the simulator a round is one visit to every silo. A visit counts if the person agrees, has not been counted as often
+as the plan's cap yet, and comes long enough after the last visit that was counted.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ class Attendance:
     """How often people come, as a public model.
 
     `people[n - 1]` is the share of people who come n times in all. Up to round `first_visits` every visit is a first
-    one; from then on people come back, and a visit is somebody's n-th as often as that share of people comes n times or
-    more. `consenting` is the share of people whose visits may be shared at all. `between` are the rounds from one visit
-    of a person to the next; 0: people come back at once. It matters where a plan counts visits that lie apart.
+    one. From then on people come back, and the share of n-th visits is proportional to the share of people who come n
+    times or more. `consenting` is the share of people whose visits may be shared at all. `between` is the number of
+    rounds from one visit of a person to the next; 0 means that people come back at once. It matters if a plan counts
+    only visits that lie apart.
 
     >>> Attendance().counted(1, 1, 3).tolist()  # everybody comes once
     [1.0, 1.0, 1.0]
@@ -57,8 +58,8 @@ class Attendance:
 
     @classmethod
     def up_to(cls, most: int, mean: float | None = None, first_visits: int = 0, consenting: float = 1.0) -> Attendance:
-        """People who come up to `most` times: all of them that often or, given a `mean`, each further time with the
-        same chance."""
+        """People who come `most` times; or, given a `mean`, who come back with the same chance after each visit but the
+        last of `most`."""
         _validate.count("visits", most)
         if mean is None:
             return cls((*[0.0] * (most - 1), 1.0), first_visits, consenting)
@@ -70,24 +71,26 @@ class Attendance:
         return cls(tuple((coming[:-1] - coming[1:]).tolist()), first_visits, consenting)
 
     def share(self, cap: int | None, round_: int, every: int = 1) -> float:
-        """The share of the visits of a round that count if a person counts up to `cap` times (None: always), at every
-        so-many-th visit."""
+        """The share of a round's visits that count, if a person counts at most `cap` times (None: always).
+
+        Only every `every`-th visit of a person can count.
+        """
         if cap is None or round_ <= self.first_visits:
             return self.consenting
         return self.consenting * min(1.0, sum(islice(self._numbers, 0, cap * every, every)))
 
     def every(self, plan: Plan) -> int:
-        """Which visits of a person can count: every so-many-th, as far apart as the plan asks for at its widest."""
+        """The n for which only every n-th visit of a person can count: far enough apart for the plan everywhere."""
         apart = 0 if plan.privacy is None else plan.privacy.apart
         if not apart:
             return 1
         if not self.between:
-            return len(self.people)  # the first alone
+            return len(self.people)  # only the first visit counts
         times = np.append(0, plan.times)
         return math.ceil(int((times[apart:] - times[:-apart]).max()) / self.between)
 
     def counted(self, cap: int | None, first_round: int, rounds: int, every: int = 1) -> Floats:
-        """`share` of so many rounds, from `first_round` on."""
+        """`share` for each of `rounds` rounds, from `first_round` on."""
         earlier, later = self.share(cap, 0), self.share(cap, self.first_visits + 1, every)
         return np.where(np.arange(first_round, first_round + rounds) <= self.first_visits, earlier, later)
 
@@ -97,18 +100,18 @@ class Attendance:
 
     @cached_property
     def _numbers(self) -> tuple[float, ...]:
-        """The share of visits, once people come back, that are somebody's first, second, ..."""
+        """The shares of visits that are somebody's first, second, ... once people come back."""
         at_least = [1.0, *(1 - done for done in accumulate(self.people[:-1]))]
         visits = sum(at_least)
         return tuple(share / visits for share in at_least)
 
 
 def _mean_visits(again: float, most: int) -> float:
-    """How often people come in the mean if they come back with this chance."""
+    """How often people come on average if they come back with this chance."""
     if again in (0.0, 1.0):
         return 1.0 if again == 0 else float(most)
     away = 1 - again
-    return -math.expm1(most * math.log1p(-away)) / away  # (1 - again^most) / (1 - again), exact for chances near 1, too
+    return -math.expm1(most * math.log1p(-away)) / away  # (1 - again^most) / (1 - again), also exact for chances near 1
 
 
 EVERYBODY = Attendance()

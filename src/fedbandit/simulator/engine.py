@@ -1,13 +1,13 @@
-"""Playing some runs of a task with several plans on the same users, block by block between syncs.
+"""Plays some runs of a task with several plans on the same users, block by block between syncs.
 
-Plans that act alike are played together in one pass, so that contexts are drawn once for all of them; a plan whose
-schedule the data decide is played on its own (`engine_adaptive`). Regret is recorded at fixed rounds; T is never a
-dimension of an array of contexts.
+Plans that act in the same way are played together in one pass, so that contexts are drawn once for all of them. A plan
+whose schedule depends on the data is played by itself (`engine_adaptive`). Regret is recorded at fixed rounds; T is
+never a dimension of an array of contexts.
 
-Silos that differ, or that have a model of their own, are each played as a run with one silo (`play_differing`): kernels
-serve all silos of a run by one model, and have one theta* for them. So silo i of run r is their run r M + i; what came
-of it goes through the protocol together with the others of its run. Plans that are compared meet the same users there,
-who are other ones than where silos are alike.
+Kernels serve all silos of a run by one model, and have one theta* for them. So silos that differ, or that have their
+own models, are each played as a run with one silo (`play_differing`): silo i of run r is the kernels' run r M + i. Its
+sums then go through the protocol together with those of the other silos of run r. Plans that are compared there meet
+the same users as each other, but not the users of silos that are alike.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from fedbandit.simulator.tasks import SilosAsRuns, Synthetic
 __all__ = ["Collector", "DelayedCollector", "Played", "Progress", "play_differing", "play_together"]
 
 Progress = Callable[[float], None]  # called with the share of this pass that is done
-LATE_AT_ONCE = 1 << 15  # late users that are added up at a time
-SHARDS = 16  # rows that a run's users are added up in; fixed, so that results do not depend on the number of cores
+LATE_AT_ONCE = 1 << 15  # late users that are summed at a time
+SHARDS = 16  # rows into which a run's users are summed; fixed, so that results do not depend on the number of cores
 
 
 @dataclass(frozen=True)
 class Played:
-    """What came of one plan in some runs."""
+    """The outcome of one plan in some runs."""
 
     regret: Floats  # (runs, recorded rounds), cumulative group regret
     syncs: Integers  # (runs,)
     repaired: int
-    uncounted: Uncounted | None = None  # of the visits and regret, what is not counted; None: everybody counts
-    known: Floats | None = None  # (runs, width): what each run's last model was made of
+    uncounted: Uncounted | None = None  # the part of visits and regret that is not counted; None if everybody counts
+    known: Floats | None = None  # (runs, width): the sums behind each run's last model
 
 
 def play_together(
@@ -59,8 +59,10 @@ def play_together(
     attendance: Attendance = EVERYBODY,
     priors: Mapping[str, Floats] = MappingProxyType({}),
 ) -> dict[str, Played]:
-    """Plans with public schedules that all act in the same way, on the same users; `priors` are what the runs of a
-    plan begin with, (runs, width), if not all with the plan's own prior."""
+    """Play plans with public schedules that all act in the same way, on the same users.
+
+    `priors` holds what the runs of a plan begin with, (runs, width), if it is not the plan's own prior.
+    """
     silos = population.silos
     federations = [
         SimulatedFederation(plan, _noise(population, name), pooled, priors.get(name)) for name, plan in plans.items()
@@ -83,13 +85,16 @@ def play_together(
 
 
 def _noise(population: Population, name: str) -> RunsNoise:
-    """The noise of a protocol, another one in every term."""
+    """The noise of a protocol, which differs from term to term."""
     salted = f"{name} after {population.before} rounds" if population.before else name
     return runs_noise(population.seed, population.runs, salted)
 
 
 def _blocks(calendars: Iterable[set[int]], record: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """(end of the last block, end of this one): from one sync, change or recorded round to the next."""
+    """The blocks of rounds, each as (end of the last block, end of this one).
+
+    A block lasts from one sync, change or recorded round to the next.
+    """
     ends = sorted(set(record).union(*calendars))
     yield from zip([0, *ends[:-1]], ends, strict=True)
 
@@ -103,7 +108,7 @@ def play_differing(
     progress: Progress,
     precision: Precision = "float32",
 ) -> dict[str, Played]:
-    """Plans with public schedules whose silos act lazily, on the same users."""
+    """Play plans with public schedules whose silos act lazily and differ, on the same users."""
     silos = next(iter(plans.values())).silos
     numbers = tuple(run * silos + silo for run in runs for silo in range(silos))
     population = Population(SilosAsRuns(task, silos), 1, numbers, seed)
@@ -123,7 +128,7 @@ def play_differing(
 
 
 def _of_each_silo(served: PublicModel, runs: int, silos: int) -> PublicModel:
-    """The model of every silo, one under another: (runs * silos, ...)."""
+    """The models of all silos, stacked: (runs * silos, ...)."""
     model = served.model
     if model.theta.ndim == 2:  # one for all silos of a run
         each = Model(*(np.repeat(np.asarray(field), silos, axis=0) for field in model))
@@ -133,9 +138,9 @@ def _of_each_silo(served: PublicModel, runs: int, silos: int) -> PublicModel:
 
 
 class Collector:
-    """Sums, regret and recorded points of Q plans in R runs, from one sync to the next."""
+    """Collects sums, regret and recorded points of Q plans in R runs, from one sync to the next."""
 
-    keeps_points = False  # True: the kernels record every user of every plan
+    keeps_points = False  # whether kernels record every user of every plan
 
     def __init__(self, population: Population, plans: Sequence[Plan], record: Sequence[int], shards: int) -> None:
         count, self._runs, self._silos = len(plans), len(population.runs), population.silos
@@ -151,20 +156,20 @@ class Collector:
         self._waiting: dict[int, list[Singles]] = {i: [] for i, wants in enumerate(wants_points) if wants}
 
     def open(self, rounds: int) -> Tally:
-        """Where the kernels add up the next `rounds` rounds."""
+        """The tally to which kernels add the next `rounds` rounds."""
         shape = (len(self._waiting), self._runs, self._silos, rounds, self._dim + 1)
         self._points = np.empty(shape, dtype=np.float32)
         return Tally(self._sums, self._running, self._centre, self._bits, self._slot, self._points)
 
     def close(self, round_: int) -> None:
-        """A block has been played up to this round."""
+        """Record what is due after a block that was played up to this round."""
         if round_ in self._column:
             self._regret[:, :, self._column[round_]] = self._running.sum(axis=-1)
         for index, waiting in self._waiting.items():
             waiting.append(self._points[self._slot[index]])
 
     def hand_over(self, index: int, federation: SimulatedFederation, round_: int) -> Integers:
-        """What plan `index` has collected since its last sync goes through the protocol; returns the sums of it."""
+        """Send what plan `index` has collected since its last sync through the protocol, and return its sums."""
         sums = self._take(index)
         if federation.protocol.needs_points:
             federation.synchronise_points(self._take_points(index), round_)
@@ -173,7 +178,7 @@ class Collector:
         return sums
 
     def played(self, index: int, federation: SimulatedFederation, uncounted: Uncounted | None = None) -> Played:
-        """What came of plan `index`."""
+        """The outcome of plan `index`."""
         syncs = np.full(self._runs, federation.syncs, dtype=np.int64)
         return Played(self._regret[index], syncs, federation.repaired, uncounted, federation.public.prefix)
 
@@ -191,7 +196,7 @@ class Collector:
 
 
 class DelayedCollector(Collector):
-    """A collector that holds every user back until their reward has come: a batch is what came while it was open."""
+    """A collector that holds users back until their reward has come: a batch has the rewards that came meanwhile."""
 
     keeps_points = True
 
@@ -214,7 +219,7 @@ class DelayedCollector(Collector):
 
 
 class _SiloCollector(Collector):
-    """A collector whose runs are silos: they are handed over, and counted, as silos of their runs."""
+    """A collector for silos that are played as runs: it hands them over, and counts them, as silos of their runs."""
 
     def __init__(self, population: Population, plans: Sequence[Plan], record: Sequence[int], silos: int) -> None:
         super().__init__(population, plans, record, shards=1)
@@ -232,7 +237,7 @@ class _SiloCollector(Collector):
 
 @dataclass(frozen=True)
 class _Late:
-    """Users one under another, and when their rewards come."""
+    """Users, one per row, and the rounds in which their rewards come."""
 
     run: Integers
     silo: Integers
@@ -240,7 +245,10 @@ class _Late:
     points: Singles  # (users, dim + 1), features then reward
 
     def joined(self, points: Singles, waits: Integers, first: int) -> _Late:
-        """And the users of the rounds from `first` on, (runs, silos, rounds, dim + 1), whose rewards come at all."""
+        """These users and those of the rounds from `first` on whose rewards come at all.
+
+        `points` is (runs, silos, rounds, dim + 1), and `waits` (runs, silos, rounds).
+        """
         run, silo, place = np.nonzero(waits < NEVER)
         new = _Late(run, silo, first + place + waits[run, silo, place], points[run, silo, place])
         return _Late(*(np.concatenate([getattr(self, name), getattr(new, name)]) for name in vars(new)))
@@ -249,7 +257,7 @@ class _Late:
         return _Late(self.run[chosen], self.silo[chosen], self.comes[chosen], self.points[chosen])
 
     def sums(self, shape: tuple[int, ...], silos: int, plan: Plan) -> Integers:
-        """Sums by run and shard, (runs, shards, width); shard s holds the silos s M // S up to (s + 1) M // S."""
+        """Sums by run and shard, (runs, shards, width); shard s holds the silos s M // S .. (s + 1) M // S - 1."""
         runs, shards, width = shape
         shard = np.searchsorted(np.arange(1, shards + 1) * silos // shards, self.silo, side="right")
         sums = np.zeros((runs * shards, width), dtype=np.int64)

@@ -1,6 +1,6 @@
-"""Schedules that the data decide: Dubey & Pentland's determinant rule, and the rule on noisy covariances.
+"""Plays plans whose schedule depends on the data: Dubey & Pentland's determinant rule, also on noisy covariances.
 
-Rounds are played one by one, and each run synchronises at times of its own: all silos together, or each alone.
+Rounds are played one by one, and each run synchronises at its own times: all silos together, or each silo alone.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ def play_adaptive(
     progress: Progress,
     precision: Precision = "float32",
 ) -> Played:
-    """One plan with an adaptive schedule, in the single run of the population. Everybody synchronises at the end."""
+    """Play one plan with an adaptive schedule, in the population's single run. All silos synchronise at the end."""
     assert isinstance(plan.schedule, Adaptive)
     if plan.schedule.alone:
         return _play_alone(population, name, plan, record, progress, precision)
-    lead = (1, population.silos)  # the runs' axis is the first of every draw of noise
+    lead = (1, population.silos)  # the first axis of every draw of noise is the runs'
     federation = SimulatedFederation(plan, runs_noise(population.seed, population.runs, name))
     collector = Collector(population, [plan], record, shards=population.silos)
     playing = acting_silos(plan.acting, population, [federation], precision)
@@ -61,10 +61,10 @@ def play_adaptive(
 def _play_alone(
     population: Population, name: str, plan: Plan, record: Sequence[int], progress: Progress, precision: Precision
 ) -> Played:
-    """The same where a silo that asks synchronises by itself. In every round silos come in the order of their numbers.
+    """Play one plan in which a silo that asks synchronises by itself, silos in the order of their numbers.
 
-    A silo decides by the model that it fetched last, so what the others of its round have sent in the meantime does not
-    concern it: all silos can be played at once, and then ask one after the other. There is no sync at the end.
+    A silo decides by the model that it fetched last, whatever the others have sent since. So all silos of a round can
+    be played at once, and then ask one after the other. There is no sync at the end.
     """
     federation = SimulatedFederation(plan, runs_noise(population.seed, population.runs, name))
     collector = Collector(population, [plan], record, shards=population.silos)
@@ -80,7 +80,7 @@ def _play_alone(
 
 
 class _SilosAlone:
-    """Silos that each have a model of their own: the one that it fetched last."""
+    """Silos that each have their own model: the one that the silo fetched last."""
 
     def __init__(self, population: Population, federation: SimulatedFederation, precision: Precision) -> None:
         self._population, self._federation, self._precision = population, federation, precision
@@ -93,15 +93,21 @@ class _SilosAlone:
             self._fetch(silo)
 
     def play(self, round_: int, tally: Tally) -> None:
-        """One user of every silo. Kernels teach a model what it has seen: this one must not learn before it asks. They
-        take one radius for all silos: the largest."""
+        """Play one user of every silo.
+
+        Kernels update the models that they are given, so they get copies: a silo must not learn before it asks. They
+        take one radius for all silos, which is the largest.
+        """
         learning = Local(
             self._inverse.copy(), self._bias.copy(), scores_of(self._radius.max().reshape(1, 1, 1), self._precision)
         )
         self._population.play(round_, 1, learning, tally)
 
     def synchronise(self, round_: int, sums: Integers) -> None:
-        """Whoever asks sends what it has collected since it last did, (silos, width), and fetches the model."""
+        """Let every silo that asks send what it has collected since its last sync, and fetch the model.
+
+        `sums` is (silos, width).
+        """
         plan = self._federation.plan
         asking = plan.rule.asks(sums[:, plan.dim :], self._root, waited=1)
         for silo in np.flatnonzero(asking):

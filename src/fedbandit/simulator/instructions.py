@@ -1,6 +1,6 @@
-"""Single machine instructions that numba has no spelling for.
+"""Single machine instructions that numba offers no way to write.
 
-Numba widens every 32-bit integer operation to 64 bits, which halves the SIMD lanes and has no AVX2 multiply; and it
+Numba widens every 32-bit integer operation to 64 bits, which halves the SIMD lanes, and AVX2 has no 64-bit multiply. It
 fuses a multiply with an add only under flags that leave the choice to the compiler. These intrinsics say exactly which
 operation is meant, so loops over them vectorise and give the same bits wherever they are inlined.
 """
@@ -33,7 +33,7 @@ Instruction = Callable[..., Any]
 
 
 def _binary(name: str) -> Instruction:
-    """The LLVM instruction ``name`` on two 32-bit words, wrapping, giving a 32-bit word."""
+    """The LLVM instruction ``name`` on two 32-bit words, which wraps around and gives a 32-bit word."""
 
     def typed(_context: Any, _first: Any, _second: Any) -> Any:
         def emit(_target: Any, builder: Any, _signature: Any, operands: Any) -> Any:
@@ -64,7 +64,7 @@ def _fused(_context: Any, _factor: Any, _other: Any, _addend: Any) -> Any:
 
 
 def _named(typed: Callable[..., Any], name: str) -> Instruction:
-    """An intrinsic under a name of its own, by which the cache of compiled code knows it."""
+    """An intrinsic with a unique name, by which the cache of compiled code identifies it."""
     typed.__name__ = typed.__qualname__ = name
     instruction: Instruction = intrinsic(typed)
     return instruction

@@ -1,7 +1,7 @@
-"""The same jobs of a simulation, spread over a Ray cluster (extra `ray`).
+"""Spreads the jobs of a simulation over a Ray cluster (extra `ray`).
 
-A job is played by whichever worker is free; the jobs of a worker that is lost are played again elsewhere. What comes
-out is the same as here, since a job carries its plans, runs and seed with it.
+Any free worker plays a job, and the jobs of a lost worker are played again elsewhere. Results are the same as on this
+machine, because a job carries its plans, runs and seed with it.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ __all__ = ["ray_executor"]
 
 
 def ray_executor(where: str) -> Executor:
-    """For "ray" a cluster of this machine's cores, for "ray://host:port" the cluster at that address."""
+    """Plays jobs on a cluster of this machine's cores ("ray"), or on the cluster at an address ("ray://host:port")."""
     if where != "ray" and not where.startswith("ray://"):
         raise ArgumentError("on", f"must be 'ray' or 'ray://host:port', got {where!r}")
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # a cluster started here tells nobody about it
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # a cluster started here sends no usage reports
     try:
         import ray
     except ImportError:

@@ -17,11 +17,11 @@ from fedbandit.look.colours import OTHERS, colours
 __all__ = ["COLOURS", "STYLES", "regret_plot", "save"]
 
 STYLES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
-COLOURS = OTHERS  # of what is no protocol: estimators, ways to shuffle
+COLOURS = OTHERS  # for curves that are not protocols: estimators, ways to shuffle
 
 
 def regret_plot(curves: Mapping[str, pl.DataFrame], path: Path, title: str = "") -> None:
-    """Time-averaged group regret by round, logarithmic, with bands of two standard errors."""
+    """Draw the time-averaged group regret by round on a logarithmic axis, with bands of two standard errors."""
     figure, axes = plt.subplots(figsize=(7.0, 4.2), layout="constrained")
     painted = colours(list(curves))
     for index, (name, curve) in enumerate(curves.items()):

@@ -1,4 +1,4 @@
-"""The users of some runs, ready for the kernels: one object that plays a block of rounds for any set of protocols."""
+"""The users of some runs, ready for the kernels: one object plays a block of rounds for any set of protocols."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from fedbandit.simulator.tasks import SilosAsRuns, Task
 
 __all__ = ["AT_ONCE", "NEVER", "Delays", "Population"]
 
-NEVER = np.iinfo(np.int64).max  # rounds that a missing reward takes
+NEVER = np.iinfo(np.int64).max  # the wait, in rounds, for a reward that never comes
 
 
 @dataclass(frozen=True)
 class Delays:
-    """How many rounds after its decision a reward comes: geometric with a mean, 0 for at once; some never come.
+    """How many rounds after its decision a reward comes: geometric with a `mean`, 0 for at once; some never come.
 
-    A reward counts in the batch that is open when it comes, as in a live silo; one after the `window` (in rounds)
-    counts nowhere.
+    A reward counts in the batch that is open when it comes, as in a live silo. A reward that comes after the `window`
+    (in rounds) does not count at all.
     """
 
     mean: float = 0.0
@@ -41,7 +41,7 @@ class Delays:
             _validate.count("window", self.window, least=0)
 
     def waits(self, chances: Floats) -> Integers:
-        """Rounds that each reward takes, NEVER for those that never come, from uniform numbers in [0, 1)."""
+        """The rounds until each reward comes, or NEVER, from uniform numbers in [0, 1)."""
         never = chances < self.missing
         spread = np.clip((chances - self.missing) / (1 - self.missing), 0.0, 1.0)
         waits = np.zeros(chances.shape, dtype=np.int64)
@@ -57,7 +57,7 @@ AT_ONCE = Delays()
 
 @dataclass(frozen=True)
 class Population:
-    """All users of the runs `runs` of a task; `before` rounds of them have been and gone in earlier terms."""
+    """All users of some runs of a task, after the `before` rounds of earlier terms."""
 
     task: Task | SilosAsRuns
     silos: int
@@ -67,7 +67,7 @@ class Population:
     before: int = 0
 
     def play(self, first_round: int, rounds: int, model: Beliefs | Local, tally: Tally) -> None:
-        """Rounds `first_round` .. `first_round + rounds - 1`, after none but the last of which the task changes.
+        """Play the rounds `first_round` .. `first_round + rounds - 1`; the task may change only after the last one.
 
         Silos decide from the synchronised `Beliefs`, or from `Local` models that also hold their own raw data since
         the last sync.
@@ -80,11 +80,11 @@ class Population:
             kernels.play(users, source, rewards, model, tally)
 
     def changes(self, rounds: int) -> set[int]:
-        """After which of these rounds the task changes."""
+        """The rounds, out of the first `rounds`, after which the task changes."""
         return {at - self.before for at in self.task.changes(self.before + rounds) if at > self.before}
 
     def waits(self, first_round: int, rounds: int) -> Integers:
-        """How many rounds the reward of each user takes, (runs, silos, rounds): the same for every protocol."""
+        """The rounds until each user's reward comes, (runs, silos, rounds); they are the same for every protocol."""
         chances = np.empty((len(self.runs), self.silos, rounds))
         runs = np.array(self.runs, dtype=np.int64)
         _fill_chances(np.uint64(self.seed % 2**64), runs, self.before + first_round, chances)
@@ -93,7 +93,7 @@ class Population:
     def play_partly(
         self, first_round: int, rounds: int, beliefs: Beliefs, local: Local, kept: Kept, tally: Tally
     ) -> None:
-        """The same where only some visits count: the others are decided from the `Local` models, and go to `kept`."""
+        """`play` if only some visits count: the others are decided from the `Local` models, and go to `kept`."""
         users, rewards = self._users(first_round, rounds), self.task.responses.for_kernel()
         kernels.play_partly(users, self._source(first_round), rewards, beliefs, local, kept, tally)
 
@@ -102,7 +102,7 @@ class Population:
         return kernels.make_users(self.seed, self.runs, self.silos, first, rounds, self.task.same_in_all_runs)
 
     def _source(self, round_: int) -> Fresh | Table:
-        """What users of a round, and of those until the task changes, choose from."""
+        """The action sets of users from this round on, until the task changes."""
         now = self.before + round_
         return self.task.source(self.seed, self.runs, self.silos, now) if self.task.changes(now) else self._first
 

@@ -1,9 +1,9 @@
-"""Random numbers of simulated users, by counter: any user's numbers can be had alone, in any order, on any machine.
+"""Random numbers of simulated users, by counter: any user's numbers can be computed alone, in any order, anywhere.
 
 A user is (seed, run, silo, round). For each purpose a user has one 64-bit key, a chain of SplitMix64 finalisers.
-Numbers are hashes of (key, counter), so there is no state, nothing to seed and nothing to skip, and who computes a
-user's numbers cannot change them. Every operation is on integers, or on IEEE float32 numbers and rounded in a fixed
-order: contexts are the same to the last bit on every machine and thread.
+Numbers are hashes of (key, counter), so there is no state, nothing to seed and nothing to skip. Every operation is on
+integers, or on IEEE float32 numbers that are rounded in a fixed order. So contexts are the same to the last bit on
+every machine and thread.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ __all__ = [
 CONTEXT: Final = 0  # purpose: the actions that a user brings
 REWARD: Final = 1  # purpose: the noise of the user's reward, the same whichever action is chosen
 VISIT: Final = 2  # purpose: how often the user has come before, and whether they agree to be counted
-CHOICE: Final = 3  # purpose: what a policy that is not certain draws its action by, the same for every protocol
+CHOICE: Final = 3  # purpose: the draw of an action by a policy that is not certain, the same for every protocol
 DELAY: Final = 4  # purpose: when the user's reward comes
 
 _word = np.uint32
@@ -116,9 +116,9 @@ def _hashed(counter: np.uint32, low: np.uint32, high: np.uint32) -> Any:
 
 @njit(cache=True)
 def _square_radius(word: np.uint32) -> Any:
-    """-2 ln u for u = k / 2^31, k the upper 31 bits of the word with the last one set, so never 0.
+    """-2 ln u for u = k / 2^31, where k is the upper 31 bits of the word with the last one set, so never 0.
 
-    u = 2^exponent (1 + f) is read off the bits of the float32 k, and the logarithm of 1 + f is a polynomial, summed in
+    u = 2^exponent (1 + f) is read off the bits of the float32 k. The logarithm of 1 + f is a polynomial, summed in
     pairs (Estrin), because a shorter chain of dependent operations keeps the processor busier.
     """
     share = bits_of(signed_to_float(either(shift_right(word, _word(1)), _word(1))))
@@ -150,10 +150,10 @@ def _turned(square: np.float32, word: np.uint32) -> tuple[Any, Any]:
 def fill_normals(key: np.uint64, out: Singles) -> None:
     """Fill ``out`` (1-D, contiguous) with independent standard normals; largest possible value 6.56.
 
-    Box-Muller on words i and i + size // 2, each step a loop of its own: three short loops overlap their iterations
-    better than one long one. Between the loops ``out`` holds the bits of words, then squared radii.
+    This is Box-Muller on words i and i + size // 2, with one loop per step: three short loops overlap their iterations
+    better than one long one. Between the loops, ``out`` holds the bits of words, then squared radii.
     """
-    halves = mixed(_key(key) + GOLDEN)  # so that neighbouring keys do not count through the same words
+    halves = mixed(_key(key) + GOLDEN)  # mixed, so that neighbouring keys do not count through the same words
     low, high = _word(halves), _word(halves >> _key(32))
     pairs = out.size // 2
     first, second = out[:pairs], out[pairs:]

@@ -1,4 +1,4 @@
-"""What a simulation found: regret by plan, run and round, as a polars frame, a table, a file and a plot."""
+"""The result of a simulation: regret by plan, run and round, as a polars frame, a table, a file and a plot."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["Estimate", "Result", "collected", "estimate"]
 
 
 class Estimate(NamedTuple):
-    """A mean over runs and its standard error (nan with a single run; both nan with none)."""
+    """A mean over runs and its standard error (nan for a single run; both nan without runs)."""
 
     mean: float
     stderr: float
@@ -33,15 +33,15 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True)
 class Result:
-    """Regret of several plans on the same users."""
+    """The regret of several plans on the same users."""
 
     plans: Mapping[str, Plan]
     frame: pl.DataFrame  # name, run, round, regret: cumulative group regret
     totals: pl.DataFrame  # name, run, syncs, uncounted visits and their regret
-    repaired: Mapping[str, int]  # covariances per plan that noise had made indefinite, over all runs
-    runs: int  # asked for; fewer are in the frame after an interruption
+    repaired: Mapping[str, int]  # by plan: covariances that noise had made indefinite, over all runs
+    runs: int  # the runs asked for; after an interruption the frame has fewer
     seed: int
-    known: Mapping[str, Mapping[int, Floats]] = field(default_factory=dict)  # (width,): what the last models know
+    known: Mapping[str, Mapping[int, Floats]] = field(default_factory=dict)  # by plan, run: sums of the last model
     before: int = 0  # rounds of earlier terms
 
     @property
@@ -49,11 +49,11 @@ class Result:
         return tuple(self.plans)
 
     def final(self, name: str) -> Floats:
-        """Time-averaged group regret Reg_M(T)/T of one plan, run by run."""
+        """The time-averaged group regret Reg_M(T)/T of one plan, run by run."""
         return self._last(name)["regret"].to_numpy() / self._rounds
 
     def regret(self, name: str, second_half: bool = False) -> Estimate:
-        """Reg_M(T)/T of one plan over its runs; with `second_half`, of the rounds after the middle of the horizon.
+        """Reg_M(T)/T of one plan over its runs; with `second_half`, only of the rounds after the middle of the horizon.
 
         >>> import fedbandit as fb
         >>> plan = fb.Plan(silos=4, rounds=100, dim=3, trust="none")
@@ -65,20 +65,22 @@ class Result:
         return estimate(self._late(name) if second_half else self.final(name))
 
     def excess(self, name: str, over: str) -> Estimate:
-        """Reg_M(T)/T of one plan beyond another's on the same users, over the runs that both have finished."""
+        """Reg_M(T)/T of one plan minus that of another on the same users, over the runs that both have finished."""
         both = self._last(name).join(self._last(over), on="run")
         return estimate((both["regret"] - both["regret_right"]).to_numpy() / self._rounds)
 
     def by_count(self, name: str) -> tuple[Estimate, Estimate]:
-        """Regret per visit of those whom one plan counts, and of the others (nan where there are none)."""
+        """The regret per visit of the visits that one plan counts, and of the others (nan if there are none)."""
         totals = self.totals.filter(pl.col("name") == name).sort("run")
         others, lost = totals["uncounted"].to_numpy(), totals["uncounted_regret"].to_numpy()
         all_lost, visits = self._last(name)["regret"].to_numpy(), self.plans[name].silos * self._rounds
         return _per_visit(all_lost - lost, visits - others), _per_visit(lost, others)
 
     def prior(self, name: str, weight: float = 1.0) -> Prior:
-        """What a term after this one begins with: under a plan that names it, `simulate(..., after=result)` begins each
-        run with what the plan of the same name knew at its end. (The sums in it are those of the first run.)
+        """What the next term begins with.
+
+        Under a plan with this prior, `simulate(..., after=result)` begins each run with what the plan of the same name
+        knew at the end of that run. (The sums in the prior itself are those of the first run.)
 
         >>> import fedbandit as fb
         >>> plan = fb.Plan(silos=4, rounds=100, dim=3, privacy=fb.Privacy(epsilon=5.0, delta=0.1))
@@ -92,7 +94,7 @@ class Result:
         return prior_of(plan, (plan.syncs or 0) - 1, known[min(known)], weight)
 
     def joined(self, other: Result) -> Result:
-        """Both results as one: other plans on the same users, whose rows may have been written in another way."""
+        """Both results as one. `other` has other plans on the same users, whose rows may be written in another way."""
         if (self.seed, self.runs) != (other.seed, other.runs) or set(self.plans) & set(other.plans):
             raise ArgumentError("other", "must hold other plans, in the same runs of the same seed")
         return replace(
@@ -105,7 +107,7 @@ class Result:
         )
 
     def syncs(self, name: str) -> float:
-        """How often one plan synchronised, in the mean over its runs."""
+        """How often one plan synchronised, on average over its runs."""
         self._known(name)
         return estimate(self.totals.filter(pl.col("name") == name)["syncs"].to_numpy()).mean
 
@@ -119,13 +121,13 @@ class Result:
         return grouped.sort("round")
 
     def plot(self, path: str | Path, title: str = "") -> None:
-        """Time-averaged group regret with bands of two standard errors, as SVG, PNG or PDF by the file's ending."""
+        """Draw the time-averaged group regret with bands of two standard errors, as SVG, PNG or PDF by the ending."""
         from fedbandit.simulator.plot import regret_plot
 
         regret_plot({name: self.curve(name) for name in self.names}, Path(path), title)
 
     def save(self, folder: str | Path) -> Path:
-        """Write regret.parquet, and plans and versions beside it; returns the folder."""
+        """Write regret.parquet, and the plans and versions next to it; return the folder."""
         where = Path(folder)
         where.mkdir(parents=True, exist_ok=True)
         (where / "plans.json").write_text(json.dumps(self.describe(), indent=2) + "\n")
@@ -145,7 +147,7 @@ class Result:
         }
 
     def _late(self, name: str) -> Floats:
-        """Regret per round from the recorded round nearest to the middle on, run by run."""
+        """The regret per round after the recorded round nearest to the middle, run by run."""
         rounds = self.frame["round"].unique().sort().to_numpy()
         middle = int(rounds[np.abs(rounds - self._rounds / 2).argmin()])
         if middle == self._rounds:
@@ -182,7 +184,7 @@ def estimate(values: Floats) -> Estimate:
 
 
 def _per_visit(lost: Floats, visits: Integers) -> Estimate:
-    """Regret per visit over the runs in which there are any."""
+    """The regret per visit, over the runs that have such visits."""
     return estimate(lost[visits > 0] / visits[visits > 0])
 
 
@@ -194,7 +196,7 @@ def collected(
     parts: Iterable[tuple[tuple[int, ...], dict[str, Played]]],
     before: int = 0,
 ) -> Result:
-    """One result from all finished parts: some runs each, and what came of some plans in them."""
+    """One result from all finished parts. Each part has some runs, and the outcomes of some plans in them."""
     frames, totals = [], []
     known: dict[str, dict[int, Floats]] = {name: {} for name in plans}
     repaired = dict.fromkeys(plans, 0)
@@ -212,7 +214,7 @@ def collected(
 
 
 def _uncounted(played: Played, row: int) -> dict[str, float]:
-    """Visits of one run that are not counted, and their regret."""
+    """The visits of one run that are not counted, and their regret."""
     if played.uncounted is None:
         return {"uncounted": 0, "uncounted_regret": 0.0}
     return {"uncounted": int(played.uncounted.visits[row]), "uncounted_regret": float(played.uncounted.regret[row])}

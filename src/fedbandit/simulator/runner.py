@@ -1,4 +1,4 @@
-"""Runs divided into jobs that can be played anywhere, in any order, with the same numbers coming out."""
+"""Divides runs into jobs that can be played anywhere, in any order, with the same results."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ __all__ = [
     "simulate",
 ]
 
-# How silos act, that the data decide when they synchronise, or that silos differ or have models of their own.
+# How silos act; or that the data decide when they synchronise; or that silos differ or have their own models.
 Way = Manner | Literal["adaptive", "differing"]
 RECORDED = 100  # rounds at which regret is recorded
 RUNS_AT_ONCE = 5
-STATE_BUDGET = 256e6  # bytes of statistics that one job may hold
+STATE_BUDGET = 256e6  # most bytes of statistics that one job may hold
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,11 @@ class Job:
 
     @property
     def weight(self) -> float:
-        """How much work it is, in runs times plans."""
+        """How much work the job is, in runs times plans."""
         return len(self.runs) * len(self.plans)
 
     def play(self, progress: Progress = lambda share: None) -> dict[str, Played]:
-        """Play it here."""
+        """Play the job in this process."""
         with _one_blas_thread():
             return self._play(progress)
 
@@ -92,9 +92,12 @@ class Job:
 
 @contextmanager
 def _one_blas_thread() -> Iterator[None]:
-    """Matrix libraries on one thread meanwhile. A model is a small matrix, over which their threads wait for each other
-    ten times as long as they compute, and its last digits would depend on how many there are."""
-    from threadpoolctl import threadpool_limits  # imported late: it looks at every library that is loaded by then
+    """Limit matrix libraries to one thread.
+
+    A model is a small matrix: their threads would wait for each other ten times as long as they compute, and its last
+    digits would depend on the number of threads.
+    """
+    from threadpoolctl import threadpool_limits  # imported here: it inspects the libraries that are loaded by now
 
     with threadpool_limits(limits=1, user_api="blas"):
         yield
@@ -111,20 +114,21 @@ def simulate(
     *,
     attendance: Attendance = EVERYBODY,
     precision: Precision = "float32",
-    progress: Progress | None = None,  # None: a bar where somebody looks, once it takes a while
-    executor: Executor | None = None,  # where jobs are played; None: here
+    progress: Progress | None = None,  # by default a bar, once it takes a while
+    executor: Executor | None = None,  # where jobs are played; by default in this process
     delays: Delays = AT_ONCE,  # of rewards, for plans whose silos act lazily
-    after: Result | None = None,  # what was played before, in an earlier term
+    after: Result | None = None,  # the result of an earlier term
 ) -> Result:
-    """Play every plan on the same users, `runs` times; group regret by round, plan and run.
+    """Play every plan on the same users, `runs` times; the result is group regret by round, plan and run.
 
     `attendance` says how often people come and who agrees to be counted. A plan counts a person as often as its budget
-    allows for; visits that are not counted are served as its `uncounted` says, and nothing of them is released.
+    allows. Visits that are not counted are served as the plan's `uncounted` says, and nothing about them is released.
 
-    With `after`, the result of an earlier term, the users are those who come after the ones played there, in the same
-    runs. A plan with a prior (`Result.prior`) then begins each run with what the plan of the same name knew at its end.
+    With `after`, the result of an earlier term, the users are those who come after its users in the same runs. A plan
+    with a prior (`Result.prior`) then begins each run with what the plan of the same name knew at the end of that run.
 
-    The same seed gives the same numbers on any number of cores. Interrupted (Ctrl-C), it returns what was finished.
+    The same seed gives the same numbers on any number of cores. When it is interrupted (Ctrl-C), it returns the runs
+    that are finished.
 
     >>> import fedbandit as fb
     >>> plan = fb.Plan(silos=4, rounds=100, dim=3, privacy=fb.Privacy(epsilon=5.0, delta=0.1))
@@ -160,7 +164,7 @@ def simulate(
 
 
 def _check_after(after: Result, plans: Mapping[str, Plan], runs: int, seed: int) -> int:
-    """Rounds that were played before; refuse a result of other users, or one that lacks what a plan begins with."""
+    """The rounds played before. A result of other users is refused, or one that lacks what a plan begins with."""
     if after.seed != seed or any(len(known) < runs for known in after.known.values()):
         raise ArgumentError("after", f"must be the finished result of seed {seed} and of at least {runs} runs")
     for name, plan in plans.items():
@@ -178,7 +182,7 @@ def _priors(job: Job, after: Result | None) -> dict[str, Floats]:
 
 
 def play_here(jobs: list[Job], progress: Progress) -> Iterator[tuple[Job, dict[str, Played]]]:
-    """One job after another in this process, the kernels on all cores."""
+    """Play one job after another in this process, with the kernels on all cores."""
     total, before = sum(job.weight for job in jobs), 0.0
     for job in jobs:
         yield job, job.play(_part_of(progress, before / total, job.weight / total))
@@ -186,7 +190,7 @@ def play_here(jobs: list[Job], progress: Progress) -> Iterator[tuple[Job, dict[s
 
 
 def _part_of(progress: Progress, before: float, share: float) -> Progress:
-    """Reports the progress of a job as that of the whole."""
+    """Report the progress of a job as progress of the whole."""
     return lambda done: progress(before + share * done)
 
 
@@ -199,7 +203,7 @@ def divided(
     precision: Precision,
     attendance: Attendance = EVERYBODY,
 ) -> list[Job]:
-    """Jobs of a few runs each; runs come first, so that an interrupted simulation has whole runs of all plans."""
+    """Jobs of a few runs each, ordered by runs, so that an interrupted simulation has complete runs of all plans."""
     together: dict[Way, dict[str, Plan]] = {"lazy": {}, "eager": {}, "partly": {}, "differing": {}}
     adaptive = {name: plan for name, plan in plans.items() if isinstance(plan.schedule, Adaptive)}
     for name, plan in plans.items():
@@ -218,7 +222,7 @@ def divided(
 
 
 def _differ(task: Task, plans: Mapping[str, Plan]) -> bool:
-    """Whether silos have a theta*, or a model, of their own: then all plans are played so, on the same users."""
+    """Whether silos have their own theta* or model. Then all plans are played in this way, on the same users."""
     return bool(isinstance(task, Synthetic) and task.own) or any(plan.personal for plan in plans.values())
 
 
@@ -228,7 +232,7 @@ def _way(plan: Plan, attendance: Attendance) -> Manner:
 
 
 def _state_bytes(plans: Mapping[str, Plan], attendance: Attendance) -> float:
-    """Bytes of sums (and, where silos have models of their own, of these) that one run of these plans holds."""
+    """The bytes of sums, and of silos' own models if there are any, that one run of these plans holds."""
     rows = sum(16 * plan.protocol.width for plan in plans.values())
     for plan in plans.values():
         way = _way(plan, attendance)
@@ -238,7 +242,7 @@ def _state_bytes(plans: Mapping[str, Plan], attendance: Attendance) -> float:
 
 
 def recorded_rounds(plans: Mapping[str, Plan], rounds: int) -> tuple[int, ...]:
-    """About RECORDED rounds, evenly spread; moved to syncs where these are dense, to save stops."""
+    """About RECORDED rounds, evenly spread; they are moved to syncs that are near, to save stops."""
     wanted = np.linspace(1, rounds, min(RECORDED, rounds))
     public = [plan.times for plan in plans.values() if plan.syncs is not None]
     stops = np.unique(np.concatenate([np.array(times) for times in public])) if public else np.array([], dtype=int)
@@ -248,13 +252,13 @@ def recorded_rounds(plans: Mapping[str, Plan], rounds: int) -> tuple[int, ...]:
 
 
 def _nearest(stops: Integers, wanted: float, spacing: float) -> int:
-    """The stop nearest to the wanted round, or that round itself where no stop is near."""
+    """The stop nearest to the wanted round, or that round itself if no stop is near."""
     stop = int(stops[np.abs(stops - wanted).argmin()])
     return stop if abs(stop - wanted) <= spacing else round(wanted)
 
 
 def check(task: Task, plans: Mapping[str, Plan], runs: int, seed: int, precision: Precision) -> None:
-    """Refuse what cannot be simulated, before anything is done."""
+    """Refuse arguments that cannot be simulated, before anything is done."""
     if not isinstance(task, (Synthetic, Tabled)):
         raise ArgumentError("task", f"must be made by fedbandit.tasks, got {type(task).__name__}")
     if isinstance(plans, Plan) or not isinstance(plans, Mapping):
@@ -274,7 +278,7 @@ def check(task: Task, plans: Mapping[str, Plan], runs: int, seed: int, precision
 
 
 def _check_differing(task: Task, plans: Mapping[str, Plan], attendance: Attendance, delays: Delays) -> None:
-    """Refuse what silos that differ, or have a model of their own, are not simulated with."""
+    """Refuse arguments that are not supported if silos differ or have their own models."""
     if not isinstance(task, Synthetic) or task.one_set_per_silo or task.changes(2**31) or task.same_in_all_runs:
         raise ArgumentError("task", "must be synthetic, with fresh contexts and a theta* that does not change")
     if delays != AT_ONCE:
@@ -288,20 +292,20 @@ def _check_differing(task: Task, plans: Mapping[str, Plan], attendance: Attendan
 
 
 def _check_delays(plans: Mapping[str, Plan], attendance: Attendance) -> None:
-    """Refuse late rewards where it is not defined what becomes of them."""
+    """Refuse late rewards for plans that do not define what becomes of them."""
     for name, plan in plans.items():
         if plan.acting == "eager" or isinstance(plan.schedule, Adaptive):
             raise ArgumentError("delays", f"must be left out for {name!r}: its silos act on every user at once")
         if plan.protocol.needs_points or not plan.trusting.live:
-            raise ArgumentError("delays", f"must be left out for {name!r}: its protocol counts on who comes when")
+            raise ArgumentError("delays", f"must be left out for {name!r}: its protocol depends on who comes when")
         if not attendance.all_counted(plan):
             raise ArgumentError("delays", "must be left out where some visits do not count")
 
 
 def check_attendance(plans: Mapping[str, Plan], attendance: Attendance) -> None:
-    """Refuse plans whose silos cannot tell visits that count from others.
+    """Refuse plans whose silos cannot treat visits that count and others differently.
 
-    A silo alone releases nothing before the horizon, and learns from all its visits, counted or not.
+    A lone silo is allowed: it releases nothing before the horizon, and learns from all its visits, counted or not.
     """
     for name, plan in plans.items():
         blind = isinstance(plan.schedule, Adaptive) or (plan.acting == "eager" and plan.syncs != 1)

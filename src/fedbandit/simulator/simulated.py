@@ -1,6 +1,6 @@
-"""A simulated federation: the protocol objects of the plan, for all silos of several runs at once.
+"""A simulated federation: the plan's protocol objects, for all silos of several runs at once.
 
-Only totals reach the analyzer, so by default the protocol is `pooled`: one silo with everybody's users, equal in law.
+Only totals reach the analyzer. So by default the protocol is `pooled`: one silo with all users, which is equal in law.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ __all__ = ["RunsNoise", "SimulatedFederation", "runs_noise"]
 
 @dataclass(frozen=True)
 class RunsNoise:
-    """Noise for several runs side by side (the first axis of every draw), each from a generator of its own.
+    """Noise for several runs side by side (the first axis of every draw), with one generator per run.
 
-    So a run's noise is the same whichever runs it is played with.
+    So a run's noise is the same whichever other runs are played with it.
     """
 
     sources: tuple[SimulatedNoise, ...]
@@ -53,10 +53,10 @@ def runs_noise(seed: int, runs: tuple[int, ...], name: str) -> RunsNoise:
 
 
 class SimulatedFederation:
-    """One plan in R runs: batches go in, a model comes out after every sync.
+    """One plan in R runs: batches go in, and a model comes out after every sync.
 
-    `pooled` plays the exact shortcut of the protocol; without it every silo's R, S and A are run one by one. `prior`
-    (runs, width) is what each run begins with, under a plan with a prior whose own sums are those of one run.
+    `pooled` uses the protocol's shortcut, which is equal in law; without it, R, S and A are run for every silo. `prior`
+    (runs, width) is what each run begins with, instead of the sums in the plan's own prior.
     """
 
     def __init__(self, plan: Plan, noise: RunsNoise, pooled: bool = True, prior: Floats | None = None) -> None:
@@ -69,27 +69,32 @@ class SimulatedFederation:
         self.public: PublicModel = nothing_public(plan, (len(noise.sources),), prior)
         self.repaired = self.public.fit.repaired
         own = (len(noise.sources), plan.silos, self.protocol.width) if plan.personal else (0,)
-        self._own_decoder, self._own = self.protocol.encoder.init_decoder(own), np.zeros(own)  # of silos' own releases
+        self._own_decoder, self._own = self.protocol.encoder.init_decoder(own), np.zeros(own)  # for silos' own releases
 
     @property
     def prefix(self) -> Floats:
-        """What the analyzer last decoded: (runs, width)."""
+        """The prefix sums that the analyzer decoded last: (runs, width)."""
         return self._state.prefix
 
     @property
     def served(self) -> PublicModel:
-        """What serves those who count: the public model; in plans with personal columns that of each silo, (runs,
-        silos) then."""
+        """The model that serves visits that count.
+
+        It is the public model, or, in plans with personal columns, each silo's own with leading axes (runs, silos).
+        """
         return personal_model(self.plan, self.public, self._own) if self.plan.personal else self.public
 
     def synchronise(self, sums: Integers, round_: int) -> None:
-        """The batch of all rounds up to `round_`, as sums (runs, silos or shards, width), goes through R, S and A."""
+        """Send the batch of all rounds up to `round_` through R, S and A; sums are (runs, silos or shards, width)."""
         rows = sums.sum(axis=1, keepdims=True) if self.protocol.silos == 1 else sums
         users = (round_ - self.round) * self.plan.silos // self.protocol.silos
         self._step(self.protocol.privatise(rows, users, self.noise), round_)
 
     def synchronise_points(self, points: Singles, round_: int) -> None:
-        """The same for protocols that need every user: points (runs, silos, users, dim + 1), features then reward."""
+        """`synchronise` for protocols that need every user.
+
+        `points` is (runs, silos, users, dim + 1): features, then the reward.
+        """
         runs, silos, users, _ = points.shape
         packed = contributions(points[..., :-1], points[..., -1], self.plan.bits, self.plan.centre)
         merged = packed.reshape(runs, self.protocol.silos, silos * users // self.protocol.silos, -1)

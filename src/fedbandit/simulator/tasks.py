@@ -1,7 +1,7 @@
 """Who the users are: where action sets come from, and how users respond.
 
-A task is a description. Each user is drawn from it by the seed, the run, the silo and the round, so every protocol
-meets the same users, and any one of them can be asked for again.
+A task is a description. The seed, the run, the silo and the round decide each user that is drawn from it, so every
+protocol meets the same users, and any user can be drawn again.
 """
 
 from __future__ import annotations
@@ -52,19 +52,19 @@ __all__ = [
 ]
 
 RewardKind = Literal["bernoulli", "gaussian", "clipped", "exact"]  #: how a reward is drawn around its mean
-Contexts = Literal["fresh", "fixed"]  #: whether every user brings actions of their own
+Contexts = Literal["fresh", "fixed"]  #: whether every user brings new actions
 MOVE = 10  # rounds between two moves of a theta that drifts
 AT_ONCE = 256  # moves that are drawn together
-DRIFT, JUMP, OWN = 1, 2, 3  # streams of random numbers besides that of the first theta
+DRIFT, JUMP, OWN = 1, 2, 3  # streams of random numbers besides the one for the first theta
 
 
 @dataclass(frozen=True)
 class Responses:
     """How a user's reward comes from its mean <x, theta*>.
 
-    bernoulli: 1 with that probability, else 0: bounded and exactly linear. gaussian: plus N(0, std^2), the paper's
-    simulation, which breaks the paper's own bound on rewards (no guarantee covers it). clipped: that, cut to [0, 1],
-    which bends the linear model. exact: the mean itself.
+    bernoulli: 1 with that probability, else 0, which is bounded and exactly linear. gaussian: the mean plus
+    N(0, std^2), as in the paper's simulation; it breaks the paper's own bound on rewards, and no guarantee covers it.
+    clipped: the same, cut to [0, 1], which bends the linear model. exact: the mean itself.
     """
 
     kind: RewardKind = "bernoulli"
@@ -77,11 +77,11 @@ class Responses:
 
     @property
     def bounded(self) -> bool:
-        """Whether rewards stay in [0, 1] where means do."""
+        """Whether rewards stay in [0, 1] if means do."""
         return self.kind != "gaussian"
 
     def for_kernel(self) -> Rewards:
-        """The same law as kernels take it."""
+        """The same law in the form that kernels take."""
         if self.kind == "exact":
             return Rewards(GAUSSIAN, 0.0, self.realised)
         kind = {"bernoulli": BERNOULLI, "gaussian": GAUSSIAN, "clipped": CLIPPED}[self.kind]
@@ -92,22 +92,23 @@ class Responses:
 class Synthetic:
     """The paper's instance: theta* and features are random directions of norm 1/sqrt 2 with 1/sqrt 2 appended.
 
-    `contexts`: "fresh" for every silo and round, or "fixed", one set per silo for the whole run (and one theta* for
-    all runs). With `same_in_all_runs` all runs share their fresh contexts.
+    `contexts` is "fresh" for every silo and round, or "fixed": one set per silo for the whole run (and one theta* for
+    all runs). With `same_in_all_runs`, all runs share their fresh contexts.
 
-    `basis` is the published simulation's, for fixed contexts: of the rows (v, 1) that features are made of, a silo's
-    first are e_j + e_d, and the last of these is e_d. Means are the rows times theta* / sqrt 2, features the rows
-    divided by their norms: sqrt 2, but 1 for e_d, whose mean is therefore not linear in its feature.
+    `basis` is for fixed contexts, as in the published simulation. Features are made of rows (v, 1). The first d rows of
+    a silo are e_j + e_d for j < d, then e_d. Means are the rows times theta* / sqrt 2. Features are the rows divided by
+    their norms, which are sqrt 2, but 1 for e_d, so its mean is not linear in its features.
 
-    `constant_share` is the share of a row's squared length that its last entry, the constant, has; the paper's is one
-    half. With another share the same users bring the same actions, whose expected rewards are the same: only how a row
-    is written differs, and with it theta*. Noise is made for a whole row: what the constant takes, the others lack.
+    `constant_share` is the share of a row's squared length that its last entry, the constant, has; in the paper it is
+    one half. With another share, the same users bring the same actions with the same expected rewards: only the way a
+    row is written differs, and with it theta*. Noise is scaled to a whole row, so what the constant takes is lost to
+    the other entries.
 
-    Silos may differ: the first `own` weights of theta* are then each silo's own (`silo_theta`); rows and the other
-    weights are as ever. Regret is against the best action in the silo.
+    Silos may differ: the first `own` weights of theta* are then each silo's own (`silo_theta`), while rows and the
+    other weights are the same. Regret is measured against the best action in the silo.
 
-    theta* may change: after round `jump_at` it is another one, drawn anew; and by `drift` (l2, in the mean square) per
-    round its direction moves at random, once every MOVE rounds. Regret is against the best action of the moment.
+    theta* may change. After round `jump_at` it is a new one. With `drift`, its direction moves at random, by `drift`
+    per round (l2, root mean square), once every MOVE rounds. Regret is measured against the best action at that time.
     """
 
     dim: int
@@ -119,8 +120,8 @@ class Synthetic:
     constant_share: float = PAPERS_SHARE
     drift: float = 0.0
     jump_at: int | None = None
-    own: int = 0  # of the first weights, those that are each silo's own
-    differing: float = 0.0  # how long that part is, of a direction of length 1
+    own: int = 0  # how many of the first weights are each silo's own
+    differing: float = 0.0  # the length of that part of theta*'s direction, whose length is 1
 
     def __post_init__(self) -> None:
         _validate.count("dim", self.dim, least=2)
@@ -153,8 +154,10 @@ class Synthetic:
             raise ArgumentError("own", "must be 0 where contexts are fixed or shared by runs, or theta* changes")
 
     def silo_theta(self, seed: int, run: int, silo: int) -> Floats:
-        """theta* of one silo: the run's, but for its first `own` weights, which are the silo's own: `differing` long,
-        in a direction of length 1, and anywhere on that sphere."""
+        """theta* of one silo: the run's theta*, except that its first `own` weights are the silo's own.
+
+        That part of its direction (of length 1) has the length `differing` and lies anywhere on that sphere.
+        """
         theta = self.theta(seed, run)
         if not self.own:
             return theta
@@ -169,31 +172,31 @@ class Synthetic:
         return self.contexts == "fixed"
 
     def theta(self, seed: int, run: int, round_: int = 1) -> Floats:
-        """theta* of one run, in a round."""
+        """theta* of one run in a round."""
         lengths = np.sqrt(np.append(np.full(self.dim - 1, 1 - self.constant_share), self.constant_share))
         jumped = self.jump_at is not None and round_ > self.jump_at
         stream = (seed, 0 if self.one_set_per_silo else run, *((JUMP,) if jumped else ()))
         if self.drift:
             move = (round_ - 1) // MOVE
-            step = np.sqrt(MOVE) * self.drift * 2 * lengths[0]  # of the direction; theta* is shorter than that
+            step = np.sqrt(MOVE) * self.drift * 2 * lengths[0]  # of the unit direction; its part of theta* is shorter
             direction = _walk(stream, self.dim - 1, step, move // AT_ONCE)[move % AT_ONCE]
         else:
             direction = _unit(np.random.default_rng(stream).standard_normal(self.dim - 1))
         return np.asarray(np.append(direction, 1.0) / (2 * lengths))
 
     def changes(self, rounds: int) -> set[int]:
-        """Rounds after which theta* is another."""
+        """The rounds after which theta* changes."""
         moves = range(MOVE, rounds, MOVE) if self.drift else ()
         return {*moves, *(() if self.jump_at is None or self.jump_at >= rounds else (self.jump_at,))}
 
     def source(self, seed: int, runs: tuple[int, ...], silos: int, round_: int = 1) -> Fresh | Table:
-        """Where kernels take the action sets of these runs from, in a round."""
+        """The source from which kernels take the action sets of these runs in a round."""
         if self.one_set_per_silo:
             return self._fixed(seed, silos)
         return Fresh(np.stack([self.theta(seed, run, round_) for run in runs]), self.arms, self.constant_share)
 
     def _fixed(self, seed: int, silos: int) -> Table:
-        """One action set per silo: the contexts that its users of round 0 would have met."""
+        """One action set per silo: the contexts that its user of round 0 would bring."""
         features = np.stack(
             [contexts_of(seed, 0, silo, 0, self.arms, self.dim, self.constant_share) for silo in range(silos)]
         )
@@ -221,7 +224,7 @@ def _walk(stream: tuple[int, ...], size: int, step: float, part: int) -> Floats:
 
 
 def _moved(direction: Floats, step: float, rng: np.random.Generator) -> Floats:
-    """A unit vector, moved by `step` in the mean square, along the sphere."""
+    """A unit vector, moved along the sphere by `step` (root mean square)."""
     aside = rng.standard_normal(len(direction)) / np.sqrt(len(direction) - 1)
     return _unit(direction + step * (aside - (aside @ direction) * direction))
 
@@ -239,11 +242,11 @@ def _basis(dim: int) -> Floats:
 
 @dataclass(frozen=True)
 class Tabled:
-    """Action sets from data, divided over the silos; every user meets one of their silo's, at random."""
+    """Action sets from data, divided among the silos; every user brings a random one of their silo's sets."""
 
     table: ActionTable
     responses: Responses = Responses()
-    outcomes: bool = False  # rewards and regret by the data's own outcomes instead of the linear model's means
+    outcomes: bool = False  # whether rewards and regret use the data's own outcomes, not the linear model's means
 
     same_in_all_runs: ClassVar[bool] = False
     one_set_per_silo: ClassVar[bool] = False
@@ -262,11 +265,11 @@ class Tabled:
         return self.table.dim
 
     def changes(self, rounds: int) -> set[int]:
-        """The data say nothing of time."""
+        """None: the data do not change over time."""
         return set()
 
     def source(self, seed: int, runs: tuple[int, ...], silos: int, round_: int = 1) -> Table:
-        """Where kernels take action sets from: the same in all runs."""
+        """The source from which kernels take action sets, which is the same in all runs."""
         bounds = self.table.divided(silos)
         ranges = np.stack([bounds[:-1], bounds[1:]], axis=1)
         means = self.table.outcomes if self.outcomes else self.table.means
@@ -276,9 +279,9 @@ class Tabled:
 
 @dataclass(frozen=True)
 class SilosAsRuns:
-    """A task whose silos differ, each silo of a run played as a run of its own with one silo, run * silos + silo.
+    """A task whose silos differ: each silo of a run is played as a run with one silo, numbered run * silos + silo.
 
-    Kernels know one theta* per run, so this is how they know one per silo. It is for the simulator's own use.
+    Kernels have one theta* per run, so this gives them one per silo. It is for the simulator's internal use.
     """
 
     task: Synthetic
@@ -292,11 +295,11 @@ class SilosAsRuns:
         return self.task.responses
 
     def changes(self, rounds: int) -> set[int]:
-        """Silos that differ do so for good."""
+        """None: differences between silos do not change."""
         return set()
 
     def source(self, seed: int, runs: tuple[int, ...], silos: int, round_: int = 1) -> Fresh:
-        """Where kernels take the action sets of these silos from."""
+        """The source from which kernels take the action sets of these silos."""
         thetas = [self.task.silo_theta(seed, *divmod(number, self.silos)) for number in runs]
         return Fresh(np.stack(thetas), self.task.arms, self.task.constant_share)
 
@@ -330,8 +333,8 @@ def synthetic(
 ) -> Synthetic:
     """The paper's synthetic instance, with rewards that respect its assumptions by default.
 
-    theta* may `drift`, by so much per round, and be another one from the round after `jump_at` on. Of its weights the
-    first `own` may be each silo's, `differing` long.
+    theta* may move by `drift` per round, and be replaced by a new one after round `jump_at`. Its first `own` weights
+    may be each silo's own; `differing` says how far silos differ in them (see `Synthetic`).
 
     >>> import numpy as np
     >>> users = synthetic(dim=3, arms=5)
@@ -349,12 +352,12 @@ def letor(
 ) -> Tabled:
     """Queries of a LETOR file or folder as action sets, with a lasso model as theta*.
 
-    Scaling "published" is the published simulation's: rewards must be "exact", the lasso's predictions themselves.
+    Scaling "published" is that of the published simulation: rewards must be "exact", the lasso's own predictions.
     """
     table = letor_table(load_letor(path), group, scaling)
     return Tabled(table, Responses(rewards), outcomes=table.outcomes is not None)
 
 
 def warfarin(path: str | Path, rewards: RewardKind = "bernoulli", outcomes: bool = False) -> Tabled:
-    """Patients of the warfarin data, three doses each; with `outcomes`, right or wrong as the data say."""
+    """Patients of the warfarin data, three doses each; with `outcomes`, a dose is right or wrong as in the data."""
     return Tabled(warfarin_table(load_patients(path)), Responses("exact" if outcomes else rewards), outcomes)

@@ -90,8 +90,8 @@ def test_a_bad_line_is_named_with_what_is_wrong(tmp_path: Path, bad: str, last: 
 @pytest.mark.parametrize(
     "text, said",
     [
-        ("", "there is no document in it"),
-        ("# only a comment\n", "there is no document in it"),
+        ("", "it holds no document"),
+        ("# only a comment\n", "it holds no document"),
         ("hello world\n", "line 1: a line is 'label qid:Q 1:value 2:value ...', got 'hello world'"),
         ("# x\n1 qid:1\n", "line 2: a line is 'label qid:Q"),
         (f"{GOOD}\n{line(1, 2, [1, 2, 3])}\n{GOOD}\n", "line 3: query 1 appears again after other queries"),

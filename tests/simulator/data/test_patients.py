@@ -42,7 +42,7 @@ def test_a_file_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"line 3: \d+ fields where the header has 14"):
         load_patients(path)
     path.write_text(text([]))
-    with pytest.raises(ValueError, match="there is no patient in it"):
+    with pytest.raises(ValueError, match="it holds no patient"):
         load_patients(path)
     with pytest.raises(ValueError, match="no patient has a dose"):
         warfarin_table(load_patients(write(path, [patient(therapeutic="")])))

@@ -1,4 +1,4 @@
-"""Real data as bandits: judged documents of search queries (LETOR text) and warfarin dosing (its CSV)."""
+"""Real data as bandits: judged documents of search queries (LETOR text) and warfarin dosing (CSV)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parsed data on disk: parsing a gigabyte of text once is enough."""
+"""A cache of parsed data on disk, so that a gigabyte of text is parsed only once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fedbandit._arrays import Numbers
 
 __all__ = ["entry", "load", "store"]
 
-LAYOUT = 1  # raise it when what is stored changes: older entries are then never read
+LAYOUT = 1  # raise it when the stored format changes: older entries are then never read
 
 
 def entry(kind: str, files: Iterable[Path]) -> Path:
@@ -29,7 +29,7 @@ def entry(kind: str, files: Iterable[Path]) -> Path:
 
 
 def load(path: Path) -> dict[str, Numbers] | None:
-    """The arrays stored at `path`, or None where there are none to be had."""
+    """The arrays stored at `path`; None if there are none, or if they cannot be read."""
     try:
         with np.load(path, allow_pickle=False) as stored:
             return {name: stored[name] for name in stored.files}
@@ -41,9 +41,9 @@ def load(path: Path) -> dict[str, Numbers] | None:
 
 
 def store(path: Path, arrays: Mapping[str, Numbers]) -> None:
-    """Write all or nothing, and drop what was kept of an earlier state of the same files.
+    """Write all arrays or none, and drop the entries of earlier states of the same files.
 
-    Where the folder cannot be written, warns and goes on: the data are read again the next time.
+    If the folder cannot be written to, this only warns: the data are parsed again the next time.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -62,7 +62,7 @@ def store(path: Path, arrays: Mapping[str, Numbers]) -> None:
 
 
 def _folder() -> Path:
-    """$XDG_CACHE_HOME/fedbandit, or the platform's own place for such files."""
+    """$XDG_CACHE_HOME/fedbandit, or the platform's usual folder for caches."""
     home = os.environ.get("XDG_CACHE_HOME")
     if home:
         return Path(home) / "fedbandit"

@@ -1,4 +1,4 @@
-"""What a data set holds, for someone who is about to use it: `fedbandit data check PATH`."""
+"""What a data set holds, for people who are about to use it: `fedbandit data check PATH`."""
 
 from __future__ import annotations
 

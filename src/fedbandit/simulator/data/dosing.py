@@ -1,8 +1,8 @@
 """Warfarin dosing as a bandit: patients are contexts, three dose classes are the arms, clinics are the silos.
 
-The reward of a dose is 1 if it is the class of the dose that proved right for the patient, else 0. That is not linear
-in what is known of a patient, so the linear task takes the best linear fit for its truth, and the 0/1 outcomes are kept
-beside it. A patient is described by ten numbers; nothing in their scale is taken from the patients.
+The reward of a dose class is 1 if the dose that proved right for the patient is in it, else 0. That is not linear in
+what is known about a patient. So the linear task takes the best linear fit as its truth, and the 0/1 outcomes are kept
+as well. A patient is described by ten numbers, whose scales are not derived from the patients.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ORDERS: dict[Order, str] = {
     "random": "patients drawn at random (seed {seed}), so that silos differ by chance alone",
 }
 
-# The value counted as 0, the unit, and the least and the most that is plausible.
+# The value that counts as 0, the unit, and the smallest and largest plausible values.
 _AGE_DECADE = (6.0, 8.0)
 _HEIGHT = (168.0, 80.0, 50.0, 260.0)
 _WEIGHT = (75.0, 200.0, 10.0, 400.0)
@@ -62,8 +62,8 @@ FEATURES = (
 def warfarin_table(patients: Patients, order: Order = "file", seed: int = 0) -> ActionTable:
     """One action set per patient with a known dose: the patient's numbers in the block of the chosen arm.
 
-    A row has (1, numbers) / sqrt 2 in its arm's block and 0 elsewhere. `means` are the least-squares predictions of
-    the outcomes, shifted and scaled alike for all arms into a model with ||theta|| <= 1 and means in [0, 1];
+    A row has (1, numbers) / sqrt 2 in its arm's block and 0 elsewhere. `means` are the least-squares predictions of the
+    outcomes, shifted and scaled in the same way for all arms into a model with ||theta|| <= 1 and means in [0, 1].
     `outcomes` are 1 for the right dose class and 0 for the others. The silos of `ActionTable.divided` are parts of the
     file, or of the patients in random order.
     """
@@ -111,14 +111,14 @@ def _in_blocks(vectors: Singles, arms: int) -> Singles:
 
 
 def _ones(vectors: Singles, arms: int) -> Floats:
-    """The vector whose product with every row is 1: it undoes the constant, in every block."""
+    """The vector whose product with every row is 1: the inverse of the constant, in every block."""
     ones = np.zeros((arms, vectors.shape[1]))
     ones[:, 0] = 1 / float(vectors[0, 0])
     return ones.ravel()
 
 
 def patient_numbers(patients: Patients) -> Floats:
-    """What `FEATURES` says of each patient, (patients, 10); a missing value counts as 0."""
+    """The numbers of `FEATURES` for each patient, (patients, 10); a missing value counts as 0."""
     race = [record[RACE] for record in patients.records]
     inducers = np.any([_column(patients, name, _yes) for name in INDUCERS], axis=0)
     return np.stack(
@@ -175,7 +175,7 @@ def _yes(patients: Patients, i: int, name: str) -> float:
 
 
 def _filled_in(patients: Patients, dosed: Integers) -> str:
-    """What a missing value was taken for, and how often."""
+    """What each missing value was taken as, and how often."""
     taken_for = {
         AGE: "60-69",
         HEIGHT: "168",

@@ -1,9 +1,9 @@
 """The paper's real-data instance: a lasso on judged documents is taken as the truth behind their rewards.
 
 Queries are contexts, their documents are the actions, and theta is fitted to the relevance labels (no intercept; the
-penalty by 5-fold cross-validation over 10^-3..10^2). Raw features have norms up to 2e8, so rows are scaled first;
-`SCALINGS` says how, and `ActionTable.description` repeats it with the numbers found. The published simulation fits the
-raw features instead, with penalty 1, and shows its learner scaled ones: rewards are not linear in what it sees.
+penalty is chosen by 5-fold cross-validation over 10^-3..10^2). Raw features have norms up to 2e8, so rows are scaled
+first: `SCALINGS` says how, and `ActionTable.description` repeats it with the numbers found. The published simulation
+instead fits the raw features, with penalty 1, and shows its learner scaled features: rewards are not linear in those.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ FOLDS = 5
 PUBLISHED_CONSTANT = 0.01  # the column that the published simulation adds to the raw features
 PUBLISHED_PENALTY = 1.0  # scikit-learn's default
 
-# Up to id 125 MSLR repeats each measure for body, anchor, title, url and whole document, so ids mod 5 tell them apart;
-# then come measures of the document alone. "title" and "body" are the published split into 57 and 78 numbers, the added
-# constant being one of them. By MSLR's own list the group called title holds anchor and url, the one called body holds
-# body, title and whole document: the names are the paper's.
+# Up to id 125, MSLR repeats each measure for body, anchor, title, url and whole document, so ids mod 5 tell them apart.
+# Then come measures of the document only. "title" and "body" are the published split into 57 and 78 numbers, including
+# the added constant. The names are the paper's: by MSLR's own list, the group called title holds anchor and url, and
+# the group called body holds body, title and whole document.
 GROUPS: dict[Group, tuple[int, ...]] = {
     "title": (*(i for i in range(1, 126) if i % 5 in (2, 4)), *range(126, 132)),
     "body": (*(i for i in range(1, 126) if i % 5 in (0, 1, 3)), 132, 133),
@@ -54,8 +54,8 @@ def letor_table(data: Letor, group: Group = "title", scaling: Scaling = "row") -
     """One action set per query, with theta from the lasso on the scaled features.
 
     `group` picks the title (57) or body (78) numbers of MSLR, or all 136 and the constant; data with another number
-    of features use all of them and the constant. With the scalings "row" and "column" predictions are shifted and
-    scaled so that ||theta|| <= 1 and means lie in [0, 1], which keeps the model linear and the order of the documents.
+    of features use all of them and the constant. With the scalings "row" and "column", predictions are shifted and
+    scaled so that ||theta|| <= 1 and means lie in [0, 1]: the model stays linear, and documents keep their order.
     "published" takes the predictions of a lasso on the raw features as `outcomes`; the table is not `bounded`.
     """
     _validate.one_of("group", group, GROUPS)
@@ -76,7 +76,7 @@ def _linear(data: Letor, raw: Floats, scaling: Scaling, found: str) -> ActionTab
 
 
 def _published(data: Letor, raw: Floats, found: str) -> ActionTable:
-    """Scaled rows for the learner, and outcomes that are linear in the raw ones; `means` is the best linear fit."""
+    """Scaled rows for the learner, and outcomes that are linear in the raw rows; `means` is the best linear fit."""
     rows = np.concatenate([np.full((raw.shape[0], 1), PUBLISHED_CONSTANT), raw], axis=1)
     weights, fitted = _lasso(rows, data.labels, PUBLISHED_PENALTY)
     outcomes = rows @ weights
@@ -97,7 +97,7 @@ def _published(data: Letor, raw: Floats, found: str) -> ActionTable:
 
 
 def _columns(features: Singles, group: Group) -> tuple[Floats, str]:
-    """The features that are used, raw, and a phrase that says which they are."""
+    """The raw features that are used, and a phrase that says which they are."""
     count = features.shape[1]
     if count != MSLR_FEATURES:
         used = f"all {count} features and a constant (no title or body: not MSLR)"
@@ -107,7 +107,7 @@ def _columns(features: Singles, group: Group) -> tuple[Floats, str]:
 
 
 def _scaled(raw: Floats, scaling: Scaling) -> Singles:
-    """Rows of norm at most 1; a row of zeros stays one."""
+    """Rows of norm at most 1; the features of a row of zeros stay zero."""
     if scaling == "row":
         return with_constant(_unit_rows(raw))
     even = raw / _or_one(np.abs(raw).max(axis=0))
@@ -129,7 +129,7 @@ def _bounded(features: Singles, weights: Floats) -> BoundedModel:
 
 
 def _lasso(rows: Floats, labels: NDArray[np.int32], penalty: float | None) -> tuple[Floats, str]:
-    """Weights (dim,) and a sentence about the fit; without a `penalty`, the one that predicts best over fifths."""
+    """Weights (dim,) and a sentence about the fit; without a `penalty`, cross-validation chooses it."""
     try:
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.linear_model import Lasso, LassoCV
@@ -142,7 +142,7 @@ def _lasso(rows: Floats, labels: NDArray[np.int32], penalty: float | None) -> tu
     targets = labels.astype(np.float64)
     if targets.min() == targets.max():
         raise ValueError(f"the lasso needs different labels, but every document has {labels[0]}")
-    with threadpool_limits(limits=1), warnings.catch_warnings():  # threads would spend 20 x the time waiting
+    with threadpool_limits(limits=1), warnings.catch_warnings():  # more threads mostly wait: 20 x the time
         if penalty is None:
             fit = LassoCV(alphas=PENALTIES, cv=FOLDS, fit_intercept=False, max_iter=10_000).fit(rows, targets)
             at_edge = ", an end of the range tried," if fit.alpha_ in PENALTIES[[0, -1]] else ""

@@ -29,14 +29,14 @@ class Letor:
     queries: Integers  # (queries,), their ids
     offsets: Integers  # (queries + 1,)
     files: tuple[str, ...]
-    repeats: int  # times a query was met again in another file, identical, and left out
+    repeats: int  # how often a query came again, identical, in another file and was left out
 
 
 def load_letor(path: Path | str) -> Letor:
-    """Read a file or a folder of folds, from the cache on disk when none of its files has changed.
+    """Read a file or a folder of folds, from the cache on disk if none of its files has changed.
 
-    A query that several files hold (the folds of MSLR share all of theirs) counts once; it must be the same in all of
-    them. A line that does not fit raises ValueError with the file, the line and what is wrong.
+    A query that is in several files (the folds of MSLR share all of theirs) counts once, and must be the same in all of
+    them. A malformed line raises ValueError with the file, the line and what is wrong.
     """
     files = _files(Path(path))
     place = cache.entry("letor", files)
@@ -50,7 +50,7 @@ def load_letor(path: Path | str) -> Letor:
 
 
 def _files(path: Path) -> list[Path]:
-    """What to read: `path` itself, or train, vali and test in its Fold*, or every .txt and .gz below it."""
+    """The files to read: `path` itself, or train, vali and test in its Fold*, or every .txt and .gz below it."""
     if path.is_file():
         return [path]
     if not path.is_dir():
@@ -60,7 +60,7 @@ def _files(path: Path) -> list[Path]:
     below = (file for file in sorted(path.rglob("*")) if file.is_file() and not file.name.startswith("."))
     found = folds or [file for file in below if file.suffix in (".txt", ".gz") and ".csv" not in file.suffixes]
     if not found:
-        raise FileNotFoundError(f"no LETOR text (*.txt, *.gz) in or below {path}; of a CSV give the file itself")
+        raise FileNotFoundError(f"no LETOR text (*.txt, *.gz) in or below {path}; for a CSV give the file itself")
     return found
 
 
@@ -83,7 +83,7 @@ def _gather(files: list[Path]) -> Letor:
 
 
 def _is_new(file: Path, query: Documents, seen: Seen) -> bool:
-    """Whether this query was not seen before; if it was, it must have been the same."""
+    """Whether this query was not seen before; if it was, it must be the same as before."""
     number = int(query.queries[0])
     where, first = seen.setdefault(number, (file, query))
     if first is query:
@@ -97,7 +97,7 @@ def _is_new(file: Path, query: Documents, seen: Seen) -> bool:
 
 
 def _by_query(file: Path, documents: Documents) -> list[Documents]:
-    """The documents of each query, which must stand together."""
+    """The documents of each query, which must be next to each other in the file."""
     starts = _starts(documents.queries)
     _, first = np.unique(documents.queries[starts], return_index=True)
     again = np.setdiff1d(np.arange(len(starts)), first)
@@ -112,5 +112,5 @@ def _by_query(file: Path, documents: Documents) -> list[Documents]:
 
 
 def _starts(queries: Integers) -> Integers:
-    """Rows at which another query begins."""
+    """The rows at which a query begins."""
     return np.concatenate(([0], np.flatnonzero(np.diff(queries)) + 1)).astype(np.int64)

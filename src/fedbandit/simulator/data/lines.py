@@ -1,4 +1,4 @@
-"""One file of LETOR text, plain or .gz, read into arrays; a line that does not fit is refused and named."""
+"""Reads one file of LETOR text, plain or .gz, into arrays; a malformed line is refused with its number."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Documents(NamedTuple):
 
 
 def joined(parts: Sequence[Documents]) -> Documents:
-    """The parts one under another."""
+    """All parts, stacked."""
     return Documents(
         np.concatenate([part.labels for part in parts]),
         np.concatenate([part.queries for part in parts]),
@@ -53,7 +53,7 @@ def joined(parts: Sequence[Documents]) -> Documents:
 
 
 def read(file: Path, count: int | None = None) -> Documents:
-    """All documents of a file, of `count` features each, or of as many as its first document has."""
+    """All documents of a file, with `count` features each; by default as many as its first document has."""
     line, parts = 1, []
     for block in _blocks(file):
         if count is None:
@@ -62,7 +62,7 @@ def read(file: Path, count: int | None = None) -> Documents:
         parts.append(documents)
         line += passed
     if not any(len(documents.labels) for documents in parts):
-        raise ValueError(f"{file}: there is no document in it")
+        raise ValueError(f"{file}: it holds no document")
     return joined([documents for documents in parts if len(documents.labels)])
 
 
@@ -89,7 +89,7 @@ def _parse(file: Path, line: int, block: bytes, count: int) -> tuple[Documents, 
 
 
 def _complaint(block: bytes, wrong: int, at: int, count: int) -> str:
-    """What the reader is told: the token at byte `at`, and how many features stand before it on its line."""
+    """The error in words, with the token at byte `at` and the number of features before it on its line."""
     start = block.rfind(b"\n", 0, at) + 1
     rest = block[at : at + 40].split(b"\n")[0].split()
     before = max(len(block[start:at].split()) - 2, 0)
@@ -98,7 +98,7 @@ def _complaint(block: bytes, wrong: int, at: int, count: int) -> str:
 
 
 def _features_of_first(file: Path, line: int, block: bytes) -> int | None:
-    """How many features the first document of a block has; None if there is only comment in the block."""
+    """How many features the first document of a block has; None if the block holds only comments."""
     start = 0
     while start < len(block):
         end = block.find(b"\n", start)

@@ -45,7 +45,7 @@ MEDIUM_FROM, HIGH_ABOVE = 21.0, 49.0
 
 @dataclass(frozen=True)
 class Patients:
-    """One record per patient, columns by name; a dose is NaN where none is recorded."""
+    """One record per patient, with columns by name; a dose is NaN if none is recorded."""
 
     records: tuple[dict[str, str], ...]
     lines: tuple[int, ...]  # the line of the file on which each record ends
@@ -53,17 +53,17 @@ class Patients:
     file: str
 
     def missing(self, column: str) -> Flags:
-        """Which patients have nothing in a column, (patients,)."""
+        """Which patients have no value in a column, (patients,)."""
         return np.array([record[column] in MISSING for record in self.records], dtype=bool)
 
     def complaint(self, patient: int, column: str, expected: str) -> ValueError:
-        """What to raise for a value that cannot be."""
+        """The error to raise for a value that is not as expected."""
         got = self.records[patient][column]
         return ValueError(f"{self.file}, line {self.lines[patient]}: {column} must be {expected}, got {got!r}")
 
 
 def load_patients(path: Path | str) -> Patients:
-    """Read the CSV, plain or .gz; raises ValueError with the line where a record does not fit its header."""
+    """Read the CSV, plain or .gz; a record that does not fit the header raises ValueError with its line."""
     path = Path(path)
     try:
         with open_bytes(path) as stream:
@@ -71,7 +71,7 @@ def load_patients(path: Path | str) -> Patients:
     except (*DAMAGED, UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"{path}: damaged or cut short: {error}") from None
     if not read:
-        raise ValueError(f"{path}: there is no patient in it")
+        raise ValueError(f"{path}: it holds no patient")
     lines, records = zip(*read, strict=True)
     doses = np.full(len(records), np.nan)
     patients = Patients(records, lines, doses, str(path))
@@ -81,7 +81,7 @@ def load_patients(path: Path | str) -> Patients:
 
 
 def number(patients: Patients, patient: int, column: str, least: float, most: float) -> float:
-    """The number in a column, which must be a plausible one."""
+    """The number in a column, which must lie between `least` and `most`."""
     expected = f"a number between {least:g} and {most:g}"
     try:
         value = float(patients.records[patient][column])

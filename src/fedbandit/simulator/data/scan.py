@@ -1,6 +1,6 @@
-"""The inner loop of the LETOR reader, compiled: bytes to numbers, up to the first byte that does not fit.
+"""The inner loop of the LETOR reader, compiled: from bytes to numbers, up to the first error.
 
-A row is ``label qid:Q 1:v 2:v ... F:v`` and perhaps ``# comment``; blank and comment lines are passed over.
+A row is ``label qid:Q 1:v 2:v ... F:v``, possibly with ``# comment``; blank and comment lines are skipped.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NEWLINE, _HASH, _COLON, _DOT, _MINUS, _PLUS = (ord(c) for c in "\n#:.-+")
 _SPACE, _TAB, _RETURN = (ord(c) for c in " \t\r")
 _ZERO, _NINE, _LOWER_E, _UPPER_E = (ord(c) for c in "09eE")
 _Q, _I, _D = (ord(c) for c in "qid")
-_MOST_DIGITS = 18  # what an int64 surely holds; further digits only move the decimal point
+_MOST_DIGITS = 18  # an int64 always holds this many; further digits only move the decimal point
 _LARGEST = float(np.finfo(np.float32).max)
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -61,7 +61,7 @@ def _ends_token(text: Bytes, at: int) -> bool:
 
 @_compiled
 def _whole(text: Bytes, at: int) -> tuple[int, int]:
-    """A whole number >= 0 from byte `at`: (value, the byte after it), the latter -1 where there is none."""
+    """A whole number >= 0 from byte `at`: (value, the byte after it), the latter -1 if there is no number."""
     value, start = 0, at
     while at < text.size and _ZERO <= text[at] <= _NINE:
         value = value * 10 + int(np.int64(text[at]) - _ZERO)
@@ -71,7 +71,7 @@ def _whole(text: Bytes, at: int) -> tuple[int, int]:
 
 @_compiled
 def _decimal(text: Bytes, at: int) -> tuple[float, int]:
-    """A finite decimal number: (value, the byte after it), the latter -1 where there is none."""
+    """A finite decimal number from byte `at`: (value, the byte after it), the latter -1 if there is no number."""
     negative = at < text.size and text[at] == _MINUS
     if negative or (at < text.size and text[at] == _PLUS):
         at += 1
@@ -119,7 +119,7 @@ def scan(
     lines: Integers,
     features: Singles,
 ) -> tuple[int, int, int, int]:
-    """Fill the arrays row by row; returns (rows, lines passed, what is wrong, at which byte)."""
+    """Fill the arrays row by row; return (rows, lines passed, what is wrong, at which byte)."""
     row, line, at = 0, 0, 0
     while True:
         at = _skip_blanks(text, at)

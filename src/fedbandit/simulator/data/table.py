@@ -1,4 +1,4 @@
-"""Action sets of a real data set, of different sizes, with the linear model that is taken as the truth behind them.
+"""The action sets of a real data set, of different sizes, with a linear model that is taken as the truth.
 
 `bounded_model` turns any linear model into one that the theory covers: norm at most 1, means in [0, 1], still exactly
 linear.
@@ -24,16 +24,16 @@ ROUND_DOWN = 1 - 2.0**-23  # keeps a row of norm 1 at norm <= 1 when its entries
 
 @dataclass(frozen=True)
 class ActionTable:
-    """Action sets one under another: set s is the rows offsets[s]:offsets[s+1], its means are <x, theta>.
+    """Stacked action sets: set s is the rows offsets[s]:offsets[s+1], and its means are <x, theta>.
 
     Promises, checked on construction: every number is finite, rows have norm at most 1, no set is empty, and
-    means = features @ theta. A `bounded` table also has means in [0, 1] and a theta of norm at most 1, so a
-    Bernoulli reward with that mean is an exactly linear bandit. A table that is not bounded is for noiseless
-    rewards only, the means themselves.
+    means = features @ theta. A `bounded` table also has means in [0, 1] and a theta of norm at most 1, so that
+    Bernoulli rewards with these means are an exactly linear bandit. A table that is not bounded is only for noiseless
+    rewards: the means themselves.
 
-    With `outcomes` the data themselves decide the reward of each row. These need not be linear in the
-    features: `means` is then the best linear fit, in units of its own, so regret is measured against outcomes
-    alone or against means alone.
+    With `outcomes`, the data themselves decide the reward of each row. Outcomes need not be linear in the features:
+    `means` is then the best linear fit, in its own units, so regret is measured only against outcomes or only against
+    means.
     """
 
     features: Singles  # (rows, dim)
@@ -41,7 +41,7 @@ class ActionTable:
     means: Floats  # (rows,)
     theta: Floats  # (dim,)
     description: str  # what was dropped, how rows were scaled, what the model is
-    outcomes: Floats | None = None  # (rows,), the reward of each row where the data hold it
+    outcomes: Floats | None = None  # (rows,), the reward of each row if the data give it
     bounded: bool = True
 
     def __post_init__(self) -> None:
@@ -90,7 +90,7 @@ class ActionTable:
             raise ArgumentError("offsets", f"must run from 0 to the {rows} rows, got {ends}")
         empty = np.flatnonzero(np.diff(self.offsets) <= 0)
         if empty.size:
-            raise ArgumentError("offsets", f"must increase, no set may be empty, but set {empty[0]} is")
+            raise ArgumentError("offsets", f"must increase: no set may be empty, but set {empty[0]} is")
 
     def _check_values(self) -> None:
         for name in ("features", "means", "theta", "outcomes"):
@@ -128,7 +128,7 @@ class BoundedModel(NamedTuple):
 
 
 def with_constant(rest: Floats) -> Singles:
-    """Rows (1, rest) / sqrt 2, as in the paper's synthetic instance: norm <= 1 if that of `rest` is."""
+    """Rows (1, rest) / sqrt 2, as in the paper's synthetic instance: their norm is <= 1 if the norm of `rest` is."""
     constant = np.full((rest.shape[0], 1), 1.0)
     return (np.concatenate([constant, rest], axis=1) * (CONSTANT * ROUND_DOWN)).astype(np.float32)
 
@@ -137,8 +137,8 @@ def bounded_model(features: Singles, weights: Floats, ones: Floats) -> BoundedMo
     """Shift and scale a linear model into [0, 1], as little as its norm allows.
 
     `ones` (dim,) has <x, ones> = 1 for every row x (the constant column makes that possible), so adding a multiple of
-    it shifts every prediction alike. Of all shifts with no prediction below 0 this takes the one that leaves theta
-    shortest, hence the largest gaps once theta is scaled to norm at most 1.
+    it shifts all predictions by the same amount. Of all shifts with no prediction below 0, this takes the one that
+    makes theta shortest, and so the gaps largest once theta is scaled to norm at most 1.
     """
     predictions = features.astype(np.float64) @ weights
     if not predictions.max() > predictions.min():
@@ -148,6 +148,6 @@ def bounded_model(features: Singles, weights: Floats, ones: Floats) -> BoundedMo
     shift = float(max(-predictions.min(), -(weights @ ones) / (ones @ ones)))
     shifted = weights + shift * ones
     scale = float(min(1 / np.linalg.norm(shifted), 1 / (predictions.max() + shift)))
-    # The clip only takes off rounding: predictions + shift is >= 0 and scale * it <= 1 up to the last bits.
+    # The clip only removes rounding: scale * (predictions + shift) lies in [0, 1] up to the last bits.
     means = np.clip(scale * (predictions + shift), 0.0, 1.0)
     return BoundedModel(scale * shifted, means, shift, scale)

@@ -1,7 +1,7 @@
 """Compiled kernels of the simulation engine: one call plays a block of rounds for all runs, silos and protocols.
 
-Every protocol meets the same users: the same actions, and the same random number behind the reward of whichever action
-is chosen. Results depend on the arguments alone, not on the number of threads.
+Every protocol meets the same users: the same actions, and the same random number behind the reward, whichever action is
+chosen. Results depend only on the arguments, not on the number of threads.
 """
 
 from __future__ import annotations

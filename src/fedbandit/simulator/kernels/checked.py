@@ -1,4 +1,4 @@
-"""The kernels' front door: compiled code does not check what it reads and writes, so shapes are checked here."""
+"""The entry to the kernels: compiled code does not check its arrays, so their shapes are checked here."""
 
 from __future__ import annotations
 
@@ -44,8 +44,11 @@ def play(users: Users, source: Fresh | Table, rewards: Rewards, model: Beliefs |
 def play_partly(
     users: Users, source: Fresh | Table, rewards: Rewards, beliefs: Beliefs, local: Local, kept: Kept, tally: Tally
 ) -> None:
-    """`play` where only some visits count: these are decided from ``Beliefs`` alone, the others from ``Local`` models
-    that learn from everybody. ``kept`` says which, and takes what is not counted."""
+    """`play` if only some visits count.
+
+    Visits that count are decided from ``Beliefs`` alone, the others from ``Local`` models that learn from everybody.
+    ``kept`` says which visits count, and takes those that do not.
+    """
     _check_model(users, beliefs, tally)
     _check_local(users, local)
     _check_kept(users, kept, tally)

@@ -1,4 +1,4 @@
-"""The actions that a user brings, drawn fresh or picked from a table, and what they are worth in expectation."""
+"""The actions that a user brings, drawn fresh or picked from a table, and their expected rewards."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _ZERO: Final = np.float32(0.0)
 def open_contexts(arms: int, theta: Floats) -> tuple[Singles, Singles, Singles]:
     """For fresh contexts: room for one user's actions (height, padded arms), theta (R, height) in float32, a board.
 
-    Actions lie coordinate by coordinate: zero rows are added to the dimension, and filler columns to the arms.
+    Actions are stored coordinate by coordinate, with zero rows added to the dimension and filler columns to the arms.
     """
     x = np.zeros((-(-theta.shape[1] // DEPTH) * DEPTH, -(-arms // LANES) * LANES), dtype=np.float32)
     truth = np.zeros((theta.shape[0], x.shape[0]), dtype=np.float32)
@@ -78,7 +78,7 @@ def best_mean(x: Singles, arms: int, theta: Floats, truth: Singles, run: int, bo
     """The largest expected reward of fresh actions, exact in float64; ``truth`` (R, height) is theta in float32.
 
     Means in float32 are within (d + 2) 2^-24 |theta| |x| of the exact ones, and |x| = 1. So only actions within twice
-    that (with a margin) of the float32 maximum can be the best, and the mean is taken in float64 for these alone.
+    that (with a margin) of the float32 maximum can be the best, and only their means are computed in float64.
     """
     norm2 = 0.0
     for j in range(theta.shape[1]):
@@ -103,7 +103,7 @@ def pick_set(key: np.uint64, first: int, last: int) -> np.int64:
 
 @njit(cache=True)
 def sets_of(ranges: Integers, first_silo: int, last_silo: int) -> tuple[int, int]:
-    """The first set of a table that some silos' users draw from, and how many there are up to the last."""
+    """The first set of a table from which the users of some silos draw, and the number of sets up to the last."""
     first, last = ranges[first_silo, 0], ranges[first_silo, 1]
     for silo in range(first_silo, last_silo):
         first, last = min(first, ranges[silo, 0]), max(last, ranges[silo, 1])

@@ -1,7 +1,7 @@
-"""How silos score a set and learn during a call: lazily from one fixed model, or eagerly from a model of their own.
+"""How silos score a set and learn during a call: lazily from one fixed model, or eagerly from their own models.
 
 Eager updates are rank-one identities. With v = V^-1 x and g = x^T v, Sherman-Morrison gives (V + x x^T)^-1 =
-V^-1 - v v^T / (1 + g). Multiplied with the new bias U + x y it gives theta + v (y - x^T theta) / (1 + g).
+V^-1 - v v^T / (1 + g). Multiplied by the new bias U + x y, this is theta + v (y - x^T theta) / (1 + g).
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ def open_lazy(beliefs: Beliefs, first_run: int, last_run: int, height: int, room
 def open_eager(
     local: Local, models: int, height: int, room: int
 ) -> tuple[Floats, Scores, Scores, Scores, Floats, Floats]:
-    """Room to work: one silo's thetas (models, d), and what one model needs at a time.
+    """Arrays to work in: one silo's thetas (models, d), and what one model needs at a time.
 
-    In the precision of scores, theta (1, height), the folded V^-1 (1, d rounded up to even, height) and a board; then
-    the chosen feature (d,), and V^-1 times it (d,).
+    The latter are, in the precision of scores, theta (1, height), the folded V^-1 (1, d rounded up to even, height) and
+    a board; then the chosen features (d,), and V^-1 times them (d,).
     """
     dim, precision = local.bias.shape[3], local.radius.dtype
     return (
@@ -64,7 +64,7 @@ def open_eager(
 
 @njit(cache=True)
 def enter_silo(local: Local, silo: int, first_run: int, last_run: int, thetas: Floats) -> None:
-    """theta = V^-1 bias of one silo, for all protocols and the runs of a task."""
+    """Compute theta = V^-1 bias of one silo, for all protocols and the runs of a task."""
     model = 0
     for q in range(local.bias.shape[0]):
         for run in range(first_run, last_run):
@@ -85,7 +85,7 @@ def survey(x: Singles, inverse: Floats, theta: Floats, weights: Scores, folded: 
 def learn(
     x: Singles, arm: int, reward: float, inverse: Floats, bias: Floats, theta: Floats, feature: Floats, v: Floats
 ) -> tuple[float, float]:
-    """Update a silo's model with one user. Returns x^T V^-1 x before it, and theta's step along V^-1 x."""
+    """Update a silo's model with one user. Return x^T V^-1 x before the update, and theta's step along V^-1 x."""
     for j in range(theta.size):
         feature[j] = x[j, arm]
     return _update(inverse, bias, theta, feature, reward, v)
@@ -129,7 +129,7 @@ def _dot(left: Floats, right: Floats) -> float:
 def _update(inverse: Floats, bias: Floats, theta: Floats, x: Floats, reward: float, v: Floats) -> tuple[float, float]:
     """Add one user to a silo's V^-1, bias and theta = V^-1 bias; ``v`` becomes the old V^-1 x.
 
-    Returns g = x^T V^-1 x before the update, and the step (y - x^T theta) / (1 + g) that theta took along v.
+    Return g = x^T V^-1 x before the update, and the step (y - x^T theta) / (1 + g) that theta took along v.
     """
     times(inverse, x, v)
     gain = _dot(x, v)

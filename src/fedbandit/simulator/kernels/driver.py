@@ -1,4 +1,4 @@
-"""The one loop over silos and rounds, for every source of contexts and every way of acting."""
+"""The single loop over silos and rounds, for every source of contexts and every way of acting."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def drive(
     kept: Kept | None,
     tally: Tally,
 ) -> None:
-    """See :func:`fedbandit.simulator.kernels.play`. A task for a thread is a group of runs in a shard of silos."""
+    """See :func:`fedbandit.simulator.kernels.play`. A thread's task is a group of runs in a shard of silos."""
     groups = _group_bounds(users.context_runs)
     tasks = np.arange((groups.size - 1) * tally.regret.shape[2])
     for i in prange(tasks.size):
@@ -58,12 +58,12 @@ def _play_task(
     groups: Integers,
     task: int,
 ) -> None:
-    """Contexts are drawn `fresh` or come from a `table`; silos decide from `beliefs` or from `local` models.
+    """Play one task. Contexts are drawn `fresh` or come from a `table`; silos decide from `beliefs` or `local` models.
 
-    The other of either pair is None, but for `kept`: then some visits are decided from the one, some from the other.
-    Numba compiles every combination on its own and leaves out what depends on a
-    None, so a test for None costs nothing in the loop. Arrays are taken out of their tuples before the loop: each time
-    one is taken out its references are counted, and that would cost a few per cent.
+    The other of each pair is None, unless there is `kept`: then some visits are decided from `beliefs` and some from
+    `local`. Numba compiles every combination separately and leaves out code that depends on a None, so a test for None
+    costs nothing in the loop. Arrays are taken out of their tuples before the loop, because counting their references
+    each time would cost a few per cent.
     """
     protocols, dim = tally.regret.shape[0], tally.points.shape[4] - 1
     shard, first_run, last_run, first_silo, last_silo = task_bounds(task, groups, tally.regret.shape[2], users.silos)
@@ -184,7 +184,7 @@ def _play_task(
 
 @njit(cache=True)
 def _group_bounds(context_runs: Integers) -> Integers:
-    """Where groups of consecutive runs with the same contexts begin, and the number of runs at the end."""
+    """The first runs of groups of consecutive runs with the same contexts, then the number of runs."""
     bounds = np.zeros(context_runs.size + 1, dtype=np.int64)
     groups = 0
     for r in range(1, context_runs.size):
@@ -197,6 +197,6 @@ def _group_bounds(context_runs: Integers) -> Integers:
 
 @njit(cache=True)
 def task_bounds(task: int, groups: Integers, shards: int, silos: int) -> tuple[int, int, int, int, int]:
-    """Of one task: its shard, its first run and one past the last, its first silo and one past the last."""
+    """The shard of a task, its first run and one past the last, its first silo and one past the last."""
     group, shard = task // shards, task % shards
     return shard, groups[group], groups[group + 1], shard * silos // shards, (shard + 1) * silos // shards

@@ -1,8 +1,8 @@
 """Eager acting (Algorithm 1) when every silo has one fixed action set: O(arms d) per user instead of O(arms d^2).
 
-Every user of a silo brings the set that the last one brought, so nothing has to be remembered but one board, which
-follows each of them by the identities of `remembering`. It is computed afresh at the start of a call and every REFRESH
-users, which costs O(arms d^2 / REFRESH) per user.
+All users of a silo bring the same set, so only one board has to be remembered. It is updated with each user by the
+identities of `remembering`, and computed from scratch at the start of a call and every REFRESH users, which costs
+O(arms d^2 / REFRESH) per user.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The policies of `fedbandit.bandit.policies`, compiled: the probability of every action, and the draw.
 
-Numbers may differ from theirs in the last bits, choices then only where a user's chance falls between two such numbers.
+Probabilities may differ from theirs in the last bits, and so may a choice if a user's random number falls in between.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ _UCB: Final = 0
 _THOMPSON: Final = 1
 _INVERSE_GAP: Final = 2
 _CODES: Final[dict[PolicyName, int]] = {"ucb": _UCB, "thompson": _THOMPSON, "inverse-gap": _INVERSE_GAP}
-_LEVEL: Final = 0  # rows of the room to work in: means,
-_SPREAD: Final = 1  # spreads, or deviations,
-_SHARE: Final = 2  # probabilities,
-_BELOW: Final = 3  # and distribution functions at one point
+_LEVEL: Final = 0  # row of the work array: means
+_SPREAD: Final = 1  # row of the work array: spreads, or deviations
+_SHARE: Final = 2  # row of the work array: probabilities
+_BELOW: Final = 3  # row of the work array: distribution functions at one point
 WORK_ROWS: Final = 4
 
 
 def policy_row(policy: Policy) -> tuple[float, float, float]:
-    """A policy as kernels take it: its code, scale and floor."""
+    """A policy in the form that kernels take: its code, scale and floor."""
     return float(_CODES[policy.name]), policy.scale, policy.floor
 
 
 @njit(cache=True)
 def is_certain(policies: Floats, index: int) -> bool:
-    """Whether the policy of protocol `index` is ucb without a floor: its choice depends on no chance."""
+    """Whether the policy of protocol `index` is ucb without a floor, so that its choice is not random."""
     certain: bool = policies[index, 0] == _UCB and policies[index, 2] == 0.0
     return certain
 
 
 @njit(cache=True)
 def explore(board: Scores, radius: Any, arms: int, policy: Floats, chance: float, work: Floats) -> int:
-    """The action that a policy (3,) draws from the means and squared widths on a board, by a uniform number."""
+    """The action that a policy (3,) draws with the uniform number `chance`; means and squared widths are on a board."""
     for a in range(arms):
         work[_LEVEL, a] = board[MEANS, a]
         work[_SPREAD, a] = radius * np.sqrt(max(board[WIDTHS, a], board.dtype.type(0)))
@@ -95,7 +95,7 @@ def _inverse_gap(means: Floats, spreads: Floats, scale: float, shares: Floats) -
 
 @njit(cache=True)
 def _largest_of(means: Floats, deviations: Floats, below: Floats, shares: Floats) -> None:
-    """The trapezoid rule, point by point. `below` is -1 for actions that cannot be the largest."""
+    """Fill `shares` by the trapezoid rule, point by point. `below` is -1 for actions that cannot be the largest."""
     widest = deviations.max()
     if widest == 0.0:
         _point_mass(means, shares)

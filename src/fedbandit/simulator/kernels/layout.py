@@ -1,8 +1,8 @@
-"""The values that kernels take: named tuples of arrays, so that a call says what is what.
+"""The values that kernels take: named tuples of arrays, so that a call says what each array is.
 
 Letters in the shapes: Q protocols compared on the same users, R runs, M silos, n rounds of this call, d the dimension,
 p = d + d (d + 1) / 2 the width of a packed contribution, S shards. Shard s holds the silos s M // S up to but not
-including (s + 1) M // S and has rows of its own in every output, so results depend on S and not on the threads.
+including (s + 1) M // S, and has its own rows in every output, so results depend on S and not on the threads.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ __all__ = [
     "padded",
 ]
 
-Scores = Singles | Floats  # in the precision that actions are scored in
+Scores = Singles | Floats  # in the precision in which actions are scored
 
 BERNOULLI: Final = 0  # y = 1 with probability <x, theta*>, else 0
 GAUSSIAN: Final = 1  # y = <x, theta*> + std z
 CLIPPED: Final = 2  # the same, clipped to [0, 1]
 
-LANES: Final = 8  # actions are padded to a multiple of this many, the most that are scored by one instruction
-DEPTH: Final = 4  # coordinates are padded with zero rows to a multiple of this many, the unrolling of scores
+LANES: Final = 8  # actions are padded to a multiple of this, the most that one instruction scores
+DEPTH: Final = 4  # coordinates are padded with zero rows to a multiple of this, the unrolling of scores
 
 
 class Users(NamedTuple):
@@ -52,18 +52,18 @@ class Users(NamedTuple):
 
     seed: np.uint64
     runs: Integers  # (R,) numbers of the runs: the key of a user's reward
-    context_runs: Integers  # (R,) the run whose contexts are used: `runs`, or zeros if all runs share them
+    context_runs: Integers  # (R,) the runs whose contexts are used: `runs`, or zeros if all runs share their contexts
     silos: int
     first_round: int
     rounds: int
 
 
 class Fresh(NamedTuple):
-    """Contexts drawn anew for every user: rows of norm 1, a random direction in d - 1 dimensions, then a constant."""
+    """New contexts for every user: rows of norm 1, a random direction in d - 1 dimensions, then a constant."""
 
     theta: Floats  # (R, d) the true parameter of each run
     arms: int
-    constant_share: float = PAPERS_SHARE  # of a row's squared length
+    constant_share: float = PAPERS_SHARE  # the constant's share of a row's squared length
 
 
 class Table(NamedTuple):
@@ -74,7 +74,7 @@ class Table(NamedTuple):
     offsets: Integers  # (sets + 1,) the rows of a set
     means: Floats  # (rows,) expected rewards
     best: Floats  # (sets,) the largest expected reward of a set
-    ranges: Integers  # (M, 2) the sets that a silo's users draw from: the first, and one past the last
+    ranges: Integers  # (M, 2) the sets from which a silo's users draw: the first, and one past the last
     height: int  # the dimension, padded
     room: int  # the number of actions of the largest set, padded
 
@@ -105,13 +105,13 @@ class Local(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """For visits of which only some are counted: which ones, and what a silo keeps of its visits for itself.
+    """If only some visits count: which ones, and what a silo keeps of its visits for itself.
 
-    Those that count are served by `Beliefs` and go to the tally, which then has one shard per silo. The others are
+    Visits that count are served by `Beliefs` and go to the tally, which then has one shard per silo. The others are
     served by `Local` models, which learn from everybody at once, or by the same `Beliefs`; they go to `sums` here.
     """
 
-    share: Floats  # (Q, n) of the visits that a protocol counts, by round of the call
+    share: Floats  # (Q, n) the share of visits that a protocol counts, by round of the call
     locally: Flags  # (Q,) whether `Local` models serve the others
     sums: Integers  # (Q, R, M, p) packed contributions of visits that are not counted, in units of 2^-bits
     squares: Floats  # (Q, R, M) squared rewards, less the centre, of all visits
@@ -120,7 +120,7 @@ class Kept(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """Where results are added."""
+    """The arrays to which results are added."""
 
     sums: Integers  # (Q, R, S, p) packed contributions in units of 2^-bits
     regret: Floats  # (Q, R, S) best mean minus the chosen action's mean or reward

@@ -1,4 +1,4 @@
-"""What happens once an action is chosen: the reward, and the packed contribution."""
+"""What happens after an action is chosen: the reward, and the packed contribution."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ CHUNK: Final = 32  # users whose contributions are added together
 
 @njit(cache=True)
 def open_book(models: int, dim: int) -> tuple[Floats, Floats]:
-    """What a task has seen and not yet added to the tally, for its models q * runs + r.
+    """Arrays for what a task has seen but not yet added to the tally, for its models q * runs + r.
 
-    Features and centred rewards of up to CHUNK users, one per column (models, d + 1, CHUNK), and regret (models,).
+    They are the features and centred rewards of up to CHUNK users, one per column (models, d + 1, CHUNK), and the
+    regret (models,).
     """
     return np.empty((models, dim + 1, CHUNK)), np.zeros(models)
 
@@ -55,9 +56,9 @@ def respond(
 ) -> float:
     """The user's reward for the chosen action, less the protocol's centre.
 
-    ``who`` is (protocol, run, silo, round of the call). The feature and this reward go to ``column`` of ``chosen``,
-    (d + 1, CHUNK), and, where the protocol wants its users one by one, to the points of the tally. Among those, the
-    place of a user who is not counted is left empty.
+    ``who`` is (protocol, run, silo, round of the call). The features and this reward go to ``column`` of ``chosen``,
+    (d + 1, CHUNK), and, if the protocol needs its users one by one, to the points of the tally. There, a user who is
+    not counted is all zeros.
     """
     protocol, run, silo, index = who
     reward = _reward_of(rewards.kind, rewards.std, noise, mean)
@@ -83,8 +84,10 @@ def add_chunk(chosen: Floats, count: int, first_run: int, shard: int, tally: Tal
 
 @njit(cache=True)
 def add_columns(chosen: Floats, columns: Integers, first_run: int, row: int, bits: int, sums: Integers) -> None:
-    """Add the contributions in the first ``columns[model]`` columns of ``chosen`` (models, d + 1, CHUNK) to the sums
-    (Q, R, rows, p), in this row; then there are none."""
+    """Add the contributions in the first ``columns[model]`` columns of ``chosen`` to this row of the sums.
+
+    ``chosen`` is (models, d + 1, CHUNK), and ``sums`` (Q, R, rows, p). Then ``columns`` is set to 0.
+    """
     protocols = sums.shape[0]
     runs = chosen.shape[0] // protocols
     for q in range(protocols):
@@ -108,10 +111,10 @@ def add_regret(regret: Floats, first_run: int, shard: int, tally: Tally) -> None
 def add_contributions(chosen: Floats, count: int, bits: int, sums: Integers) -> None:
     """Add the packed contributions of ``count`` users to ``sums`` (p,).
 
-    Column u of ``chosen`` (d + 1, CHUNK) is a user's feature and centred reward. Every number is rounded to the grid
-    2^-bits before it is added, as `fedbandit.bandit.statistics.contributions` does. The sum of a chunk is taken in
-    float64, which is exact in any order as long as it stays below 2^53; only products of float32 features with
-    themselves and one rounded product with the reward occur, so no compiler flag can change a rounding.
+    Column u of ``chosen`` (d + 1, CHUNK) holds a user's features and centred reward. Every number is rounded to the
+    grid 2^-bits before it is added, as `fedbandit.bandit.statistics.contributions` does. A chunk is summed in float64,
+    which is exact in any order as long as the sum stays below 2^53. The only products are those of float32 features
+    with each other and one rounded product with the reward, so no compiler flag can change a rounding.
     """
     dim = chosen.shape[0] - 1
     scale = 2.0**bits
@@ -134,7 +137,7 @@ def add_contributions(chosen: Floats, count: int, bits: int, sums: Integers) -> 
 
 @njit(cache=True)
 def _reward_of(kind: int, std: float, noise: float, mean: float) -> float:
-    """The reward of an action with this mean. A float32 number, so that a recorded reward is the one that counted."""
+    """The reward of an action with this mean: a float32 number, so that a recorded reward is the one that counted."""
     if kind == BERNOULLI:
         return 1.0 if noise < mean else 0.0
     value = mean + std * noise
@@ -145,7 +148,7 @@ def _reward_of(kind: int, std: float, noise: float, mean: float) -> float:
 
 @njit(cache=True)
 def _keep(x: Singles, arm: int, reward: float, column: int, chosen: Floats) -> None:
-    """Put a user's feature and (centred) reward in a column of ``chosen`` (d + 1, CHUNK)."""
+    """Put a user's features and centred reward in a column of ``chosen`` (d + 1, CHUNK)."""
     dim = chosen.shape[0] - 1
     for j in range(dim):
         chosen[j, column] = x[j, arm]
@@ -154,7 +157,7 @@ def _keep(x: Singles, arm: int, reward: float, column: int, chosen: Floats) -> N
 
 @njit(cache=True)
 def _record(x: Singles, arm: int, reward: float, place: tuple[int, int, int, int], points: Singles) -> None:
-    """Write a user's feature and reward to points[place]."""
+    """Write a user's features and reward to points[place]."""
     slot, run, silo, index = place
     dim = points.shape[4] - 1
     for j in range(dim):

@@ -1,8 +1,8 @@
 """Packs of neighbouring numbers held in one SIMD register, for the loops that a compiler does not vectorise well.
 
-A pack is 8 float32 numbers, and 8 float64 ones where registers hold so many, else 4. Numba keeps local variables of
-this type in registers, so a tile of accumulators never goes through memory; for processors with shorter registers the
-compiler splits a pack. Every lane is computed on its own: what comes out does not depend on how many there are.
+A pack holds 8 float32 numbers, or 8 float64 numbers if registers are that wide, else 4. Numba keeps local variables of
+this type in registers, so a tile of accumulators never goes through memory. For processors with shorter registers the
+compiler splits a pack. Every lane is computed separately, so results do not depend on the number of lanes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 _FEATURES: Final[str] = codegen.get_host_cpu_features()  # type: ignore[no-untyped-call]
-BITS: Final = 512 if "+avx512f" in _FEATURES else 256  # of a register
+BITS: Final = 512 if "+avx512f" in _FEATURES else 256  # the width of a register
 _WORD: Final = ir.IntType(32)
 
 
@@ -55,7 +55,7 @@ class PackModel(models.PrimitiveModel):
 
 
 def _instruction(typed: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of numba types that gives a signature and the code for it, made callable in compiled code."""
+    """Make a function that maps numba types to a signature and its code callable in compiled code."""
     made: Callable[..., Any] = intrinsic(typed)
     return made
 
@@ -65,7 +65,7 @@ def _vector(scalar: Any, lanes: int) -> Any:
 
 
 def _address(context: Any, builder: Any, kind: Any, array: Any, indices: Any, vector: Any) -> Any:
-    """Where array[indices] lies, as the address of a vector."""
+    """The address of array[indices], as the address of a vector."""
     view = context.make_array(kind)(context, builder, array)
     item = cgutils.get_item_pointer(  # type: ignore[no-untyped-call]
         context, builder, kind, view, indices, wraparound=False

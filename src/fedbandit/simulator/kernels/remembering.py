@@ -1,14 +1,14 @@
-"""Eager acting (Algorithm 1) on tables: a silo remembers how it scored a set, and makes up for the users since.
+"""Eager acting (Algorithm 1) on tables: a silo remembers how it scored a set, and catches up on the users since.
 
 Let g_a = x_a^T V^-1 x_a and s_a = x_a^T theta for every action a of a set. When a user is added who chose x with reward
-y, put v = V^-1 x and g = x^T v. By Sherman-Morrison V^-1 becomes V^-1 - v v^T / (1 + g) and theta becomes
-theta + v (y - x^T theta) / (1 + g). Multiplying from both sides by x_a, with w_a = x_a^T v:
+y, let v = V^-1 x and g = x^T v. By Sherman-Morrison, V^-1 becomes V^-1 - v v^T / (1 + g), and theta becomes
+theta + v (y - x^T theta) / (1 + g). Multiplying by x_a, with w_a = x_a^T v, gives:
 
     g_a  becomes  g_a - w_a^2 / (1 + g)              s_a  becomes  s_a + w_a (y - x^T theta) / (1 + g)
 
 So a set that comes again after n users of its silo takes n products with a vector, O(n arms d), instead of quadratic
-forms, O(arms d^2). Where n is so large that this would take longer, these are computed afresh; and after REFRESH users
-in any case, because rounding would add up.
+forms, O(arms d^2). If n is so large that this would take longer, the quadratic forms are computed from scratch, and
+also after every REFRESH users, because rounding errors add up.
 """
 
 from __future__ import annotations
@@ -27,31 +27,33 @@ from fedbandit.simulator.kernels.scoring import MEANS, ROWS, SCORES, WIDTHS, pro
 
 __all__ = ["REFRESH", "Memory", "enter_memory", "follow", "open_memory", "recall", "remember"]
 
-REFRESH: Final = 4 * CHUNK  # users after which a set is scored afresh
-MOST_SETS: Final = 32  # that are remembered at a time
+REFRESH: Final = 4 * CHUNK  # users after which a set is scored from scratch
+MOST_SETS: Final = 32  # most sets that are remembered at a time
 _NONE: Final = -1
 
 
 class Memory(NamedTuple):
-    """What a silo's models have scored in this call, and the last users that they have learnt from.
+    """The boards that a silo's models have scored in this call, and the last users that they have learnt from.
 
-    The sets lie in places: set i in place i modulo their number, so that of two with the same place one is forgotten.
+    Set i has the place i modulo the number of places, so of two sets with the same place one is forgotten.
     """
 
     boards: Scores  # (models, places, ROWS, room)
     held: Integers  # (models, places) the set on a board, or _NONE
-    known: Integers  # (models, places) users of the silo whom a board knows of
-    afresh: Integers  # (models, places) how many there were when it was computed afresh
-    learnt: Integers  # (models,) users so far; number k is in row k modulo the rows that there are
+    known: Integers  # (models, places) the silo's users that a board includes
+    afresh: Integers  # (models, places) how many there were when the board was computed from scratch
+    learnt: Integers  # (models,) users so far; user k is in row k modulo the number of rows
     directions: Scores  # (models, rows, height) v
-    steps: Scores  # (models, rows) theta's along v
+    steps: Scores  # (models, rows) theta's step along v
     pulls: Scores  # (models, rows) -1 / (1 + g)
 
 
 @njit(cache=True)
 def open_memory(local: Local, models: int, sets: int, height: int, room: int) -> Memory:
-    """Room for `sets` sets, and for as many users as are worth making up for: n products take 2 n d operations per
-    action, quadratic forms d^2 in larger strides."""
+    """Memory for `sets` sets, and for as many users as are worth catching up on.
+
+    n products take 2 n d operations per action; quadratic forms take d^2, but more of them at a time.
+    """
     precision, places, rows = local.radius.dtype, min(sets, MOST_SETS), max(1, local.bias.shape[3] // 3)
     return Memory(
         np.empty((models, places, ROWS, room), precision),
@@ -67,7 +69,7 @@ def open_memory(local: Local, models: int, sets: int, height: int, room: int) ->
 
 @njit(cache=True)
 def enter_memory(memory: Memory) -> None:
-    """Another silo: nothing is known of it."""
+    """Forget everything, because another silo is played now."""
     memory.held[:] = _NONE
     memory.learnt[:] = 0
 
@@ -104,7 +106,7 @@ def recall(
 
 @njit(cache=True)
 def remember(direction: Floats, gain: float, step: float, model: int, memory: Memory) -> None:
-    """A model has learnt from a user: ``direction`` is v, ``gain`` g, ``step`` theta's along v."""
+    """Note that a model has learnt from a user: ``direction`` is v, ``gain`` is g, ``step`` is theta's along v."""
     row = memory.learnt[model] % memory.steps.shape[1]
     for j in range(direction.size):
         memory.directions[model, row, j] = direction[j]
@@ -114,7 +116,7 @@ def remember(direction: Floats, gain: float, step: float, model: int, memory: Me
 
 @njit(cache=True)
 def follow(x: Singles, directions: Scores, row: int, step: Any, pull: Any, board: Scores) -> None:
-    """The identities above for all actions and one user, whose v is directions[row]; ``pull`` is -1 / (1 + g)."""
+    """Apply the identities above to all actions for one user, whose v is directions[row]; ``pull`` is -1 / (1 + g)."""
     zero = board.dtype.type(0)
     project(x, directions, row, SCORES, board)
     for a in range(0, x.shape[1], lanes_of(zero)):
@@ -125,14 +127,14 @@ def follow(x: Singles, directions: Scores, row: int, step: Any, pull: Any, board
 
 @njit(cache=True)
 def _follow_four(x: Singles, model: int, first: int, memory: Memory, board: Scores) -> None:
-    """The same for four users, in the same order; their products stay in registers, two packs of actions at a time."""
+    """`follow` for four users, in order; their products stay in registers, for two packs of actions at a time."""
     zero = board.dtype.type(0)
     lanes, rows = lanes_of(zero), memory.steps.shape[1]
     v, steps, pulls = memory.directions[model], memory.steps[model], memory.pulls[model]
     r0, r1, r2, r3 = first % rows, (first + 1) % rows, (first + 2) % rows, (first + 3) % rows
     tiled = x.shape[1] - x.shape[1] % (2 * lanes)
     for a in range(0, x.shape[1], 2 * lanes):
-        b = a + lanes if a < tiled else a  # of an odd number of packs, the last is done twice
+        b = a + lanes if a < tiled else a  # if the number of packs is odd, the last one is done twice
         s0 = s1 = s2 = s3 = t0 = t1 = t2 = t3 = broadcast(zero)
         for j in range(x.shape[0]):
             p, q = load(x, j, a, zero), load(x, j, b, zero)

@@ -1,7 +1,7 @@
 """Scores of one user's actions, x^T theta + radius sqrt(x^T V^-1 x), for all actions at once.
 
-Actions lie coordinate by coordinate (height, padded arms), so one instruction serves a pack of neighbouring actions.
-Each action has a column of numbers on a board (ROWS, padded arms or more), whose type is the precision of scores.
+Actions are stored coordinate by coordinate (height, padded arms), so one instruction serves a pack of neighbouring
+actions. Each action has a column of a board (ROWS, padded arms or more), whose dtype is the precision of scores.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from fedbandit.simulator.kernels.packs import (
 __all__ = ["MEANS", "ROWS", "SCORES", "WIDTHS", "best_arm", "find", "project", "square_widths", "top_of"]
 
 MEANS: Final = 0  # row of a board: x^T theta
-WIDTHS: Final = 1  # x^T V^-1 x
-SCORES: Final = 2  # their sum, the width rooted and times the radius; or anything else for a while
+WIDTHS: Final = 1  # row of a board: x^T V^-1 x
+SCORES: Final = 2  # row of a board: the mean plus the radius times the root of the width; also used as scratch space
 ROWS: Final = 3
 
 
 @njit(cache=True)
 def project(x: Singles, weights: Scores, model: int, row: int, board: Scores) -> None:
-    """board[row, a] = sum_j weights[model, j] x[j, a]. DEPTH coordinates at a time, so that x is read as it lies."""
+    """board[row, a] = sum_j weights[model, j] x[j, a], DEPTH coordinates at a time, so that x is read in order."""
     zero = board.dtype.type(0)
     lanes = lanes_of(zero)
     for j in range(0, x.shape[0], DEPTH):
@@ -52,8 +52,8 @@ def project(x: Singles, weights: Scores, model: int, row: int, board: Scores) ->
 def square_widths(x: Singles, triangles: Scores, model: int, squares: bool, board: Scores) -> None:
     """board[WIDTHS, a] = sum_k t_k t_k if ``squares``, else sum_k t_k x[k, a].
 
-    Here t_k = sum_{j <= k} triangles[model, k, j] x[j, a]. Two rows k and four packs of actions at a time: eight sums
-    that stay in registers are what keeps the multipliers busy. Actions left over are done one pack at a time.
+    Here t_k = sum_{j <= k} triangles[model, k, j] x[j, a]. Two rows k and four packs of actions are done at a time:
+    eight sums that stay in registers keep the multipliers busy. Actions left over are done one pack at a time.
     """
     zero = board.dtype.type(0)
     lanes = lanes_of(zero)
@@ -125,8 +125,8 @@ def top_of(board: Scores, row: int, arms: int) -> Any:
 def find(board: Scores, row: int, arms: int, bound: Any) -> tuple[int, int]:
     """The first of board[row, :arms] that is at least ``bound`` (the last if none is), and how many are.
 
-    Every pack is looked at, without branches: where the winner is cannot be foreseen, and a processor that has guessed
-    wrong starts over. Expects the rest of the last pack to be -infinity, as :func:`top_of` leaves it.
+    Every pack is checked without branches: nobody can predict where the winner is, and a processor that guesses wrong
+    has to start over. The rest of the last pack must be -infinity, as :func:`top_of` leaves it.
     """
     lanes = lanes_of(bound)
     first, count = arms - 1, 0
