@@ -1,1 +1,1 @@
-"""How fast this machine is: the engine against the reference, and a live federation against an empty endpoint."""
+"""Benchmarks on this machine: the engine against the reference, and a live federation against an empty endpoint."""

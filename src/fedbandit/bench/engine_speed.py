@@ -1,7 +1,7 @@
 """How fast the engine is: ratios to the line-by-line reference, timed side by side in one run.
 
-The reference is the slow loop that the tests check everything against. Machines are shared and noisy, so each pair is
-timed back to back several times and the median ratio is reported.
+The reference is the slow loop against which the tests check everything. Machines are shared and noisy, so each pair is
+timed back to back several times, and the median ratio is reported.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from fedbandit.simulator.tasks import Task, synthetic
 
 __all__ = ["engine_figures", "exponents", "machine_shares"]
 
-Play = Callable[[], int]  # plays something, and says how many agent-rounds (times protocols) that were
+Play = Callable[[], int]  # plays something, and returns the number of agent-rounds (times protocols)
 Draw = Callable[[int], Floats]  # arms -> features of one user (arms, dim)
 Contexts = Callable[[int, int, Draw], Floats]  # (round, silo, draw) -> (arms, dim)
-Streams = tuple[reference.StreamProtocol, reference.StreamProtocol]  # of the bias and of the covariance
+Streams = tuple[reference.StreamProtocol, reference.StreamProtocol]  # for the bias and for the covariance
 PAIRS = 3
 ROUNDS = 2500  # long enough that all regret is recorded at syncs, as in a simulation of the paper's length
 BUDGET = Privacy(1.0, 0.1)
@@ -62,7 +62,7 @@ def engine_figures(progress: Progress) -> dict[str, Any]:
 
 
 def _engine(protocols: int, silos: int = 100, rounds: int = ROUNDS, arms: int = 100, dim: int = 10) -> Play:
-    """Lazy plans on fresh contexts, in as many runs as the engine plays at once."""
+    """Plays lazy plans on fresh contexts, in as many runs as the engine plays at once."""
     base = Plan(silos, rounds, dim, BUDGET)
     names = ("ldp", "silo", "secure-sum", "fed-lin-ucb")[:protocols]
     plans = {name: plan_for(name, base, Every(25)) for name in names}
@@ -90,7 +90,7 @@ def _vector_sum() -> Play:
 
 
 def _vector_sum_plan(rounds: int) -> Plan:
-    """A budget at which P_1D sends about a hundred bits per coordinate, which a literal loop can still do."""
+    """A plan whose budget lets P_1D send about a hundred bits per coordinate, few enough for a literal loop."""
     return Plan(10, rounds, 10, Privacy(5.0, 0.1), exploration=1.0)
 
 
@@ -157,7 +157,7 @@ def _played(
     contexts: Contexts,
     streams: Callable[[np.random.Generator], Streams],
 ) -> Play:
-    """The reference algorithm for some rounds, with users drawn by numpy in the plainest way."""
+    """Plays the reference algorithm for some rounds, with users drawn by numpy in the plainest way."""
     theta = _features(np.random.default_rng(0), 1, plan.dim)[0]
 
     def play() -> int:
@@ -206,16 +206,16 @@ def _timed(play: Play) -> float:
 
 
 def _ratio(fast: Play, slow: Play) -> float:
-    """Median over pairs timed back to back; the first call of either is not timed."""
+    """The median ratio over pairs timed back to back; the first call of `fast` is not timed."""
     fast()
     return median(_timed(fast) / _timed(slow) for _ in range(PAIRS))
 
 
 def exponents() -> dict[str, float]:
-    """How time grows: slopes of log time over log size, one size at a time, the others fixed.
+    """How time grows: slopes of log time over log size, for one size at a time with the others fixed.
 
-    Arms and dimensions start where the work on them outweighs what every user costs in any case (random keys, the
-    contribution). Below that, time grows more slowly than they do.
+    Arms and dimensions start where the work on them outweighs the fixed cost per user (random keys, the contribution).
+    Below that, time grows more slowly than they do.
     """
     sizes: dict[str, list[int]] = {
         "silos": [100, 400, 1600],
@@ -227,7 +227,7 @@ def exponents() -> dict[str, float]:
 
 
 def _slope(name: str, values: list[int]) -> float:
-    """The slope for one size. The values take turns, so that a slow minute of the machine does not hit only one."""
+    """The slope for one size. The values take turns, so that a slow minute of the machine does not hit just one."""
     plays = [_engine(1, **{"rounds": 1000} | {name: value}) for value in values]
     for play in plays:
         play()
@@ -242,10 +242,10 @@ def _seconds(play: Play) -> float:
 
 
 def machine_shares(agent_rounds_per_s: float) -> dict[str, Any]:
-    """The machine's own speed, and what share of it one lazy protocol uses.
+    """The machine's own speed, and the share of it that one lazy protocol uses.
 
     Scoring takes d (d + 1) + 2 d + 2 operations per action. Contexts, 4 (d - 1) bytes per action, are written and read
-    in cache; their share of the memory's speed is what they would cost if they were kept.
+    in cache; their share of the memory's speed is what storing them would cost.
     """
     arms, dim = 100, 10
     size = 1024

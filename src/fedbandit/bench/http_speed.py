@@ -1,8 +1,8 @@
 """A silo over HTTP, compared with an empty application on the same server in the same run.
 
 The empty application is the least that an ASGI server can serve: one coroutine that answers every request with `{}`. It
-has no routes, checks no token and reads no body. What it costs is the server and the network; what a silo costs beyond
-that is its own.
+has no routes, checks no token and reads no body. Its cost is that of the server and the network; the silo itself costs
+what comes on top of that.
 """
 
 from __future__ import annotations
@@ -39,31 +39,31 @@ VISITOR: dict[str, object] = {"age": 44, "device": "phone", "segment": "regular"
 
 
 class _Server(NamedTuple):
-    """A server in a process of its own."""
+    """A server in its own process."""
 
     port: int
     process: int
 
 
 class _Served(NamedTuple):
-    """Requests per second, and what each costs the server; None where the machine does not tell."""
+    """Requests per second, and the CPU time that each costs the server; None if the machine does not tell."""
 
     per_s: float
     cpu_us: float | None
 
 
 def http_figures() -> dict[str, float | None]:
-    """Requests per second of each kind, as shares of those that the empty application answers.
+    """Requests per second of each kind, as shares of the empty application's rate.
 
     `decide_ratio`: a decision among 100 actions with 10 features, in JSON; `binary_ratio`: the same as float32 rows in
-    MessagePack; `registered_ratio`: among a registered set of 1,000 actions with 40 features; `pair_ratio`: requests
-    that are alternately a decision, in JSON, and its durable reward. `schema_ratio`: a decision among 100 products with
-    four features each for a visitor with four, in JSON, over the same decision from the rows that a schema makes of
-    them. `empty_cpu_us`, `decide_cpu_us` and so on are the microseconds of CPU that a request costs the server: on a
-    machine that is busy with something else, their ratios are to be believed before those of the rates.
+    MessagePack; `registered_ratio`: a decision among a registered set of 1,000 actions with 40 features; `pair_ratio`:
+    requests that are alternately a decision, in JSON, and its durable reward. `schema_ratio`: a decision among 100
+    products with four features each for a visitor with four, in JSON, over the same decision from the rows that a
+    schema makes of them. `empty_cpu_us`, `decide_cpu_us` and so on are the microseconds of CPU that a request costs the
+    server. On a machine that is busy with other work, trust their ratios rather than those of the rates.
 
-    `p99_ms` is what 99 of 100 requests take at most when pairs begin at half of the rate at which they saturate the
-    silo: that of decisions or that of rewards, whichever is the longer.
+    `p99_ms`: 99 of 100 requests take at most this long when pairs begin at half the rate at which they saturate the
+    silo. It is the longer of the figures for decisions and for rewards.
     """
     rows = contexts(1)[0]
     decide = Posts(TOKEN, json.dumps({"actions": rows.tolist()}).encode())
@@ -113,7 +113,7 @@ def _middle_cpu(turns: list[dict[str, _Served]], name: str) -> float | None:
 
 
 def _turn(folder: Path, servers: dict[str, _Server], kinds: dict[str, tuple[str, Posts]]) -> dict[str, _Served]:
-    """Each kind of request, measured in turn: a machine that is busy meanwhile slows all of them."""
+    """Measure each kind of request in turn, so that other work on the machine slows all of them."""
     return {"empty": _served(folder, servers["empty"])} | {
         name: _served(folder, servers[where], posts) for name, (where, posts) in kinds.items()
     }
@@ -129,7 +129,7 @@ def _served(folder: Path, server: _Server, posts: Posts | None = None) -> _Serve
 
 @contextmanager
 def _servers() -> Iterator[tuple[Path, dict[str, _Server]]]:
-    """A folder, and the empty application, a silo, one with a registered set, and a shop's."""
+    """A folder, and four servers: the empty application, a silo, a silo with a registered set, and a shop's silo."""
     with (
         tempfile.TemporaryDirectory() as folder,
         _server(_empty) as empty,
@@ -172,7 +172,7 @@ def _shop(port: int, folder: str) -> None:
 
 @contextmanager
 def _server(target: Callable[..., None], *arguments: str) -> Iterator[_Server]:
-    """A server, until the block is left."""
+    """A server that runs until the block is left."""
     port = free_port()
     process = multiprocessing.get_context("spawn").Process(target=target, args=(port, *arguments), daemon=True)
     process.start()
@@ -186,7 +186,7 @@ def _server(target: Callable[..., None], *arguments: str) -> Iterator[_Server]:
 
 
 def up(port: int) -> None:
-    """Return once somebody listens on the port."""
+    """Wait until a server listens on the port."""
     end = time.monotonic() + 60
     while time.monotonic() < end:
         try:

@@ -1,4 +1,4 @@
-"""Decide and reward in one process: decisions made, and rewards made durable, in groups or one by one."""
+"""Decisions and durable rewards in one process, in groups or one by one."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from fedbandit.federation.silo.serving import Silo
 __all__ = ["in_process_figures"]
 
 GROUP, GROUPS = 512, 40  # people in a group; groups
-ALONE = 64  # people whose rewards are each a transaction of their own
-PEOPLE = 100  # that Vowpal Wabbit decides for at a time
+ALONE = 64  # people whose rewards are stored one per transaction
+PEOPLE = 100  # people for whom Vowpal Wabbit decides per turn
 
 
 def in_process_figures() -> dict[str, float | None]:
-    """`decide_per_s`: decisions with their durable rewards per second, decided and stored in groups of 512;
-    `one_by_one_per_s`: the same, each decision by itself; `durable_one_by_one_per_s`: each reward by itself too: then
-    it is the disk that is measured. Beside them Vowpal Wabbit: `in_process_vw_ratio` and `one_by_one_vw_ratio`.
+    """Decisions with their durable rewards per second, also compared with Vowpal Wabbit.
 
-    All are measured in turns, and the median turn is taken.
+    `decide_per_s`: decided and stored in groups of 512. `one_by_one_per_s`: the same, but each decision by itself.
+    `durable_one_by_one_per_s`: each reward by itself too, which measures the disk. `in_process_vw_ratio` and
+    `one_by_one_vw_ratio` are the first two over Vowpal Wabbit's rate. All are measured in turns, and the median turn is
+    taken.
     """
     people = contexts(GROUP)
     with tempfile.TemporaryDirectory() as folder, Silo.open(Path(folder) / "silo.db", plan()) as silo:

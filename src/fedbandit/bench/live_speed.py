@@ -1,4 +1,4 @@
-"""What a live silo, a sync of many silos and an open page cost on this machine, as ratios and times of one run."""
+"""The cost of a live silo, a sync of many silos and an open page on this machine, as ratios and times of one run."""
 
 from __future__ import annotations
 

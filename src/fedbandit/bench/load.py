@@ -1,8 +1,8 @@
-"""What is asked of a silo, and who asks: `wrk` for as much as a server can take, requests at fixed times for how long
-one takes.
+"""The load on a silo: `wrk` measures the highest rate, requests at fixed times measure latency.
 
-`wrk` is a tool of its own, in C, which costs far less than any server here: what is measured is the server. Requests at
-fixed times come from this process, whatever became of those before (an open loop): a server that stumbles is seen to.
+`wrk` is a separate tool in C that costs far less than any server here, so the server is what is measured. Requests at
+fixed times come from this process, whether or not earlier ones have been answered (an open loop). So a server that
+stalls shows up in the latencies.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ __all__ = [
 
 DIM, ARMS = 10, 100
 WRK = "wrk"
-CPU_CLOCK = 2  # of a process, all its threads: what clock_getcpuclockid(3) adds to the number of the process
+CPU_CLOCK = 2  # the clock of all threads of a process, as clock_getcpuclockid(3) encodes it with the process id
 LEAD = 0.1  # seconds until the first of the requests at fixed times
 WAIT = 30.0  # seconds until requests at fixed times must have been answered
 
-# Reads bodies from files, since they may hold any bytes. In a pair, the id in one answer is rewarded by a next request.
+# Reads bodies from files, because they may hold any bytes. In a pair, a later request rewards the id in an answer.
 _SCRIPT = """
 local headers, first, ids = {}, nil, {}
 function init(args)
@@ -71,7 +71,7 @@ end
 
 
 class Posts(NamedTuple):
-    """What is posted to a silo: requests for a decision, each followed by its reward if they come in pairs."""
+    """What is posted to a silo: requests for a decision, each followed by its reward if `pairs` is set."""
 
     token: str
     body: bytes
@@ -80,14 +80,14 @@ class Posts(NamedTuple):
 
 
 class Latencies(NamedTuple):
-    """Seconds from the moment at which a request was due to its answer, for each."""
+    """The seconds from the moment at which each request was due to its answer."""
 
     decisions: Floats
     rewards: Floats
 
 
 def plan(dim: int = DIM) -> Plan:
-    """The plan of the silo that is measured; its term does not end while it is."""
+    """The plan of the silo that is measured; its term is far longer than the measurement."""
     return Plan(silos=3, rounds=365, dim=dim, privacy=Privacy(1.0, 1e-5), schedule=clock(86_400.0))
 
 
@@ -104,12 +104,12 @@ SHOP = Schema(
 
 
 def shop_plan() -> Plan:
-    """The plan of a shop whose silo is asked in records."""
+    """The plan of a shop whose silo takes records."""
     return plan(SHOP.dim).changed(schema=SHOP)
 
 
 def products(visitor: dict[str, object], arms: int = ARMS) -> tuple[dict[str, object], Floats]:
-    """A visitor of the shop is offered so many products: the body of the request, and the rows that it stands for."""
+    """A request that offers a visitor of the shop `arms` products: its body, and the rows that it stands for."""
     rng = np.random.default_rng(0)
     offered = [
         {
@@ -127,14 +127,16 @@ def products(visitor: dict[str, object], arms: int = ARMS) -> tuple[dict[str, ob
 
 
 def contexts(people: int, arms: int = ARMS, dim: int = DIM) -> Floats:
-    """Actions for so many people, (people, arms, dim), each of norm 1."""
+    """Random actions for `people` people, (people, arms, dim), each of norm 1."""
     drawn = np.random.default_rng(0).standard_normal((people, arms, dim))
     return np.asarray(drawn / np.linalg.norm(drawn, axis=-1, keepdims=True))
 
 
 def saturated(port: int, folder: Path, clients: int, seconds: float, posts: Posts | None = None) -> float:
-    """Requests per second that so many clients, each with the next request as soon as it has an answer, get answered.
-    Without `posts` they get `/`."""
+    """The requests per second that are answered to `clients` clients, each of which always has one request open.
+
+    Without `posts` they get `/`.
+    """
     found = shutil.which(WRK)
     if found is None:
         raise FileNotFoundError(
@@ -152,7 +154,7 @@ def saturated(port: int, folder: Path, clients: int, seconds: float, posts: Post
 
 
 def cpu_seconds(process: int) -> float | None:
-    """What a process has used so far, to the nanosecond; None where the machine does not tell."""
+    """The CPU time that a process has used so far, to the nanosecond; None if the machine does not tell."""
     if sys.platform != "linux":
         return None
     try:
@@ -162,7 +164,7 @@ def cpu_seconds(process: int) -> float | None:
 
 
 def _rate(report: str) -> float:
-    """Requests per second by a report of `wrk`; an error if any of them was refused or lost."""
+    """The requests per second in a report of `wrk`; an error if any of them was refused or lost."""
     wrong = re.search(r"(Non-2xx or 3xx responses|Socket errors): .*", report)
     rate = re.search(r"Requests/sec:\s*([\d.]+)", report)
     if wrong or rate is None:
@@ -171,9 +173,11 @@ def _rate(report: str) -> float:
 
 
 async def latencies(port: int, posts: Posts, pairs_per_s: float, seconds: float, connections: int = 32) -> Latencies:
-    """How long decisions and rewards take when a pair begins at each of these times, whatever became of those before.
-    A request that has to wait for a connection, or for this process, has waited: nothing is collected here meanwhile,
-    and the timers of the loop are to the millisecond."""
+    """How long decisions and rewards take when pairs begin at fixed times, whether or not earlier ones are answered.
+
+    Waiting for a free connection, or for this process, is part of a request's latency. So this process collects no
+    garbage meanwhile, and the timers of its loop are exact to the millisecond.
+    """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[None] = loop.create_future()
     opened = [
@@ -233,7 +237,7 @@ def _request(path: str, token: str, media: str, body: bytes) -> bytes:
 
 
 class _Connection(asyncio.Protocol):
-    """One connection, kept alive, with one request at a time; every answer must be a 200."""
+    """One connection that is kept alive, with one request at a time; every answer must be a 200."""
 
     def __init__(self, done: asyncio.Future[None]) -> None:
         self._done, self._came = done, b""

@@ -1,7 +1,7 @@
-"""What the page of an analyzer costs it while somebody looks: a hundred silos, most of a year of syncs.
+"""What an analyzer's page costs it while somebody looks: a hundred silos, most of a year of syncs.
 
-Store, service and server are an analyzer's own, in a process of its own; the syncs that come meanwhile are closed in
-its store as an analyzer closes them, without the silos that would send for them.
+Store, service and server are those of an analyzer, in their own process. New syncs are closed in its store as an
+analyzer would close them, without any silos that send releases.
 """
 
 from __future__ import annotations
@@ -42,27 +42,29 @@ __all__ = ["close_syncs", "page_figures", "year_of_a_hundred"]
 
 SILOS, SYNCS, DONE, DIM = 100, 365, 300, 10
 DAY = 86_400.0
-PACE = 2.0  # seconds between two looks of a page, as in operations.js
-LOOKS, EVENTS, IDLE = 10, 10, 10.0  # looks at that pace, syncs that come, seconds without anybody
+PACE = 2.0  # seconds between two requests of a page, as in operations.js
+LOOKS, EVENTS, IDLE = 10, 10, 10.0  # requests at that pace, new syncs, seconds without requests
 TOKEN = "bench"
-AWAY = 0.02  # share of silos that a sync lacks
+AWAY = 0.02  # the share of silos that a sync misses
 
 
 class _Nobody(NamedTuple):
-    """An analyzer that has no broker has no keeper."""
+    """An analyzer without a broker, which has no keeper."""
 
     keeper: SyncKeeper | None = None
 
 
 def page_figures() -> dict[str, float | None]:
-    """Of the page of an analyzer with 100 silos after 300 of 365 syncs: `page_update_ms` is what the first look after a
-    sync takes, from the request to the last byte; `page_update_cpu_ms` is what it costs the analyzer in CPU time; and
-    `page_core_share` is the share of one core that an open page costs it at the page's own pace. The CPU times are None
-    where the machine does not tell."""
+    """The cost of the page of an analyzer with 100 silos, after 300 of 365 syncs.
+
+    `page_update_ms`: how long the first request after a sync takes, to the last byte. `page_update_cpu_ms`: the CPU
+    time that this costs the analyzer. `page_core_share`: the share of one core that an open page costs it at the page's
+    own pace. CPU times are None if the machine does not tell.
+    """
     with tempfile.TemporaryDirectory() as folder, _analyzer(Path(folder)) as (port, process, order):
         page = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         tag = _look(page, "")
-        page.close()  # the server would, before the next look
+        page.close()  # the server would close it before the next request
         idle = _spent(process, lambda: time.sleep(IDLE))
 
         def looks() -> None:
@@ -87,7 +89,7 @@ def page_figures() -> dict[str, float | None]:
 
 
 def year_of_a_hundred(folder: Path) -> Home:
-    """The directory of an analyzer with a hundred silos, some of them away now and then, after most of a year."""
+    """The directory of an analyzer with a hundred silos, some of which are away at times, after most of a year."""
     plan = Plan(SILOS, SYNCS, DIM, Privacy(1.0, 1e-6), schedule=clock(DAY), people=20)
     names = [f"hospital-{number:03}" for number in range(SILOS)]
     home = founding.local(folder, plan, names, Timing(start=time.time() - (DONE + 0.5) * DAY))[0]
@@ -98,7 +100,7 @@ def year_of_a_hundred(folder: Path) -> Home:
 
 
 def close_syncs(store: SyncStore, plan: Plan, names: list[str], syncs: range) -> None:
-    """Close syncs as an analyzer does. One silo has been away for nineteen of the first three hundred."""
+    """Close syncs as an analyzer does. One silo is away in the last nineteen of the first three hundred."""
     constant = np.eye(plan.dim)[np.triu_indices(plan.dim)]
     for sync in syncs:
         random = np.random.default_rng(sync)
@@ -112,7 +114,7 @@ def close_syncs(store: SyncStore, plan: Plan, names: list[str], syncs: range) ->
 
 @contextmanager
 def _analyzer(folder: Path) -> Iterator[tuple[int, int, Connection]]:
-    """Its port, its process, and where a sync is ordered; ended when the block is left."""
+    """An analyzer that runs until the block is left: its port, its process, and a pipe to order a sync."""
     home, port = year_of_a_hundred(folder), free_port()
     context = multiprocessing.get_context("spawn")
     order, ordered = context.Pipe()
@@ -145,7 +147,7 @@ def _serve(port: int, path: str, ordered: Connection) -> None:
 
 
 def _look(page: http.client.HTTPConnection, tag: str) -> str:
-    """What the page asks for, as it asks; the tag of what it got."""
+    """Send the page's own request, and return the tag of the answer."""
     page.request("GET", "/v1/board", headers={"Authorization": f"Bearer {TOKEN}", "If-None-Match": tag})
     answer = page.getresponse()
     answer.read()
@@ -161,7 +163,7 @@ def _timed(page: http.client.HTTPConnection, tag: str) -> float:
 
 
 def _spent(process: int, work: Callable[[], object]) -> float | None:
-    """CPU seconds that a process uses while something is done."""
+    """The CPU seconds that a process uses during `work`."""
     before = cpu_seconds(process)
     work()
     after = cpu_seconds(process)

@@ -1,4 +1,4 @@
-"""One sync of many silos, from the tick to every silo holding the new model; and what it costs the central parties."""
+"""One sync of many silos: the time from the tick until all have the new model, and its cost to the central parties."""
 
 from __future__ import annotations
 
@@ -38,26 +38,27 @@ __all__ = ["SyncCost", "sync_cost", "sync_figures"]
 
 SMALL, LARGE = (100, 57), (1000, 20)  # silos, features
 BATCH, SYNCS = 4, 4
-PERIOD, LEAD = 10.0, 0.25  # seconds between two ticks of the public clock, and for each silo until the first begins
+PERIOD, LEAD = 10.0, 0.25  # seconds between two ticks of the public clock, and per silo before the clock starts
 AT_ONCE = 8  # silos that are opened at the same time
 LIMIT = 600.0
-PROCESSES = os.cpu_count() or 1  # that the silos are spread over
+PROCESSES = os.cpu_count() or 1  # over which the silos are spread
 
 
 class SyncCost(NamedTuple):
-    """Seconds that a sync takes; those of them in which releases wait to leave, so that nobody sees how long it took to
-    draw them; and milliseconds of CPU that it costs each central party per silo (None where the machine does not
-    tell)."""
+    """The cost of a sync."""
 
-    seconds: float
-    pace: float
-    central_ms: dict[str, float | None]
+    seconds: float  # from the tick until all silos have the model
+    pace: float  # the part of them in which releases wait to leave, which hides how long drawing them took
+    central_ms: dict[str, float | None]  # CPU time per silo, by central party; None if the machine does not tell
 
 
 def sync_figures() -> dict[str, float | None]:
-    """`round_s_100_silos`: a sync of 100 silos with 57 features; `round_s_1000_silos`: of 1,000 with 20 features. Of
-    either, `round_pace_s` are the fixed wait before releases leave, in which they are drawn.
-    `analyzer_ms_per_silo` and its like are what a sync of the 1,000 costs each central party per silo."""
+    """How long a sync takes, and what it costs.
+
+    `round_s_100_silos`: seconds of a sync of 100 silos with 57 features; `round_s_1000_silos`: of 1,000 silos with 20
+    features. `round_pace_s`: the fixed wait before releases leave, in which they are drawn (the longer of the two).
+    `analyzer_ms_per_silo` and so on: the CPU time per silo that a sync of the 1,000 costs each central party.
+    """
     small, large = sync_cost(*SMALL), sync_cost(*LARGE, period=3 * PERIOD)
     return {
         "round_s_100_silos": small.seconds,
@@ -68,8 +69,11 @@ def sync_figures() -> dict[str, float | None]:
 
 
 def sync_cost(silos: int, dim: int, period: float = PERIOD) -> SyncCost:
-    """The median of a few syncs, from the tick of the public clock on. The silos, each with a store of its own, are
-    spread over as many processes as there are cores; broker, mixer and analyzer are processes of their own."""
+    """The median of a few syncs, from the tick of the public clock on.
+
+    The silos, each with its own store, are spread over as many processes as there are cores. Broker, mixer and analyzer
+    each run in their own process.
+    """
     plan = Plan(silos, SYNCS, dim, Privacy(1.0, 1e-5), schedule=clock(period))
     with tempfile.TemporaryDirectory() as folder:
         return _cost(Path(folder), plan)
@@ -109,7 +113,7 @@ def _tick(plan: Plan, timing: Timing, sync: int) -> float:
 
 
 def _play(path: Path, homes: list[Path], timing: Timing) -> list[float]:
-    """Some of the silos in this process, from the first sync to the last: when all of them had the model of each."""
+    """Run some of the silos in this process; return when all of them had the model of each sync."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a silo has some ten files open
     return uvloop.run(_syncs(path, [Home.load(home) for home in homes], timing))
@@ -136,7 +140,7 @@ def _spent(before: float | None, after: float | None, each: float) -> float | No
 
 
 async def _sync(silos: list[Silo], timing: Timing, sync: int) -> float:
-    """Users come to every silo, the tick comes, and then the model: the moment when all silos have it."""
+    """Let users come to every silo, wait for the tick and the model; return the moment when all silos have it."""
     actions = np.eye(silos[0].plan.dim)[:2]
     for silo in silos:
         decisions = [silo.decide(actions) for _ in range(BATCH)]
@@ -148,7 +152,7 @@ async def _sync(silos: list[Silo], timing: Timing, sync: int) -> float:
 
 
 async def _agents(path: Path, homes: list[Home], timing: Timing) -> list[tuple[Agent, Link]]:
-    """The silos, some at a time. They share the agreement, which each of them would read for itself."""
+    """Open the silos, some at a time. They share the agreement, which each silo would otherwise read itself."""
     agreement, found = Agreement.load(path / FEDERATION), list[tuple[Agent, Link]]()
     for at in range(0, len(homes), AT_ONCE):
         found += await asyncio.gather(*(_agent(home, agreement, timing) for home in homes[at : at + AT_ONCE]))
@@ -169,7 +173,7 @@ async def _agent(home: Home, agreement: Agreement, timing: Timing) -> tuple[Agen
 
 @contextmanager
 def _processes(homes: Sequence[Home]) -> Iterator[dict[str, int]]:
-    """Mixer and analyzer, each a process, by name; ended when the block is left."""
+    """The process ids of mixer and analyzer, by name; both are stopped when the block is left."""
     started = {
         home.settings.name: subprocess.Popen(
             [sys.executable, "-m", "fedbandit.federation", str(home.path)], stderr=subprocess.DEVNULL

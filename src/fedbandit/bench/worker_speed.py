@@ -1,4 +1,4 @@
-"""`fedbandit silo serve`: how long until it answers, and what several workers on PostgreSQL are worth."""
+"""`fedbandit silo serve`: how long until it answers, and how much several workers on PostgreSQL gain."""
 
 from __future__ import annotations
 
@@ -32,9 +32,12 @@ WAIT = 60.0  # seconds until a process must answer
 
 
 def worker_figures() -> dict[str, float | None]:
-    """`start_s`: seconds until a silo on SQLite answers. `workers_2_ratio` and its like: pairs of a decision and its
-    durable reward per second with so many workers on one PostgreSQL database over those with one worker, None where
-    PostgreSQL is not installed."""
+    """How long a silo takes to start, and how its rate grows with workers.
+
+    `start_s`: seconds until a silo on SQLite answers. `workers_2_ratio` and so on: pairs of a decision and its durable
+    reward per second, with that many workers on one PostgreSQL database over one worker; None if PostgreSQL is not
+    installed.
+    """
     with tempfile.TemporaryDirectory() as folder, _served(_home(Path(folder), ""), 1) as started:
         start = started
     rates = _rates()
@@ -46,7 +49,7 @@ def worker_figures() -> dict[str, float | None]:
 
 
 def _rates() -> dict[int, float]:
-    """Pairs per second by workers, measured in turns."""
+    """Pairs per second by the number of workers, measured in turns."""
     found: dict[int, list[float]] = {count: [] for count in WORKERS}
     body = dumps({"actions": contexts(1)[0].tolist()}).encode()
     with tempfile.TemporaryDirectory() as folder, _database() as store:
@@ -63,7 +66,7 @@ def _rates() -> dict[int, float]:
 
 
 def _home(path: Path, store: str) -> Home:
-    """A silo of a federation whose broker does not run: it decides and takes rewards all the same."""
+    """A silo of a federation whose broker does not run: it still decides and takes rewards."""
     agreed = plan()
     names = [f"silo-{number}" for number in range(agreed.silos)]
     homes = founding.local(path, agreed, names, Timing(start=time.time()))
@@ -76,7 +79,7 @@ def _home(path: Path, store: str) -> Home:
 
 @contextmanager
 def _served(home: Home, workers: int) -> Iterator[float]:
-    """The silo, served; yields the seconds until it answered."""
+    """Serve the silo until the block is left; yield the seconds until it answered."""
     began = time.monotonic()
     command = ["silo", "serve", str(home.path), "--workers", str(workers)]
     process = subprocess.Popen(
@@ -91,7 +94,7 @@ def _served(home: Home, workers: int) -> Iterator[float]:
 
 
 def _answers(port: int) -> None:
-    """Return once a server on this port has answered."""
+    """Wait until a server on this port has answered."""
     end = time.monotonic() + WAIT
     while time.monotonic() < end:
         try:
@@ -106,7 +109,7 @@ def _answers(port: int) -> None:
 
 @contextmanager
 def _database() -> Iterator[str | None]:
-    """The URL of a PostgreSQL server of this benchmark's own; None where it is not installed."""
+    """The URL of a PostgreSQL server that only this benchmark uses; None if PostgreSQL is not installed."""
     initdb, server = _binary("initdb"), _binary("postgres")
     if initdb is None or server is None:
         yield None
@@ -124,7 +127,7 @@ def _database() -> Iterator[str | None]:
                 time.sleep(0.1)
             yield f"postgresql://fedbandit@127.0.0.1:{port}/postgres"
         finally:
-            process.send_signal(signal.SIGINT)  # without waiting for those who are connected
+            process.send_signal(signal.SIGINT)  # do not wait for clients that are still connected
             process.wait(20)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -136,7 +139,7 @@ def _binary(name: str) -> str | None:
 
 
 def _unprivileged(command: list[str], folder: Path) -> list[str]:
-    """PostgreSQL refuses to run as root: then as its own user."""
+    """The command, run as the user postgres if we are root, because PostgreSQL refuses to run as root."""
     if os.getuid() != 0:
         return command
     shutil.chown(folder, "postgres")

@@ -1,1 +1,1 @@
-"""A whole federation on one machine: real processes, real HTTP, and the users that the simulator plays."""
+"""A whole federation on one machine: real processes, real HTTP, and the simulator's users."""

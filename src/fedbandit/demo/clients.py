@@ -1,4 +1,4 @@
-"""Applications of one silo: ask for a decision, see how the user responds, report the reward; over HTTP."""
+"""The applications of one silo: they ask for decisions over HTTP, see how users respond, and report the rewards."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fedbandit.schedule import Clock
 __all__ = ["SiloClient", "Visits", "quantile_ms"]
 
 AT_ONCE = 4  # users of one silo at the same time
-PATIENCE = 120.0  # seconds a request is tried again while a party restarts
+PATIENCE = 120.0  # seconds for which a request is repeated while a party restarts
 MODEL_WAIT = 150.0
 
 
@@ -28,7 +28,7 @@ class Visits:
     """What happened at one silo, user by user."""
 
     actions: list[int]
-    batches: list[int]  # in which batch each reward counts
+    batches: list[int]  # the batch in which each reward counts; -1 if none
     refused: int = 0
     decide_seconds: list[float] = field(default_factory=list)
     reward_seconds: list[float] = field(default_factory=list)
@@ -36,8 +36,8 @@ class Visits:
 
 
 class SiloClient:
-    """All users of one silo, in their order: one in every period of the plan's clock, or, where the plan counts
-    decisions, batch by batch."""
+    """All users of one silo, in order: one per period of the plan's clock, or batch by batch if the plan counts
+    decisions."""
 
     def __init__(self, home: Home, users: Visitors, silo: int, plan: Plan, start: float) -> None:
         self._users, self._silo, self._plan, self._start = users, silo, plan, start
@@ -59,7 +59,7 @@ class SiloClient:
         return self.visits
 
     async def _by_the_clock(self, period: float, progress: Callable[[int], None]) -> None:
-        """A user comes in the middle of every period, whatever became of the others; after an outage all who wait."""
+        """Let a user come in the middle of every period, whether or not earlier users have been served."""
         gate = asyncio.Semaphore(AT_ONCE)
 
         async def come(round_: int) -> None:
@@ -70,7 +70,7 @@ class SiloClient:
         await asyncio.gather(*(come(round_) for round_ in range(self._users.rounds)))
 
     async def _models(self, period: float) -> None:
-        """How long after each tick the new model decides."""
+        """Record how long after each tick the new model decides."""
         for sync, at in enumerate(self._plan.times):
             tick = self._start + at * period
             await _until(tick)
@@ -107,7 +107,7 @@ class SiloClient:
                 self.visits.refused += 1
 
     async def _post(self, path: str, body: object) -> httpx.Response:
-        """Try again while the silo is away: a reward counts once however often it is sent."""
+        """Post, and repeat while the silo is away: a reward counts once, however often it is sent."""
         end = time.monotonic() + PATIENCE
         while True:
             try:
@@ -121,7 +121,7 @@ class SiloClient:
             await asyncio.sleep(0.1)
 
     async def _wait_for_model(self, version: int) -> None:
-        """Until the silo decides by this model or a later one."""
+        """Wait until the silo decides by this model or a later one."""
         end = time.monotonic() + MODEL_WAIT
         while time.monotonic() < end:
             try:

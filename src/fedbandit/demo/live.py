@@ -1,4 +1,4 @@
-"""Play users against a live federation on this machine."""
+"""Plays users against a live federation on this machine."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from fedbandit.plan import Plan
 
 __all__ = ["Live", "play_live"]
 
-DEADLINE = 90.0  # longer than a killed silo needs to come back, on a busy machine too
+DEADLINE = 90.0  # seconds: longer than a killed silo needs to come back, even on a busy machine
 SETTLE, SETTLE_LAST = 0.1, 5.0  # rewards come right after decisions here
-PATIENCE = (2.0, 6.0, 18.0)  # times as long as one process takes to start, for each of them: until then all are up
-BACK = 3.0  # the same for one that was killed: it must be back before the last batch closes, on a busy machine too
+PATIENCE = (2.0, 6.0, 18.0)  # all must be up after this many times the start of one process, times their number
+BACK = 3.0  # the same factor for a killed process, which must be back before the last batch closes
 
 
 class Live(NamedTuple):
-    """What came of a live federation."""
+    """The outcome of a live federation."""
 
     actions: Integers  # (silos, rounds)
     visits: list[Visits]
@@ -52,7 +52,7 @@ def play_live(
     progress: Callable[[int], None],
     started: Callable[[Processes], None] = lambda processes: None,
 ) -> Live:
-    """Set up under `path`, start everything, let the users come, stop everything, check what is on disk."""
+    """Set up a federation under `path`, start it, let the users come, stop it, and check what is on disk."""
     with _running(path, plan) as (processes, start):
         began = time.monotonic()
         started(processes)
@@ -66,9 +66,12 @@ def play_live(
 
 @contextmanager
 def _running(path: Path, plan: Plan) -> Iterator[tuple[Processes, float]]:
-    """The federation's processes, and when their clock starts: not before all of them are up, because a silo that comes
-    up when several ticks are overdue draws nothing. Where others slow the machine down while the processes start, the
-    federation is founded again and its clock starts later."""
+    """The federation's processes, and when their clock starts.
+
+    The clock must not start before all silos are up, because a silo that comes up when several ticks are overdue draws
+    nothing. If other work slows the machine down while the processes start, the federation is founded again, with a
+    clock that starts later.
+    """
     for patience in PATIENCE:
         homes, start = _founded(path, plan, patience)
         processes = Processes(path, homes)
@@ -84,7 +87,7 @@ def _running(path: Path, plan: Plan) -> Iterator[tuple[Processes, float]]:
 
 
 def _founded(path: Path, plan: Plan, patience: float) -> tuple[list[Home], float]:
-    """A federation under `path`, and when its clock starts, by the time that one process takes to start now."""
+    """A federation under `path`, and when its clock starts, which depends on how long one process takes to start."""
     names = [f"silo-{number:03}" for number in range(1, plan.silos + 1)]  # in the order of the users' silos
     each = seconds_to_start()
     settle_last = max(SETTLE_LAST, BACK * each * (os.cpu_count() or 1))
@@ -94,7 +97,7 @@ def _founded(path: Path, plan: Plan, patience: float) -> tuple[list[Home], float
 
 
 def _with_page(home: Home) -> Home:
-    """Mixer and analyzer have a port, too, on which they can be looked at."""
+    """The party, with a port for its page if it is the mixer or the analyzer; silos have one anyway."""
     if home.settings.role == "silo":
         return home
     watched = replace(home, settings=replace(home.settings, health_port=broker.free_port()))

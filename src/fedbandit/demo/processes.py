@@ -1,4 +1,4 @@
-"""The processes of a federation on this machine: all are started here, watched, and stopped when the block is left."""
+"""The processes of a federation on this machine: they are started, watched, and stopped when the block is left."""
 
 from __future__ import annotations
 
@@ -34,8 +34,10 @@ class NotUp(RuntimeError):
 
 
 class Processes:
-    """Broker and parties, between `start` and the end of the block. One that dies is started again, as a service
-    manager would do."""
+    """Broker and parties, from `start` to the end of the block.
+
+    A process that dies is started again, as a service manager would do.
+    """
 
     def __init__(self, path: Path, homes: list[Home]) -> None:
         self.path, self.homes = path, homes
@@ -56,13 +58,15 @@ class Processes:
         return [home for home in self.homes if home.settings.role == "silo"]
 
     def pid(self, name: str) -> int:
-        """The process that runs a party now."""
+        """The id of the process that runs a party now."""
         with self._lock:
             return self._running[name].pid
 
     def start(self, until: float) -> None:
-        """Start all; NotUp, with nothing left running, if one of the silos is not ready at `until` (seconds of the
-        epoch)."""
+        """Start all processes.
+
+        If a silo is not ready at `until` (in Unix time), stop them all and raise NotUp.
+        """
         try:
             self._start("broker")
             self._wait_for_broker()
@@ -85,7 +89,7 @@ class Processes:
         self.stop()
 
     def stop(self) -> None:
-        """Terminate all, broker last; kill what does not end."""
+        """Terminate all processes, the broker last; kill those that do not end."""
         self._stopping.set()
         if self._watcher.is_alive():
             self._watcher.join()
@@ -102,7 +106,7 @@ class Processes:
 
     def _start(self, name: str) -> None:
         with (self.path / f"{name}.log").open("ab") as log:
-            # A session of its own: Ctrl-C is for the demo, which then stops its parties in order.
+            # In a new session: Ctrl-C reaches only the demo, which then stops its parties in order.
             process = subprocess.Popen(self._commands[name], stdout=log, stderr=log, start_new_session=True)
         with self._lock:
             self._running[name] = process
@@ -136,12 +140,12 @@ class Processes:
 
 
 def seconds_to_start() -> float:
-    """How long a party takes to start on this machine as it is now, divided by the cores that others can start on."""
+    """How long a party takes to start on this machine now, divided by the number of cores."""
     began = time.monotonic()
     subprocess.run([sys.executable, "-c", "import fedbandit.federation.process"], check=True)
     return (time.monotonic() - began) / (os.cpu_count() or 1)
 
 
 def url(home: Home) -> str:
-    """Where a party answers."""
+    """The address at which a party answers."""
     return f"http://{home.settings.host}:{home.served_on}"

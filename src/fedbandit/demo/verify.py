@@ -1,4 +1,4 @@
-"""Is what the federation computed what the library computes? From the applications' own notes and what is on disk."""
+"""Checks that the federation computed what the library computes, from the applications' notes and what is on disk."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ __all__ = ["Verification", "check"]
 
 
 class Verification(NamedTuple):
-    """Every reward that an application had acknowledged is in the sums once; the model is the library's."""
+    """Whether every acknowledged reward is in the sums exactly once, and the model is the library's."""
 
-    acknowledged: int  # rewards, by the applications
-    counted: int  # rewards, by the silos' releases
-    sums_equal: bool  # the silos' encoders are bit for bit where the applications' notes lead
-    difference: float | None  # largest, between the live prefix sums and the library's from the same releases
-    models: int  # different last models over silos and analyzer: 1
+    acknowledged: int  # rewards that were acknowledged to the applications
+    counted: int  # rewards in the silos' releases
+    sums_equal: bool  # whether the silos' encoders have, bit for bit, the state that the applications' notes give
+    difference: float | None  # the largest between the live prefix sums and the library's from the same releases
+    models: int  # the number of different last models among silos and analyzer, which must be 1
 
     @property
     def passed(self) -> bool:
@@ -39,13 +39,13 @@ class Verification(NamedTuple):
 
 
 def check(plan: Plan, users: Visitors, actions: Integers, visits: list[Visits], homes: list[Home]) -> Verification:
-    """Compare; every party has stopped and its store can be read."""
+    """Compare, after every party has stopped, so that its store can be read."""
     silos = [_read(home, plan) for home in homes if home.settings.role == "silo"]
     outcomes = _outcomes(next(home for home in homes if home.settings.role == "analyzer"), plan)
     return Verification(
         acknowledged=sum(batch >= 0 for one in visits for batch in one.batches),
         counted=sum(silo.users for silo in silos),
-        # A protocol that rounds every user at random has a state that is not a function of the applications' notes.
+        # If a protocol rounds every user at random, its state is not a function of the applications' notes.
         sums_equal=plan.protocol.needs_points
         or all(
             _same(_encoded(plan, users, actions, number, visits[number].batches), silo.encoder)
@@ -87,8 +87,10 @@ def _outcomes(home: Home, plan: Plan) -> list[Outcome]:
 
 
 def _difference(plan: Plan, outcomes: list[Outcome], sent: list[dict[int, Message]]) -> float:
-    """The library's S and A on what the silos of each sync sent, against the live prefix sums. (Shuffling, or adding up
-    shares, cannot change them.)"""
+    """The largest difference between the live prefix sums and those of the library's S and A on what the silos sent.
+
+    (Shuffling, or adding up shares, cannot change them.)
+    """
     protocol, worst = plan.protocol, 0.0
     state, prefix = protocol.init_analyzer(), np.zeros(protocol.width)
     for sync, live in enumerate(outcomes):
@@ -103,7 +105,7 @@ def _difference(plan: Plan, outcomes: list[Outcome], sent: list[dict[int, Messag
 
 
 def _encoded(plan: Plan, users: Visitors, actions: Integers, silo: int, batches: list[int]) -> Stream:
-    """Where a silo's encoder must stand, from what its applications noted: which reward counted in which batch."""
+    """The state that a silo's encoder must have, by the applications' notes of the batch in which a reward counts."""
     offered = checked_many(users.contexts[silo], plan.dim)
     chosen = inside(np.take_along_axis(offered, actions[silo][:, None, None], axis=1)[:, 0])
     rewards = [users.reward(silo, round_, int(action)) for round_, action in enumerate(actions[silo])]

@@ -1,4 +1,4 @@
-"""The simulator's own users, one by one: what the live federation meets, and every comparison with it."""
+"""The simulator's own users, one by one, for the live federation and for everything it is compared with."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from fedbandit.simulator.tasks import Synthetic, synthetic
 
 __all__ = ["GroupRegret", "Visitors", "simulated_regret"]
 
-RUN = 0  # of the simulator: its users are these
+RUN = 0  # the simulator's run that has these users
 
 
 @dataclass(frozen=True)
 class Visitors:
-    """One user for every silo and round of a synthetic task: the actions they are offered, the luck of their reward."""
+    """One user for every silo and round of a synthetic task: the actions on offer, and the luck behind the reward."""
 
     silos: int
     rounds: int
@@ -36,7 +36,7 @@ class Visitors:
 
     @cached_property
     def contexts(self) -> Floats:
-        """Features of every action, (silos, rounds, arms, dim)."""
+        """The features of every action, (silos, rounds, arms, dim)."""
         sets = [
             contexts_of(self.seed, RUN, silo, round_, self.arms, self.dim)
             for silo in range(self.silos)
@@ -46,22 +46,22 @@ class Visitors:
 
     @cached_property
     def means(self) -> Floats:
-        """Expected reward of every action, (silos, rounds, arms)."""
+        """The expected reward of every action, (silos, rounds, arms)."""
         return np.asarray(self.contexts @ self.task.theta(self.seed, RUN))
 
     def reward(self, silo: int, round_: int, action: int) -> float:
-        """The Bernoulli reward of an action, `round_` from 0."""
+        """The Bernoulli reward of an action; `round_` counts from 0."""
         luck = uniform(np.uint64(user_key(np.uint64(self.seed), RUN, silo, round_ + 1, REWARD)))
         return float(luck < self.means[silo, round_, action])
 
     def regret(self, actions: Integers) -> Floats:
-        """Cumulative regret of the whole group after every round, (rounds,), of the actions (silos, rounds) taken."""
+        """The cumulative regret of all silos after every round, (rounds,), for the actions (silos, rounds) taken."""
         chosen = np.take_along_axis(self.means, actions[..., None], axis=-1)[..., 0]
         return np.asarray(np.cumsum((self.means.max(axis=-1) - chosen).sum(axis=0)))
 
 
 class GroupRegret(NamedTuple):
-    """Cumulative regret of the whole group, and how far draws of the noise lie apart at the end."""
+    """The cumulative regret of all silos, and the range of its end over draws of the noise."""
 
     rounds: Integers
     mean: Floats
@@ -74,7 +74,7 @@ class GroupRegret(NamedTuple):
 
 
 def simulated_regret(visitors: Visitors, plans: dict[str, Plan], draws: int) -> dict[str, GroupRegret]:
-    """Regret of each plan on the same users, over draws of its noise.
+    """The regret of each plan on the same users, over draws of its noise.
 
     A plan's noise depends on its name, so a plan that is simulated under several names meets the same users with
     different noise.

@@ -1,1 +1,1 @@
-"""How it looks: one colour per protocol, and the files that browsers get."""
+"""What people see: one colour per protocol, and the files that browsers get."""

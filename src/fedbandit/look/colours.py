@@ -1,7 +1,7 @@
 """One colour per protocol, in every figure, page and document.
 
-Each of them can be told from white and from the dark pages' ground (WCAG asks for a contrast of 3 : 1). A label that
-begins with a protocol's name has the protocol's colour: several budgets of one protocol differ by their lines.
+Every colour stands out from white and from the background of dark pages (WCAG asks for a contrast of 3 : 1). A label
+that begins with a protocol's name has the protocol's colour; several budgets of one protocol differ by their lines.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ ALIASES = {
     "live": "secure-sum",  # what most people run
     "federation": "secure-sum",
 }
-# Of what is no protocol. Those come first that are furthest from the protocols of most figures.
+# Colours for everything else. Those that differ most from the protocols in most figures come first.
 OTHERS = ("#3f8f6b", "#8a7a2a", "#a6569b", "#5b6fd6", "#6d8b3a", "#c2556f", "#bf5a36", "#4b86a6")
 NAMED = {**PROTOCOLS, **LITERATURE, **{alias: PROTOCOLS[name] for alias, name in ALIASES.items()}}
 
 
 def colour_of(label: str) -> str | None:
-    """The colour of the protocol that a label begins with; None where it begins with none.
+    """The colour of the protocol that a label begins with; None if it begins with none.
 
     >>> colour_of("ldp-eager, epsilon = 1") == PROTOCOLS["ldp-eager"], colour_of("alone"), colour_of("lasso")
     (True, '#7b7b7b', None)
@@ -58,13 +58,13 @@ def colour_of(label: str) -> str | None:
 
 
 def colours(labels: Sequence[str]) -> dict[str, str]:
-    """A colour for each of them: its protocol's, or, in their order, those that no protocol has."""
+    """A colour for each label: its protocol's, or else the next of the colours that no protocol has."""
     others = [label for label in labels if colour_of(label) is None]
     return {label: colour_of(label) or OTHERS[others.index(label) % len(OTHERS)] for label in labels}
 
 
 def css() -> str:
-    """The same colours as variables of a style sheet."""
+    """The same colours as CSS variables."""
     named = {f"protocol-{re.sub(r'[^a-z]+', '-', name)}": value for name, value in NAMED.items()}
     named |= {f"other-{number}": value for number, value in enumerate(OTHERS)}
     return ":root {\n" + "".join(f"  --{name}: {value};\n" for name, value in named.items()) + "}\n"

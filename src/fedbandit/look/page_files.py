@@ -1,5 +1,4 @@
-"""The pages' own files, and the headers that every page is sent with: nothing is loaded from another host, nothing
-inline is run."""
+"""The pages' own files, and the headers of every page: nothing is loaded from another host, nothing inline is run."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ MEDIA = {
     "js": "text/javascript; charset=utf-8",
     "svg": "image/svg+xml",
 }
-COLOURS = "colours.css"  # made from the table that figures are drawn with
+COLOURS = "colours.css"  # made from the same table as the figures' colours
 
 
 class Asset(NamedTuple):
