@@ -1,14 +1,14 @@
-"""Runs tests on mutants: the way from one changed file to "killed", and by which test.
+"""Runs tests on mutants: from one changed file to "killed", and by which test.
 
-Most mutants change one function. Those are decided in seconds: all tests are collected once, in one process, and each
-mutant is a fork of it in which the function has the mutant's code (a constant, a default or a field: its value) and
-nothing computed before is remembered. Only tests that run the changed line are run, those that killed mutants of the
-same file first (`Forks`). What no test notices there is looked at in a process that imports a changed copy of the
-source anew (`Fresh`): nobody survives by something that was computed before the change.
+Most mutants change one function and are decided in seconds. All tests are collected once, in one process. Each mutant
+is a fork of that process in which the function has the mutant's code (or a constant, default or field has the mutant's
+value), and in which everything computed before is forgotten. Only tests that run the changed line are run, first those
+that killed mutants of the same file (`Forks`). A mutant that no test notices there is run again in a process that
+imports a changed copy of the source (`Fresh`), so that none survives because of something computed before the change.
 
-Which tests run which line is traced once and kept (`trace`). A test file that has changed is traced again. Lines of the
-source that have moved are found where they are now; for new ones, all tests that run anything of their file are taken.
-So a killed mutant is killed, whatever has changed since; one that survives is to be believed after a fresh trace.
+Which tests run which line is traced once and kept (`trace`). A changed test file is traced again. Lines of the source
+that have moved are found at their new place; for new lines, all tests that run any line of the file are used. So a
+killed mutant is really killed, whatever has changed since, but a surviving one is certain only after a fresh trace.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ __all__ = ["Forks", "Fresh", "Lines", "Mutant", "Outcome", "load", "trace"]
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "fedbandit"
-SLOW = (  # to load: once, before processes are forked
+SLOW = (  # modules that are slow to import, so they are imported once, before processes are forked
     *("pytest", "numpy", "scipy.stats", "scipy.optimize", "scipy.signal", "scipy.integrate", "numba", "polars"),
     *("hypothesis.strategies", "dp_accounting", "opendp.prelude", "cryptography.hazmat.primitives.hpke", "coverage"),
 )
 ARGUMENTS = (
     *("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "addopts=", "-m", "not torture and not fire"),
-    "--tb=line",  # a failure's source takes far longer to read than most tests do
+    "--tb=line",  # showing the source of a failure takes far longer than most tests
 )
-READERS = {"protocol/trusts": "tests/protocol/test_trust.py"}  # by folder: tests of what its files declare
-FORK = 0.1  # seconds that a mutant takes without any test
+READERS = {"protocol/trusts": "tests/protocol/test_trust.py"}  # by folder: the tests of what its files declare
+FORK = 0.1  # seconds that a mutant takes even without tests
 SURVIVED, UNUSABLE, UNCHANGED, KILLED = 0, 9, 8, 10  # exit codes of a process that runs tests
 
 
@@ -65,12 +65,12 @@ class Mutant(NamedTuple):
     lines: range  # of the statement that changed, without the statements in it
     source: str
     diff: str
-    digest: str  # of the file and of the function, before and after
-    nth: int = 1  # of the file's mutants that look like this
+    digest: str  # of the file's name and of the function, before and after
+    nth: int = 1  # among the file's mutants that look like this
 
     @property
     def name(self) -> str:
-        """The file and what changed, on one line: known survivors are found by it wherever they move."""
+        """The file and what changed, on one line: known survivors are recognised by it even if they move."""
         changed = [line for line in self.diff.splitlines() if line[:1] in "+-"]
         which = "" if self.nth == 1 else f" ({self.nth})"
         return f"{self.path.relative_to(PACKAGE)}: " + " -> ".join(line[1:].strip() for line in changed) + which
@@ -93,8 +93,10 @@ class Lines(NamedTuple):
     tests: dict[str, dict[int, tuple[str, ...]]]  # by file of the package and by line
 
     def of(self, mutant: Mutant) -> tuple[str, ...]:
-        """The tests that run what changed, or, where that runs at import, anything of the file; and those that read
-        what it declares."""
+        """The tests that run what changed, or that run any line of the file if the change runs at import.
+
+        Tests that read what the file declares are added.
+        """
         lines = self.tests.get(mutant.path.relative_to(PACKAGE).as_posix(), {})
         found = {test for line in mutant.lines for test in lines.get(line, ())}
         reader = READERS.get(mutant.path.parent.relative_to(PACKAGE).as_posix())
@@ -108,8 +110,10 @@ class Lines(NamedTuple):
 
 
 def trace(suite: Sequence[str], kept: Path, fresh: bool) -> Lines:
-    """Run the suite once and note which test runs which line of the package; test files that were traced before are
-    read from `kept`, unless `fresh`."""
+    """Run the suite once and record which test runs which line of the package.
+
+    Unless `fresh`, test files that were traced before are read from `kept`.
+    """
     sources = {path.relative_to(PACKAGE).as_posix(): path.read_text() for path in sorted(PACKAGE.rglob("*.py"))}
     known = json.loads(kept.read_text()) if kept.exists() and not fresh else {"sources": {}, "files": {}}
     files = {str(file.relative_to(ROOT)): _digest([file]) for one in suite for file in _test_files(ROOT / one)}
@@ -129,7 +133,7 @@ def trace(suite: Sequence[str], kept: Path, fresh: bool) -> Lines:
         found, failed = receive.recv()
         process.join()
         for name in failed:
-            print(f"fails on the source as it is, judges nothing: {name}", flush=True)
+            print(f"fails on the unchanged source, so it is not used: {name}", flush=True)
         traced |= {name: {"of": files[name], **found[name]} for name in stale}
     kept.parent.mkdir(parents=True, exist_ok=True)
     kept.write_text(json.dumps({"sources": sources, "files": traced}))
@@ -137,7 +141,7 @@ def trace(suite: Sequence[str], kept: Path, fresh: bool) -> Lines:
 
 
 def _moved(before: str, after: str) -> dict[int, int]:
-    """Where the lines of a file are now, those that are still there."""
+    """The new numbers of those lines of a file that are still there, by their old numbers."""
     if before == after:
         return {line: line for line in range(1, before.count("\n") + 2)}
     blocks = difflib.SequenceMatcher(None, before.splitlines(), after.splitlines(), autojunk=False)
@@ -171,7 +175,7 @@ def _joined(traced: Iterable[dict[str, Any]]) -> Lines:
 
 
 def _trace(files: Sequence[str], send: Connection) -> None:
-    """In a process of its own."""
+    """Trace some test files, in a separate process."""
     import coverage
     import pytest
 
@@ -197,7 +201,7 @@ def _trace(files: Sequence[str], send: Connection) -> None:
 
 
 class _Tracer:
-    """A plug-in of pytest: each test is a context of the trace, and starts with nothing remembered."""
+    """A pytest plug-in: each test is a context of the trace, and starts with empty caches."""
 
     def __init__(self, tracer: Any) -> None:
         self._tracer = tracer
@@ -217,7 +221,7 @@ class _Tracer:
 
 
 class _Memories:
-    """What the package has computed and kept by the time that tests are collected."""
+    """The values that the package has computed and cached by the time that tests are collected."""
 
     def __init__(self) -> None:
         self._caches, self._values = [], []
@@ -229,7 +233,7 @@ class _Memories:
                 self._values.append(one)
 
     def forget(self) -> None:
-        """Leave nothing of it."""
+        """Empty all these caches."""
         for cache in self._caches:
             cache.cache_clear()
         for value in self._values:
@@ -243,7 +247,7 @@ def _ours(module: object) -> bool:
 
 @functools.cache
 def _kept(type_: type) -> tuple[str, ...]:
-    """Names of the properties that a value of this type computes once."""
+    """The names of the properties that a value of this type computes once and caches."""
     return tuple(name for name in dir(type_) if isinstance(getattr(type_, name, None), functools.cached_property))
 
 
@@ -251,14 +255,14 @@ def _kept(type_: type) -> tuple[str, ...]:
 
 
 class Forks:
-    """Judges mutants of functions, each in a fork; what is left is for `Fresh`."""
+    """Judges mutants of functions, each in a fork; the others are for `Fresh`."""
 
     def __init__(self, lines: Lines, suite: Sequence[str], jobs: int, longest: float) -> None:
-        """`longest`: seconds of tests per mutant, the most promising ones."""
+        """`longest` is the most seconds of tests per mutant; the most promising tests are run."""
         self._lines, self._suite, self._jobs, self._longest = lines, suite, jobs, longest
 
     def fare(self, mutants: Sequence[Mutant]) -> Iterator[tuple[Mutant, Outcome | None]]:
-        """How each fared, as it is known; None: it is none of a function, and cannot be judged here."""
+        """How each mutant fared, as soon as it is known; None if it cannot be judged here, outside functions."""
         receive, send = multiprocessing.Pipe(duplex=False)
         process = multiprocessing.get_context("fork").Process(target=self._serve, args=(mutants, send))
         process.start()
@@ -280,7 +284,7 @@ class Forks:
 
 
 class _Server:
-    """A plug-in of pytest: where tests would be run, mutants are."""
+    """A pytest plug-in that runs mutants where pytest would run the tests."""
 
     def __init__(
         self, mutants: Sequence[Mutant], lines: Lines, jobs: int, longest: float, tell: Callable[[Any], None]
@@ -311,8 +315,12 @@ class _Server:
         return True
 
     def _ordered(self, mutant: Mutant) -> tuple[str, ...]:
-        """The best killers for their time first, then tests that are named after the file; of these and of the others
-        one example of each test, another one, and so on; quick tests first. As many as there is time for."""
+        """The tests in the order in which to run them, as many as there is time for.
+
+        First come the tests that killed most mutants of this file for their time, then tests that are named after the
+        file. Within these and the others, one example of each test comes first, then a second one, and so on; quick
+        tests come before slow ones.
+        """
         usable = (test for test in self._lines.of(mutant) if test in self._items and self._sound.get(test, True))
         met: Counter[str] = Counter()
         ranks = {}
@@ -337,7 +345,7 @@ class _Server:
             self._tell((number, Outcome("timed out")))
         elif code == SURVIVED:
             self._tell((number, Outcome("survived")))
-        elif code != KILLED:  # it could not be made here, or crashed
+        elif code != KILLED:  # the mutant could not be made here, or it crashed
             self._tell((number, None))
         else:
             by = Path(f"{self._notes}/{pid}").read_text()
@@ -348,7 +356,7 @@ class _Server:
             self._tell((number, Outcome("killed", by)))
 
     def _passes(self, test: str) -> bool:
-        """Whether a test passes on the source as it is, in a fork like those of mutants."""
+        """Whether a test passes on the unchanged source, in a fork like those of mutants."""
         if test not in self._sound:
             pid = self._fork(None, (test,))
             self._sound[test] = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == SURVIVED
@@ -356,7 +364,7 @@ class _Server:
 
     @functools.cached_property
     def _notes(self) -> Path:
-        """Where a fork says which test failed."""
+        """The folder in which a fork notes which test failed."""
         folder = Path(os.environ["PYTEST_DEBUG_TEMPROOT"]) / "notes"
         folder.mkdir(exist_ok=True)
         return folder
@@ -372,7 +380,7 @@ class _Server:
             os._exit(UNUSABLE)
 
     def _run(self, mutant: Mutant | None, tests: tuple[str, ...], notes: Path) -> int:
-        """In a fork: the tests until one fails."""
+        """In a fork, run the tests until one fails."""
         if mutant is not None and not (_replaced(mutant, self._functions) or _rebound(mutant)):
             return UNCHANGED
         self._memories.forget()
@@ -388,12 +396,12 @@ class _Server:
 
 
 def _shuffled(test: str) -> bytes:
-    """An order in which examples that follow each other have nothing in common."""
+    """A sort key that puts unrelated examples next to each other."""
     return hashlib.sha256(test.encode()).digest()
 
 
 def _replaced(mutant: Mutant, functions: Functions) -> bool:
-    """Give the one function that differs its new code, wherever it is referred to; False if no function differs."""
+    """Give the one function that differs its new code, wherever it is referenced; False if no function differs."""
     pair = _differing(_compiled_as_it_is(mutant.path), compile(mutant.source, str(mutant.path), "exec"))
     if pair is None:
         return False
@@ -407,8 +415,10 @@ def _replaced(mutant: Mutant, functions: Functions) -> bool:
 
 
 def _rebound(mutant: Mutant) -> bool:
-    """Give constants, defaults of functions and fields of classes the values that the mutant gives them, wherever they
-    are referred to; False if none of them differs."""
+    """Give constants, defaults of functions and fields of classes the mutant's values, wherever they are referenced.
+
+    False if none of them differs.
+    """
     module = sys.modules[_module(mutant.path)]
     other = types.ModuleType(module.__name__)
     other.__dict__.update({name: getattr(module, name) for name in ("__file__", "__package__", "__spec__")})
@@ -434,7 +444,7 @@ def _is_value(one: object) -> bool:
 
 
 def _bound(name: str, old: object, new: object) -> bool:
-    """The name means something else, in every module that has it from here."""
+    """Bind the name to the new value in every module that imported the old one."""
     for module in list(sys.modules.values()):
         if _ours(getattr(module, "__name__", "")) and name in vars(module):
             there = vars(module)[name]
@@ -451,9 +461,9 @@ def _defaults_taken(old: Any, new: Any) -> bool:
 
 
 def _fields_taken(old: Any, new: Any) -> bool:
-    """Values that the class itself has, and the defaults with which its values are made."""
+    """Give a class the new values of its attributes, and of the defaults of its constructor."""
     if issubclass(new, enum.Enum):
-        return False  # what its members are stands in too many places
+        return False  # too many places refer to its members
     changed = False
     for name, value in vars(new).items():
         if not name.startswith("__") and _is_value(value) and value != vars(old).get(name):
@@ -480,7 +490,7 @@ Functions = dict[tuple[str, str], list[types.FunctionType]]
 
 
 def _functions(paths: Iterable[Path]) -> Functions:
-    """The functions of some files, by module and name."""
+    """The functions of the package, by module and name, after importing these files."""
     for path in paths:
         importlib.import_module(_module(path))
     found: Functions = defaultdict(list)
@@ -495,7 +505,7 @@ def _module(path: Path) -> str:
 
 
 def _differing(before: types.CodeType, after: types.CodeType) -> tuple[types.CodeType, types.CodeType] | None:
-    """The outermost functions of a module, or of a class in it, whose code differs; None if something else does."""
+    """The outermost function whose code differs, before and after; None if something else differs."""
     pairs = list(zip(_inner(before), _inner(after), strict=False))
     if before.co_code != after.co_code or _plain(before) != _plain(after) or len(_inner(before)) != len(_inner(after)):
         return None
@@ -519,14 +529,14 @@ def _plain(code: types.CodeType) -> list[object]:
 
 
 class Fresh:
-    """Judges any mutant: a copy of the source with the change is imported anew, and the tests are collected anew."""
+    """Judges any mutant: imports a copy of the source with the change, and collects the tests again."""
 
     def __init__(self, folder: Path, lines: Lines, longest: float) -> None:
-        """`longest`: seconds of tests per mutant, the most promising ones."""
+        """`longest` is the most seconds of tests per mutant; the most promising tests are run."""
         self._longest = longest
         self._copy = Path(shutil.copytree(ROOT / "src", folder / "copy", ignore=_compiled))
         self._lines, self._stamp = lines, int(time.time())
-        self._sound: set[str] = set()  # test files that pass on the source as it is
+        self._sound: set[str] = set()  # test files that pass on the unchanged source
 
     def fare(self, mutant: Mutant) -> Outcome:
         """How a mutant fares."""
@@ -543,7 +553,7 @@ class Fresh:
         return Outcome("killed", by)
 
     def _files(self, mutant: Mutant) -> dict[str, list[str]]:
-        """The tests by file, those files first that run most lines of the mutant's."""
+        """The tests by file; files that run most lines of the mutant's file come first."""
         near: Counter[str] = Counter()
         for test, lines in self._lines.near(mutant.path).items():
             near[test.split("::")[0]] += lines
@@ -556,21 +566,21 @@ class Fresh:
         return {name: grouped[name] for name in within or ordered[:1]}
 
     def _check(self, files: dict[str, list[str]]) -> None:
-        """What failed must pass on the source as it is."""
+        """Check that test files which failed on a mutant pass on the unchanged source."""
         for name, tests in files.items():
             if name not in self._sound and self._code(None, {name: tests}) != SURVIVED:
-                raise RuntimeError(f"{name} fails on the source as it is: no mutant can be judged by it")
+                raise RuntimeError(f"{name} fails on the unchanged source: no mutant can be judged by it")
             self._sound.add(name)
 
     def _code(self, mutant: Mutant | None, files: dict[str, list[str]]) -> int:
-        """The exit code of the tests on the copy with this change, or with none."""
+        """The exit code of the tests on the copy, with this change or without any."""
         if mutant is None:
             return self._exit_code(files)
         target = self._copy / mutant.path.relative_to(ROOT / "src")
         original, times = target.read_text(), target.stat()
         try:
             target.write_text(mutant.source)
-            self._stamp += 1  # a time of its own, or an older compiled file would be taken for it
+            self._stamp += 1  # a new time stamp, or Python would use an older compiled file
             os.utime(target, (self._stamp, self._stamp))
             return self._exit_code(files)
         finally:
@@ -585,14 +595,14 @@ class Fresh:
         return process.exitcode
 
     def _run(self, files: dict[str, list[str]]) -> None:
-        """In a process of its own: the tests, file by file, until one fails."""
+        """In a separate process, run the tests, file by file, until one fails."""
         import pytest
 
         _quiet(str(self._copy))
         _limit(sum(self._lines.seconds[test] for tests in files.values() for test in tests))
         for number, (name, tests) in enumerate(files.items()):
             code = pytest.main([*ARGUMENTS, "-x", name], plugins=[_Only(set(tests))])
-            if code in (pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERRUPTED):  # the latter: no import
+            if code in (pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERRUPTED):  # the latter: the import failed
                 os._exit(KILLED + number)
             if code not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
                 os._exit(UNUSABLE)
@@ -600,7 +610,7 @@ class Fresh:
 
 
 class _Only:
-    """A plug-in of pytest: these tests, and parametrisations that the change has made."""
+    """A pytest plug-in that selects these tests, and new parametrisations that the change has made."""
 
     def __init__(self, tests: set[str]) -> None:
         self._functions = {test.split("[")[0] for test in tests}
@@ -613,13 +623,13 @@ class _Only:
 
 
 def load() -> None:
-    """Import what is slow to import, before processes are forked."""
+    """Import the slow modules before processes are forked."""
     for module in SLOW:
         __import__(module)
 
 
 def _quiet(source: str) -> None:
-    """Say nothing, and import the package from here."""
+    """Print nothing, and import the package from `source`."""
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1)
     os.dup2(quiet, 2)
@@ -629,7 +639,7 @@ def _quiet(source: str) -> None:
 
 
 def _limit(seconds: float) -> None:
-    """End this process if what comes now takes far longer than it does on the source as it is, traced."""
+    """End this process if the tests take far longer than `seconds`, their traced time on the unchanged source."""
     used, limit = resource.getrusage(resource.RUSAGE_SELF), int(3 + 2 * seconds)
     spent = int(used.ru_utime + used.ru_stime)
     resource.setrlimit(resource.RLIMIT_CPU, (spent + limit, resource.RLIM_INFINITY))

@@ -1,20 +1,20 @@
-"""Change one thing at a time in what guarantees rest on, and see whether a test notices.
+"""Change one thing at a time in the code that guarantees rest on, and see whether a test notices.
 
     python tools/mutants.py --sample 100 --seed 0   # or --all; --only plan.py; --jobs 2; --fresh; --log outcomes.jsonl
-    python tools/mutants.py --figures   # what is known by now, file by file
+    python tools/mutants.py --figures   # what is known so far, file by file
 
 A mutant is one changed operator, comparison, number, branch or function (see `_changes`) in one of `FILES`. The tests
 of `SUITE` that run the changed line are run on it until one fails (`mutant_runs`). Survivors are listed with their
-diff; those of `tools/survivors.txt` are known, and why they live stands there. Mutants that take too long are counted
-apart: no test has failed on them.
+diff. `tools/survivors.txt` lists the known ones, with the reason why they live. Mutants that take too long are counted
+separately, because no test has failed on them.
 
-What has been decided stands in `tools/killed.txt`, a digest per mutant: of the file, of the function that it changes,
-before and after (`Mutant.digest`). A mutant that stands there is not run again until its function changes, so a run
-goes on where the last one stopped; one that survived is run again. What the digest does not see is a test that was
-taken away or a callee that has changed: `--fresh` runs everything that was drawn, by a fresh trace of the tests.
+`tools/killed.txt` records the mutants that are decided, by a digest of the file's name and of the function, before and
+after the change (`Mutant.digest`). A mutant in it is not run again until its function changes, so a run continues where
+the last one stopped; a mutant that survived is run again. The digest does not notice a test that was removed or a
+callee that has changed: `--fresh` runs everything that was drawn, with a fresh trace of the tests.
 
-With `--quick` no mutant gets more than a few seconds of tests, the most promising ones: that is how to look for
-survivors while tests are written. `--log` says which test killed which. Not part of the tests of the package.
+With `--quick` every mutant gets only a few seconds of tests, the most promising ones: use it to look for survivors
+while you write tests. `--log` says which test killed which mutant. This is not part of the package's tests.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ DECIDED = Path(__file__).with_name("killed.txt")
 HEADER = "# Mutants that a test has killed, by digest; written by tools/mutants.py, which says how.\n"
 TRACE = ROOT / "out" / "mutants.json"  # which tests run which line
 DIGITS = 12  # of a digest
-STAGES = (3.0, 12.0, math.inf)  # seconds of tests, at first and for those that live on: most mutants need few
+STAGES = (3.0, 12.0, math.inf)  # seconds of tests, at first and for mutants that live on: most need only a few
 QUICK = STAGES[-2]
 COLUMNS = ("mutants", "killed", "timed out", "listed", "open")
 FILES = (
@@ -148,14 +148,14 @@ def mutants(path: Path) -> Iterator[Mutant]:
 
 
 def _digest(path: Path, scope: str, before: str, after: str) -> str:
-    """What identifies a mutant wherever its function moves in the file: the function as it is and as it becomes."""
+    """Identifies a mutant wherever its function moves in the file, by the function before and after the change."""
     text = "\n".join([path.relative_to(PACKAGE).as_posix(), scope, before, after])
     return hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
 
 
 @contextmanager
 def _changed(node: ast.AST, change: Callable[[ast.AST], None]) -> Iterator[None]:
-    """A change, for a while."""
+    """Apply a change to a node for the duration of the block."""
     touched = [node, node.func] if isinstance(node, ast.Call) else [node]
     before = [
         (one, one.__class__, {k: [*v] if isinstance(v, list) else v for k, v in vars(one).items()}) for one in touched
@@ -169,14 +169,14 @@ def _changed(node: ast.AST, change: Callable[[ast.AST], None]) -> Iterator[None]
 
 
 def _header(statement: ast.stmt) -> range:
-    """The lines of a statement, without those of the statements in it."""
+    """The lines of a statement, without the lines of the statements in it."""
     inner = getattr(statement, "body", None)
     end = max(statement.lineno, inner[0].lineno - 1) if inner else statement.end_lineno or statement.lineno
     return range(statement.lineno, end + 1)
 
 
 def _sites(tree: ast.Module):  # type: ignore[no-untyped-def]
-    """Each node that can be changed, with what to do to it."""
+    """Each node that can be changed, with each function that changes it."""
     for node in _walk(tree):
         for change in _changes(node):
             yield node, change
@@ -185,8 +185,10 @@ def _sites(tree: ast.Module):  # type: ignore[no-untyped-def]
 def _walk(
     node: ast.AST, statement: ast.stmt | None = None, scope: str = "", function: ast.stmt | None = None
 ) -> Iterator[ast.AST]:
-    """Nodes in the order of the text, without types, decorators, `__all__` and declarations of strings. Each knows its
-    statement, the classes it stands in, and its owner: the outermost function, or outside of functions the statement.
+    """Nodes in the order of the text, without types, decorators, `__all__` and format specifications.
+
+    Each node is given its statement, the classes it is in, and its owner: the outermost function, or, outside of
+    functions, the statement.
     """
     if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "__all__" for t in node.targets):
         return
@@ -205,7 +207,7 @@ def _walk(
 
 
 def _changes(node: ast.AST):  # type: ignore[no-untyped-def]
-    """What can be done to one node, each as a function that does it."""
+    """The changes that can be made to one node, each as a function that makes it."""
     if isinstance(node, ast.Compare):
         for i, operator in enumerate(node.ops):
             if type(operator) in COMPARISONS:
@@ -234,12 +236,12 @@ def _changes(node: ast.AST):  # type: ignore[no-untyped-def]
 
 
 def _is_ordering(node: ast.expr) -> bool:
-    """A comparison whose mutant above moves the edge alone."""
+    """Whether this is a comparison by order, whose mutant above only moves the edge case."""
     return isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Lt | ast.LtE | ast.Gt | ast.GtE)
 
 
 def _is_text(node: ast.BinOp) -> bool:
-    """Strings that are added, and unions of types."""
+    """Whether this is a concatenation of strings."""
     return any(isinstance(side, ast.JoinedStr) or _is_string(side) for side in (node.left, node.right))
 
 
@@ -262,18 +264,18 @@ def _become(node: ast.AST, other: ast.AST) -> None:
 
 
 def main() -> None:
-    """Mutants of the files asked for, run, and the survivors."""
+    """Run the mutants of the files asked for, and print the survivors."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sample", type=int, default=100, help="so many mutants, drawn at random")
+    parser.add_argument("--sample", type=int, default=100, help="the number of mutants, drawn at random")
     parser.add_argument("--all", action="store_true", help="every mutant")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", action="append", help="a folder or file of src/fedbandit; may be repeated")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--fresh", action="store_true", help=f"also those that stand in {DECIDED.name}")
-    parser.add_argument("--log", type=Path, help="write down here how each fared, and by which test")
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK:g} seconds of tests per mutant and no more")
-    parser.add_argument("--list", action="store_true", help="say which mutants would run, and stop")
-    parser.add_argument("--figures", action="store_true", help="a table of what is known of each file, and stop")
+    parser.add_argument("--fresh", action="store_true", help=f"also those that are in {DECIDED.name}")
+    parser.add_argument("--log", type=Path, help="write to this file how each fared, and by which test")
+    parser.add_argument("--quick", action="store_true", help=f"at most {QUICK:g} seconds of tests per mutant")
+    parser.add_argument("--list", action="store_true", help="print which mutants would run, and stop")
+    parser.add_argument("--figures", action="store_true", help="print what is known about each file, and stop")
     options = parser.parse_args()
     everything = [mutant for path in _files(options.only) for mutant in mutants(path)]
     drawn = (
@@ -295,7 +297,7 @@ def main() -> None:
         there = {mutant.digest for mutant in everything}
         _decide({digest: how for digest, how in decided.items() if digest in there})
         for name in sorted(known - {mutant.name for mutant in everything}):
-            print(f"listed, but there is no such mutant: {name}")
+            print(f"listed, but no such mutant exists: {name}")
     if options.list:
         print(*(mutant.name for mutant in chosen), sep="\n")
         return
@@ -305,25 +307,25 @@ def main() -> None:
 
 
 def _known() -> set[str]:
-    """Mutants that are listed with why they live."""
+    """The mutants that are listed with the reason why they live."""
     return {line.split("  # ")[0].strip() for line in KNOWN.read_text().splitlines() if not line.startswith("#")}
 
 
 def _decided() -> dict[str, str]:
-    """How mutants fared that need not be run again, by digest."""
+    """The outcomes of mutants that need not be run again, by digest."""
     lines = DECIDED.read_text().splitlines() if DECIDED.exists() else []
     pairs = (line.split(maxsplit=1) for line in lines if not line.startswith("#"))
     return {digest: how[0] if how else "killed" for digest, *how in pairs}
 
 
 def _decide(decided: dict[str, str]) -> None:
-    """Write down how mutants fared, in an order that lets two branches merge."""
+    """Record the outcomes of mutants, sorted so that two branches can be merged."""
     lines = (digest if how == "killed" else f"{digest} {how}" for digest, how in sorted(decided.items()))
     DECIDED.write_text(HEADER + "".join(f"{line}\n" for line in lines))
 
 
 def _figures(everything: list[Mutant], known: set[str], decided: dict[str, str]) -> str:
-    """A row per file and one for all of them: mutants, how many were killed, timed out, are listed, are open."""
+    """A row per file and one for all files: the number of mutants, and how many are killed, timed out and so on."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for mutant in everything:
         how = "listed" if mutant.name in known else decided.get(mutant.digest, "open")
@@ -343,13 +345,13 @@ def _files(only: list[str] | None) -> list[Path]:
 
 
 def _rank(path: Path, only: list[str]) -> tuple[int, Path]:
-    """In the order in which they were asked for."""
+    """A sort key: files come in the order in which they were asked for."""
     name = path.relative_to(PACKAGE).as_posix()
     return next((place for place, one in enumerate(only) if name.startswith(one)), 0), path
 
 
 def _outcomes(chosen: list[Mutant], options: argparse.Namespace) -> Iterator[Outcome]:
-    """How each fared; survivors are printed as they are found."""
+    """Run the mutants and yield how each fared; survivors are printed as they are found."""
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         os.environ["PYTEST_DEBUG_TEMPROOT"] = folder
         load()
@@ -362,7 +364,7 @@ def _outcomes(chosen: list[Mutant], options: argparse.Namespace) -> Iterator[Out
                 print(f"\n{outcome.how}: {where}\n{mutant.diff}\n  {mutant.name}", flush=True)
             if outcome.how != "survived":
                 _decide(_decided() | {mutant.digest: outcome.how})
-            elif not options.quick:  # by a fresh run: no test kills it any more
+            elif not options.quick:  # in a fresh run, no test kills it any more
                 _decide({digest: how for digest, how in _decided().items() if digest != mutant.digest})
             if options.log is not None:
                 with options.log.open("a") as written:
@@ -372,7 +374,7 @@ def _outcomes(chosen: list[Mutant], options: argparse.Namespace) -> Iterator[Out
 def _fared(
     chosen: list[Mutant], lines: Lines, folder: Path, jobs: int, quick: bool
 ) -> Iterator[tuple[Mutant, Outcome]]:
-    """Each mutant and how it fared: in a fork, and where that does not decide, on a copy of the source."""
+    """Each mutant and how it fared: in a fork, or on a copy of the source if the fork does not decide."""
     outside, alive = [], chosen
     for longest in STAGES[:-1] if quick else STAGES:
         tried, alive = alive, []

@@ -1,4 +1,4 @@
-"""Makes examples/NAME/NAME.ipynb from examples/NAME/NAME.py, and runs it so that readers see what it prints.
+"""Makes examples/NAME/NAME.ipynb from examples/NAME/NAME.py, and runs it, so that readers see its output.
 
     python tools/notebooks.py [NAME ...]
 
@@ -38,7 +38,7 @@ def from_source(name: str) -> Any:
     notebook = new_notebook(cells=list(_cells(path(name, ".py").read_text())))
     notebook.metadata = {"kernelspec": KERNEL, "language_info": {"name": "python"}}
     for number, cell in enumerate(notebook.cells):
-        cell.id = f"cell-{number}"  # nbformat would draw one, and every run would change the file
+        cell.id = f"cell-{number}"  # otherwise nbformat draws a random id, and every run would change the file
     nbformat.validate(notebook)
     return notebook
 
@@ -55,13 +55,13 @@ def _cells(source: str) -> Iterator[Any]:
 
 def executed(notebook: Any, folder: Path) -> Any:
     """The notebook after a run from top to bottom in this folder; a cell that fails raises `CellExecutionError`."""
-    with tempfile.TemporaryDirectory() as spare:  # for sockets: a kernel would listen on TCP ports otherwise
+    with tempfile.TemporaryDirectory() as spare:  # for Unix sockets: otherwise a kernel would listen on TCP ports
         sockets = {"transport": "ipc", "ip": f"{spare}/kernel", "connection_file": f"{spare}/kernel.json"}
         where, config = {"metadata": {"path": str(folder)}}, Config(KernelManager=sockets)
         client = NotebookClient(notebook, timeout=PATIENCE, resources=where, config=config)
         client.execute(env={**os.environ, "IPYTHONDIR": spare})
     for cell in notebook.cells:
-        cell.metadata = {}  # when it ran
+        cell.metadata = {}  # drops the time of the run
     notebook.metadata = {"kernelspec": KERNEL, "language_info": {"name": "python"}}
     return notebook
 
@@ -74,7 +74,7 @@ def printed(notebook: Any) -> str:
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    options.add_argument("names", nargs="*", metavar="NAME", help="an example; else all of them")
+    options.add_argument("names", nargs="*", metavar="NAME", help="an example; by default all of them")
     for name in options.parse_args().names or NAMES:
         nbformat.write(executed(from_source(name), path(name).parent), path(name))
         print(path(name))

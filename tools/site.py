@@ -1,8 +1,8 @@
-"""Builds the site offline into out/site/VERSION, and a page that leads to every version built there.
+"""Builds the site offline into out/site/VERSION, and a page that links to every version built there.
 
     python tools/site.py [--out out/site]
 
-A warning is an error, a reference that leads nowhere too.
+Warnings are errors, and so are references that lead nowhere.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PAGE = """<!doctype html>
 
 
 def build(out: Path) -> int:
-    """Sphinx's exit code."""
+    """Build the site, and return Sphinx's exit code."""
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-n", "-q", "-b", "html"]
     return subprocess.run(
         [*command, "-d", str(out / ".doctrees"), str(ROOT / "docs"), str(out / __version__)]
