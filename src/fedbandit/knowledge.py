@@ -81,7 +81,7 @@ class OwnData(NamedTuple):
 class LocalKnowledge(NamedTuple):
     """All that a silo knows: V = lambda I + own + others, and the bias that goes with it.
 
-    It serves those whose data stay in the silo, and is no `PublicModel`.
+    It serves those whose data stay in the silo, and is not a `PublicModel`.
     """
 
     precision: Floats  # (..., dim, dim)
@@ -122,7 +122,7 @@ def prior_of(plan: Plan, sync: int, known: Floats, weight: float = 1.0) -> Prior
     400.0
     """
     if sync == NONE_YET:
-        raise ArgumentError("prior", "must come from a term with a model, and this one has decoded no sync")
+        raise ArgumentError("prior", "must come from a term with a model, but this one has decoded no sync")
     law = plan.noise_law
     last = min(sync, len(law.bias) - 1)  # in a run without an end, the last entry holds for all later syncs
     noise = Scales(float(law.bias[last]), float(law.diagonal[last]), float(law.off_diagonal[last]))

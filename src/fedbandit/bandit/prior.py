@@ -20,8 +20,8 @@ __all__ = ["COSTS_NOTHING", "Prior"]
 
 COSTS_NOTHING = (
     "Models begin with sums that an earlier term has released. They are computed from what everybody knew before this "
-    "term began, and cost nothing more. Whoever is counted in both terms has spent both budgets, which add up: their "
-    "silo's ledger says to how much."
+    "term began, and cost nothing more. A person who is counted in both terms has spent both budgets, which add up; "
+    "their silo's ledger says to how much."
 )
 
 

@@ -39,7 +39,7 @@ COMMANDS = {
     "frontier": Command("researcher.frontier_command", "Regret against epsilon for all protocols, on the same users."),
     "compare": Command("researcher.compare_command", "Your protocol against the paper's, ours and the literature's."),
     "evaluate": Command("researcher.evaluate_command", "What policies would have earned, from a log of decisions."),
-    "replay": Command("researcher.replay_command", "What a federation would have earned on a table of the past."),
+    "replay": Command("researcher.replay_command", "What a federation would have earned on past records."),
     "paper": Command("researcher.paper_command", "The paper's figures and claims, made again."),
     "data": Command("researcher.data_command", "Look at data before using them."),
     "bench": Command("researcher.bench_command", "Time the engine against the reference, or a live federation."),
@@ -67,7 +67,7 @@ app = typer.Typer(help=TITLE, **QUIET | {"add_completion": True})
 
 
 def loaded(name: str) -> TyperCommand | TyperGroup:
-    """The command called `name`, its module imported."""
+    """The command called `name`, after importing its module."""
     found = getattr(importlib.import_module(f"fedbandit.cli.{COMMANDS[name].module}"), name)
     if not isinstance(found, typer.Typer):
         function, found = found, typer.Typer(**QUIET)

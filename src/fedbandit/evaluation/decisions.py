@@ -174,7 +174,7 @@ def _rows(column: pl.Series) -> Floats:
         raise ArgumentError("rows", "must all have the same length in a log")
     found = np.array(rows, dtype=np.float64).reshape(len(rows), -1) if rows else np.zeros((0, 0))
     if not np.isfinite(found).all():
-        raise ArgumentError("rows", "must be of finite numbers in every decision of the log")
+        raise ArgumentError("rows", "must hold finite numbers in every decision of the log")
     return found
 
 

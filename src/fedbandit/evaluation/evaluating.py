@@ -40,7 +40,7 @@ ASSUMPTIONS = (
     "a decision's reward depends on the person and on the action played, not on other decisions",
     "people come as they came in the log: intervals are about people like these, and approximate",
     "decisions without a reward are like those with one",
-    "no policy was chosen by what it earns on this very log: a model that has learnt from it looks better than it is",
+    "no policy was chosen by what it earns on this log: a model that has learnt from it looks better than it is",
 )
 RAW = "computed from raw data: these numbers are for the silo that holds the log, and no guarantee covers them"
 
@@ -70,7 +70,7 @@ class Evaluation:
 
     @property
     def frame(self) -> pl.DataFrame:
-        """One row per policy and estimator; without numbers where the log cannot tell."""
+        """One row per policy and estimator, without numbers if the log cannot tell."""
         rows = [
             {"policy": "as logged", "estimator": "mean", "agreement": 1.0, **self.logged._asdict(), "refused": None}
         ]

@@ -65,7 +65,7 @@ class Past:
     action: Integers | None = None  # (people,) what was done
     reward: Floats | None = None  # (people,) NaN where none has come
     propensity: Floats | None = None  # (people,)
-    waits: Integers | None = None  # (people,) rounds that the reward took, NEVER if none came
+    waits: Integers | None = None  # (people,) rounds until the reward came, NEVER if none came
     left_out: int = 0  # people for whom the table lacks something that is needed
     odd: Oddities = dataclass_field(default_factory=Counter)  # counts of missing, clamped or unknown values, by field
 

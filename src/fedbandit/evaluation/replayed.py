@@ -26,19 +26,19 @@ ALONE, PRACTICE, BEST = "each silo alone", "practice", "best linear policy"
 RECORDED = 40  # steps at which curves are recorded
 PEOPLE = (
     "people come as they came in the table: intervals are about people like these, and about the plan's noise",
-    "every row is another person: the plan's cap on visits leaves nobody out",
+    "every row is a different person: the plan's cap on visits leaves nobody out",
     "each silo alone explores by the plan's radii or by practical ones, whichever earned more",
-    "neither the plan nor the schema was chosen by what it earns on this very table: keep some people aside for that",
+    "neither the plan nor the schema was chosen by what it earns on this table: set some people aside for that",
 )
 ASSUMPTIONS: dict[Kind, tuple[str, ...]] = {
     "known": ("the table knows the outcome of every action for everybody", *PEOPLE),
     "randomised": (
-        "actions of the table were played with the probabilities it says, and depend on nothing else",
-        "people come independently of each other: those whose action agrees are kept, the others passed over",
+        "actions in the table were played with the probabilities that it gives, and depend on nothing else",
+        "people come independently of each other: those whose action agrees are kept, the others skipped",
         *PEOPLE,
     ),
     "observed": (
-        "whatever made somebody choose an action and also changes its outcome is among the fields of the schema",
+        "everything that influenced both the choice of an action and its outcome is among the fields of the schema",
         "the outcome of an action that was not done is the prediction of a linear model; learners see that prediction",
         "worth is doubly robust: right if these predictions are, or the estimated probabilities of what was done "
         f"(none below {LEAST_PROPENSITY:g})",

@@ -223,7 +223,7 @@ def practised(tape: Tape) -> Earnings:
     return Earnings(np.broadcast_to(past.practice, shape).copy(), np.broadcast_to(done, shape).copy())
 
 
-# -- inside -----------------------------------------------------------------------------------------------------------
+# -- internals --------------------------------------------------------------------------------------------------------
 
 
 def _together(tape: Tape, run: int, first: int, end: int) -> Iterator[Integers]:
@@ -246,7 +246,7 @@ def _choices(tape: Tape, run: int, people: Integers, model: Model, policy: Polic
 
 
 def _sums(tape: Tape, come: Flags, chosen: Integers, plan: Plan) -> Integers:
-    """The contributions of those whose rewards have come, (runs, 1, width)."""
+    """The sums of the contributions of people whose rewards have come, (runs, 1, width)."""
     sums = np.zeros((tape.runs, 1, plan.protocol.width), dtype=np.int64)
     for number in range(tape.runs):
         person = np.flatnonzero(come[number])

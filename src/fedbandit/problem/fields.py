@@ -37,7 +37,7 @@ LONGEST_NAME = 100  # characters of a level
 PANDAS_NA = "NAType"  # the type of pandas.NA, which cannot be compared with anything; pandas may not be installed
 
 
-# -- what a person states ---------------------------------------------------------------------------------------------
+# -- fields -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

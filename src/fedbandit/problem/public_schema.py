@@ -124,7 +124,7 @@ class Schema:
         """Whether some fixed combination of the columns is the same in every row, so that rewards may be centred."""
         return self.projection is None and bool(self.intercept or self.actions)
 
-    # -- what it makes ----------------------------------------------------------------------------------------------
+    # -- rows and columns -------------------------------------------------------------------------------------------
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
@@ -173,7 +173,7 @@ class Schema:
         named = {ACTION: Category(self.actions, other=False)} if self.actions else {}
         return Frozen({**self.features, **named})
 
-    # -- what it is worth -------------------------------------------------------------------------------------------
+    # -- how well rows are used -------------------------------------------------------------------------------------
 
     def columns_of(self, name: str) -> int:
         """The number of columns before the projection in which a field takes part."""
@@ -230,7 +230,7 @@ class Schema:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Schema:
-        """The schema that `as_dict` wrote, or a person did; unknown names are refused."""
+        """The schema that `as_dict` or a person wrote; unknown names are refused."""
         _validate.known_keys("schema", data, cls.__dataclass_fields__)
         values = dict(data)
         for part in ("context", "features"):
@@ -240,7 +240,7 @@ class Schema:
             values["projection"] = Projection(**values["projection"])
         return cls(**values)
 
-    # -- inside -----------------------------------------------------------------------------------------------------
+    # -- internals --------------------------------------------------------------------------------------------------
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)

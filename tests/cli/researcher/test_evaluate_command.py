@@ -69,9 +69,7 @@ def test_what_cannot_be_judged_is_refused(
     fedbandit("silo", "log", str(home), "--out", str(tmp_path / "out"))
     assert_refused(fedbandit("evaluate", str(tmp_path / "out"), "--policy", policy), message)
     (tmp_path / "out" / "models.parquet").unlink()
-    assert_refused(
-        fedbandit("evaluate", str(tmp_path / "out"), "--policy", "model:0"), "needs models.parquet beside the decisions"
-    )
+    assert_refused(fedbandit("evaluate", str(tmp_path / "out"), "--policy", "model:0"), "needs models.parquet next to")
 
 
 def test_files_that_are_no_log(fedbandit: Command, tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_types_and_levels_are_proposed_and_ranges_are_not(fedbandit: Command, ta
     }
     assert "Zorn" not in text, "a value that one row has"
     assert "17.25" not in text
-    assert "# id differs in every row" in text
+    assert "# id is different in every row" in text
     assert "# country is the same in all rows: left out" in text
     with pytest.raises(ValueError, match="low must be a finite number, stated by people who know it, got '\\?'"):
         Schema.from_dict(found)

@@ -199,7 +199,7 @@ def test_what_a_plans_file_says_is_not_said_again(tmp_path, option):
     file = tmp_path / "plan.json"
     file.write_text(json.dumps(small_plan(silos=2).as_dict()))
     said = run("federation", "init", tmp_path / "f", "--name", "trial", "--plan", file, *option, ok=False)
-    assert said == f"{option[0]} has no effect with --plan, whose file says it"
+    assert said == f"{option[0]} has no effect with --plan, whose file sets it"
     run("federation", "init", tmp_path / "f", "--name", "trial", "--plan", file, "--deadline", "60")
 
 

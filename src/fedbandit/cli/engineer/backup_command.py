@@ -57,7 +57,7 @@ def backup(
     if passphrase is None:
         output.remark("It holds private keys in the clear, and is as secret as the directory (--encrypt seals it).")
     if saved.store is not None and saved.store.waiting:
-        what = "are raw data in it: keep it no longer than you would keep those" if saved.store.raw else "are not in it"
+        what = "are in it as raw data: keep it no longer than those" if saved.store.raw else "are not in it"
         output.remark(f"{saved.store.waiting} rewards that wait for their release {what}.")
 
 

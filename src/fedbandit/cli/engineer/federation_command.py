@@ -47,7 +47,7 @@ federation.command("new-keys")(members_command.new_keys)
 @federation.command()
 def init(
     context: typer.Context,
-    directory: Annotated[Path, typer.Argument(help="A new directory for the federation's file and the broker's.")],
+    directory: Annotated[Path, typer.Argument(help="A new directory for the files of the federation and the broker.")],
     name: Annotated[str, typer.Option(help="Name of the federation: letters, digits, - and _.")],
     plan: Annotated[Path | None, typer.Option(help="The plan as JSON; otherwise the options below.")] = None,
     silos: options.Silos = 3,
@@ -91,7 +91,7 @@ def init(
     from fedbandit.federation.wire.keys import as_role
 
     if plan is not None:
-        checks.no_effect(context, PLANNED, "with --plan, whose file says it")
+        checks.no_effect(context, PLANNED, "with --plan, whose file sets it")
         agreed = read_plan(plan)
     else:
         check_trust(trust)
@@ -357,7 +357,7 @@ def _configured(directory: Path, agreed: Agreement) -> str:
 def _absolute(path: Path | None) -> Path | None:
     """A path on the broker's machine: it must be absolute, because it cannot be resolved here."""
     if path is not None and not path.is_absolute():
-        raise ArgumentError("broker_home", f"must be an absolute path, as it is on the broker's machine, got {path}")
+        raise ArgumentError("broker_home", f"must be an absolute path on the broker's machine, got {path}")
     return path
 
 

@@ -26,7 +26,7 @@ def certificate(
     trials: options.Trials = None,
     seed: options.Seed = 0,
     workers: options.Workers = None,
-    live: Annotated[bool, typer.Option("--live", help="Audit the live path too, with trials of its own.")] = False,
+    live: Annotated[bool, typer.Option("--live", help="Audit the live path too, with its own trials.")] = False,
 ) -> None:
     """One page for a privacy officer: the promise, its proof, the audit, and what is not promised."""
     planned = read_plan(plan)

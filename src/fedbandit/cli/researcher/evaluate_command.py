@@ -77,7 +77,7 @@ def _target(name: str, models: pl.DataFrame | None) -> Target:
         return always(rest)
     if kind in ("model", "plan") and rest:
         if models is None:
-            raise ArgumentError("policy", f"{name!r} needs models.parquet beside the decisions")
+            raise ArgumentError("policy", f"{name!r} needs models.parquet next to the decisions")
         if kind == "plan":
             return logged_model(models, policy=read_plan(Path(rest)).policy)
         if rest.isdecimal():

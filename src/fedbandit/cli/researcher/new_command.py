@@ -23,7 +23,7 @@ COMMON = 10  # rows that must have a level for it to be proposed: rarer ones may
 COLUMNS = 16  # of a field with an open vocabulary
 MOSTLY = 0.5  # a column is numeric if at least this share of its values are numbers
 UNSTATED = '"?"'  # not a number, so a schema that still holds one is refused
-_NUMBER = f'type = "number"\nlow = {UNSTATED}  # the smallest that is possible\nhigh = {UNSTATED}\n'
+_NUMBER = f'type = "number"\nlow = {UNSTATED}  # the smallest possible value\nhigh = {UNSTATED}\n'
 HEADER = """\
 # A starting schema for {table}. It is public and part of the plan: everybody in the federation sees it.
 # - State every range that is marked "?" from what is known of the field, not from the data: a range that was read from
@@ -36,9 +36,9 @@ HEADER = """\
 
 def new(
     table: Annotated[Path, typer.Argument(help="A CSV or Parquet file with a header, one row per visit.")],
-    action: Annotated[str | None, typer.Option(help="The column that holds the action: its values are named.")] = None,
-    leave_out: Annotated[str, typer.Option(help="Columns that are no context, with commas: reward, silo, ids.")] = "",
-    out: Annotated[Path, typer.Option(help="Where the schema is written; it must not exist.")] = Path("schema.toml"),
+    action: Annotated[str | None, typer.Option(help="The column that holds the name of the action.")] = None,
+    leave_out: Annotated[str, typer.Option(help="Columns that are not context (reward, silo, ids), with commas.")] = "",
+    out: Annotated[Path, typer.Option(help="The file to write; it must not exist yet.")] = Path("schema.toml"),
 ) -> None:
     """Write a starting schema for a table: types and levels proposed, ranges left for you to state."""
     frame = _read(table)
@@ -59,12 +59,12 @@ def new(
 
 
 def proposed(frame: pl.DataFrame, action: str | None, ignored: list[str], table: str, file: str) -> str:
-    """The text of the schema. No number of the table is in it, and no value that fewer than COMMON rows have."""
+    """The text of the schema. It holds no number of the table, and no value that fewer than COMMON rows have."""
     parts = [HEADER.format(table=table, common=COMMON, file=file)]
     if action is not None:
         parts.append(f"actions = {_listed(_levels(frame[action]))}\n")
     else:
-        parts.append('# actions = ["...", "..."]  # names of the actions, or give [features.NAME] tables for theirs\n')
+        parts.append('# actions = ["...", "..."]  # names of the actions, or describe them by [features.NAME] tables\n')
     for name in frame.columns:
         if name != action and name not in ignored:
             parts.append(_table(name, frame[name]))
@@ -77,7 +77,7 @@ def _table(name: str, column: pl.Series) -> str:
 
     known = column.drop_nulls()
     distinct = known.n_unique()
-    missing = "missing = true  # some values are\n" if len(known) < len(column) else ""
+    missing = "missing = true  # some values are missing\n" if len(known) < len(column) else ""
     head = f"[context.{_key(name)}]\n"
     if distinct <= 1:
         return f"# {_key(name)} is the same in all rows: left out\n"
@@ -86,16 +86,16 @@ def _table(name: str, column: pl.Series) -> str:
     if distinct <= MOST_LEVELS:
         return f'{head}type = "category"\nlevels = {_listed(_levels(column))}  # public knowledge?\n{missing}'
     if _numeric(known) >= MOSTLY:
-        return f"{head}{_NUMBER}missing = true  # some values are no numbers\n"
+        return f"{head}{_NUMBER}missing = true  # some values are not numbers\n"
     if column.dtype == pl.String and _numeric(known.str.replace(",", ".", literal=True)) >= MOSTLY:
-        return f"# {_key(name)} holds numbers with a decimal comma: left out, write them with a point\n"
+        return f"# {_key(name)} holds numbers with a decimal comma: left out; write them with a point\n"
     if _dated(known):
         return (
-            f"# {_key(name)} holds dates: left out, make a number of them (an age, days since an event) or a season\n"
+            f"# {_key(name)} holds dates: left out; turn them into a number (an age, days since an event) or a season\n"
         )
     if distinct == len(column):
-        return f"# {_key(name)} differs in every row, as names and numbers of people do: left out\n"
-    return f'{head}type = "hashed"\ncolumns = {COLUMNS}  # the more, the fewer values share one\n{missing}'
+        return f"# {_key(name)} is different in every row, like a name or an id: left out\n"
+    return f'{head}type = "hashed"\ncolumns = {COLUMNS}  # with more columns, fewer values share one\n{missing}'
 
 
 def _levels(column: pl.Series) -> list[str]:

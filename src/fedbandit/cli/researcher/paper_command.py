@@ -70,7 +70,7 @@ def run(
     index = gallery.write_index(folder)
     if len(summaries) < len(panels):
         output.remark(f"interrupted: {len(summaries)} of {len(panels)} panels are finished.")
-    output.remark(f"written: {index} and {len(summaries)} pictures beside it")
+    output.remark(f"written: {index} and {len(summaries)} pictures next to it")
     if json:
         output.print_json(summaries)
     else:

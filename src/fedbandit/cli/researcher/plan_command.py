@@ -31,7 +31,7 @@ ONLY_BEST = (
     *("constant_share", "trust", "drift", "out"),
 )
 ONLY_WIDE = ("lambda", "mechanism, schedule, acting")
-STAYS_ALONE = "each silo stays alone and sends nothing; what its own decisions show of its users is not hidden"
+STAYS_ALONE = "each silo stays alone and sends nothing; what its decisions reveal about its users is not hidden"
 
 
 def plan(
@@ -52,7 +52,7 @@ def plan(
     best: Annotated[bool, typer.Option("--best", help="Say which plan to use, or to stay alone.")] = False,
     people_per_day: Annotated[int, typer.Option(help="With --best: visits to one silo per day.")] = 20,
     days: Annotated[int, typer.Option(help="With --best: how long the federation runs.")] = 365,
-    sync: Annotated[str, typer.Option(help="With --best: daily, weekly or monthly at most.")] = "daily",
+    sync: Annotated[str, typer.Option(help="With --best: sync daily, weekly or monthly at most.")] = "daily",
     visits: Annotated[int, typer.Option(help="With --best: how often one person comes at most.")] = 1,
     mean_visits: Annotated[float | None, typer.Option(help="With --best: how often one comes on average.")] = None,
     back_after: Annotated[int, typer.Option(help="With --best: days until people begin to come back.")] = 0,
@@ -61,9 +61,9 @@ def plan(
     drift: Annotated[float, typer.Option(help="With --best: how far theta, of norm 1, moves per day.")] = 0.0,
     constant: Annotated[bool, typer.Option(help="With --best: whether rows hold a constant entry.")] = True,
     constant_share: Annotated[
-        float, typer.Option(help="With --best: share of a row's squared length that the constant has.")
+        float, typer.Option(help="With --best: the constant's share of a row's squared length.")
     ] = CONSTANT_SHARE,
-    trust: Annotated[str, typer.Option(help="With --best: local, silo, secure-sum or central at most.")] = "secure-sum",
+    trust: Annotated[str, typer.Option(help="With --best: at most local, silo, secure-sum or central.")] = "secure-sum",
     out: Annotated[Path | None, typer.Option(help="With --best: write the plan there, as TOML.")] = None,
     schema: Annotated[
         Path | None, typer.Option(help="A schema's file: it gives the dimension, and the cost of each field is shown.")
@@ -81,8 +81,8 @@ def plan(
     privacy = Privacy(epsilon, delta, cast(Adjacency, adjacency), participations, silos_per_user, apart)
     described_by = None if schema is None else read_schema(schema)
     if described_by is not None:
-        checks.no_effect(context, ("dim", "explain"), "with --schema, which says the dimension and what fields cost")
-        checks.no_effect(context, ("constant", "constant_share"), "with --schema, which says what constant there is")
+        checks.no_effect(context, ("dim", "explain"), "with --schema, which gives the dimension and the cost of fields")
+        checks.no_effect(context, ("constant", "constant_share"), "with --schema, which gives the constant")
         if described_by.actions:
             checks.no_effect(context, ("arms",), "with --schema, which names the actions")
         dim = described_by.dim

@@ -40,7 +40,7 @@ def replay(
     bands: Annotated[str, typer.Option(help="If that column holds numbers: their bands, such as '<21,<=49'.")] = "",
     outcomes: Annotated[str, typer.Option(help="Prefix of the columns that hold every action's reward.")] = "",
     action: Annotated[str, typer.Option(help="Column of what was done.")] = "",
-    reward: Annotated[str, typer.Option(help="Column of what came of it, in [0, 1].")] = "",
+    reward: Annotated[str, typer.Option(help="Column of its reward, in [0, 1].")] = "",
     propensity: Annotated[str, typer.Option(help="The probability with which it was done: a column or a number.")] = "",
     time: Annotated[str, typer.Option(help="Column of the visit's time; by default the table is in order.")] = "",
     reward_time: Annotated[str, typer.Option(help="Column of the time the reward came; empty for never.")] = "",

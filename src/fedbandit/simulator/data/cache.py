@@ -22,7 +22,7 @@ LAYOUT = 1  # raise it when the stored format changes: older entries are then ne
 
 
 def entry(kind: str, files: Iterable[Path]) -> Path:
-    """Where the parse of these files is kept; the name changes with any path, size or modification time."""
+    """The path for the parse of these files; its name changes with any path, size or modification time."""
     resolved = [file.resolve() for file in files]
     states = [(file.stat().st_size, file.stat().st_mtime_ns) for file in resolved]
     return _folder() / f"{kind}-{_digest([str(file) for file in resolved])}-{_digest([LAYOUT, states])}.npz"

@@ -105,7 +105,7 @@ def _by_query(file: Path, documents: Documents) -> list[Documents]:
         row = starts[again[0]]
         raise ValueError(
             f"{file}, line {documents.lines[row]}: query {documents.queries[row]} appears again after other "
-            "queries; the documents of one query must stand together"
+            "queries; the documents of one query must be next to each other"
         )
     stops = [*starts[1:], len(documents.queries)]
     return [documents.part(start, stop) for start, stop in zip(starts, stops, strict=True)]

@@ -97,7 +97,7 @@ class Beliefs(NamedTuple):
 
 
 class Local(NamedTuple):
-    """Eager acting: every silo's own V^-1 and bias, updated in place. The dtype of `radius` is that of scores."""
+    """Eager acting: every silo's own V^-1 and bias, updated in place. `radius` has the dtype of scores."""
 
     inverse: Floats  # (Q, R, M, d, d)
     bias: Floats  # (Q, R, M, d)
@@ -127,7 +127,7 @@ class Tally(NamedTuple):
     centre: Floats  # (Q,) rewards enter the sums (and eager models) as y - centre
     bits: int
     slot: Integers  # (Q,) the row of `points` in which a protocol's users are recorded, or -1
-    points: Singles  # (P, R, M, n, d + 1) the chosen feature, then the reward
+    points: Singles  # (P, R, M, n, d + 1) the chosen features, then the reward
 
 
 def make_users(
