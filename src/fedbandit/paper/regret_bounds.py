@@ -87,7 +87,7 @@ def bound(plan: Plan, rounds: int | None = None) -> RegretBound:
     is treated as Gaussian noise of the same variance.
     """
     if plan.syncs is None:
-        raise ArgumentError("schedule", "must be public to have a regret bound: no proof covers one that depends on data")
+        raise ArgumentError("schedule", "must be public for a regret bound: no proof covers one that depends on data")
     matrix = matrix_norm_bound(plan.noise_law, plan.dim, plan.alpha / 4)
     vector = vector_norm_bound(plan.noise_law.bias, plan.dim, plan.alpha / 4)
     regulariser = max(1.0, 2 * matrix)
