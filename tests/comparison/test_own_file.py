@@ -80,7 +80,7 @@ def test_a_file_that_is_no_protocol_is_refused(tmp_path: Path, code: str, compla
 def test_a_mechanism_must_not_take_anothers_name(tmp_path: Path) -> None:
     code = "def encoder(size): ...\ndef plan(asked): return asked\n"
     with (
-        pytest.raises(ArgumentError, match="there is a 'tree'"),
+        pytest.raises(ArgumentError, match="there already is a 'tree'"),
         plugged_in(written(tmp_path, code, "tree")),
     ):
         pass
