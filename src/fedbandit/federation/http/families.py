@@ -95,9 +95,7 @@ class Machine(NamedTuple):
                 left = expires(Path(self.certificate).read_bytes()) - time.time()
             except (OSError, ValueError):
                 left = 0.0  # it cannot be read, so the next start will fail
-            yield gauge(
-                "certificate_seconds", "Seconds until the certificate of the party's own service expires", left
-            )
+            yield gauge("certificate_seconds", "Seconds until the certificate of the party's own service expires", left)
 
     def values(self) -> dict[str, float]:
         """The values of the same metrics, by name."""

@@ -294,7 +294,7 @@ class SiloStatus(Answer, frozen=True):
     ]
     epsilon_spent: Annotated[float | None, Meta(description="Spent in this term; null if there is no finite number.")]
     epsilon_left: float | None
-    spent_against: Annotated[str | None, Meta(description="Against whom no more than this was spent; null before a release.")]
+    spent_against: Annotated[str | None, Meta(description="Against whom no more was spent; null before a release.")]
     epsilon_all_terms: Annotated[
         float | None, Meta(description="Spent in all terms together; null if there is no finite number.")
     ]
