@@ -21,7 +21,7 @@ POINTS = 24
 
 @lru_cache(maxsize=8)
 def spending_curve(plan: Plan) -> tuple[tuple[int, float], ...]:
-    """Pairs of a number of releases and the epsilon that a silo's first releases spend; empty if nothing is promised.
+    """Pairs of a number of releases and the epsilon that they spend; empty without a budget or a finite epsilon.
 
     >>> from fedbandit.privacy.budget import Privacy
     >>> curve = spending_curve(Plan(silos=3, rounds=100, dim=3, privacy=Privacy(1.0, 1e-6)))
@@ -55,7 +55,7 @@ def budget_of(plan: Plan, released: int, epsilon_spent: float | None) -> dict[st
     syncs, budget = len(plan.times), exactly(privacy.epsilon)
     of = "" if plan.endless else f" of {syncs:,}"
     so_far = f"{at_most(spent_now)} of {budget} is spent after {released:,}{of} releases."
-    meaning = f"It approaches {budget} at release {syncs:,}; not linear: half of it is spent by release {half:,}."
+    meaning = f"It approaches {budget} at release {syncs:,}, but not linearly: half is spent by release {half:,}."
     if plan.endless:
         meaning = f"It stays below {budget} however long it runs; half of it is spent by release {half:,}."
     return {

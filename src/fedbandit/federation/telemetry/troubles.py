@@ -10,8 +10,8 @@ Troubles = Mapping[str, str]  # from kind to what is wrong, the most serious fir
 
 KINDS = {
     "plan": "another party works under another plan: this one has stopped taking part",
-    "behind": "others have seen later states of this party than its store has, or they contradict it: nothing is drawn"
-    " or closed",
+    "behind": "others have seen later states of this party than its store has, or contradict themselves: nothing is"
+    " drawn or closed",
     "store": "the store does not work",
     "certificate": "the broker's certificate cannot be verified",
     "key": "the broker does not know this party's key",

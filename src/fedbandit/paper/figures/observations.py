@@ -86,7 +86,7 @@ def ordered(*labels: str) -> tuple[Below, ...]:
 
 
 def _told(difference: Estimate, runs: int) -> bool | None:
-    """The sign of the difference, or None if its interval at level SURE contains zero or there is only one run."""
+    """Whether the difference is positive; None if its interval at level SURE contains zero, or with a single run."""
     if runs < 2 or abs(difference.mean) <= stdtrit(runs - 1, (1 + SURE) / 2) * difference.stderr:
         return None
     return difference.mean > 0
