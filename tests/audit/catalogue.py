@@ -208,10 +208,10 @@ NOISE: dict[str, Fault] = {
     "noise from a table of 4,096 vectors": Fault(lambda: faulty(faults.from_a_table), "residuals", "more than once"),
     "noise reused after a restart": Fault(lambda: faulty(faults.after_restart), "residuals", "more than once"),
     "bias noise equal to diagonal noise": Fault(
-        lambda: faulty(faults.bias_is_diagonal), "residuals", "of one release are correlated"
+        lambda: faulty(faults.bias_is_diagonal), "residuals", "of one release is correlated"
     ),
     "equal-scale numbers share one draw": Fault(
-        lambda: faulty(faults.shared_by_scale), "residuals", "of one release are correlated"
+        lambda: faulty(faults.shared_by_scale), "residuals", "of one release is correlated"
     ),
     "correlation in time": Fault(lambda: faulty(faults.in_time), "residuals", "one release before"),
     "every second release with the negated noise": Fault(
@@ -242,10 +242,10 @@ NOISE: dict[str, Fault] = {
         lambda: faulty(faults.of_law(faults.coarse)), "residuals", "not Gaussian"
     ),
     "the same noise at every silo": Fault(
-        lambda: faulty(faults.same_at_every_silo, SecureSumProtocol, trust="secure-sum"), "residuals", "noises of silos"
+        lambda: faulty(faults.same_at_every_silo, SecureSumProtocol, trust="secure-sum"), "residuals", "the next one"
     ),
     "noise correlated between silos": Fault(
-        lambda: faulty(faults.alike_silos, SecureSumProtocol, trust="secure-sum"), "residuals", "noises of silos"
+        lambda: faulty(faults.alike_silos, SecureSumProtocol, trust="secure-sum"), "residuals", "the next one"
     ),
     "local model, one user's noise for a whole batch": Fault(
         lambda: _protocol_of(faults.OneUserNoise, trust="local", mechanism="batches"), "residuals", "claimed variance"
@@ -261,11 +261,11 @@ SHARES: dict[str, Fault] = {
     "no mask": Fault(lambda: masked(faults.no_mask), "epsilon"),
     "one mask for all syncs": Fault(lambda: masked(faults.one_mask_for_all_syncs), "residuals", "one release before"),
     "the same mask at every silo": Fault(
-        lambda: masked(faults.one_mask_for_all_silos), "residuals", "shares of the mixer: noises of silos"
+        lambda: masked(faults.one_mask_for_all_silos), "residuals", "shares of the mixer: the noise of silo"
     ),
     "one mask per process": Fault(lambda: masked(faults.one_mask_per_process), "residuals", "more than once"),
     "one word for all entries": Fault(
-        lambda: masked(faults.one_word_for_all_entries), "residuals", "of one release are correlated"
+        lambda: masked(faults.one_word_for_all_entries), "residuals", "of one release is correlated"
     ),
     "a mask of 32 bits": Fault(lambda: masked(faults.half_a_mask), "residuals", "shares of the mixer"),
     "a mask without low bits": Fault(lambda: masked(faults.mask_without_low_bits), "residuals", "low bits"),

@@ -145,8 +145,8 @@ def plant_gaussian(fault: Callable[[Floats, tuple[int, ...]], Integers]) -> Call
 
 
 LIVE_FAULTS: dict[str, tuple[str, Callable[[Patch], None], str]] = {
-    "equal-scale numbers share one draw": ("silo", plant_gaussian(shared_draws), "of one release are correlated"),
-    "the same, at a trusted server": ("central", plant_gaussian(shared_draws), "of one release are correlated"),
+    "equal-scale numbers share one draw": ("silo", plant_gaussian(shared_draws), "of one release is correlated"),
+    "the same, at a trusted server": ("central", plant_gaussian(shared_draws), "of one release is correlated"),
     "off-diagonal scale right only at d = 2": ("silo", plant_gaussian(right_at_two), "claimed variance"),
     "a seed": ("secure-sum", plant_gaussian(seeded), "more than once"),
     "a prepared draw is handed out twice": (

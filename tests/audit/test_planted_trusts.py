@@ -135,7 +135,7 @@ def test_the_claim_is_that_of_the_plan_itself_and_what_was_cut_is_said() -> None
     assert report.smaller_claim.statement != plan.guarantee.statement
     for text in ("silos 100 to 5", "silos in the smallest sync 90 to 4", "colluding silos 20 to 2", "d 10 to 3"):
         assert text in report.cut
-    assert any(check.what.endswith("of the plan as it is") for check in report.checks)
+    assert any(check.what.endswith("in the whole plan") for check in report.checks)
 
 
 def test_a_trust_model_without_an_adversary_is_refused_in_one_line() -> None:

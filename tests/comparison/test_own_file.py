@@ -65,10 +65,10 @@ def test_a_mechanism_of_its_own_is_called_as_the_file_is(tmp_path: Path) -> None
         ("plan = 1\n", "must define a function plan"),
         ("1 / 0\n", "cannot be run: .*ZeroDivisionError"),
         ("import nowhere\n", "cannot be run: .*ModuleNotFoundError"),
-        ("TRUST = 3\ndef plan(asked): return asked\n", "must have a Trust for its TRUST, got int"),
+        ("TRUST = 3\ndef plan(asked): return asked\n", "must set TRUST to a Trust, got int"),
         (
             "from fedbandit.protocol.trusts.silo import TRUST\ndef plan(asked): return asked\n",
-            "must have a name of its own for its TRUST; there is a 'silo'",
+            "must give its TRUST a new name; there already is a 'silo'",
         ),
     ],
 )
@@ -80,7 +80,7 @@ def test_a_file_that_is_no_protocol_is_refused(tmp_path: Path, code: str, compla
 def test_a_mechanism_must_not_take_anothers_name(tmp_path: Path) -> None:
     code = "def encoder(size): ...\ndef plan(asked): return asked\n"
     with (
-        pytest.raises(ArgumentError, match="there is a 'tree'"),
+        pytest.raises(ArgumentError, match="there already is a 'tree'"),
         plugged_in(written(tmp_path, code, "tree")),
     ):
         pass

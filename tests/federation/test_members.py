@@ -102,7 +102,7 @@ def test_editions_follow_one_another_signed_by_the_operator(tmp_path: Path) -> N
         (replace(second.signed(keys.signer), name="silo-01"), "signed by the operator"),
         (replace(second, from_sync=0).signed(keys.signer), "between 1 and 3, got 0"),
         (replace(second, from_sync=4).signed(keys.signer), "between 1 and 3, got 4"),
-        (replace(first, from_sync=2), "operator's own"),  # another first one, that nobody has signed
+        (replace(first, from_sync=2), "signed by the operator"),  # another first one, that nobody has signed
     ):
         with pytest.raises(EditionError, match=words):
             roll.take(wrong)
@@ -115,14 +115,14 @@ def test_what_makes_no_federation_is_not_signed(tmp_path: Path) -> None:
     roll, keys = founded(tmp_path)
     known, analyzer = roll.newest.party("silo-00"), roll.newest.party("analyzer")
     for wrong, words in (
-        (Edition(1, "", 1, "admit", "silo-00", newcomer("silo-00").party), "new name alone"),
-        (Edition(1, "", 1, "admit", "late", replace(known, name="late")), "other keys"),
+        (Edition(1, "", 1, "admit", "silo-00", newcomer("silo-00").party), "silos with a new name"),
+        (Edition(1, "", 1, "admit", "late", replace(known, name="late")), "never been in use"),
         (Edition(1, "", 1, "admit", "boss", PartyKeys.generate().public("boss", "analyzer")), "silos with a new name"),
-        (Edition(1, "", 1, "admit", "late"), "keys of the party that is named"),
-        (dismissal("analyzer"), "silos alone"),
-        (dismissal("nobody"), "silos alone"),
-        (Edition(1, "", 1, "rotate", "silo-00", known), "other keys"),
-        (Edition(1, "", 1, "rotate", "analyzer", replace(known, name="analyzer")), "other keys"),
+        (Edition(1, "", 1, "admit", "late"), "keys of the named party"),
+        (dismissal("analyzer"), "only lose silos"),
+        (dismissal("nobody"), "only lose silos"),
+        (Edition(1, "", 1, "rotate", "silo-00", known), "never been in use"),
+        (Edition(1, "", 1, "rotate", "analyzer", replace(known, name="analyzer")), "never been in use"),
         (Edition(1, "", 1, "rotate", "nobody", newcomer("nobody").party), "not a party"),
         (Edition(1, "", 1, "operator"), "two new keys"),
     ):
@@ -173,7 +173,7 @@ def test_a_federation_of_an_earlier_version_has_the_members_that_it_began_with(t
     old = replace(roll.charter, signer=b"")
     assert "signer" not in old.as_dict()
     assert Agreement.from_dict(old.as_dict()) == old
-    with pytest.raises(EditionError, match="names no key"):
+    with pytest.raises(EditionError, match="has no key for signing"):
         Roll(old).next(newcomer(), keys.signer)
 
 

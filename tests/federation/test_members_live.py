@@ -275,11 +275,11 @@ async def _two_copies(path: Path, elsewhere: Path) -> None:
         assert "has not answered" not in await asyncio.to_thread(dismissed, path, "a")
         await founding.provision(path)  # which leaves the note where it is
         said = await asyncio.to_thread(dismissed, copy, "b")
-        assert said.startswith("directory must have the edition 1 that was signed from another copy of it; it has 0")
+        assert said.startswith("directory must have edition 1, which was signed from another copy of it; it has 0")
         assert founding.roll_of(copy).number == 0
         shutil.copy(path / MEMBERS, copy / MEMBERS)
         said = await asyncio.to_thread(dismissed, copy, "b")
-        assert "must stay at least 2 silos" in said  # it is let through, and the edition is refused as anywhere
+        assert "must keep at least 2 silos" in said  # it is let through, and the edition is refused as anywhere
     # Without a broker the operator may go on, and is told what nobody could check.
     said = await asyncio.to_thread(run, "federation", "rotate", path, "--operator", "--from-sync", 4)
     assert "has not answered, so it is unknown whether edition 2 was also signed from another copy" in " ".join(

@@ -255,7 +255,7 @@ def test_a_port_that_cannot_be_had_is_not_taken_for_another_plan(name, field, tm
         with pytest.raises(ArgumentError, match=f"^{field} must be free: .*in use"):
             run(home.path)
     replace(settings, host="nowhere.invalid").save(home.path / "party.json")
-    with pytest.raises(ArgumentError, match=r"nowhere\.invalid cannot be had"):
+    with pytest.raises(ArgumentError, match=r"nowhere\.invalid cannot be opened"):
         run(home.path)
 
 

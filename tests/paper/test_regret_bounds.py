@@ -75,7 +75,7 @@ def test_the_proof_does_not_cover_other_ways_of_acting():
         plan.changed(schedule=adaptive(4.0)),
     ):
         assert not regret_bounds.bound_holds(other)
-    with pytest.raises(ValueError, match="schedule must be public to have a regret bound"):
+    with pytest.raises(ValueError, match="schedule must be public for a regret bound"):
         regret_bounds.bound(plan.changed(schedule=adaptive(4.0)))
 
 

@@ -292,7 +292,7 @@ def test_the_budget_approaches_its_end_and_not_in_a_line() -> None:
     middle = next(epsilon for count, epsilon in curve if count >= 182)
     assert middle > 0.7  # a line would have spent half
     says = budget_of(plan, 20, None)["says"]
-    assert "It approaches 1 at release 365; not linear" in says
+    assert "It approaches 1 at release 365, but not linearly" in says
     assert "of 1 is spent after 20 of 365 releases" in says
 
 

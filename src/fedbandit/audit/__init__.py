@@ -1,1 +1,1 @@
-"""Trying to break what is promised: the auditor, the worlds it compares, and attacks as worked examples."""
+"""Attempts to break what is promised: the auditor, the worlds that it compares, and attacks as worked examples."""

@@ -1,8 +1,8 @@
-"""Auditing a schedule that the data decide: the determinant rule, on raw sums or on noisy ones.
+"""Audits a schedule that depends on the data: the determinant rule, on raw sums or on noisy ones.
 
-One silo is played, the user's; the others are the adversary's and neither send nor ask for a sync. All users have a
-single action. Trials synchronise after rounds of their own, so they are run sync by sync: until each has its next one,
-all of them stand at the same number of rounds waited, each counted from its own last sync.
+Only the user's silo is played; the others are the adversary's, send nothing and never ask for a sync. All users have a
+single action. Each trial synchronises after different rounds, so trials are run sync by sync: all wait the same number
+of rounds, each counted from its own last sync, until each has reached its next sync.
 """
 
 from __future__ import annotations
@@ -29,35 +29,37 @@ from fedbandit.schedule import Adaptive
 __all__ = ["MESSAGES", "RULE", "TIMES", "AdaptiveGame", "adaptive_games", "decisive_background"]
 
 PILOT_SEED, PILOT_TRIALS = 0, 200
-TIMES = "whoever sees when messages are sent"
-MESSAGES = "whoever sees the messages"
-RULE_NOISE = "noise of what the rule looks at"
-RULE = "whoever sees the messages and what the rule looks at"
+TIMES = "an observer of when messages are sent"
+MESSAGES = "an observer of the messages"
+RULE_NOISE = "noise of the sums that the rule looks at"
+RULE = "an observer of the messages and of the sums that the rule looks at"
 
 
 @dataclass(frozen=True)
 class AdaptiveGame:
-    """A plan with an adaptive schedule, and two worlds that differ in the user of the first round, who comes in all
-    the rounds after it that the promise allows."""
+    """A plan with an adaptive schedule, and two worlds that differ in the user of the first round.
+
+    That user also comes in the next rounds, as often as the promise allows.
+    """
 
     plan: Plan
-    rule: DeterminantRule  # what runs: the plan's own, unless somebody made a mistake
+    rule: DeterminantRule  # the rule that runs: the plan's own, unless a fault was planted
     worlds: tuple[Integers, Integers]  # (rounds, width): contributions
-    expected_time: float  # a first sync before that speaks for world 1
+    expected_time: float  # a first sync before this time speaks for world 1
     reader: Adversary  # of the messages
     names: tuple[str, ...]
     bounds: tuple[Bound, ...]
 
-    silos = 1  # played
-    planned: Envelope = ()  # the data decide
+    silos = 1  # that are played
+    planned: Envelope = ()  # unknown: times depend on the data
 
     @property
     def chunk(self) -> int:
-        """Trials that are run together: enough to be fast, few enough for all their messages to stay in memory."""
+        """The number of trials that are run together: enough to be fast, few enough to keep all messages in memory."""
         return int(np.clip(10_000_000 // (self.plan.rounds * self.plan.protocol.width), 20, 1000))
 
     def play(self, world: int, trials: int, noise: NoiseSource) -> Scored:
-        """Run to the horizon; scores of whoever sees the times, the messages, and what the rule looks at too."""
+        """Run to the horizon; score the times, the messages, and the messages with what the rule looks at."""
         protocol, rounds = self.plan.protocol, self.plan.rounds
         totals = tuple(_cumulative(points) for points in self.worlds)
         memories = tuple(Retraced(protocol.encoder, 1, protocol.width) for _ in self.worlds)
@@ -85,12 +87,12 @@ class AdaptiveGame:
     def _next(
         self, world: int, last: Integers, prefix: Floats, noise: NoiseSource, recorder: Recorder
     ) -> tuple[Integers, Floats]:
-        """When each trial synchronises next, and the score of what the rule looked at until then."""
+        """When each trial synchronises next, and the score of what the rule has looked at until then."""
         rounds, covariances = self.plan.rounds, self.worlds[world][:, self.plan.dim :]
         root = self.plan.fit(prefix, rounds).model.root
         now, scores = last.copy(), np.zeros(len(last))
         waiting: Flags = last < rounds
-        first = not last.any()  # the user comes in the first rounds: what the rule looks at differs most there
+        first = not last.any()  # the user comes in the first rounds, where the rule's sums differ most
         state = self.rule.init((len(last),))
         while waiting.any():
             mine = covariances[np.minimum(last + state.waited, rounds - 1)]
@@ -105,7 +107,7 @@ class AdaptiveGame:
         return now, scores
 
     def _node_score(self, state: RuleState) -> Floats | float:
-        """Log-likelihood ratio of the node that the last round completed, in the tree that begins with the user."""
+        """Log-likelihood ratio of the tree node that the last round completed; the tree begins with the user."""
         if not self.rule.private:
             return 0.0
         row = self.rule.tree.row(state.waited - 1)
@@ -114,17 +116,18 @@ class AdaptiveGame:
 
 
 def adaptive_games(plan: Plan) -> tuple[AdaptiveGame, ...]:
-    """The user whose norm decides whether to synchronise; and, under a private rule, the user of largest shift."""
+    """A game for the user whose norm decides whether to synchronise; under a private rule, also one for the user of
+    largest shift."""
     assert isinstance(plan.schedule, Adaptive)
     assert plan.privacy is not None
     if not plan.trusting.separate:
         raise ArgumentError(
-            "trust", f"must protect each silo on its own for an adaptive schedule to be audited, got {plan.trust!r}"
+            "trust", f"must protect each silo on its own to audit an adaptive schedule, got {plan.trust!r}"
         )
     if plan.privacy.silos_per_user > 1:
         raise ArgumentError(
             "silos_per_user",
-            f"must be 1 for an adaptive schedule to be audited, got {plan.privacy.silos_per_user}: one silo is played",
+            f"must be 1 to audit an adaptive schedule, because one silo is played; got {plan.privacy.silos_per_user}",
         )
     someone, nobody = User(np.eye(plan.dim)[0], 1.0), User(np.zeros(plan.dim), 1.0)
     size, decided = decisive_background(plan)
@@ -137,17 +140,17 @@ def adaptive_games(plan: Plan) -> tuple[AdaptiveGame, ...]:
 
 
 def _typical_time(game: AdaptiveGame) -> float:
-    """The median first sync of world 0, from a pilot with noise of its own: fixed before the audit."""
+    """The median time of the first sync in world 0, from a pilot run with separate noise: fixed before the audit."""
     pilot = SimulatedNoise(np.random.default_rng(PILOT_SEED))
     return game.expected_time - float(np.median(game.play(0, PILOT_TRIALS, pilot).scores[0]))
 
 
 def decisive_background(plan: Plan) -> tuple[float, int]:
-    """The norm of everybody else at which the user's norm decides whether round t synchronises, and that t.
+    """The norm of all other users at which the user's norm decides whether round t synchronises, and that t.
 
-    Without noise the gain after t rounds is log det(I + W / lambda). Where even unit vectors never reach the threshold,
-    there is nothing to decide and the norm is 1, the round the last. Where the user alone is enough for a sync, nobody
-    else is needed: the norm is 0, the round the first.
+    Without noise the gain after t rounds is log det(I + W / lambda). If even unit vectors never reach the threshold,
+    there is nothing to decide: the norm is 1 and t is the last round. If the user alone is enough for a sync, nobody
+    else is needed: the norm is 0 and t is the first round.
     """
     from scipy.optimize import brentq  # imported late: no other audit waits for it
 
@@ -167,7 +170,7 @@ def decisive_background(plan: Plan) -> tuple[float, int]:
 
 
 def _raw_gains(plan: Plan, size: float, user: float) -> Floats:
-    """log det(I + W / lambda) after every round: a user of this norm, then vectors of norm `size` along the axes."""
+    """log det(I + W / lambda) after every round, for a user of norm `user` followed by others of norm `size`."""
     x = _others(plan, size)
     x[: _visits(plan)] = user * np.eye(plan.dim)[0]
     weights = np.cumsum(x**2, axis=0)
@@ -175,18 +178,18 @@ def _raw_gains(plan: Plan, size: float, user: float) -> Floats:
 
 
 def _others(plan: Plan, size: float) -> Floats:
-    """Everybody, (rounds, dim): vectors of norm `size`, along one axis after the other."""
+    """Vectors of norm `size`, along one axis after another, (rounds, dim)."""
     return np.asarray(size * np.eye(plan.dim)[np.arange(plan.rounds) % plan.dim])
 
 
 def _visits(plan: Plan) -> int:
-    """Rounds that the user takes part in, one after the other."""
+    """The number of consecutive rounds that the user takes part in."""
     assert plan.privacy is not None
     return min(plan.privacy.participations, plan.rounds)
 
 
 def _game(plan: Plan, pair: tuple[User, User], size: float, expected: float, views: dict[str, Bound]) -> AdaptiveGame:
-    """The user is one of the pair; everybody after them has norm `size`, along one axis after the other."""
+    """The game in which the user is one of the pair, and everybody else has norm `size`."""
     worlds = []
     for user in pair:
         x = _others(plan, size)

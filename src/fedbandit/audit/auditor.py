@@ -1,7 +1,7 @@
-"""Playing games many times, over all cores, and saying what their adversaries proved.
+"""Plays games many times, on all cores, and computes what their adversaries proved.
 
-Trials come in chunks of a fixed size, each with a seed of its own derived from the audit's: how the chunks are spread
-over processes changes nothing.
+Trials come in chunks of a fixed size. Each chunk has its own seed, derived from the audit's seed, so the result does
+not depend on how chunks are spread over processes.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ __all__ = ["CONFIDENCE", "Check", "CheckKind", "Examined", "Finding", "Game", "c
 
 CONFIDENCE = 0.95
 SCORE_ALARMS = 1 - CONFIDENCE - residuals.FALSE_ALARMS - times_and_sizes.FALSE_ALARMS  # what is left for the scores
-LONE_RUNS = 100  # of each world, one by one, where times and sizes are not those of the plan
-LONE = 1_000_000  # the number of the first of them, beyond that of any chunk
+LONE_RUNS = 100  # single runs of each world, played if times and sizes differ from the plan's
+LONE = 1_000_000  # chunk number of the first single run, larger than that of any chunk
 CheckKind = Literal["claimed noise", "residuals", "times and sizes", "served apart"]
 
 
@@ -65,16 +65,16 @@ class Finding:
 
 @dataclass(frozen=True)
 class Check:
-    """What was looked at beside the scores. A failure proves no epsilon: it refutes what the claim rests on."""
+    """A check in addition to the scores. A failure proves no epsilon: it refutes what the claim rests on."""
 
     kind: CheckKind
     what: str
     tests: int
-    failed: tuple[str, ...]  # in words; none: all is as claimed
+    failed: tuple[str, ...]  # failures in words; empty: everything is as claimed
 
 
 class Examined(NamedTuple):
-    """All that came of an audit."""
+    """All results of the games of an audit."""
 
     findings: tuple[Finding, ...]
     checks: tuple[Check, ...]
@@ -89,7 +89,7 @@ class _Task(NamedTuple):
 
 class _Outcome(NamedTuple):
     task: _Task
-    ones: tuple[int, ...]  # by adversary: how often it said "world 1"
+    ones: tuple[int, ...]  # by adversary, how often it said "world 1"
     envelopes: tuple[Envelope, ...]
     tallies: Tallies
 
@@ -104,7 +104,7 @@ def examined(
 ) -> Examined:
     """Every adversary's lower bound, and every check.
 
-    The bounds hold, and no check of what is as claimed fails, all together with probability `CONFIDENCE`.
+    With probability `CONFIDENCE`, all bounds hold and no check fails whose subject is as claimed.
     """
     _validate.count("trials", trials)
     _validate.count("seed", seed, least=0)
@@ -126,12 +126,12 @@ def examined(
 
 
 def ignore_interrupts() -> None:
-    """In a worker process: Ctrl-C is for the process that started it."""
+    """Ignore Ctrl-C in a worker process: it is for the process that started the worker."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def cores() -> int:
-    """How many processes are worth starting."""
+    """The number of processes that are worth starting."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -143,7 +143,7 @@ def _tasks(games: Sequence[Game], trials: int) -> Iterator[_Task]:
 
 
 def _run(games: Sequence[Game], tasks: Sequence[_Task], seed: int, workers: int) -> Iterable[_Outcome]:
-    """Outcomes, in whatever order they are ready."""
+    """Play the tasks; outcomes come in any order."""
     if workers == 1:
         yield from (_play(games, task, seed) for task in tasks)
         return
@@ -165,14 +165,14 @@ def _play(games: Sequence[Game], task: _Task, seed: int) -> _Outcome:
 
 
 def _told(game: Game, outcomes: Sequence[_Outcome]) -> Iterator[tuple[str, Bound, int, int]]:
-    """By adversary: how often it said "world 1" in world 1, and in world 0."""
+    """For each adversary: its name, its bound, and how often it said "world 1" in world 1 and in world 0."""
     for index, (name, bound) in enumerate(zip(game.names, game.bounds, strict=True)):
         ones = [sum(o.ones[index] for o in outcomes if o.task.world == world) for world in (0, 1)]
         yield name, bound, ones[1], ones[0]
 
 
 def _noise_checks(by_game: Sequence[Sequence[_Outcome]]) -> Iterator[Check]:
-    """The noise of every game; noise that is as claimed has nothing to do with the world."""
+    """Check the noise of every game, over both worlds together: noise as claimed does not depend on the world."""
     tallies: Tallies = {}
     for number, outcomes in enumerate(by_game):
         game = f" (game {number + 1})" if len(by_game) > 1 else ""
@@ -184,7 +184,7 @@ def _noise_checks(by_game: Sequence[Sequence[_Outcome]]) -> Iterator[Check]:
 def _envelope_checks(
     games: Sequence[Game], by_game: Sequence[Sequence[_Outcome]], seed: int, workers: int
 ) -> Iterator[Check]:
-    """Times and sizes are those of the plan; or, where they are not, the same in law in both worlds."""
+    """Check that times and sizes are those of the plan or, if they are not, that both worlds have the same law."""
     for index, (game, outcomes) in enumerate(zip(games, by_game, strict=True)):
         seen = {envelope for o in outcomes for envelope in o.envelopes}
         if not seen:
@@ -193,14 +193,14 @@ def _envelope_checks(
             yield Check("times and sizes", "times and sizes of messages", 1, ())
             continue
         runs: Sequence[_Outcome] = outcomes
-        if any(len(o.envelopes) < o.task.trials for o in outcomes):  # runs that shared theirs tell too little
+        if any(len(o.envelopes) < o.task.trials for o in outcomes):  # an envelope for many runs says too little
             lone = [_Task(index, world, LONE + run, 1) for run in range(LONE_RUNS) for world in (0, 1)]
             runs = sorted(_run(games, lone, seed, workers), key=lambda o: o.task)
         low, high = ([e for o in runs if o.task.world == world for e in o.envelopes] for world in (0, 1))
         yield Check("times and sizes", "times and sizes of messages", *times_and_sizes.dependence(low, high))
 
 
-# A worker process keeps the games it is started with, so that they are sent once and not with every task.
+# A worker process keeps the games that it was started with, so that they are sent once, not with every task.
 _remembered: list[tuple[tuple[Game, ...], int]] = []
 
 

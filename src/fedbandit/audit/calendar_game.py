@@ -1,7 +1,8 @@
 """The audited run: the plan's own R, S and A, its acting and its calendar, in one of two neighbouring worlds.
 
-Both worlds are retraced beside the run, from what the transcript shows and nothing else: the strongest adversary can
-do no more. Runs are vectorised over trials; every array starts with that axis (or with 1 where trials agree).
+During the run, the noiseless releases of both worlds are computed from the transcript and nothing else: the strongest
+adversary can do no more. Runs are vectorised over trials; every array starts with that axis (or with 1 if all trials
+agree).
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ Entries = TypeVar("Entries", Floats, Integers)
 
 
 class Scored(NamedTuple):
-    """What came of some trials in one world."""
+    """The results of some trials in one world."""
 
     scores: Floats  # (adversaries, trials); above zero means "world 1"
-    envelopes: tuple[Envelope, ...] = ()  # times and sizes of all messages, of runs that drew their own
+    envelopes: tuple[Envelope, ...] = ()  # times and sizes of all messages; one for all trials, or one per trial
     tallies: Tallies = {}  # of the noise itself  # noqa: RUF012 (never written to)
 
 
@@ -43,38 +44,38 @@ class Scored(NamedTuple):
 class CalendarGame:
     """A plan whose schedule is public, and two worlds to tell apart."""
 
-    plan: Plan  # what silos learn by, and when
-    protocol: Protocol  # what runs: the plan's own among the silos played, unless somebody made a mistake
+    plan: Plan  # how silos learn, and when
+    protocol: Protocol  # the protocol that runs: the plan's own for the played silos, unless a fault was planted
     eager: bool  # whether silos act on raw sums, whatever the plan says
-    silos: int  # played; the others are the adversary's, or take part in no sync: they send nothing
+    silos: int  # that are played; the others are the adversary's or take part in no sync, and send nothing
     worlds: tuple[World, World]
     adversaries: tuple[Adversary, ...]
 
     @property
     def chunk(self) -> int:
-        """Trials that are run together: enough to be fast, few enough to stay in memory."""
+        """The number of trials that are run together: enough to be fast, few enough to stay in memory."""
         return int(np.clip(200_000 // (self.silos * self.protocol.width), 20, 1000))
 
     @property
     def claimed(self) -> Protocol:
-        """The plan's own protocol, among the silos played."""
+        """The plan's own protocol, for the played silos."""
         return _among(self.plan.protocol, self.silos)
 
     @property
     def planned(self) -> Envelope:
-        """Times and sizes of all messages as the plan has them."""
+        """Times and sizes of all messages according to the plan."""
         claimed = self.claimed
         size = self.silos * claimed.width * np.dtype(np.int64).itemsize
         return tuple((_slot(time, part), size) for time in self.plan.times for part in range(len(claimed.parts)))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The adversaries."""
+        """The adversaries' names."""
         return tuple(adversary.name for adversary in self.adversaries)
 
     @property
     def bounds(self) -> tuple[Bound, ...]:
-        """What the success of each of them refutes."""
+        """By adversary, what its success refutes."""
         return tuple(adversary.bound for adversary in self.adversaries)
 
     def play(self, world: int, trials: int, noise: NoiseSource) -> Scored:
@@ -92,23 +93,23 @@ class CalendarGame:
         return Scored(scores, (tuple(envelope),), recorder.tallies())
 
     def exact_mu(self) -> dict[str, float]:
-        """By adversary, what the claimed noise amounts to for these two worlds, without a single draw of it.
+        """By adversary, the mu of the claimed noise for these two worlds, computed without drawing noise.
 
-        The score of a run without noise is mu^2 / 2. Adversaries who see random words score at random: no mu.
+        The score of a run without noise is mu^2 / 2. An adversary who sees random words has a random score, and no mu.
         """
         one, again = (self._silent_scores(seed) for seed in (0, 1))
         scored = zip(self.adversaries, one, again, strict=True)
         return {a.name: float(np.sqrt(max(0.0, 2 * s))) for a, s, t in scored if s == t and a.bound == "gdp"}
 
     def _silent_scores(self, seed: int) -> list[float]:
-        """By adversary, the score of one run of world 1 without noise."""
+        """The score of each adversary in one run of world 1 without noise."""
         scores = np.zeros(len(self.adversaries))
         for moment in self._moments(1, 1, _Silent(np.random.default_rng(seed))):
             scores += [float(np.squeeze(adversary.score(self.protocol, moment))) for adversary in self.adversaries]
         return scores.tolist()
 
     def _moments(self, world: int, trials: int, noise: NoiseSource) -> Iterator[Moment]:
-        """Every sync of the calendar as it comes out in this world, with what both worlds would have sent."""
+        """Every sync of the calendar as it happens in this world, with the noiseless releases of both worlds."""
         protocol = self.protocol
         state = composition.init(protocol, (trials,), self.silos)
         prefix = np.zeros((1, protocol.width))  # before the first sync all trials agree
@@ -121,7 +122,7 @@ class CalendarGame:
             state, transcript = composition.send(protocol, state, batch, noise)
             sent = remembered(self.adversaries, sent, transcript.sent)
             yield Moment(sync, points[world].shape[-2], (low, high), sent, transcript.held)
-            if sync < self._last_choice:  # somebody still needs a model
+            if sync < self._last_choice:  # a later chooser needs a model
                 state = composition.receive(protocol, state, transcript)
                 prefix = state.prefix
 
@@ -131,7 +132,7 @@ class CalendarGame:
         return max((sync for sync, batch in enumerate(self.worlds[0]) if batch.choosers), default=0)
 
     def _collected(self, state: composition.State, points: Integers, trials: int, noise: NoiseSource) -> Integers:
-        """What the batches keep of their users (1 or trials, silos, users, width)."""
+        """What the batches keep of their users' data `points`, (1 or trials, silos, users, width)."""
         if self.protocol.needs_points:
             everyone = np.broadcast_to(points, (trials, *points.shape[1:]))
             return self.protocol.collect(state.silos, everyone, noise)
@@ -140,19 +141,19 @@ class CalendarGame:
 
 
 class _Silent(SimulatedNoise):
-    """Draws no Gaussian noise at all; everything else is random."""
+    """A noise source whose Gaussian noise is zero; everything else is random."""
 
     def gaussian(self, scales: Floats, lead: tuple[int, ...] = ()) -> Integers:
         return np.zeros((*lead, len(scales)), dtype=np.int64)
 
 
 def calendar_game(plan: Plan, silos: int, worlds: tuple[World, World]) -> CalendarGame:
-    """The plan as shipped, against everybody that its trust model names as an adversary."""
+    """The game of the plan, unchanged, against every adversary that its trust model names."""
     return CalendarGame(plan, _among(plan.protocol, silos), plan.acting == "eager", silos, worlds, adversaries_of(plan))
 
 
 def adversaries_of(plan: Plan) -> tuple[Adversary, ...]:
-    """Everybody that the trust model of a plan names as an adversary; without one there is nothing to audit."""
+    """Every adversary that the plan's trust model names; without one there is nothing to audit."""
     named = plan.protocol.adversaries()
     if not named:
         raise ArgumentError("trust", f"must name an adversary to be audited; {plan.trust!r} names none")
@@ -160,12 +161,12 @@ def adversaries_of(plan: Plan) -> tuple[Adversary, ...]:
 
 
 def _among(protocol: Protocol, silos: int) -> Protocol:
-    """The protocol with its noise as it is, where so many silos are in a sync."""
+    """The protocol with unchanged noise, when this number of silos is in a sync."""
     return replace(protocol, silos=silos)
 
 
 def _first(moment: Moment, runs: int) -> Moment:
-    """The same of the first runs alone."""
+    """The same moment, for the first `runs` runs only."""
     low, high = (expected[:runs] for expected in moment.expected)
     sent = [tuple(array[:runs] for array in message) for message in moment.sent]
     return moment._replace(expected=(low, high), sent=sent, held=tuple(array[:runs] for array in moment.held))
@@ -176,14 +177,14 @@ def _slot(time: int, part: int) -> str:
 
 
 def remembered(adversaries: Sequence[Adversary], earlier: list[Message], sent: Message) -> list[Message]:
-    """The messages up to the newest, or that one alone where nobody looks back."""
+    """All messages so far, or only the newest if no adversary looks back."""
     return [*earlier, sent] if any(adversary.remembers for adversary in adversaries) else [sent]
 
 
 def decided(plan: Plan, batch: Batch, prefix: Floats, eager: bool) -> Integers:
     """Contributions of all users of a batch, given the synchronised sums (1 or trials, width).
 
-    Lazily everybody decides by the synchronised model; eagerly also by the raw sums of those before them in the batch.
+    A lazy silo decides by the synchronised model; an eager one also by the raw sums of earlier users of the batch.
     """
     if not batch.choosers:
         return batch.fixed[None]
@@ -198,7 +199,7 @@ def decided(plan: Plan, batch: Batch, prefix: Floats, eager: bool) -> Integers:
 
 
 def _chosen(plan: Plan, batch: Batch, chooser: int, sums: Floats) -> Integers:
-    """What this chooser of every silo adds: (1 or trials, silos, width)."""
+    """What chooser number `chooser` of every silo adds: (1 or trials, silos, width)."""
     model = plan.fit(sums, batch.rounds[chooser]).model
     actions, rewards = batch.actions[:, chooser], batch.rewards[:, chooser]
     arms = np.argmax(linucb.upper_bounds(actions[None], model), axis=-1)  # (1 or trials, silos)
@@ -207,7 +208,7 @@ def _chosen(plan: Plan, batch: Batch, chooser: int, sums: Floats) -> Integers:
 
 
 class Retraced:
-    """The noiseless releases of one world, retraced by the encoder's matrix rather than by its stream."""
+    """The noiseless releases of one world, computed by the encoder's matrix instead of its stream."""
 
     def __init__(self, encoder: Encoder, silos: int, width: int) -> None:
         self._encoder = encoder
@@ -226,7 +227,7 @@ class Retraced:
         return self._weighted(np.rint(row).astype(np.int64), sync)
 
     def _weighted(self, row: Entries, sync: int) -> Entries:
-        """The batches so far, times a row of numbers of either kind."""
+        """The sum of the batches so far, weighted by a row of integers or floats."""
         total: Entries = np.tensordot(row, self._agreed[: sync + 1], axes=1)[None]
         for j, own in self._own.items():
             if row[j]:

@@ -1,12 +1,12 @@
 """What is audited: a plan small enough to be run many times, who attacks it, and what is claimed for it.
 
-`case` has one for each protocol by name, `reduced` one for anybody's plan. A reduced plan is smaller only in what the
-guarantee does not depend on: the dimension does not matter to the largest shift of a user from 2 on (3 shows more of
-the noise), other silos do not matter where each is protected on its own, and noise is calibrated anew for a shorter
-horizon by the same rule. Where silos share the noise, the smallest sync is played: as many silos as the plan's cohort,
-of which as many collude as the plan says, or, if those are many, fewer of both. How often a user comes, schedule,
-mechanism, calibration and acting are the plan's own; how many syncs lie between visits, unless they would not fit. What
-the plan's noise amounts to as it is, with all its silos, is computed beside the runs.
+`case` makes a case for a protocol by name, `reduced` for any plan. A reduced plan is smaller only where the guarantee
+does not depend on size. From dimension 2 on, the dimension does not change the largest shift of a user (3 shows more
+of the noise). Other silos do not matter if each is protected on its own. Noise is calibrated for the shorter horizon by
+the same rule. If silos share the noise, the smallest sync is played: as many silos as the plan's cohort, of which as
+many collude as the plan says, or fewer of both if there are many. The number of visits, schedule, mechanism,
+calibration and acting are the plan's own; so is the number of syncs between visits, if they fit. In addition to the
+runs, the mu of the whole plan's noise, with all its silos, is computed.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ __all__ = [
 ]
 
 AUTHORS_CLAIM = {
-    "ldp-eager": "Theorem LDP states it of Algorithm 1, which acts on raw sums",
-    "dubey": "Dubey & Pentland state it of their Algorithm 1, whose schedule reads raw sums",
+    "ldp-eager": "Theorem LDP claims it for Algorithm 1, which acts on raw sums",
+    "dubey": "Dubey & Pentland claim it for their Algorithm 1, whose schedule reads raw sums",
 }
-DIM = 3  # of a reduced plan, at most: enough for pairs in general position
+DIM = 3  # largest dimension of a reduced plan: enough for pairs in general position
 SYNCS = 400
-COHORT = 6  # silos of a sync that share their noise, up to which all of them are played
-COLLUDING = 2  # of a larger one: two, since one may be a special case
-WORK = 2e8  # what computing a plan's noise as it is may cost: syncs squared, times silos, times numbers of a release
+COHORT = 6  # if silos share their noise, cohorts up to this size are played in full
+COLLUDING = 2  # colluding silos in a larger cohort, at most: two, since one may be a special case
+WORK = 2e8  # limit for computing with the whole plan: syncs squared, times silos, times numbers per release
 
 
 class Claim(NamedTuple):
-    """What there is to refute, and who says so."""
+    """The claim to refute; the statement says whose it is."""
 
     epsilon: float
     delta: float
@@ -71,14 +71,14 @@ class Case:
     budget: tuple[float, float]  # what was asked for
     trials: int  # enough for this case
     live: bool = False  # on the live path, with noise that has no seed
-    own: Plan | None = None  # what was asked about, if the audited plan was cut from it
-    whole: tuple[CalendarGame, ...] = ()  # that plan as it is, nobody in it but the user: for arithmetic alone
+    own: Plan | None = None  # the plan that was asked about, if the audited plan is a reduction of it
+    whole: tuple[CalendarGame, ...] = ()  # games of the unreduced plan with nobody but the user, for arithmetic only
 
     @property
     def described(self) -> str:
         """The audited plan in words."""
         plan = self.plan
-        syncs = "times by data" if plan.syncs is None else counted(plan.syncs, "sync")
+        syncs = "times depend on data" if plan.syncs is None else counted(plan.syncs, "sync")
         return (
             f"{counted(plan.silos, 'silo')}{self._played}, {counted(plan.rounds, 'round')}"
             f"{' of a run without an end' if plan.endless else ''}, d = {plan.dim}, trust "
@@ -88,7 +88,7 @@ class Case:
 
     @property
     def _played(self) -> str:
-        """Which silos are played, if not all of them."""
+        """Which silos are played, in words; empty if all are."""
         played = self.games[0].silos
         if played == self.plan.silos:
             return ""
@@ -97,7 +97,7 @@ class Case:
 
     @property
     def cut(self) -> str:
-        """What the audited plan has less of than the plan that was asked about; empty where nothing was cut."""
+        """How the audited plan is smaller than the plan that was asked about; empty if it is the same plan."""
         if self.own is None:
             return ""
         pairs = zip(_sizes(self.own), _sizes(self.plan), strict=True)
@@ -105,13 +105,13 @@ class Case:
 
     @property
     def smaller_claim(self) -> Claim | None:
-        """What is claimed for the audited plan, if that is not word by word what is claimed for the plan itself."""
+        """The claim of the audited plan, if it is not word for word the claim of the plan that was asked about."""
         claimed = claim_of(self.name, self.plan, self.budget)
         return None if claimed == self.claim else claimed
 
 
 def _sizes(plan: Plan) -> tuple[tuple[str, str], ...]:
-    """All that a reduced plan may have less of."""
+    """Everything in which a reduced plan may be smaller."""
     return (
         ("silos", f"{plan.silos:,}"),
         ("silos in the smallest sync", f"{plan.smallest_cohort:,}"),
@@ -124,12 +124,12 @@ def _sizes(plan: Plan) -> tuple[tuple[str, str], ...]:
 
 
 def case_of(name: str, plan: Plan, budget: tuple[float, float], trials: int) -> Case:
-    """This very plan; `budget` is what it is held to where it promises nothing itself."""
+    """The case of exactly this plan; it is held to `budget` if it promises nothing itself."""
     return Case(name, plan, _games(plan, budget), claim_of(name, plan, budget), budget, trials)
 
 
 def claim_of(name: str, plan: Plan, budget: tuple[float, float]) -> Claim | None:
-    """What is claimed for a plan, by itself or by the authors of the protocol of this name."""
+    """What is claimed for a plan, by its own guarantee or by the authors of the protocol of this name."""
     promise = plan.guarantee
     if promise.epsilon is not None and promise.delta is not None:
         return Claim(promise.epsilon, promise.delta, promise.statement)
@@ -139,7 +139,7 @@ def claim_of(name: str, plan: Plan, budget: tuple[float, float]) -> Claim | None
 
 
 def _games(plan: Plan, budget: tuple[float, float]) -> tuple[Game, ...]:
-    """Two worlds for the plan, and everybody that its trust model names as an adversary."""
+    """The plan's games: two worlds, and every adversary that its trust model names."""
     held = plan if plan.privacy is not None else plan.changed(privacy=Privacy(*budget))
     if isinstance(plan.schedule, Adaptive):
         return adaptive_games(held)
@@ -148,7 +148,7 @@ def _games(plan: Plan, budget: tuple[float, float]) -> tuple[Game, ...]:
 
 
 def _played(plan: Plan) -> int:
-    """Silos to play: those that the user visits, or the smallest sync that can hold them and all who collude."""
+    """The number of silos to play: those that the user visits, or the smallest sync with room for all who collude."""
     assert plan.privacy is not None
     visited = plan.privacy.silos_per_user
     if plan.trusting.separate:
@@ -168,9 +168,9 @@ class _Size(NamedTuple):
     colluding: int = 0
 
 
-# Why these: `silo` and the paper's LDP keep the paper's size (one silo of them is played); `ldp-eager` also its
-# dimension. A secure sum needs few silos to be one. Amplification is defined at epsilon = 1 for many silos with few
-# users. The determinant rule of `dubey` fires within the horizon, that of `private-adaptive` fires on noise.
+# Why these sizes: `silo` and the paper's LDP keep the paper's size (one of their silos is played); `ldp-eager` also
+# keeps its dimension. A few silos are enough for a secure sum. At epsilon = 1, amplification is defined only for many
+# silos with few users. The determinant rule of `dubey` fires within the horizon, that of `private-adaptive` on noise.
 _SIZES = {
     "fed-lin-ucb": _Size(2, 100, 2, 25, 10_000),
     "ldp": _Size(100, 10_000, 3, 25, 30_000),
@@ -186,8 +186,8 @@ _SIZES = {
     "central": _Size(2, 1_000, 3, None, 60_000),
     "local": _Size(100, 16, 3, 1, 60_000),
 }
-# Of the literature. The users of a batch that a mixer shuffles are audited one per silo. An agent whose phases begin
-# when a determinant has doubled is given time for a few of them.
+# Sizes for the literature. Users whom a mixer shuffles are audited as silos of one user each. An agent whose phases
+# begin when a determinant has doubled has time for a few phases.
 _BASELINE_SIZES = {
     "shariff-sheffet": _Size(1, 64, 3, None, 30_000),
     "zheng": _Size(1, 16, 3, None, 60_000),
@@ -195,8 +195,8 @@ _BASELINE_SIZES = {
     "azize-basu": _Size(1, 200, 3, None, 2_000),
     "he": _Size(2, 100, 3, None, 2_000),
 }
-# Ours again, under plans that promise more than the usual one: a name, whose they are, and what they add. The horizon
-# that is played is longer than the band of the matrix, so that a whole column of it is.
+# Variants of our protocols whose plans promise more than usual: by name, the usual protocol, the size, and what the
+# plan adds. The horizon is longer than the band of the matrix, so that a whole column of the matrix is played.
 _VARIANTS: dict[str, tuple[str, _Size, dict[str, Any]]] = {
     "apart": (
         "secure-sum",
@@ -224,14 +224,14 @@ AUDITED = (*_SIZES, *_VARIANTS)
 
 
 def case(name: str, epsilon: float, delta: float) -> Case:
-    """The protocol `name` at this budget, ours, the paper's or another paper's, at a size that can be audited."""
+    """The case of the protocol `name` (ours, the paper's or another paper's) at this budget."""
     _validate.one_of("name", name, (*NAMES, *_VARIANTS, *BASELINES))
     if name in BASELINES:
         return _baseline_case(name, epsilon, delta)
     if name in _VARIANTS:
         return _variant_case(name, epsilon, delta)
     if name not in _SIZES:
-        raise ArgumentError("name", f"must be a protocol that sends something; {name!r} does not, so nothing can leak")
+        raise ArgumentError("name", f"must be a protocol that sends messages; {name!r} sends none, so nothing can leak")
     size = _SIZES[name]
     base = Plan(size.silos, size.rounds, size.dim, Privacy(epsilon, delta), colluding=size.colluding)
     plan = plan_for(name, base, None if size.batch is None else Every(size.batch))
@@ -259,7 +259,7 @@ def _baseline_case(name: str, epsilon: float, delta: float) -> Case:
 
 
 def reduced(plan: Plan) -> Case:
-    """A plan at a size that can be audited; without a budget there is nothing to hold it to."""
+    """The case of any plan with a budget, at a size that can be audited."""
     budget = plan.privacy
     if budget is None:
         raise ArgumentError("plan", "must have a privacy budget to be audited, got none")
@@ -270,20 +270,20 @@ def reduced(plan: Plan) -> Case:
 
 
 def in_few_dimensions(plan: Plan) -> Plan:
-    """The same plan for rows of few numbers, whatever records they may stand for: a schema's rows are some of those
-    no longer than 1, and the guarantee is for all of these."""
+    """The same plan in at most DIM dimensions, without its schema: a schema's rows are some of the vectors of norm at
+    most 1, and the guarantee covers all of those."""
     own = plan.personal if all(column < DIM for column in plan.personal) else tuple(range(len(plan.personal)))
     return plan if plan.dim <= DIM else plan.changed(dim=DIM, schema=None, personal=own[: DIM - 1])
 
 
 def of_plan(audited: Case, plan: Plan) -> Case:
-    """The case as that of a plan which it was cut from: what is claimed is what that plan claims."""
+    """The case of a reduced plan as a case of the plan it was reduced from, with that plan's claim."""
     return replace(audited, own=plan, claim=claim_of("plan", plan, audited.budget), whole=_whole(plan))
 
 
 def _whole(plan: Plan) -> tuple[CalendarGame, ...]:
-    """The plan as it is (in fewer dimensions if there is too much of it), against the worst pairs: nothing if even
-    that is too much, or if there is no arithmetic for it."""
+    """Games of the unreduced plan with the worst pairs (in fewer dimensions if it is too large); none if it is still
+    too large, or if no exact mu can be computed for it."""
     if isinstance(plan.schedule, Adaptive) or not plan.guarantee.promised:
         return ()
     if all(adversary.bound != "gdp" for adversary in adversaries_of(plan)):
@@ -297,7 +297,7 @@ def _whole(plan: Plan) -> tuple[CalendarGame, ...]:
 
 
 def _shorter(plan: Plan) -> Plan:
-    """As many rounds as the trust model is audited with, or at least no more syncs than SYNCS."""
+    """The plan with at most as many rounds as its trust model is audited with, and at most SYNCS syncs."""
     size = plan.trusting.audit
     if size.rounds is not None and plan.rounds > size.rounds:
         return plan.changed(rounds=size.rounds, schedule=Every(size.batch))
@@ -308,16 +308,16 @@ def _shorter(plan: Plan) -> Plan:
 
 
 def returning_within(plan: Plan, syncs: int) -> Privacy:
-    """The plan's budget with visits so near to each other that two of them lie within so many syncs."""
+    """The plan's budget, with visits close enough together that two of them fit into this number of syncs."""
     assert plan.privacy is not None
     return replace(plan.privacy, apart=min(plan.privacy.apart, syncs // 2))
 
 
 def fewer_silos(plan: Plan) -> Plan:
-    """As many honest silos as the trust model is audited with, those that one user visits among them.
+    """The plan with as many honest silos as its trust model is audited with, including those that one user visits.
 
-    Where silos share their noise it depends on how many are in a sync and how many of them collude: these numbers are
-    kept where they are small. Where they are not, there still are silos that a sync can do without, and some collude.
+    If silos share their noise, the noise depends on how many are in a sync and how many of them collude. Small numbers
+    are kept. Large ones are reduced such that syncs can still do without some silos, and some still collude.
     """
     assert plan.privacy is not None
     least, visited, cohort = plan.trusting.audit.honest, plan.privacy.silos_per_user, plan.smallest_cohort

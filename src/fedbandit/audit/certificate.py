@@ -1,6 +1,6 @@
 """One page for a privacy officer: what is promised, to whom, why, who tried to break it, and what is not promised.
 
-Every figure is read off the plan, its guarantee or an audit's report.
+Every figure comes from the plan, its guarantee or an audit's report.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ ADJACENCY: dict[Adjacency, str] = {
 }
 OWN_SILO = "Nothing is hidden from a user's own silo, which serves the user and sees the data."
 LOCAL = (
-    "What is recommended to somebody who does not count depends on the raw data of their silo's people, and may tell "
-    "them something about these: within a silo nothing is promised. (`uncounted = public` rules it out.)"
+    "A recommendation to somebody who does not count depends on the raw data of their silo's people and may reveal "
+    "something about them: within a silo nothing is promised. (`uncounted = public` rules this out.)"
 )
 NOT_PROMISED = (
     "What is true of people in general is not hidden: learning it is the purpose.",
     "A user who takes part more often than stated is not covered{}.",
-    "Other data about the same user, released elsewhere, is not covered: what that spends adds up.",
-    "Silos that lie about their users can spoil the model. They learn no more about others by it.",
+    "Other data about the same user, released elsewhere, are not covered: their privacy loss adds up.",
+    "Silos that lie about their users can spoil the model. They learn no more about others by lying.",
 )
 
 LEFT_OUT = "; a silo that recognises them leaves those rounds out"
-LARGE, SMALL = 20.0, 0.005  # an epsilon beyond which e^epsilon is written another way
+LARGE, SMALL = 20.0, 0.005  # e^epsilon is written differently for an epsilon above or below these
 THOUSAND = 1_000
 
 
@@ -50,7 +50,7 @@ class Section:
     paragraphs: tuple[str, ...] = ()
     items: tuple[str, ...] = ()
     ordered: bool = False
-    table: tuple[tuple[str, ...], ...] = ()  # first row: heads
+    table: tuple[tuple[str, ...], ...] = ()  # the first row has the headings
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Certificate:
 
 
 def certificate(plan: Plan, report: Report, on: date, live: Report | None = None) -> Certificate:
-    """The page for a plan and the audit of it; `live` is that of the live path, if there was one."""
+    """The page for a plan and its audit; `live` is the report of the live audit, if there was one."""
     guarantee = plan.guarantee
     heading = "Why it holds" if guarantee.promised else "Why nothing is promised"
     sections = [
@@ -87,10 +87,10 @@ def _title(promised: bool, broken: bool) -> str:
 
 
 def promise_in_words(plan: Plan) -> str:
-    """The promise in one plain sentence; and, where there is none, that sentence.
+    """The promise in one plain sentence, or the guarantee's statement that there is none.
 
-    It is about events: P(S) <= e^epsilon P'(S) + delta for whatever S one looks for. It does not say that what is seen
-    is more than e^epsilon times as likely with a chance of delta at most: under Gaussian noise that chance is
+    The sentence is about events: P(S) <= e^epsilon P'(S) + delta for every S. It does not say that an observation is
+    more than e^epsilon times as likely with probability at most delta: under Gaussian noise that probability is
     Phi(mu / 2 - epsilon / mu), which is larger.
     """
     guarantee = plan.guarantee
@@ -105,7 +105,7 @@ def promise_in_words(plan: Plan) -> str:
 
 
 def _times(epsilon: float) -> str:
-    """e^epsilon, to be read."""
+    """e^epsilon, rounded up, in a readable form."""
     if epsilon > LARGE:
         return f"e^{exactly(epsilon)}"
     if math.exp(epsilon) >= THOUSAND:
@@ -114,18 +114,18 @@ def _times(epsilon: float) -> str:
 
 
 def _guesses(epsilon: float, delta: float) -> str:
-    """How well one can guess between two neighbours, at best."""
+    """What the promise means for somebody who guesses between two neighbours."""
     share = f"{math.ceil(1000 * _best_guess(epsilon, delta)) / 10:.1f}%"
     if share == "100.0%":
         return "which hides next to nothing: somebody who has to guess between the two may be right every time"
     return (
-        "so nobody who has to guess between the two, one as likely as the other, is right more than "
+        "so nobody who has to guess between the two, when both are equally likely, is right more than "
         f"{share} of the time"
     )
 
 
 def _best_guess(epsilon: float, delta: float) -> float:
-    """Right guesses between two equally likely neighbours that (epsilon, delta)-DP allows, at most."""
+    """The largest share of right guesses between two equally likely neighbours that (epsilon, delta)-DP allows."""
     return float(1 - (1 - delta) * expit(-epsilon))
 
 
@@ -148,7 +148,7 @@ def _plan(plan: Plan) -> Section:
 
 
 def _length(plan: Plan) -> str:
-    """How long a plan is, in what its rounds are: on a clock, periods in which anybody may come."""
+    """The length of a plan: in rounds, or on a clock in periods, in which any number of people may come."""
     on_clock = isinstance(plan.schedule, Clock)
     length = counted(plan.rounds, "period") + " of the clock" if on_clock else counted(plan.rounds, "round")
     return f"without an end; figures are for {length}" if plan.endless else length
@@ -213,12 +213,12 @@ def _audit(report: Report, live: Report | None, on: date) -> Section:
 
 
 def _cut(report: Report) -> str:
-    """What was cut from the plan to audit it."""
-    return f" Cut from the plan to be run many times: {report.cut}." if report.cut else ""
+    """How the plan was made smaller for the audit."""
+    return f" To run it many times, the plan was made smaller: {report.cut}." if report.cut else ""
 
 
 def _checked(report: Report) -> str:
-    """What the checks beside the bounds said."""
+    """The result of the checks, in a sentence."""
     number = sum(check.tests for check in report.checks)
     tests = f"{counted(number, 'test')} of the noise itself and of times and sizes of messages"
     if report.failed:

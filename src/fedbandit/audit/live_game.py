@@ -1,9 +1,9 @@
 """The audited run on the live path: real stores, silos, sealed messages, mixer, analyzer and live noise.
 
-The parties' own code runs, unmodified, in this process. In place of the broker a `RecordingCarrier` takes bytes from
-one party, hands them to the next and remembers all of them. What is scored and tested is what crossed: messages opened
-with the keys of those they were for. Users have one action each, so what every silo adds is known. The clock is moved
-by hand: where a plan ticks by it, from tick to tick.
+The parties' own code runs, unmodified, in this process. Instead of a broker, a `RecordingCarrier` takes bytes from one
+party, passes them to the next and keeps a record. The audit scores and tests what crossed: the messages, opened with
+the keys of their receivers. Users have one action each, so what every silo adds is known. The clock is moved by hand,
+from tick to tick if the plan has a clock.
 """
 
 from __future__ import annotations
@@ -56,37 +56,37 @@ from fedbandit.schedule import Clock, Every
 
 __all__ = ["LIVE", "LiveGame", "RecordingCarrier", "live_case", "live_game", "live_reduced"]
 
-LIVE = ("silo", "secure-sum", "central", "sdp-vector-sum")  # one for each live trust model that few silos can have
+LIVE = ("silo", "secure-sum", "central", "sdp-vector-sum")  # one per live trust model that works with few silos
 SILOS, SYNCS, BATCH, DIM = 3, 8, 2, 3
-PERIOD = 60.0  # seconds of a clock, on which nothing depends
-TRIALS = 40  # of each world: too few to prove much of epsilon, enough to see that noise is not as claimed
-RUNS = 10  # one after the other in one process
-MEMORY = Path("/dev/shm")  # where stores are quick, if there is such a place
-USER = "the user"  # the key of the one in whom the worlds differ
+PERIOD = 60.0  # seconds between ticks; nothing depends on it
+TRIALS = 40  # of each world: too few to prove much about epsilon, enough to see whether the noise is as claimed
+RUNS = 10  # one after another in one process
+MEMORY = Path("/dev/shm")  # stores are fast here, if it exists
+USER = "the user"  # the key of the user in whom the worlds differ
 
 
 class RecordingCarrier:
-    """In place of a link to the broker: every party publishes here, and what is published can be taken and read."""
+    """Replaces the link to the broker: every party publishes here, and published messages can be taken and read."""
 
     def __init__(self) -> None:
         self.crossed: list[tuple[str, bytes]] = []
         self._waiting: deque[tuple[str, bytes]] = deque()
 
     async def publish(self, subject: str, data: bytes, message_id: str) -> None:
-        """Take a message."""
+        """Record a message and queue it."""
         self.crossed.append((subject, data))
         self._waiting.append((subject, data))
 
     async def read(self, consumer: Consumer, handle: Callable[[list[bytes]], Awaitable[None]]) -> None:
-        """Nothing to read: messages are handed on one by one."""
+        """Do nothing: messages are delivered one by one by `_Federation`."""
 
     def take(self) -> tuple[str, bytes] | None:
-        """The oldest message that was not handed on yet."""
+        """The oldest message that has not been delivered yet, or None."""
         return self._waiting.popleft() if self._waiting else None
 
 
 class _Comer(NamedTuple):
-    """Somebody who comes to a silo, by the key that the application knows them by."""
+    """Somebody who comes to a silo, with the key under which the application knows them."""
 
     key: str
     data: User
@@ -96,8 +96,7 @@ Batches = tuple[tuple[tuple[_Comer, ...], ...], ...]  # by sync, by silo: who co
 
 
 class _HandClock:
-    """Time that passes when it is told to: no release has to wait for the moment at which it may leave, and nothing is
-    late."""
+    """A clock that is moved by hand, so that no release has to wait for its time to leave and nothing is late."""
 
     def __init__(self, start: float) -> None:
         self._start = self._now = start
@@ -113,7 +112,7 @@ class _HandClock:
 
 
 class _Sync(NamedTuple):
-    """One sync of one run as it was seen on the wire."""
+    """One sync of one run, as seen on the wire."""
 
     sent: Message  # (silos, width) each
     held: Message
@@ -128,29 +127,29 @@ class LiveGame:
     adversaries: tuple[Adversary, ...]
 
     chunk = RUNS
-    planned: Envelope = ()  # bytes under encryption: the same in every run, whatever they are
+    planned: Envelope = ()  # not predicted: sizes of sealed messages only have to be the same in every run
 
     @property
     def silos(self) -> int:
-        """All of them are played."""
+        """The number of silos; all of them are played."""
         return self.plan.silos
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The adversaries."""
+        """The adversaries' names."""
         return tuple(adversary.name for adversary in self.adversaries)
 
     @property
     def bounds(self) -> tuple[Bound, ...]:
-        """What the success of each of them refutes."""
+        """By adversary, what its success refutes."""
         return tuple(adversary.bound for adversary in self.adversaries)
 
     def play(self, world: int, trials: int, noise: NoiseSource) -> Scored:
-        """Run the federation `trials` times; `noise` is not used, since live parties have a source of their own."""
+        """Run the federation `trials` times. `noise` is not used: live parties have their own source."""
         quick = MEMORY if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) else None
         with tempfile.TemporaryDirectory(prefix="fedbandit-audit-", dir=quick) as folder:
             names = [f"silo-{number}" for number in range(self.plan.silos)]
-            start = float(int(time.time()))  # a whole number: sums of such times are exact
+            start = float(int(time.time()))  # a whole number, so that sums of times are exact
             homes = founding.local(Path(folder) / "homes", self.plan, names, Timing(start=start))
             federation = _Federation(self.plan, {home.settings.name: home for home in homes})
             runs = asyncio.run(federation.runs(Path(folder), self.worlds[world], trials))
@@ -177,7 +176,7 @@ class LiveGame:
         return Scored(scores, envelopes, recorder.tallies())
 
     def _sums(self, batch: Sequence[Sequence[_Comer]]) -> Integers:
-        """What each silo's users add, (silos, width)."""
+        """What the users of each silo add, (silos, width)."""
         plan, sums = self.plan, np.zeros((len(batch), self.plan.protocol.width), dtype=np.int64)
         for row, comers in zip(sums, batch, strict=True):
             for comer in comers:
@@ -186,7 +185,7 @@ class LiveGame:
 
 
 def live_game(plan: Plan) -> LiveGame:
-    """The plan's worst neighbours, in as many silos and as often as the promise allows, on the live path."""
+    """The live game of the plan's worst neighbours, who come to as many silos and as often as the promise allows."""
     low, high = (_world(plan, user) for user in telling_pair(plan))
     return LiveGame(plan, (low, high), adversaries_of(plan))
 
@@ -202,20 +201,20 @@ def _world(plan: Plan, user: User) -> Batches:
 
 
 def _batch(plan: Plan, sync: int, count: int, user: User, own: int) -> tuple[_Comer, ...]:
-    """Who comes: the user `own` times, unless that is nobody, and others up to `count`."""
+    """Who comes: the user `own` times (unless `user` stands for nobody), and others up to `count` in all."""
     others = [_Comer(f"{sync}/{number}", other) for number, other in enumerate(background_users(plan, count))]
     return (*([_Comer(USER, user)] * own if user.x.any() else ()), *others[own:])
 
 
 def live_case(name: str, epsilon: float, delta: float) -> Case:
-    """The protocol `name` at this budget, on the live path; refused if it cannot run live."""
+    """The live case of the protocol `name` at this budget; refused if it cannot run live."""
     _validate.one_of("name", name, NAMES)
     base = Plan(SILOS, SYNCS * BATCH, DIM, Privacy(epsilon, delta), trust="none")
     return _case_of(name, plan_for(name, base, Every(BATCH)), Privacy(epsilon, delta))
 
 
 def live_reduced(plan: Plan) -> Case:
-    """A plan at a size at which it can be run live many times."""
+    """The live case of a plan, at a size that can be run many times."""
     if plan.privacy is None:
         raise ArgumentError("plan", "must have a privacy budget to be audited, got none")
     small = in_few_dimensions(plan).changed(schema=None, **_calendar(plan), **_silos(plan))
@@ -223,7 +222,7 @@ def live_reduced(plan: Plan) -> Case:
 
 
 def _calendar(plan: Plan) -> dict[str, Any]:
-    """A few ticks of a clock, or batches large enough for all visits of a user."""
+    """A short schedule: a few ticks of a clock, or batches large enough for all visits of a user."""
     assert plan.privacy is not None
     if isinstance(plan.schedule, Clock):
         return {"schedule": Clock(PERIOD), "rounds": SYNCS, "privacy": returning_within(plan, SYNCS)}
@@ -232,7 +231,7 @@ def _calendar(plan: Plan) -> dict[str, Any]:
 
 
 def _silos(plan: Plan) -> dict[str, Any]:
-    """Few silos, all of them in every sync; where they share the noise, as many as in the smallest sync."""
+    """Few silos, all of them in every sync; if they share the noise, as many as in the smallest sync."""
     assert plan.privacy is not None
     if plan.trusting.shares_noise:
         fewer = fewer_silos(plan)
@@ -242,18 +241,18 @@ def _silos(plan: Plan) -> dict[str, Any]:
 
 def _case_of(name: str, plan: Plan, privacy: Privacy) -> Case:
     if not isinstance(plan.schedule, Clock) and privacy.adjacency == "replace-one":
-        plan = plan.changed(visits="public")  # batches of fixed size
+        plan = plan.changed(visits="public")  # batches have a fixed size
     check_live(plan)
     if plan.personal:
         raise ArgumentError(
-            "plan", "must have nothing personal to be audited live: what silos release to themselves crosses nowhere"
+            "plan", "must have no personal features to be audited live: no message carries what silos release of them"
         )
     budget = (privacy.epsilon, privacy.delta)
     return Case(name, plan, (live_game(plan),), claim_of(name, plan, budget), budget, TRIALS, live=True)
 
 
 class _Federation:
-    """All parties of a federation, with the keys that open what is meant for them."""
+    """All parties of a federation, with the keys that open the messages sent to them."""
 
     def __init__(self, plan: Plan, homes: dict[str, Home]) -> None:
         self._plan, self._homes = plan, homes
@@ -264,16 +263,16 @@ class _Federation:
         self._start, self._clock = start, _HandClock(start)
 
     async def runs(self, folder: Path, batches: Batches, trials: int) -> list[list[tuple[str, bytes]]]:
-        """Several runs, one after the other."""
+        """Run the federation several times, one run after another; return what crossed in each."""
         return [await self.run(folder / str(trial), batches) for trial in range(trials)]
 
     async def run(self, folder: Path, batches: Batches) -> list[tuple[str, bytes]]:
-        """One run on stores of its own; all that crossed, in order. Half way every silo is closed and opened again:
-        noise must not begin anew with it."""
+        """Run the federation once, on new stores; return all messages in order. Half way, every silo is closed and
+        opened again: its noise must not start over."""
         folder.mkdir()
         self._clock.pass_to(self._start)
         carrier, half = RecordingCarrier(), len(batches) // 2
-        link = cast(Link, carrier)  # the parties use no more of a link than a carrier has
+        link = cast(Link, carrier)  # the parties use only those methods of a link that a carrier has
         with ExitStack() as stack:
             others = [name for name in self._parties if name not in self._agreement.silos]
             keepers = {name: self._keeper(folder, name, link, stack) for name in others}
@@ -291,7 +290,7 @@ class _Federation:
         carrier: RecordingCarrier,
         keepers: dict[str, SyncKeeper],
     ) -> None:
-        """Silos are opened, serve these batches and are closed again."""
+        """Open all silos, let them serve these batches, and close them again."""
         link = cast(Link, carrier)
         with ExitStack() as stack:
             agents = {name: self._agent(folder, name, stack) for name in self._agreement.silos}
@@ -311,7 +310,7 @@ class _Federation:
                 await self._deliver(carrier, agents, keepers)
 
     def _pass(self, sync: int) -> None:
-        """Time passes to the tick of this sync, if time decides when that is."""
+        """Move the clock to the tick of this sync, if the plan has a clock."""
         if isinstance(self._plan.schedule, Clock):
             self._clock.pass_to(self._start + self._plan.times[sync] * self._plan.schedule.period)
 
@@ -338,24 +337,24 @@ class _Federation:
     async def _deliver(
         self, carrier: RecordingCarrier, agents: dict[str, Agent], keepers: dict[str, SyncKeeper]
     ) -> None:
-        """Hand on what waits, until nothing does."""
+        """Deliver messages until none is waiting."""
         while (message := carrier.take()) is not None:
             receiver, data = self._receiver(message[0]), message[1]
             await (agents[receiver] if receiver in agents else keepers[receiver]).handle([data])
 
     def _receiver(self, subject: str) -> str:
-        """Whom a subject is read by: the party itself at a silo's, else the one who has the role."""
+        """The party that reads a subject: the named silo, or else the party with that role."""
         role, name = subject.split(".")[-2:]
         return name if role == "silo" else role
 
     # -- what was seen ----------------------------------------------------------------------------------------------
 
     def envelope(self, crossed: Sequence[tuple[str, bytes]]) -> Envelope:
-        """What everybody sees of the messages."""
+        """What everybody can see of the messages: their order, subjects and sizes."""
         return tuple((f"message {number} on {subject}", len(data)) for number, (subject, data) in enumerate(crossed))
 
     def seen(self, crossed: Sequence[tuple[str, bytes]]) -> list[_Sync]:
-        """The syncs of one run, each message opened by whom it was for."""
+        """The syncs of one run, with each message opened by its receiver."""
         opened: dict[tuple[str, int, str, str], bytes] = {}
         for subject, data in crossed:
             receiver = self._receiver(subject)
@@ -399,7 +398,7 @@ class _Federation:
         return [messages.decode(analyzer.open_anonymous("release", sync, sealed))[0] for sealed in ciphertexts]
 
     def _published(self, sync: int, opened: dict[tuple[str, int, str, str], bytes], totals: list[Floats]) -> Integers:
-        """The noisy total behind the model that the analyzer sent to the first silo: the decoder, backwards."""
+        """The noisy total behind the model that the analyzer sent to the first silo, by inverting the decoder."""
         first = self._agreement.silos[0]
         outcome = SignedOutcome.decode(opened["model", sync, "analyzer", first], self._plan).outcome
         protocol = self._plan.protocol
@@ -412,7 +411,7 @@ class _Federation:
 
 
 def _serve(silo: Silo, comers: Sequence[_Comer]) -> None:
-    """Those who come are served and rewarded."""
+    """Serve everybody who comes, and report their rewards."""
     if comers:
         decisions = silo.decide_many(np.array([[comer.data.x] for comer in comers]), [comer.key for comer in comers])
         silo.reward_all([(decision.id, comer.data.y) for decision, comer in zip(decisions, comers, strict=True)])

@@ -1,10 +1,10 @@
-"""What becomes of those who do not count: nothing of theirs may reach a release, or a decision for somebody who counts.
+"""Checks that data of people who do not count reach no release, and no decision for somebody who counts.
 
 A live silo is run twice on the same people, except that those who have opted out or are over the cap bring the opposite
-data in the second world: enough of them to turn every decision that looks at raw sums. Until noise is added nothing is
-random, so all that the two worlds could tell apart must be the same, to the bit: the actions of those who count, the
-batches that are closed and what the encoder makes of them, places, and sizes. Whoever was served by raw data comes
-again in the next term, with data that show it, and must not count there either.
+data in the second world: enough of them to change every decision that looks at raw sums. Nothing is random until noise
+is added, so everything that could tell the two worlds apart must be equal to the bit: the actions of those who count,
+the closed batches and what the encoder makes of them, places, and sizes. People who were served by raw data come again
+in the next term with data that give them away, and must not count there either.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from fedbandit.schedule import Clock
 __all__ = ["served_apart"]
 
 WHAT = "who is served by what"
-OTHERS = 400  # people per sync who opt out, and of whom the silo knows nothing else
-KEYED = 4  # the same with a key
-KNOWN = 40  # visits that the public sums grow by per sync
+OTHERS = 400  # people per sync who opt out and come without a key
+KEYED = 4  # people per sync who opt out and come with a key
+KNOWN = 40  # visits by which the public sums grow per sync and action
 AGAIN = "again"  # the key of somebody who comes more often than the cap
 DEPENDS = {
-    "actions": "what is decided for those who count depends on the data of those who do not",
-    "batch": "data of those who do not count are in a batch",
-    "encoded": "what is released depends on the data of those who do not count",
+    "actions": "decisions for those who count depend on the data of those who do not",
+    "batch": "a batch contains data of those who do not count",
+    "encoded": "releases depend on the data of those who do not count",
     "envelope": "places in batches, or sizes of releases, depend on the data of those who do not count",
 }
 
 
 class _Seen(NamedTuple):
-    """One sync, before noise."""
+    """What is seen of one sync before noise is added."""
 
     actions: tuple[int, ...]
     batch: list[CountedRow]
@@ -50,7 +50,7 @@ class _Seen(NamedTuple):
 
 
 def served_apart(plan: Plan) -> Check:
-    """A live silo of the plan in both worlds, and in words what differs."""
+    """Run a live silo of the plan in both worlds; the check says in words what differs."""
     with tempfile.TemporaryDirectory(prefix="fedbandit-audit-") as folder:
         low, high = (_played(Path(folder) / f"{world}.db", plan, world) for world in (0, 1))
     failed = [
@@ -62,7 +62,7 @@ def served_apart(plan: Plan) -> Check:
 
 
 class _Hand:
-    """Time that passes from tick to tick."""
+    """A clock that is moved by hand, from tick to tick."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -88,7 +88,7 @@ def _played(store: Path, plan: Plan, world: int) -> list[_Seen]:
 
 
 def _next_term(store: Path, plan: Plan, clock: _Hand, world: int) -> _Seen:
-    """The open batch of the next term, to which those come who were served by raw data."""
+    """The open batch of the next term, in which the people who were served by raw data come again."""
     later = plan.changed(alpha=plan.alpha / 2)  # any other plan
     with Silo.open(store, later, timing=Timing(start=clock.now), clock=clock, new_term=True) as silo:
         both = np.stack(_pair(plan))
@@ -100,7 +100,7 @@ def _next_term(store: Path, plan: Plan, clock: _Hand, world: int) -> _Seen:
 
 
 def _serve(silo: Silo, sync: int, world: int) -> tuple[int, ...]:
-    """Everybody who comes in one batch; returns the actions of those who count, who all choose between two."""
+    """Serve everybody who comes in one batch; return the actions of those who count, who choose between two."""
     both = np.stack(_pair(silo.plan))
     rewards = [float(number % 2 == world) for number in range(OTHERS)]
     decisions = silo.decide_many(np.stack([both[number % 2][None] for number in range(OTHERS)]), shared=False)
@@ -122,8 +122,7 @@ def _come(silo: Silo, actions: Floats, key: str, reward: float, shared: bool = T
 
 
 def _counted_again(plan: Plan, sync: int) -> int:
-    """How often the one who comes again and again counts in a batch: all at once, or as visits may follow each
-    other."""
+    """How often the person who keeps coming counts in a batch: all visits at once, or spaced as the plan asks."""
     cap, apart = plan.cap or 1, 0 if plan.privacy is None else plan.privacy.apart
     if not apart:
         return cap if sync == 0 else 0
@@ -131,27 +130,27 @@ def _counted_again(plan: Plan, sync: int) -> int:
 
 
 def _people(plan: Plan, sync: int) -> int:
-    """Those who count in a batch."""
+    """The number of people who count in a batch."""
     if isinstance(plan.schedule, Clock):
         return (plan.cap or 1) + 2
     return int(np.diff((0, *plan.times))[sync])
 
 
 def _pair(plan: Plan) -> tuple[Floats, Floats]:
-    """Two actions that point apart."""
+    """Two actions in different directions."""
     first = np.eye(plan.dim)[0]
     return first, np.eye(plan.dim)[-1] if plan.dim > 1 else -first
 
 
 def _public(plan: Plan, sync: int) -> Floats:
-    """Public sums, the same in both worlds, by which the two actions are about as good."""
+    """Public sums, the same in both worlds, which make the two actions about equally good."""
     x = np.stack([action for _ in range(KNOWN * (sync + 1)) for action in _pair(plan)])
     y = np.tile([0.5, 0.45], len(x) // 2)
     return np.asarray(contributions(x, y, plan.bits, plan.centre).sum(axis=0) * 2.0**-plan.bits)
 
 
 def _encoded(silo: Silo) -> bytes | None:
-    """What the encoder has been given so far; None where that is random itself."""
+    """The encoder's state so far; None if that is random itself."""
     return None if silo.plan.protocol.needs_points else silo.store.encoder(silo.term.number)
 
 

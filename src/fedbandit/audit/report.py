@@ -1,4 +1,4 @@
-"""An audit's result: a lower bound on epsilon beside the claimed one, and the verdict."""
+"""The result of an audit: a lower bound on epsilon, the claimed epsilon, and the verdict."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ REFUTES: dict[Bound, str] = {
     "gdp": "refutes mu-GDP, which for Gaussian noise is the same as (epsilon, delta)-DP",
     "dp": "refutes (epsilon, delta)-DP, whatever the mechanism",
 }
-LARGEST_MU = 30.0  # beyond it no epsilon is worth telling from another
-ARITHMETIC = 1e-6  # relative error that floating point may make
+LARGEST_MU = 30.0  # larger values of mu are not told apart
+ARITHMETIC = 1e-6  # relative error allowed for floating point
 #: What a failed check of each kind proves, in words.
 PROVES: dict[CheckKind, str] = {
     "claimed noise": "even noise of exactly the claimed size would not keep the claim",
-    "residuals": "the noise is not the independent noise of the claimed size that the proof counts on",
-    "times and sizes": "when or how long messages are depends on the user, which no noise covers",
-    "served apart": "people who do not count, or raw data, reach a release or somebody who counts",
+    "residuals": "the noise is not the independent noise of the claimed size that the proof relies on",
+    "times and sizes": "the times or sizes of messages depend on the user, and no noise covers that",
+    "served apart": "data of people who do not count, or raw data, reach a release or somebody who counts",
 }
 
 
@@ -46,12 +46,12 @@ class Report:
     trials: int
     seed: int
     live: bool = False
-    cut: str = ""  # what the audited plan has less of than the plan that was asked about
-    smaller_claim: Claim | None = None  # what is claimed for the audited plan, if in other words
+    cut: str = ""  # how the audited plan is smaller than the plan that was asked about
+    smaller_claim: Claim | None = None  # the claim of the audited plan, if it differs
 
     @property
     def worst(self) -> Finding:
-        """The adversary that proved most."""
+        """The finding of the adversary that proved most."""
         return max(self.findings, key=lambda finding: finding.epsilon_lower)
 
     @property
@@ -61,18 +61,18 @@ class Report:
 
     @property
     def verdict(self) -> str:
-        """`broken` if more than the claim was proven (or, without a claim, more than the budget asked for), or if a
-        check failed: then what the proof of the claim rests on is not true."""
+        """`broken` if the lower bound exceeds the claimed epsilon (without a claim: the budget's), or if a check
+        failed: then an assumption of the proof is not true."""
         allowed = self.budget[0] if self.claim is None else self.claim.epsilon
         return "broken" if self.epsilon_lower > allowed or self.failed else "holds"
 
     @property
     def failed(self) -> tuple[str, ...]:
-        """In words, what the checks found wrong."""
+        """What the checks found wrong, in words."""
         return tuple(f"{check.what}: {text}" for check in self.checks for text in check.failed)
 
     def as_dict(self) -> dict[str, Any]:
-        """The result as plain data; that it was live, and what failed, is said only if it was and if something did."""
+        """The result as plain data; `live` and `failed` appear only if the audit was live, or if a check failed."""
         claim = self.claim
         more: dict[str, Any] = {"live": True} if self.live else {}
         if self.failed:
@@ -128,14 +128,14 @@ def _apart(case: Case) -> Iterator[Check]:
 
 def _claimed_noise(case: Case, delta: float) -> Iterator[Check]:
     """Whether noise of the claimed size would keep the claim: computed for the neighbours of each game, and for the
-    worst pair as it stands and in general position."""
+    worst pair in both positions (see `worst_pair`)."""
     if case.claim is None:
         return
     for game in case.games:
         if isinstance(game, CalendarGame) and game.plan.guarantee.promised:
             yield _arithmetic("size of the claimed noise", (game, *_turned(game)), case.claim.epsilon, delta)
     if case.whole:
-        yield _arithmetic("size of the claimed noise, of the plan as it is", case.whole, case.claim.epsilon, delta)
+        yield _arithmetic("size of the claimed noise, in the whole plan", case.whole, case.claim.epsilon, delta)
 
 
 def _arithmetic(what: str, games: Iterable[CalendarGame], claimed: float, delta: float) -> Check:
@@ -161,9 +161,9 @@ def audit_all(
     workers: int = 1,
     progress: Callable[[float], None] = lambda share: None,
 ) -> list[Report]:
-    """The audits of many cases, as many at a time as there are workers, in the order of the cases.
+    """Audit many cases, one per worker at a time; the reports come in the order of the cases.
 
-    Live ones wait more than they work, so a few more processes are started for them.
+    Live audits mostly wait, so a few more processes are started for them.
     """
     if workers == 1:
         reports = []
@@ -173,7 +173,7 @@ def audit_all(
         return reports
     processes = workers + min(workers, sum(case.live for case in cases))
     with ProcessPoolExecutor(processes, get_context("spawn"), ignore_interrupts) as pool:
-        futures = [pool.submit(audit, case, trials, seed) for case in reversed(cases)]  # live ones are slow: first
+        futures = [pool.submit(audit, case, trials, seed) for case in reversed(cases)]  # slow (live) cases start first
         try:
             for done, _ in enumerate(as_completed(futures), 1):
                 progress(done / len(cases))

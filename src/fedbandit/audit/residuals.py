@@ -1,12 +1,12 @@
-"""Tests of the noise itself: what is left of a message once the noiseless release is taken off.
+"""Tests of the noise itself: of the residual that is left when the noiseless release is subtracted from a message.
 
-The auditor knows which world it played. If the claim is true, what is left is Gaussian noise of the claimed deviation:
-independent from entry to entry, from release to release, from silo to silo and from run to run; and a share of a
-secret is uniform in the same ways. Each test below is exact or nearly so under that claim, and their levels add up to
-`FALSE_ALARMS`. A test that fails proves that the noise is not the one which the proof of the guarantee counts on. It
-proves no epsilon by itself: what the fault is worth to an adversary depends on the fault.
+The auditor knows which world it played. If the claim is true, residuals are Gaussian noise with the claimed standard
+deviation, independent between entries, releases, silos and runs; and a share of a secret is uniform and independent in
+the same ways. Each test below is exact or nearly so under that claim, and their levels add up to `FALSE_ALARMS`. A
+failed test proves that the noise is not the noise that the proof of the guarantee relies on. It does not prove an
+epsilon: how much an adversary gains depends on the fault.
 
-More noise than claimed is no failure: variances are tested against too little only, and all other tests do not look at
+More noise than claimed is not a failure: variances are only tested for being too small, and no other test depends on
 the scale.
 """
 
@@ -28,9 +28,9 @@ FALSE_ALARMS = 0.001  # of all tests of one audit together
 _TAIL = (1e-4, 1e-3, 5e-3, 0.02)
 EDGES = np.array([*_TAIL, *np.linspace(0.05, 0.95, 19), *(1 - p for p in reversed(_TAIL))])  # of bins, as probabilities
 BINS = len(EDGES) + 1
-FEWEST = 50  # counts expected in a bin; bins with fewer are put together, from the tails inwards
-PRINTS = 2_000  # fingerprints kept of a chunk, to be compared with those of other chunks
-KEPT = 100_000  # numbers that a chunk's tests look at, about
+FEWEST = 50  # expected counts per bin; bins with fewer are merged, from the tails inwards
+PRINTS = 2_000  # fingerprints kept per chunk, to compare with those of other chunks
+KEPT = 100_000  # numbers tested per chunk, about
 FEWEST_RUNS = 20
 
 Sums = dict[str, Floats]
@@ -39,15 +39,15 @@ Tallies = dict[str, "ResidualTally"]
 
 @dataclass(frozen=True)
 class ResidualTally:
-    """Sums that the tests of one stream of noise are computed from; those of several chunks add up."""
+    """The sums from which the tests of one stream of noise are computed; tallies of several chunks can be added."""
 
-    squares: Sums  # (..., 2): sum of z^2, and how many
-    products: Sums  # (..., 4): sums of x y, x^2 and y^2, and how many
-    bins: Floats  # (width, BINS)
-    prints: tuple[Words, ...]  # of some noise vectors, chunk by chunk
+    squares: Sums  # (..., 2): sum of z^2, and the number of terms
+    products: Sums  # (..., 4): sums of x y, x^2 and y^2, and the number of terms
+    bins: Floats  # (width, BINS): counts
+    prints: tuple[Words, ...]  # fingerprints of some noise vectors, one array per chunk
     repeats: int  # vectors that occurred before in their chunk
-    pairs: float  # of vectors that were compared
-    coincidence: float  # chance that two vectors agree
+    pairs: float  # number of pairs of vectors that were compared
+    coincidence: float  # probability that two vectors agree by chance
 
     def __add__(self, other: ResidualTally) -> ResidualTally:
         return ResidualTally(
@@ -62,25 +62,25 @@ class ResidualTally:
 
 
 class Recorder:
-    """Collects the residuals of a chunk of runs, sync by sync; of the first few runs where there are many numbers."""
+    """Collects the residuals of a chunk of runs, sync by sync; of the first runs only, if there are many numbers."""
 
     def __init__(self, numbers_per_run: int) -> None:
         self.runs = max(FEWEST_RUNS, KEPT // max(1, numbers_per_run))
         self._streams: dict[str, list[Residual]] = {}
 
     def add(self, residuals: Iterable[Residual]) -> None:
-        """What is left of one sync's messages."""
+        """Add the residuals of one sync."""
         for residual in residuals:
             kept = residual._replace(values=residual.values[: self.runs])
             self._streams.setdefault(residual.name, []).append(kept)
 
     def tallies(self) -> Tallies:
-        """The sums that all tests need."""
+        """The tally of every stream."""
         return tallied(self._streams)
 
 
 def tallied(streams: Mapping[str, Sequence[Residual]]) -> Tallies:
-    """By stream, a sequence of syncs: the sums that its tests need, and those of streams that must not be alike."""
+    """The tally of every stream, given its residuals sync by sync; that of a share also compares it with the noise."""
     stacked = {name: np.stack([r.values for r in syncs]) for name, syncs in streams.items()}
     tallies = {name: _tally(stacked[name], streams[name][0].coincidence) for name in stacked}
     for name, syncs in streams.items():
@@ -91,7 +91,7 @@ def tallied(streams: Mapping[str, Sequence[Residual]]) -> Tallies:
 
 
 def merged(several: Iterable[Tallies]) -> Tallies:
-    """The sums of all chunks."""
+    """The tallies of all chunks, added up."""
     total: Tallies = {}
     for tallies in several:
         for name, tally in tallies.items():
@@ -103,11 +103,11 @@ def merged(several: Iterable[Tallies]) -> Tallies:
 
 
 def _tally(z: Floats, coincidence: float) -> ResidualTally:
-    """Of residuals (syncs, runs, silos, width)."""
+    """The tally of residuals (syncs, runs, silos, width)."""
     syncs, runs, silos, width = z.shape
     squares = {
         "entry": _counted((z**2).sum(axis=(0, 1)), syncs * runs),
-        "entry of all silos": _counted((z**2).sum(axis=(0, 1, 2)), syncs * runs * silos),  # sees more in few runs
+        "entry of all silos": _counted((z**2).sum(axis=(0, 1, 2)), syncs * runs * silos),  # stronger in few runs
         "sync": _counted((z**2).sum(axis=(1, 2, 3)), runs * silos * width),
     }
     products = {
@@ -143,7 +143,7 @@ def _counted(sums: Floats, count: int) -> Floats:
 
 
 def _products(x: Floats, y: Floats, axes: tuple[int, ...]) -> Floats:
-    """Entry by entry, added up over `axes`."""
+    """Sums of x y, x^2 and y^2 over `axes`, and the number of terms, (..., 4)."""
     sums = [
         np.einsum("abcd,abcd->" + "".join(c for i, c in enumerate("abcd") if i not in axes), p, q)
         for p, q in ((x, y), (x, x), (y, y))
@@ -153,7 +153,7 @@ def _products(x: Floats, y: Floats, axes: tuple[int, ...]) -> Floats:
 
 
 def _crossed(x: Floats, y: Floats) -> Floats:
-    """Every entry of x with every entry of y, (width, width, 4)."""
+    """The same sums for every entry of x with every entry of y, (width, width, 4)."""
     width = x.shape[-1]
     left, right = x.reshape(-1, width), y.reshape(-1, width)
     xx, yy = (np.einsum("nd,nd->d", side, side) for side in (left, right))
@@ -165,7 +165,7 @@ def _crossed(x: Floats, y: Floats) -> Floats:
 
 
 def _binned(z: Floats) -> Floats:
-    """How many numbers of each entry, in units of their own deviation, lie in each bin."""
+    """How many numbers of each entry, divided by the entry's own deviation, lie in each bin: (width, BINS)."""
     flat = z.reshape(-1, z.shape[-1])
     deviations = np.sqrt(np.mean(flat**2, axis=0))
     bins = np.searchsorted(ndtri(EDGES), flat / np.where(deviations > 0, deviations, 1.0))
@@ -174,7 +174,7 @@ def _binned(z: Floats) -> Floats:
 
 
 def _fingerprints(z: Floats) -> Words:
-    """One word for each noise vector: the same for the same vector, hardly ever for another."""
+    """One word per noise vector: equal for equal vectors, and hardly ever for different ones."""
     words = np.ascontiguousarray(z.reshape(-1, z.shape[-1])).view(np.uint64)
     factors = np.random.default_rng(0).integers(0, 2**63, size=z.shape[-1], dtype=np.uint64) * np.uint64(2) + 1
     mixed = words * factors
@@ -189,7 +189,7 @@ def _added(one: Sums, other: Sums) -> Sums:
 
 
 def _padded_sum(one: Floats, other: Floats) -> Floats:
-    """Chunks may have different numbers of syncs."""
+    """The sum of two arrays whose first axes may differ in length: chunks may have different numbers of syncs."""
     longer, shorter = (one, other) if len(one) >= len(other) else (other, one)
     total = longer.copy()
     total[: len(shorter)] += shorter
@@ -202,7 +202,7 @@ def _padded_sum(one: Floats, other: Floats) -> Floats:
 class _Test(NamedTuple):
     family: str
     where: tuple[int, ...]
-    size: float  # what was found: a share of the variance, a correlation
+    size: float  # what was measured: a share of the variance, a correlation, a count
     p: float
 
 
@@ -211,13 +211,13 @@ _MEANS = {
     "entry of all silos": "noise of entry {0[0]} of all silos has {1:.3f} of the claimed variance",
     "sync": "noise of sync {0[0]} has {1:.3f} of the claimed variance",
     "centre": "noise of entry {0[1]} of silo {0[0]} is not centred ({1:+.3f} deviations)",
-    "entries": "noises of entries {0[0]} and {0[1]} of one release are correlated ({1:+.3f})",
+    "entries": "the noise of entries {0[0]} and {0[1]} of one release is correlated ({1:+.3f})",
     "runs": "noise of entry {0[0]} is correlated between runs ({1:+.3f})",
     "before, even": "noise of entry {0[0]} is correlated with that of entry {0[1]} one release before ({1:+.3f})",
     "before, odd": "noise of entry {0[0]} is correlated with that of entry {0[1]} one release before ({1:+.3f})",
     "earlier": "noise of entry {0[0]} is correlated with the noise of earlier releases ({1:+.3f})",
-    "neighbours": "noises of silos {0[0]} and the next one are correlated ({1:+.3f})",
-    "first silo": "noise of the first silo comes back at another one ({1:+.3f})",
+    "neighbours": "the noise of silo {0[0]} and the next one is correlated ({1:+.3f})",
+    "first silo": "the noise of the first silo appears again at another one ({1:+.3f})",
     "law": "noise of entry {0[0]} is not Gaussian (chi-square {1:.0f})",
     "whole law": "noise of all entries together is not Gaussian (chi-square {1:.0f})",
     "repeats": "{1:.0f} noise vectors occur more than once",
@@ -226,7 +226,7 @@ _MEANS = {
 
 
 def failures(tallies: Tallies) -> dict[str, tuple[int, tuple[str, ...]]]:
-    """By stream: how many tests there were, and in words which of them failed, the worst of each kind."""
+    """By stream: the number of tests, and for each kind of test that failed, the worst failure in words."""
     tests = {name: list(_tests(tally)) for name, tally in tallies.items()}
     level = FALSE_ALARMS / max(1, sum(map(len, tests.values())))
     return {name: (len(done), tuple(_worst(done, level))) for name, done in tests.items()}
@@ -251,12 +251,12 @@ def _tests(tally: ResidualTally) -> Iterator[_Test]:
         yield from (_Test(family, at, float(found[at]), float(p[at])) for at in places)
     for entry, counts in enumerate(tally.bins):
         yield from _law("law", (entry,), counts)
-    yield from _law("whole law", (), tally.bins.sum(axis=0))  # sees more where there are few runs
+    yield from _law("whole law", (), tally.bins.sum(axis=0))  # stronger in few runs
     yield _repeats(tally)
 
 
 def _correlations(sums: Floats) -> tuple[Floats, Floats]:
-    """Correlations about zero, and their two-sided levels: exactly Student's t for independent Gaussians."""
+    """Correlations about zero, and their two-sided p-values: exact (Student's t) for independent Gaussians."""
     xy, xx, yy, count = np.moveaxis(sums, -1, 0)
     found = np.clip(xy / np.sqrt(np.maximum(xx * yy, np.finfo(float).tiny)), -1, 1)
     freedom = np.maximum(count - 1, 1)
@@ -266,7 +266,7 @@ def _correlations(sums: Floats) -> tuple[Floats, Floats]:
 
 
 def _law(family: str, where: tuple[int, ...], counts: Floats) -> Iterator[_Test]:
-    """Chi-square of the counts, if there are enough; the deviation was estimated, so its level is on the safe side."""
+    """A chi-square test of the counts, if there are enough; conservative, because the deviation was estimated."""
     expected = counts.sum() * np.diff([0.0, *EDGES, 1.0])
     joined = max((tail for tail in range(len(_TAIL) + 1) if expected[: tail + 1].sum() < FEWEST), default=-1) + 1
     if joined > len(_TAIL):
@@ -280,7 +280,7 @@ def _law(family: str, where: tuple[int, ...], counts: Floats) -> Iterator[_Test]
 
 
 def _repeats(tally: ResidualTally) -> _Test:
-    """Vectors that came back, inside a chunk or from one to another; by chance their number is Poisson."""
+    """A test for vectors that occur again, within a chunk or in another; by chance their number is Poisson."""
     sizes = np.array([len(prints) for prints in tally.prints], dtype=float)
     across = (sizes.sum() ** 2 - np.sum(sizes**2)) / 2
     every = np.concatenate(tally.prints)

@@ -1,8 +1,8 @@
-"""What everybody sees of messages without opening them: when they are sent, how many, how long.
+"""What everybody can see of messages without opening them: when they are sent, how many there are, and their sizes.
 
-The plan says all of it. Where runs keep to the plan to the byte there is nothing to learn. Where they do not (random
-padding, say), runs that share nothing are compared: each is one observation of its world, and no size may have another
-law in one world than in the other. A failure proves that times or sizes depend on the user, which no noise covers.
+The plan determines all of it. If runs follow the plan to the byte, there is nothing to learn. If they do not (because
+of random padding, say), independent runs are compared: each is one observation of its world, and no size may have a
+different law in the two worlds. A failure proves that times or sizes depend on the user, which no noise covers.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from fedbandit._arrays import Floats
 __all__ = ["FALSE_ALARMS", "Envelope", "dependence"]
 
 FALSE_ALARMS = 0.001
-Envelope = tuple[tuple[str, int], ...]  # of every message: its slot in the calendar, and its bytes
+Envelope = tuple[tuple[str, int], ...]  # for every message, its slot in the calendar and its size in bytes
 
 
 def dependence(low: Sequence[Envelope], high: Sequence[Envelope]) -> tuple[int, tuple[str, ...]]:
-    """How many tests there were of runs of world 0 and of world 1, one envelope each, and in words which failed."""
+    """Compare runs of world 0 and of world 1, one envelope each; return the number of tests, and failures in words."""
     runs = [*low, *high]
     world = np.repeat([False, True], [len(low), len(high)])
     slots = sorted({slot for run in runs for slot, _ in run})
@@ -39,7 +39,7 @@ def dependence(low: Sequence[Envelope], high: Sequence[Envelope]) -> tuple[int, 
 
 
 def _level(values: Floats, world: np.ndarray) -> float:
-    """Two-sided level of Wilcoxon's rank sum, with ties: whether one world's values tend to be larger."""
+    """Two-sided p-value of Wilcoxon's rank-sum test, with ties: whether one world's values tend to be larger."""
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     ranks = (np.cumsum(counts) - (counts - 1) / 2)[inverse]
     total, ones = len(values), int(world.sum())

@@ -1,12 +1,13 @@
-"""Neighbouring worlds: two federations that differ in one user, chosen as badly as the promise allows.
+"""Neighbouring worlds: two federations that differ in one user, chosen to be the worst case that the promise allows.
 
-The user comes as often, and to as many silos, as the promise allows, whenever that moves the releases most: all in one
-batch if there is room for it, which on a clock there always is, and else in several; where visits count only so many
-syncs apart, in the batches that lie so and move them most.
+The user comes as often, and to as many silos, as the promise allows, at the times that move the releases most. All
+visits are in one batch if it has room (on a clock it always has), otherwise in several. If visits count only when they
+are some number of syncs apart, they are in the batches that move the releases most at such distances.
 
-A world is one batch per sync. Nearly all users have a single action, so what they add is fixed and the same in both
-worlds. Some have two: those who share a batch with the user, whom the user could flip if the silo acts on raw sums,
-and one witness in each of the next batches, who decides by the noisy model, so that acting on it is audited too.
+A world has one batch per sync. Nearly all users have a single action, so what they add is fixed and the same in both
+worlds. Some have two actions: those who share a batch with the user, whose actions the user could flip if the silo acts
+on raw sums, and one witness in each of the next batches, who is served by the noisy model, so that acting on the model
+is audited too.
 """
 
 from __future__ import annotations
@@ -39,15 +40,15 @@ __all__ = [
     "worst_pairs",
 ]
 
-WITNESSES = 2  # batches after the user's last in which somebody decides by the model
-TIES = 1e-12  # relative: of batches that differ by less the first is taken
-BACKGROUND_SEED = 0  # everybody else: the same people in every audit
+WITNESSES = 2  # number of batches after the user's last that have a witness
+TIES = 1e-12  # relative: if batches differ by less, the first of them is taken
+BACKGROUND_SEED = 0  # of everybody else: the same people in every audit
 TURN_SEED, TURNS = 0, 500
-POSITION = 1e-3  # how much less the pair in general position may move the releases
+POSITION = 1e-3  # how much less, relatively, the pair in general position may move the releases
 
 
 class User(NamedTuple):
-    """A feature vector and a reward. Nobody at all is the zero vector."""
+    """A feature vector and a reward. The zero vector stands for nobody."""
 
     x: Floats
     y: float
@@ -55,21 +56,21 @@ class User(NamedTuple):
 
 @dataclass(frozen=True)
 class Batch:
-    """The users of one batch, one row per silo: first those with one action, then those who have to choose."""
+    """The users of one batch, one row per silo: first those with one action, then those with a choice."""
 
     fixed: Integers  # (silos, users, width): contributions
     actions: Floats  # (silos, choosers, arms, dim)
     rewards: Floats  # (silos, choosers, arms)
-    rounds: tuple[int, ...]  # (choosers,): how many rounds the model counts that each of them is served by
+    rounds: tuple[int, ...]  # (choosers,): the number of rounds behind the model that serves each of them
 
     @property
     def users(self) -> int:
-        """Users of one silo."""
+        """The number of users of one silo."""
         return int(self.fixed.shape[1]) + self.choosers
 
     @property
     def choosers(self) -> int:
-        """Users of one silo who have to choose."""
+        """The number of users of one silo who have a choice."""
         return int(self.actions.shape[1])
 
 
@@ -81,9 +82,9 @@ def worst_pair(
 ) -> tuple[User, User]:
     """The user and the neighbour whose contributions are furthest apart (see `privacy.sensitivity`).
 
-    As they stand the difference of the two x x^T is diagonal: there the paper's layout of the noise (the same on every
-    number) hides least. `turned`, they are in general position, and every number of their contributions differs: the
-    Frobenius-exact layout hides exactly as much, and a number without noise shows.
+    By default the difference of the two x x^T is diagonal. There the paper's layout of the noise (the same on every
+    number) hides least. If `turned`, the pair is in general position, and every number of their contributions differs:
+    the Frobenius-exact layout hides exactly as much, and a number without noise shows.
     """
     reward = 1.0 if 1 - centre >= centre else 0.0
     plane = _general_plane(dim) if turned and dim > 1 else np.eye(dim, min(dim, 2))
@@ -97,7 +98,7 @@ def worst_pair(
 
 
 def worst_pairs(plan: Plan) -> tuple[tuple[User, User], tuple[User, User]]:
-    """The worst pair of a plan, in general position and as it stands."""
+    """The worst pair of a plan in both positions: first in general position, then with a diagonal difference."""
     assert plan.privacy is not None
     adjacency, centre, ratio = plan.privacy.adjacency, plan.centre, plan.ratio
     turned, standing = (worst_pair(plan.dim, adjacency, centre, ratio, turned=turned) for turned in (True, False))
@@ -105,7 +106,7 @@ def worst_pairs(plan: Plan) -> tuple[tuple[User, User], tuple[User, User]]:
 
 
 def telling_pair(plan: Plan) -> tuple[User, User]:
-    """The worst pair in the position where the plan's noise hides least, in general position where that is as bad."""
+    """The worst pair in the position where the plan's noise hides least; in general position if nearly as bad."""
     pairs = worst_pairs(plan)
     claimed = plan.protocol.scales.packed(plan.dim)
     scales = np.where(claimed > 0, claimed, 1.0)
@@ -120,9 +121,9 @@ def _gap(plan: Plan, pair: tuple[User, User]) -> Floats:
 
 @lru_cache(maxsize=16)
 def _general_plane(dim: int) -> Floats:
-    """Two orthonormal vectors (dim, 2), such that no number of a pair in their plane differs by little.
+    """Two orthonormal vectors (dim, 2), such that a pair in their plane differs clearly in every number.
 
-    Of some turns drawn once and for all, the one with the largest smallest difference.
+    From a fixed set of random planes, this is the one whose smallest difference is largest.
     """
     if dim == 2:
         turn = math.pi / 8
@@ -133,11 +134,11 @@ def _general_plane(dim: int) -> Floats:
 
 
 def placement(coefficients: Floats, room: Sequence[int], visits: int, moves: Sequence[float]) -> tuple[int, ...]:
-    """How often the user comes in each batch, of `visits` times at most, to move the releases far.
+    """How often the user comes in each batch, at most `visits` times in all, to move the releases far.
 
-    `coefficients` are those of an encoder, (syncs, syncs); a visit in batch j moves its sum by `moves[j]`, and there is
-    room for `room[j]` of them. Batches are filled one after the other, the one that adds most first: best where one is
-    enough, and never less than any one batch allows.
+    `coefficients` are those of an encoder, (syncs, syncs). A visit in batch j moves its sum by `moves[j]`, and batch j
+    has room for `room[j]` visits. Batches are filled greedily, the one that adds most first. That is optimal if one
+    batch has room for all visits, and never worse than using any one batch.
     """
     gram = coefficients.T @ coefficients
     left, coming, slope = np.array(room), np.zeros(len(room), dtype=int), np.zeros(len(room))
@@ -153,9 +154,9 @@ def placement(coefficients: Floats, room: Sequence[int], visits: int, moves: Seq
 
 
 def visits(plan: Plan) -> tuple[int, ...]:
-    """How often the user comes in each batch of a silo: all rounds that the promise allows, or all that there are.
+    """How often the user comes in each batch of a silo: as often as the promise allows, or in all rounds.
 
-    Acting eagerly, the first visit of a batch already moves everybody in it, so every visit goes to another batch.
+    If silos act eagerly, the first visit in a batch already moves everybody in it, so each visit is in a new batch.
     """
     assert plan.privacy is not None
     users, limit = np.diff((0, *plan.times)), plan.privacy.participations
@@ -171,17 +172,17 @@ def visits(plan: Plan) -> tuple[int, ...]:
 
 
 def people(plan: Plan, coming: Sequence[int]) -> tuple[int, ...]:
-    """Users of one silo in each batch: as many as the calendar counts; on a clock, as many as come."""
+    """The number of users of one silo in each batch: as the calendar says, or more if the user comes more often."""
     return tuple(np.maximum(np.diff((0, *plan.times)), coming).tolist())
 
 
 def neighbours(
     plan: Plan, silos: int, pair: tuple[User, User] | None = None, *, alone: bool = False
 ) -> tuple[World, World]:
-    """The two worlds for a plan with a calendar, of whose silos `silos` are played.
+    """The two worlds for a plan with a calendar, with this number of silos.
 
     The user is in silo 0, and in the next ones if the plan lets one user visit several. If `alone`, nobody else comes:
-    quick to play, and enough to see how far the user moves the releases of silos that act lazily.
+    that is quick to play, and enough to see how far the user moves the releases of silos that act lazily.
     """
     assert plan.privacy is not None
     coming, starts, pair = visits(plan), (0, *plan.times), pair or telling_pair(plan)
@@ -203,7 +204,7 @@ def neighbours(
 
 
 def background_users(plan: Plan, users: int) -> tuple[User, ...]:
-    """Everybody else in a batch of so many users."""
+    """Everybody else: this number of users, the same in every audit."""
     rng = np.random.default_rng(BACKGROUND_SEED)
     x = rng.standard_normal((users, plan.dim))
     x /= np.linalg.norm(x, axis=-1, keepdims=True)
@@ -211,7 +212,7 @@ def background_users(plan: Plan, users: int) -> tuple[User, ...]:
 
 
 def _background(plan: Plan, silos: int, users: int) -> Batch:
-    """Users with one action each, the same people at every silo: nothing but the user tells silos apart."""
+    """A batch of users with one action each, the same people at every silo, so that silos differ in the user only."""
     everybody = background_users(plan, users)
     x = np.array([user.x for user in everybody]).reshape(users, plan.dim)
     y = np.array([user.y for user in everybody])
@@ -221,7 +222,7 @@ def _background(plan: Plan, silos: int, users: int) -> Batch:
 
 
 def _with_witness(plan: Plan, batch: Batch, rounds: int) -> Batch:
-    """The last user of the batch gets a choice, and rewards that tell how they chose."""
+    """The batch, with a witness as its last user: two actions, whose rewards differ."""
     silos = batch.fixed.shape[0]
     pair = np.stack([np.eye(plan.dim)[0], -np.eye(plan.dim)[0]])
     actions = np.broadcast_to(pair, (silos, 1, *pair.shape)).copy()
@@ -232,8 +233,8 @@ def _with_witness(plan: Plan, batch: Batch, rounds: int) -> Batch:
 def _with_bait(plan: Plan, batch: Batch, pair: tuple[User, User], visits: int, start: int) -> Batch:
     """The user's own batch, after `start` rounds: everybody after the user chooses between the neighbours' actions.
 
-    A silo that has seen the user's action rewarded thinks better of that action, so a silo that acts on raw sums gives
-    it to everybody. The neighbour's action comes first, so that it is what they get without the user.
+    A silo that has seen the user's action rewarded estimates it higher, so a silo that acts on raw sums gives it to
+    everybody. The neighbour's action comes first, so that they get it if the user is not there.
     """
     silos, users, _ = batch.fixed.shape
     followers = users - visits
@@ -248,6 +249,6 @@ def _with_bait(plan: Plan, batch: Batch, pair: tuple[User, User], visits: int, s
 
 
 def _unit(plane: Floats, angle: float) -> Floats:
-    """The unit vector at this angle in a plane (dim, 2), or on the line of the only direction there is."""
+    """The unit vector at this angle in a plane (dim, 2), or on the line if there is only one dimension."""
     parts = np.array([math.cos(angle), math.sin(angle)])[: plane.shape[1]]
     return np.asarray(plane @ parts)

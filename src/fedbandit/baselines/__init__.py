@@ -1,8 +1,8 @@
-"""Algorithms of other papers as plans on the same spine, one file each with the same three names in it.
+"""Algorithms of other papers as plans, one file each, with the same three names in every file.
 
-`PAPER` is where it is from, `PROMISE` what it promises against whom, `plan(asked)` the plan for the silos, rounds,
-dimension and budget of `asked`. Most are for one agent that meets all users one by one: their plans have one silo and
-silos times rounds of users.
+`PAPER` cites the source, `PROMISE` says what is promised against whom, and `plan(asked)` is the plan for the silos,
+rounds, dimension and budget of `asked`. Most algorithms are for one agent that meets all users one by one: their plans
+have one silo, and as many rounds as `asked` has users (silos times rounds).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Baseline(NamedTuple):
     paper: str
     promise: str
     plan: Callable[[Plan, Calibration], Plan]
-    calibrations: tuple[Calibration, ...]  # the paper's own first
+    calibrations: tuple[Calibration, ...]  # the first is the paper's own
 
 
 OWN_NOISE: tuple[Calibration, ...] = ("literature", "exact")

@@ -1,8 +1,8 @@
-"""Azize & Basu 2024: AdaC-OFUL, which hides rewards and nothing else.
+"""Azize & Basu 2024: AdaC-OFUL, which protects rewards and nothing else.
 
-Contexts and actions are public. When the determinant of V has doubled, the agent begins a new phase: it adds up x y of
-the last one, adds Gaussian noise, and decides by the new estimate from then on. A reward is in one phase, so one draw
-of noise protects it, and the phases are few.
+Contexts and actions are public. When the determinant of V has doubled, the agent begins a new phase: it sums x y over
+the last phase, adds Gaussian noise, and decides by the new estimate from then on. A reward belongs to one phase, so one
+draw of noise protects it, and there are few phases.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PROMISE = "rewards alone: everybody"
 
 
 def plan(asked: Plan, calibration: Calibration = "exact") -> Plan:
-    """AdaC-OFUL for as many users as `asked` has, at the rho whose zCDP is the Gaussian mechanism of the budget."""
+    """AdaC-OFUL for as many users as `asked` has, at the rho of a Gaussian mechanism that meets the budget."""
     return one_by_one(
         asked,
         trust="public-contexts",

@@ -1,10 +1,10 @@
 """Chowdhury & Zhou 2022: LinUCB in the shuffle model, users behind a mixer (their protocol P_Amp).
 
-Users come in batches of fixed size. Each sends x x^T and x y with noise of their own, a mixer permutes the batch, the
-agent adds it up. Larger batches hide a user better and leave the agent longer without news: both terms of their bound
-are in balance at a batch of N^(3/5) for N users.
+Users come in batches of fixed size. Each user adds noise to x x^T and x y and sends them, a mixer permutes the batch,
+and the agent adds it up. Larger batches hide a user better but leave the agent without news for longer: the two terms
+of their bound balance at batches of N^(3/5) for N users.
 
-Their radii are those of the federated paper's Lemma subG, which has the same authors.
+Their radii are those of Lemma subG in the federated paper, which has the same authors.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PROMISE = "shuffle DP: everybody but the mixer"
 
 
 def plan(asked: Plan, calibration: Calibration = "exact") -> Plan:
-    """Their Algorithm 1 with P_Amp; there is no other calibration, for the theorem does not say its constants."""
+    """Their Algorithm 1 with P_Amp. There is no other calibration, because the theorem does not state its constants."""
     return one_by_one(
         asked,
         trust="shuffled-users",
@@ -33,6 +33,6 @@ def plan(asked: Plan, calibration: Calibration = "exact") -> Plan:
 
 
 def batches(users: int) -> At:
-    """Batches of N^(3/5) users; the last takes in what is left, for a crowd that hides one may not be smaller."""
+    """Batches of N^(3/5) users. The last also takes the remainder, because a smaller batch would hide a user less."""
     size = max(1, round(users**0.6))
     return At((*range(size, users - size + 1, size), users))

@@ -1,7 +1,7 @@
 """He et al. 2022: FedLinUCB, asynchronous and without privacy.
 
 A silo decides by the model that it fetched last. When the determinant of its own covariance has grown by the factor
-1 + 1/M^2 since then, it sends what it has collected and fetches the new model; nobody else has to be there.
+1 + 1/M^2 since then, it sends what it has collected and fetches the new model. No other silo has to be present.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Zheng et al. 2020: LinUCB in the local model, where users trust nobody.
 
-Each user sends x x^T and x y with Gaussian noise of their own, the agent adds them up, and V is shifted by twice a
-bound on the noise of all users so far, which grows with the square root of their number.
+Each user adds Gaussian noise to x x^T and x y and sends them, and the agent adds them up. V is shifted by twice a bound
+on the noise of all users so far, which grows with the square root of their number.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PROMISE = "local DP: everybody"
 
 
 def plan(asked: Plan, calibration: Calibration = "literature") -> Plan:
-    """Their algorithm for as many users as `asked` has; `exact`: with the least noise that will do."""
+    """Their algorithm for as many users as `asked` has; `exact` adds the least sufficient noise."""
     return one_by_one(
         asked, trust="local", mechanism="batches", schedule=Every(1), calibration=calibration, confidence="zheng"
     )

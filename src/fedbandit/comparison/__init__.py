@@ -1,1 +1,1 @@
-"""Everybody's protocols on the same five instances: who promises what, whether an audit agrees, and who wins where."""
+"""All protocols on the same five instances: what each promises, whether an audit agrees, and which wins where."""

@@ -1,8 +1,8 @@
-"""Playing everybody on every instance, auditing them, and the table that comes of it.
+"""Plays every entrant on every instance, audits it, and returns the table of results.
 
-Federated plans meet the same users. An agent that meets all users one by one meets as many of the same kind: the same
-law and the same theta*, but not the very same people. Regret is per user and in units of chance: 1 is an action taken
-at random, 0 the best one.
+All federated plans meet the same users. An agent that meets its users one by one meets equally many users with the
+same law and the same theta*, but not the same people. Regret is per user and in units of chance: 1 is the regret of
+random actions, 0 that of the best ones.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NO_PROMISE = "none"
 
 @dataclass(frozen=True)
 class Standing:
-    """What came of one entrant."""
+    """The results of one entrant."""
 
     name: str
     trusts: str  # whom its users have to trust
@@ -40,11 +40,11 @@ class Standing:
     verdict: str  # of the audit
     epsilon_lower: float | None
     regret: dict[str, Estimate]  # by instance, per user and in units of chance
-    syncs: dict[str, float]  # by instance, in the mean over runs; uploads of single silos, where these come alone
-    left_out: dict[str, str]  # by instance, why it did not take part
+    syncs: dict[str, float]  # by instance, mean over runs; counts single uploads where silos upload one at a time
+    left_out: dict[str, str]  # by instance, the reason why it did not take part
 
     def as_dict(self) -> dict[str, Any]:
-        """The outcome as plain data."""
+        """The results as plain data."""
         return {
             "name": self.name,
             "trusts": self.trusts,
@@ -65,10 +65,10 @@ def contest(
     trials: int,
     progress: Progress = lambda share: None,
 ) -> list[Standing]:
-    """Everybody on every instance, and an audit of each with so many trials."""
+    """Play every entrant on every instance, and audit each with this number of trials."""
     played: dict[str, dict[str, _Played]] = {entrant.name: {} for entrant in entrants}
     left_out: dict[str, dict[str, str]] = {entrant.name: {} for entrant in entrants}
-    share = 1 / (len(instances) + 1)  # of the work; the last is that of all audits
+    share = 1 / (len(instances) + 1)  # of the work: one per instance, and the last for all audits
     for number, instance in enumerate(instances):
         plans: dict[str, Plan] = {}
         for entrant in entrants:
@@ -96,7 +96,7 @@ def _asked(instance: Instance, privacy: Privacy) -> Plan:
 
 
 def _play(instance: Instance, plans: dict[str, Plan], runs: int, seed: int, progress: Progress) -> dict[str, _Played]:
-    """Federated plans together, and those of agents alone together."""
+    """Simulate all federated plans together, then all plans of a single agent together."""
     chance, found = instance.chance(seed), {}
     for half, silos in enumerate((instance.silos, 1)):
         group = {name: plan for name, plan in plans.items() if plan.silos == silos}

@@ -18,7 +18,7 @@ MARKS = {"holds": "o", "broken": "x", "-": "D"}
 
 
 def draw_contest(outcomes: Sequence[Standing], instances: Sequence[str], path: Path, title: str) -> None:
-    """Regret in units of chance, logarithmic, with two standard errors; a cross where an audit broke the protocol."""
+    """Draw regret in units of chance on a log axis, with two standard errors; a cross marks a broken protocol."""
     height = 1.4 + 0.24 * len(outcomes)
     figure, panels = plt.subplots(
         1,
@@ -48,7 +48,7 @@ def draw_contest(outcomes: Sequence[Standing], instances: Sequence[str], path: P
         axes.set_xscale("log")
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.xaxis.set_major_formatter("{x:g}")
-        axes.xaxis.set_minor_formatter(NullFormatter())  # labels of tenths would lie on each other
+        axes.xaxis.set_minor_formatter(NullFormatter())  # minor labels would overlap
         axes.set_title(instance, fontsize=9)
         axes.grid(alpha=0.25)
     panels[0][0].set_yticks(list(rows.values()), list(rows), fontsize=8)

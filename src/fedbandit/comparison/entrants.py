@@ -1,4 +1,4 @@
-"""Who is compared: the paper's protocols, ours, and those of the literature, each with its audit."""
+"""The protocols that are compared: the paper's, ours and those of the literature, each with its audit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TRUSTED = {  # whom a user has to trust, in a word
     Faith.SERVER: "server",
     Faith.EVERYBODY: "all",
 }
-EXACT = " exact"  # ends the name of a baseline with the least noise that will do, in the place of its paper's
+EXACT = " exact"  # suffix of a baseline that adds the least sufficient noise instead of the noise of its paper
 
 
 class Entrant(NamedTuple):
@@ -30,16 +30,16 @@ class Entrant(NamedTuple):
 
     name: str
     plan: Callable[[Plan], Plan]
-    case: Callable[[Plan], Case] | None  # what is audited, given a plan of an instance; None: nothing is ever sent
+    case: Callable[[Plan], Case] | None  # what to audit, given the plan asked for; None: nothing is ever sent
 
 
 def asked_plan(silos: int, rounds: int, dim: int, privacy: Privacy) -> Plan:
-    """What every entrant is asked for."""
+    """The plan that every entrant is given: its size and budget, from which it makes its own plan."""
     return Plan(silos, rounds, dim, privacy, trust="none")
 
 
 def yours(planned: Callable[[Plan], Plan]) -> Entrant:
-    """A protocol of somebody's own."""
+    """The entrant for a user's own protocol."""
     return Entrant(YOURS, planned, lambda asked: _reduced(planned, asked))
 
 
@@ -49,7 +49,7 @@ def _preset(name: str) -> Entrant:
 
 
 def _practical(name: str) -> Entrant:
-    """With radii outside the theorem. The promise is the same, so its audit is too."""
+    """The preset with practical radii, which the theorem does not cover. Its promise and its audit are the preset's."""
     return Entrant(
         f"{name} practical",
         lambda asked: presets.plan_for(name, asked.changed(confidence="practical")),
@@ -69,12 +69,12 @@ def _exact(name: str) -> Entrant:
 
 
 def _named(name: str) -> Callable[[Plan], Case]:
-    """The protocol's own case, at the budget that was asked for."""
+    """The audit case of that name, at the budget that was asked for."""
     return lambda asked: case(name, *_budget(asked))
 
 
 def _reduced(planned: Callable[[Plan], Plan], asked: Plan) -> Case:
-    """The plan of an instance, cut to a size that can be audited; without a budget, held to the one asked for."""
+    """The entrant's plan, reduced to a size that can be audited; a plan without a budget is held to the asked one."""
     plan = planned(asked)
     return reduced(plan if plan.privacy is not None else plan.changed(privacy=asked.privacy))
 

@@ -1,7 +1,8 @@
 """The five standard instances: three that come with the library, two that need a file.
 
-The clinic and the shop are made up, and their people go the way of an application's: records, a public schema, rows.
-Means are linear in the rows and lie in [0, 1], so a Bernoulli reward is an exactly linear bandit.
+The clinic and the shop are made up. Their people become rows in the way of an application: as records, through a
+public schema. Mean rewards are linear in the rows and lie in [0, 1], so with Bernoulli rewards the bandit is exactly
+linear.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from fedbandit.simulator.tasks import Responses, Tabled, Task, chance, letor, sy
 
 __all__ = ["INSTANCES", "NEEDS", "Instance", "Paths", "instances"]
 
-SEED = 0  # of made-up people
-PEOPLE = 600  # action sets of a made-up instance: a silo's users are drawn from its share of them
+SEED = 0  # of the made-up people
+PEOPLE = 600  # action sets of a made-up instance; each silo draws its users from its share of them
 
 
 class Instance(NamedTuple):
@@ -34,7 +35,7 @@ class Instance(NamedTuple):
 
     @property
     def users(self) -> int:
-        """Of all silos together."""
+        """The number of users of all silos together."""
         return self.silos * self.rounds
 
     def chance(self, seed: int) -> float:
@@ -43,7 +44,7 @@ class Instance(NamedTuple):
 
 
 class Paths(NamedTuple):
-    """Where the data are that do not come with the library."""
+    """Where to find the data that do not come with the library."""
 
     letor: Path | None = None
     warfarin: Path | None = None
@@ -68,7 +69,7 @@ PRODUCTS = 20  # offered to every visitor
 
 
 def _clinic() -> Task:
-    """Patients and three doses: the old and those with impaired kidneys need less, the medium dose is right for few."""
+    """Patients and three doses. Old patients and those with impaired kidneys need less; few need the medium dose."""
     rng, records = np.random.default_rng(SEED), Records(CLINIC, strict=True)
     rows, wanted = [], []
     for _ in range(PEOPLE):
@@ -80,7 +81,7 @@ def _clinic() -> Task:
 
 
 def _shop() -> Task:
-    """Visitors and products: cheap and well-rated ones sell, and either segment has kinds that it likes."""
+    """Visitors and products. Cheap and well-rated products sell, and each segment likes some kinds better."""
     rng, records = np.random.default_rng(SEED), Records(SHOP, strict=True)
     likes = {segment: dict(zip("abcd", rng.uniform(-0.3, 0.3, 4), strict=True)) for segment in ("new", "regular")}
     rows, wanted = [], []
@@ -104,7 +105,7 @@ def _shop() -> Task:
 
 
 def _tabled(rows: Floats, wanted: Floats, description: str) -> Tabled:
-    """Action sets (people, arms, dim) whose means are the best linear fit to what is wanted, (people, arms)."""
+    """The task with action sets `rows` (people, arms, dim) whose means are the best linear fit to `wanted`."""
     people, arms, dim = rows.shape
     features = with_constant(rows.reshape(-1, dim))
     weights = np.linalg.lstsq(features.astype(np.float64), wanted.ravel(), rcond=None)[0]
@@ -125,7 +126,7 @@ NEEDS = {"letor": "--letor PATH (a LETOR file or folder)", "warfarin": "--warfar
 
 
 def instances(paths: Paths, share: float = 1.0) -> list[Instance]:
-    """Those whose data are there; of each, this share of its rounds."""
+    """The instances whose data are available, each with this share of its rounds."""
     return [
         Instance(name, standard.task(paths), standard.silos, max(1, round(share * standard.rounds)))
         for name, standard in INSTANCES.items()
@@ -134,5 +135,5 @@ def instances(paths: Paths, share: float = 1.0) -> list[Instance]:
 
 
 def _given(path: Path | None) -> Path:
-    assert path is not None, "an instance is left out where its path is not given"
+    assert path is not None, "`instances` leaves out an instance whose path is not given"
     return path

@@ -1,8 +1,8 @@
-"""A protocol of your own: a plain Python file, run as it is.
+"""Loads a user's own protocol from a plain Python file.
 
-The file must define `plan(asked)`: given a plan for its silos, rounds, dimension and budget, it returns the plan that
-is to be played, for as many silos and rounds, or for one silo that meets all their users one by one. That plan may use
-whatever there is, and what the file itself defines:
+The file must define `plan(asked)`. Given a plan with the silos, rounds, dimension and budget of an instance, it returns
+the plan to play: for as many silos and rounds, or for one silo that meets all their users one by one. The returned plan
+may use every trust model and mechanism of the library, and those that the file itself defines:
 
 * `TRUST`, a `Trust` as in a file of `protocol/trusts`: then `trust=TRUST.name` works;
 * `encoder(size)`, as in a file of `protocol/mechanisms`: then `mechanism="name_of_the_file"` works.
@@ -28,12 +28,12 @@ from fedbandit.protocol.trust import Trust
 __all__ = ["Planned", "plugged_in"]
 
 Planned = Callable[[Plan], Plan]
-FIELD = "protocol"  # what an error names
+FIELD = "protocol"  # the argument that errors name
 
 
 @contextmanager
 def plugged_in(file: Path) -> Iterator[Planned]:
-    """The `plan` of a file; while this is open, its trust model and its mechanism are known by name."""
+    """The function `plan` of a file. Inside this context, plans know the file's trust model and mechanism by name."""
     module = _loaded(file)
     planned, declared = getattr(module, "plan", None), getattr(module, "TRUST", None)
     if not callable(planned):
@@ -56,7 +56,7 @@ def _loaded(file: Path) -> ModuleType:
     sys.modules[spec.name] = module  # dataclasses look their module up
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # whatever somebody else's file does
+    except Exception as error:  # a user's file may raise anything
         raise ArgumentError(FIELD, f"cannot be run: {file}: {type(error).__name__}: {error}") from error
     finally:
         del sys.modules[spec.name]
@@ -65,21 +65,21 @@ def _loaded(file: Path) -> ModuleType:
 
 def _new_trust(declared: object) -> str:
     if not isinstance(declared, Trust):
-        raise ArgumentError(FIELD, f"must have a Trust for its TRUST, got {type(declared).__name__}")
+        raise ArgumentError(FIELD, f"must set TRUST to a Trust, got {type(declared).__name__}")
     if declared.name in trust_models.names():
-        raise ArgumentError(FIELD, f"must have a name of its own for its TRUST; there is a {declared.name!r}")
+        raise ArgumentError(FIELD, f"must give its TRUST a new name; there already is a {declared.name!r}")
     return declared.name
 
 
 def _new_mechanism(name: str) -> str:
     if name in mechanisms.names():
-        raise ArgumentError(FIELD, f"must have a file name of its own for its encoder; there is a {name!r}")
+        raise ArgumentError(FIELD, f"must give its encoder a new name (the file's name); there already is a {name!r}")
     return name
 
 
 @contextmanager
 def _known(file: Path, package: ModuleType, name: str) -> Iterator[None]:
-    """The file, under this name, among those of a package that finds what there is by looking into its folders."""
+    """Add a copy of the file, under this name, to a package that lists its plug-ins by looking into its folders."""
     before = package.__path__
     with tempfile.TemporaryDirectory() as folder:
         shutil.copy(file, Path(folder) / f"{name}.py")
@@ -97,8 +97,8 @@ def _planned(planned: Callable[[Plan], object], asked: Plan, file: Path) -> obje
     try:
         return planned(asked)
     except ArgumentError:
-        raise  # no theorem covers what is asked for: that says something of the protocol
-    except Exception as error:  # whatever somebody else's file does
+        raise  # no theorem covers what was asked for: a result of the comparison, not a mistake in the file
+    except Exception as error:  # a user's file may raise anything
         raise ArgumentError(FIELD, f"cannot be run: {file}: {type(error).__name__}: {error}") from error
 
 
@@ -113,5 +113,5 @@ def _checked(plan: object, asked: Plan) -> Plan:
             f"{asked.dim}, got {plan.silos}, {plan.rounds} and {plan.dim}",
         )
     if plan.bits != asked.bits:
-        raise ArgumentError(FIELD, f"must keep the grid of {asked.bits} bits that all are compared on, got {plan.bits}")
+        raise ArgumentError(FIELD, f"must keep the grid of {asked.bits} bits that all entrants share, got {plan.bits}")
     return plan

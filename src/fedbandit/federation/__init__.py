@@ -1,4 +1,4 @@
-"""The live federation: silos that serve, a mixer, an analyzer, over NATS JetStream."""
+"""The live federation: serving silos, a mixer and an analyzer, connected by NATS JetStream."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Silo"]
 
 
 def __getattr__(name: str) -> Any:
-    """Imported when it is asked for: a live silo needs the packages of the extra `live`."""
+    """Import `Silo` on first use: a live silo needs the packages of the extra `live`."""
     if name == "Silo":
         from fedbandit.federation.silo.serving import Silo
 

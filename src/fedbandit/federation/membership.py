@@ -1,4 +1,4 @@
-"""A party in its federation: it joins, and joins again after whatever went wrong."""
+"""Keeps a party in its federation: it joins, and joins again after every failure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Membership", "Worker"]
 
 log = logging.getLogger(__name__)
 FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0  # seconds until a party tries again to take part
-STEADY = 2.0  # seconds without an error after which a party takes part again
+STEADY = 2.0  # seconds without an error after which the last trouble counts as over
 
 
 class Worker(Protocol):
@@ -28,18 +28,18 @@ class Worker(Protocol):
 
     @property
     def troubles(self) -> Troubles:
-        """What keeps it from working."""
+        """What keeps the party from working."""
         ...
 
     @property
     def refusals(self) -> Mapping[str, int]:
-        """Messages that it refused, by reason."""
+        """The number of refused messages, by reason."""
         ...
 
 
 class Membership:
-    """Keeps a party connected. `stay`: one whose plan differs from the others' stays and says so, and takes part no
-    more, where it would otherwise end."""
+    """Keeps a party connected. A party whose plan differs from the others' ends; with `stay` it keeps running and
+    reports that, but no longer takes part."""
 
     def __init__(
         self, worker: Worker, connect: Callable[[], Awaitable[Link]], broker: str, *, stay: bool = False
@@ -116,7 +116,7 @@ def _mismatch(error: Exception) -> PlanMismatch | None:
 
 
 def _reason(error: BaseException) -> str:
-    """The first of the errors that belong together, in words."""
+    """The error in words; of a group, its first error."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return f"{type(error).__name__}: {error}"

@@ -1,9 +1,9 @@
 """A whole federation in one process, for tests of applications and for first steps.
 
-Silos, mixer and analyzer are those of a live federation, with their own keys, stores, ledgers and exact noise; what
-they send is sealed and signed. Only the broker is a queue in memory, and the clock stands still until it is told to
-tick. So an application that works here works with a silo of a real federation. One process sees everything: it protects
-nobody from whoever runs it.
+Silos, mixer and analyzer are those of a live federation, with their own keys, stores, ledgers and exact noise, and
+their messages are sealed and signed. Only the broker is a queue in memory, and the clock stands still until it is told
+to tick. So an application that works here works with a silo of a real federation. But one process sees everything:
+nobody is protected from the person who runs it.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from fedbandit.plan import Plan
 
 __all__ = ["Federation", "StillClock"]
 
-START = 1_000_000_000.0  # the time at which a federation in one process begins
+START = 1_000_000_000.0  # unix time at which a federation in one process begins
 Result = TypeVar("Result")
 
 
 class StillClock:
-    """Clocks that move when they are told to."""
+    """Clocks that only move when they are told to."""
 
     def __init__(self, now: float = START) -> None:
         self.now = now
@@ -77,7 +77,7 @@ class Federation:
         self._handlers: dict[str, Callable[[list[bytes]], Coroutine[Any, Any, None]]] = {}
         self._keepers: list[SyncKeeper] = []
         self._agents: dict[str, Agent] = {}
-        # A loop in a thread of its own: whoever calls may run in one already, as a notebook does.
+        # The event loop runs in a separate thread: the caller's may already have one, as in a notebook.
         thread = self._thread = resources.enter_context(ThreadPoolExecutor(1, thread_name_prefix="federation"))
         runner = self._runner = asyncio.Runner()
         resources.callback(lambda: thread.submit(runner.close).result())
@@ -94,9 +94,12 @@ class Federation:
         folder: str | Path | None = None,
         timing: Timing | None = None,
     ) -> Self:
-        """Found a federation in this process. `silos` are names, by default silo-00 and so on; `timing` may say more
-        than when it starts. Each party has a directory in `folder`, which must be new or empty: `fedbandit status` and
-        `ledger` read them; without it they are gone when the federation is closed."""
+        """Found a federation in this process.
+
+        `silos` are names, by default silo-00 and so on. `timing` may set anything but the start. Each party has a
+        directory in `folder`, which must be new or empty; `fedbandit status` and `ledger` can read these directories.
+        Without a `folder` they are deleted when the federation is closed.
+        """
         names = [f"silo-{number:02}" for number in range(plan.silos)] if silos is None else list(silos)
         if len(names) != plan.silos:
             raise ArgumentError("silos", f"must be the names of the plan's {plan.silos} silos, got {len(names)}")
@@ -124,19 +127,22 @@ class Federation:
 
     @property
     def mixer(self) -> SyncKeeper | None:
-        """None where the plan's trust model has none."""
+        """The mixer; None if the plan's trust model has none."""
         return next((keeper for keeper in self._keepers if isinstance(keeper, Mixer)), None)
 
     def tick(self, times: int = 1) -> list[int]:
-        """Let the clock go on to the next tick, so many times, each sync to its end; returns the syncs. A calendar that
-        counts decisions does not look at the clock: then what is due is done. None is left once the term is over."""
+        """Move the clock to the next tick, `times` times, and complete each sync; return the syncs that were done.
+
+        A calendar that counts decisions ignores the clock: then only due syncs are done. After the end of the term
+        the list is empty.
+        """
         done = []
         for _ in range(_validate.count("times", times)):
             done += self._run(self._sync())
         return done
 
     def pass_time(self, seconds: float) -> None:
-        """Let time pass; nothing ticks before `tick`."""
+        """Let time pass; nothing ticks until `tick` is called."""
         self.clock.now += _validate.positive("seconds", seconds)
 
     def close(self) -> None:
@@ -153,7 +159,7 @@ class Federation:
     # -- inside -----------------------------------------------------------------------------------------------------
 
     def _furnish(self, home: Home, timing: Timing) -> None:
-        """A party at work on what is in its directory."""
+        """Start a party from its directory."""
         party, clock = home.party(), self.clock
         store = claimed(home, party.agreement)
         if home.settings.role == "silo":
@@ -177,7 +183,7 @@ class Federation:
             self._handlers[party.name] = keeper.handle
 
     async def _meet(self) -> None:
-        """Everybody asks the others how far they have seen them come, as at every start."""
+        """Let every party ask the others which state of it they saw last, as at every start."""
         for agent in self._agents.values():
             agent.link = self._link
         for keeper in self._keepers:
@@ -207,14 +213,14 @@ class Federation:
         return list(range(before, min(silo.version for silo in silos)))
 
     async def _deliver(self) -> None:
-        """Hand messages over until there are none."""
+        """Deliver messages until there are none."""
         while waiting := [name for name, queue in self.post.queues.items() if queue]:
             for name in waiting:
                 await self._handlers[name](self.post.take(name))
 
     @property
     def _link(self) -> Link:
-        return cast(Link, self.post)  # of a connection an agent uses what a carrier has
+        return cast(Link, self.post)  # an agent uses only those methods of a link that a carrier has
 
     def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
         return self._thread.submit(self._runner.run, work).result()

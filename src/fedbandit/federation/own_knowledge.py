@@ -1,7 +1,7 @@
-"""What a silo knows beyond the public model, for those whose data are never released.
+"""What a silo knows beyond the public model, to serve people whose data are never released.
 
-`OwnKnowledge` holds raw sums, and gives a `LocalModel` and nothing else. Those who count are served by the
-`PublicModel` alone, and their batches are read from the store, never from here.
+`OwnKnowledge` holds raw sums and provides only a `LocalModel`. People who count are served by the `PublicModel` alone,
+and their batches are read from the store, never from here.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from fedbandit.plan import Plan
 
 __all__ = ["LocalModel", "OwnKnowledge", "summed"]
 
-CHUNK = 512  # rows that wait to be added up
+CHUNK = 512  # rows that may wait until they are added up
 
 
 @dataclass(frozen=True)
 class LocalModel:
-    """What decides for those whose data stay in the silo. No `PublicModel`, and never taken for one."""
+    """The model for people whose data stay in the silo. It is not a `PublicModel` and cannot be used as one."""
 
     model: Model
 
 
 class OwnKnowledge:
-    """All that one silo has seen in a term, as far as this process knows: what was in the store when it last looked,
-    and what has come through this process since. Safe to use from several threads."""
+    """Everything that a silo has seen in a term, as far as this process knows: what was in the store at the last
+    refresh, and what has come through this process since. Safe to use from several threads."""
 
     def __init__(self, store: SiloStore, plan: Plan, term: int, public: PublicModel) -> None:
         self._store, self._plan, self._term = store, plan, term
@@ -46,7 +46,7 @@ class OwnKnowledge:
         self._model: LocalModel | None = None
 
     def refresh(self, public: PublicModel) -> None:
-        """There is a new model: look up what the silo has seen so far, and what part of it the model holds."""
+        """Use a new public model: read what the silo has seen so far, and which part of it is in the model."""
         parts, waiting = self._store.own(self._term)
         seen = summed(self._plan, waiting)
         for part, sums in parts.items():
@@ -57,7 +57,7 @@ class OwnKnowledge:
             self._more, self._model = ([], []), None
 
     def add(self, features: Sequence[bytes], rewards: Sequence[float]) -> None:
-        """Features and rewards that were stored just now."""
+        """Add features and rewards that were just stored."""
         with self._lock:
             self._more[0].extend(features)
             self._more[1].extend(rewards)
@@ -66,7 +66,7 @@ class OwnKnowledge:
                 self._fold()
 
     def model(self) -> LocalModel:
-        """What decides for those whose data stay."""
+        """The model for people whose data stay in the silo."""
         with self._lock:
             if self._model is None:
                 self._fold()
@@ -83,7 +83,7 @@ class OwnKnowledge:
         return local_knowledge(self._plan, own, self._public).model(self._plan)
 
     def _left(self, part: int, sync: int) -> float:
-        """The weight of what came in a part, as it is in the public sums of this sync; all of what came since."""
+        """The weight of a part's data in the public sums of this sync; 1 for data that came later."""
         return float(self._plan.forget ** max(0, sync - sync_of(part)))
 
     def _held_by(self, public: PublicModel, parts: dict[int, PartSums]) -> Floats:
@@ -93,7 +93,7 @@ class OwnKnowledge:
             return held
         states = (ReleaseState.MISSED, ReleaseState.GIVEN_UP)
         lost = sorted(sync for state in states for sync in self._store.in_state(self._term, state))
-        first = max(0, public.sync - self._plan.reach)  # of what came before, nothing is left
+        first = max(0, public.sync - self._plan.reach)  # earlier batches have no weight left
         since = [sync - first for sync in lost if sync >= first]
         weights = self._plan.protocol.kept_weights(since, public.sync - first)
         for sync, weight in enumerate(weights, first):
@@ -103,7 +103,7 @@ class OwnKnowledge:
 
 
 def summed(plan: Plan, rows: Sequence[tuple[bytes, float]]) -> PartSums:
-    """Sums of some visits, features and reward each, on the plan's grid; only their number where nobody needs them."""
+    """Sums of visits (features and reward each) on the plan's grid; only their number if the plan needs no sums."""
     return _summed(plan, [features for features, _ in rows], [reward for _, reward in rows])
 
 

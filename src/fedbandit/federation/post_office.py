@@ -1,4 +1,4 @@
-"""A broker in memory: what parties in one process send each other, in order, each message once."""
+"""A broker in memory, for parties in one process: it keeps their messages in order, and each message once."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ __all__ = ["PostOffice", "receiver_of"]
 
 
 def receiver_of(subject: str, holders: dict[str, str]) -> str:
-    """The party that reads a subject; `holders` are the names of mixer and analyzer by role."""
+    """The party that reads a subject; `holders` has the names of mixer and analyzer by role."""
     *_, role, name = subject.split(".")
     return holders.get(role, name)
 
 
 class PostOffice:
-    """A queue of sealed messages per party. Like the broker it takes a repeated id once, and is trusted with nothing.
+    """A queue of sealed messages per party. Like the broker, it drops repeated messages and is trusted with nothing.
 
-    It is what a mixer, an analyzer or an agent publishes to. It reads nothing out: whoever runs the parties takes the
-    queues and hands them over.
+    A mixer, an analyzer or an agent publishes to it. It delivers nothing by itself: the caller that runs the parties
+    takes messages from the queues and delivers them.
     """
 
     def __init__(self, agreement: Agreement) -> None:
@@ -36,9 +36,9 @@ class PostOffice:
             self.queues[receiver_of(subject, self._holders)].append(data)
 
     async def read(self, consumer: Consumer, handle: Callable[[list[bytes]], Awaitable[None]]) -> None:
-        """Nothing to wait for: messages are handed over."""
+        """Do nothing: the caller delivers messages."""
 
     def take(self, name: str) -> list[bytes]:
-        """All that waits for a party."""
+        """Take all messages that wait for a party."""
         taken, self.queues[name] = self.queues[name], []
         return taken

@@ -1,4 +1,4 @@
-"""A party as a process: `run(home)` works until it is told to stop, and stops by itself when plans differ."""
+"""A party as a process: `run(home)` works until it is told to stop, and stops by itself if plans differ."""
 
 from __future__ import annotations
 
@@ -69,21 +69,21 @@ SERVER: dict[str, Any] = {
     "server_header": False,
     "date_header": False,
 }
-BACKLOG = 2048  # connections that wait to be taken
+BACKLOG = 2048  # connections that may wait to be accepted
 REFUSED = 3  # exit code: this party refuses to work
-MEMBERS_LOOK = 1.0  # seconds between looks at the members' file
-QUICKEN = 1.0  # seconds after the start of a silo until it loads what makes decisions faster
+MEMBERS_LOOK = 1.0  # seconds between checks of the members' file
+QUICKEN = 1.0  # seconds after which a silo loads compiled code that makes decisions faster
 
 
 @dataclass(frozen=True)
 class Orders:
-    """What somebody says when a party is started, beside what is in its directory."""
+    """Options for starting a party, in addition to the settings in its directory."""
 
     new_term: bool = False
     catch_up: bool = False  # the clock is right: draw what is overdue
-    broker_ca: str = ""  # instead of the one in the party's settings
-    log: Style | None = None  # the same
-    stay: bool = False  # if others work under another plan, stay and say so instead of ending
+    broker_ca: str = ""  # replaces the one in the party's settings
+    log: Style | None = None  # replaces the one in the party's settings
+    stay: bool = False  # if others work under another plan, keep running and report it instead of exiting
 
 
 def run(
@@ -92,8 +92,8 @@ def run(
     listen: socket.socket | None = None,
     tally: WorkerTally | None = None,
 ) -> int:
-    """Run the party of this directory in its role until SIGTERM or SIGINT; returns the exit code. A worker of a silo
-    is given the socket and the tally that it shares with the others."""
+    """Run the party of this directory until SIGTERM or SIGINT, and return the exit code. `listen` and `tally` are what
+    the workers of a silo share."""
     home = Home.load(path)
     settings = home.settings
     logs.set_up(orders.log or settings.log, party=settings.name, role=settings.role)
@@ -114,8 +114,8 @@ def run(
 
 
 def bind(engine: Engine, agreement: Agreement) -> None:
-    """Tie a store to the agreement it began with: keys, members and times do not change in a term. (Where the broker
-    is may.)"""
+    """Tie a store to the agreement that it began with: in a term, keys, members and times do not change. (The broker's
+    address may.)"""
     found = remember(engine, binding_key(agreement.plan.hash), agreement.bond.encode()).decode()
     if found != agreement.bond:
         raise ArgumentError(
@@ -124,7 +124,7 @@ def bind(engine: Engine, agreement: Agreement) -> None:
 
 
 def claimed(home: Home, agreement: Agreement) -> str:
-    """Where the party's store is; one that is another party's is refused before anything else is written to it."""
+    """The place of the party's store. Another party's store is refused before anything is written to it."""
     place = home.store(agreement.plan.hash)
     engine = open_engine(place)
     try:
@@ -135,7 +135,7 @@ def claimed(home: Home, agreement: Agreement) -> str:
 
 
 def remember_terms(home: Home, store: SyncStore) -> None:
-    """Take into the store of a mixer or an analyzer what it has seen of the silos in earlier terms."""
+    """Copy into the store of a mixer or an analyzer what it has seen of the silos in earlier terms."""
     newest, *earlier = rolls_of(home.path / FEDERATION)
     for last in (roll.charter for roll in earlier):
         place = home.store(last.plan.hash)
@@ -149,17 +149,17 @@ def remember_terms(home: Home, store: SyncStore) -> None:
                 engine.close()
         except (
             Exception
-        ) as error:  # one store that is damaged must not end all terms to come: the other party has seen it
-            log.error("what was seen of the silos in the term before is not in %s: %s", place, error)
+        ) as error:  # a damaged store must not prevent all later terms: the other party has seen the silos too
+            log.error("what was seen of the silos in an earlier term cannot be read from %s: %s", place, error)
 
 
 def take_over(store: SyncStore, agreed: Agreement, earlier: SyncStore, last: Agreement) -> None:
-    """Take the heads of the silos' ledgers out of the store of an earlier term into that of the new one.
+    """Copy the heads of the silos' ledgers from the store of an earlier term into that of the new one.
 
-    A ledger goes on from term to term. Without this a silo that is put back to an old copy, or to nothing, between two
-    terms would begin the new one as if it had never spent anything, and count those who are to count no more. A silo
-    that has lost its keys, and is a member under new ones, begins a new ledger: nothing is held against that. Whoever
-    is no member yet may join: a head is the word of whoever has signed it, and is held against nobody else.
+    A ledger continues from term to term. Without this, a silo that loses its store or goes back to an old copy between
+    two terms would begin the new one as if it had never spent anything, and would count people who must not count
+    again. A silo that has lost its keys and is a member under new ones begins a new ledger, and no head is compared
+    with it. A silo that is not yet a member may join later, so its head is kept: only its signer is ever held to it.
     """
     roll, seen = Roll(last, kept_editions(earlier.recall, last.plan.hash)), SeenStore(earlier.engine, "")
     sightings = []
@@ -171,7 +171,7 @@ def take_over(store: SyncStore, agreed: Agreement, earlier: SyncStore, last: Agr
 
 
 async def keep(home: Home, party: Party, orders: Orders) -> None:
-    """Mixer or analyzer: its work, and beside it what it says about itself, if it has a port for that."""
+    """Run a mixer or an analyzer and, if it has a port for that, the HTTP service that reports its state."""
     party.agreement.check_keys()
     engine = open_engine(claimed(home, party.agreement))
     bind(engine, party.roll.charter)
@@ -187,7 +187,7 @@ async def keep(home: Home, party: Party, orders: Orders) -> None:
 
 
 class _Keeping:
-    """A keeper per connection, over one store: it asks the others anew each time how far they have seen it come."""
+    """Makes a new keeper for each connection, over one store. Each asks the others again which state they saw last."""
 
     def __init__(self, party: Party, store: SyncStore) -> None:
         self.party, self.store = party, store
@@ -214,7 +214,7 @@ class _Keeping:
 
 @contextlib.asynccontextmanager
 async def _served(home: Home, service: KeeperService) -> AsyncIterator[asyncio.Task[None] | None]:
-    """What a keeper says about itself, on its port; nothing if it has none."""
+    """Serve a keeper's state on its port, if it has one."""
     settings = home.settings
     if not settings.health_port:
         yield None
@@ -222,7 +222,7 @@ async def _served(home: Home, service: KeeperService) -> AsyncIterator[asyncio.T
     home.make_token()
     server = _BackgroundServer(_config(home, create_keeper_app(service, home.token())))
     serving = asyncio.create_task(server.serve(listening(home)))
-    log.info("%s %s says how it is on %s port %d", settings.role, settings.name, settings.host, settings.health_port)
+    log.info("%s %s serves its state on %s port %d", settings.role, settings.name, settings.host, settings.health_port)
     try:
         yield serving
     finally:
@@ -231,8 +231,8 @@ async def _served(home: Home, service: KeeperService) -> AsyncIterator[asyncio.T
 
 
 def listening(home: Home) -> list[socket.socket]:
-    """The sockets of the port on which a party is asked, of IPv4 first. The server would end the process with exit code
-    3 where it cannot have one, and that means another plan."""
+    """Sockets for the port that a party serves, IPv4 first. They are opened here because, if the port is taken, the
+    server would exit with code 3, which means another plan."""
     settings, port = home.settings, home.served_on
     field = "port" if settings.role == "silo" else "health_port"
     found: list[socket.socket] = []
@@ -240,20 +240,20 @@ def listening(home: Home) -> list[socket.socket]:
         kinds = socket.getaddrinfo(settings.host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         for family, _, _, _, address in sorted(set(kinds)):
             listener = socket.create_server(address, family=family, backlog=BACKLOG)
-            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)  # connections have it from here
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)  # connections inherit it
             found.append(listener)
     except OSError as error:
         for listener in found:
             listener.close()
-        says = f"must be free: port {port} of {settings.host} cannot be had ({error.strerror})"
-        raise ArgumentError(field, f"{says}; end whoever has it, or change party.json") from None
+        says = f"must be free: port {port} of {settings.host} cannot be opened ({error.strerror})"
+        raise ArgumentError(field, f"{says}; stop the program that uses it, or change party.json") from None
     return found
 
 
 async def serve(
     home: Home, party: Party, orders: Orders, listen: socket.socket | None, tally: WorkerTally | None
 ) -> None:
-    """A silo: its HTTP service, and its side of the federation beside it."""
+    """Run a silo: its HTTP service, and its part in the federation."""
     agreement, settings, sealer = party.roll.charter, home.settings, Sealer(party)
     silo = Silo.open(
         claimed(home, agreement),
@@ -281,7 +281,7 @@ async def serve(
         federation = asyncio.create_task(_taking_part(home, party, member, agent.adopt))
         quickening = asyncio.create_task(_quicken(silo))
         federation.add_done_callback(lambda _: setattr(server, "should_exit", True))
-        gc.freeze()  # what was imported stays: no collection looks at it again
+        gc.freeze()  # imported objects stay for good: no garbage collection visits them again
         log.info("silo %s serves on %s port %d", silo.name, settings.host, settings.port)
         try:
             await server.serve(sockets)
@@ -293,17 +293,17 @@ async def serve(
 
 
 async def _quicken(silo: Silo) -> None:
-    """Make decisions faster, once the silo serves."""
+    """Make decisions faster, when the silo is already serving."""
     await asyncio.sleep(QUICKEN)
     try:
         await asyncio.to_thread(settle, silo)
-    except Exception as error:  # no compiler, no place for its cache: decisions go on as they are
+    except Exception as error:  # e.g. no compiler or no place for its cache: decisions go on as before
         log.warning("decisions stay slower than they could be: %s: %s", type(error).__name__, error)
 
 
 def settle(silo: Silo) -> None:
-    """Load what makes decisions faster. All that is there by now stays, and no collection looks at it again: one would
-    hold up every request for some fifty milliseconds, and one request in a hundred would meet it."""
+    """Load compiled code that makes decisions faster, and exempt all present objects from garbage collection: a
+    collection would hold up every request for some fifty milliseconds, and one request in a hundred would meet one."""
     silo.quicken()
     gc.freeze()
 
@@ -320,7 +320,7 @@ class _StoppableServer(uvicorn.Server):
 
 
 class _BackgroundServer(uvicorn.Server):
-    """Leaves signals to whoever runs it."""
+    """A server that leaves signals to the party that runs it."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -337,7 +337,7 @@ def _config(home: Home, app: App) -> uvicorn.Config:
         port=home.served_on,
         ssl_certfile=settings.tls_certificate or None,
         ssl_keyfile=settings.tls_key or None,
-        log_config=None,  # its lines are written like all others
+        log_config=None,  # its lines are formatted like all others
         log_level="warning",
         timeout_graceful_shutdown=5,
         **SERVER,
@@ -358,9 +358,10 @@ Adopt = Callable[[Sequence[Edition]], Awaitable[None]]
 
 
 async def _taking_part(home: Home, party: Party, member: Membership, adopt: Adopt) -> None:
-    """Take part, and take in what somebody puts into the party's directory: editions of the members, and new keys.
+    """Take part in the federation, and adopt editions of the members and new keys that appear in the party's directory.
 
-    No group of tasks: it would wrap up what ends the party, a PlanMismatch, whose exit code others go by."""
+    This is not a task group, because a group would wrap the PlanMismatch that ends the party, whose exit code matters.
+    """
     watching = asyncio.create_task(_watch(home, party, adopt))
     try:
         await member.run()
@@ -380,13 +381,13 @@ async def _watch(home: Home, party: Party, adopt: Adopt) -> None:
             if written not in (None, known):
                 await adopt(read_editions(file))
             known = written
-        except Exception as error:  # a file that somebody is still writing, a disk that is full: it is looked at again
-            log.error("what is new in %s: %s: %s", home.path, type(error).__name__, error)
+        except Exception as error:  # e.g. a file that is still being written, or a full disk: it is tried again
+            log.error("cannot take in what is new in %s: %s: %s", home.path, type(error).__name__, error)
         await asyncio.sleep(MEMBERS_LOOK)
 
 
 async def _until_stopped(work: Coroutine[Any, Any, None], beside: asyncio.Task[None] | None) -> None:
-    """Run until SIGTERM or SIGINT, or until what runs beside it ends, which it does only if it fails."""
+    """Run until SIGTERM or SIGINT, or until the task `beside` ends, which it does only if it fails."""
     task = asyncio.create_task(work)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

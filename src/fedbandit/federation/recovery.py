@@ -1,8 +1,8 @@
-"""A party whose store is behind what others have seen of it is brought forward: it asks them, gives up the syncs that
-they have seen and it has not, and goes on with the next one. Nothing is drawn, added up or decoded a second time.
+"""Brings forward a party whose store is behind what others have seen of it.
 
-What is given up is gone: a silo's releases count as missed and as spent, a mixer's totals and an analyzer's models stay
-where they were seen. The party must not be running.
+The party asks the others, gives up the syncs that they have seen but its store has not, and goes on with the next one.
+Nothing is drawn, added up or decoded a second time. What is given up is lost here: a silo's releases count as missed
+and as spent; a mixer's totals and an analyzer's models exist only where they were seen. The party must not be running.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ from fedbandit.federation.wire.link import Link
 
 __all__ = ["Recovery", "recover"]
 
-PATIENCE = 60.0  # seconds that the others have to answer
-LOOK = 0.1  # seconds between looks at what they have answered
+PATIENCE = 60.0  # seconds in which the others must answer
+LOOK = 0.1  # seconds between checks for answers
 
 
 class Recovery(NamedTuple):
-    """What bringing a party forward gives up, or has given up."""
+    """What a party gives up, or has given up, when it is brought forward."""
 
     syncs: tuple[int, ...]
     done: bool
-    rewards: int = 0  # of a silo: counted in this store for those batches
-    epsilon: float | None = None  # of a silo: spent in this term by its own ledger
-    epsilon_after: float | None = None  # and with those releases
+    rewards: int = 0  # of a silo: the rewards in this store that are lost with those batches
+    epsilon: float | None = None  # of a silo: what this term has spent according to its own ledger
+    epsilon_after: float | None = None  # of a silo: the same, with those releases
 
 
 async def recover(home: Home, *, agreed: bool, patience: float = PATIENCE) -> Recovery:
-    """Ask the others how far they have seen this party come, and, if that was `agreed` to, bring its store forward."""
+    """Ask the others which state of this party they saw last and, if `agreed`, bring its store forward."""
     party = home.party()
     work = _silo if home.settings.role == "silo" else _keeper
     try:
@@ -56,12 +56,12 @@ async def recover(home: Home, *, agreed: bool, patience: float = PATIENCE) -> Re
     except PlanMismatch as error:
         raise ArgumentError(
             "federation",
-            f"must be that of the running term: {error}. Take its file in (`fedbandit federation accept --new-term`)",
+            f"must be that of the running term: {error}. Accept its file (`fedbandit federation accept --new-term`)",
         ) from None
     except TimeoutError:
         raise TimeoutError(
-            f"no answer within {patience:g} s: the broker at {party.agreement.broker} must run, and so must those whom"
-            " this party sends to, or, if it is the analyzer, its silos"
+            f"no answer within {patience:g} s: the broker at {party.agreement.broker} must be running, and so must the"
+            " parties that this one sends to or, if it is the analyzer, its silos"
         ) from None
 
 
@@ -73,7 +73,7 @@ async def _silo(home: Home, party: Party, agreed: bool) -> Recovery:
     ) as silo:
         bind(silo.store.engine, party.roll.charter)
         if not silo.store.engine.lead():
-            raise ArgumentError("home", "must be that of a silo that is not running: stop its workers first")
+            raise ArgumentError("home", "must be the directory of a silo that is not running: stop its workers first")
         agent = Agent(silo, party, sealer)
         async with _connected(home, party) as link, _reading(link, party, agent.handle) as reading:
             while not (answers := await agent.answers()):
@@ -90,7 +90,7 @@ async def _silo(home: Home, party: Party, agreed: bool) -> Recovery:
 
 
 def _spent(silo: Silo, more: tuple[LedgerRow, ...]) -> float | None:
-    """Epsilon of this term by the silo's ledger with these entries more; None where no number would be true."""
+    """The epsilon of this term by the silo's ledger plus these entries; None if it is not finite."""
     spent = book.spending([*silo.store.ledger(), *more])
     epsilon = next((term.epsilon for term in spent.terms if term.term == silo.term.number), 0.0)
     return epsilon if math.isfinite(epsilon) else None
@@ -130,7 +130,7 @@ async def _connected(home: Home, party: Party) -> AsyncIterator[Link]:
 async def _reading(
     link: Link, party: Party, handle: Callable[[list[bytes]], Awaitable[None]]
 ) -> AsyncIterator[asyncio.Task[None]]:
-    """Messages are handed over while the block runs."""
+    """Pass messages to `handle` while the block runs."""
     reading = asyncio.create_task(link.read(party.consumer, handle))
     try:
         yield reading
@@ -140,7 +140,7 @@ async def _reading(
 
 
 async def _look(reading: asyncio.Task[None]) -> None:
-    """Wait a little for answers; whatever has ended the reading of them comes out here."""
+    """Wait a little for answers; if reading has failed, raise its error."""
     await asyncio.wait({reading}, timeout=LOOK)
     if reading.done():
         reading.result()

@@ -1,4 +1,4 @@
-"""A new term begins with what the last one has learnt: its newest model, which every silo has, becomes a prior."""
+"""A new term begins with what the last one has learnt: the newest model, which every silo has, becomes its prior."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ __all__ = ["begun_again", "begun_from", "check_accepts", "newest"]
 
 
 def newest(home: Home) -> tuple[int, Outcome] | None:
-    """The newest model, of a sync with anybody in it, that this analyzer or silo has of its term; None if it has none.
-    Of an analyzer it is one that it has sent: silos begin with no other, and the next term's analyzer sends none of
-    this term. Nothing is written."""
+    """The newest model of the term, from a sync that was not skipped, in the store of this analyzer or silo; None if it
+    has none. For an analyzer it is one that it has sent: silos do not know any other, and the next term's analyzer will
+    not send it. Nothing is written."""
     agreement = home.agreement()
     plan = agreement.plan
     with looking(home, agreement) as engine:
@@ -40,9 +40,9 @@ def newest(home: Home) -> tuple[int, Outcome] | None:
 
 
 def check_accepts(home: Home, plan: Plan, *, end: bool = False) -> None:
-    """Refuse a new term that could not begin on this party's store now, before its file takes the place of the last
-    term's: a silo that is still to make a release, or to take in a model, needs that one when it starts again. With
-    `end` the running term is ended first; then the silo must not run."""
+    """Refuse a new term that could not begin on this party's store now, before its file replaces the last term's: a
+    silo that still has to make a release or to receive a model needs the old file when it starts again. With `end` the
+    running term is ended first; then the silo must not be running."""
     place = home.store(plan.hash)
     if home.settings.role != "silo" or not begun(place):
         return
@@ -62,9 +62,9 @@ def begun_from(last: Plan, offered: Plan, sync: int, outcome: Outcome, weight: f
 
 
 def begun_again(last: Plan, offered: Plan, prior: Prior, weight: float = 1.0) -> Plan:
-    """The plan of a new term that begins with what the last one began with: a term of which nothing has come yet, as
-    when there was a mistake in its plan, must not cost what those before it have learnt."""
+    """The plan of a new term that begins with the same prior as the last one: a term without any model, because of a
+    mistake in its plan, say, must not lose what earlier terms have learnt."""
     if offered.prior is not None:
-        raise ArgumentError("prior", "must be left out of the new plan: it is what the last term has learnt")
+        raise ArgumentError("prior", "must be left out of the new plan: it comes from the last term")
     check_continues(last, offered)
     return offered.changed(prior=replace(prior, weight=weight))

@@ -1,8 +1,8 @@
-"""The lives of a decision, of a release and of a sync, as tables; no socket and no database in here.
+"""The lives of a decision, of a release and of a sync, as tables without sockets or databases.
 
-Whatever is killed and restarted, a thing's state is what is on disk. Every pair of a state and an event is decided on
-purpose: it leads to another state; or to the same one, because it repeats (a network delivers twice, a client retries)
-or comes at an odd time and changes nothing; or it is REFUSED, a bug or an attack, and raises.
+Whatever is killed and restarted, the state of each is what is on disk. The tables decide every pair of a state and an
+event. An event leads to another state; or it changes nothing, because it is a repetition (a network delivers twice, a
+client retries) or comes at an odd time; or it is REFUSED, a bug or an attack, and raises.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ __all__ = [
 
 
 class DecisionState(StrEnum):
-    ISSUED = "issued"  # the caller holds it; the silo keeps nothing of it
+    ISSUED = "issued"  # the caller has it; the silo stores nothing of it
     COUNTED = "counted"  # its reward is in the open batch
-    LEFT_OUT = "left out"  # its user came too often or too soon; it stays in the silo, and never counts
-    KEPT = "kept"  # its user has opted out; it stays in the silo, and never counts
+    LEFT_OUT = "left out"  # its user came too often or too soon; its data stay in the silo and never count
+    KEPT = "kept"  # its user has opted out; its data stay in the silo and never count
     RELEASED = "released"  # its batch was released; raw values are deleted
     EXPIRED = "expired"
 
@@ -45,17 +45,17 @@ class DecisionEvent(StrEnum):
 
 class ReleaseState(StrEnum):
     OPEN = "open"  # rewards enter the batch
-    CLOSED = "closed"  # the tick has passed; nothing enters any more
-    DRAWN = "drawn"  # noise drawn, budget spent, on disk: all in one transaction
-    SEALED = "sealed"  # the bytes to be sent are on disk; these and no others are ever sent
-    SENT = "sent"  # the broker has them
-    INCLUDED = "included"  # the outcome of the sync counts this silo in
-    MISSED = "missed"  # the outcome of the sync does not; the release stays unsent or unused for good
-    GIVEN_UP = "given up"  # drawn by a store that is lost, and seen by others: spent, and not drawn again
+    CLOSED = "closed"  # the tick has passed; no more rewards enter
+    DRAWN = "drawn"  # noise is drawn and budget spent, on disk, in one transaction
+    SEALED = "sealed"  # the bytes to be sent are on disk; no others are ever sent
+    SENT = "sent"  # the broker has the bytes
+    INCLUDED = "included"  # the outcome of the sync includes this silo
+    MISSED = "missed"  # the outcome of the sync does not include this silo; the release is never used
+    GIVEN_UP = "given up"  # drawn by a store that was lost, and seen by others: spent, and not drawn again
 
     @property
     def settled(self) -> bool:
-        """Whether nothing more can come of the release."""
+        """Whether the fate of the release is final."""
         return self in (ReleaseState.INCLUDED, ReleaseState.MISSED, ReleaseState.GIVEN_UP)
 
 
@@ -71,15 +71,15 @@ class ReleaseEvent(StrEnum):
 
 class SyncState(StrEnum):
     WAITING = "waiting"  # no release has come
-    COLLECTING = "collecting"  # the first has come, the deadline runs
-    CLOSED = "closed"  # the cohort is fixed and its result is on disk
-    SKIPPED = "skipped"  # deadline with less than the smallest cohort: nothing was computed, nothing will be
+    COLLECTING = "collecting"  # the first release has come, and the deadline is running
+    CLOSED = "closed"  # the cohort is fixed, and its result is on disk
+    SKIPPED = "skipped"  # too few silos at the deadline: nothing was or will be computed
     PUBLISHED = "published"
-    GIVEN_UP = "given up"  # its result is not in this store, but others have seen one: there will be no second
+    GIVEN_UP = "given up"  # others have seen a result that is not in this store: there will be no second one
 
     @property
     def final(self) -> bool:
-        """Whether the sync has its result, for good."""
+        """Whether the sync has its final result."""
         return self not in (SyncState.WAITING, SyncState.COLLECTING)
 
 
@@ -145,8 +145,8 @@ RELEASE: Final[dict[ReleaseState, dict[ReleaseEvent, ReleaseState | None]]] = {
         _RE.DRAW: REFUSED,
         _RE.SEAL: REFUSED,
         _RE.ACKNOWLEDGED: REFUSED,
-        # The others' clocks are ahead. It is held against the release when that is drawn: it comes too late.
-        _RE.OUTCOME_WITH: REFUSED,  # a release that was never drawn counts nowhere: this store was put back
+        # An outcome before the tick: the others' clocks are ahead, and the release, when it is drawn, comes too late.
+        _RE.OUTCOME_WITH: REFUSED,  # it includes a release that was never drawn here: this store is an old copy
         _RE.OUTCOME_WITHOUT: _R.OPEN,
         _RE.SEEN_ELSEWHERE: REFUSED,
     },
@@ -156,7 +156,7 @@ RELEASE: Final[dict[ReleaseState, dict[ReleaseEvent, ReleaseState | None]]] = {
         _RE.SEAL: REFUSED,
         _RE.ACKNOWLEDGED: REFUSED,
         _RE.OUTCOME_WITH: REFUSED,  # as above
-        _RE.OUTCOME_WITHOUT: _R.CLOSED,  # a silo that was away and has not drawn yet
+        _RE.OUTCOME_WITHOUT: _R.CLOSED,  # this silo was away and has not drawn yet
         _RE.SEEN_ELSEWHERE: _R.GIVEN_UP,
     },
     _R.DRAWN: {
@@ -164,7 +164,7 @@ RELEASE: Final[dict[ReleaseState, dict[ReleaseEvent, ReleaseState | None]]] = {
         _RE.DRAW: REFUSED,  # a release is drawn once
         _RE.SEAL: _R.SEALED,
         _RE.ACKNOWLEDGED: REFUSED,
-        _RE.OUTCOME_WITH: REFUSED,  # nothing of it was ever sent
+        _RE.OUTCOME_WITH: REFUSED,  # it was never sent
         _RE.OUTCOME_WITHOUT: _R.MISSED,
         _RE.SEEN_ELSEWHERE: REFUSED,
     },
@@ -173,7 +173,7 @@ RELEASE: Final[dict[ReleaseState, dict[ReleaseEvent, ReleaseState | None]]] = {
         _RE.DRAW: REFUSED,
         _RE.SEAL: REFUSED,  # the bytes are fixed
         _RE.ACKNOWLEDGED: _R.SENT,
-        # An acknowledgement can be lost although the broker has the bytes.
+        # The broker's acknowledgement may have been lost.
         _RE.OUTCOME_WITH: _R.INCLUDED,
         _RE.OUTCOME_WITHOUT: _R.MISSED,
         _RE.SEEN_ELSEWHERE: REFUSED,
@@ -193,13 +193,13 @@ RELEASE: Final[dict[ReleaseState, dict[ReleaseEvent, ReleaseState | None]]] = {
         _RE.SEAL: REFUSED,
         _RE.ACKNOWLEDGED: _R.INCLUDED,
         _RE.OUTCOME_WITH: _R.INCLUDED,
-        _RE.OUTCOME_WITHOUT: REFUSED,  # there is one outcome
+        _RE.OUTCOME_WITHOUT: REFUSED,  # there is only one outcome
         _RE.SEEN_ELSEWHERE: REFUSED,
     },
     _R.MISSED: {
         _RE.TICK: REFUSED,
         _RE.DRAW: REFUSED,
-        _RE.SEAL: _R.MISSED,  # its sync was over before its message could be made: it needs none any more
+        _RE.SEAL: _R.MISSED,  # its sync ended before its message was made, which is no longer needed
         _RE.ACKNOWLEDGED: _R.MISSED,
         _RE.OUTCOME_WITH: REFUSED,
         _RE.OUTCOME_WITHOUT: _R.MISSED,
@@ -210,7 +210,7 @@ RELEASE: Final[dict[ReleaseState, dict[ReleaseEvent, ReleaseState | None]]] = {
         _RE.DRAW: REFUSED,
         _RE.SEAL: REFUSED,
         _RE.ACKNOWLEDGED: REFUSED,
-        # The store that is lost may have sent it in time or not: both change nothing here.
+        # The lost store may or may not have sent it in time: that changes nothing here.
         _RE.OUTCOME_WITH: _R.GIVEN_UP,
         _RE.OUTCOME_WITHOUT: _R.GIVEN_UP,
         _RE.SEEN_ELSEWHERE: REFUSED,
@@ -230,7 +230,7 @@ SYNC: Final[dict[SyncState, dict[SyncEvent, SyncState | None]]] = {
         _SE.RELEASE: _S.COLLECTING,
         _SE.COMPLETE: REFUSED,
         _SE.DEADLINE_ENOUGH: REFUSED,
-        _SE.DEADLINE_SHORT: _S.SKIPPED,  # nobody came, and a cohort of silos is further
+        _SE.DEADLINE_SHORT: _S.SKIPPED,  # nobody came for this sync, but a cohort of silos is further
         _SE.ACKNOWLEDGED: REFUSED,
         _SE.SEEN_ELSEWHERE: _S.GIVEN_UP,
     },
@@ -246,7 +246,7 @@ SYNC: Final[dict[SyncState, dict[SyncEvent, SyncState | None]]] = {
     _S.CLOSED: {_SE.RELEASE: _S.CLOSED, **_OVER},
     _S.SKIPPED: {_SE.RELEASE: _S.SKIPPED, **_OVER},
     _S.PUBLISHED: {_SE.RELEASE: _S.PUBLISHED, **_OVER},
-    # There is nothing to publish: the result is where it was seen.
+    # There is nothing to publish: others have the result.
     _S.GIVEN_UP: {_SE.RELEASE: _S.GIVEN_UP, **_OVER, _SE.ACKNOWLEDGED: REFUSED},
 }
 
@@ -259,7 +259,7 @@ class IllegalEvent(RuntimeError):
 
 
 def advance(table: dict[State, dict[Event, State | None]], state: State, event: Event) -> State:
-    """The state after the event; IllegalEvent if it is refused there."""
+    """The state after the event; IllegalEvent if the event is refused in this state."""
     after = table[state][event]
     if after is None:
         raise IllegalEvent(f"{type(state).__name__} {state.value!r} does not allow {event.value!r}")

@@ -1,4 +1,5 @@
-"""Where a party stands, read from its store: syncs, silos, budget. A silo's says how many came: for its own eyes."""
+"""The status of a party, read from its store: syncs, silos, budget. A silo's status says how many people came, and is
+for the silo only."""
 
 from __future__ import annotations
 
@@ -29,11 +30,11 @@ __all__ = ["HomeBoard", "check_tied", "looking", "status"]
 
 @contextmanager
 def looking(home: Home, agreement: Agreement) -> Iterator[Engine | None]:
-    """The store of a party, to be read alone; None if the party was never started. What does not belong together is
-    refused: a file of another federation, keys or a store of another party, tables of another version."""
+    """The store of a party, for reading only; None if the party was never started. Things that do not belong together
+    are refused: another federation's file, another party's keys or store, another version's tables."""
     place = home.store(agreement.plan.hash)
     if not begun(place):
-        if agreement.member(home.settings.name) is not None:  # who has joined and was not admitted yet is not in it
+        if agreement.member(home.settings.name) is not None:  # a party that was not admitted yet is not in the file
             home.party()
         yield None
         return
@@ -53,11 +54,11 @@ def check_tied(engine: Engine, agreement: Agreement, owner: str) -> None:
     bound = recall(engine, f"agreement {agreement.plan.hash}")
     if bound is not None and bound != agreement.bond.encode():
         says = "keys, members or times in it have changed since the term began"
-        raise ArgumentError("federation", f"must be the file that the store began with: {says}; put that one back")
+        raise ArgumentError("federation", f"must be the file that the store began with: {says}; put it back")
 
 
 def status(path: Path) -> dict[str, Any]:
-    """The status of the party of this directory, whether it runs or not."""
+    """The status of the party of this directory, whether it is running or not."""
     home = Home.load(path)
     agreement = home.agreement()
     roll, plan = Roll(agreement, read_editions(path / MEMBERS)), agreement.plan
@@ -76,7 +77,7 @@ def status(path: Path) -> dict[str, Any]:
         shared |= {"edition": roll.number, "members": list(roll.newest.silos)}
         if home.settings.role == "silo":
             silo = SiloStore(engine)
-            # A term of another plan is over, or of another federation: nothing of it is this plan's.
+            # A term under another plan is over or belongs to another federation: it says nothing about this plan.
             terms = [term for term in silo.terms() if term.plan_hash == plan.hash]
             if not terms:
                 return {**shared, "started": False, "problem": _of_another_plan(silo)}
@@ -86,22 +87,22 @@ def status(path: Path) -> dict[str, Any]:
 
 
 class HomeBoard:
-    """What the page of a party shows, read from its directory: whether it runs or not, and before it has begun. Any
-    thread may ask; the store is read in one of its own, to which SQLite ties a connection."""
+    """The data of a party's page, read from its directory, whether the party is running or not, or has not begun yet.
+    Any thread may ask; the store is read in one separate thread, because SQLite ties a connection to its thread."""
 
     def __init__(self, path: Path) -> None:
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="board")
         self._home = Home.load(path)
         self._agreement = self._home.agreement()
         self._roll = Roll(self._agreement, read_editions(path / MEMBERS))
-        with looking(self._home, self._agreement):  # what does not belong together is refused before a page is served
+        with looking(self._home, self._agreement):  # mismatched files are refused before a page is served
             pass
         self._dates = Dates(self._agreement.plan, self._agreement.timing)
         self._engine: Engine | None = None
         self._board = self._make(None)
 
     def read(self) -> dict[str, Any]:
-        """As it is now."""
+        """The page's data now."""
         return self._reader.submit(self._read).result()
 
     def _read(self) -> dict[str, Any]:
@@ -117,7 +118,7 @@ class HomeBoard:
         return self._board.read(troubles={}, refusals={}, machine=machine)
 
     def close(self) -> None:
-        """Let go of the store."""
+        """Close the store."""
         if self._engine is not None:
             self._reader.submit(self._engine.close).result()
         self._reader.shutdown()
@@ -132,24 +133,24 @@ class HomeBoard:
 
 
 def _models(engine: Engine, agreement: Agreement) -> str | None:
-    """What silos with the same newest model have in common, and others do not: for people to compare."""
+    """A text that is the same for all silos with the same newest model, for people to compare."""
     head = SeenStore(engine, agreement.plan.hash[:16]).of(agreement.holder("analyzer").name).head
     return f"{head.length} {head.hash.hex()[:32]}" if head.length else None
 
 
 def _of_another_plan(store: SiloStore) -> str | None:
-    """What a silo waits for whose store has terms, and none of them under the plan of the federation's file."""
+    """What to do if the store has terms, but none of them under the plan of the federation's file."""
     terms = store.terms()
     if not terms:
         return None
     return (
-        f"the store's last term is of plan {terms[-1].plan_hash[:16]}: once it is over, `silo serve --new-term` begins"
-        " that of the federation's file; if no new term was agreed on, put the file of that plan back"
+        f"the store's last term has plan {terms[-1].plan_hash[:16]}: once it is over, `silo serve --new-term` begins"
+        " the term of the federation's file; if no new term was agreed on, put the file of that plan back"
     )
 
 
 def _sync_status(store: SyncStore, plan: Plan, silos: tuple[str, ...]) -> dict[str, Any]:
-    """Syncs of a mixer or an analyzer."""
+    """The syncs of a mixer or an analyzer."""
     known = store.all()
     done = [sync for sync in known if sync.state.final]
     return {

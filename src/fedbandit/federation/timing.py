@@ -1,7 +1,7 @@
-"""When things happen in a live federation: public, never from data.
+"""When things happen in a live federation: at public times that never depend on data.
 
-A clock ticks at times that the federation agreed on, whoever comes. A counted schedule ticks when so many decisions
-have taken their place; who asks then moves the batches, and the plan must say that this is public.
+A clock ticks at times that the federation agreed on, whoever comes. A counted schedule ticks after a number of
+decisions; requests then move the batches, and the plan must say that requests are public.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = [
     "pace",
 ]
 
-JUMP = 5.0  # seconds by which the wall clock may drift from the steady one before it is not believed
+JUMP = 5.0  # seconds by which the wall clock may differ from the steady one before it is not trusted
 DAY = 86_400.0
 COUNTED_PACE, SHORTEST_PACE, LONGEST_PACE = 0.5, 0.2, 10.0  # seconds, see `pace`
 LAST = 1e11  # seconds: a time beyond the year 5000 is a mistake
@@ -46,13 +46,13 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 @dataclass(frozen=True)
 class Timing:
-    """What the parties agreed on about time, in seconds; one value, passed around whole."""
+    """What the parties agreed on about time, in seconds."""
 
     deadline: float = 3600.0  # how long a sync stays open after its first release
-    settle: float = 0.0  # how long a batch stays open after its tick is due, for rewards under way
-    settle_last: float = 0.0  # the same for the last batch of the term: a reward that comes after it is lost
+    settle: float = 0.0  # how long a batch stays open after its tick is due, for rewards on their way
+    settle_last: float = 0.0  # the same for the last batch of the term, because later rewards are lost
     start: float | None = None  # unix time from which a clock schedule counts; None: the moment a term begins
-    reward_window: float = 90 * DAY  # how long a decision waits for its reward; after it, its id is unknown
+    reward_window: float = 90 * DAY  # how long a decision waits for its reward; after that, its id is unknown
 
     def __post_init__(self) -> None:
         for name in ("deadline", "reward_window"):
@@ -70,7 +70,7 @@ class Timing:
 
 
 def is_time(value: object) -> bool:
-    """Whether it is a number of seconds that somebody can mean."""
+    """Whether it is a plausible number of seconds."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < LAST
 
 
@@ -78,7 +78,7 @@ def is_time(value: object) -> bool:
 
 
 class Reading(NamedTuple):
-    """Both clocks at one moment; two readings with the same `boot` can be compared, over restarts of a process too."""
+    """Both clocks at one moment. Readings with the same `boot` can be compared, even across restarts of a process."""
 
     wall: float
     steady: float
@@ -99,13 +99,13 @@ class Reading(NamedTuple):
 
 
 class Clocks(Protocol):
-    """The clocks of a machine, or of whoever plays one: wall time, and one that nobody sets."""
+    """The clocks of a machine (or of a simulated one): wall time, and a steady clock that nobody sets."""
 
     def read(self) -> Reading: ...
 
 
 class MachineClocks:
-    """This machine's own. The steady one runs on while the machine sleeps and while no process looks."""
+    """The clocks of this machine. The steady one keeps running while the machine sleeps."""
 
     def __init__(self) -> None:
         self._boot = BOOT_ID.read_text().strip() if BOOT_ID.exists() else ""
@@ -117,10 +117,10 @@ class MachineClocks:
 
 
 class SteadyClock:
-    """Wall time that notices jumps: between two readings it must advance as the steady clock does.
+    """Wall time that notices jumps: between two readings it must advance as much as the steady clock.
 
-    `last` is a reading from before this process began, if there is one: `vouched` tells whether the present time
-    follows from it. A jump is not forgotten by starting again, nor by booting: a clock that is behind `last` is wrong.
+    `last` is a reading from before this process began, if there is one; `vouched` tells whether the present time can be
+    checked against it. Neither a restart nor a reboot hides a jump: a clock that is behind `last` is wrong.
     """
 
     def __init__(self, clocks: Clocks | None = None, last: Reading | None = None) -> None:
@@ -135,20 +135,21 @@ class SteadyClock:
 
     @property
     def steady(self) -> float:
-        """Seconds that nobody sets, to measure with."""
+        """The steady clock, in seconds, for measuring durations."""
         return self._clocks.read().steady
 
     @property
     def expected(self) -> float:
-        """What the wall clock should say, whatever it says."""
+        """What the wall clock should show."""
         return self._reference.wall + self.steady - self._reference.steady
 
     def now(self) -> float:
-        """Wall time, or ClockJumped while it is off by more than JUMP seconds from what it should be."""
+        """Wall time; ClockJumped while it is off by more than JUMP seconds."""
         return self.reading().wall
 
     def reading(self) -> Reading:
-        """Both clocks, or ClockJumped. Each reading is the next one's reference: slow drift is no jump."""
+        """Both clocks; ClockJumped if they disagree. Each reading is the reference of the next, so slow drift is no
+        jump."""
         reading = self._clocks.read()
         off = reading.wall - self._reference.wall - (reading.steady - self._reference.steady)
         if abs(off) > JUMP:
@@ -157,32 +158,32 @@ class SteadyClock:
         return reading
 
     def believe(self) -> None:
-        """Somebody has looked at the clock and says that it is right."""
+        """Accept the present wall time: somebody has checked the clock."""
         self._reference, self.vouched = self._clocks.read(), True
 
 
 class TicksHeld(RuntimeError):
-    """Something is wrong with the time: nothing ticks, and decisions go on, until it is right or somebody says so."""
+    """Something is wrong with the time: nothing ticks until it is right or somebody says so. Decisions go on."""
 
 
 class ClockJumped(TicksHeld):
-    """The wall clock cannot be believed."""
+    """The wall clock cannot be trusted."""
 
     def __init__(self, off: float) -> None:
         super().__init__(
-            f"the clock jumped by {off:+.0f} s, so nothing ticks until it is set right; "
+            f"the clock jumped by {off:+.0f} s, so nothing ticks until it is corrected; "
             "if it is right now, serve with --catch-up"
         )
 
 
 class TicksOverdue(TicksHeld):
-    """More ticks are overdue than a short stop explains: the clock may be ahead, or the silo was away for long."""
+    """More ticks are overdue than a short stop explains: the clock may be ahead, or the silo was long away."""
 
     def __init__(self, ticks: int) -> None:
         super().__init__(
-            f"{ticks} ticks are overdue, so nothing is drawn: compare the clock with the other parties' and set it "
-            "right if it is ahead; only if it is right, serve with --catch-up, which spends the overdue releases "
-            "although their syncs may be over"
+            f"{ticks} ticks are overdue, so nothing is drawn: compare the clock with the other parties' and correct it "
+            "if it is ahead; only if it is right, serve with --catch-up, which spends the overdue releases although "
+            "their syncs may be over"
         )
 
 
@@ -190,23 +191,23 @@ class TicksOverdue(TicksHeld):
 
 
 class Calendar(Protocol):
-    """How many batches are to be closed by now."""
+    """Says how many batches must have been closed."""
 
     def due(self, seated: int, clock: SteadyClock) -> int:
-        """Ticks that are due, settling included, after so many decisions took their place."""
+        """The number of ticks that are due, including the time to settle, when `seated` decisions have a place."""
         ...
 
     def stale(self, sync: int, deadline: float, clock: SteadyClock) -> bool:
-        """Whether the sync of a tick that was not done in time must be over."""
+        """Whether the sync of an overdue tick must be over."""
         ...
 
     def moment(self, sync: int) -> float | None:
-        """When the batch of a sync closes, if that is known beforehand."""
+        """When the batch of a sync closes, if that is known in advance."""
         ...
 
 
 class Timed:
-    """Batch k closes at start + times[k] periods, and `settle` seconds later. There may be more of them than memory."""
+    """Batch k closes `settle` seconds after start + times[k] periods. `times` may be too long to be kept in memory."""
 
     def __init__(self, start: float, period: float, times: Sequence[int], timing: Timing) -> None:
         self._start, self._period, self._times, self._timing = start, period, times, timing
@@ -224,12 +225,12 @@ class Timed:
 
 
 class Counted:
-    """Batch k closes `settle` seconds after `times[k]` decisions took their place."""
+    """Batch k closes `settle` seconds after `times[k]` decisions have a place."""
 
     def __init__(self, times: tuple[int, ...], timing: Timing) -> None:
         self._times, self._settle = times, timing.settle
         self._settle_last = max(timing.settle, timing.settle_last)
-        self._full_at: dict[int, float] = {}  # batches that have all their decisions, since when
+        self._full_at: dict[int, float] = {}  # by batch, the time since when it has all its decisions
 
     def due(self, seated: int, clock: SteadyClock) -> int:
         full = bisect_right(self._times, seated)
@@ -247,7 +248,7 @@ class Counted:
 
 
 def calendar(plan: Plan, start: float, timing: Timing) -> Calendar:
-    """The calendar of a plan; one decided by data has none and cannot run live."""
+    """The calendar of a plan. A schedule that depends on data has none and cannot run live."""
     schedule = plan.schedule
     if isinstance(schedule, Adaptive):
         raise ArgumentError("schedule", f"must be public in a live federation, got {schedule}")
@@ -257,9 +258,11 @@ def calendar(plan: Plan, start: float, timing: Timing) -> Calendar:
 
 
 def pace(plan: Plan, timing: Timing) -> float:
-    """Releases leave at whole multiples of this many seconds after their tick, however long drawing them took: public,
-    from the plan. Where ticks are far apart there is time to hide the drawing of a very large batch; where they are
-    near each other a batch cannot be large."""
+    """Releases leave at whole multiples of this many seconds after their tick, however long it took to draw them.
+
+    The number is public and follows from the plan. If ticks are far apart, it is long enough to hide how long a very
+    large batch takes; if they are close together, batches cannot be large.
+    """
     if not isinstance(plan.schedule, ClockSchedule):
         return COUNTED_PACE
     return max(SHORTEST_PACE, min(LONGEST_PACE, plan.schedule.period / 100, timing.deadline / 4))

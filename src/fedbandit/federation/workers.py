@@ -1,4 +1,4 @@
-"""Several processes that serve one silo: they share the port, the database and the secret; one of them leads."""
+"""Several processes that serve one silo. They share the port, the database and the secret; one of them leads."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ PAUSE = 1.0  # seconds until a worker that died is replaced
 
 
 def serve(path: Path, workers: int = 1, orders: Orders = Orders()) -> int:  # noqa: B008 (frozen)
-    """Serve the silo of this directory. A worker that dies is replaced; one that refuses to work ends all of them.
-    Returns the exit code."""
+    """Serve the silo of this directory, and return the exit code. A worker that dies is replaced; if one refuses to
+    work, all of them end."""
     _validate.count("workers", workers)
     home = Home.load(path)
     if home.settings.role != "silo":
@@ -40,7 +40,7 @@ def serve(path: Path, workers: int = 1, orders: Orders = Orders()) -> int:  # no
 
 
 class _Crew:
-    """Worker processes. Those started later are not given the orders of the start again: they are followed once."""
+    """Worker processes. A worker that is started later does not get orders that must be followed only once."""
 
     def __init__(self, path: Path, listener: socket.socket, workers: int) -> None:
         self._path, self._listener, self._workers = path, listener, workers
@@ -63,7 +63,7 @@ class _Crew:
         return code
 
     def _replace_dead(self, orders: Orders) -> int:
-        """Start another worker for each that has died; the exit code of one that refuses to work."""
+        """Start a new worker for each one that has died; return REFUSED if one refuses to work, otherwise 0."""
         for at, process in enumerate(self._processes):
             if process.exitcode is None or self._stopping:
                 continue

@@ -1,4 +1,4 @@
-"""The paper: its algorithms as plans, its figures and its claims made again, and its pseudo-code line by line."""
+"""The paper: its algorithms as plans, its figures and claims reproduced, and its pseudo-code line by line."""
 
 from fedbandit.presets import (
     dubey,

@@ -1,9 +1,9 @@
 """The paper's regret bounds as numbers: Lemmas general and subG with every constant of their proofs, and the theorems.
 
-`bound` is for a plan: its noise, its schedule and its silos give lambda_min, lambda_max and nu, and these give the
-bound of Lemma general. So one function serves Theorems LDP, SDP and SDP-vec and their corollaries: they differ only in
-the noise, which the plan knows. The theorems' own formulas hide constants; `order_ldp`, `order_sdp` and
-`order_sdp_vec` are these formulas with every hidden constant read as 1, to see how they grow.
+`bound` takes a plan. The plan's noise, schedule and silos give lambda_min, lambda_max and nu, and these give the bound
+of Lemma general. One function therefore serves Theorems LDP, SDP and SDP-vec and their corollaries, which differ only
+in the noise. The theorems' own formulas hide constants; `order_ldp`, `order_sdp` and `order_sdp_vec` are these formulas
+with every hidden constant read as 1, to show how they grow.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class RegretBound(NamedTuple):
         return self.total / self.rounds
 
     def says(self, chance: float) -> str:
-        """What is known by the bound; `chance` is what acting at random loses per round, all silos together."""
+        """What the bound says, in words; `chance` is what all silos together lose per round by acting at random."""
         if self.per_round >= self.silos:
             return f"vacuous here: {self.per_round:,.4g} per round, and nobody can lose more than {self.silos:,}"
         if self.per_round >= chance:
@@ -66,28 +66,28 @@ def general(
     smallest: float,  # lambda_min
     largest: float,  # lambda_max
     nu: float,
-    agents: int = 1,  # self-normalised processes that must all stay in bounds
+    agents: int = 1,  # number of self-normalised processes that must all stay in bounds
 ) -> RegretBound:
-    """Lemma general, every constant of its proof counted; alpha / 2 goes to the rewards' noise.
+    """Lemma general with every constant of its proof; alpha / 2 goes to the rewards' noise.
 
-    Acting lazily, all agents use the same sums, and one process serves them all. Acting eagerly, each has its own data
-    in its sums, and a union over `agents` = M is needed.
+    When agents act lazily, all use the same sums, and one process serves them all. When they act eagerly, the sums of
+    each contain its own data, and a union bound over `agents` = M is needed.
     """
     users = silos * rounds
-    growth = dim * math.log1p(users / (dim * smallest))  # log det of the last V over the first
+    growth = dim * math.log1p(users / (dim * smallest))  # log(det of the last V / det of the first)
     radius = math.sqrt(2 * math.log(2 * agents / alpha) + growth) + math.sqrt(largest) + nu
     good = 2 * math.sqrt(2) * radius * math.sqrt(2 * users * growth)  # Cauchy-Schwarz, elliptical potential
     return RegretBound(silos, rounds, radius, good, silos * batch * growth / math.log(2))
 
 
 def bound(plan: Plan, rounds: int | None = None) -> RegretBound:
-    """Lemma subG for this plan's noise, by the constants of its proof; for its first `rounds` rounds, or all of them.
+    """Lemma subG for this plan's noise with the constants of its proof, for the first `rounds` rounds (default: all).
 
-    Of alpha, a quarter goes to the covariance's noise and a quarter to the bias's. Binomial noise (vector sum) is
-    taken for Gaussian noise of its variance.
+    A quarter of alpha goes to the noise of the covariance, a quarter to that of the bias. Binomial noise (vector sum)
+    is treated as Gaussian noise of the same variance.
     """
     if plan.syncs is None:
-        raise ArgumentError("schedule", "must be public to have a regret bound: no proof covers one that data decide")
+        raise ArgumentError("schedule", "must be public for a regret bound: no proof covers one that depends on data")
     matrix = matrix_norm_bound(plan.noise_law, plan.dim, plan.alpha / 4)
     vector = vector_norm_bound(plan.noise_law.bias, plan.dim, plan.alpha / 4)
     regulariser = max(1.0, 2 * matrix)
@@ -111,7 +111,7 @@ def bound_holds(plan: Plan) -> bool:
 
 
 class Order(NamedTuple):
-    """The terms of a theorem's bound, hidden constants read as 1."""
+    """The terms of a theorem's bound, with hidden constants read as 1."""
 
     batches: float  # d M B log T
     learning: float  # d sqrt(MT) log(MT/alpha)
@@ -130,7 +130,7 @@ def order_ldp(plan: Plan) -> Order:
 
 
 def order_sdp(plan: Plan) -> Order:
-    """Theorem SDP at this plan's size and budget, in its range or not."""
+    """Theorem SDP at this plan's size and budget, even outside the theorem's range."""
     kappa = tree_levels(plan.encoder.size)
     return _order_sdp(plan, plan.silos * kappa)
 
@@ -147,9 +147,9 @@ def cap_of_theorem_sdp(silos: int, rounds: int, syncs: int) -> float:
 
 
 def silos_where_theorem_sdp_speaks(rounds: int, syncs: int, dim: int, alpha: float = 0.01) -> float:
-    """From how many silos on the privacy term of Theorem SDP lies below MT, at the largest epsilon and delta it allows.
+    """The number of silos from which Theorem SDP's privacy term is below MT, at the largest epsilon and delta allowed.
 
-    There epsilon is sqrt(kappa) / (T sqrt M), so the term is T M^(3/4) times logarithms: linear in T whatever T is.
+    The largest epsilon is sqrt(kappa) / (T sqrt M), so the term is T M^(3/4) times logarithms: always linear in T.
     """
     kappa = tree_levels(syncs)
     last = math.log(syncs / alpha)
@@ -164,14 +164,14 @@ def silos_where_theorem_sdp_speaks(rounds: int, syncs: int, dim: int, alpha: flo
 
 
 def _order_sdp(plan: Plan, inside: float) -> Order:
-    """The shuffle theorems: log^(3/4)(`inside` / delta) in the privacy term."""
+    """A shuffle theorem's bound; its privacy term has the factor log^(3/4)(`inside` / delta)."""
     privacy, (batches, learning, last) = plan.request.asked, _common(plan)
     cost = plan.dim**0.75 * math.log(inside / privacy.delta) ** 0.75 / math.sqrt(privacy.epsilon)
     return Order(batches, learning, math.sqrt(plan.silos * plan.rounds) * cost * last)
 
 
 def _common(plan: Plan) -> tuple[float, float, float]:
-    """What all theorems share: both terms without privacy, and log^(1/4)(T/(B alpha))."""
+    """What all theorems share: the terms `batches` and `learning`, and the factor log^(1/4)(T/(B alpha))."""
     users, batch = plan.silos * plan.rounds, plan.request.largest_batch
     batches = plan.dim * plan.silos * batch * math.log(plan.rounds)
     learning = plan.dim * math.sqrt(users) * math.log(users / plan.alpha)

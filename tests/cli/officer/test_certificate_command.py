@@ -92,7 +92,7 @@ def test_the_promise_can_be_read_whatever_epsilon(epsilon: float, said: str) -> 
 def test_a_certificate_says_what_the_audited_plan_has_less_of(tmp_path: Path) -> None:
     plan = Plan(silos=20, rounds=500, dim=4, privacy=Privacy(1.0, 1e-5), colluding=3, cohort=15)
     page = _page(tmp_path, plan)
-    assert "Cut from the plan to be run many times: silos 20 to 5, silos in the smallest sync 15 to 4" in page
+    assert "To run it many times, the plan was made smaller: silos 20 to 5, silos in the smallest sync 15 to 4" in page
 
 
 def _page(folder: Path, plan: Plan) -> str:

@@ -230,7 +230,7 @@ def test_a_store_that_is_named_by_its_whole_path_comes_back(home, tmp_path):
         assert len(rows(path, "SELECT * FROM terms")) == 1
         assert [one.name for one in path.parent.glob("*store*")] == [one for one in [name] if "store" in one]
     shutil.rmtree(home.path)
-    with pytest.raises(ArgumentError, match="there is no such folder; --store names another place"):
+    with pytest.raises(ArgumentError, match="there is no such folder; name another with --store"):
         restore(tmp_path / "my.db", tmp_path / "again", passphrase=bytes)
     assert not (tmp_path / "again").exists()
 

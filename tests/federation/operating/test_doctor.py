@@ -104,7 +104,7 @@ def test_keys_and_directories_that_others_can_read(silo):
 @pytest.mark.parametrize(
     "change, says",
     [
-        (lambda data: data["plan"].update(rounds=999), "knows nothing of plan"),
+        (lambda data: data["plan"].update(rounds=999), "does not know plan"),
         (lambda data: data["timing"].update(deadline=7.0), "have changed since"),
     ],
 )

@@ -110,7 +110,7 @@ def test_7_the_mixer_is_down(federation):
     federation.signal("mixer", signal.SIGKILL)
     federation.processes.pop("mixer").wait()
     code, found = doctor(federation.homes["mixer"].path)
-    assert (code, "does not run" in found["port", "warning"]["says"]) == (1, True)
+    assert (code, "is not running" in found["port", "warning"]["says"]) == (1, True)
     for name in ("analyzer", "a"):
         home = federation.homes[name]
         until(lambda home=home: metrics(home)["fedbandit_sync_overdue_seconds"] > federation.deadline, federation.soon)
@@ -208,7 +208,7 @@ def test_5_the_plan_is_another(federation, tmp_path):
     other["plan"]["rounds"] -= 1
     file.write_text(json.dumps(other))
     code, found = doctor(home.path)
-    assert (code, "knows nothing of plan" in found["plan", "failure"]["says"]) == (2, True)
+    assert (code, "does not know plan" in found["plan", "failure"]["says"]) == (2, True)
     changed(home, store=str(tmp_path / "fresh.db"))
     process = federation.start("b", "--stay")
     federation.up("b")

@@ -1,7 +1,7 @@
 """Attacks as worked examples, one file each, each with the defence that stops it.
 
-A module here has an `ATTACK`; its file's name, with dashes, is the name it is run by. Most are guessing games: a coin
-decides which of two worlds is played, the adversary guesses, and one half is what guessing blindly gets.
+Each module here has an `ATTACK`; the attack's name is the name of the file, with dashes. Most are guessing games: a
+coin decides which of two worlds is played, and the adversary guesses. Blind guesses are right half of the time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RIGHT_GUESSES = "share of right guesses"
 
 
 class Measured(NamedTuple):
-    """How well the attack did without the defence and with it, and what the defence's promise allows."""
+    """How well the attack did without and with the defence, and how well the defence's promise allows it to do."""
 
     measure: str
     exposed: float
@@ -44,12 +44,12 @@ class Attack:
     learns: str  # what it finds out without the defence
     defence: str
     remains: str  # what the defence does not prevent
-    run: Callable[[int, np.random.Generator], Measured]  # trials and randomness to the result
+    run: Callable[[int, np.random.Generator], Measured]  # (trials, randomness) -> result
     trials: int
 
 
 def names() -> tuple[str, ...]:
-    """Every attack there is."""
+    """The names of all attacks."""
     return tuple(sorted(module.name.replace("_", "-") for module in pkgutil.iter_modules(__path__)))
 
 
@@ -67,5 +67,5 @@ def best_guess(budget: Privacy) -> float:
 
 
 def right(guesses: Flags, truth: Flags) -> float:
-    """Share of right guesses."""
+    """The share of right guesses."""
     return float(np.mean(guesses == truth))

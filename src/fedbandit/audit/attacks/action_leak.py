@@ -1,8 +1,8 @@
-"""The same leak against Fed-DP, which only protects what silo j's actions tell: they tell it too.
+"""The leak of `schedule_leak` against Fed-DP, which protects only what the actions of silo j reveal: they leak too.
 
-After a sync silo j decides by sums that carry everybody's noise; without one it decides by its own user alone. So the
-action it takes in round 2 is either random or one that an onlooker can predict, and which of the two depends on the
-norm of silo i's first user.
+After a sync, silo j decides by sums that carry everybody's noise; without one, it decides by its own user alone. So its
+action in round 2 is either random or predictable for an onlooker, and which of the two depends on the norm of silo i's
+first user.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def run(trials: int, rng: np.random.Generator) -> Measured:
 
 
 def _second_action(plan: Plan, alice: Flags, synchronised: Flags, noise: NoiseSource) -> Indices:
-    """Silo j's action in round 2; `synchronised` says where there was a sync after round 1."""
+    """Silo j's action in round 2 of each trial; `synchronised` says whether there was a sync after round 1."""
     first = np.eye(plan.dim)[0]
     x = np.stack([alice[:, None] * first, np.broadcast_to(first, (len(alice), plan.dim))], axis=1)
     batch = contributions(x, np.ones(x.shape[:2]), plan.bits)  # (trials, silos, width)
@@ -51,10 +51,10 @@ def _second_action(plan: Plan, alice: Flags, synchronised: Flags, noise: NoiseSo
 
 
 ATTACK = Attack(
-    title="The leak against Fed-DP: the actions of silo j tell Alice's norm",
+    title="The leak against Fed-DP: the actions of silo j reveal Alice's norm",
     adversary="anybody who sees what silo j recommends to its second user",
     learns="whether the first user of silo i has norm 1 or 0",
-    defence="a calendar: silo j synchronises after round 1 whoever Alice is, and only noise is left to look at",
+    defence="a calendar: silo j synchronises after round 1 whoever Alice is, so only noise is left to see",
     remains="what the noise of one release allows, the plan's own (epsilon, delta)",
     run=run,
     trials=2000,

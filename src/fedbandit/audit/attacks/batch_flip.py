@@ -1,7 +1,7 @@
-"""The within-batch flip against Algorithm 1: one user changes what all others of the batch are given.
+"""The within-batch flip against Algorithm 1: one user changes the actions of all later users of the batch.
 
-Acting on raw sums, a silo that has seen the user's action rewarded gives it to everybody after them in the batch. The
-batch sum then moves by 25 users, not by one, and noise for one does not hide it.
+A silo that acts on raw sums and has seen the user's action rewarded gives it to everybody after them in the batch. The
+batch sum then moves by 25 users, not by one, and noise for one user does not hide that.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BUDGET = Privacy(1.0, 1e-5)
 
 
 def run(trials: int, rng: np.random.Generator) -> Measured:
-    """The adversary sees all that the silo sends and says which of two users came first."""
+    """The adversary sees everything that the silo sends and says which of two users came first."""
     plan = presets.ldp_eager(Plan(silos=100, rounds=1600, dim=10, privacy=BUDGET))
     eager = calendar_game(plan, 1, neighbours(plan, 1))
     lazy = replace(eager, eager=False)
@@ -32,7 +32,7 @@ def run(trials: int, rng: np.random.Generator) -> Measured:
 
 
 def guessed(game: CalendarGame, trials: int, rng: np.random.Generator) -> float:
-    """Share of right guesses of the game's first adversary, half of the trials in each world."""
+    """The share of right guesses of the game's first adversary, with half of the trials in each world."""
     noise = SimulatedNoise(rng)
     said_one = [game.play(world, trials // 2, noise).scores[0] > 0 for world in (0, 1)]
     return float(np.mean([~said_one[0], said_one[1]]))

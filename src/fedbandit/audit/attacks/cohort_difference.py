@@ -1,7 +1,7 @@
-"""Differencing two cohorts of a secure sum: the same sync opened with silo 0 and without it.
+"""Differencing two cohorts of a secure sum: the same sync is opened with silo 0 and without it.
 
-The noise of a secure sum is everybody's. Two totals of one sync share all of it but silo 0's own, so their difference
-is silo 0's release with a hundredth of the variance that hides it in the sum.
+All silos contribute to the noise of a secure sum. Two totals of one sync share all of it except silo 0's part, so their
+difference is silo 0's release with a hundredth of the noise variance that hides it in the sum.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BUDGET = Privacy(1.0, 1e-5)
 
 
 def run(trials: int, rng: np.random.Generator) -> Measured:
-    """The analyzer says which of two users is in silo 0, from two totals of a sync or from the one there should be."""
+    """The analyzer says which of two users is in silo 0: from two totals of a sync, or from the only one it may see."""
     plan = Plan(silos=SILOS, rounds=1, dim=2, privacy=BUDGET, trust="secure-sum")
     protocol, noise = plan.protocol, SimulatedNoise(rng)
     pair = worst_pair(plan.dim, BUDGET.adjacency, plan.centre, plan.ratio)
@@ -52,8 +52,8 @@ ATTACK = Attack(
     title="Differencing two cohorts of a secure sum",
     adversary="the analyzer, with a mixer that opens a sync twice, with and without one silo",
     learns="which of two users is in that silo",
-    defence="the mixer publishes one total per sync, ever; no sync is reopened, and a late silo is left out",
-    remains="a mixer that breaks the rule: each silo then has its own noise only; the guarantee states that epsilon",
+    defence="the mixer never publishes more than one total per sync; no sync is reopened, and a late silo is left out",
+    remains="a mixer that breaks the rule: each silo then has only its own noise; the guarantee states that epsilon",
     run=run,
     trials=2000,
 )

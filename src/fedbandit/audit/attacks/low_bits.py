@@ -1,8 +1,8 @@
 """Recovering a value from the low bits of floating-point Gaussian noise.
 
-A float64 sampler multiplies a standard normal z by sigma. Not every float is such a product: in part of each binade the
-products are sparser than the floats. Noise added to zero is always a product; noise added to a value is rounded again
-and often is not. So the last bits tell whether anything was there, however large sigma is.
+A float64 sampler multiplies a standard normal z by sigma. Not every float is such a product: in part of each binade
+products are sparser than floats. Noise added to zero is always a product; noise added to another value is rounded again
+and often is not. So the last bits tell whether there was a value, however large sigma is.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ def _is_product(released: Floats, scales: Floats) -> Flags:
 
 ATTACK = Attack(
     title="Reading the low bits of floating-point noise",
-    adversary="anybody who sees one release, every bit of it",
+    adversary="anybody who sees every bit of one release",
     learns="whether a user was there at all",
     defence="sums are integers and noise is drawn on the same grid (exactly, when live): every integer can be noise",
-    remains="nothing of this kind",
+    remains="no leak of this kind",
     run=run,
     trials=2000,
 )

@@ -1,10 +1,10 @@
 """A silo that lies about its norms: what it can do to the model, and what clipping at the silo does not prevent.
 
-Features and rewards are checked by the silo that serves the user, and a silo that lies does not check. It can send any
-numbers at all and own the model. Under trust `silo` the analyzer sees each silo's noisy sums and can refuse what no
-users could have caused; then the liar is left with lies that look like users. Under `secure-sum` nobody sees a single
-silo, and nothing short of a proof in zero knowledge would help: there silos must be honest, which the plan assumes. The
-privacy of the others is never touched: their noise is their own.
+The silo that serves a user checks features and rewards, and a lying silo does not check. It can send any numbers at all
+and control the model. Under trust `silo` the analyzer sees each silo's noisy sums and can refuse sums that no users
+could have caused; then the liar is left with lies that look like users. Under `secure-sum` nobody sees a single silo,
+and nothing short of a zero-knowledge proof would help: there silos must be honest, as the plan assumes. The privacy of
+others is never at risk: they add their own noise.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from fedbandit.schedule import Every
 
 __all__ = ["ATTACK", "LIE", "largest_bias"]
 
-NOISE_ALLOWANCE = 6.0  # standard deviations that a sum may exceed what its users could have caused
+NOISE_ALLOWANCE = 6.0  # standard deviations by which a sum may exceed what its users could have caused
 LIE = 1e5  # users' worth of bias in a batch
 
 
 def run(trials: int, rng: np.random.Generator) -> Measured:
-    """Nine honest silos whose users like the first axis, one that pushes the second; how far it turns the model."""
+    """Nine honest silos have users who like the first axis, and one pushes the second: how far it turns the model."""
     plan = Plan(silos=10, rounds=2000, dim=2, privacy=Privacy(1.0, 1e-5), trust="silo", schedule=Every(250))
     honest = _honest_sums(plan, rng)
     push = np.zeros((plan.encoder.size, plan.protocol.width))
@@ -55,7 +55,7 @@ def _honest_sums(plan: Plan, rng: np.random.Generator) -> Integers:
 
 
 def _turned(plan: Plan, honest: Integers, lie: Floats, trials: int, rng: np.random.Generator) -> float:
-    """Mean cosine of the last model with the second axis; the liar adds no noise to what it makes up."""
+    """Mean cosine of the last model with the second axis; the liar adds no noise to its made-up sums."""
     protocol, noise = plan.protocol, SimulatedNoise(rng)
     state = composition.init(protocol, (trials,), silos=honest.shape[1])
     liar = protocol.init((1,))
@@ -74,10 +74,10 @@ def _cosine(theta: Floats) -> Floats:
 
 ATTACK = Attack(
     title="A silo that lies about its norms",
-    adversary="one of ten silos, which sends what it likes",
-    learns="nothing: it steers. Everybody's recommendations turn to where it wants them",
+    adversary="one of ten silos, which sends whatever it likes",
+    learns="nothing; instead it steers everybody's recommendations",
     defence="under trust `silo` the analyzer refuses sums that no users within bounds could have caused",
-    remains="inventing as many users as the silo is allowed, all within bounds; and under `secure-sum`, any lie at all",
+    remains="invented users within bounds, as many as the silo may have; and under `secure-sum`, any lie at all",
     run=run,
     trials=200,
 )

@@ -1,6 +1,6 @@
-"""Averaging redrawn releases: a silo that crashes and draws its noise anew hands out the same sum many times.
+"""Averaging redrawn releases: a silo that draws new noise after every crash releases the same sum many times.
 
-The average of R copies with independent noise has the noise of one divided by sqrt(R).
+The average of R copies with independent noise has the noise of one copy divided by sqrt(R).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def run(trials: int, rng: np.random.Generator) -> Measured:
         return protocol.release(protocol.init((trials,)), batch, noise)[1][0]
 
     redrawn = [receive() for _ in range(CRASHES)]
-    kept = [receive()] * CRASHES  # drawn once, on disk before it is sent: asked again, the same bytes
+    kept = [receive()] * CRASHES  # drawn once and stored before it is sent, so every copy has the same bytes
     expected = users * 2**plan.encoder.fraction_bits
     scales = protocol.release_scales(users=1)
 
@@ -49,8 +49,8 @@ ATTACK = Attack(
     title="Averaging releases that were redrawn after a crash",
     adversary="the analyzer, which asks again whenever the silo comes back",
     learns="which of two users is in the batch",
-    defence="a release is drawn once, on disk before it is sent; asked again, a silo sends the same bytes",
-    remains="what one release allows, the plan's own (epsilon, delta)",
+    defence="a release is drawn once and stored before it is sent; if asked again, a silo sends the same bytes",
+    remains="what one release allows: the plan's own (epsilon, delta)",
     run=run,
     trials=2000,
 )

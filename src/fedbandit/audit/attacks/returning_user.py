@@ -1,7 +1,7 @@
-"""A returning user: noise for one visit does not hide twenty-five.
+"""A returning user: noise for one visit does not hide twenty-five visits.
 
 A user who takes part in m rounds of one batch moves its sum m times as far. A plan says how many visits it covers
-(`participations`), and a silo leaves out of the statistics whoever comes more often.
+(`participations`), and a silo leaves further visits out of the statistics.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ BUDGET = Privacy(1.0, 1e-5)
 
 
 def run(trials: int, rng: np.random.Generator) -> Measured:
-    """The same person in all rounds of a batch; the analyzer says which of two persons it was."""
+    """The same person comes in all rounds of a batch, and the analyzer says which of two people it was."""
     plan = Plan(silos=2, rounds=200, dim=2, privacy=BUDGET, trust="silo", schedule=Every(VISITS))
     capped = calendar_game(plan, 1, neighbours(plan, 1))
     often = plan.changed(privacy=replace(BUDGET, participations=VISITS))
-    uncapped = replace(capped, worlds=neighbours(often, 1))  # noise for one visit, a user who comes 25 times
+    uncapped = replace(capped, worlds=neighbours(often, 1))  # noise for one visit, but the user comes 25 times
     return Measured(
         RIGHT_GUESSES, guessed(uncapped, trials, rng), guessed(capped, trials, rng), best_guess(BUDGET), trials
     )
@@ -38,9 +38,9 @@ def run(trials: int, rng: np.random.Generator) -> Measured:
 ATTACK = Attack(
     title="A user who comes back",
     adversary="the analyzer, which sees the silo's noisy releases",
-    learns="which of two persons it was that came 25 times",
-    defence="a cap: a silo counts a user as often as the plan's `participations` allow, and the noise covers that many",
-    remains="users that the silo cannot recognise: the cap is worth as much as the user keys",
+    learns="which of two people came 25 times",
+    defence="a cap: a silo counts at most `participations` visits of a user, and the noise covers that many",
+    remains="users whom the silo does not recognise: the cap is only as good as the user keys",
     run=run,
     trials=4000,
 )

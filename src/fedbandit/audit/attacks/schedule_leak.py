@@ -1,8 +1,8 @@
-"""Example "Privacy leakage" of the paper: silo j learns Alice's norm from whether there is a sync.
+"""Example "Privacy leakage" of the paper: whether there is a sync tells silo j about Alice's norm.
 
 Alice is the first user of silo i. Under Dubey & Pentland's rule silo i asks for a sync after round 1 exactly if
-log det(I + x x^T / lambda) > D, that is if ||x||^2 > lambda (e^D - 1). Silo j knows lambda and D and sees whether it
-was asked. No noise on what is sent changes that.
+log det(I + x x^T / lambda) > D, that is, if ||x||^2 > lambda (e^D - 1). Silo j knows lambda and D and sees whether it
+was asked. Noise on the messages does not change that.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ def run(trials: int, rng: np.random.Generator) -> Measured:
     plan = leaky_plan(Privacy(1.0, 1e-5))
     norms = rng.random(trials)
     asked = asks(plan, norms, SimulatedNoise(rng))
-    always = np.full(trials, 1 in Every(1).times(plan.rounds))  # a calendar asks after round 1 whoever Alice is
+    always = np.full(trials, 1 in Every(1).times(plan.rounds))  # a calendar asks after round 1, whoever Alice is
     return Measured(RIGHT_GUESSES, right(asked, norms > SECRET), right(always, norms > SECRET), 0.5, trials)
 
 
 def leaky_plan(budget: Privacy) -> Plan:
-    """Dubey & Pentland's algorithm, with the threshold at which a first user of norm SECRET is decisive."""
+    """Dubey & Pentland's algorithm, with the threshold that a first user of norm SECRET just reaches."""
     base = Plan(silos=2, rounds=100, dim=2, privacy=budget)
     return presets.dubey(base, schedule=Adaptive(math.log1p(SECRET**2 / presets.dubey(base).regulariser)))
 
@@ -49,11 +49,11 @@ def asks(plan: Plan, norms: Floats, noise: NoiseSource) -> Flags:
 
 
 ATTACK = Attack(
-    title='Example "Privacy leakage": the schedule tells Alice\'s norm',
+    title='Example "Privacy leakage": the schedule reveals Alice\'s norm',
     adversary="silo j, which sees only whether a sync takes place",
     learns="whether the first user of silo i has ||x|| > 1/2",
-    defence="a calendar: synchronise at times fixed before the first user",
-    remains="nothing of the schedule; what is sent is hidden by noise",
+    defence="a calendar: synchronise at times that are fixed before the first user comes",
+    remains="no leak through the schedule; noise hides what is sent",
     run=run,
     trials=2000,
 )

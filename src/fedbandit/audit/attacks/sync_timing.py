@@ -1,7 +1,7 @@
-"""The timing of an early or late sync: a silo that sends when it has enough tells when it had enough.
+"""The timing of an early or late sync: a silo that sends when it has enough rewards reveals when it had enough.
 
 A silo that releases its batch as soon as it has counted 25 rewards sends a little later if one user stayed away.
-Whoever knows when the others came sees from the time alone whether the one did.
+Somebody who knows when the others came can tell from the time alone whether that user came.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ def run(trials: int, rng: np.random.Generator) -> Measured:
 
 
 def _sent_when_full(arrivals: Floats) -> Floats:
-    """When the batch is full: the time of the 25th arrival."""
+    """The time at which the batch is full: that of the 25th arrival."""
     return np.sort(arrivals, axis=1)[:, BATCH - 1]
 
 
 def _sent_at_tick(arrivals: Floats) -> Floats:
-    """The first tick of a public clock, whoever has come; an empty batch is released like any other."""
+    """The time of the first tick of a public clock, whoever has come; an empty batch is released like any other."""
     return np.full(len(arrivals), PERIOD * Clock(PERIOD).times(TICKS)[0])
 
 
@@ -47,7 +47,7 @@ ATTACK = Attack(
     adversary="anybody who sees when the silo sends, and knows when the others came",
     learns="whether one user came at all",
     defence="a public clock: a batch is closed and released at its tick, full or empty",
-    remains="nothing of the timing; what is sent is hidden by noise",
+    remains="no leak through the timing; noise hides what is sent",
     run=run,
     trials=2000,
 )

@@ -1,1 +1,1 @@
-"""A party in one file: saved beside its running process, restored without doing anything a second time."""
+"""A party in one file: saved while it runs, and restored such that nothing is done a second time."""

@@ -1,7 +1,7 @@
-"""The file of a backup: a tar stream, its manifest first, in the clear or under a passphrase.
+"""The file of a backup: a tar stream that begins with a manifest, in the clear or under a passphrase.
 
-Nothing in it is believed: only files that the manifest names are taken out, under plain names, and only if they are as
-long and have the hash that it says.
+Nothing in it is trusted: only files that the manifest names are extracted, under plain names, and only if their lengths
+and hashes are those of the manifest.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ class Saved(NamedTuple):
 
 @dataclass(frozen=True)
 class StoreFacts:
-    """Where the store stood: `syncs` that the party had drawn or closed in the term, entries of its ledger, and how
-    many rewards waited for their release (`raw`: and are in the backup)."""
+    """The state of the store: the number of `syncs` that the party had drawn or closed in the term, of entries in its
+    ledger, and of rewards `waiting` for their release (which are in the backup if `raw`)."""
 
     kind: str  # sqlite or postgresql
     format: str
     syncs: int
     ledger: int = 0
-    head: str = ""  # hash of the last entry of a silo's ledger
+    head: str = ""  # hash of the last entry in a silo's ledger
     term: int = 0
     waiting: int = 0
     raw: bool = True
@@ -66,7 +66,7 @@ class StoreFacts:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What is in a backup, and of whom."""
+    """What a backup contains, and whose it is."""
 
     party: str
     role: str
@@ -97,13 +97,13 @@ class Manifest:
 
 
 class _Stream(Protocol):
-    """What tarfile needs of a file to read."""
+    """The part of a file that tarfile needs for reading."""
 
     def read(self, size: int, /) -> bytes: ...
 
 
 def node_file(configuration: Path) -> str:
-    """What the configuration of one node of a broker is called in a backup, which has no folders."""
+    """The name of a broker node's configuration in a backup, which has no folders."""
     return f"{configuration.parent.name}-{configuration.name}"
 
 
@@ -113,9 +113,9 @@ def hash_of(path: Path) -> Saved:
 
 
 def write(path: Path, manifest: Manifest, files: Mapping[str, Path], passphrase: bytes | None) -> None:
-    """Write a new file that only its owner can read; it is there under its name when it is whole and on the disk."""
+    """Write a new file that only its owner can read; it gets its name when it is complete and on disk."""
     if path.exists():
-        raise ArgumentError("file", f"must be new, and {str(path)!r} exists: a backup is not overwritten")
+        raise ArgumentError("file", f"must be new, but {str(path)!r} exists: a backup is not overwritten")
     partial = path.with_name(f"{path.name}.partial")
     descriptor = os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     try:
@@ -138,8 +138,8 @@ def write(path: Path, manifest: Manifest, files: Mapping[str, Path], passphrase:
 
 
 def take_out(path: Path, folder: Path, passphrase: Callable[[], bytes]) -> Manifest:
-    """Check a backup and put its files into an empty folder, for their owner alone; `passphrase` is asked for one if
-    the file is sealed."""
+    """Check a backup and extract its files into an empty folder, readable by their owner only; `passphrase` is called
+    if the file is sealed."""
     with _opened(path, passphrase) as stream, _validate.reading("backup"), _tar(stream) as tar:
         members = iter(tar)
         manifest = _manifest(tar, next(members, None))
@@ -147,11 +147,11 @@ def take_out(path: Path, folder: Path, passphrase: Callable[[], bytes]) -> Manif
         for member in members:
             saved = left.pop(member.name, None)
             if saved is None or not member.isreg():
-                raise ArgumentError("backup", f"holds {member.name!r}, which its manifest does not name")
+                raise ArgumentError("backup", f"contains {member.name!r}, which its manifest does not name")
             _take(tar, member, folder / member.name, saved)
         if left:
             raise ArgumentError("backup", f"lacks {', '.join(left)}, which its manifest names: it was cut")
-        while stream.read(PIECE):  # what is after the last file is checked too
+        while stream.read(PIECE):  # the seals after the last file are checked too
             pass
     return manifest
 
@@ -172,14 +172,14 @@ def _tar(stream: _Stream) -> Iterator[tarfile.TarFile]:
         with tarfile.open(fileobj=cast(IO[bytes], stream), mode="r|") as tar:
             yield tar
     except tarfile.TarError as error:
-        raise ArgumentError("backup", f"is damaged, or is none: {error}") from None
+        raise ArgumentError("backup", f"is damaged, or not a backup: {error}") from None
 
 
 def _manifest(tar: tarfile.TarFile, member: tarfile.TarInfo | None) -> Manifest:
     if member is None or member.name != MANIFEST or member.size > MOST_MANIFEST:
-        raise ArgumentError("backup", f"must begin with {MANIFEST}: this is no backup of fedbandit")
+        raise ArgumentError("backup", f"must begin with {MANIFEST}: this is not a backup of fedbandit")
     content = tar.extractfile(member)
-    assert content is not None, "a regular file, or it would have no name like this"
+    assert content is not None, "the manifest is a regular file"
     return Manifest.decode(content.read())
 
 
@@ -203,14 +203,14 @@ def _add(tar: tarfile.TarFile, name: str, content: IO[bytes], size: int, at: flo
 
 
 def plain_name(name: Any) -> str:
-    """The name of a file in a backup, if it is one that leads nowhere else."""
+    """The name of a file in a backup; refused if it could lead out of the folder."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ArgumentError("backup", f"must have plain names for files, got {name!r}")
     return name
 
 
 def _force(folder: Path) -> None:
-    """The folder knows the name of the file after a power failure, too."""
+    """Force the folder to disk, so that the file keeps its name after a power failure."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,5 +1,5 @@
-"""The paths in a broker's configuration. Those into the founder's directory are written without it in a backup, and
-with the new directory when it is put back; others belong to whoever runs the broker, and stay as they are."""
+"""Rewrites paths in a broker's configuration. Paths into the founder's directory are relative in a backup, and lead
+into the new directory when it is restored. All other paths are up to whoever runs the broker, and stay unchanged."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fedbandit import _validate
 
 __all__ = ["moved_in", "taken_out"]
 
-INSIDE = "./"  # what a path into the founder's directory begins with in a backup
+INSIDE = "./"  # in a backup, paths into the founder's directory begin with this
 
 
 def taken_out(configuration: Path, home: Path) -> None:
@@ -38,7 +38,7 @@ def _rewrite(configuration: Path, change: Callable[[str], str]) -> None:
 
 
 def _changed(value: Any, change: Callable[[str], str]) -> Any:
-    """All strings in it, at any depth."""
+    """The value with `change` applied to all strings in it, at any depth."""
     if isinstance(value, dict):
         return {key: _changed(one, change) for key, one in value.items()}
     if isinstance(value, list):

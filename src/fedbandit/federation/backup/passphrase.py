@@ -1,8 +1,7 @@
-"""A stream of bytes under a passphrase: scrypt makes the key, ChaCha20-Poly1305 seals chunk after chunk.
+"""A stream of bytes under a passphrase: scrypt makes the key, ChaCha20-Poly1305 seals one chunk after another.
 
-The chunks are numbered and the last one is marked in its nonce (the STREAM construction of Hoang, Reyhanitabar, Rogaway
-and Vizar, 2015), so a file that was cut, reordered or added to is not opened. Memory is bounded by one chunk and by
-what scrypt takes, 128 MB.
+The nonces number the chunks and mark the last one (the STREAM construction of Hoang, Reyhanitabar, Rogaway and Vizar,
+2015), so a file that was cut, reordered or extended does not open. Memory use is one chunk plus the 128 MB of scrypt.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ COST, BLOCK, LANES = 2**17, 8, 1  # of scrypt: n, r, p
 CHUNK = 2**16
 SALT_BYTES, PREFIX_BYTES, TAG_BYTES, LENGTH_BYTES = 16, 7, 16, 2
 MOST_HEADER = 4096
-_COUNTER = struct.Struct(">IB")  # which chunk, and whether it is the last
+_COUNTER = struct.Struct(">IB")  # the number of a chunk, and whether it is the last
 
 
 class SealedWriter:
-    """A file to write to; nothing of it can be read before `close`, which seals the last chunk."""
+    """A sealed file to write to. It can only be read after `close`, which seals the last chunk."""
 
     def __init__(self, file: BinaryIO, passphrase: bytes) -> None:
         salt, self._prefix = secrets.token_bytes(SALT_BYTES), secrets.token_bytes(PREFIX_BYTES)
@@ -43,7 +42,7 @@ class SealedWriter:
 
     def write(self, data: bytes) -> int:
         self._waiting += data
-        while len(self._waiting) > CHUNK:  # a full chunk stays until it is known not to be the last
+        while len(self._waiting) > CHUNK:  # a full chunk waits until it is known not to be the last
             self._seal(bytes(self._waiting[:CHUNK]), last=False)
             del self._waiting[:CHUNK]
         return len(data)
@@ -58,7 +57,7 @@ class SealedWriter:
 
 
 class SealedReader:
-    """What `SealedWriter` wrote, from after the magic bytes on; ArgumentError as soon as a chunk is not as it was."""
+    """Reads what `SealedWriter` wrote after the magic bytes; ArgumentError as soon as a chunk was changed."""
 
     def __init__(self, file: BinaryIO, passphrase: bytes) -> None:
         parameters, text = _parameters(file)
@@ -83,13 +82,13 @@ class SealedReader:
         try:
             self._opened += self._cipher.decrypt(nonce, chunk, self._header)
         except InvalidTag:
-            reason = "is damaged or was cut" if self._count else "cannot be opened: a wrong passphrase, or damaged"
+            reason = "is damaged or was cut" if self._count else "cannot be opened: wrong passphrase, or damaged"
             raise ArgumentError("backup", reason) from None
         self._count += 1
 
 
 def _parameters(file: BinaryIO) -> tuple[dict[str, Any], bytes]:
-    """How the key is made. What would take more memory than this version ever asks for is refused."""
+    """How the key is made; refused unless it is how this version makes keys, so that no file can demand more memory."""
     with _validate.reading("backup"):
         text = file.read(min(int.from_bytes(file.read(LENGTH_BYTES)), MOST_HEADER))
         found = _validate.table("backup", text)

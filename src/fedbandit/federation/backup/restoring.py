@@ -1,8 +1,8 @@
-"""A party put back from its backup. Whatever others have seen of it since is not done a second time.
+"""Restores a party from its backup. Nothing that others have seen of it since is done a second time.
 
-A restored party is behind, and nothing in its backup says how far. It learns that from the others, as every party does
-before it draws or closes anything: until they have answered it does neither, whoever starts it (`silo/outgoing.py`,
-`syncs/keeper.py`). Then it is brought forward (`recovery.py`), and what the others have seen is given up.
+A restored party is behind, and nothing in its backup says how far. The others tell it, as they tell every party before
+it draws or closes anything: until they have answered it does neither, whoever starts it (`silo/outgoing.py`,
+`syncs/keeper.py`). Then it is brought forward (`recovery.py`): it gives up the syncs that others have already seen.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["Forwarded", "bring_forward_now", "restore"]
 
 
 class Forwarded(NamedTuple):
-    """What bringing a restored party forward gave up; or None, and why it could not be done now."""
+    """The recovery of a restored party; or None, and why it was not possible now."""
 
     recovery: Recovery | None
     why_not: str = ""
@@ -49,13 +49,15 @@ def restore(
     with_store: bool = True,
     check: Callable[[Manifest, Agreement], None] = lambda manifest, agreement: None,
 ) -> Manifest:
-    """Put a party back into a directory that is new or empty. `store` is where its store shall be from now on, unless
-    it is where the settings in the backup say; without `with_store` the one that is there is left as it is. `check` may
-    refuse what is in the backup before anything is put anywhere."""
+    """Restore a party into a directory that is new or empty.
+
+    `store` is the new place of its store; by default it is the one in the backup's settings. Without `with_store`, the
+    existing store is kept. `check` may refuse the backup before anything is restored.
+    """
     if home.exists() and (not home.is_dir() or any(home.iterdir())):
-        raise ArgumentError("home", f"must be new or empty, and {str(home)!r} is not: nothing is overwritten")
+        raise ArgumentError("home", f"must be new or empty, but {str(home)!r} is not: nothing is overwritten")
     home.parent.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix=f".{home.name}-", dir=home.parent))  # for its owner alone
+    folder = Path(tempfile.mkdtemp(prefix=f".{home.name}-", dir=home.parent))  # only its owner can read it
     try:
         manifest = archive.take_out(file, folder, passphrase)
         check(manifest, Agreement.load(folder / FEDERATION))
@@ -71,7 +73,7 @@ def restore(
 
 
 def _furnish_broker(folder: Path, home: Path) -> None:
-    """Each node's configuration in a folder of its own, with paths into `home`, where the directory is going to be."""
+    """Put each node's configuration into its own folder, with paths into `home`, the future place of the directory."""
     for file in configurations(folder, Agreement.load(folder / FEDERATION)):
         saved = folder / archive.node_file(file)
         if file.parent != folder and saved.exists():
@@ -82,7 +84,7 @@ def _furnish_broker(folder: Path, home: Path) -> None:
 
 
 async def bring_forward_now(home: Path, *, broker_ca: str = "", patience: float = PATIENCE) -> Forwarded:
-    """Ask the others how far they have seen the restored party come, and give that up."""
+    """Ask the others which state of the restored party they have seen last, and give up everything up to it."""
     party = Home.load(home)
     if broker_ca:
         party = replace(party, settings=replace(party.settings, broker_ca=broker_ca))
@@ -93,8 +95,8 @@ async def bring_forward_now(home: Path, *, broker_ca: str = "", patience: float 
 
 
 def _furnish(folder: Path, home: Path, manifest: Manifest, store: str | None, with_store: bool) -> None:
-    """The directory of a party from the files of its backup: the store goes where it belongs, and settings that name
-    files of the directory find them in `home`, where it is going to be."""
+    """Make a party's directory from the files of its backup: put the store where it belongs, and let settings that name
+    files of the directory lead into `home`, the future place of the directory."""
     party = Home.load(folder)
     moved: dict[str, Any] = {
         name: str(home / Path(path).name)
@@ -112,24 +114,24 @@ def _furnish(folder: Path, home: Path, manifest: Manifest, store: str | None, wi
         manifest.role,
         manifest.fingerprint,
     ):
-        raise ArgumentError("backup", f"is damaged: its {SETTINGS} or {FEDERATION} is not that of its manifest")
+        raise ArgumentError("backup", f"is damaged: its {SETTINGS} or {FEDERATION} does not match its manifest")
     snapshot = folder / STORE
     if with_store:
         _check_store(snapshot, manifest)
         place = party.store(agreement.plan.hash)
-        if not is_postgres(place) and Path(place).parent == home:  # named by its whole path, and not there yet
+        if not is_postgres(place) and Path(place).parent == home:  # an absolute path, not there yet
             place = str(folder / Path(place).name)
-        kept = snapshot.rename(folder / f".{STORE}")  # the store itself may be called like that
+        kept = snapshot.rename(folder / f".{STORE}")  # the store may have the same name
         put_in_place(kept, place)
         kept.unlink()
         return
     if not is_postgres(party.settings.store):
-        raise ArgumentError("store", "must be a database that has outlived the party: a file of its own would be new")
+        raise ArgumentError("store", "must be a database that still exists: a store file would be new")
     snapshot.unlink()
 
 
 def _check_store(snapshot: Path, manifest: Manifest) -> None:
-    """A store that this version reads, with the ledger that the manifest says, whole."""
+    """Check that this version can read the store, and that its ledger is intact and matches the manifest."""
     facts = manifest.store
     if facts is None or facts.format not in (FORMAT, *EARLIER):
         held = "none" if facts is None else facts.format
@@ -139,8 +141,8 @@ def _check_store(snapshot: Path, manifest: Manifest) -> None:
         rows = SiloStore(engine).ledger()
         book.entries(rows)
     except LedgerError as error:
-        raise ArgumentError("backup", f"has a ledger that cannot be believed: {error}") from None
+        raise ArgumentError("backup", f"has an invalid ledger: {error}") from None
     finally:
         engine.close()
     if (book.length(rows), rows[-1].hash if rows else "") != (facts.ledger, facts.head):
-        raise ArgumentError("backup", "is damaged: its ledger is not the one of its manifest")
+        raise ArgumentError("backup", "is damaged: its ledger does not match its manifest")

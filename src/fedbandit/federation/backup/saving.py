@@ -1,10 +1,10 @@
-"""A party's directory and store in one file, taken while the party runs or while it does not.
+"""Saves a party's directory and store in one file, whether the party is running or not.
 
-What is in it: keys, settings, the federation's file, the token, what the settings name in the directory, and the store
-as it was at one moment. Not in it: the log of decisions, which is raw and has its own retention, and how many decisions
-were answered since the store last knew. Rewards that wait for their release are raw data of people. They are in a
-backup unless somebody leaves them out, since without them a restored silo has lost what it has acknowledged: so a
-backup is kept like the store, and no longer than one would keep those rows.
+The backup contains keys, settings, the federation's file, the token, files of the directory that the settings name, and
+the store at one moment. It does not contain the log of decisions, which is raw and has its own retention, nor the
+number of decisions since the store last counted. Rewards that wait for their release are raw data of people. A backup
+contains them unless they are left out, because without them a restored silo has lost rewards that it acknowledged. So
+protect a backup like the store, and keep it no longer than those rows may be kept.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from fedbandit.federation.wire.subjects import OPERATOR
 
 __all__ = ["save"]
 
-UNFINISHED = ".backup-"  # what the folder of a backup that is being made begins with
+UNFINISHED = ".backup-"  # the name of an unfinished backup's folder begins with this
 FOUNDERS = (OPERATOR_KEYS, FEDERATION, MEMBERS, BROKER_CONFIG, "broker.crt", "broker.pem")
 
 
 def save(home: Path, file: Path, *, passphrase: bytes | None = None, raw: bool = True) -> Manifest:
-    """Write a backup of the party of this directory, or of whoever founded the federation in it, to a new file. What
-    could not be restored is not saved: whatever `restore` will look at is looked at now."""
+    """Write a backup of the party or the founder of this directory to a new file. Everything that `restore` will check
+    is checked now, so a backup that could not be restored is never written."""
     if not (home / SETTINGS).exists() and (home / FEDERATION).exists():
         return _save_founder(home, file, passphrase, raw)
     began, party = time.time(), Home.load(home)
@@ -66,7 +66,7 @@ def save(home: Path, file: Path, *, passphrase: bytes | None = None, raw: bool =
 
 
 def _save_founder(home: Path, file: Path, passphrase: bytes | None, raw: bool) -> Manifest:
-    """The operator's key and the broker's configuration. The parties that are run there have backups of their own."""
+    """Save the operator's key and the broker's configuration. Parties that run there have their own backups."""
     if not raw:
         raise _nothing_raw("the founder")
     PartyKeys.load(home / OPERATOR_KEYS)
@@ -83,11 +83,11 @@ def _save_founder(home: Path, file: Path, passphrase: bytes | None, raw: bool) -
 
 
 def _nothing_raw(whose: str) -> ArgumentError:
-    return ArgumentError("--without-raw", f"has no effect on {whose}: only a silo has rewards that wait")
+    return ArgumentError("--without-raw", f"has no effect on {whose}: only a silo has waiting rewards")
 
 
 def _copied(files: dict[str, Path], folder: Path) -> dict[str, Path]:
-    """The files as they are now: one that is replaced while the backup is written would not be as its manifest says."""
+    """Copy the files: one that is replaced while the backup is written would not match the manifest."""
     for name, path in files.items():
         os.close(os.open(folder / name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         shutil.copyfile(path, folder / name)
@@ -111,7 +111,7 @@ def _manifest(
 
 
 def _files(party: Home) -> dict[str, Path]:
-    """The files of a party's directory that cannot be made again, and those there that its settings name."""
+    """The files of a party's directory that cannot be made again, and those that its settings name."""
     names = [SETTINGS, FEDERATION, MEMBERS, TOKEN, f"{party.settings.name}.card.json"]
     names += [file.name for file in party.key_files()]
     names += sorted(file.name for name in (FEDERATION, MEMBERS) for file in party.path.glob(name.replace(".", "-*.")))
@@ -122,7 +122,7 @@ def _files(party: Home) -> dict[str, Path]:
 
 
 def _facts(party: Home, agreement: Agreement, snapshot: Path, raw: bool) -> StoreFacts:
-    """Where the store in the snapshot stands; one that is not this party's, or not whole, is refused."""
+    """The state of the store in the snapshot; refused if it is damaged or not this party's."""
     kind = "postgresql" if is_postgres(party.settings.store) else "sqlite"
     engine = read_engine(snapshot)
     try:
@@ -149,8 +149,8 @@ def _facts(party: Home, agreement: Agreement, snapshot: Path, raw: bool) -> Stor
 
 @contextmanager
 def _room(home: Path) -> Iterator[Path]:
-    """A folder in the party's own directory, gone when the block is left. One that a killed process has left behind is
-    removed by the next, since there may be raw rows in it that the store has deleted since."""
+    """A temporary folder in the party's own directory. Folders left behind by killed processes are removed first, since
+    they may contain raw rows that the store has deleted since."""
     for left in home.glob(f"{UNFINISHED}*"):
         with _held(left) as free:
             if free:

@@ -1,7 +1,7 @@
-"""A store as one file at one moment, taken beside the process that works with it, and put into its place again.
+"""Snapshots: a store at one moment as one file, taken while a process works with it, and how to restore it.
 
-Whatever the store is, its snapshot is a SQLite file with the same tables: of a SQLite store the pages as they were, of
-PostgreSQL the rows as one transaction saw them. So a snapshot of either can become either.
+A snapshot is always a SQLite file with the store's tables: a copy of the pages of a SQLite store, or the rows of a
+PostgreSQL store as one transaction saw them. So a snapshot of either kind can be restored as either kind.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from fedbandit.federation.store.schema import FORMAT, TABLES, tables
 
 __all__ = ["put_in_place", "take_snapshot", "without_raw_rows"]
 
-AT_ONCE = 1000  # rows that are carried together
+AT_ONCE = 1000  # rows that are copied together
 
 
 def take_snapshot(url: str | Path, path: Path) -> None:
     """Write a snapshot of the store to a new file, which only its owner can read."""
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     with closing(sqlite3.connect(path, isolation_level=None)) as target:
-        target.execute("PRAGMA synchronous = OFF")  # whoever wants the file forces it to the disk
+        target.execute("PRAGMA synchronous = OFF")  # the caller forces the file to disk if need be
         if is_postgres(url):
             _rows_of_postgres(str(url), target)
         else:
             _pages_of(Path(url), target)
-        target.execute("PRAGMA journal_mode = DELETE")  # one file, with no log beside it
+        target.execute("PRAGMA journal_mode = DELETE")  # one file, without a separate log
 
 
 def without_raw_rows(snapshot: Path) -> None:
-    """Take the users' rows out of a snapshot; nothing of them stays in the file."""
+    """Delete the users' rows from a snapshot; no trace of them stays in the file."""
     with closing(sqlite3.connect(snapshot, isolation_level=None)) as target:
         target.execute("PRAGMA secure_delete = ON")
         target.execute("DELETE FROM raw_rows")
@@ -46,7 +46,7 @@ def without_raw_rows(snapshot: Path) -> None:
 
 
 def put_in_place(snapshot: Path, url: str | Path) -> None:
-    """Make a store of a snapshot, where there is none."""
+    """Restore a snapshot as a new store."""
     engine = read_engine(snapshot)
     try:
         with engine.read() as sql:
@@ -57,8 +57,8 @@ def put_in_place(snapshot: Path, url: str | Path) -> None:
         if held != FORMAT:
             raise ArgumentError(
                 "store",
-                f"must be a file for a backup of format {held}, got a database: restore it to a file, start it once,"
-                " which brings it to this version's format, and back that up",
+                f"must be a file for a backup of format {held}, got a database: restore it to a file, start the party"
+                " once, which converts it to this version's format, and back that up",
             )
         _rows_to_postgres(snapshot, str(url))
     else:
@@ -66,7 +66,7 @@ def put_in_place(snapshot: Path, url: str | Path) -> None:
 
 
 def _pages_of(path: Path, target: sqlite3.Connection) -> None:
-    """All pages in one go: SQLite sees to it that they are of one moment, whoever writes meanwhile."""
+    """Copy all pages in one go: SQLite makes sure that they are from one moment, even if somebody writes meanwhile."""
     if not path.exists():
         raise ArgumentError("store", f"{str(path)!r} is not there: a party that was never started has nothing to save")
     with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as source:
@@ -75,10 +75,10 @@ def _pages_of(path: Path, target: sqlite3.Connection) -> None:
 
 def _file_to(snapshot: Path, path: Path) -> None:
     if not path.parent.is_dir():
-        raise ArgumentError("store", f"cannot be put to {path}: there is no such folder; --store names another place")
+        raise ArgumentError("store", f"cannot be written to {path}: there is no such folder; name another with --store")
     left = [str(one) for one in (path, *(Path(f"{path}{end}") for end in ("-wal", "-shm", ".count"))) if one.exists()]
     if left:
-        raise ArgumentError("store", f"must be new, and there is {', '.join(left)}: move it away first")
+        raise ArgumentError("store", f"must be new, but there is {', '.join(left)}: move it away first")
     descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     with open(descriptor, "wb") as target, snapshot.open("rb") as source:
         shutil.copyfileobj(source, target)
@@ -100,7 +100,7 @@ def _rows_of_postgres(url: str, target: sqlite3.Connection) -> None:
             target.execute(statement)
         for table in (*TABLES, *({"events"} & found)):
             columns = _columns(target, table)
-            with connection.cursor(name="snapshot") as cursor:  # the server holds the rows; a chunk is here
+            with connection.cursor(name="snapshot") as cursor:  # the server keeps the rows, and sends them in chunks
                 cursor.itersize = AT_ONCE
                 cursor.execute(f"SELECT {', '.join(columns)} FROM {table}".encode())
                 marks = ", ".join("?" * len(columns))
@@ -115,14 +115,14 @@ def _rows_to_postgres(snapshot: Path, url: str) -> None:
         if {str(name) for (name,) in connection.execute(_FOUND)} & set(TABLES):
             raise ArgumentError(
                 "store",
-                "must be an empty database, and this one holds a store: if it is whole and newer, restore without the"
-                " store in the backup; if not, name another database or schema",
+                "must be an empty database, but this one has a store: if it is intact and newer, restore without the"
+                " store of the backup; if not, name another database or schema",
             )
         for statement in (*tables("BYTEA", "DOUBLE PRECISION", "BIGINT", ""), EVENTS):
             connection.execute(statement.encode())
         for table in (*TABLES, "events"):
             columns = _columns(source, table)
-            if not columns:  # nobody has spoken of events to this silo
+            if not columns:  # this silo has no table of events
                 continue
             into = f"COPY {table} ({', '.join(columns)}) FROM STDIN".encode()
             with connection.cursor().copy(into) as copy:

@@ -1,1 +1,1 @@
-"""What a party's page shows, as plain data: of a silo its own, of mixer and analyzer what is released anyway."""
+"""What a party's page shows, as plain data: a silo's own data, or what a mixer or an analyzer releases anyway."""

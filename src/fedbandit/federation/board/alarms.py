@@ -1,4 +1,4 @@
-"""What is wrong, in words, and what to do: the rules of deploy/monitoring/alerts.yml, for whoever looks at the page."""
+"""Alarms for a party's page, by the rules of deploy/monitoring/alerts.yml: what is wrong, and what to do."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from fedbandit.federation.telemetry.troubles import Troubles
 __all__ = ["NOTHING", "Alarm", "Facts", "alarms", "overdue"]
 
 OVERDUE = 120.0  # seconds beyond the deadline
-IN_A_ROW = 3  # syncs without a silo
-RECENT = 10  # syncs that are looked at for skipped ones
+IN_A_ROW = 3  # consecutive syncs without a silo
+RECENT = 10  # number of syncs among which skipped ones are reported
 CERTIFICATE = 14 * 86_400.0
 DISK = 1e9  # bytes
 NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -27,9 +27,9 @@ class Facts(NamedTuple):
     troubles: Troubles = NOTHING
     overdue: float | None = None  # seconds since the tick of the oldest sync without a result
     deadline: float = 0.0
-    states: str = ""  # of the syncs so far, a letter each
-    missed: Mapping[str, int] = NOTHING  # by silo: syncs in a row without it
-    elsewhere: int = 0  # parties under another plan
+    states: str = ""  # of the syncs so far, one letter each
+    missed: Mapping[str, int] = NOTHING  # by silo, the number of last syncs in a row without it
+    elsewhere: int = 0  # number of parties that work under another plan
     refusals: Mapping[str, int] = NOTHING
     overspent: bool = False
     gain_high: float | None = None  # upper end of the interval of the mean reward's change
@@ -37,7 +37,7 @@ class Facts(NamedTuple):
 
 
 class Alarm(NamedTuple):
-    """One line; `rule` is the name in alerts.yml."""
+    """One alarm; `rule` is its name in alerts.yml."""
 
     rule: str
     says: str
@@ -45,7 +45,7 @@ class Alarm(NamedTuple):
 
 
 def alarms(facts: Facts) -> Iterator[Alarm]:
-    """The gravest first."""
+    """The alarms that these facts raise, the most serious first."""
     rules = {"store": "FedbanditStoreFails", "broker": "FedbanditBrokerAway"}
     for kind, says in facts.troubles.items():
         yield Alarm(rules.get(kind, "FedbanditProblem"), says, f"docs/operating.md has what to do about {kind!r}")
@@ -72,7 +72,7 @@ def alarms(facts: Facts) -> Iterator[Alarm]:
 
 
 def overdue(moment: float | None) -> float | None:
-    """Seconds since the tick at this moment; None if it is still to come, or nobody knows."""
+    """Seconds since the tick at this moment; None if it is in the future or unknown."""
     since = -1.0 if moment is None else time.time() - moment
     return since if since > 0 else None
 
@@ -81,6 +81,6 @@ def _of_machine(machine: Mapping[str, float]) -> Iterator[Alarm]:
     if machine.get("fedbandit_certificate_seconds", CERTIFICATE) < CERTIFICATE:
         yield Alarm("FedbanditCertificateEnds", "the certificate ends within two weeks", "renew it, then restart")
     if machine.get("fedbandit_disk_free_bytes", DISK) < DISK:
-        yield Alarm("FedbanditDiskFull", "less than 1 GB is left on the disk", "make room: a full one takes no reward")
+        yield Alarm("FedbanditDiskFull", "less than 1 GB is left on the disk", "make room: a full disk takes no reward")
     if not machine.get("fedbandit_keys_readable", 1.0):
-        yield Alarm("FedbanditKeysUnreadable", "its keys cannot be read: its next start fails", "chmod 600 party.key")
+        yield Alarm("FedbanditKeysUnreadable", "the keys cannot be read: the next start fails", "chmod 600 party.key")

@@ -1,4 +1,4 @@
-"""The page of a mixer or an analyzer: syncs, who was in them, how the model moved. Each sync is read once."""
+"""The page of a mixer or an analyzer: its syncs, who was in them, and how the model moved. Each sync is read once."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ __all__ = ["KeeperBoard"]
 
 
 class KeeperBoard:
-    """What is shown of one store; without one the party has not begun.
+    """What the page shows of one store; without a store the party has not begun.
 
-    Nothing here is not released: who was in a sync is told to every silo with it.
+    Everything here is released anyway: every silo is told who was in a sync.
     """
 
     def __init__(
@@ -37,8 +37,8 @@ class KeeperBoard:
         self._store, self._roll, self._plan = store, roll, roll.newest.plan
         self._name, self._role = name, role
         self._moment, self._deadline, self._lock = moment, deadline, threading.Lock()
-        self._first = 0  # the sync that the page begins with
-        self._states = list[str]()  # a letter per sync that is over: published, skipped, given up
+        self._first = 0  # the first sync on the page
+        self._states = list[str]()  # one letter per sync that is over: published, skipped, given up
         self._present: dict[str, list[str]] = {silo: [] for silo in roll.at(0).silos}  # by sync: in it, away, no member
         self._moves = Moves(roll.newest.plan)
 
@@ -52,8 +52,8 @@ class KeeperBoard:
         refusals: Mapping[str, int],
         machine: Mapping[str, float],
     ) -> dict[str, Any]:
-        """The page's data; what only a running party knows is given. `connected` is None for one that is not asked.
-        A store that fails is not asked: then the page shows what was known, beside the alarm."""
+        """The page's data. The arguments are what only a running party knows; `connected` is None if it was not asked.
+        A failing store is not read: then the page shows the last known data, and the alarm."""
         works = "store" not in troubles
         with self._lock:
             if works:
@@ -89,7 +89,7 @@ class KeeperBoard:
         }
 
     def _catch_up(self) -> None:
-        """Take in the syncs that are over since the last look."""
+        """Read the syncs that have ended since the last time."""
         store = self._store
         if store is None:
             return
@@ -109,7 +109,7 @@ class KeeperBoard:
                 self._moves.take(sync, Outcome.decode(closed.value, self._plan).prefix)
 
     def _forget(self, end: int) -> None:
-        """Of a run without an end only the last syncs are shown."""
+        """Drop old syncs: of an endless run, only the last ones are shown."""
         old = max(0, end - SHOWN) - self._first if self._plan.endless else 0
         if old > 0:
             self._first += old
@@ -117,7 +117,7 @@ class KeeperBoard:
                 del known[:old]
 
     def _absent(self) -> list[str]:
-        """Who has sent nothing for a sync that is open, by the store alone."""
+        """The silos that have sent nothing for the open sync, according to the store."""
         store = self._store
         if store is None or store.at(sync := store.next_sync()).state is not SyncState.COLLECTING:
             return []
@@ -127,12 +127,12 @@ class KeeperBoard:
 
 def _letter(sync: StoredSync) -> str:
     if not sync.state.final:
-        return "?"  # a run without an end has forgotten it
+        return "?"  # an endless run has forgotten it
     return "g" if sync.state is SyncState.GIVEN_UP else "p" if sync.cohort else "s"
 
 
 def _in_a_row(present: Sequence[str]) -> int:
-    """Syncs since the silo was last in one."""
+    """The number of syncs since the silo was last in one."""
     count = 0
     for one in reversed(present):
         if one == "1":

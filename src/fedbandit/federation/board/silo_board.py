@@ -1,4 +1,4 @@
-"""The page of a silo, for its own people alone: its rewards over time, its visits, its releases and what they spent."""
+"""The page of a silo, for its own staff only: its rewards over time, visits, releases and what the releases spent."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from fedbandit.plan import Plan
 
 __all__ = ["Running", "SiloBoard"]
 
-AGAIN = 1.0  # seconds until the store is looked at again
-OVERSPENT = 1e-6  # relative: less is rounding
+AGAIN = 1.0  # seconds until the store is read again
+OVERSPENT = 1e-6  # relative: a smaller excess is rounding
 
 
 class Running(NamedTuple):
-    """What only a running silo knows of itself."""
+    """What only a running silo knows about itself."""
 
     troubles: Troubles = NOTHING
     connected: bool | None = None  # None: it is not running, or was not asked
-    refusals: Mapping[str, int] = NOTHING  # messages, by reason
-    requests: Sequence[Mapping[str, Any]] = ()  # the last that were refused
-    counts: Mapping[str, Mapping[str, float]] = NOTHING  # rewards by what became of them, their delays, refusals
+    refusals: Mapping[str, int] = NOTHING  # number of refused messages, by reason
+    requests: Sequence[Mapping[str, Any]] = ()  # the last refused requests
+    counts: Mapping[str, Mapping[str, float]] = NOTHING  # rewards by their fate, their delays, refusals
     machine: Mapping[str, float] = NOTHING
 
 
 class SiloBoard:
-    """What is shown of one silo's newest term; without a store it has not begun."""
+    """What the page shows of a silo's newest term; without a store the silo has not begun."""
 
     def __init__(
         self,
@@ -54,8 +54,8 @@ class SiloBoard:
         self._moves = Moves(plan)
 
     def read(self, live: Running) -> dict[str, Any]:
-        """The page's data. The store is looked at now and then, however often the page is; while it fails, the page
-        shows what was known, beside the alarm."""
+        """The page's data. The store is read at most once in AGAIN seconds, however often the page is. While the store
+        fails, the page shows the last known data, and the alarm."""
         with self._lock:
             if "store" not in live.troubles and time.monotonic() - self._looked > AGAIN:
                 self._known = self._look()
@@ -110,13 +110,13 @@ class SiloBoard:
 
 
 def _letter(state: ReleaseState) -> str:
-    """Released and in its sync, on its way, missed, given up."""
+    """One letter for the state of a release: p (in its sync), m (missed), g (given up) or w (on its way)."""
     letters = {ReleaseState.INCLUDED: "p", ReleaseState.MISSED: "m", ReleaseState.GIVEN_UP: "g"}
     return letters.get(state, "w")
 
 
 def _rewards(trend: RewardTrend, learning: Learning | None) -> dict[str, Any]:
-    """Means with their 95 % intervals, of stretches of syncs with enough rewards; and those of the first weeks."""
+    """Mean rewards with 95 % intervals: over stretches of syncs with enough rewards, and over the first weeks."""
     stretches, first = trend.course()
     points = [{"first": one.first, "last": one.last, **_mean(one.earned)} for one in stretches]
     return {

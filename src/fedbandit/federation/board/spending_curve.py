@@ -1,4 +1,4 @@
-"""How the budget is spent, release by release: known from the plan before anything is released."""
+"""How the budget is spent, release by release. The plan determines it before anything is released."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ POINTS = 24
 
 @lru_cache(maxsize=8)
 def spending_curve(plan: Plan) -> tuple[tuple[int, float], ...]:
-    """Epsilon that a silo's first releases have spent, for some numbers of them; none where no number would be true.
+    """Pairs of a number of releases and the epsilon that they spend; empty without a budget or a finite epsilon.
 
     >>> from fedbandit.privacy.budget import Privacy
     >>> curve = spending_curve(Plan(silos=3, rounds=100, dim=3, privacy=Privacy(1.0, 1e-6)))
@@ -38,14 +38,14 @@ def spending_curve(plan: Plan) -> tuple[tuple[int, float], ...]:
 
 @lru_cache(maxsize=256)
 def _spent_after(plan: Plan, releases: int) -> float:
-    """By the plan, with every release drawn once."""
+    """The epsilon spent after this number of releases, according to the plan, if every release is drawn once."""
     events = [plan.release("silo", 1, sync) for sync in range(releases)]
     entries = [Entry("", event, "") for event in events if event is not None]
     return spent(entries, mechanisms.encoder).epsilon if entries else 0.0
 
 
 def budget_of(plan: Plan, released: int, epsilon_spent: float | None) -> dict[str, Any]:
-    """The budget, what of it is spent, and what that means. `epsilon_spent` is a ledger's; without one, the plan's."""
+    """The budget, how much is spent, and what that means. `epsilon_spent` is the ledger's; None: the plan's is used."""
     privacy, curve = plan.privacy, spending_curve(plan)
     if privacy is None or not curve:
         return {"curve": [], "says": "This plan has no budget: nothing is promised."}
@@ -55,7 +55,7 @@ def budget_of(plan: Plan, released: int, epsilon_spent: float | None) -> dict[st
     syncs, budget = len(plan.times), exactly(privacy.epsilon)
     of = "" if plan.endless else f" of {syncs:,}"
     so_far = f"{at_most(spent_now)} of {budget} is spent after {released:,}{of} releases."
-    meaning = f"It approaches {budget} at release {syncs:,}; not linear: half of it is spent by release {half:,}."
+    meaning = f"It approaches {budget} at release {syncs:,}, but not linearly: half is spent by release {half:,}."
     if plan.endless:
         meaning = f"It stays below {budget} however long it runs; half of it is spent by release {half:,}."
     return {

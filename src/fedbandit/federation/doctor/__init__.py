@@ -1,1 +1,1 @@
-"""`fedbandit doctor`: everything about a party that can be looked at from its directory, and what to do about it."""
+"""`fedbandit doctor`: all checks of a party that can be made from its directory, and what to do about failures."""

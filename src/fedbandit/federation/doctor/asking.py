@@ -1,4 +1,4 @@
-"""Asking a party that runs on this machine how it is: by its own settings, over TLS if it serves over TLS."""
+"""Asks a party that runs on this machine for its state, by its own settings: over TLS if it serves over TLS."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from fedbandit.federation.setup.home import Home
 
 __all__ = ["Answered", "ask"]
 
-ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # addresses to listen on that nobody can call
+ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # addresses to listen on, and what to call instead
 PATIENCE = 10.0  # seconds
 
 
 class Answered(NamedTuple):
-    """What a party has answered: a status, and a table if the answer is one."""
+    """The answer of a party: its status, and its body if that is a JSON object."""
 
     status: int
     body: dict[str, Any]
 
 
 def ask(home: Home, call: str, *, patience: float = PATIENCE, token: bool = False) -> Answered:
-    """Call the party of this directory; OSError if it does not answer. Only who has its own certificate is asked."""
+    """Call the party of this directory. Over TLS, only its own certificate is accepted. OSError: no answer."""
     settings, port = home.settings, home.served_on
     if not port:
-        raise ArgumentError("health_port", "must be set in party.json: this party says nowhere how it is")
+        raise ArgumentError("health_port", "must be set in party.json: this party reports its state nowhere")
     host = ANYWHERE.get(settings.host, settings.host)
     if settings.tls_certificate:
         check_pair(settings.tls_certificate, settings.tls_key)
@@ -44,7 +44,7 @@ def ask(home: Home, call: str, *, patience: float = PATIENCE, token: bool = Fals
         answer = connection.getresponse()
         return Answered(answer.status, _table(answer.read()))
     except http.client.HTTPException as error:
-        raise ConnectionError(f"no HTTP is spoken on {host} port {port} ({type(error).__name__})") from None
+        raise ConnectionError(f"{host} port {port} does not speak HTTP ({type(error).__name__})") from None
     finally:
         connection.close()
 

@@ -1,7 +1,7 @@
-"""What can be seen from the broker: whether it answers, its certificate, what this party may do there, its clock.
+"""Checks at the broker: whether it answers, its certificate, what this party may do there, and its clock.
 
-Nothing is left there. To see whether a party may publish somewhere, a message is sent that names a stream that there is
-not: the stream that would take it answers, and refuses it.
+The checks leave nothing there. To see whether a party may publish on a subject, a message is sent that expects a stream
+that does not exist: the stream that would take it answers and refuses it.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from fedbandit.federation.wire.subjects import OPERATOR, Consumer, taking
 __all__ = ["founders", "party"]
 
 PATIENCE = 5.0  # seconds for each answer
-ANOTHER_STREAM = 10060  # the broker's number for a message that names another stream than the one that takes it
-BAD_REQUEST = "400"  # the broker's word for a request that it does not understand
+ANOTHER_STREAM = 10060  # the broker's error code for a message that expects another stream than the one that takes it
+BAD_REQUEST = "400"  # the broker's status for a request that it does not understand
 
 
 async def party(home: Home) -> list[Diagnosis]:
-    """As the party sees the broker, with its own key."""
+    """Check the broker as the party sees it, with the party's own key."""
     member = home.party()
     agreement = member.agreement
     address = home.broker(agreement)
@@ -54,7 +54,7 @@ async def party(home: Home) -> list[Diagnosis]:
 
 
 async def founders(path: Path, ca: str | None) -> list[Diagnosis]:
-    """As whoever runs the broker sees it: streams and their limits."""
+    """Check the broker as its operator sees it: configurations, streams and their limits."""
     agreement, keys = founding.roll_of(path).newest, PartyKeys.load(path / founding.OPERATOR_KEYS)
     address = BrokerAddress(agreement.broker, ca)
     found = [finding for file in founding.configurations(path, agreement) for finding in _configured(file)]
@@ -66,10 +66,10 @@ async def founders(path: Path, ca: str | None) -> list[Diagnosis]:
 
 
 async def _node(url: str, address: BrokerAddress) -> list[Diagnosis]:
-    """Whether a node answers, and for how long its certificate holds."""
+    """Whether a node answers, and how long its certificate is valid."""
     parts = urlparse(url)
     host, port = str(parts.hostname), parts.port or 4222
-    do = "start it (`nats-server -c`), or set `broker` in party.json to where it is now; look at the firewall between"
+    do = "start it (`nats-server -c`), or set `broker` in party.json to where it is now; check the firewall in between"
     try:
         async with asyncio.timeout(PATIENCE):
             reader, writer = await asyncio.open_connection(host, port)
@@ -86,7 +86,7 @@ async def _node(url: str, address: BrokerAddress) -> list[Diagnosis]:
 
 
 async def _certificate(writer: asyncio.StreamWriter, url: str, host: str) -> Diagnosis:
-    """When the certificate that the broker shows ends. Whether it is to be believed, logging in tells."""
+    """When the certificate that the broker shows expires. Whether it can be trusted is found out by logging in."""
     blind = ssl.create_default_context()
     blind.check_hostname, blind.verify_mode = False, ssl.CERT_NONE
     try:
@@ -95,14 +95,14 @@ async def _certificate(writer: asyncio.StreamWriter, url: str, host: str) -> Dia
     except (OSError, ssl.SSLError) as error:
         return fails("broker's certificate", f"{url} does not speak TLS ({error})", "set `tls` in its configuration")
     shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
-    return holds("broker's certificate", f"that of {url}", expires_shown(shown))
+    return holds("broker's certificate", f"the certificate of {url}", expires_shown(shown))
 
 
 @contextlib.asynccontextmanager
 async def _linked(
     address: BrokerAddress, name: str, keys: Sequence[Ed25519PrivateKey], found: list[Diagnosis]
 ) -> AsyncIterator[Link | None]:
-    """A connection under the party's own key; what keeps it from one is found. Where no node answers, none is tried."""
+    """A connection with the party's own key; a failure is added to `found`. If no node answers, none is tried."""
     if not any(finding.check == "broker" and finding.level == "ok" for finding in found):
         yield None
         return
@@ -133,18 +133,18 @@ async def _allowed(link: Link, agreement: Agreement, home: Home) -> list[Diagnos
 
 
 async def _may_read(link: Link, consumer: Consumer) -> Diagnosis:
-    """Ask for a message in words that the broker does not take: it says so, and gives none away."""
+    """Ask for a message with a malformed request: the broker says so, and no message is taken."""
     check = f"reading from {consumer.stream}"
     try:
         answer = await link.client.request(taking(consumer), b"{", timeout=PATIENCE)
     except (TimeoutError, NatsError) as error:
-        do = "`fedbandit federation provision` if it is gone; the broker's configuration if it is forbidden"
+        do = "if it is gone, run `fedbandit federation provision`; if it is forbidden, check the broker's configuration"
         says = f"no answer ({type(error).__name__}): forbidden, or the stream or this party's reader is gone"
         return fails(check, says, do)
     status = (answer.headers or {}).get("Status", "")
     if status == BAD_REQUEST:
         return fine(check, "allowed, and the reader is there")
-    return fails(check, f"the broker answers {status}", "`fedbandit federation provision` makes the reader again")
+    return fails(check, f"the broker answers {status}", "run `fedbandit federation provision`: it makes the reader")
 
 
 async def _may_publish(link: Link, subject: str) -> Diagnosis:
@@ -154,21 +154,22 @@ async def _may_publish(link: Link, subject: str) -> Diagnosis:
     except APIError as error:
         if error.err_code == ANOTHER_STREAM:
             return fine(check, "allowed, and its stream takes messages")
-        return fails(check, str(error.description), "`fedbandit federation provision`, or wait for the broker's quorum")
+        do = "run `fedbandit federation provision`, or wait for the broker's quorum"
+        return fails(check, str(error.description), do)
     except (TimeoutError, NatsError, NoStreamResponseError) as error:
-        do = "`fedbandit federation provision` if the stream is gone; the broker's configuration if it is forbidden"
-        return fails(check, f"not taken ({type(error).__name__}): forbidden, or its stream is gone", do)
-    return warns(check, "a message was taken that should not have been", "is there a stream called none?")
+        do = "if the stream is gone, run `fedbandit federation provision`; if not, check the broker's configuration"
+        return fails(check, f"not accepted ({type(error).__name__}): forbidden, or its stream is gone", do)
+    return warns(check, "a message was accepted that should have been refused", "is there a stream called none?")
 
 
 async def _clock(link: Link, stream: str) -> list[Diagnosis]:
-    """This machine's clock against the broker's, which tells its time to whoever may ask about streams."""
+    """Compare this machine's clock with the broker's, which says its time in answers about streams."""
     answer = await link.client.request(f"$JS.API.STREAM.INFO.{stream}", b"", timeout=PATIENCE)
     said = json.loads(answer.data).get("ts", "")
     if not said:
         return []
     off = time.time() - datetime.fromisoformat(said[:19] + "+00:00").timestamp()
-    do = "set the clock right that is wrong (chronyc, timedatectl): nobody ticks by a clock that jumps"
+    do = "correct the clock that is wrong (chronyc, timedatectl): no party ticks by a clock that jumps"
     if not -JUMP < off < JUMP + 1:
         return [fails("clock", f"{off:+.0f} s from the broker's", do)]
     return [fine("clock", "agrees with the broker's to a few seconds")]
@@ -176,7 +177,7 @@ async def _clock(link: Link, stream: str) -> list[Diagnosis]:
 
 def _payload(link: Link, agreement: Agreement) -> list[Diagnosis]:
     largest, taken = parcels.largest(agreement.plan), link.client.max_payload
-    says = f"the broker takes {taken / 2**20:.1f} MB, the plan's largest message is {largest / 2**20:.1f} MB"
+    says = f"the broker accepts {taken / 2**20:.1f} MB, the plan's largest message has {largest / 2**20:.1f} MB"
     if largest > taken:
         return [fails("message size", says, "raise max_payload in the broker's configuration and reload it")]
     return [fine("message size", says)]
@@ -189,7 +190,7 @@ async def _streams(link: Link, agreement: Agreement) -> list[Diagnosis]:
         try:
             info = await link.js.stream_info(name)
         except (TimeoutError, NatsError) as error:
-            do = "`fedbandit federation provision`; if it fails, JetStream is off or a majority of the nodes is away"
+            do = "run `fedbandit federation provision`; if it fails, JetStream is off, or most nodes are down"
             found.append(fails(f"stream {name}", f"does not answer ({type(error).__name__})", do))
             continue
         config, state = info.config, info.state
@@ -206,7 +207,7 @@ async def _streams(link: Link, agreement: Agreement) -> list[Diagnosis]:
         ]
         says = f"{state.messages} messages, {state.bytes / 2**20:.1f} MB, {config.num_replicas} copies"
         if short:
-            do = "`fedbandit federation provision` brings it to the plan's"
+            do = "run `fedbandit federation provision`: it raises them to the plan's"
             found.append(fails(f"stream {name}", f"made for another plan: {', '.join(short)} too low", do))
         elif behind:
             found.append(warns(f"stream {name}", f"copies are behind at {', '.join(behind)}", "bring those nodes back"))
@@ -218,18 +219,18 @@ async def _streams(link: Link, agreement: Agreement) -> list[Diagnosis]:
 
 
 def _configured(file: Path) -> list[Diagnosis]:
-    """The broker's configuration: absolute paths that are there, a certificate that holds."""
+    """Check the broker's configuration: its paths are absolute, and its certificate is there and valid."""
     settings = brokers.read_configuration(file)
     places = [settings["jetstream"]["store_dir"], *settings.get("tls", {}).values()]
     relative = [place for place in places if not Path(place).is_absolute()]
     if relative:
-        do = "write whole paths: nats-server takes others from wherever it is started"
+        do = "write absolute paths: nats-server resolves others from the directory it is started in"
         return [fails("broker's configuration", f"{file}: {', '.join(relative)} are not absolute", do)]
     found = [fine("broker's configuration", f"{file} has absolute paths")]
     certificate = Path(settings.get("tls", {}).get("cert_file", ""))
     if certificate.is_file():
         found.append(holds("broker's certificate", str(certificate), expires(certificate.read_bytes())))
-    elif "tls" in settings and certificate.parent.is_dir():  # or else it is on the broker's own machine
-        do = "put the broker's certificate and key there, or name their place in the configuration"
+    elif "tls" in settings and certificate.parent.is_dir():  # if not, it is on the broker's own machine
+        do = "put the broker's certificate and key there, or correct their paths in the configuration"
         found.append(fails("broker's certificate", f"there is no {certificate}, which {file} names", do))
     return found

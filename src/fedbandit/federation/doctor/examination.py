@@ -1,4 +1,4 @@
-"""All checks of a directory, one after the other: a party's, or a founder's."""
+"""Makes all checks of a directory, one after another: a party's or a founder's."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["examine"]
 
 
 class Look(NamedTuple):
-    """One thing that is looked at, and what to do if that fails as a whole."""
+    """One check, and what to do if it raises an error."""
 
     check: str
     at: Callable[[], Iterable[Diagnosis]]
@@ -25,8 +25,8 @@ class Look(NamedTuple):
 
 
 def examine(path: Path, ca: str = "") -> Iterator[Diagnosis]:
-    """The findings, in the order in which things depend on each other. What fails for a reason that was said already
-    is named at the end, and the reason is not said again."""
+    """The findings, in the order in which things depend on each other. Checks that fail for a reason already given are
+    only named at the end."""
     if not (path / SETTINGS).exists() and (path / FEDERATION).exists():
         yield from _once(_founders(path, ca))
         return
@@ -50,22 +50,22 @@ def _once(looks: Iterable[Look]) -> Iterator[Diagnosis]:
                 said.add(one.says)
                 yield one
     if unseen:
-        says = "could not be looked at, or not wholly, for a reason above"
-        yield warns(", ".join(unseen), says, "put that right first, then look again")
+        says = "could not be checked, or only in part, for a reason given above"
+        yield warns(", ".join(unseen), says, "correct that first, then run the doctor again")
 
 
 def _party(home: Home) -> list[Look]:
     path, settings = home.path, home.settings
     return [
-        Look("keys", lambda: on_disk.keys(home), "give its owner the file back (chown, chmod 600)"),
-        Look("token", lambda: on_disk.token(home), "give its owner the file back (chown, chmod 600)"),
-        Look("files", lambda: on_disk.files(path), "look at who owns the directory"),
-        Look("federation", lambda: on_disk.federation(home), "put the file there that everybody has"),
-        Look("certificate", lambda: on_disk.certificates(settings), "look at the paths in party.json"),
-        Look("store", lambda: in_store.store(home), "is the database up, the file there and readable?"),
+        Look("keys", lambda: on_disk.keys(home), "give the file back to its owner (chown, chmod 600)"),
+        Look("token", lambda: on_disk.token(home), "give the file back to its owner (chown, chmod 600)"),
+        Look("files", lambda: on_disk.files(path), "check who owns the directory"),
+        Look("federation", lambda: on_disk.federation(home), "copy the file there that all other parties have"),
+        Look("certificate", lambda: on_disk.certificates(settings), "check the paths in party.json"),
+        Look("store", lambda: in_store.store(home), "check that the database is up, or that its file can be read"),
         Look("disk", lambda: on_disk.disk(path), ""),
         Look("descriptors", on_disk.descriptors, ""),
-        Look("port", lambda: on_disk.port(home), "look at host, port and health_port"),
+        Look("port", lambda: on_disk.port(home), "check host, port and health_port in party.json"),
         Look("broker", lambda: asyncio.run(at_broker.party(home)), "see above"),
     ]
 

@@ -1,4 +1,4 @@
-"""What an examination finds: a check, how it came out, and what to do."""
+"""The findings of an examination: each names a check, its result, and what to do."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CODES: dict[Level, int] = {"ok": OK, "warning": WARNING, "failure": FAILURE}
 
 
 class Diagnosis(NamedTuple):
-    """One line."""
+    """One finding: a line of the doctor's output."""
 
     check: str
     level: Level
@@ -24,27 +24,27 @@ class Diagnosis(NamedTuple):
 
 
 def fine(check: str, says: str) -> Diagnosis:
-    """All is well."""
+    """A finding that all is well."""
     return Diagnosis(check, "ok", says)
 
 
 def warns(check: str, says: str, do: str) -> Diagnosis:
-    """It works, and will not for long, or not as it should."""
+    """A finding that something works, but not as it should or not for long."""
     return Diagnosis(check, "warning", says, do)
 
 
 def fails(check: str, says: str, do: str) -> Diagnosis:
-    """It does not work."""
+    """A finding that something does not work."""
     return Diagnosis(check, "failure", says, do)
 
 
 def examined(check: str, look: Callable[[], Iterable[Diagnosis]], do: str) -> Iterator[Diagnosis]:
-    """The findings of one look. What it raises is one: nothing that is wrong with a party ends its examination."""
+    """The findings of one check. An exception becomes a finding, so that no fault of a party ends its examination."""
     try:
         yield from look()
     except ArgumentError as error:
         yield fails(check, f"{error.field} {error.message}", do)
-    except Exception as error:  # deliberately broad: whatever is on disk or at the other end
+    except Exception as error:  # deliberately broad: anything may be on disk or at the other end
         yield fails(check, f"{type(error).__name__}: {error}", do)
 
 

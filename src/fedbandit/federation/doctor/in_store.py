@@ -1,4 +1,4 @@
-"""What the store of a party says: its format, whether it is whole, which plan it began with, the last clock."""
+"""Checks of a party's store: its format, whether it is intact, the plan that it began with, and its last clock time."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ __all__ = ["store"]
 
 
 def store(home: Home) -> Iterator[Diagnosis]:
-    """Everything that is looked up there. Nothing is changed."""
+    """All checks of the store. They change nothing."""
     agreement = home.agreement()
     place = home.store(agreement.plan.hash)
     if not begun(place):
-        yield warns("store", f"there is none at {_shown(place)}: the party was never started", "start it")
+        yield warns("store", f"there is none at {_shown(place)}: the party was never started", "start the party")
         return
     engine = read_engine(place)
     try:
         found = list(_whole(engine, place))
         yield from found
         if any(one.level != "ok" for one in found):
-            return  # its tables may be other ones than this version reads
+            return  # this version may not be able to read its tables
         check_owner(engine, home.owner)
         yield from _bound(engine, agreement)
         if home.settings.role == "silo":
@@ -55,31 +55,31 @@ def _whole(engine: Engine, place: str) -> Iterator[Diagnosis]:
     found = (recall(engine, "format") or b"").decode()
     if found != FORMAT:
         if found in EARLIER:
-            do = "back it up with that version, then start the party: docs/upgrading.md says which formats are taken"
+            do = "back it up with that version, then start the party: docs/upgrading.md lists the formats it can read"
             yield warns("store format", f"{found}, written by fedbandit {EARLIER[found]}; this one has {FORMAT}", do)
             return
         says = f"{found or 'unknown'}, written by another version of fedbandit; this one has {FORMAT}"
         yield fails("store format", says, "install the version that wrote it")
         return
-    yield fine("store", f"{_shown(place)} is whole, of format {FORMAT}")
+    yield fine("store", f"{_shown(place)} is intact and has format {FORMAT}")
 
 
 def _shown(place: str) -> str:
-    return place.rpartition("@")[2]  # no password of a database
+    return place.rpartition("@")[2]  # without a database password
 
 
 def _bound(engine: Engine, agreement: Agreement) -> Iterator[Diagnosis]:
-    """Whether the federation's file is the one that the store began with."""
+    """Check that the federation's file is the one that the store began with."""
     plan, bound = agreement.plan.hash, agreement.bond
     found = recall(engine, binding_key(plan))
     if found is None:
-        do = "put the federation's file of this term back; if a new term begins, `silo serve --new-term` starts it"
-        yield fails("plan", f"the store knows nothing of plan {plan[:16]}, which the federation's file has", do)
+        do = "put the federation's file of this term back; to begin a new term, use `silo serve --new-term`"
+        yield fails("plan", f"the store does not know plan {plan[:16]} of the federation's file", do)
     elif found.decode() != bound:
-        do = "put the file back that everybody has, with its fingerprint: `fedbandit federation accept`"
+        do = "put back the file that all others have, with its fingerprint: `fedbandit federation accept`"
         yield fails("plan", "keys, members or times in the federation's file have changed since the term began", do)
     else:
-        yield fine("plan", f"{plan[:16]}, as the store began with it")
+        yield fine("plan", f"{plan[:16]}, the plan that the store began with")
 
 
 def _silo(silo: SiloStore, engine: Engine) -> Iterator[Diagnosis]:
@@ -95,23 +95,23 @@ def _silo(silo: SiloStore, engine: Engine) -> Iterator[Diagnosis]:
         if greeting.reads(WIRE):
             yield fine("versions", says)
         else:
-            yield fails("versions", says, "bring the older of the two to the newer version; nothing is drawn before")
+            yield fails("versions", says, "upgrade the older of the two; until then no release is drawn")
 
 
 def _clock(stored: bytes | None) -> Iterator[Diagnosis]:
-    """The machine's clock against the last reading that the silo kept of it."""
+    """Compare the machine's clock with the last reading that the silo stored."""
     if stored is None:
         return
     last, now = Reading.decode(stored), MachineClocks().read()
     passed = now.steady - last.steady if now.boot == last.boot != "" else None
     off = now.wall - last.wall - (passed if passed is not None else max(0.0, now.wall - last.wall))
-    do = "set the clock right (chronyc, timedatectl); if it is right now, `fedbandit silo serve --catch-up`"
+    do = "correct the clock (chronyc, timedatectl); if it is right now, use `fedbandit silo serve --catch-up`"
     if abs(off) > JUMP:
-        yield fails("clock", f"off by {off:+.0f} s from what the store's last reading says it should be", do)
+        yield fails("clock", f"off by {off:+.0f} s from the time expected by the store's last reading", do)
     else:
-        yield fine("clock", "follows from the store's last reading")
+        yield fine("clock", "agrees with the store's last reading")
 
 
 def _said(problem: str | None) -> Iterator[Diagnosis]:
     if problem is not None:
-        yield fails("syncs", problem, "see docs/operating.md, what each kind means")
+        yield fails("syncs", problem, "docs/operating.md says what each kind means")

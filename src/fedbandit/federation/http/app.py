@@ -32,8 +32,8 @@ Send = Callable[[Message], Awaitable[None]]
 
 MAX_BODY = 16 * 2**20
 BODY_TIMEOUT = 30.0  # seconds
-SUBSCRIPTION_KEY = b"ocp-apim-subscription-key"  # where a client of Personalizer shows the token
-CLOSE = (b"connection", b"close")  # what is left of the request is not read
+SUBSCRIPTION_KEY = b"ocp-apim-subscription-key"  # the header in which a Personalizer client shows the token
+CLOSE = (b"connection", b"close")  # the rest of the request is not read
 _encode = msgspec.json.Encoder().encode
 
 
@@ -58,14 +58,14 @@ def create_app(service: Service, token: str) -> App:
 
 
 class App:
-    """Serves routes to those who show the token. `refused` is told of each request that is refused."""
+    """Serves routes to callers who show the token. `refused` is called with every refusal."""
 
     def __init__(
         self, routes: list[Route], token: str, refused: Callable[[Refusal], None] = lambda refusal: None
     ) -> None:
         self._refused = refused
         self._router = Router(routes)
-        # What is traced goes the long way, where its span is.
+        # While traces are on, every request goes the long way, which has the span.
         straight = [] if traces.on() else [route for route in routes if route.at_once is not None]
         self._at_once = {route.path.encode(): route for route in straight}
         self._open = {route.path for route in routes if not route.token}
@@ -82,8 +82,8 @@ class App:
             await send({"type": "websocket.close"})
 
     def at_once(self, path: bytes, shown: list[tuple[bytes, bytes]], body: bytes) -> bytes | None:
-        """The answer to a POST that waits for nothing; None for any other, which is then asked again over ASGI, and for
-        one that is refused."""
+        """The answer to a POST that needs no waiting. None for any other request and for a refused one: they are then
+        handled over ASGI."""
         route, headers = self._at_once.get(path), dict(shown)
         if route is None or not self._shows_token(headers):
             return None
@@ -114,7 +114,7 @@ class App:
             await self._refuse(send, refusal(error), problems, named)
         except _Gone:
             pass
-        except Exception:  # a bug: whoever asked is told so, and the server that runs this logs what it was
+        except Exception:  # a bug: the caller is told so, and the server logs what it was
             await self._refuse(send, Refusal(500, "request", "failed here; the log says why"), problems, named)
             raise
 
@@ -128,7 +128,7 @@ class App:
         await _respond(send, refused.status, JSON_MEDIA, content, [*refused.headers, *named])
 
     def _route(self, method: str, path: str, shown: Mapping[bytes, bytes]) -> tuple[Route, dict[str, str]]:
-        """The route that is asked for. Without the token nobody learns which paths exist."""
+        """The route of a request. Without the token a caller does not learn which paths exist."""
         if path not in self._open:
             self._check_token(shown)
         methods, given = self._router.find(path)
@@ -155,7 +155,7 @@ class _Gone(Exception):
 
 
 async def _read(declared: bytes, receive: Receive) -> bytes | bytearray:
-    """The body. It is limited while it arrives too: a chunked body does not say its length beforehand."""
+    """The body of a request. Its size is also limited while it arrives: a chunked body does not declare its length."""
     if not declared.isdigit() or len(declared) > 20 or int(declared) > MAX_BODY:
         raise _too_large()
     async with _Deadline():
@@ -172,7 +172,7 @@ async def _read(declared: bytes, receive: Receive) -> bytes | bytearray:
 
 
 class _Deadline:
-    """The time for a body. What `asyncio.timeout` does, at a third of what that costs each request."""
+    """Limits the time for a body, like `asyncio.timeout` but at a third of its cost per request."""
 
     __slots__ = ("_late", "_task", "_timer")
 
@@ -203,20 +203,20 @@ def _encoded(answer: Answer | bytes) -> tuple[int, bytes]:
 
 
 def _tag(content: bytes) -> bytes:
-    """What names an answer: the same for the same bytes."""
+    """The ETag of an answer: the same for the same bytes."""
     return b'"' + hashlib.blake2b(content, digest_size=12).hexdigest().encode() + b'"'
 
 
 async def _respond(send: Send, status: int, media: str, content: bytes, extra: Headers = ()) -> None:
     headers = [(b"content-type", media.encode()), (b"content-length", str(len(content)).encode()), *extra]
-    if status in (204, 304):  # which has no body, and says nothing about one
+    if status in (204, 304):  # these have no body and no headers about one
         headers, content = [*extra], b""
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": content})
 
 
 async def _lifespan(receive: Receive, send: Send) -> None:
-    """Nothing to do at either end: whoever makes the service closes it."""
+    """Acknowledge startup and shutdown. There is nothing to do: whoever makes the service closes it."""
     for moment in ("startup", "shutdown"):
         await receive()
         await send({"type": f"lifespan.{moment}.complete"})

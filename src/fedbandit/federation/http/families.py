@@ -1,4 +1,4 @@
-"""Metrics that every party has: whether it works, what is wrong if it does not, when the next tick is."""
+"""Metrics that every party has: whether it works, what is wrong if not, and when the next tick is."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ METRICS_MEDIA = "text/plain; version=0.0.4"
 
 
 class Dates:
-    """The public times of a plan's syncs, where there are any: a calendar that counts decisions has none."""
+    """The public times of a plan's syncs, if it has any: a calendar that counts decisions has none."""
 
     def __init__(self, plan: Plan, timing: Timing) -> None:
         self._calendar = calendar(plan, timing.start or 0.0, timing)
@@ -36,17 +36,17 @@ class Dates:
         self.deadline = timing.deadline
 
     def of(self, sync: int) -> float | None:
-        """The public time of a sync; None if nobody knows, or there is no such sync."""
+        """The public time of a sync; None if it is unknown or there is no such sync."""
         return self._moment(sync) if sync in self._syncs else None
 
     def until_next(self, now: float | None = None) -> float | None:
-        """Seconds until the next tick; None if there is none, or if nobody knows."""
+        """Seconds until the next tick; None if it is unknown or there is none."""
         moment = time.time() if now is None else now
         after = bisect_right(self._syncs, moment, key=self._moment)
         return self._moment(after) - moment if after < len(self._syncs) else None
 
     def since(self, sync: int, now: float | None = None) -> float | None:
-        """Seconds since the tick of a sync, 0 if it is still to come; None if nobody knows or there is no such sync."""
+        """Seconds since the tick of a sync, 0 if it is in the future; None if it is unknown or there is none."""
         if sync not in self._syncs:
             return None
         return max(0.0, (time.time() if now is None else now) - self._moment(sync))
@@ -58,12 +58,12 @@ class Dates:
 
 
 class Machine(NamedTuple):
-    """What of the machine a party depends on."""
+    """The parts of the machine that a party depends on."""
 
     folder: Path | None = None  # where the store is
     certificate: str = ""  # of the party's own service
     certificate_key: str = ""
-    keys: tuple[Path, ...] = ()  # those that the party was started with
+    keys: tuple[Path, ...] = ()  # the key files that the party was started with
 
     @classmethod
     def of(cls, home: Home) -> Machine:
@@ -72,8 +72,8 @@ class Machine(NamedTuple):
 
     @property
     def _keys_readable(self) -> bool:
-        """All that the next start needs: the party's keys, by their owner only, those that were made since too, and the
-        certificate's."""
+        """Whether all keys that the next start needs can be read: the party's keys, including newer ones, by their
+        owner only, and the certificate's key."""
         try:
             for file in {*self.keys, *(self.folder.glob(KEY_FILES) if self.folder is not None else ())}:
                 read_secret(file)
@@ -94,13 +94,11 @@ class Machine(NamedTuple):
             try:
                 left = expires(Path(self.certificate).read_bytes()) - time.time()
             except (OSError, ValueError):
-                left = 0.0  # it cannot be read: the next start will fail
-            yield gauge(
-                "certificate_seconds", "Seconds that the certificate of the party's own service still holds", left
-            )
+                left = 0.0  # it cannot be read, so the next start will fail
+            yield gauge("certificate_seconds", "Seconds until the certificate of the party's own service expires", left)
 
     def values(self) -> dict[str, float]:
-        """The same by name."""
+        """The values of the same metrics, by name."""
         return {metric.name: metric.samples[0].value for metric in self.families()}
 
 
@@ -115,23 +113,23 @@ class PartyView(NamedTuple):
     troubles: Troubles
     refusals: Mapping[str, int]
     dates: Dates
-    next_sync: int | None  # the first sync without a result here; None if the store does not say
+    next_sync: int | None  # the first sync without a result here; None if the store cannot be read
     machine: Machine = Machine()
 
 
 def gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
-    """A number that goes up and down."""
+    """A gauge: a number that goes up and down."""
     return GaugeMetricFamily(f"fedbandit_{name}", text, value=value)
 
 
 def party_families(view: PartyView) -> Iterator[Metric]:
-    """What every party says of itself."""
+    """The metrics that every party has."""
     info = GaugeMetricFamily("fedbandit_party_info", "Who this is: 1", labels=["party", "role", "plan", "version"])
     info.add_metric([view.party, view.role, view.plan.hash[:16], __version__], 1)
     yield info
     yield gauge("ready", "Whether nothing keeps the party from working", not view.troubles and view.store_works)
     yield gauge("broker_connected", "Whether the broker can be reached", view.connected)
-    yield gauge("store_works", "Whether the store takes what is written", view.store_works)
+    yield gauge("store_works", "Whether the store accepts writes", view.store_works)
     problems = GaugeMetricFamily("fedbandit_problem", "1 for what is wrong with the party now", labels=["kind"])
     for kind in KINDS:
         problems.add_metric([kind], kind in view.troubles)
@@ -147,13 +145,13 @@ def party_families(view: PartyView) -> Iterator[Metric]:
         yield gauge("next_tick_seconds", "Seconds until the next tick", wait)
     if view.next_sync is not None:
         overdue = view.dates.since(view.next_sync)
-        text = "Seconds since the tick of the oldest sync without a result here, 0 if its tick is still to come"
+        text = "Seconds since the tick of the oldest sync without a result here, 0 if its tick is in the future"
         yield gauge("sync_overdue_seconds", text, overdue or 0.0)
     yield from view.machine.families()
 
 
 def page(families: Iterable[Metric]) -> bytes:
-    """The page as Prometheus reads it."""
+    """The page in the format of Prometheus."""
     registry = CollectorRegistry()
     registry.register(_Families(families))
     return generate_latest(registry)

@@ -1,4 +1,4 @@
-"""Group commit: rewards that arrive while one transaction is being forced to the disk go into the next one together."""
+"""Group commit: rewards that arrive while a transaction is being written to disk go into the next one together."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ Waiting = tuple[list[Reward], asyncio.Future[list[Verdict]]]
 
 
 class StoreUnavailable(RuntimeError):
-    """The store did not work; nothing was acknowledged, and the caller may try again."""
+    """The store failed; nothing was acknowledged, and the caller may try again."""
 
     @classmethod
     def because(cls, error: Exception) -> StoreUnavailable:
-        """The same, with the reason; the log has the details."""
+        """The exception with the reason; the details go to the log."""
         log.error("the store does not work", exc_info=error)
         return cls(f"{type(error).__name__}: {error}")
 
 
 class GroupCommit:
-    """`put` returns when its rewards are on disk."""
+    """Writes rewards in groups; `put` returns when its rewards are on disk."""
 
     def __init__(self, silo: Silo) -> None:
         self._silo = silo
@@ -47,7 +47,7 @@ class GroupCommit:
         done: asyncio.Future[list[Verdict]] = asyncio.get_running_loop().create_future()
         self._waiting.append((rewards, done))
         if self._drain is None:
-            # In a context of its own: it writes for other requests too than the one that came first.
+            # In a new context: it also writes for other requests than the one that came first.
             self._drain = asyncio.create_task(self._write(), context=Context())
         return await done
 
@@ -59,7 +59,7 @@ class GroupCommit:
             group = self._next_group()
             try:
                 verdicts = await self._commit([reward for part, _ in group for reward in part])
-            except Exception as error:  # whatever the store says, every caller is told and none is left waiting
+            except Exception as error:  # whatever failed, every caller is told and none is left waiting
                 _fail(group, StoreUnavailable.because(error))
             else:
                 _tell(group, verdicts)
@@ -69,8 +69,8 @@ class GroupCommit:
         loop, engine = asyncio.get_running_loop(), self._silo.store.engine
         if engine.shared:
             return await loop.run_in_executor(self._writer, self._silo.reward_many, rewards)
-        # SQLite: the statements take microseconds, so only the wait for the disk is left to the thread. Python that
-        # runs in a thread beside the event loop would have to wait for the interpreter every time.
+        # SQLite: the statements take microseconds, so only the wait for the disk is left to the thread. Python code in
+        # another thread than the event loop's would have to wait for the interpreter every time.
         verdicts = self._silo.reward_many(rewards, durable=False)
         await loop.run_in_executor(self._writer, engine.harden)
         return verdicts
@@ -85,7 +85,7 @@ class GroupCommit:
 
 
 async def in_thread(call: Callable[[], T]) -> T:
-    """A call that may wait for the database. What the database says is no answer to the caller: StoreUnavailable."""
+    """Make a call that may wait for the database, in a thread. Errors of the database become StoreUnavailable."""
     try:
         return await asyncio.to_thread(call)
     except (ArgumentError, UnknownActionSet):

@@ -1,4 +1,4 @@
-"""What a mixer or an analyzer says over HTTP: that it lives, whether it works, its metrics."""
+"""What a mixer or an analyzer serves over HTTP: whether it is alive, whether it works, its metrics and its page."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["KeeperService", "Keeps", "create_keeper_app"]
 
 
 class Keeps(Protocol):
-    """Who has the keeper: there is none before the broker has answered, and another one after every new connection."""
+    """The owner of the keeper. There is none until the broker has answered, and a new one after every reconnection."""
 
     @property
     def keeper(self) -> SyncKeeper | None: ...
@@ -48,19 +48,19 @@ class KeeperService:
         self._board = KeeperBoard(store, party.roll, party.name, role, dates.of, dates.deadline)
 
     async def health(self) -> schemas.Health:
-        """Tell that the process is alive, and whether the term still runs."""
+        """Say that the process is alive, and whether the term is still running."""
         keeper, syncs = self._keeps.keeper, len(self._party.agreement.plan.ticks)
         ended = keeper is not None and keeper.progress.last >= syncs - 1
         return schemas.Health("ok", "ended" if ended else "running")
 
     async def readiness(self) -> schemas.Readiness | schemas.NotReady:
-        """Tell whether syncs can be closed now."""
+        """Say whether syncs can be closed now."""
         troubles = await self._troubles()
         kind = schemas.NotReady if troubles else schemas.Readiness
         return kind(not troubles, self._connection.connected, first(troubles), dict(troubles))
 
     async def metrics(self) -> bytes:
-        """Metrics for Prometheus. A store that does not work is one."""
+        """Metrics for Prometheus. They are served even if the store fails."""
         troubles, keeper = await self._troubles(), self._keeps.keeper
         works, agreement = "store" not in troubles, self._party.agreement
         view = PartyView(
@@ -79,9 +79,9 @@ class KeeperService:
         return page([*party_families(view), *([] if keeper is None else _families(keeper, waited, self._dates))])
 
     async def board(self) -> bytes:
-        """What the party's page shows: nothing that is not released anyway."""
+        """The data of the party's page: only what is released anyway."""
         troubles, keeper, connection = await self._troubles(), self._keeps.keeper, self._connection
-        asked = None if keeper is None or "store" in troubles else keeper  # who is waited for stands in the store
+        asked = None if keeper is None or "store" in troubles else keeper  # the store knows which silos are missing
 
         def read() -> dict[str, Any]:
             return self._board.read(
@@ -96,7 +96,7 @@ class KeeperService:
         return msgspec.json.encode(await in_thread(read))
 
     async def _troubles(self) -> Troubles:
-        """What keeps the party from working, its store included: something is written, to see whether it takes it."""
+        """What keeps the party, including its store, from working. The store is tested by writing to it."""
         troubles = dict(self._connection.troubles)
         if not self._connection.connected and "broker" not in troubles:
             troubles["broker"] = "the broker does not answer: nothing comes in, nothing is sent"
@@ -113,7 +113,7 @@ class KeeperService:
 
 
 def create_keeper_app(service: KeeperService, token: str) -> App:
-    """The application of a mixer or an analyzer. Metrics need the token, as a silo's do."""
+    """The application of a mixer or an analyzer. As at a silo, metrics need the token."""
     routes = [
         Route("GET", "/healthz", service.health, token=False),
         Route("GET", "/readyz", service.readiness, token=False),
@@ -127,8 +127,8 @@ def _families(keeper: SyncKeeper, waited: tuple[str, ...], dates: Dates) -> Iter
     done = keeper.progress
     for name, text, value in (
         ("syncs_closed", "Syncs that are over", done.closed),
-        ("syncs_skipped", "Syncs that came to nothing: too few silos", done.skipped),
-        ("syncs_given_up", "Syncs whose result is in no store here", done.given_up),
+        ("syncs_skipped", "Syncs that were skipped: too few silos", done.skipped),
+        ("syncs_given_up", "Syncs whose result was lost with a store", done.given_up),
     ):
         yield CounterMetricFamily(f"fedbandit_{name}", text, value=value)
     age = dates.since(done.last) if done.last_at is None else time.monotonic() - done.last_at
@@ -137,7 +137,7 @@ def _families(keeper: SyncKeeper, waited: tuple[str, ...], dates: Dates) -> Iter
     yield gauge("silos", "Silos of the plan", keeper.plan.silos)
     yield gauge("cohort", "Silos that a sync needs", keeper.plan.smallest_cohort)
     yield gauge("silos_present", "Silos in the last sync", done.present)
-    text = "Parties that were last heard of under another plan"
+    text = "Parties whose last message was under another plan"
     yield gauge("parties_under_another_plan", text, len(keeper.elsewhere))
     yield _by_silo("silo_missed_in_a_row", "Syncs without this silo since it was last in one", done.missed)
     waiting = {name: int(name in waited) for name in keeper.agreement.silos}

@@ -1,4 +1,4 @@
-"""What a silo counts: decisions, rewards by what became of them, refused requests. Never anything about a user."""
+"""What a silo counts: decisions, rewards by their fate, refused requests. Nothing is about a single user."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from fedbandit.federation.store import Verdict
 __all__ = ["TALLY", "Metrics", "WorkerTally", "became"]
 
 BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
-Odd = Mapping[str, Mapping[str, int]]  # by field and what a value was: missing, clamped, unknown
+Odd = Mapping[str, Mapping[str, int]]  # counts by field, and by what was odd about the value: missing, clamped, unknown
 BECAME = ("new", "repeated", "capped", "opted_out", "late", "expired", "conflict")
 STATUSES = (400, 401, 404, 405, 408, 409, 410, 413, 422, 500, 503)  # of refused requests
 _DECISIONS, _REWARDS = 0, 1
 _REFUSED = _REWARDS + len(BECAME)
 _SECONDS = _REFUSED + len(STATUSES)
 _TIMES = _SECONDS + 1
-# How long rewards let themselves be waited for, to the minute.
+# How long after their decisions rewards come; decisions have times to the minute.
 DELAYS = {"a minute": 120.0, "an hour": 3_600.0, "a day": 86_400.0, "a week": 604_800.0, "more": float("inf")}
 _DELAYS = _TIMES + len(BUCKETS) + 1
-TALLY = _DELAYS + len(DELAYS)  # numbers that a worker counts
+TALLY = _DELAYS + len(DELAYS)  # how many numbers a worker counts
 _LIMITS = tuple(DELAYS.values())
 
 
 def became(verdict: Verdict, place: int) -> str:
-    """What became of a reward, in a word; `place` is the batch that its decision belongs to."""
+    """The fate of a reward in one word; `place` is the batch that its decision belongs to."""
     if verdict.conflict or verdict.repeated:
         return "conflict" if verdict.conflict else "repeated"
     if verdict.state is DecisionState.LEFT_OUT:  # over the cap, or its own batch was closed before it came
@@ -40,10 +40,10 @@ def became(verdict: Verdict, place: int) -> str:
 
 
 class WorkerTally:
-    """What the workers of a silo have counted: `TALLY` numbers each, in memory that they share.
+    """The counts of a silo's workers: `TALLY` numbers each, in shared memory.
 
-    Each writes its own and reads all, so any of them answers for the silo. One that takes the place of a worker that
-    died goes on with its numbers.
+    Each worker writes its own numbers and reads all, so any of them can answer for the silo. A worker that replaces
+    another goes on with its numbers.
     """
 
     def __init__(self, numbers: MutableSequence[float] | None = None, worker: int = 0) -> None:
@@ -60,17 +60,17 @@ class WorkerTally:
 
 
 class Metrics:
-    """What is counted, and the page that shows it."""
+    """Counts what happens, and makes the page that shows it."""
 
     def __init__(self, tally: WorkerTally) -> None:
         self._tally = tally
 
     def decided(self, decisions: int = 1) -> None:
-        """So many more decisions were answered."""
+        """Count answered decisions."""
         self._tally.add(_DECISIONS, decisions)
 
     def rewarded(self, verdict: Verdict, place: int) -> None:
-        """Count a reward by what became of it."""
+        """Count a reward by its fate."""
         self.reward_was(became(verdict, place))
 
     def reward_was(self, word: str) -> None:
@@ -78,16 +78,16 @@ class Metrics:
         self._tally.add(_REWARDS + BECAME.index(word), 1)
 
     def refused(self, status: int) -> None:
-        """A request was answered with this status."""
+        """Count a refused request, by its status."""
         if status in STATUSES:
             self._tally.add(_REFUSED + STATUSES.index(status), 1)
 
     def waited(self, seconds: float) -> None:
-        """A reward came so long after its decision."""
+        """Count a reward that came this long after its decision."""
         self._tally.add(_DELAYS + bisect_left(_LIMITS, seconds), 1)
 
     def counts(self) -> dict[str, dict[str, float]]:
-        """What a silo's own page shows of it: rewards by what became of them and by how late they came, refusals."""
+        """The counts on a silo's own page: rewards by their fate and by their delay, and refusals."""
         total = self._tally.total()
         return {
             "became": dict(zip(BECAME, total[_REWARDS:], strict=False)),
@@ -96,18 +96,18 @@ class Metrics:
         }
 
     def committed(self, seconds: float) -> None:
-        """A reward was on disk after so many seconds."""
+        """Count a reward that was on disk after this many seconds."""
         self._tally.add(_SECONDS, seconds)
         self._tally.add(_TIMES + bisect_left(BUCKETS, seconds), 1)
 
     def page(self, view: PartyView, status: SiloStatus | None, learning: Learning | None, odd: Odd) -> bytes:
-        """All metrics as Prometheus reads them; without a status if the store does not say. `odd` are values of
-        records, as this worker has met them."""
+        """All metrics in the format of Prometheus; `status` is None if the store fails. `odd` counts odd values of
+        records that this worker has met."""
         known = [] if status is None else [*_status_families(status)]
         earned = [] if learning is None else [*_learning_families(learning)]
         age = None if status is None or not status.model else view.dates.since(status.model - 1)
         model = (
-            [] if age is None else [gauge("model_age_seconds", "Seconds since the tick that the model knows of", age)]
+            [] if age is None else [gauge("model_age_seconds", "Seconds since the tick of the model's last sync", age)]
         )
         return page([*party_families(view), *_counted(self._tally.total(), odd), *known, *model, *earned])
 
@@ -149,7 +149,7 @@ def _status_families(status: SiloStatus) -> Iterator[Metric]:
 
 
 def _learning_families(learning: Learning) -> Iterator[Metric]:
-    """Is it learning? For this silo's own eyes."""
+    """Metrics that show whether the silo is learning. They are for the silo only."""
     means = GaugeMetricFamily("fedbandit_reward_mean", "Mean reward of those who count", labels=["period"])
     for period, mean in (("first", learning.first), ("recent", learning.recent)):
         means.add_metric([period], mean)
@@ -165,6 +165,6 @@ def _learning_families(learning: Learning) -> Iterator[Metric]:
 
 
 def _cumulated(times: Sequence[float]) -> list[tuple[str, float]]:
-    """Buckets as Prometheus has them: how many took at most so long."""
+    """Buckets in the format of Prometheus: how many took at most this long."""
     limits = [*map(str, BUCKETS), "+Inf"]
     return [(limit, sum(times[: place + 1])) for place, limit in enumerate(limits)]

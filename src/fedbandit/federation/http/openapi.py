@@ -1,4 +1,4 @@
-"""The description of the interface, from the table of routes: an OpenAPI 3.1 document, and a page to read it on."""
+"""The description of the interface, made from the table of routes: an OpenAPI 3.1 document, and a page to read."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _status(kind: type[Answer] | type[bytes]) -> int:
 
 
 def _told(route: Route, status: int) -> Any:
-    """How a refusal is told: without a token nobody is told which route it was."""
+    """The type of a refusal's body; without a token it does not depend on the route."""
     return Problems if status == 401 else route.problems
 
 
@@ -81,7 +81,7 @@ def _response(status: int, media: str, schema: Schema) -> dict[str, Any]:
 
 
 def page(description: dict[str, Any]) -> str:
-    """An OpenAPI document as an HTML page to read, on which a script of the page's own lets calls be tried."""
+    """An OpenAPI document as an HTML page; a script on the page lets readers try the calls."""
     info = description["info"]
     return "\n".join([
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">',

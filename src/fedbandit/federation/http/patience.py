@@ -1,6 +1,6 @@
-"""How long a silo waits for a request that has begun, and for its caller to take the answer, and how much it reads that
-is no body: nobody can keep its connections or its memory by saying nothing, by never coming to the point or by not
-listening."""
+"""Limits how long a silo waits for the rest of a request and for the caller to read the answer, and how many bytes it
+reads outside a body. Nobody can occupy its connections or its memory by sending nothing, by sending endless headers or
+by not reading."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 __all__ = ["ANSWER_TIMEOUT", "HEADER_TIMEOUT", "MAX_HEAD", "PatientProtocol"]
 
-HEADER_TIMEOUT = 10.0  # seconds until the headers of a request must be there
-ANSWER_TIMEOUT = 30.0  # seconds for which a caller may take nothing of what is written to it
+HEADER_TIMEOUT = 10.0  # seconds within which the headers of a request must arrive
+ANSWER_TIMEOUT = 30.0  # seconds for which a caller may read nothing of its answer
 MAX_HEAD = 64 * 2**10  # bytes of headers, trailers or chunk sizes that may come in a row
 
 
 class PatientProtocol(HttpToolsProtocol):
-    """uvicorn's own, which waits for ever for the first request, for the rest of one that has begun, and for a caller
-    that does not read; and which takes headers of any length."""
+    """uvicorn's protocol with limits. Without them it waits for ever for the first request, for the rest of a request
+    and for a caller that does not read, and it accepts headers of any length."""
 
     _giving_up: asyncio.TimerHandle | None = None
     _unheard: asyncio.TimerHandle | None = None
-    _head = 0  # bytes since the last ones of a body, or since the last request ended
+    _head = 0  # bytes received since the last part of a body, or since the last request ended
     _begun = False  # whether a request has begun and has not ended
 
     def connection_made(self, transport: Any) -> None:
@@ -52,7 +52,7 @@ class PatientProtocol(HttpToolsProtocol):
             self._watch()
 
     def pause_writing(self) -> None:
-        """More is waiting to be taken than fits the buffers."""
+        """The caller reads more slowly than the answer is written: the buffers are full."""
         super().pause_writing()
         self._unheard = self.loop.call_later(ANSWER_TIMEOUT, self.transport.abort)
 
@@ -66,13 +66,13 @@ class PatientProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def _received(self) -> None:
-        """All that has come was looked at."""
+        """Called when everything received so far has been parsed."""
         if self._head > MAX_HEAD and not self.transport.is_closing():
             self.send_400_response(f"More than {MAX_HEAD} bytes of headers.")
         self._watch()
 
     def _ended(self) -> None:
-        """All of a request has come."""
+        """Called when a request has arrived completely."""
         self._head, self._begun = 0, False
 
     def _watch(self) -> None:
@@ -98,5 +98,5 @@ class PatientProtocol(HttpToolsProtocol):
 
     @property
     def _answering(self) -> bool:
-        """Whether a request is being worked on; the application limits the time for its body."""
+        """Whether a request is being handled; the application limits the time for its body."""
         return self.cycle is not None and not self.cycle.response_complete

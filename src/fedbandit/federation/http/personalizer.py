@@ -1,5 +1,7 @@
-"""The protocol of Azure Personalizer, version 1.0: rank, reward, activate. An application that was written for it works
-with a silo after its endpoint and its key are changed; docs/schema.md says what differs.
+"""The protocol of Azure Personalizer, version 1.0: rank, reward, activate.
+
+An application written for it works with a silo once its endpoint and its key are changed; docs/schema.md says what
+differs.
 """
 
 from __future__ import annotations
@@ -27,8 +29,8 @@ __all__ = ["EventId", "Personalizer", "PersonalizerProblems", "RankRequest", "Ra
 
 EventId = Annotated[str, Meta(min_length=1, max_length=256)]
 Objects = list[dict[str, Any]] | dict[str, Any] | None
-USER_KEY = "userKey"  # a feature of the context that is the application's key for the person, and no feature
-DEEPEST = 8  # objects within objects that features are looked for in
+USER_KEY = "userKey"  # this entry of the context is the application's key for the person, not a feature
+DEEPEST = 8  # levels of nested objects in which features are looked for
 CODES = {400: "BadRequest", 404: "ResourceNotFound", 422: "BadRequest"}
 
 
@@ -42,7 +44,7 @@ class RankableAction(Struct, frozen=True):
 
 
 class RankRequest(Struct, frozen=True, rename="camel"):
-    """A person, or a moment, and the actions to choose from. Fields beyond these are left alone."""
+    """A person or a moment, and the actions to choose from. Other fields are ignored."""
 
     actions: Annotated[list[RankableAction], Meta(min_length=1, max_length=MAX_ARMS)]
     context_features: Objects = None
@@ -61,7 +63,7 @@ class RankedAction(Struct, frozen=True):
 
 
 class RankResponse(Answer, frozen=True, rename="camel"):
-    """The actions, the chosen one first; those that were excluded stay where they were."""
+    """The actions, the chosen one first; excluded actions keep their places."""
 
     STATUS: ClassVar[int] = 201
 
@@ -77,7 +79,7 @@ class ValueRequest(Struct, frozen=True):
 
 
 class Done(Answer, frozen=True):
-    """Nothing more to say."""
+    """An answer without a body."""
 
     STATUS: ClassVar[int] = 204
 
@@ -97,7 +99,7 @@ class PersonalizerProblems(Struct, frozen=True):
 
     @classmethod
     def about(cls, status: int, problem: Problem, request: str = "") -> PersonalizerProblems:
-        """The client has no place for the id of the request: the header has it."""
+        """The problem in the client's format, which has no place for the id of the request: it is in the header."""
         code = CODES.get(status, "InternalServerError")
         return cls(PersonalizerProblem(code, f"{problem.field} {problem.message}", problem.field))
 
@@ -122,14 +124,14 @@ class Personalizer:
         return RankResponse(ranking, event, ids[decision.action])
 
     async def reward_event(self, event_id: EventId, asked: ValueRequest) -> Done:
-        """Reward an event, once: the first reward stays. It counts once the event is active."""
+        """Reward an event; only its first reward counts, once the event is active."""
         event = _known(await in_thread(partial(self._events.hold, event_id, asked.value)))
         if event.active and event.decision:
             await self._count(event_id, event.decision, asked.value)
         return Done()
 
     async def activate_event(self, event_id: EventId) -> Done:
-        """Say that the person has seen the decision of an event whose activation was deferred."""
+        """Activate an event that was deferred: the person has seen its decision."""
         event = _known(await in_thread(partial(self._events.activate, event_id)))
         if event.reward is not None and event.decision:
             await self._count(event_id, event.decision, event.reward)
@@ -155,8 +157,8 @@ class Personalizer:
 
 
 def _person(context: dict[str, Any]) -> str | None:
-    """Takes the person's key out of the context. One that is none is refused: whoever is not recognised would count
-    more often than the guarantee allows for."""
+    """Take the person's key out of the context. An invalid key is refused: a person who is not recognised would count
+    more often than the guarantee allows."""
     user = context.pop(USER_KEY, None)
     nested = any(name.startswith(f"{USER_KEY}.") for name in context)
     key = user if isinstance(user, str) else text_of(user) if isinstance(user, (int, float)) else None
@@ -172,7 +174,7 @@ def _known(event: Event | None) -> Event:
 
 
 def _order(ids: Sequence[str], chosen: int, likely: Sequence[float], excluded: set[str]) -> list[int]:
-    """Indices as they are ranked: the chosen one, then the likeliest; those excluded keep their places."""
+    """The indices in ranked order: the chosen action, then the likeliest ones; excluded actions keep their places."""
     ranked = sorted(
         (number for number, name in enumerate(ids) if name not in excluded),
         key=lambda number: (number != chosen, -likely[number]),
@@ -182,7 +184,7 @@ def _order(ids: Sequence[str], chosen: int, likely: Sequence[float], excluded: s
 
 
 def _flat(objects: Objects) -> dict[str, Any]:
-    """Features by their dotted names, from a list of objects with objects within them."""
+    """Features by their dotted names, from nested objects."""
     found: dict[str, Any] = {}
     waiting = [("", one, 0) for one in reversed(objects if isinstance(objects, list) else [objects or {}])]
     while waiting:

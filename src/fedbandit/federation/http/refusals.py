@@ -1,4 +1,4 @@
-"""What a caller is told when a request is refused: a status, and the field that it is about."""
+"""What a caller is told when a request is refused: a status, the field that is wrong, and a message."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LONGEST = 300  # characters of a field or a message that are shown
 
 
 class Refusal(Exception):
-    """A request that is not answered. `field` is what it is about, `headers` go with the answer."""
+    """A request is refused. `field` names what is wrong, `headers` go with the answer."""
 
     def __init__(self, status: int, field: str, message: str, headers: Headers = ()) -> None:
         super().__init__(f"{status}: {field} {message}")
@@ -39,7 +39,7 @@ REFUSED: tuple[type[Exception], ...] = (Refusal, ArgumentError, *(kind for kind,
 
 
 def refusal(error: Exception) -> Refusal:
-    """What an exception among `REFUSED` means to the caller."""
+    """The refusal that an exception among `REFUSED` means for the caller."""
     if isinstance(error, Refusal):
         return error
     if isinstance(error, ArgumentError):
@@ -54,9 +54,9 @@ _NAMED = re.compile(r"Object (?:contains unknown|missing required) field `(?P<na
 
 
 def bad_argument(error: Exception, encoding: str = "a value", *, whole: str = "body") -> ArgumentError:
-    """What msgspec found wrong, with the field as a path with dots, or `whole` if all of it is wrong.
+    """The error that msgspec found, with the field as a dotted path, or `whole` if no field is named.
 
-    The field is read from the text of the error, which is the only place that names it; nothing else depends on it.
+    The field is read from the text of the error, because nothing else names it; nothing else depends on that text.
     """
     if not isinstance(error, msgspec.ValidationError):
         return ArgumentError(whole, f"must be {encoding} ({error})")

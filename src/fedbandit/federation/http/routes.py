@@ -30,10 +30,10 @@ class Route:
     """A method and a path, and the call that answers them.
 
     The signature of the call says the rest: a parameter that the path names in braces comes from the path, the other
-    one is the body, and what the call returns is the answer (`bytes` if it is not JSON). `refuses` are the statuses of
-    refusals beside those that follow from the signature. `token` is False for what anybody may ask. `at_once` is the
-    same call for a body that needs no waiting: it returns None if this one does. `problems` is how a refusal is told.
-    `headers` go with every answer. One that is `tagged` is not sent again to who has it.
+    one is the body, and the return value is the answer (`bytes` if it is not JSON). `refuses` are the statuses of
+    refusals in addition to those that follow from the signature. `token` is False if anybody may ask. `at_once` is the
+    same call for requests that need no waiting; it returns None for those that do. `problems` is the type of a
+    refusal's body. `headers` go with every answer. A `tagged` answer is not sent again to a caller who already has it.
     """
 
     def __init__(
@@ -62,14 +62,14 @@ class Route:
         self.refuses = {*refuses, *self._usual_refusals()}
 
     async def answer(self, given: dict[str, str], media: bytes, body: bytes | bytearray) -> Answer | bytes:
-        """Check what was sent, and call."""
+        """Check the request, and make the call."""
         arguments: list[Any] = [self._parameter(name, value) for name, value in given.items()]
         if self.body is not None:
             arguments.append(self._parser.read(media, body))
         return await self.call(*arguments)
 
     def answer_at_once(self, media: bytes, body: bytes) -> Answer | None:
-        """The same, without waiting; None if it must wait."""
+        """The same without waiting; None if it has to wait."""
         return None if self.at_once is None else self.at_once(self._parser.read(media, body))
 
     def _parameter(self, name: str, value: str) -> str:
@@ -85,7 +85,7 @@ class Route:
 
 
 class Router:
-    """Finds the routes of a path. Paths that are spelled out come before those with a parameter."""
+    """Finds the routes of a path. Paths without a parameter come before those with one."""
 
     def __init__(self, routes: Sequence[Route]) -> None:
         self._exact: dict[str, Methods] = {}
@@ -98,7 +98,7 @@ class Router:
                 self._exact.setdefault(route.path, {})[route.method] = route
 
     def find(self, path: str) -> tuple[Methods, dict[str, str]]:
-        """The routes of a path by method, none if there is no such path, and the path's parameters."""
+        """The routes of a path by method (empty if there is no such path), and the path's parameters."""
         if path in self._exact:
             return self._exact[path], {}
         for pattern, methods in self._patterns.items():
@@ -109,7 +109,7 @@ class Router:
 
 
 def service_routes(service: Service) -> list[Route]:
-    """Everything that a silo answers."""
+    """The routes of a silo."""
     personalizer = [] if service.personalizer is None else _personalizer_routes(service.personalizer)
     return [
         Route("POST", "/v1/decisions", service.decide, at_once=service.decide_at_once, refuses=[503]),
@@ -128,14 +128,14 @@ def service_routes(service: Service) -> list[Route]:
 
 
 def page_routes(board: Callable[[], Awaitable[bytes]]) -> list[Route]:
-    """The page of a party, which anybody may load, and what it shows, which needs the token."""
+    """The routes of a party's page, which anybody may load, and of its data, which need the token."""
     shown = {"/": PAGE, **{f"{page_files.ASSETS}{name}": name for name in FILES}}
     data = Route("GET", BOARD, board, media=JSON_MEDIA, headers=page_files.HEADERS, tagged=True)
     return [data, *(page_route(path, name) for path, name in shown.items())]
 
 
 def page_route(path: str, name: str) -> Route:
-    """One of the pages' files."""
+    """The route of one of the page's files."""
     found = page_files.asset(name)
     assert found is not None
 

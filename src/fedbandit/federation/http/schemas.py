@@ -1,4 +1,4 @@
-"""What goes in and what comes out: requests are checked against these types, and OpenAPI describes them."""
+"""The types of requests and answers: requests are checked against them, and OpenAPI describes them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = [
 
 MAX_BATCH = 1000
 
-# Rows of numbers, or the same as bytes: rows of float32, little-endian, one after the other.
+# Rows of numbers, or the same as bytes: rows of float32, little-endian, one after another.
 Rows = Annotated[list[list[float]], Meta(min_length=1, max_length=MAX_ARMS)] | bytes
 ROWS = (
     "One row of features per action, each of Euclidean norm at most 1: numbers, or the bytes of little-endian float32"
@@ -55,7 +55,7 @@ class Body(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Answer(Struct, frozen=True):
-    """The body of an answer, and the status that it is sent with."""
+    """The body of an answer, and its status."""
 
     STATUS: ClassVar[int] = 200
 
@@ -68,8 +68,8 @@ class ActionRequest(Body, frozen=True):
 
 
 class DecisionRequest(Body, frozen=True):
-    """What to choose among: `actions`, an `action_set`, or what the plan's schema makes of a `context`; and of these
-    only the `allowed` ones."""
+    """What to choose from: `actions`, an `action_set`, or what the plan's schema makes of a `context`; only the
+    `allowed` ones may be chosen."""
 
     actions: Annotated[
         Annotated[list[list[float] | ActionRequest | ActionName], Meta(min_length=1, max_length=MAX_ARMS)]
@@ -83,8 +83,8 @@ class DecisionRequest(Body, frozen=True):
     context: Annotated[
         dict[str, Any] | None,
         Meta(
-            description="Fields of the person or the moment, for a plan with a schema. What the schema does not know "
-            "is left out; what lies outside its ranges is clamped."
+            description="Fields of the person or the moment, for a plan with a schema. Fields that the schema does not "
+            "have are ignored; values outside its ranges are clamped."
         ),
     ] = None
     allowed: Annotated[
@@ -105,7 +105,7 @@ class DecisionRequest(Body, frozen=True):
     ] = None
     shared: Annotated[
         bool,
-        Meta(description="False: the person opts out, and from now on nothing of them leaves the silo in this term."),
+        Meta(description="False: the person opts out, and none of their data leave the silo from now on in this term."),
     ] = True
 
     def __post_init__(self) -> None:
@@ -169,7 +169,7 @@ class RewardAnswer(Answer, frozen=True):
         ),
     ]
     batch: Annotated[int, Meta(description="The batch that the reward counts in, from 0.")]
-    repeated: Annotated[bool, Meta(description="True if this very reward was acknowledged before.")]
+    repeated: Annotated[bool, Meta(description="True if the same reward was acknowledged before.")]
 
 
 class Problem(Struct, frozen=True):
@@ -187,17 +187,17 @@ class Problems(Struct, frozen=True):
 
     @classmethod
     def about(cls, status: int, problem: Problem, request: str = "") -> Problems:
-        """One problem; the status says nothing more."""
+        """The answer about one problem; it does not repeat the status."""
         return cls([problem], request)
 
 
 class RewardResult(Struct, frozen=True, omit_defaults=True):
-    """What became of one reward of a batch: its answer, or why there is none."""
+    """The result of one reward of a batch: its answer, or why there is none."""
 
     status: Annotated[
         int,
         Meta(
-            description="The status that this reward would have if it had come alone.",
+            description="The status that this reward would have had if sent alone.",
             extra_json_schema={"enum": [200, 404, 409, 410]},
         ),
     ]
@@ -246,10 +246,10 @@ class Readiness(Answer, frozen=True):
 
     ready: bool
     connected: Annotated[bool, Meta(description="Whether the broker can be reached; decisions do not need it.")]
-    problem: Annotated[str | None, Meta(description="The gravest of the problems, if there is any.")]
+    problem: Annotated[str | None, Meta(description="The most serious problem, if there is any.")]
     problems: Annotated[
         dict[str, str],
-        Meta(description="All that keeps the party from working as it should, by kind: `broker`, `store`, `clock`..."),
+        Meta(description="Everything that keeps the party from working properly, by kind: `broker`, `store`, ..."),
     ]
 
 
@@ -260,7 +260,7 @@ class NotReady(Readiness, frozen=True):
 
 
 class SiloStatus(Answer, frozen=True):
-    """Where the term stands. How many have come is exact, and for the silo's own eyes: no noise hides it."""
+    """The state of the term. Counts of people are exact and for the silo only: no noise hides them."""
 
     silo: str
     term: Annotated[int, Meta(description="The number of the term, from 1.")]
@@ -268,10 +268,10 @@ class SiloStatus(Answer, frozen=True):
     schedule: Annotated[str, Meta(description="The calendar of the syncs.")]
     visits: Annotated[
         Literal["private", "public"],
-        Meta(description="Public: that, when and how often somebody asks is not hidden by the guarantee."),
+        Meta(description="Public: the guarantee does not hide that, when and how often somebody asks."),
     ]
     held: Annotated[str | None, Meta(description="Why nothing ticks, if the time is in doubt.")]
-    problem: Annotated[str | None, Meta(description="Why nothing is drawn, as far as this silo has found out.")]
+    problem: Annotated[str | None, Meta(description="Why nothing is drawn, as far as this silo knows.")]
     decisions: Annotated[int, Meta(description="Decisions of this term.")]
     without_user_key: Annotated[int, Meta(description="Decisions that came without a `user`.")]
     opted_out: Annotated[int, Meta(description="Rewards of people who have opted out: they stay in the silo.")]
@@ -279,17 +279,18 @@ class SiloStatus(Answer, frozen=True):
         int,
         Meta(description="Rewards of people who came too often or too soon, or of a closed batch: they stay here."),
     ]
-    syncs: Annotated[int | None, Meta(description="Syncs of the whole term; null where it has no end.")]
+    syncs: Annotated[int | None, Meta(description="Syncs of the whole term; null if it has no end.")]
     released: Annotated[int, Meta(description="Releases drawn so far.")]
     missed: Annotated[list[int], Meta(description="The syncs, from 0, that went by without this silo's release.")]
-    given_up: Annotated[list[int], Meta(description="The syncs of which a lost store had drawn the release.")]
-    weight: Annotated[float, Meta(description="The share of this silo's batches that the last model holds.")]
+    given_up: Annotated[list[int], Meta(description="The syncs whose release was drawn by a store that was lost.")]
+    weight: Annotated[float, Meta(description="The share of this silo's batches that is in the last model.")]
     model: Annotated[int, Meta(description="How many syncs the last model has learnt from.")]
     ended: Annotated[bool, Meta(description="Whether the last batch was released.")]
     epsilon: Annotated[float | None, Meta(description="The privacy budget; null for a plan without one.")]
     delta: float | None
     adjacency: Annotated[
-        Literal["replace-one", "add-remove"] | None, Meta(description="For whom the budget is: who could be who.")
+        Literal["replace-one", "add-remove"] | None,
+        Meta(description="What the budget hides: which person took part, or whether a person took part."),
     ]
     epsilon_spent: Annotated[float | None, Meta(description="Spent in this term; null if there is no finite number.")]
     epsilon_left: float | None
@@ -300,5 +301,5 @@ class SiloStatus(Answer, frozen=True):
     delta_all_terms: float
     adjacency_all_terms: Annotated[
         Literal["replace-one", "add-remove"] | None,
-        Meta(description="Of these two: that of the terms, or replace-one if they differ; null before a release."),
+        Meta(description="The adjacency of all terms, or replace-one if they differ; null before a release."),
     ]

@@ -1,6 +1,6 @@
-"""What a silo does when it is called over HTTP.
+"""The calls that a silo answers over HTTP.
 
-The signature of a call is its description: the parameter that the path names, the body, the answers.
+The signature of a call describes it: the parameter that the path names, the body, and the answers.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from fedbandit.problem.encoding import ActionRecord, Offered
 
 __all__ = ["UNCONNECTED", "Connection", "Service"]
 
-PROBE_AGAIN = 1.0  # seconds between writes that show whether the store takes any
-PATIENCE = 5.0  # seconds after which a store that does not answer is not ready
-LAST = 20  # refused requests that the page shows
-AT_ONCE = 32  # decisions of a batch before other requests get their turn
+PROBE_AGAIN = 1.0  # seconds between writes that test whether the store works
+PATIENCE = 5.0  # seconds after which a store that does not answer counts as not ready
+LAST = 20  # number of refused requests that the page shows
+AT_ONCE = 32  # decisions of a batch before other requests get a turn
 
 
 class Connection(Protocol):
@@ -56,7 +56,7 @@ class Connection(Protocol):
 
     @property
     def refusals(self) -> Mapping[str, int]:
-        """Messages that were refused, by reason."""
+        """The number of refused messages, by reason."""
         ...
 
 
@@ -70,7 +70,7 @@ UNCONNECTED: Connection = _Unconnected()  # a silo without a federation
 
 
 class Service:
-    """The calls of one silo. What may wait for a database or a disk runs in threads, beside the event loop."""
+    """The calls of one silo. Whatever may wait for a database or a disk runs in threads, outside the event loop."""
 
     def __init__(
         self,
@@ -81,8 +81,8 @@ class Service:
         timing: Timing = Timing(),  # noqa: B008 (frozen)
         machine: Machine = Machine(),  # noqa: B008 (frozen)
     ) -> None:
-        """`tally` is where this worker of the silo counts what it does, by default on its own. `timing` is what the
-        federation agreed on, `machine` what the metrics are to show of the machine."""
+        """`tally` is where this worker counts what it does; by default it counts alone. `timing` is what the federation
+        agreed on, `machine` what the metrics show of the machine."""
         self._silo, self._connection, self._machine = silo, connection, machine
         self._dates, self._probed = Dates(silo.plan, timing), 0.0
         self._group, self._metrics = GroupCommit(silo), Metrics(tally or WorkerTally())
@@ -99,14 +99,14 @@ class Service:
         return answer
 
     def decide_at_once(self, asked: schemas.DecisionRequest) -> schemas.DecisionAnswer | None:
-        """The same if it waits for nothing; None if it may have to wait for the store."""
+        """The same if it can be answered without waiting; None if it may have to wait for the store."""
         answer = self._decide_from_memory(asked)
         if answer is not None:
             self._metrics.decided()
         return answer
 
     async def reward(self, decision: schemas.DecisionId, asked: schemas.RewardRequest) -> schemas.RewardAnswer:
-        """Reward a decision, once; the reward is on disk when this answers. The same reward is acknowledged again."""
+        """Reward a decision, once. The answer comes when the reward is on disk; a repeated reward is acknowledged."""
         reward = self._read(decision, asked.reward)
         began = time.perf_counter()
         (verdict,) = await self._group.put([reward])
@@ -138,7 +138,7 @@ class Service:
         return schemas.RewardResults([_result(next(waiting)) if isinstance(one, Reward) else one for one in opened])
 
     async def register(self, name: schemas.Name, asked: schemas.ActionSetRequest) -> schemas.ActionSets:
-        """Register an action set under a name, for good."""
+        """Register an action set under a name, permanently."""
         await in_thread(partial(self._silo.register, name, self._features(asked.actions)))
         return await self.action_sets()
 
@@ -152,21 +152,21 @@ class Service:
         return schemas.ModelAnswer(version, plan.hash, plan.dim, theta)
 
     async def status(self) -> schemas.SiloStatus:
-        """Show where the term stands."""
+        """Show the state of the term."""
         return schemas.SiloStatus(**await in_thread(self._silo.status))
 
     async def health(self) -> schemas.Health:
-        """Tell that the process is alive, and whether the term still runs."""
+        """Say that the process is alive, and whether the term is still running."""
         return schemas.Health("ok", "ended" if self._silo.ended else "running")
 
     async def readiness(self) -> schemas.Readiness | schemas.NotReady:
-        """Tell whether decisions and rewards can be taken now."""
+        """Say whether decisions and rewards are possible now."""
         connected, troubles = self._connection.connected, await self._troubles()
         kind = schemas.NotReady if troubles else schemas.Readiness
         return kind(not troubles, connected, first(troubles), dict(troubles))
 
     async def metrics(self) -> bytes:
-        """Metrics of the silo, of all its workers together, for Prometheus. A store that does not work is one."""
+        """Metrics of the silo, all workers together, for Prometheus. They are served even if the store fails."""
         troubles, status, learning = dict(await self._troubles()), None, None
         try:
             async with asyncio.timeout(0 if "store" in troubles else PATIENCE):
@@ -203,9 +203,9 @@ class Service:
         return msgspec.json.encode(await in_thread(partial(self._board.read, live)))
 
     def refused(self, refusal: Refusal) -> None:
-        """A request was refused. Of the last ones the page says what was wrong, without the value that was sent."""
+        """Count a refused request. The page shows what was wrong with the last ones, without the values sent."""
         self._metrics.refused(refusal.status)
-        if refusal.status == 401:  # anybody can be refused so: they would fill the page
+        if refusal.status == 401:  # anybody can cause these: they would fill the page
             return
         says = refusal.problem.message.partition(", got ")[0]
         self._last_refused.append(
@@ -213,12 +213,12 @@ class Service:
         )
 
     async def _troubles(self) -> Troubles:
-        """What keeps the silo from working as it should, its store included."""
+        """What keeps the silo, including its store, from working as it should."""
         troubles = dict(self._connection.troubles)
         try:
             async with asyncio.timeout(PATIENCE):
                 await self._group.put([])
-                if time.monotonic() - self._probed > PROBE_AGAIN:  # anybody may ask, and make it write
+                if time.monotonic() - self._probed > PROBE_AGAIN:  # anybody may ask, and each probe writes
                     await in_thread(partial(probe, self._silo.store.engine))
                     self._probed = time.monotonic()
         except StoreUnavailable as error:
@@ -228,7 +228,7 @@ class Service:
         return troubles
 
     def close(self) -> None:
-        """Let go of the thread that waits for the disk."""
+        """End the thread that waits for the disk."""
         self._group.close()
 
     async def _decide(self, asked: schemas.DecisionRequest) -> schemas.DecisionAnswer:
@@ -244,7 +244,8 @@ class Service:
         return answer
 
     def _decide_from_memory(self, asked: schemas.DecisionRequest) -> schemas.DecisionAnswer | None:
-        """None if the store is needed: for a place in a batch, for who does not count, or for a set not read yet."""
+        """The answer, or None if the store is needed: for a place in a batch, for somebody who does not count, or for
+        an action set that has not been read yet."""
         unread = asked.action_set is not None and asked.action_set not in self._in_memory
         return None if unread or not asked.shared or self._silo.deciding_writes(asked.user) else self._chosen(asked)
 
@@ -261,7 +262,7 @@ class Service:
         return schemas.DecisionAnswer(*decision)
 
     def _offered(self, asked: schemas.DecisionRequest) -> Any:
-        """The actions as a silo takes them: records beside a context, otherwise rows or the name of a set."""
+        """The actions in the form that a silo takes: records if there is a context, otherwise rows or a set's name."""
         if asked.actions is None:
             return asked.action_set
         if asked.context is None:
@@ -290,7 +291,7 @@ class Service:
 
 
 def _offered(actions: Any) -> Any:
-    """Actions beside a context. Their types were checked when the body was read."""
+    """Actions that come with a context. Their types were checked when the body was read."""
     if {type(one) for one in actions} == {schemas.ActionRequest}:
         return Offered([one.id for one in actions], [one.features for one in actions])
     return [ActionRecord(one.id, one.features) if isinstance(one, schemas.ActionRequest) else one for one in actions]

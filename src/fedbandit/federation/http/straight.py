@@ -1,9 +1,9 @@
-"""The short way for the request that matters most: a decision that waits for nothing.
+"""A short way for the most important request: a decision that needs no waiting.
 
-A request that has arrived whole, on a connection with no other one under way, is handed to the application as it is,
-and its answer is written at once: no task, no messages between server and application. Whatever is unusual about a
-request (it comes in pieces, is refused, has to wait, closes the connection, is not the first in what was received)
-makes it go the long way, over ASGI. Both ways check and answer it with the same code.
+A request that has arrived completely, on a connection with no other request in progress, is passed directly to the
+application, and its answer is written at once: without a task, and without messages between server and application. Any
+unusual request (it comes in pieces, is refused, has to wait, closes the connection, or is not the first in the received
+data) goes the long way, over ASGI. Both ways check and answer requests with the same code.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ class AtOnce(Protocol):
     """An application that can answer some requests without waiting."""
 
     def at_once(self, path: bytes, shown: Shown, body: bytes) -> bytes | None:
-        """The body of the answer to a POST, a 200 in JSON; None if it is to go the long way."""
+        """The body of the answer to a POST, a 200 in JSON; None if the request must go the long way."""
         ...
 
 
 class StraightProtocol(PatientProtocol):
-    """uvicorn's protocol with a short way; for an application that is no `AtOnce`, the same as before."""
+    """uvicorn's protocol with a short way; unchanged for applications that are not `AtOnce`."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         found = self.config.app
         self._application: AtOnce | None = found if isinstance(found, AtOnce) else None
-        self._held: bytes | None = None  # the body, as far as it is there, of a request that may go the short way
-        self._first = True  # whether nothing that came with this request was answered before it
+        self._held: bytes | None = None  # the body so far of a request that may go the short way
+        self._first = True  # whether the next request is the first in the received data
 
     def data_received(self, data: bytes) -> None:
         self._first = True
@@ -74,7 +74,7 @@ class StraightProtocol(PatientProtocol):
         self.on_response_complete()
 
     def _received(self) -> None:
-        """All that has come was looked at."""
+        """Called when everything received so far has been parsed."""
         if self._held is not None and not self.transport.is_closing():
             self._take_the_long_way()  # the rest of the body is still to come
         super()._received()
@@ -83,7 +83,7 @@ class StraightProtocol(PatientProtocol):
         assert self._application is not None
         try:
             return self._application.at_once(self.url, self.headers, body)
-        except Exception:  # the long way will fail alike, where it is logged and answered with a 500
+        except Exception:  # the long way will fail as well, and logs it and answers with a 500
             return None
 
     def _short(self) -> bool:

@@ -1,4 +1,4 @@
-"""A federation as its parties agreed on it: the plan, who takes part with which public keys, times, the broker."""
+"""What the parties of a federation agreed on: the plan, who takes part with which public keys, times, the broker."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ from fedbandit.schedule import Clock
 __all__ = ["Agreement", "check_broker", "check_live", "check_trust", "unknown_party"]
 
 FIELDS = ("id", "plan", "broker", "timing", "operator", "parties")
-LATER = ("signer",)  # fields that came later; a federation without them has the members that it began with
+LATER = ("signer",)  # fields added later; a federation without them keeps the members that it began with
 SCHEMES = ("nats", "tls")
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """Public, and the same file at every party; `fingerprint` is what people compare over the telephone.
+    """The federation's file: public, and the same at every party. People compare its `fingerprint` by telephone.
 
-    It is also what a list of members is, at some sync of the term (`roll.Roll`): then with other parties, and with
-    `seats`. A seat is a silo's place in every cohort. The plan has so many of them as silos at most; each is taken once
-    in a term, so that no party, whichever lists it has heard of, takes one silo for another.
+    An agreement is also the list of members at a later sync of the term (`roll.Roll`), with other parties and with
+    `seats`. A seat is a silo's place in every cohort. A plan has as many seats as silos. Each seat is given to one silo
+    per term, so no party confuses two silos, whichever lists of members it knows.
     """
 
     id: str
     plan: Plan
-    broker: str  # URL, or those of its nodes with commas
+    broker: str  # its URL, or the URLs of its nodes, separated by commas
     timing: Timing
-    operator: bytes  # public broker key of whoever runs the broker
+    operator: bytes  # public broker key of the operator, who runs the broker
     parties: tuple[PublicKeys, ...] = ()
-    signer: bytes = b""  # public key that lists of members are signed with; none: the members do not change
-    seats: tuple[str, ...] = ()  # who has, or had, each seat; by default the silos in the order of their names
+    signer: bytes = b""  # public key that verifies changes of the members; empty: the members do not change
+    seats: tuple[str, ...] = ()  # the silo that has, or had, each seat; by default the silos in order of their names
 
     def __post_init__(self) -> None:
         party_name(self.id)
@@ -79,20 +79,20 @@ class Agreement:
         return {name: seat for seat, name in enumerate(self.seats or self.silos)}
 
     def cohort(self, present: Collection[str]) -> Integers:
-        """Some silos as 0s and 1s, by seat."""
+        """The present silos as 0s and 1s, by seat."""
         taken = np.zeros(self.plan.silos, dtype=np.int64)
         taken[[self._seat[name] for name in self.silos if name in present]] = 1
         return taken
 
     def counted(self, cohort: Integers) -> list[str]:
-        """The silos of a cohort; a seat that no member has is nobody's."""
+        """The names of the silos in a cohort; seats of silos that are no longer members are left out."""
         return [name for name in self.silos if cohort[self._seat[name]]]
 
     @cached_property
     def subjects(self) -> Subjects:
-        """Who may say what to whom, as the plan's protocol routes its messages.
+        """Who may send what to whom, as the plan's protocol routes its messages.
 
-        A silo sends to the analyzer first, so the mixer never counts a silo in whose other half is lost.
+        A silo sends to the analyzer first, so that the mixer never counts a silo whose other half is lost.
         """
         protocol = self.plan.protocol
         direct = any(part.reader == "analyzer" and not part.blind for part in protocol.parts)
@@ -117,7 +117,7 @@ class Agreement:
         return self._by_name[name]
 
     def holder(self, role: Role) -> PublicKeys:
-        """The one party in this role."""
+        """The party that has this role."""
         if role not in self._by_role:
             raise ArgumentError(
                 "federation", f"{self.id} has no {role} yet: take its complete file (`federation accept`)"
@@ -125,46 +125,46 @@ class Agreement:
         return self._by_role[role]
 
     def complete(self) -> None:
-        """Refuse to run before there are enough to make a cohort: whoever comes later takes a seat that is free."""
+        """Refuse to run before there are enough silos for a cohort; silos that come later take free seats."""
         roles = ("analyzer", "mixer") if self.plan.protocol.has_mixer else ("analyzer",)
         missing = [role for role in roles if all(party.role != role for party in self.parties)]
         if (lacking := self.plan.smallest_cohort - len(self.silos)) > 0:
             missing.append(f"{lacking} of {self.plan.smallest_cohort} silos")
         if missing:
             lacks = f"it lacks {', '.join(missing)}"
-            do = "once they were admitted, take the complete file (`federation accept`)"
+            do = "when they have been admitted, take the complete file (`federation accept`)"
             raise ArgumentError("parties", f"of federation {self.id} are not complete: {lacks}; {do}")
 
     def check_keys(self) -> None:
-        """Refuse keys that cannot be used, of whichever party."""
+        """Refuse public keys that cannot be used."""
         for party in self.parties:
             with _validate.reading(f"public keys of {party.name}"):
                 _ = party.verifier, party.sealing
 
     def admit(self, party: PublicKeys) -> Agreement:
-        """The agreement with one more party; a name that is taken is refused, unless it is the same party again."""
+        """The agreement with one more party; a name that is taken is refused, unless it is the very same party."""
         if any(known == party for known in self.parties):
             return self
         return replace(self, parties=(*self.parties, party))
 
     def rekeyed(self, party: PublicKeys) -> Agreement:
-        """The agreement, for a new term, with other keys of a member: the name and the role stay."""
+        """The agreement with new keys for a member; its name and role stay."""
         known = self.party(party.name)
         if (known.role, known == party) != (party.role, False):
             raise ArgumentError(
-                "card", f"must have new keys of {party.name!r}, the {known.role}: it is of a {party.role}, or the same"
+                "card", f"must have new keys of the {known.role} {party.name!r}: it is of a {party.role}, or not new"
             )
         return replace(self, parties=tuple(party if one == known else one for one in self.parties))
 
     @cached_property
     def fingerprint(self) -> str:
-        """Short hash of everything above, keys included."""
+        """A short hash of the whole agreement, keys included."""
         return hashlib.sha256(json.dumps(self.as_dict(), sort_keys=True).encode()).hexdigest()[:32]
 
     @cached_property
     def bond(self) -> str:
-        """The same wherever the broker is: what stores are tied to, and what every greeting says of the members. Of a
-        thousand parties it takes megabytes of JSON to hash, so it is made once."""
+        """The fingerprint without the broker's address. Stores are tied to it, and greetings name the members by it.
+        With a thousand parties megabytes of JSON are hashed, so it is computed once."""
         return replace(self, broker="").fingerprint
 
     def as_dict(self) -> dict[str, Any]:
@@ -202,19 +202,19 @@ class Agreement:
 
 
 def unknown_party(name: str, federation: str) -> ArgumentError:
-    """Nobody of this name is in the federation's file, or in the editions after it."""
+    """The error for a name that is neither in the federation's file nor in the editions after it."""
     says = (
-        f"{name!r} is not a party of federation {federation}: is this the file of another one, or was it not admitted?"
+        f"{name!r} is not a party of federation {federation}: is the file another federation's, or was it not admitted?"
     )
     return ArgumentError("party", says)
 
 
 def check_broker(urls: str) -> None:
-    """Refuse what is not the URL of a NATS server, or of several, with commas."""
+    """Refuse anything but the URL of a NATS server, or several URLs separated by commas."""
     try:
         parts = [urlparse(url) for url in urls.split(",")]
         fine = all(part.scheme in SCHEMES and part.hostname and part.port != 0 for part in parts)
-    except (ValueError, AttributeError, TypeError):  # a port that is no number, or none that there is; not a text
+    except (ValueError, AttributeError, TypeError):  # not a string, or a port that is not a number or out of range
         parts, fine = [], False
     if not fine:
         raise ArgumentError("broker", f"must be nats://HOST:PORT or tls://HOST:PORT, got {urls!r}")
@@ -230,7 +230,7 @@ def check_trust(name: str) -> None:
 
 
 def check_live(plan: Plan) -> None:
-    """Refuse plans that cannot run live with the guarantee they print."""
+    """Refuse plans that cannot keep their stated guarantee live."""
     check_trust(plan.trust)
     if plan.acting != "lazy":
         raise ArgumentError("acting", f"must be 'lazy' in a live federation, got {plan.acting!r}")
@@ -246,7 +246,7 @@ def _check_end(plan: Plan, start: float) -> None:
 
 
 def _check_calendar(plan: Plan) -> None:
-    """A calendar that counts requests moves with whoever asks: one request more shifts every later batch."""
+    """Refuse most calendars that count requests: one more request would shift every later batch."""
     if isinstance(plan.schedule, Clock):
         return
     if plan.endless:
@@ -266,6 +266,6 @@ def _check_calendar(plan: Plan) -> None:
     if plan.visits != "public":
         raise ArgumentError(
             "schedule",
-            f"must be a clock in a live federation, got {plan.schedule}: who asks would move every later batch. "
-            'Use clock(seconds), or set visits="public": that, when and how often somebody asks is then public',
+            f"must be a clock in a live federation, got {plan.schedule}: every request would move all later batches. "
+            'Use clock(seconds), or set visits="public": then it is public that, when and how often somebody asks',
         )

@@ -1,4 +1,4 @@
-"""Certificates as files: until when they hold, and what to trust who shows them."""
+"""Certificate files: when they expire, whether they can be used, and TLS contexts that trust them."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ __all__ = ["authority", "check_pair", "expires", "expires_shown", "trusting"]
 
 
 def expires(pem: bytes) -> float:
-    """The unix time until which the first certificate of a PEM file holds; ValueError if there is none in it."""
+    """The unix time at which the first certificate of a PEM file expires; ValueError if it contains none."""
     return x509.load_pem_x509_certificate(pem).not_valid_after_utc.timestamp()
 
 
 def expires_shown(der: bytes) -> float:
-    """The same for a certificate as somebody has shown it."""
+    """The same for a certificate in DER form, as shown in a TLS handshake."""
     return x509.load_der_x509_certificate(der).not_valid_after_utc.timestamp()
 
 
 def check_pair(certificate: str, key: str) -> None:
-    """Refuse files that nobody could be served with."""
+    """Refuse files that cannot be used to serve TLS."""
     for field, path in (("tls_certificate", certificate), ("tls_key", key)):
         _check_readable(field, path)
     try:
@@ -33,7 +33,7 @@ def check_pair(certificate: str, key: str) -> None:
 
 
 def authority(path: str) -> ssl.SSLContext:
-    """For calls to whoever shows a certificate of the authorities in a PEM file."""
+    """A TLS context that trusts the authorities in a PEM file."""
     _check_readable("broker_ca", path)
     try:
         return ssl.create_default_context(cafile=path)
@@ -50,7 +50,7 @@ def _check_readable(field: str, path: str) -> None:
 
 
 def trusting(certificate: Path) -> ssl.SSLContext:
-    """For a call to whoever serves with this very certificate, whatever it is called there."""
+    """A TLS context that trusts exactly this certificate, whatever host name it has."""
     context = ssl.create_default_context(cafile=certificate)
     context.check_hostname = False
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN

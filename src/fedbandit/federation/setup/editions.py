@@ -1,4 +1,4 @@
-"""An edition: one change of the members, numbered and signed by the operator, from a sync on."""
+"""An edition: one numbered change of the members, signed by the operator and valid from a sync on."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _DOMAIN = b"fedbandit edition of the members\0"
 
 @dataclass(frozen=True)
 class Edition:
-    """Edition `number` of the members is the one before it with this change, for all syncs from `from_sync` on.
+    """Edition `number` applies this change to the edition before it, for all syncs from `from_sync` on.
 
-    `previous` is the hash of the edition before it, or, of the first one, that of the federation's file: so a number
-    stands for one list, and whoever holds two different ones of a number holds the operator's signature under both.
+    `previous` is the hash of the edition before it; for the first edition, that of the federation's file. So a number
+    stands for one list, and two different editions with one number both carry the operator's signature as a proof.
     """
 
     number: int  # from 1
@@ -33,9 +33,9 @@ class Edition:
     from_sync: int
     change: Change
     name: str = ""  # of the party that is admitted, dismissed, or has new keys
-    party: PublicKeys | None = None  # with the keys that it is admitted with, or has from now on
+    party: PublicKeys | None = None  # the keys of a party that is admitted or has new keys
     operator: bytes = b""  # the operator's new key at the broker
-    signer: bytes = b""  # and the one that later editions are signed with
+    signer: bytes = b""  # the operator's new key for signing later editions
     signature: bytes = b""
 
     def __post_init__(self) -> None:
@@ -45,14 +45,14 @@ class Edition:
 
     @property
     def hash(self) -> str:
-        """What the next edition follows."""
+        """The hash that the next edition names as `previous`."""
         return hashlib.sha256(self._statement).hexdigest()
 
     def signed(self, key: Ed25519PrivateKey) -> Edition:
         return replace(self, signature=key.sign(self._statement))
 
     def is_by(self, signer: bytes) -> bool:
-        """Whether whoever has this key has signed it."""
+        """Whether it was signed with this key."""
         try:
             Ed25519PublicKey.from_public_bytes(signer).verify(self.signature, self._statement)
         except (InvalidSignature, ValueError):

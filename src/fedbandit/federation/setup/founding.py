@@ -1,4 +1,4 @@
-"""Setting a federation up: found it, let parties join with keys of their own, write the broker's configuration."""
+"""Sets up a federation: founds it, admits parties by their own keys, and writes the broker's configuration."""
 
 from __future__ import annotations
 
@@ -43,20 +43,20 @@ __all__ = [
 ]
 
 OPERATOR_KEYS, BROKER_CONFIG = "operator.key", "nats.conf"
-NEXT_KEYS = f"{OPERATOR_KEYS}.new"  # until an edition names them
+NEXT_KEYS = f"{OPERATOR_KEYS}.new"  # new operator keys, until an edition names them
 HOSTED = ("analyzer", "mixer")  # roles that the founder may run, in folders of these names
-GREETINGS = 1000  # messages, besides those of the syncs, that are kept for each sender
-COPIES = 3  # of every stream, on as many nodes
-SECRET_BYTES = 24  # of what the nodes of a broker know each other by
+GREETINGS = 1000  # messages kept per sender in addition to those of the syncs
+COPIES = 3  # of every stream, each on another node
+SECRET_BYTES = 24  # of the password that a broker's nodes share
 RETRY = 0.5  # seconds
-PATIENCE = 30.0  # seconds until a broker that does not answer is taken to be down
+PATIENCE = 30.0  # seconds after which a broker that does not answer counts as down
 
 
 def found(
     path: Path, name: str, plan: Plan, broker_url: str, timing: Timing, broker_home: Path | None = None
 ) -> Agreement:
-    """Begin a federation: the agreed file without parties, the key of whoever runs the broker, and a configuration for
-    each of its nodes. `broker_home` is where a node will have its files, if not where they are written now."""
+    """Begin a federation: write the agreed file without parties, the operator's keys, and a configuration for each node
+    of the broker. `broker_home` is where a node will keep its files, if that differs from where they are written."""
     if (path / FEDERATION).exists():
         raise ArgumentError("directory", f"must be new: {path / FEDERATION} exists already")
     check_broker(broker_url)
@@ -72,7 +72,7 @@ def found(
 
 
 def admit(path: Path, cards: list[PublicKeys]) -> Agreement:
-    """Add parties by the public keys they sent."""
+    """Add parties, given the public keys that they sent."""
     agreement = Agreement.load(path / FEDERATION)
     for card in cards:
         agreement = agreement.admit(card)
@@ -81,29 +81,29 @@ def admit(path: Path, cards: list[PublicKeys]) -> Agreement:
 
 
 def operators_keys(keys: PartyKeys) -> tuple[bytes, bytes]:
-    """What others know of the operator: its key at the broker, and the one that signs editions of the members. They
-    differ because a broker chooses what it lets others sign."""
+    """The operator's public keys: for the broker, and for signing editions of the members. They are different keys
+    because a broker chooses what it lets others sign."""
     return keys.broker.public_key().public_bytes_raw(), keys.signer.public_key().public_bytes_raw()
 
 
 def roll_of(path: Path) -> Roll:
-    """The members as the founder has them."""
+    """The members according to the founder's directory."""
     return Roll(Agreement.load(path / FEDERATION), read_editions(path / MEMBERS))
 
 
 def change(path: Path, edition: Edition) -> Roll:
-    """Make the next edition of the members, sign it, and write it down: for the founder, for the roles that are run
-    here, and in the broker's configuration. The federation's file stays as it is."""
+    """Make and sign the next edition of the members, and write it for the founder, for the roles that run here, and
+    into the broker's configuration. The federation's file does not change."""
     _settle_operator(path)
     return _change(path, edition)
 
 
 def _change(path: Path, edition: Edition) -> Roll:
     roll, keys = roll_of(path), PartyKeys.load(path / OPERATOR_KEYS)
-    _configured(path, roll.newest)  # one that cannot be read is found before anything is signed
+    _configured(path, roll.newest)  # an unreadable configuration must fail before anything is signed
     if operators_keys(keys)[1] != roll.newest.signer:
         raise ArgumentError(
-            "operator", f"must sign with the key that the members know; {path / OPERATOR_KEYS} is another"
+            "operator", f"must sign with the key that the members know; {path / OPERATOR_KEYS} is a different one"
         )
     roll.next(edition, keys.signer)
     for folder in (path, *(path / role for role in HOSTED if (path / role / FEDERATION).exists())):
@@ -113,7 +113,7 @@ def _change(path: Path, edition: Edition) -> Roll:
 
 
 def rotate_operator(path: Path, from_sync: int) -> Roll:
-    """New keys for the operator: the old one signs them. It is kept under another name."""
+    """Make new keys for the operator. The old key signs them and is kept under another name."""
     _settle_operator(path)
     keys = PartyKeys.generate()
     keys.save(path / NEXT_KEYS)
@@ -125,9 +125,11 @@ def rotate_operator(path: Path, from_sync: int) -> Roll:
 
 
 def _settle_operator(path: Path) -> None:
-    """Keys that were made for the operator take the place of the old ones if the newest edition names them, whatever
-    has failed or was killed since it was signed: nothing else can sign the next one. Otherwise nobody has heard of
-    them, and they go."""
+    """Finish or undo a change of the operator's keys that was interrupted.
+
+    If the newest edition names the new keys, they replace the old ones: nothing else can sign the next edition.
+    Otherwise nobody knows of them, and they are deleted.
+    """
     fresh, file, number = path / NEXT_KEYS, path / OPERATOR_KEYS, 1
     if not fresh.exists():
         return
@@ -142,28 +144,28 @@ def _settle_operator(path: Path) -> None:
 
 
 def new_operator(path: Path) -> tuple[bytes, bytes]:
-    """New keys for whoever runs the broker, for a new term; returns their public halves. One that is there is kept."""
+    """Make new keys for the operator, for a new term, and return the public keys. Existing keys are never replaced."""
     file = path / OPERATOR_KEYS
     if file.exists():
-        raise ArgumentError("operator", f"must have lost its key, and {file} is there: move it away to replace it")
+        raise ArgumentError("operator", f"must have lost its key, but {file} exists: to replace it, move it away")
     operator = PartyKeys.generate()
     operator.save(file)
     return operators_keys(operator)
 
 
 def save(path: Path, agreement: Agreement, broker_home: Path | None = None) -> None:
-    """The federation's file, and the configuration of every node of the broker that follows from it."""
+    """Write the federation's file, and the configuration of every node of the broker that follows from it."""
     put_aside(path, agreement)
     agreement.save(path / FEDERATION)
-    (path / MEMBERS).unlink(missing_ok=True)  # editions are of a term, and follow its file
+    (path / MEMBERS).unlink(missing_ok=True)  # editions belong to a term and follow its file
     configure(path, agreement, broker_home)
 
 
 def configure(path: Path, agreement: Agreement, broker_home: Path | None = None) -> None:
-    """The configuration of every node of the broker.
+    """Write the configuration of every node of the broker.
 
-    Of a configuration that is there already only the users are replaced: where it listens and stores, certificates
-    and clustering belong to whoever runs the broker.
+    In an existing configuration only the users are replaced: its addresses, directories, certificates and clustering
+    are up to whoever runs the broker.
     """
     users = broker.accounts(agreement.subjects, agreement.parties, agreement.operator)
     files, known = configurations(path, agreement), _configured(path, agreement)
@@ -172,19 +174,19 @@ def configure(path: Path, agreement: Agreement, broker_home: Path | None = None)
     for number, file in enumerate(files):
         settings = known.get(file) or _node_settings(broker_home or file.parent, agreement, number, secret)
         file.parent.mkdir(mode=0o700, exist_ok=True)
-        part = file.with_name(file.name + ".part")  # in one step: what was set there by hand exists nowhere else
+        part = file.with_name(file.name + ".part")  # written in one step: manual settings in it exist nowhere else
         part.touch(mode=0o600)
         part.write_text(json.dumps({**settings, "accounts": users}, indent=1) + "\n")
         part.replace(file)
 
 
 def _configured(path: Path, agreement: Agreement) -> dict[Path, dict[str, Any]]:
-    """The configurations that are there."""
+    """The existing configurations, by file."""
     return {file: broker.read_configuration(file) for file in configurations(path, agreement) if file.exists()}
 
 
 def configurations(path: Path, agreement: Agreement) -> list[Path]:
-    """Where the configuration of each node of the broker is: beside the federation's file if there is one node."""
+    """The configuration file of each node of the broker; for a single node, it is next to the federation's file."""
     nodes = agreement.broker.count(",") + 1
     if nodes == 1:
         return [path / BROKER_CONFIG]
@@ -192,7 +194,7 @@ def configurations(path: Path, agreement: Agreement) -> list[Path]:
 
 
 def _node_settings(home: Path, agreement: Agreement, number: int, secret: str) -> dict[str, Any]:
-    """The configuration of a node whose files are in this folder."""
+    """A new configuration for a node whose files are in this folder."""
     urls = agreement.broker.split(",")
     url = urlparse(urls[number])
     tls = {"cert_file": str(home / "broker.crt"), "key_file": str(home / "broker.pem")} if url.scheme == "tls" else None
@@ -217,13 +219,13 @@ def _check_size(plan: Plan) -> None:
     if size > broker.MAX_PAYLOAD:
         raise ArgumentError(
             "plan",
-            f"must have messages of at most {broker.MAX_PAYLOAD >> 20} MB, which is what the broker takes; "
-            f"with {plan.silos} silos and {plan.dim} features one is {size / 2**20:.0f} MB",
+            f"must have messages of at most {broker.MAX_PAYLOAD >> 20} MB, the limit of the broker; "
+            f"with {plan.silos} silos and {plan.dim} features a message has {size / 2**20:.0f} MB",
         )
 
 
 def limits(agreement: Agreement, age: float = broker.RETENTION) -> broker.StreamLimits:
-    """For each sender a message per sync, twice over, and greetings."""
+    """The limits of a stream: it keeps two messages per sync of each sender, and greetings."""
     plan = agreement.plan
     messages = 2 * plan.reach + GREETINGS
     return broker.StreamLimits(parcels.largest(plan), messages, age)
@@ -232,8 +234,8 @@ def limits(agreement: Agreement, age: float = broker.RETENTION) -> broker.Stream
 async def provision(
     path: Path, ca: str | None = None, replicas: int | None = None, age: float = broker.RETENTION
 ) -> None:
-    """Make streams and consumers on the running broker, where they keep messages for `age` seconds; TimeoutError if it
-    does not answer. A cluster of three nodes or more keeps three copies, unless `replicas` says otherwise."""
+    """Make the streams and consumers on the running broker; TimeoutError if it does not answer. Messages are kept for
+    `age` seconds. A cluster of three or more nodes keeps three copies, unless `replicas` says otherwise."""
     agreement = roll_of(path).newest
     agreement.complete()
     files = configurations(path, agreement)
@@ -269,7 +271,7 @@ async def _made(link: Link, agreement: Agreement, kept: broker.StreamLimits, cop
 
 
 def local(path: Path, plan: Plan, names: list[str], timing: Timing) -> list[Home]:
-    """A whole federation on this machine, for the demo and tests: every party's directory under one."""
+    """Set up a whole federation on this machine, for the demo and tests: all parties' directories are in `path`."""
     agreement = found(path, "demo", plan, f"nats://127.0.0.1:{broker.free_port()}", timing)
     homes = [Home.create(path / "analyzer", name="analyzer", role="analyzer")]
     if plan.protocol.has_mixer:

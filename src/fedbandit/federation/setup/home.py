@@ -1,4 +1,4 @@
-"""A party's directory on its own machine: who it is, its keys, the federation file, its store and settings."""
+"""A party's directory on its own machine: its settings, keys, federation file and store."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ __all__ = [
 ]
 
 KEYS, TOKEN, SETTINGS, FEDERATION = "party.key", "token", "party.json", "federation.json"
-KEY_FILES = "party*.key"  # the first keys, and those that were made later
+KEY_FILES = "party*.key"  # the first keys and all later ones
 MEMBERS = "members.json"  # the editions of the members that this party was given as a file
 DECISIONS = "decisions.db"
 ASIDE = 12  # digits of a plan's hash in the names of files that were put aside
-NAMED = ("tls_certificate", "tls_key", "broker_ca")  # settings that are files
+NAMED = ("tls_certificate", "tls_key", "broker_ca")  # settings that name files
 TOKEN_BYTES = 32
-SHORTEST_TOKEN = 16  # characters: an operator may have put a token of their own in its place
+SHORTEST_TOKEN = 16  # characters: an operator may have chosen another token
 LAST_PORT = 65_535
 POSTGRES = ("postgresql://", "postgres://")
-NEW_TOKEN = "put the one of a backup in its place, or a new one, and give it to the applications"
+NEW_TOKEN = "replace it by one from a backup or a new one, and give it to the applications"
 COPY_IT = "copy the complete file of your federation there"
 
 
 def put_aside(folder: Path, agreed: Agreement) -> None:
-    """Keep the file of a term that is over, and the editions of its members, beside the new one that takes its place:
-    ledgers are signed with keys that are in them."""
+    """Keep the federation's file of an ended term, and the editions of its members, under other names when a new file
+    replaces it: they contain the keys that verify its ledgers."""
     file = folder / FEDERATION
     if not file.exists() or (plan := Agreement.load(file).plan.hash) == agreed.plan.hash:
         return
@@ -58,7 +58,7 @@ def put_aside(folder: Path, agreed: Agreement) -> None:
 
 
 def rolls_of(file: Path) -> list[Roll]:
-    """The members of the federation whose file this is, and those of its earlier terms whose files are beside it."""
+    """The members of the federation of this file, and of its earlier terms whose files are in the same directory."""
     newest = Roll(Agreement.load(file), read_editions(file.with_name(MEMBERS)))
     earlier = [
         Roll(Agreement.load(one), read_editions(one.with_name(_aside(MEMBERS, one.stem[-ASIDE:]))))
@@ -68,7 +68,7 @@ def rolls_of(file: Path) -> list[Roll]:
 
 
 def _aside(name: str, plan: str) -> str:
-    """What a file of a term with this plan is called later."""
+    """The name of a file that was put aside, of the term with this plan."""
     return name.replace(".", f"-{plan}.")
 
 
@@ -85,10 +85,10 @@ class Settings:
     tls_key: str = ""
     broker_ca: str = ""
     keep_raw: bool = False
-    log_days: float = 0  # a silo keeps a log of its decisions for so many days; 0 for none
-    strict: bool = False  # a silo refuses records with values that are missing, out of range or unknown
-    broker: str = ""  # where this party reaches the broker, if not where the federation's file says
-    health_port: int = 0  # where a mixer or an analyzer says how it is; 0 for nowhere. A silo does on its `port`
+    log_days: float = 0  # for how many days a silo keeps its log of decisions; 0: it keeps none
+    strict: bool = False  # whether a silo refuses records with values that are missing, out of range or unknown
+    broker: str = ""  # the broker's address for this party, if it differs from the federation's file
+    health_port: int = 0  # where a mixer or an analyzer serves its state; 0: nowhere. A silo does so on its `port`
     log: Style = "text"  # how log lines are written
     traces: str = ""  # http://HOST:PORT of a collector that takes OpenTelemetry's traces; empty for none
 
@@ -114,7 +114,7 @@ class Settings:
             raise ArgumentError("log_days", f"must be a silo's number of days, or 0, got {self.log_days!r}")
 
     def _check_kinds(self) -> None:
-        """Refuse a text where a number belongs, and the like: the file is written by hand."""
+        """Refuse values of the wrong type, such as a text instead of a number: people write the file by hand."""
         for field in fields(self):
             value, default = getattr(self, field.name), field.default
             if isinstance(default, bool):
@@ -138,7 +138,7 @@ class Settings:
                 return cls(**data)
         except ArgumentError as error:
             says = error.message if error.field == str(path) else f"cannot be used: {error}"
-            raise ArgumentError(str(path), f"{says}; correct it, or put the one of a backup in its place") from None
+            raise ArgumentError(str(path), f"{says}; correct it, or replace it by the one of a backup") from None
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ class Home:
 
     @classmethod
     def create(cls, path: Path, **settings: Any) -> Home:
-        """Make the directory, new keys, and the token that a silo's applications show, and whoever watches a party."""
+        """Make the directory, new keys, and the token for applications of a silo and for monitoring."""
         chosen = Settings(**settings)
         path.mkdir(parents=True, exist_ok=True)
         path.chmod(0o700)
@@ -163,7 +163,7 @@ class Home:
 
     @classmethod
     def load(cls, path: Path) -> Home:
-        """Who lives there. The federation's file and the keys are read when they are asked for."""
+        """The home in this directory. The federation's file and the keys are read only when they are needed."""
         if not (path / SETTINGS).is_file():
             made = "name the one that `fedbandit federation join` made, or the analyzer's in a founder's"
             raise ArgumentError("home", f"must be a party's directory, {path} has no {SETTINGS}: {made}")
@@ -171,27 +171,27 @@ class Home:
 
     @cached_property
     def keys(self) -> PartyKeys:
-        """The private keys that this party was made with."""
+        """The first private keys of this party."""
         return PartyKeys.load(self.path / KEYS)
 
     @property
     def owner(self) -> str:
-        """Whose the store is, as the store says it."""
+        """The owner's name as it is written in the store."""
         return f"{self.settings.role} {self.settings.name}"
 
     @property
     def public(self) -> PublicKeys:
-        """What this party shows to the others when it joins."""
+        """The public keys that this party shows to others when it joins."""
         return self.keys.public(self.settings.name, self.settings.role)
 
     @property
     def salt(self) -> bytes:
-        """The secret under which a silo hashes its users' keys, and which seals its decisions: never rotated."""
+        """The secret that a silo uses to hash its users' keys and to seal its decisions. It is never rotated."""
         return self.keys.seeds["salt"]
 
     def later_keys(self) -> list[PartyKeys]:
-        """Keys that were made after the first ones, oldest first. All have the same salt: with another one a silo would
-        count everybody anew."""
+        """The keys that were made after the first ones, oldest first. All must have the same salt: with another one a
+        silo would start to count everybody from zero."""
         found = [PartyKeys.load(file) for file in self.key_files()[1:]]
         if any(keys.seeds["salt"] != self.salt for keys in found):
             raise ArgumentError(
@@ -207,7 +207,7 @@ class Home:
         return files
 
     def new_keys(self) -> PublicKeys:
-        """Make new keys beside the old ones; the federation knows this party by them from an edition on."""
+        """Make new keys and keep the old ones. The new ones count from the edition that names them."""
         keys = self.keys.rotated()
         keys.save(self.path / f"party-{len(self.key_files()) + 1}.key")
         return keys.public(self.settings.name, self.settings.role)
@@ -230,18 +230,18 @@ class Home:
         return Party.member(agreement, self.keys, name, role, self.later_keys(), read_editions(self.path / MEMBERS))
 
     def make_token(self) -> None:
-        """A new token, unless there is one."""
+        """Make a token, unless there is one."""
         if not (self.path / TOKEN).exists():
             write_secret(self.path / TOKEN, secrets.token_urlsafe(TOKEN_BYTES).encode())
 
     @property
     def served_on(self) -> int:
-        """The port on which this party says how it is; 0 for none."""
+        """The port on which this party serves its state; 0 if it does not."""
         return self.settings.port if self.settings.role == "silo" else self.settings.health_port
 
     def token(self) -> str:
-        """What applications show to be served. One that is cut short, as by a full disk, is refused: an empty one would
-        let everybody in."""
+        """The token that applications must show. A truncated one (after a full disk, say) is refused: an empty token
+        would let everybody in."""
         file = self.path / TOKEN
         if not file.is_file():
             raise ArgumentError(str(file), f"is not there: {NEW_TOKEN}")
@@ -252,7 +252,7 @@ class Home:
         return token
 
     def store(self, plan_hash: str) -> str:
-        """Where this party keeps what must survive; a mixer and an analyzer begin a new file for a new plan."""
+        """The party's store, as a path or a URL. A mixer and an analyzer begin a new file for a new plan."""
         if self.settings.store:
             return self.settings.store
         suffix = "" if self.settings.role == "silo" else f"-{plan_hash[:12]}"
@@ -260,9 +260,9 @@ class Home:
 
     @property
     def decision_log(self) -> Path:
-        """Where a silo keeps its log of decisions, if it keeps one."""
+        """The file of a silo's log of decisions, if it keeps one."""
         return self.path / DECISIONS
 
     def broker(self, agreement: Agreement) -> BrokerAddress:
-        """Where the broker is: as the federation's file says, unless this party was told another place since."""
+        """The broker's address: the one in this party's settings or, by default, in the federation's file."""
         return BrokerAddress(self.settings.broker or agreement.broker, self.settings.broker_ca or None)

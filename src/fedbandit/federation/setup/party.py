@@ -1,4 +1,4 @@
-"""One party at work: its keys, its federation, its place on the broker; seals what it says, opens what it is told."""
+"""A party of a federation: its keys and its place on the broker. It seals what it sends and opens what it receives."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from fedbandit.federation.wire.subjects import Consumer
 
 __all__ = ["TIMELESS", "Outdated", "Party", "PlanMismatch"]
 
-TIMELESS: tuple[Kind, ...] = ("greeting", "members")  # messages that are of no sync
+TIMELESS: tuple[Kind, ...] = ("greeting", "members")  # kinds of messages that belong to no sync
 
 
 class PlanMismatch(RuntimeError):
-    """Another party, known and verified, works under another plan: `sender` says which party."""
+    """A verified party, `sender`, works under another plan."""
 
     def __init__(self, sender: str, theirs: str, ours: str) -> None:
         super().__init__(f"{sender} works under plan {theirs[:16]}, not {ours[:16]}: they must be the same")
@@ -29,20 +29,20 @@ class PlanMismatch(RuntimeError):
 
 
 class Outdated(EnvelopeError):
-    """A message of a sync that its sender is no member of, or under keys that do not count any more: it has not heard
-    of the newest members. What is in it, `payload`, is its word all the same, as far as that is held against it."""
+    """A message whose sender is not a member at its sync, or has used keys that no longer count: the sender does not
+    know the newest members. `payload` was still sent by it, and may be used as evidence against it."""
 
     def __init__(self, context: Context, payload: bytes) -> None:
-        super().__init__(f"{context.sender} is no member now, or has other keys: it is told of the newest members")
+        super().__init__(f"{context.sender} is not a member now, or has other keys: it is told of the newest members")
         self.context, self.payload = context, payload
 
 
 class Party:
-    """A member of a federation, with its private keys: those it has now, and those it had or will have.
+    """A member of a federation, with its private keys: the present ones, and former and future ones.
 
-    Which keys count, its own and the others', depends on the sync that a message is about. Greetings are of no sync:
-    they are by the newest keys. Editions of the members are passed on under the oldest key: that is the one that
-    whoever has not heard of the newer ones knows, and what counts is the operator's signature inside.
+    Which keys count, its own and those of others, depends on the sync of a message. Greetings belong to no sync and are
+    signed with the newest keys. Editions of the members are passed on under the oldest key, because a receiver may not
+    know the newer ones yet; what counts is the operator's signature inside.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Party:
         self.roll = Roll(agreement) if roll is None else roll
         self._known_as, self._first = public, keys
         self._ring = {one.identity: one for one in (keys, *spare)}
-        self._verified: dict[str, Head] = {}  # by party: the last head that it was found to have signed
+        self._verified: dict[str, Head] = {}  # by party, the last head whose signature was verified
 
     @classmethod
     def member(
@@ -68,7 +68,7 @@ class Party:
         spare: Sequence[PartyKeys] = (),
         editions: Sequence[Edition] = (),
     ) -> Party:
-        """Check that the federation knows this party by these keys."""
+        """The party of this name; refused unless the federation knows it by one of these keys."""
         roll = Roll(agreement, editions)
         rings = [one.public(name, role) for one in (keys, *spare)]
         known = roll.keys_of(name)
@@ -77,8 +77,8 @@ class Party:
         if known[0] not in rings:
             raise ArgumentError(
                 "federation",
-                f"{agreement.id} knows {name!r} by other keys or in another role: is the file, or the key, of another"
-                " party or of another federation?",
+                f"{agreement.id} knows {name!r} by other keys or in another role: do the file or the keys belong to"
+                " another party or another federation?",
             )
         return cls(agreement, keys, known[0], spare, roll)
 
@@ -89,27 +89,27 @@ class Party:
 
     @property
     def public(self) -> PublicKeys:
-        """What the others know of this party now."""
+        """The newest public keys of this party."""
         return next(iter(self.roll.keys_of(self.name)), self._known_as)
 
     @property
     def keys(self) -> PartyKeys:
-        """The private keys that belong to it."""
+        """The private keys that belong to `public`."""
         return self._ring.get(self.public.identity, self._first)
 
     @property
     def _oldest(self) -> PartyKeys:
-        """The private keys that the others knew it by first."""
+        """The private keys that belong to its first public keys."""
         known = self.roll.keys_of(self.name)
         return self._ring.get(known[-1].identity, self.keys) if known else self.keys
 
     @property
     def keyring(self) -> list[PartyKeys]:
-        """All private keys, those in use first: the broker may know this party by others than it thinks."""
+        """All private keys, the ones in use first: the broker may know this party by other ones."""
         return [self.keys, *(one for one in self._ring.values() if one is not self.keys)]
 
     def add_keys(self, keys: Sequence[PartyKeys]) -> None:
-        """Keys that were made while this party runs: they are used once the federation knows it by them."""
+        """Add keys that were made while this party runs: they are used once the federation knows them."""
         self._ring |= {one.identity: one for one in keys}
 
     @property
@@ -125,7 +125,7 @@ class Party:
         return self.at(sync).member(self.name) is not None
 
     def takes_part(self, sync: int) -> bool:
-        """Whether it does, and has the keys that the others know it by then: what it says under others is lost."""
+        """Whether this party is a member at a sync and has the keys that count then: messages under others are lost."""
         public = self.at(sync).member(self.name)
         return public is not None and public.identity in self._ring
 
@@ -142,15 +142,15 @@ class Party:
         return envelopes.seal(plain, context, self._sealed_for(receiver, sync).sealing, self.keys_at(sync).signer)
 
     def resigned(self, sync: int, envelope: bytes) -> bytes:
-        """A message of this party's that it has kept, signed with the keys that count for its sync: it may have heard
-        of them only since. What is sealed in it stays the same."""
+        """A stored message of this party, signed again with the keys that count for its sync: the party may have
+        learnt of them since. The sealed content stays the same."""
         return envelopes.resigned(envelope, self.keys_at(sync).signer)
 
     def open(self, envelope: bytes) -> tuple[Context, bytes]:
-        """Verify and open an envelope for this party, from a member of the federation.
+        """Verify and open an envelope from a member of the federation to this party.
 
-        One of another plan is stale, and refused, unless it is a greeting: plans differ when the analyzer says so in
-        answer to this party's own question, and not because something of an earlier term was left in a queue.
+        A message of another plan is stale and refused, unless it is a greeting: plans differ if the analyzer says so in
+        answer to this party's own question, not if a message of an earlier term was left in a queue.
         """
         claim = envelopes.claimed(envelope)
         known = self.roll.keys_of(claim.sender)
@@ -159,9 +159,9 @@ class Party:
         if claim.plan != self.agreement.plan.hash and claim.kind != "greeting":
             raise EnvelopeError(f"stale: of plan {claim.plan[:16]}, not {self.agreement.plan.hash[:16]}")
         expected = self._context(claim.kind, claim.sender, self.name, claim.sync)._replace(plan=claim.plan)
-        if claim.kind == "members":  # the operator has signed what is in it, whoever passes it on
+        if claim.kind == "members":  # the operator has signed the content, whoever passes it on
             return claim, self._unsealed(envelope, expected, known)
-        # Who is to leave, or has left, is greeted all the same: it must hear how far it has come.
+        # A party that will leave or has left is still greeted: it must hear which state of it others have seen.
         counts = known[0] if claim.kind == "greeting" else self.at(claim.sync).member(claim.sender)
         try:
             return claim, self._unsealed(envelope, expected, [] if counts is None else [counts])
@@ -171,7 +171,7 @@ class Party:
             raise
 
     def _unsealed(self, envelope: bytes, expected: Context, senders: Sequence[PublicKeys]) -> bytes:
-        """What is in an envelope by one of these keys, for any key of this party's."""
+        """The content of an envelope that is signed with one of these keys and sealed for any key of this party."""
         problem = EnvelopeError(f"{expected.sender!r} is not a member")
         for sender in senders:
             for keys in self.keyring:
@@ -187,22 +187,22 @@ class Party:
         return None if context.plan == ours else PlanMismatch(context.sender, context.plan, ours)
 
     def signed(self, count: int, hash_: bytes) -> Head:
-        """A head of this party's own chain, after so many syncs."""
+        """A signed head of this party's own chain, after `count` syncs."""
         return heads.signed(self.name, count, hash_, self.keys_at(count - 1).signer)
 
     def checked(self, name: str, head: Head) -> Head:
-        """The head, if that party has signed it, with whichever of its keys."""
+        """The head, if that party has signed it with any of its keys; refused otherwise."""
         if not self.is_of(name, head):
             raise MessageError(f"head is not signed by {name}")
         return head
 
     def is_of(self, name: str, head: Head) -> bool:
-        """Whether a party has signed a head, with a key that it has or had. Every silo shows the same head of the
-        analyzer: it is looked at once."""
+        """Whether a party has signed a head, with a present or former key. Every silo shows the same head of the
+        analyzer, so the last verified head is remembered."""
         if self._verified.get(name) == head:
             return True
         known = self.roll.keys_of(name)
-        if name == self.name:  # it may have had others in an earlier term
+        if name == self.name:  # it may have had other keys in an earlier term
             known += [keys.public(name, self._known_as.role) for keys in self._ring.values()]
         if not any(head.is_of(name, one.verifier) for one in known):
             return False
@@ -223,21 +223,21 @@ class Party:
         raise problem
 
     def greeting(self, greeting: Greeting) -> Greeting:
-        """With the edition that this party has."""
+        """The greeting, with the edition of the members that this party has."""
         return greeting._replace(edition=self.roll.number, members=bytes.fromhex(self.roll.hash))
 
     def subject_to(self, receiver: PublicKeys) -> str:
-        """Where this party's messages for the receiver go."""
+        """The subject for messages from this party to the receiver."""
         party = receiver.name if receiver.role == "silo" else self.name
         return self.agreement.subjects.subject(receiver.role, party)
 
     @property
     def consumer(self) -> Consumer:
-        """Where this party reads."""
+        """The consumer from which this party reads."""
         return self.agreement.subjects.consumer(self.public)
 
     def _sealed_for(self, receiver: PublicKeys, sync: int) -> PublicKeys:
-        """The keys that a party has at a sync."""
+        """The public keys of a receiver at a sync."""
         return self.at(sync).member(receiver.name) or receiver
 
     def _context(self, kind: Kind, sender: str, receiver: str, sync: int) -> Context:

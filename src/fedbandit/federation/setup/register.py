@@ -1,9 +1,10 @@
-"""The newest edition of the members, noted at the broker: of two copies of a founder's directory, the one that is
-behind must not sign another edition of a number that the other has signed. Nobody could go on after that
-(`roll.TwoLists`).
+"""A note at the broker of the newest edition of the members, against two copies of a founder's directory.
 
-The broker is trusted with nothing, and with this as little: what it says can keep an operator from signing, and no
-more. Two commands of the same second may both be let through, and so is one that the broker does not answer.
+A copy that is behind must not sign a second edition with a number that the other copy has already signed: nobody could
+go on after that (`roll.TwoLists`).
+
+The broker is trusted with nothing. What it says here can only keep an operator from signing. Two commands in the same
+second may both pass, and so does a command that the broker does not answer.
 """
 
 from __future__ import annotations
@@ -26,19 +27,18 @@ from fedbandit.federation.wire.subjects import OPERATOR
 
 __all__ = ["check_newest", "note_newest"]
 
-PATIENCE = 5.0  # seconds that the broker has to answer
-WORD = "members"  # what a note begins with
-DIGITS = 16  # of a hash in it
+PATIENCE = 5.0  # seconds in which the broker must answer
+WORD = "members"  # a note begins with this
+DIGITS = 16  # of a hash in a note
 
 
 def check_newest(path: Path) -> bool:
-    """Refuse to sign where the broker knows of an edition that this directory does not have; False if it does not
-    answer."""
+    """Refuse to sign if the broker knows an edition that this directory does not have; False if there is no answer."""
     return asyncio.run(_at_broker(path, _check))
 
 
 def note_newest(path: Path) -> bool:
-    """Note the newest edition of this directory; False if the broker does not answer."""
+    """Note the newest edition of this directory at the broker; False if it does not answer."""
     return asyncio.run(_at_broker(path, _note))
 
 
@@ -50,7 +50,7 @@ async def _check(link: Link, roll: Roll) -> None:
                 return
             raise ArgumentError(
                 "directory",
-                f"must have the edition {number} that was signed from another copy of it; it has {roll.number}. Change"
+                f"must have edition {number}, which was signed from another copy of it; it has {roll.number}. Change"
                 " members from one copy only: put the newest members.json, of that copy or of any party, in its place",
             )
 
@@ -68,7 +68,7 @@ async def _at_broker(path: Path, work: Callable[[Link, Roll], Awaitable[None]]) 
     nodes = [(url.hostname or "", url.port or broker.DEFAULT_PORT) for url in map(urlparse, address.urls)]
     if not any(broker.listens(*node) for node in nodes):
         return False
-    files = [path / founding.OPERATOR_KEYS, *sorted(path.glob("operator-*.key"))]  # it may not have heard of the newest
+    files = [path / founding.OPERATOR_KEYS, *sorted(path.glob("operator-*.key"))]  # it may know an older key only
     try:
         async with asyncio.timeout(PATIENCE):
             link = await Link.connect_with(address, OPERATOR, [PartyKeys.load(file).broker for file in files])
@@ -76,6 +76,6 @@ async def _at_broker(path: Path, work: Callable[[Link, Roll], Awaitable[None]]) 
                 await work(link, roll)
             finally:
                 await link.close()
-    except (OSError, NatsError):  # a time-out is an OSError, and so is a refusal
+    except (OSError, NatsError):  # time-outs and refusals are OSErrors too
         return False
     return True

@@ -1,5 +1,5 @@
-"""How a party hears of new members and new keys: every greeting says which edition its sender has, and whoever has more
-passes it on. What is passed on is the operator's word, so it does not matter who does."""
+"""How a party learns of new members and new keys: every greeting says which edition its sender has, and a party that
+has newer ones passes them on. The operator has signed them, so it does not matter who passes them on."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ log = logging.getLogger(__name__)
 
 
 class Registrar:
-    """Keeps the members up to date, and says so if the operator has signed two lists of one number."""
+    """Keeps a party's list of members up to date, and reports if the operator has signed two editions of one number."""
 
     def __init__(self, party: Party, refused: Refused) -> None:
         self._party, self._refused = party, refused
-        self._gap = (0, 0)  # the last edition that came without those before it, and which one was here then
+        self._gap = (0, 0)  # the last edition that came without the ones before it, and the newest one here at the time
         self._asked = self._gap
 
     @property
     def problem(self) -> str | None:
-        """That the operator has signed two lists of one number, if it has; it stays so."""
+        """The problem, in words, that the operator has signed two editions of one number; it never goes away."""
         number = self._party.roll.contradicted
         return None if number is None else str(TwoLists(number))
 
     def adopt(self, editions: Iterable[Edition]) -> int:
-        """Take the editions that come next; returns how many these were. One that is not the next, not the operator's
-        or makes no federation is refused."""
+        """Take the editions that come next, and return how many. An edition that is not the next one, is not signed by
+        the operator or does not make a valid federation is refused."""
         before = self._party.roll.number
         for edition in editions:
             try:
@@ -51,8 +51,8 @@ class Registrar:
         return self._party.roll.number - before
 
     def behind(self, greeting: Greeting) -> int | None:
-        """From which edition on the sender of a greeting must be told; None if it has all of them. One that has another
-        edition of the same number is told all of them: it then holds both, signed."""
+        """The edition after which the sender of a greeting must be told all others; None if it has all of them. A
+        sender with a different edition of the same number is told all: it then holds both, signed."""
         roll = self._party.roll
         if greeting.edition > roll.number:
             return None
@@ -61,23 +61,23 @@ class Registrar:
         return 0 if greeting.members != bytes(32) else None
 
     def ahead(self, greeting: Greeting) -> bool:
-        """Whether the sender has editions that this party has not."""
+        """Whether the sender has editions that this party does not have."""
         return greeting.edition > self._party.roll.number
 
     def lacks(self) -> bool:
-        """Whether an edition has come without those before it, so that the others are to be asked for them; said once.
-        (What they tell may be refused again.)"""
+        """Whether an edition has come without the ones before it, so that others must be asked for them. This is true
+        once per such edition, because what they answer may be refused again."""
         asked, self._asked = self._asked, self._gap
         return asked != self._gap
 
     async def introduce(self, link: Carrier | None, receiver: PublicKeys, before: int = 0) -> None:
-        """Pass on all editions if one after `before` is about this party: under keys that the receiver has not heard of
-        it could not even greet."""
+        """Pass on all editions if one after number `before` is about this party: the receiver would not accept even a
+        greeting under keys that it does not know."""
         if link is not None and any(one.name == self._party.name for one in self._party.roll.editions[before:]):
             await self.tell(link, receiver)
 
     async def tell(self, link: Carrier, receiver: PublicKeys, after: int = 0) -> None:
-        """Pass on the editions after this one."""
+        """Pass on the editions after number `after`."""
         for edition in self._party.roll.editions[after:]:
             sealed = self._party.seal("members", receiver, edition.number, edition.encode())
             await link.publish(self._party.subject_to(receiver), sealed, f"members.{edition.number}.{receiver.name}")

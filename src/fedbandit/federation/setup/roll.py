@@ -1,17 +1,17 @@
 """Who is a member at which sync: the federation's file, and the signed editions that have changed it since.
 
 A person's guarantee does not depend on who else is a member, as long as every sync has a cohort:
-- what a silo releases is row k of the encoder applied to its own batches, with its own noise, whoever the others are.
-  One that joins at sync j has empty batches before it; one that leaves releases nothing more. Either way the releases
-  that exist are some of those that the plan counts on, and a person moves them by no more than the column norm;
-- where the noise of a sum is divided over silos, each adds the share of the smallest cohort that the plan allows. A
-  sync with fewer is skipped, whoever is a member (`syncs.deadlines.closing`), so at least that noise is in every sum;
-- sums, noise and 64-bit words are planned for all seats: fewer silos mean smaller sums and less noise than the
-  regulariser and the radii allow for;
-- a seat is taken once in a term, so no party takes one silo for another, whichever editions it has heard of.
+- A silo's release is row k of the encoder applied to its own batches, with its own noise, whoever the others are. A
+  silo that joins at sync j has empty batches before it; a silo that leaves releases nothing more. Either way its
+  releases are a subset of those in the plan, and a person moves them by no more than the column norm.
+- Where silos divide the noise of a sum, each adds the share for the smallest cohort that the plan allows. A sync with
+  fewer silos is skipped, whoever is a member (`syncs.deadlines.closing`), so every sum has at least that noise.
+- Sums, noise and 64-bit words are planned for all seats: fewer silos mean smaller sums and less noise than the
+  regulariser and the radii allow for.
+- A seat is given to one silo per term, so no party confuses two silos, whichever editions it knows.
 
-New keys of a silo change who can speak for it, and nothing about its people: ledger, counts and the key under which it
-hashes its users stay (`home.Home.salt`).
+New keys of a silo change who can speak for it, but nothing about its people: its ledger, its counts and the secret that
+hashes its users' keys (`home.Home.salt`) stay the same.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ __all__ = [
 
 
 class EditionError(ArgumentError):
-    """An edition that is not the next one, not the operator's, or makes no federation."""
+    """An edition is not the next one, is not signed by the operator, or does not make a valid federation."""
 
     def __init__(self, message: str) -> None:
         super().__init__("members", message)
 
 
 class TwoLists(EditionError):
-    """The operator has signed two different editions of one number: nobody knows who is a member."""
+    """The operator has signed two different editions with one number, so nobody knows who is a member."""
 
     def __init__(self, number: int) -> None:
         super().__init__(
-            f"edition {number} exists twice, and the operator has signed both: nothing more is taken from it. Compare"
+            f"edition {number} exists twice, and the operator has signed both: no more editions are accepted. Compare"
             " the editions with the others and the operator, and begin a new term (`federation renew`, then `federation"
             " accept --new-term --end-term` at every silo)"
         )
@@ -64,7 +64,7 @@ class TwoLists(EditionError):
 
 
 class Roll:
-    """The federation's file and the editions after it, each checked before it is taken."""
+    """The federation's file and the editions after it; each edition is checked before it is taken."""
 
     def __init__(self, charter: Agreement, editions: Sequence[Edition] = ()) -> None:
         self.charter = charter
@@ -73,7 +73,7 @@ class Roll:
         self._remember: Callable[[str, bytes], bytes] | None = None
         self._recall: Callable[[str], bytes | None] | None = None
         self._one_at_a_time = threading.Lock()
-        self.contradicted: int | None = None  # a number of which the operator has signed two editions
+        self.contradicted: int | None = None  # the number with which the operator has signed two editions
         for edition in editions:
             self.take(edition)
 
@@ -81,7 +81,7 @@ class Roll:
 
     @property
     def newest(self) -> Agreement:
-        """The newest list, whether it holds already or only from a later sync on."""
+        """The newest list of members, even if it only holds from a later sync on."""
         return self._lists[-1]
 
     @property
@@ -93,7 +93,7 @@ class Roll:
         return self.hash_of(self.number)
 
     def hash_of(self, number: int) -> str:
-        """The hash of an edition; of number 0, that of the federation's file, wherever the broker is."""
+        """The hash of an edition; for number 0, that of the federation's file without the broker's address."""
         return self.editions[number - 1].hash if number else _hash(self.charter.bond)
 
     def at(self, sync: int) -> Agreement:
@@ -108,14 +108,14 @@ class Roll:
         raise unknown_party(name, self.charter.id)
 
     def keys_of(self, name: str) -> list[PublicKeys]:
-        """All that a party has ever been known by, the newest first; none if it never was a member."""
+        """All public keys that a party has had, the newest first; empty if it never was a member."""
         found = (members.member(name) for members in reversed(self._lists))
         return list(dict.fromkeys(party for party in found if party is not None))
 
     # -- what changes it ----------------------------------------------------------------------------------------------
 
     def tie(self, remember: Callable[[str, bytes], bytes], recall: Callable[[str], bytes | None]) -> None:
-        """Take in what a store has kept, and keep there what is taken from now on; what is here already too."""
+        """Read the editions that a store has kept, and from now on keep all editions there."""
         self._remember, self._recall = remember, recall
         for edition in self.editions:
             self._keep(edition)
@@ -124,7 +124,7 @@ class Roll:
             self.contradicted = Edition.decode(second).number
 
     def refresh(self) -> None:
-        """Take in what the store has kept since, e.g. through another worker of this silo."""
+        """Read the editions that the store has received since, e.g. from another worker of this silo."""
         if self._recall is None:
             return
         with self._one_at_a_time:
@@ -132,15 +132,15 @@ class Roll:
                 self._append(self.checked(Edition.decode(stored)))
 
     def take(self, edition: Edition) -> bool:
-        """Take the next edition; False for one that is here already. EditionError for any other, TwoLists for a second
-        one of a number."""
+        """Take the next edition; False if it is already here. TwoLists if it is a second edition with an old number,
+        EditionError if it is anything else."""
         with self._one_at_a_time:
             if edition.number <= self.number:
                 signer = self._lists[edition.number - 1].signer
                 if edition.hash == self.hash_of(edition.number):
                     return False
                 if not edition.is_by(signer):
-                    raise EditionError("must be the operator's own")
+                    raise EditionError("must be signed by the operator")
                 self._keep_proof(edition)
                 raise TwoLists(edition.number)
             checked = self.checked(edition)
@@ -149,15 +149,15 @@ class Roll:
             return True
 
     def checked(self, edition: Edition) -> Edition:
-        """The edition, if it is the next one, the operator's, and makes a federation that can work."""
+        """The edition, if it is the next one, is signed by the operator, and makes a valid federation."""
         if edition.number != self.number + 1:
             raise EditionError(f"must follow edition {self.number}, got number {edition.number}")
         if not self.newest.signer:
-            raise EditionError("cannot change: the federation's file names no key that signs changes")
+            raise EditionError("cannot change: the federation's file has no key for signing changes")
         if not edition.is_by(self.newest.signer):
             raise EditionError(f"of number {edition.number} must be signed by the operator")
         if edition.previous != self.hash:
-            raise EditionError(f"of number {edition.number} must follow the edition before it, and follows another")
+            raise EditionError(f"of number {edition.number} must follow the edition before it, but follow another")
         if not self._begins[-1] <= edition.from_sync < len(self.charter.plan.ticks):
             last = len(self.charter.plan.ticks) - 1
             raise EditionError(f"must hold from a sync between {self._begins[-1]} and {last}, got {edition.from_sync}")
@@ -165,18 +165,18 @@ class Roll:
             self._after(edition)
         except EditionError:
             raise
-        except (ValueError, LookupError) as error:  # what is signed need not make sense
-            raise EditionError(f"of number {edition.number} make no federation: {error}") from None
+        except (ValueError, LookupError) as error:  # a signed edition may still be nonsense
+            raise EditionError(f"of number {edition.number} do not make a federation: {error}") from None
         return edition
 
     def next(self, edition: Edition, key: Ed25519PrivateKey) -> Edition:
-        """A change as the next edition, signed, and taken."""
+        """Sign a change as the next edition, and take it."""
         made = replace(edition, number=self.number + 1, previous=self.hash).signed(key)
         self.take(made)
         return made
 
     def _after(self, edition: Edition) -> Agreement:
-        """The members with a change."""
+        """The list of members after a change."""
         now = self.newest
         seats = now.seats or now.silos
         if edition.change == "operator":
@@ -185,29 +185,29 @@ class Roll:
             return replace(now, operator=edition.operator, signer=edition.signer, seats=seats)
         if edition.change == "dismiss":
             if edition.name not in now.silos:
-                raise EditionError(f"can lose silos alone, and {edition.name!r} is none of them")
+                raise EditionError(f"can only lose silos, and {edition.name!r} is not one of them")
             if len(now.silos) - 1 < now.plan.smallest_cohort:
-                raise EditionError(f"must stay at least {now.plan.smallest_cohort} silos, the plan's smallest cohort")
+                raise EditionError(f"must keep at least {now.plan.smallest_cohort} silos, the plan's smallest cohort")
             return replace(now, parties=tuple(p for p in now.parties if p.name != edition.name), seats=seats)
         party = edition.party
         if party is None or party.name != edition.name or party.name == OPERATOR:
-            raise EditionError("must have the keys of the party that is named")
+            raise EditionError("must have the keys of the named party")
         with _validate.reading("members"):
             _ = party.verifier, party.sealing
         used = {key for one in self._ever() for key in (one.identity, one.broker)} | {now.operator, now.signer}
         if {party.identity, party.broker} & used:
-            raise EditionError(f"must have other keys for {party.name!r} than any that are or were in use")
+            raise EditionError(f"must have keys for {party.name!r} that have never been in use")
         if edition.change == "rotate":
             return replace(now.rekeyed(party), seats=seats)
         if party.role != "silo" or party.name in seats or now.member(party.name) is not None:
-            raise EditionError(f"can gain silos with a new name alone, got the {party.role} {party.name!r}")
+            raise EditionError(f"can only gain silos with a new name, got the {party.role} {party.name!r}")
         if len(seats) >= now.plan.silos:
-            raise EditionError(f"have all {now.plan.silos} seats of the plan taken: the next term can have more")
+            raise EditionError(f"already have all {now.plan.silos} seats of the plan: the next term can have more")
         return replace(now, parties=(*now.parties, party), seats=(*seats, party.name))
 
     def _ever(self) -> Iterable[PublicKeys]:
-        """All keys of this term. None of them is given to anybody a second time: whoever has lost it, or had to leave,
-        may have it still."""
+        """All public keys of this term. No key may be used a second time: a party that lost it or had to leave may
+        still have it."""
         return (*self.charter.parties, *(edition.party for edition in self.editions if edition.party is not None))
 
     def _append(self, edition: Edition) -> None:
@@ -216,7 +216,7 @@ class Roll:
         self.editions.append(edition)
 
     def _keep_proof(self, edition: Edition) -> None:
-        """A second edition of a number is kept: a process that starts again must not forget it."""
+        """Keep a second edition with an old number: a process that starts again must not forget it."""
         self.contradicted = edition.number
         if self._remember is not None:
             self._remember(_proof(self.hash_of(0)), edition.encode())
@@ -230,12 +230,12 @@ class Roll:
 
 
 def binding_key(plan_hash: str) -> str:
-    """Under which a store has the fingerprint of the federation whose plan this is."""
+    """The key under which a store keeps the fingerprint of the federation with this plan."""
     return f"agreement {plan_hash}"
 
 
 def kept_editions(recall: Callable[[str], bytes | None], plan_hash: str) -> list[Edition]:
-    """The editions that a store has of the term with this plan, as they were taken then."""
+    """The editions that a store has kept of the term with this plan."""
     bound, found = recall(binding_key(plan_hash)), list[Edition]()
     while bound is not None and (stored := recall(_key(_hash(bound.decode()), len(found) + 1))) is not None:
         found.append(Edition.decode(stored))
@@ -255,7 +255,7 @@ def _proof(charter: str) -> str:
 
 
 def read_editions(file: Path) -> list[Edition]:
-    """The editions in a file; none if there is no such file."""
+    """The editions in a file; empty if the file does not exist."""
     if not file.exists():
         return []
     try:
@@ -265,12 +265,12 @@ def read_editions(file: Path) -> list[Edition]:
                 raise TypeError(f"it must be a list of editions, got {type(found).__name__}")
             return [Edition.from_dict(one) for one in found]
     except ArgumentError as error:
-        do = "put the newest copy in its place, the operator's or that of another party"
+        do = "replace it by the newest copy, of the operator or of another party"
         raise ArgumentError(error.field, f"{error.message}; {do}") from None
 
 
 def write_editions(file: Path, editions: Sequence[Edition]) -> None:
-    """Write them in one step: whoever reads the file meanwhile finds the old ones or the new ones."""
+    """Write the editions in one step: a concurrent reader finds the old ones or the new ones."""
     part = file.with_name(file.name + ".part")
     part.write_text(json.dumps([edition.as_dict() for edition in editions], indent=1) + "\n")
     part.replace(file)

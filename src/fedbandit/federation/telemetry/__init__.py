@@ -1,1 +1,1 @@
-"""What a party says of itself while it works: lines of a log, traces, and what is wrong with it, by kind."""
+"""What a running party reports about itself: log lines, traces, and problems by kind."""

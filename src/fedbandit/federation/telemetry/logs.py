@@ -1,7 +1,7 @@
 """Log lines as text or as JSON, and the id of the request that a line belongs to.
 
-Whoever calls a party may name a request (`X-Request-Id`); it is named here otherwise. The answer carries the name, and
-so does every line that is logged while the request is worked on.
+A caller may name a request (`X-Request-Id`); otherwise it gets a name here. The answer carries the name, and so does
+every line that is logged while the request is handled.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ STYLES: tuple[Style, ...] = get_args(Style)
 HEADER = b"x-request-id"
 REQUEST: ContextVar[str] = ContextVar("request", default="")
 
-_FINE = re.compile(rb"[A-Za-z0-9._~:/+=@-]{1,128}")  # a name that spoils no header and no line
+_FINE = re.compile(rb"[A-Za-z0-9._~:/+=@-]{1,128}")  # a name that is safe in a header and in a log line
 _PREFIX, _COUNT = secrets.token_hex(6).encode(), itertools.count(1)
 _USUAL = frozenset((*vars(logging.makeLogRecord({})), "message", "asctime", "color_message"))
 
 
 def named(given: bytes | None) -> bytes:
-    """The name of a request: as given if that can be written down as it is, otherwise a new one."""
+    """The name of a request: the given one if it is safe to write, otherwise a new one."""
     if given and _FINE.fullmatch(given):
         return given
     return b"%b-%x" % (_PREFIX, next(_COUNT))
 
 
 class TextLines(logging.Formatter):
-    """A line for people."""
+    """Formats log lines for people."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(name)s %(levelname)s %(message)s")
@@ -46,7 +46,7 @@ class TextLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """A line for machines: what is always there, the party, and whatever the line says beside its message."""
+    """Formats log lines for machines: the usual fields, the party, and any extra fields of the line."""
 
     def __init__(self, **party: str) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class JsonLines(logging.Formatter):
 
 
 def set_up(style: Style, **party: str) -> None:
-    """Log to standard error from now on, whoever in this process logs."""
+    """Send all log lines of this process to standard error from now on."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines(**party) if style == "json" else TextLines())
     logging.basicConfig(level=logging.INFO, handlers=[handler])

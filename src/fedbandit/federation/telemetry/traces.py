@@ -1,8 +1,8 @@
-"""OpenTelemetry's traces, where somebody has asked for them (`pip install 'fedbandit[otel]'`, `traces` in party.json).
+"""OpenTelemetry traces, if they are switched on (`pip install 'fedbandit[otel]'`, `traces` in party.json).
 
-Nothing of OpenTelemetry is imported before that, and a span costs a call that does nothing. A span has a name and
-public numbers: never a person, features or a reward. That it is there, and how long it took, tells that somebody asked:
-the collector must be the silo's own.
+While they are off, nothing of OpenTelemetry is imported, and a span costs a call that does nothing. A span has a name
+and public numbers: never a person, features or a reward. But the existence and the duration of a span reveal that
+somebody asked, so the collector must be the silo's own.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ _start: Callable[..., AbstractContextManager[Any]] | None = None
 
 
 def on() -> bool:
-    """Whether spans go anywhere."""
+    """Whether spans are sent."""
     return _start is not None
 
 
 def span(name: str, **numbers: str | int | float | bool) -> AbstractContextManager[Any]:
-    """What happens inside the block, with when it began and ended; nothing while traces are off."""
+    """A context manager that records the begin and the end of its block; it does nothing while traces are off."""
     return _NOTHING if _start is None else _start(name, attributes=numbers)
 
 
 def set_up(endpoint: str, **party: str) -> Callable[[], None]:
-    """Send traces to the collector at this endpoint from now on. Returns what sends the last of them and stops."""
+    """Send traces to the collector at this endpoint from now on. Returns a function that sends the rest and stops."""
     global _start
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.resources import Resource

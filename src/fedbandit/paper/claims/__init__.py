@@ -33,7 +33,7 @@ CLAIMS = (
 
 
 def all_claims(quick: bool = False, progress: Progress = lambda share: None) -> list[PaperClaim]:
-    """Every claim, the simulated ones last."""
+    """Measure every claim; the simulated ones come last."""
     return [
         *(claim() for claim in CLAIMS),
         *growth.growth_claims(quick, lambda share: progress(GROWTH_SHARE * share)),

@@ -16,14 +16,14 @@ __all__ = [
 
 Outcome = Literal["confirmed", "other constant", "other exponent", "narrower range", "refuted"]
 CONFIRMED: Outcome = "confirmed"  # holds as stated
-OTHER_CONSTANT: Outcome = "other constant"  # holds with another constant than the text says or suggests
-OTHER_EXPONENT: Outcome = "other exponent"  # grows, but with another power
-NARROWER_RANGE: Outcome = "narrower range"  # holds, but not everywhere that the text says
+OTHER_CONSTANT: Outcome = "other constant"  # holds with a different constant from what the text says or suggests
+OTHER_EXPONENT: Outcome = "other exponent"  # grows, but with a different power
+NARROWER_RANGE: Outcome = "narrower range"  # holds, but not everywhere the text says it does
 REFUTED: Outcome = "refuted"  # there is a counterexample, which a test runs
 
 
 class PaperClaim(NamedTuple):
-    """A sentence of the paper, what was measured, and what that says about it."""
+    """A sentence of the paper, the measurements, and their verdict on it."""
 
     name: str
     paper: str

@@ -1,7 +1,7 @@
-"""The M^(1/4) gap between silo-level LDP and a super single agent: exactly in the bounds, by simulation in the regret.
+"""The M^(1/4) gap between silo-level LDP and a super single agent: computed from the bounds, simulated for the regret.
 
-The super agent of the paper is one agent that meets all MT users one after another under the central model. Here it is
-the paper's own mechanism and constants with one silo and MT rounds, its statistics released after every user.
+The paper's super agent meets all MT users one after another under the central model. Here it runs the paper's own
+mechanism with the paper's constants, one silo and MT rounds, and releases its statistics after every user.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ CLAIMED = 0.25
 
 
 class Gap(NamedTuple):
-    """What privacy costs the federation and the agent that meets its users one by one, at one number of silos."""
+    """The cost of privacy at one number of silos: for the federation, and for the agent that meets users one by one."""
 
     silos: int
-    federated: Floats  # regret beyond FedLinUCB's, run by run (runs,)
-    sequential: Floats  # regret beyond LinUCB's
-    bound: float  # ratio of the privacy terms of Corollary LDP and of the super agent
+    federated: Floats  # regret minus FedLinUCB's, run by run (runs,)
+    sequential: Floats  # regret minus LinUCB's, run by run (runs,)
+    bound: float  # privacy term of Corollary LDP over that of the super agent
 
     @property
     def ratio(self) -> Floats:
@@ -46,7 +46,7 @@ class Gap(NamedTuple):
 
 
 def measured(silos: int, runs: int) -> Gap:
-    """Both agents, each with its own baseline without privacy, on the same instance and as many users."""
+    """Play both agents, each with its own non-private baseline, on the same instance with equally many users."""
     federated = Plan(silos, ROUNDS, DIM, privacy=BUDGET, trust="silo")
     sequential = federated.changed(silos=1, rounds=silos * ROUNDS)
     return Gap(
@@ -58,29 +58,29 @@ def measured(silos: int, runs: int) -> Gap:
 
 
 def _cost(private: Plan, free: Plan, runs: int) -> Floats:
-    """Regret of the one beyond the other's, on the same users."""
+    """Regret of the private plan minus that of the free plan on the same users, (runs,)."""
     result = simulate(tasks.synthetic(DIM, ARMS), {"private": private, "free": free}, runs, 0, progress=_silent)
     return np.asarray(private.rounds * (result.final("private") - result.final("free")))
 
 
 def _silent(share: float) -> None:
-    """Nobody is told how far one simulation is."""
+    """Ignore the progress of a single simulation."""
 
 
 def _privacy_term(plan: Plan) -> float:
-    """sqrt(T) (Md)^(3/4) log^(1/4)(1/delta) / sqrt(epsilon), without the logarithm of T that hides in it."""
+    """sqrt(T) (Md)^(3/4) log^(1/4)(1/delta) / sqrt(epsilon), without the factor log^(1/4)(K/alpha) of the bound."""
     return order_ldp(plan).privacy / math.sqrt(math.sqrt(math.log(plan.encoder.size / plan.alpha)))
 
 
 def outcome(bound: float, slope: Exponent) -> Outcome:
-    """Of the exponents of the two bounds and of what was measured."""
+    """The outcome, from the exponent of the bounds and the measured one."""
     if abs(bound - CLAIMED) > EXACT:
         return REFUTED
     return CONFIRMED if slope.covers(CLAIMED) else OTHER_EXPONENT
 
 
 def gap_claim(quick: bool = False, progress: Progress = lambda share: None) -> PaperClaim:
-    """Corollary LDP against a super agent."""
+    """Corollary LDP, compared with a super agent."""
     silos, runs = (QUICK_SILOS, QUICK_RUNS) if quick else (SILOS, RUNS)
     gaps = []
     for count in silos:

@@ -1,11 +1,11 @@
-"""How measured regret grows with T, d, epsilon, delta, M and B, beside the exponents of Theorem LDP.
+"""How measured regret grows with T, d, epsilon, delta, M and B, compared with the exponents of Theorem LDP.
 
 The paper's own presets play its synthetic instance at a few sizes. The cost of privacy is the regret of LDP-FedLinUCB
-beyond FedLinUCB's on the same users. An exponent is the slope of a logarithm against a logarithm, run by run, and its
-interval is Student's t over runs. The theorem is an upper bound: a smaller exponent does not contradict it.
+minus that of FedLinUCB on the same users. An exponent is the slope in a log-log plot, fitted run by run; its interval
+is Student's t over runs. The theorem is an upper bound: a smaller exponent does not contradict it.
 
-There are two regimes, and so two places to sweep from: EARLY, where the regulariser, made for the noise, still
-outweighs most of the data, and LATE, where the data outweigh it. MT/(d lambda) tells them apart.
+There are two regimes, and so two sizes to sweep from. At EARLY, the regulariser (chosen for the noise) still outweighs
+most of the data; at LATE, the data outweigh it. MT/(d lambda) tells them apart.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Size(NamedTuple):
 
     @property
     def weight_of_data(self) -> float:
-        """MT / (d lambda): the data in a direction over the regulariser, at T."""
+        """MT / (d lambda): the weight of the data in one direction at T, over the regulariser."""
         return self.silos * self.rounds / (self.dim * self.plans()["ldp"].regulariser)
 
 
@@ -78,17 +78,17 @@ class Regrets(NamedTuple):
 
     @property
     def cost(self) -> Floats:
-        """What privacy costs, on the same users."""
+        """The cost of privacy: the difference on the same users."""
         return self.ldp - self.free
 
 
 class Sweep(NamedTuple):
-    """One field of a size is multiplied by some factors, or takes some values; `claimed` is the theorem's exponent."""
+    """One field of a size, multiplied by `factors` or set to `values`; `claimed` is the theorem's exponent."""
 
     symbol: str
     field: str
     claimed: float
-    of: Literal["cost", "free"]  # which property of `Regrets`
+    of: Literal["cost", "free"]  # the property of `Regrets` that is fitted
     factors: tuple[float, ...] = (0.5, 1.0, 2.0)
     values: tuple[float, ...] = ()
     scale: Callable[[float], float] = lambda value: value  # what is raised to the exponent
@@ -122,14 +122,14 @@ SWEEPS = (
 
 
 class Exponent(NamedTuple):
-    """A slope with the half width of its interval, and the slopes from each value to the next."""
+    """A slope, the half width of its interval, and the slopes between neighbouring values."""
 
     slope: float
     half_width: float
     pieces: tuple[float, ...]
 
     def covers(self, claimed: float) -> bool:
-        """Whether the interval holds the claimed exponent."""
+        """Whether the interval contains the claimed exponent."""
         return abs(self.slope - claimed) <= self.half_width
 
     def __str__(self) -> str:
@@ -137,7 +137,7 @@ class Exponent(NamedTuple):
 
 
 def exponent_over_runs(scales: Sequence[float], values: Sequence[Floats]) -> Exponent:
-    """Least squares in logarithms, run by run: `values` has one array (runs,) per scale, all above zero."""
+    """Fit a line to the logarithms by least squares, run by run; `values` has one array (runs,) per scale, all > 0."""
     x, y = np.log(scales), np.log(np.stack(values))  # (values,), (values, runs)
     slopes = np.polyfit(x, y, 1)[0]
     runs = len(slopes)
@@ -147,7 +147,7 @@ def exponent_over_runs(scales: Sequence[float], values: Sequence[Floats]) -> Exp
 
 
 def outcome(found: Sequence[Exponent], claimed: float) -> Outcome:
-    """Confirmed where every interval holds the claimed exponent. Nothing here can refute an upper bound."""
+    """Confirmed if every interval contains the claimed exponent. Nothing measured here can refute an upper bound."""
     covered = [one.covers(claimed) for one in found]
     return CONFIRMED if all(covered) else NARROWER_RANGE if any(covered) else OTHER_EXPONENT
 
@@ -165,7 +165,7 @@ def growth_claims(quick: bool = False, progress: Progress = lambda share: None) 
 
 
 def growth_claim(sweep: Sweep, found: Mapping[Size, Regrets]) -> PaperClaim:
-    """What one sweep says, from regrets that were measured."""
+    """The claim of one sweep, from measured regrets."""
     slopes = [
         exponent_over_runs(sweep.scales(base), [getattr(found[size], sweep.of) for size in sweep.sizes(base)])
         for base in sweep.bases
@@ -191,12 +191,12 @@ def _line(sweep: Sweep, base: Size, slope: Exponent) -> str:
 
 
 def played(size: Size, runs: int) -> Regrets:
-    """Both protocols on the same users."""
+    """Play both protocols on the same users."""
     plans = size.plans()
     result = simulate(tasks.synthetic(size.dim, ARMS), plans, runs, seed=0, progress=lambda share: None)
     return Regrets(*(size.rounds * result.final(name) for name in plans))
 
 
 def _work(size: Size) -> float:
-    """How long a size takes, up to a constant."""
+    """The time that a size takes, up to a constant."""
     return size.silos * size.rounds * (20 + size.dim) ** 2

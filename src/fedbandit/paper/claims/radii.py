@@ -29,8 +29,8 @@ ASKED = Plan(100, 10_000, 10, privacy=Privacy(1.0, 0.1))
 class Misses(NamedTuple):
     """How often ||theta* - theta_t||_(V_t) was larger than beta_t."""
 
-    runs: float  # share of runs in which it was, at any sync
-    syncs: float  # share of syncs, over all runs
+    runs: float  # share of runs with a miss at some sync
+    syncs: float  # share of missed syncs, over all runs
 
     @classmethod
     def of(cls, errors: Floats, radii: Floats) -> Misses:
@@ -40,9 +40,9 @@ class Misses(NamedTuple):
 
 
 def on_one_direction(plan: Plan, runs: int, seed: int = 0) -> Misses:
-    """All users bring the one action e_1, and theta* = e_2: nothing is learnt about it, noise alone decides.
+    """All users have only the action e_1, and theta* = e_2: no data tell anything about theta*, only noise decides.
 
-    Rewards are their mean, 0, so U is noise. Then theta* - theta = V^-1 (H theta* - h), as in Step 1 of the proof.
+    Every reward is its mean, 0, so U is noise. Then theta* - theta = V^-1 (H theta* - h), as in Step 1 of the proof.
     """
     noise, dim = runs_noise(seed, tuple(range(runs)), "one direction"), plan.dim
     protocol = plan.protocol.pooled()

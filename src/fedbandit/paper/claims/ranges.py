@@ -1,4 +1,4 @@
-"""Where the shuffle theorems reach, and what noise they need there."""
+"""The ranges in which the shuffle theorems hold, and the noise that they need there."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ __all__ = [
 ]
 
 SILOS, ROUNDS, DIM, SYNCS = 100, 10_000, 10, 400
-PAYING = ((1e-5, 10_000), (1e-4, 10_000), (1e-4, 100_000))  # epsilon, silos
+PAYING = ((1e-5, 10_000), (1e-4, 10_000), (1e-4, 100_000))  # (epsilon, silos) where amplification is tried
 LARGEST_SHARE = 15.0  # the largest epsilon_0 of P_vec (Theorem SDP-vec's proof)
 
 
 def plan(epsilon: float, delta: float) -> Plan:
-    """The paper's synthetic setting at some budget."""
+    """The paper's synthetic setting at this budget."""
     return Plan(SILOS, ROUNDS, DIM, privacy=Privacy(epsilon, delta))
 
 
 def amplification_claim() -> PaperClaim:
-    """Theorem SDP at its own constants."""
+    """Theorem SDP with its own constants."""
     budget = (1e-3, 1e-4)
     levels = presets.ldp(plan(*budget)).encoder.touches
     limit = largest_epsilon(budget[1], SILOS, ROUNDS, levels)
@@ -84,7 +84,7 @@ def noise_ratio(epsilon: float, silos: int, delta: float = 1e-4) -> float:
 
 
 def amplification_gain(epsilon: float, delta: float) -> float:
-    """How much more epsilon a silo may spend on a release than the shuffled release has, by Lemma amp."""
+    """By Lemma amp, the epsilon that a silo may spend on a release, over the epsilon of the shuffled release."""
     local = theorem_sdp(epsilon, delta, SILOS, ROUNDS, presets.ldp(plan(epsilon, delta)).encoder.touches)
     return local.local_epsilon / local.epsilon
 
@@ -146,7 +146,7 @@ def vector_sum_range_claim() -> PaperClaim:
 
 
 def _shares(epsilon: float, delta: float, levels: int) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Budget of one p-sum of one stream: by advanced composition, and by basic."""
+    """The budget of one p-sum of one stream: by advanced composition, and by basic composition."""
     return advanced_composition_share(epsilon / 2, delta / 2, levels), (epsilon / 2 / levels, delta / 2 / levels)
 
 
@@ -198,9 +198,9 @@ def _exact_line() -> str:
 
 
 def range_claim() -> PaperClaim:
-    """P_1D's pseudo-code: a value is shifted into [0, 2L] and encoded as if in [0, L]."""
-    node = PublishedCoding(0.2, 0.1).node(0, SILOS * 25, DIM)  # far fewer noise bits than the theorem has
-    moved = round(2 / node.unit / node.grid)  # by replacing x = -L by x = L, in units of g
+    """P_1D's pseudo-code shifts a value into [0, 2L] and encodes it as if it were in [0, L]."""
+    node = PublishedCoding(0.2, 0.1).node(0, SILOS * 25, DIM)  # far fewer noise bits than the theorem asks for
+    moved = round(2 / node.unit / node.grid)  # when x = -L is replaced by x = L, in units of g
     overflow = overflow_exponent(node.noise_bits, node.grid)
     return PaperClaim(
         "P_1D",
@@ -216,6 +216,6 @@ def range_claim() -> PaperClaim:
 
 
 def overflow_exponent(noise_bits: int, grid: float) -> float:
-    """log10 of Hoeffding's bound on P(Bin(b, 1/4) > b - g): that 2g ones and the noise do not fit into g + b bits."""
+    """log10 of Hoeffding's bound on P(Bin(b, 1/4) > b - g), where 2g ones and the noise do not fit into g + b bits."""
     room = (1 - ONES) * noise_bits - grid
     return -2 * room**2 / noise_bits / math.log(10)

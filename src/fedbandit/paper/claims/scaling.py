@@ -31,9 +31,9 @@ __all__ = [
 ]
 
 SILOS = (1, 4, 16, 64, 250, 1000)
-TINY = Privacy(1e-5, 1e-4)  # the amplification lemma asks for tiny budgets
+TINY = Privacy(1e-5, 1e-4)  # the amplification lemma holds for tiny budgets only
 ROUNDS, DIM, SYNCS, LEVELS = 10_000, 10, 400, 9
-EXACT = 1e-3  # of an exponent: noise bits are whole numbers
+EXACT = 1e-3  # tolerance of an exponent: noise bits are whole numbers
 
 
 def exponent(silos: Sequence[int], values: Sequence[float]) -> float:
@@ -44,7 +44,7 @@ def exponent(silos: Sequence[int], values: Sequence[float]) -> float:
 def noise_variances(
     preset: Callable[[Plan], Plan], silos: Sequence[int] = SILOS, privacy: Privacy | None = None
 ) -> list[float]:
-    """Variance, over all silos, of the worst released prefix sum, as the analyzer sees it: no silo colludes with it."""
+    """Noise variance of the worst prefix sum over all silos, one per number of silos; no silo colludes."""
     asked = privacy or Privacy(1.0, 0.1)
     return [preset(Plan(count, ROUNDS, DIM, privacy=asked, colluding=0)).noise_std ** 2 for count in silos]
 
@@ -65,7 +65,7 @@ def noise_claim() -> PaperClaim:
 
 
 def noise_outcome(exponents: Iterable[tuple[float, float]]) -> Outcome:
-    """Confirmed if every computed exponent is the claimed one beside it: all are exact but for rounding."""
+    """Confirmed if each pair (computed, claimed) agrees: the exponents are exact up to rounding."""
     return CONFIRMED if all(abs(slope - claimed) <= EXACT for slope, claimed in exponents) else OTHER_EXPONENT
 
 
@@ -91,14 +91,14 @@ def amplified_noise_claim() -> PaperClaim:
 
 
 def syncs(silos: int, rounds: int) -> int:
-    """How many synchronisations there are at B = sqrt(T/M)."""
+    """The number of syncs at B = sqrt(T/M)."""
     batch = math.isqrt(rounds // silos)
     plan = presets.fed_lin_ucb(Plan(silos, rounds, DIM, trust="none"), schedule=every(batch))
     return plan.syncs or 0
 
 
 def syncs_claim() -> PaperClaim:
-    """Corollaries LDP and SDP."""
+    """Corollaries LDP and SDP: sqrt(MT) syncs."""
     grid = [(silos, silos * batch**2) for silos in (1, 4, 25, 100) for batch in (1, 5, 10)]
     wrong = [(m, t) for m, t in grid if syncs(m, t) != math.isqrt(m * t)]
     return PaperClaim(
@@ -110,7 +110,7 @@ def syncs_claim() -> PaperClaim:
 
 
 def largest_memberships(most: int) -> list[int]:
-    """For K = 1..most, the most p-sums of Algorithm 2 that one datum enters, counted one p-sum at a time."""
+    """For K = 1..most, how many p-sums of Algorithm 2 one datum enters at most, counted one p-sum at a time."""
     counts, largest = np.zeros(most + 1, dtype=int), []
     for k in range(1, most + 1):
         counts[k - (1 << lowest_set_bit(k)) + 1 : k + 1] += 1

@@ -1,4 +1,4 @@
-"""What the theorems say where they apply, and steps of their proofs that say more than they may."""
+"""What the theorems say where they apply, and steps of their proofs that claim too much."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def linear_claim() -> PaperClaim:
 
 
 def _privacy_share(rounds: int) -> float:
-    """The privacy term of Theorem SDP over MT, at the largest epsilon and delta that it allows."""
+    """The privacy term of Theorem SDP divided by MT, at the largest epsilon and delta that the theorem allows."""
     syncs = rounds // 25
     budget = Privacy(cap_of_theorem_sdp(SILOS, rounds, syncs), tree_levels(syncs) / rounds)
     plan = presets.ldp(Plan(SILOS, rounds, DIM, privacy=budget, bits=8))
@@ -79,7 +79,7 @@ def fewest_silos(spent: float, slack: float) -> float:
 
 
 def union_claim() -> PaperClaim:
-    """Step 1 of Lemma general: one self-normalised process for all agents."""
+    """Step 1 of Lemma general uses one self-normalised process for all agents."""
     asked = Plan(SILOS, ROUNDS, DIM, trust="none", confidence="proof")
     lazy, eager = bound(presets.fed_lin_ucb(asked)), bound(presets.fed_lin_ucb(asked).changed(acting="eager"))
     return PaperClaim(
@@ -113,9 +113,10 @@ def batches_claim() -> PaperClaim:
 
 
 def bad_epochs(silos: int, rounds: int) -> int:
-    """Epochs of one round in which det V more than doubles, with as many users along e_2 as double its weight, plus 1.
+    """The number of epochs, of one round each, in which det V more than doubles.
 
-    All other users lie along e_1; V starts from I.
+    V starts from I. In each round just enough users lie along e_2 to more than double its weight (at most all of them);
+    all other users lie along e_1.
     """
     first, second, bad = 1, 1, 0
     for _ in range(rounds):
@@ -142,7 +143,7 @@ def line_15_claim() -> PaperClaim:
 
 
 def counted_by_line_15(syncs: int) -> list[int]:
-    """How often each batch is in W_syn after some syncs, by line 15 to the letter."""
+    """How often each batch is in W_syn after `syncs` syncs if line 15 is taken literally."""
     held = [0] * syncs
     for sync in range(syncs):
         held = [count + (batch <= sync) for batch, count in enumerate(held)]
@@ -150,7 +151,7 @@ def counted_by_line_15(syncs: int) -> list[int]:
 
 
 def title_claim() -> PaperClaim:
-    """The published simulation's feature groups, by MSLR's own list."""
+    """The feature groups of the published simulation, checked against MSLR's own list of features."""
     title, body = (features_by_field(GROUPS[group]) for group in ("title", "body"))
 
     def words(fields: dict[str, int]) -> str:
@@ -168,7 +169,7 @@ def title_claim() -> PaperClaim:
 
 
 def features_by_field(ids: tuple[int, ...]) -> dict[str, int]:
-    """How many of these MSLR features each field of a document has; "no field" for those of the document alone."""
+    """How many of these MSLR features belong to each field of a document; "no field" if to the document as a whole."""
     counts = dict.fromkeys((*FIELDS, "no field"), 0)
     for number in ids:
         counts[FIELDS[number % 5] if number <= 125 else "no field"] += 1

@@ -1,4 +1,4 @@
-"""How far one user really moves a batch sum: acting eagerly, lazily, and against the constants of Theorem LDP."""
+"""How far one user really moves a batch sum, acting eagerly or lazily, compared with the constants of Theorem LDP."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BUDGETS = tuple(Privacy(epsilon, delta) for epsilon in (0.1, 0.2, 1.0, 5.0, 20.0
 
 
 class Moved(NamedTuple):
-    """How far replacing one user moved a batch sum, and what the release then promises."""
+    """How far replacing one user moved a batch sum, and the exact epsilon of the release."""
 
     bias: float
     covariance: float
@@ -41,10 +41,10 @@ class Moved(NamedTuple):
 
 
 def replaced_user(plan: Plan) -> Moved:
-    """Replace the first user of the first batch: one who can only take action e_1 by one who can only take e_2.
+    """Replace the first user of the first batch, who can only take action e_1, by one who can only take e_2.
 
-    All later users of the batch may take either and are content with whatever they get. This is the worst case that a
-    guarantee must cover, but an ordinary one: two treatments that both work.
+    All later users of the batch can take either action, and both earn them reward 1. A guarantee must cover this worst
+    case, and it is an ordinary one: two treatments that both work.
     """
     first, second = (_batch_sum(plan, action) for action in (0, 1))
     bias, covariance = unpack(first - second, plan.dim)
@@ -55,7 +55,7 @@ def replaced_user(plan: Plan) -> Moved:
 
 
 def _batch_sum(plan: Plan, forced: int) -> Floats:
-    """Sum of the first batch, whose first user takes action `forced` and whose others choose as the plan acts."""
+    """The sum of the first batch: its first user takes action `forced`, the others choose as the plan acts."""
     actions = np.eye(plan.dim)[:2]
     total = np.zeros(plan.protocol.width)
     for round_ in range(1, plan.times[0] + 1):
@@ -85,7 +85,7 @@ def eager_claim() -> PaperClaim:
 
 
 def theorem_slack(privacy: Privacy, syncs: int = 400) -> float:
-    """Exact epsilon of Theorem LDP's noise for replacing one user, acting lazily."""
+    """The exact epsilon of Theorem LDP's noise when one user is replaced, acting lazily."""
     sigma = theorem_ldp_sigma(privacy.epsilon, privacy.delta, tree_levels(syncs))
     touched = 1 + math.floor(math.log2(syncs))  # p-sums of one datum
     return gaussian_epsilon(math.sqrt(touched) * joint_shift("replace-one") / sigma, privacy.delta)
@@ -98,7 +98,7 @@ def largest_failing_delta(epsilon: float, syncs: int) -> float:
 
 
 def adjacency_claim() -> PaperClaim:
-    """Theorem LDP's constant is that of adding or removing a user; its definition replaces one."""
+    """Theorem LDP's constant is for adding or removing a user, but its definition of privacy replaces one."""
     exact = {budget: theorem_slack(budget) for budget in BUDGETS}
     held = all(epsilon <= budget.epsilon for budget, epsilon in exact.items())
     failing = {syncs: largest_failing_delta(1.0, syncs) for syncs in (256, 400)}
@@ -120,7 +120,7 @@ def adjacency_claim() -> PaperClaim:
 
 
 def reward_claim() -> PaperClaim:
-    """Assumption "Boundedness" against the simulation's N(0, 0.25)."""
+    """Assumption "Boundedness", compared with the simulation's reward noise N(0, 0.25)."""
     cosines = np.random.default_rng(0).standard_normal((100_000, 9))
     means = (1 + cosines[:, 0] / np.linalg.norm(cosines, axis=1)) / 2  # <x, theta*> of a random action
     outside = float(np.mean(ndtr((means - 1) / 0.5) + ndtr(-means / 0.5)))

@@ -1,4 +1,4 @@
-"""The figures of the paper, each panel drawn in two versions because they differ a lot."""
+"""The figures of the paper. Each panel is drawn in two versions, because the versions differ a lot."""
 
 from fedbandit.paper.figures.panel import Panel
 from fedbandit.paper.figures.panels import PANELS, PAPER_PANELS

@@ -1,4 +1,4 @@
-"""The index of a folder of pictures, written from the summaries beside them."""
+"""Writes the index of a folder of pictures, from the summaries in the same folder."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ The paper has 25 runs of each panel, and so has this command; where a picture sh
 
 
 def write_summary(folder: Path, summary: dict[str, Any], picture: str) -> None:
-    """Write NAME.json beside the picture."""
+    """Write NAME.json into the picture's folder."""
     text = json.dumps({**summary, "picture": picture}, indent=1, ensure_ascii=False)
     (folder / f"{summary['name']}.json").write_text(text + "\n", encoding="utf-8")
 
 
 def write_index(folder: Path) -> Path:
-    """README.md with a section for each panel whose summary is in the folder."""
+    """Write README.md with a section for each panel whose summary is in the folder."""
     files = [folder / f"{name}.json" for name in PANELS]
     summaries = [json.loads(file.read_text(encoding="utf-8")) for file in files if file.exists()]
     path = folder / "README.md"

@@ -1,4 +1,4 @@
-"""What the paper observed in its figures, as checks of runs: with standard errors, on the same users."""
+"""The paper's observations about its figures, as statistical checks of simulated runs on the same users."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from fedbandit.simulator.result import Estimate, Result, estimate
 
 __all__ = ["Below", "Falling", "Observation", "Observed", "ordered"]
 
-SURE = 0.95  # level of the interval (Student's t over runs) that must leave out zero for anything to be claimed
-EARLY = 0.1  # a curve falls if it ends below where it was after this share of the rounds
+SURE = 0.95  # nothing is claimed unless the interval of this level (Student's t over runs) excludes zero
+EARLY = 0.1  # a curve falls if it ends below its value after this share of the rounds
 
 
 class Observed(NamedTuple):
-    """One check of one observation; `holds` is None where the runs cannot tell."""
+    """The result of one check; `holds` is None if the runs cannot tell."""
 
     statement: str
     holds: bool | None
-    difference: Estimate  # positive where the observation is right
+    difference: Estimate  # positive if the observation is right
 
     @property
     def verdict(self) -> str:
@@ -33,19 +33,19 @@ class Observed(NamedTuple):
 
 
 class Observation(Protocol):
-    """Something to be checked in a result."""
+    """A statement that can be checked in a result."""
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The curves it speaks of."""
+        """The curves that it is about."""
 
     def check(self, result: Result) -> Observed:
-        """Whether it holds there."""
+        """Check it in this result."""
 
 
 @dataclass(frozen=True)
 class Below:
-    """One curve ends below another: time-averaged group regret at T, run by run on the same users."""
+    """One curve ends below another, in time-averaged group regret at T, run by run on the same users."""
 
     lower: str
     upper: str
@@ -63,7 +63,7 @@ class Below:
 
 @dataclass(frozen=True)
 class Falling:
-    """A curve ends below where it was after a tenth of the rounds."""
+    """A curve ends below its value after a tenth of the rounds."""
 
     label: str
 
@@ -81,12 +81,12 @@ class Falling:
 
 
 def ordered(*labels: str) -> tuple[Below, ...]:
-    """Each curve below the next."""
+    """The observations that each curve ends below the next."""
     return tuple(Below(lower, upper) for lower, upper in pairwise(labels))
 
 
 def _told(difference: Estimate, runs: int) -> bool | None:
-    """True or False where the interval at level SURE leaves out zero; a single run has none and tells nothing."""
+    """Whether the difference is positive; None if its interval at level SURE contains zero, or with a single run."""
     if runs < 2 or abs(difference.mean) <= stdtrit(runs - 1, (1 + SURE) / 2) * difference.stderr:
         return None
     return difference.mean > 0

@@ -1,4 +1,4 @@
-"""What a panel is: some users, some curves, and what the paper observed in them."""
+"""What a panel is: its users, its curves, and what the paper observed in them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Curve", "Panel", "Setting", "Sources"]
 
 @dataclass(frozen=True)
 class Sources:
-    """Where the real data are, as far as they are given."""
+    """Paths of the real data that were given."""
 
     letor: Path | None = None
     warfarin: Path | None = None
@@ -25,7 +25,7 @@ class Sources:
 
 @dataclass(frozen=True)
 class Setting:
-    """One of the versions in which a panel is drawn: who the users are and whose constants are used."""
+    """One version of a panel: who the users are and whose constants are used."""
 
     name: str  # e.g. "as_proven"
     instance: str  # e.g. "synthetic"; settings of the same name and instance have the same users
@@ -45,20 +45,20 @@ class Curve:
     epsilon: float
     delta: float
     private: bool = True
-    name: str | None = None  # of the protocol, where it is not the preset's
+    name: str | None = None  # of the protocol, if it differs from the preset's
 
     @property
     def label(self) -> str:
-        """Its name in pictures, tables and the simulation, which draws its noise by it: the same in every panel."""
+        """Its name in pictures, tables and simulations, the same in every panel; it also seeds the noise."""
         return f"{self.family}, ε = {self.epsilon:g}, δ = {self.delta:g}" if self.private else self.family
 
     @property
     def protocol(self) -> str:
-        """The protocol by its name: curves of the same one, at several budgets, share its colour."""
+        """The name of its protocol; curves of one protocol at several budgets share a colour."""
         return self.name or self.preset.__name__.replace("_", "-")
 
     def plan(self, silos: int, rounds: int, dim: int, setting: Setting) -> Plan:
-        """Raises ValueError where the protocol's theorem does not reach."""
+        """The curve's plan at this size. Raises ValueError outside the range of the protocol's theorem."""
         asked = Plan(
             silos,
             rounds,
@@ -83,11 +83,11 @@ class Panel:
     runs: int
     curves: tuple[Curve, ...]
     observed: str  # the paper's observation, in its words
-    observations: tuple[Observation, ...]  # the same, to be checked
-    observer: str = "The paper"  # or who else expects it
+    observations: tuple[Observation, ...]  # the same as checks
+    observer: str = "The paper"  # who made the observation
     needs: str | None = None  # the field of `Sources` that must be given
     quick_rounds: int = 500
 
     def can_run(self, sources: Sources) -> bool:
-        """Whether the data that it needs are given."""
+        """Whether the data that it needs were given."""
         return self.needs is None or getattr(sources, self.needs) is not None

@@ -1,4 +1,4 @@
-"""A panel's picture: its versions side by side, and under each what its runs say."""
+"""Draws a panel: its versions side by side, and the results of the runs under each."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from fedbandit.simulator.plot import STYLES, save
 __all__ = ["draw"]
 
 WRAP = 92  # characters of small print that fit under one version
-HEIGHT, LINE = 4.1, 0.135  # inches: of a picture without small print, and of each line of it
+HEIGHT, LINE = 4.1, 0.135  # inches: height of a picture without small print, and of each line of small print
 
 
 def draw(panel: Panel, drawn: list[Drawn], summary: dict[str, Any], path: Path) -> None:
-    """Time-averaged group regret by round, with bands of two standard errors."""
+    """Draw time-averaged group regret by round, with bands of two standard errors."""
     prints = [_small_print(summary["versions"][one.setting.name]) for one in drawn]
     height = HEIGHT + LINE * max(text.count("\n") for text in prints)
     figure, axes = plt.subplots(1, len(drawn), figsize=(5.4 * len(drawn), height), layout="constrained", squeeze=False)
@@ -55,7 +55,7 @@ def _draw_curve(axis: Axes, one: Drawn, label: str, protocol: str, index: int) -
 
 
 def _draw_bound(axis: Axes, one: Drawn, label: str, colour: str) -> None:
-    """The curve's regret bound, where it lies below MT."""
+    """Draw the part of the curve's regret bound that lies below MT."""
     below = {round_: found for round_, found in one.bounds(label).items() if found.per_round < found.silos}
     if below:
         heights = [found.per_round for found in below.values()]
@@ -63,7 +63,7 @@ def _draw_bound(axis: Axes, one: Drawn, label: str, colour: str) -> None:
 
 
 def _draw_limits(axis: Axes, one: Drawn) -> None:
-    """What acting at random loses, and the most that can be lost: one per silo and round."""
+    """Draw lines for the regret of random actions and for the most that can be lost: one per silo and round."""
     silos = next(iter(one.result.plans.values())).silos
     axis.axhline(one.chance, label="chance", color="0.45", linestyle=(0, (4, 2)), linewidth=1.0)
     if one.setting.constants == "as_proven":
@@ -71,7 +71,7 @@ def _draw_limits(axis: Axes, one: Drawn) -> None:
 
 
 def _bounds(curves: dict[str, dict[str, Any]]) -> list[str]:
-    """Where the theorems' bounds say nothing."""
+    """A line that names the curves whose regret bound is vacuous, if there are any."""
     bounded = {label: curve["bound"]["says"] for label, curve in curves.items() if curve["bound"] is not None}
     vacuous = [label for label, says in bounded.items() if says.startswith("vacuous")]
     if not vacuous:

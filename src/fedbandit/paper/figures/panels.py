@@ -1,6 +1,6 @@
 """Every panel as data: the paper's two instances in both versions, the protocols that its figures compare, and PANELS.
 
-The labels of curves are part of the simulation's seed: another label is another draw of the noise.
+The labels of curves are part of the simulation's seed: changing a label changes the drawn noise.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SYNTHETIC = (
 
 
 def _judged(group: Literal["title", "body"]) -> tuple[Setting, ...]:
-    """Judged documents: "title" (57 features) or "body" (78), as the paper calls them."""
+    """The settings on judged documents, with the features that the paper calls "title" (57) or "body" (78)."""
 
     def path(sources: Sources) -> Path:
         assert sources.letor is not None  # Panel.can_run
@@ -58,7 +58,7 @@ def _judged(group: Literal["title", "body"]) -> tuple[Setting, ...]:
 
 
 def _patients(outcomes: bool, name: str, heading: str) -> Setting:
-    """Warfarin dosing: contexts are patients, actions three doses, silos parts of the file."""
+    """A setting of warfarin dosing: contexts are patients, actions are three doses, silos are parts of the file."""
 
     def task(sources: Sources) -> tasks.Task:
         assert sources.warfarin is not None  # Panel.can_run
@@ -92,7 +92,7 @@ def _ours(name: str, family: str, private: bool = True) -> Curve:
     return Curve(family, lambda plan, _: plan_for(name, plan), 1.0, 1e-4, private, name)
 
 
-FREE = Curve("FedLinUCB (non-private)", presets.fed_lin_ucb, 1.0, 0.1, private=False)  # it ignores the budget
+FREE = Curve("FedLinUCB (non-private)", presets.fed_lin_ucb, 1.0, 0.1, private=False)  # ignores the budget
 BY_EPSILON = (FREE, *(_ldp(epsilon, 0.1) for epsilon in (5.0, 1.0, 0.2)))
 BY_DELTA = (FREE, *(_ldp(5.0, delta) for delta in (0.1, 0.01, 0.001)))
 AMPLIFIED = tuple((_ldp(epsilon, 1e-4), _amplified(epsilon, 1e-4)) for epsilon in (1e-3, 1e-4))
@@ -103,7 +103,7 @@ DOSES = (FREE, SECURE, SILO, _ldp(1.0, 1e-4))
 
 
 def _in_order(*curves: Curve) -> tuple[Below, ...]:
-    """Each curve ends below the next."""
+    """The observations that each curve ends below the next."""
     return ordered(*(curve.label for curve in curves))
 
 

@@ -1,4 +1,4 @@
-"""Running panels: those with the same users are simulated together, so a curve that they share is played once."""
+"""Runs panels. Panels with the same users are simulated together, so a curve that they share is played once."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from fedbandit.simulator.tasks import Synthetic, Task, chance
 __all__ = ["Drawn", "PanelSize", "run"]
 
 QUICK_RUNS = 3
-POINTS = 4.0  # about how many times as much a protocol costs that must see every user, not just their sums
+POINTS = 4.0  # about how much more a protocol costs if it needs every user's data, not just their sums
 
 
 @dataclass(frozen=True)
 class PanelSize:
-    """How much of a panel to run; by default what the paper says."""
+    """How much of a panel to run; by default as much as the paper."""
 
     quick: bool = False
     runs: int | None = None
 
     def of(self, panel: Panel) -> tuple[int, int]:
-        """Rounds and runs."""
+        """The panel's rounds and runs at this size."""
         runs = self.runs or (QUICK_RUNS if self.quick else panel.runs)
         return (panel.quick_rounds if self.quick else panel.rounds), runs
 
 
 @dataclass
 class SharedSimulation:
-    """One simulation: all curves of some panels in one setting."""
+    """One simulation: all curves of the panels that share a setting."""
 
     setting: Setting
     task: Task
@@ -43,10 +43,10 @@ class SharedSimulation:
     rounds: int
     runs: int
     plans: dict[str, Plan] = field(default_factory=dict)
-    left_out: dict[str, str] = field(default_factory=dict)  # curves whose theorem does not reach, and why
+    left_out: dict[str, str] = field(default_factory=dict)  # curves outside their theorem's range, and why
 
     def add(self, panel: Panel) -> None:
-        """Build the panel's plans; a plan outside its theorem is left out with its reason."""
+        """Build the panel's plans; a plan outside its theorem's range is left out, and the reason is kept."""
         for curve in panel.curves:
             try:
                 self.plans[curve.label] = curve.plan(self.silos, self.rounds, self.task.dim, self.setting)
@@ -55,19 +55,19 @@ class SharedSimulation:
 
     @property
     def weight(self) -> float:
-        """How much work it is, up to a constant: scoring an action takes dim^2 operations."""
+        """The amount of work, up to a constant: scoring an action takes dim^2 operations."""
         actions = _actions_per_user(self.task, self.silos, next(iter(self.plans.values())))
         costs = sum(POINTS if plan.protocol.needs_points else 1.0 for plan in self.plans.values())
         return self.silos * self.rounds * self.runs * costs * self.task.dim**2 * actions
 
     @property
     def precision(self) -> Precision:
-        """Of scores. Rows of real data can be so alike that float32 takes one for the other, which moves the regret by
-        up to a per cent; the directions of synthetic users are not."""
+        """The precision of scores. Rows of real data can be so alike that float32 confuses them, which moves the regret
+        by up to one per cent. Directions of synthetic users are not that close."""
         return "float32" if isinstance(self.task, Synthetic) else "float64"
 
     def play(self, seed: int, progress: Progress) -> Result:
-        """Simulate it."""
+        """Run the simulation."""
         return simulate(self.task, self.plans, self.runs, seed, precision=self.precision, progress=progress)
 
 
@@ -82,11 +82,11 @@ class Drawn:
 
     @property
     def chance(self) -> float:
-        """What acting at random loses per round, all silos together."""
+        """What all silos together lose per round by acting at random."""
         return chance(self.task, next(iter(self.result.plans.values())).silos, self.result.seed)
 
     def bounds(self, label: str) -> dict[int, RegretBound]:
-        """The regret bound of a curve by recorded round; none where no theorem stands behind its constants."""
+        """The regret bound of a curve at each recorded round; empty if no theorem covers the setting's constants."""
         plan = self.result.plans[label]
         if self.setting.constants != "as_proven":
             return {}
@@ -100,7 +100,7 @@ def run(
     seed: int,
     progress: Progress,
 ) -> Iterator[tuple[Panel, list[Drawn]]]:
-    """Every panel with its settings, as soon as all of them are simulated; stops early if interrupted."""
+    """Yield every panel as soon as all of its settings are simulated; stop early if a simulation is interrupted."""
     jobs = _jobs(panels, sources, size)
     total, before = sum(job.weight for job in jobs.values()), 0.0
     results: dict[tuple[object, ...], Result] = {}
@@ -117,7 +117,7 @@ def run(
 
 
 def _part_of(progress: Progress, start: float, share: float) -> Progress:
-    """Turn the progress of a part into that of the whole."""
+    """Convert the progress of a part into progress of the whole."""
     return lambda done: progress(start + done * share)
 
 
@@ -141,7 +141,7 @@ def _drawn(panel: Panel, job: SharedSimulation, result: Result) -> Drawn:
 
 
 def _actions_per_user(task: Task, silos: int, plan: Plan) -> float:
-    """Actions scored for one user; acting lazily on a table, a set is scored once per sync."""
+    """The mean number of actions scored per user. Acting lazily on a table, each action set is scored once per sync."""
     if isinstance(task, Synthetic):
         return task.arms
     users = silos * plan.rounds / max(1, plan.syncs or plan.rounds)

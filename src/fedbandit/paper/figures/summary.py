@@ -1,4 +1,4 @@
-"""What a panel shows, computed from its runs: numbers, verdicts, and the sentences that stand under the picture."""
+"""The summary of a panel, computed from its runs: numbers, verdicts, and the sentences under the picture."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HOLDS = {True: "holds", False: "does not hold", None: "cannot be told from these
 
 
 def summarise(panel: Panel, drawn: list[Drawn], quick: bool) -> dict[str, Any]:
-    """All that the caption says, and the numbers behind it, as plain data."""
+    """Everything that the caption says, and the numbers behind it, as plain data."""
     versions = {one.setting.name: _version(panel, one) for one in drawn}
     return {
         "name": panel.name,
@@ -41,7 +41,7 @@ def conclusion(holds: dict[str, bool | None]) -> str:
 
 
 def verdict(findings: list[Observed], complete: bool) -> bool | None:
-    """All checks together: False if one fails, True if all hold and no curve had to be left out."""
+    """The verdict of all checks: False if one fails, True if all hold and none was left out, otherwise None."""
     if any(finding.holds is False for finding in findings):
         return False
     return True if complete and findings and all(finding.holds for finding in findings) else None
@@ -83,7 +83,7 @@ def _curve(drawn: Drawn, label: str) -> dict[str, Any]:
 
 
 def _bound(drawn: Drawn, label: str) -> dict[str, Any] | None:
-    """The regret bound at T per round, and what it says; None where no theorem stands behind the curve."""
+    """The regret bound at T per round, and what it says; None if no theorem covers the curve."""
     bounds = drawn.bounds(label)
     if not bounds:
         return None

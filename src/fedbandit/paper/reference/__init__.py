@@ -1,9 +1,9 @@
-"""The algorithms of the paper, transcribed line by line from its pseudo-code: slow, obvious, numpy alone.
+"""The algorithms of the paper, transcribed line by line from its pseudo-code: slow, obvious, in numpy alone.
 
 The tests check the engine and the protocols against these files, and `fedbandit bench` times the engine against them,
-so they share nothing with the rest of the package. Each algorithm is written out in full beside its line numbers;
-where two of them repeat each other, the paper does too. Where the pseudo-code leaves something open or is wrong as
-printed, the docstring says what is done instead.
+so they share nothing with the rest of the package. Each algorithm is written out in full with its line numbers; where
+two of them repeat each other, so do they in the paper. Where the pseudo-code leaves something open or is wrong as
+printed, the docstring says what the transcription does instead.
 """
 
 from fedbandit.paper.reference.algorithm1 import private_fedlinucb

@@ -39,8 +39,8 @@ def private_fedlinucb(
 ) -> Run:
     """Algorithm 1. `batch` is B, or the rounds after which to synchronise (see `sync_times`).
 
-    Line 9 reads "t mod B = 0", with T divisible by B; here it reads "t is a time to synchronise", so that other public
-    schedules run too.
+    Line 9 of the paper reads "t mod B = 0", with T divisible by B. Here it reads "t is a time to synchronise", so that
+    other public schedules can be run as well.
     """
     times = sync_times(rounds, batch)
     M, T, d = silos, rounds, dim
@@ -51,7 +51,7 @@ def private_fedlinucb(
     # 2: Initialize W_i = 0, U_i = 0 for all agents, W_syn = 0, U_syn = 0
     W = [np.zeros((d, d)) for _ in range(M)]
     U = [np.zeros(d) for _ in range(M)]
-    W_points: list[list[Array]] = [[] for _ in range(M)]  # the data points W_i and U_i are the sums of
+    W_points: list[list[Array]] = [[] for _ in range(M)]  # the data points that W_i and U_i sum up
     U_points: list[list[Array]] = [[] for _ in range(M)]
     W_syn = np.zeros((d, d))
     U_syn = np.zeros(d)

@@ -1,7 +1,7 @@
 """Algorithm 2, the protocol P, and P_alt: partial sums over a binary tree, for stream data of any shape.
 
-One call of a randomizer or an analyzer is one pass of its loop over k. The normal noise N(0, sigma_0^2 I) of the
-pseudo-code is handed in, so that another implementation can be given the same noise.
+One call of a randomizer or an analyzer is one pass of its loop over k. The caller passes in the normal noise
+N(0, sigma_0^2 I) of the pseudo-code, so that another implementation can be given the same noise.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ class TreeAnalyzer:
 
 
 class AltLocalRandomizer:
-    """P_alt, lines 1 to 10: the standard tree mechanism, the agent releases private prefix sums.
+    """P_alt, lines 1 to 10: the standard tree mechanism, in which the agent releases private prefix sums.
 
-    Line 6 prints "sum_{j < i}"; i is i_k.
+    Line 6 of the paper prints "sum_{j < i}", where i means i_k.
     """
 
     def __init__(self, noise: Callable[[int], Array]) -> None:
@@ -95,7 +95,7 @@ class AltLocalRandomizer:
 
 
 class PaperTree:
-    """P = (R, S, A) over all silos: S is the identity (silo-level LDP) or permutes by `generator` (SDP)."""
+    """P = (R, S, A) over all silos. S is the identity (silo-level LDP) or a permutation drawn by `generator` (SDP)."""
 
     def __init__(self, silos: int, noise: Noise, generator: np.random.Generator | None = None) -> None:
         self.randomizers = [TreeRandomizer(at_silo(noise, i)) for i in range(silos)]
@@ -115,7 +115,7 @@ class PaperTree:
 
 
 class Alt:
-    """P_alt over all silos: no shuffler, and the analyzer (lines 11 to 14) adds."""
+    """P_alt over all silos: there is no shuffler, and the analyzer (lines 11 to 14) adds up."""
 
     def __init__(self, silos: int, noise: Noise) -> None:
         self.randomizers = [AltLocalRandomizer(at_silo(noise, i)) for i in range(silos)]

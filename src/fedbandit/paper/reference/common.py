@@ -28,21 +28,21 @@ __all__ = [
 
 Array = NDArray[np.float64]
 
-Radius = Callable[[int], float]  # beta_t, rounds t count from 1
-Contexts = Callable[[int, int], Array]  # (t, i) -> (arms, dim); asked once for each (t, i), in that order, i from 0
-Reward = Callable[[int, int, int], float]  # (t, i, a) -> y; asked once, for the action played
-Mean = Callable[[int, int, int], float]  # (t, i, a) -> <phi(c, a), theta*>; asked for every action
-Noise = Callable[[int, int], Array]  # (k, i) -> what silo i adds to its k-th release, of the data's own shape
+Radius = Callable[[int], float]  # t -> beta_t; rounds t are counted from 1
+Contexts = Callable[[int, int], Array]  # (t, i) -> (arms, dim); called once for each (t, i), in that order, i from 0
+Reward = Callable[[int, int, int], float]  # (t, i, a) -> y; called once, for the action played
+Mean = Callable[[int, int, int], float]  # (t, i, a) -> <phi(c, a), theta*>; called for every action
+Noise = Callable[[int, int], Array]  # (k, i) -> what silo i adds to its k-th release, in the shape of the data
 
 
 class StreamProtocol(Protocol):
     """P = (R, S, A) for one stream (bias vectors or covariance matrices), with its state."""
 
     def randomize(self, i: int, gamma: Array, points: Sequence[Array]) -> Any:
-        """R at silo i, for its next batch: `gamma` is the batch sum, `points` the data points that it sums."""
+        """R at silo i for its next batch; `gamma` is the sum of the batch, `points` are its data points."""
 
     def shuffle(self, messages: Sequence[Any]) -> Any:
-        """S: the messages of all silos, in the order of the silos."""
+        """S, applied to the messages of all silos, which come in the order of the silos."""
 
     def analyze(self, messages: Any) -> Array:
         """A: the private sum over all silos and all batches so far."""
@@ -50,20 +50,20 @@ class StreamProtocol(Protocol):
 
 @dataclass(frozen=True)
 class Run:
-    """What happened in T rounds of M silos with K synchronisations."""
+    """What happened in T rounds of M silos with K syncs."""
 
     actions: NDArray[np.int64]  # (T, M)
-    regret: Array | None  # (T,), cumulative group regret; None where no `mean` was given
+    regret: Array | None  # (T,), cumulative group regret; None if no `mean` was given
     sync_times: list[int]  # (K,), rounds counted from 1
-    covariances: Array  # (K, dim, dim), W_syn after each synchronisation
-    biases: Array  # (K, dim), U_syn after each synchronisation
+    covariances: Array  # (K, dim, dim), W_syn after each sync
+    biases: Array  # (K, dim), U_syn after each sync
 
 
 def play(features: Array, theta: Array, V_inv: Array, beta: float) -> int:
-    """argmax_a <phi(c, a), theta> + beta ||phi(c, a)||_{V^-1}, the lowest index among equals.
+    """argmax_a <phi(c, a), theta> + beta ||phi(c, a)||_{V^-1}; ties go to the lowest index.
 
     The paper assumes that V is positive definite (Assumption Regularity). A negative squared norm shows that it is
-    not. The rule then means nothing, so such a V is refused, not repaired.
+    not. The rule then has no meaning, so such a V is refused, not repaired.
     """
     squared_norms = np.sum((features @ V_inv) * features, axis=1)  # (arms,)
     if (squared_norms < 0).any():
@@ -72,7 +72,7 @@ def play(features: Array, theta: Array, V_inv: Array, beta: float) -> int:
 
 
 def sync_times(rounds: int, batch: int | Sequence[int]) -> list[int]:
-    """Every `batch` rounds, with a shorter last batch if need be; or the given rounds, which must increase."""
+    """The rounds after which to synchronise: every `batch` rounds and the last one, or the given increasing rounds."""
     if isinstance(batch, int):
         return [t for t in range(1, rounds + 1) if t % batch == 0 or t == rounds]
     times = list(batch)
@@ -87,7 +87,7 @@ def shortfall(mean: Mean, t: int, i: int, action: int, arms: int) -> float:
 
 
 def add(first: Array, *others: Array) -> Array:
-    """The sum, from left to right."""
+    """The sum of the arrays, from left to right."""
     return sum(others, start=first)
 
 

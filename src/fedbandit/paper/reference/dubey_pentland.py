@@ -1,4 +1,4 @@
-"""The restatement of Algorithm 1 of Dubey & Pentland, and its private adaptive variant (eq. det-new)."""
+"""Algorithm 1 of Dubey & Pentland as the paper restates it, and its private adaptive variant (eq. det-new)."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def log_det(matrix: Array) -> float:
 
 
 def log_det_growth(V_tilde: Array, V_last: Array) -> float:
-    """log det(V_tilde) - log det(V_last); -inf, which passes no threshold, where det(V_tilde) is not positive.
+    """log det(V_tilde) - log det(V_last); -inf, which passes no threshold, if det(V_tilde) is not positive.
 
-    V_last is positive definite by Assumption Regularity; one with a determinant that shows otherwise is refused.
+    V_last is positive definite by Assumption Regularity; if its determinant shows that it is not, it is refused.
     """
     if log_det(V_last) == -math.inf:
         raise np.linalg.LinAlgError("V_last must be positive definite, got a determinant <= 0")
@@ -56,19 +56,18 @@ def dubey(
     schedule_noise: Noise | None = None,
     mean: Mean | None = None,
 ) -> Run:
-    """The restatement of Algorithm 1 of Dubey & Pentland; `threshold` is D.
+    """Algorithm 1 of Dubey & Pentland as the paper restates it; `threshold` is D.
 
-    Without `schedule_noise` the rule of line 9 reads raw data, and the times of the synchronisations leak. With it the
-    rule is that of eq. det-new: silo i privatises its local Gram matrix since the last synchronisation with a tree over
-    single rounds, which begins anew after each synchronisation; `schedule_noise(t, i)` is the noise of the p-sum that
-    it computes in round t.
+    Without `schedule_noise` the rule of line 9 reads raw data, and the times of the syncs leak. With it the rule is
+    eq. det-new: silo i privatises its local Gram matrix since the last sync with a tree over single rounds, and a new
+    tree begins after each sync. `schedule_noise(t, i)` is the noise of the p-sum that silo i computes in round t.
 
-    How the text was read where it leaves room:
+    How ambiguous places were read:
     - Lines 12 to 17 stand inside the loop over agents, but all agents synchronise together: they do so at the end of a
       round in which any agent gave the signal (eq. sync-app: "if for any silo").
-    - Line 15 adds "private cumulative statistics" to W_syn. What PRIV releases here are prefix sums, which already hold
-      the earlier batches: the new prefix sum replaces W_syn, or those would be counted twice.
-    - Before the first synchronisation t_last = 0 and V_last = lambda I, which line 2 does not say.
+    - Line 15 adds "private cumulative statistics" to W_syn. Here PRIV releases prefix sums, which already contain the
+      earlier batches. So the new prefix sum replaces W_syn; adding it would count those batches twice.
+    - Before the first sync t_last = 0 and V_last = lambda I, which line 2 does not say.
     """
     M, T, d, D = silos, rounds, dim, threshold
     actions = np.zeros((T, M), dtype=np.int64)
@@ -153,7 +152,7 @@ def dubey(
 
 
 def new_trees(silos: int, t_last: int, noise: Noise | None) -> list[AltLocalRandomizer] | None:
-    """For each silo, a tree over the rounds after t_last: its k-th sum ends with round t_last + k."""
+    """One tree per silo over the rounds after t_last; its k-th sum ends with round t_last + k."""
     if noise is None:
         return None
     return [AltLocalRandomizer(at_silo(lambda k, i: noise(t_last + k, i), i)) for i in range(silos)]

@@ -1,4 +1,4 @@
-"""Priv-FedLinUCB-Lazy: Algorithm 1 whose agents act on synchronised statistics alone (line 5)."""
+"""Priv-FedLinUCB-Lazy: Algorithm 1 with agents that act on synchronised statistics only (line 5)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def private_fedlinucb_lazy(
     # 2: Initialize for all i: W_i = 0, U_i = 0, W_syn = 0, U_syn = 0
     W = [np.zeros((d, d)) for _ in range(M)]
     U = [np.zeros(d) for _ in range(M)]
-    W_points: list[list[Array]] = [[] for _ in range(M)]  # the data points W_i and U_i are the sums of
+    W_points: list[list[Array]] = [[] for _ in range(M)]  # the data points that W_i and U_i sum up
     U_points: list[list[Array]] = [[] for _ in range(M)]
     W_syn = np.zeros((d, d))
     U_syn = np.zeros(d)

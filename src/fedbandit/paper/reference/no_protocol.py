@@ -1,4 +1,4 @@
-"""No privacy (FedLinUCB): R and S are the identity, A adds up everything it was ever sent."""
+"""The protocol without privacy (FedLinUCB): R and S are the identity, A adds up everything that it has received."""
 
 from __future__ import annotations
 

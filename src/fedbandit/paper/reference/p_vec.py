@@ -1,8 +1,8 @@
-"""P_1D and P_vec with literal bits, and so only for tiny g and b.
+"""P_1D and P_vec with literal bits, which is feasible for tiny g and b only.
 
-As printed, P_vec shifts a coordinate from [-L, L] into [0, 2L] and hands it to P_1D, which encodes numbers in [0, L]:
-a shifted value above L asks for more than g ones. Here the range of P_1D is [0, upper], and P_vec calls it with
-upper = 2L unless it is told otherwise (`Parameters.span`); nothing else differs from what is printed.
+As printed, P_vec shifts a coordinate from [-L, L] into [0, 2L] and passes it to P_1D, which encodes numbers in [0, L]:
+a shifted value above L needs more than g ones. Here the range of P_1D is [0, upper], and P_vec calls it with
+upper = 2L unless `Parameters.span` says otherwise. Everything else is as printed.
 """
 
 from __future__ import annotations
@@ -21,17 +21,20 @@ Bits = NDArray[np.int64]
 
 
 class Parameters(NamedTuple):
-    """g, b natural, p in (0, 1/2). The published simulation's g is not whole, and it subtracts another b."""
+    """The parameters of P_vec: natural numbers g and b, and p in (0, 1/2).
+
+    In the published simulation g is not a whole number, and the analyzer subtracts a different b.
+    """
 
     g: float
     b: int
     p: float
-    subtracted: float | None = None  # b in the analyzer's estimator; None: b
-    span: float = 2.0  # P_1D's range in units of L; 1 as printed
+    subtracted: float | None = None  # the b of the analyzer's estimator; None: the same b
+    span: float = 2.0  # P_1D's range in units of L; it is 1 as printed
 
 
 def paper_parameters(n: int, dim: int, epsilon: float, delta: float) -> Parameters:
-    """The choices of Appendix "Vector Sum Protocol" for one run of P_vec over n points; g and b are rounded up."""
+    """The parameters of Appendix "Vector Sum Protocol" for one run of P_vec over n points; g and b are rounded up."""
     g = max(2 * math.sqrt(n), dim, 4)
     b = 24e4 * g**2 * math.log(4 * (dim**2 + 1) / delta) ** 2 / (epsilon**2 * n)
     return Parameters(math.ceil(g), math.ceil(b), 1 / 4)
@@ -63,7 +66,7 @@ def a_1d(bits: Bits, n: int, upper: float, parameters: Parameters) -> float:
 
 
 def r_vec(x: Array, L: float, parameters: Parameters, generator: np.random.Generator) -> Bits:
-    """P_vec, local randomizer: one user's labelled messages as rows (j, bit), d (g + b) of them."""
+    """P_vec, local randomizer: the d (g + b) labelled messages of one user, as rows (j, bit)."""
     messages = []
     # 3: for j in [d] do
     for j in range(len(x)):

@@ -1,4 +1,4 @@
-"""P_vec^T: the tree of Algorithm 2, with p-sums that P_vec computes from every data point in them."""
+"""P_vec^T: the tree of Algorithm 2, whose p-sums P_vec computes from their data points."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["VectorSum"]
 
 
 def flatten(point: Array) -> Array:
-    """A vector as it is; a symmetric matrix as its upper triangle (Assumption subG: independent entries)."""
+    """A vector unchanged, or the upper triangle of a symmetric matrix (Assumption subG: independent entries)."""
     return point if point.ndim == 1 else point[np.triu_indices(len(point))]
 
 
 def unflatten(vector: Array, shape: tuple[int, ...]) -> Array:
-    """What `flatten` was given."""
+    """The inverse of `flatten`."""
     if len(shape) == 1:
         return vector
     matrix = np.zeros(shape)
@@ -51,7 +51,7 @@ class VectorSum:
         self.alpha_tilde: dict[int, Array] = {}
 
     def users(self, k: int) -> int:
-        """n: the data points of all silos in the k-th p-sum, that of batches k - 2^{i_k} + 1 to k."""
+        """n, the number of data points of all silos in the k-th p-sum, which covers batches k - 2^{i_k} + 1 to k."""
         return self.silos * sum(self.batches[k - 2 ** first_one(k) : k])
 
     def randomize(self, i: int, gamma: Array, points: Sequence[Array]) -> Bits:

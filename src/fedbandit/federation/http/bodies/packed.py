@@ -1,4 +1,4 @@
-"""How many lists and tables there are in MessagePack: a walk over its values that makes none of them."""
+"""Counts the lists and tables in MessagePack, by a walk over its values that creates none of them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from fedbandit._jit import njit
 
 __all__ = ["containers_among"]
 
-# For every first byte of a value in MessagePack, 0xc0 to 0xdf: the bytes of its payload, or, where the payload says its
-# own length, the bytes of that length. Everything else says its length in the first byte itself.
+# For a value in MessagePack with a first byte from 0xc0 to 0xdf: the size of its payload (`_FIXED`), or the size of its
+# length field (`_LENGTH`). For all other values, the first byte itself tells the length.
 _FIXED = np.zeros(32, np.int64)
 _FIXED[[0x0A, 0x0B]] = 4, 8  # floats
 _FIXED[[0x0C, 0x0D, 0x0E, 0x0F]] = _FIXED[[0x10, 0x11, 0x12, 0x13]] = 1, 2, 4, 8  # integers
@@ -24,7 +24,7 @@ _LENGTH[[0x19, 0x1A, 0x1B]] = 1, 2, 4  # texts
 
 @njit()
 def _walk(body: Any) -> int:
-    """Walks over the values one after the other, into lists and tables, never into texts and bytes."""
+    """Walk over the values one after another, into lists and tables, but not into texts and bytes."""
     place, found = np.int64(0), 0
     while place < len(body):
         first = np.int64(body[place])
@@ -45,5 +45,5 @@ def _walk(body: Any) -> int:
 
 
 def containers_among(body: bytes | bytearray) -> int:
-    """The lists and tables among the values of a body; what comes after its end is not looked at."""
+    """The number of lists and tables in a body."""
     return int(_walk(np.frombuffer(body, np.uint8)))
