@@ -1,7 +1,7 @@
 """One frozen value that ties everything together: who takes part, what is promised to them, and every number behind it.
 
-No sigma is ever passed around loose: noise, regulariser, radii, schedule and guarantee are all read off the plan, by
-the simulator, the audit and the live federation alike.
+No sigma is ever passed around on its own: the simulator, the audit and the live federation all read noise, regulariser,
+radii, schedule and guarantee off the plan.
 """
 
 from __future__ import annotations
@@ -65,15 +65,15 @@ RADII: dict[Radii, Rule | None] = {
     **literature.RADII,
 }
 MOST_SYNCS = 2**31  # messages number syncs in 32 bits
-FORGOTTEN = 1e-9  # the weight at which a batch is as good as gone
-FEWEST_KEPT = 64  # syncs that parties of an endless run keep, however fast it forgets
+FORGOTTEN = 1e-9  # a batch with a smaller weight is as good as gone
+FEWEST_KEPT = 64  # syncs that parties of an endless run keep at least, however fast it forgets
 
 
 @dataclass(frozen=True)
 class Plan:
     """A federation on paper. The defaults are the best known and the safest.
 
-    Formal guarantee: `guarantee`, derived by the trust model; construction fails where its theorem does not reach.
+    Formal guarantee: `guarantee`, derived by the trust model. A plan cannot be made where its theorem does not reach.
 
     >>> plan = Plan(silos=100, rounds=10_000, dim=10, privacy=Privacy(epsilon=1.0, delta=0.1))
     >>> plan.trust, plan.mechanism, str(plan.schedule), plan.syncs
@@ -89,7 +89,7 @@ class Plan:
 
     silos: int
     rounds: int
-    dim: int = 0  # of the features; a schema says it
+    dim: int = 0  # of the features; a schema sets it
     privacy: Privacy | None = None
     trust: str = "secure-sum"
     mechanism: str = "toeplitz"
@@ -98,25 +98,25 @@ class Plan:
     calibration: Calibration = "exact"
     confidence: Radii = "theory"
     alpha: float = 0.01  # the regret bound holds with probability 1 - alpha
-    exploration: float = 1.0  # crs of the published simulation: scales its radii
-    reward_noise: float = 1.0  # R of the published simulation: sub-Gaussian constant of the rewards
+    exploration: float = 1.0  # crs of the published simulation, which scales its radii
+    reward_noise: float = 1.0  # R of the published simulation: the sub-Gaussian constant of the rewards
     centre: float = 0.0  # subtracted from rewards; 1/2 halves their sensitivity, and needs a constant feature
     ratio: float = 1.0  # (covariance noise / bias noise)^2
-    cohort: int | None = None  # fewest silos in a sync (None: all of them)
+    cohort: int | None = None  # the fewest silos in a sync (None: all of them)
     colluding: int | None = None  # silos that may use their own noise against the others (None: 1 if silos share it)
     decode_at: DecodeAt = "analyzer"  # "silo": P_alt
     bits: int = 20  # statistics are kept on the grid 2^-bits
     visits: Visits = "private"  # "public": a live silo may tick by counting who asks
-    people: int = 1  # expected visits per silo and round; only a clock, whose rounds are periods, has more than one
+    people: int = 1  # expected visits per silo and round; more than one only with a clock, whose rounds are periods
     uncounted: Uncounted | None = None  # what serves visits that are not released (None: "local" where that is safe)
     schema: Schema | None = None  # how records become features, for applications that send records
     policy: Policy = UCB  # how silos choose; a name is enough
     apprentice: bool = False  # the application may choose in the model's place, and its choice is learnt from
-    forget: float = 1.0  # the weight that one sync leaves to the past; below 1 models follow a world that changes
-    endless: bool = False  # live silos go on for ever; `rounds` is then what simulations, audits and radii look at
-    personal: tuple[int, ...] = ()  # features whose weights are each silo's own, beside what is shared of theta
-    personal_share: float = PERSONAL_SHARE  # of mu^2: what silos' own releases spend, if there are any
-    prior: Prior | None = None  # what an earlier term has released: models begin with it
+    forget: float = 1.0  # the weight that one sync leaves to the past; below 1, models follow a world that changes
+    endless: bool = False  # live silos go on for ever; `rounds` is then how far simulations, audits and radii look
+    personal: tuple[int, ...] = ()  # features whose weights are each silo's own, added to the shared theta
+    personal_share: float = PERSONAL_SHARE  # share of mu^2 that silos' own releases spend, if there are any
+    prior: Prior | None = None  # sums that an earlier term has released: models begin with them
 
     def __post_init__(self) -> None:
         self._take_schema()
@@ -133,13 +133,13 @@ class Plan:
 
     @cached_property
     def times(self) -> tuple[int, ...]:
-        """Rounds after which silos synchronise."""
+        """The rounds after which silos synchronise."""
         return self.schedule.times(self.rounds)
 
     @cached_property
     def ticks(self) -> Sequence[int]:
-        """The rounds after which live silos synchronise: `times`, or, without an end, as many as messages can number
-        (a daily clock gets there in six million years)."""
+        """The rounds after which live silos synchronise: `times` or, in a run without an end, as many as messages can
+        number (a daily clock gets there in six million years)."""
         if not self.endless:
             return self.times
         if not isinstance(self.schedule, Clock | Every):
@@ -149,15 +149,15 @@ class Plan:
 
     @cached_property
     def reach(self) -> int:
-        """Syncs after which nothing is left of a batch: its weight in what is decoded is below FORGOTTEN, and no
-        release holds it. Parties of a run without an end keep so much of it and no more."""
+        """The number of syncs after which nothing is left of a batch: its weight in what is decoded is below FORGOTTEN,
+        and no release holds it. Parties of a run without an end keep that much of it and no more."""
         if not self.endless:
             return self.encoder.size
         return max(FEWEST_KEPT, self.encoder.touches, math.ceil(math.log(FORGOTTEN) / math.log(self.forget)))
 
     @property
     def syncs(self) -> int | None:
-        """How many syncs there are in `rounds`; None where the data decide."""
+        """The number of syncs in `rounds`; None where the data decide."""
         return None if isinstance(self.schedule, Adaptive) else len(self.times)
 
     @cached_property
@@ -167,10 +167,10 @@ class Plan:
 
     @property
     def colluders(self) -> int:
-        """Silos that the promise counts on to use their own noise against the others.
+        """The number of silos that the promise takes to use their own noise against the others.
 
-        Every silo sees the decoded sums and knows its own noise, so where silos share the noise one of them is counted
-        by default. Elsewhere it does not matter: 0.
+        Every silo sees the decoded sums and knows its own noise. So where silos share the noise, one of them is counted
+        as colluding by default. Elsewhere it does not matter: 0.
         """
         if not self.trusting.shares_noise:
             return 0
@@ -178,7 +178,7 @@ class Plan:
 
     @property
     def serves_uncounted(self) -> Uncounted:
-        """What serves visits that are never released: all that their silo knows, or the public model like the others.
+        """What serves visits that are never released: all that their silo knows, or the public model.
 
         Local knowledge is not for people whom another silo may count: what they do there could depend on it.
         """
@@ -186,32 +186,32 @@ class Plan:
 
     @property
     def keeps_local(self) -> bool:
-        """Whether those whom a silo serves by local knowledge can be kept out of all releases: not where somebody who
-        does not count now, being back too soon, will count again, or counts at another silo, nor where a silo is shown
-        no raw data."""
+        """Whether people whom a silo serves by local knowledge can be kept out of all releases. They cannot where
+        somebody who does not count now, because they are back too soon, will count again later, or counts at another
+        silo; nor where silos act eagerly or are shown no raw data."""
         if self.acting != "lazy" or not self.trusting.silo_sees:
             return False
         return self.privacy is None or (self.privacy.silos_per_user == 1 and not self.privacy.apart)
 
     @property
     def cap(self) -> int | None:
-        """How often one person counts in a silo; None without a budget: always."""
+        """How often one person counts in a silo; None, without a budget, means always."""
         return None if self.privacy is None else self.privacy.participations
 
     @property
     def smallest_cohort(self) -> int:
-        """Fewest silos that a sync can have: with fewer it is skipped."""
+        """The fewest silos that a sync can have: with fewer it is skipped."""
         return self.silos if self.trusting.whole or self.cohort is None else self.cohort
 
     @property
     def capacity(self) -> int:
-        """People, all silos and the whole term together, whose sums and noise surely fit into 64-bit integers."""
+        """How many people, in all silos over the whole term, have sums that surely fit, with noise, into 64 bits."""
         return people_that_fit(self)
 
     @cached_property
     def encoder(self) -> Encoder:
-        """The mechanism over the whole horizon (an adaptive schedule may synchronise after every round, and every silo
-        of its own if silos come alone)."""
+        """The mechanism over the whole horizon. (With an adaptive schedule a sync may follow every round or, where
+        silos synchronise alone, every round of every silo.)"""
         size, forget = self.syncs or len(self._times_or_rounds), float(self.forget)
         if self.endless:
             return mechanisms.endless(self.mechanism, size, forget)
@@ -219,7 +219,7 @@ class Plan:
 
     @property
     def request(self) -> Request:
-        """What the trust model is asked for: sensitivity, sigma and epsilon are read off it."""
+        """What the trust model is asked for; sensitivity, sigma and epsilon are read off it."""
         return Request(
             silos=self.silos,
             rounds=self.rounds,
@@ -266,12 +266,13 @@ class Plan:
             return promised
         before = () if self.prior is None else (COSTS_NOTHING,)
         fits = FEW_ENOUGH.format(self.capacity // self.silos, " in one release" if self.endless else "")
-        assumes = (fits,) if isinstance(self.schedule, Clock) and self.trusting.live else ()  # rounds are few enough
+        assumes = (fits,) if isinstance(self.schedule, Clock) and self.trusting.live else ()  # counted rounds fit
         return replace(promised, steps=(*promised.steps, *before), assumes=(*promised.assumes, *assumes))
 
     @cached_property
     def noise_law(self) -> NoiseLaw:
-        """Standard deviations of every decoded (prefix or weighted) sum over all silos, and of the prior in it."""
+        """Standard deviations of every decoded (prefix or weighted) sum over all silos, the noise of a prior
+        included."""
         gain, scales = self.protocol.prefix_gain(self._visits_by_sync), self.protocol.scales
         off_diagonal = scales.off_diagonal if self.dim > 1 else scales.diagonal  # a 1 x 1 matrix has no such entry
         law = NoiseLaw(scales.bias * gain, scales.diagonal * gain, off_diagonal * gain, silos=self.silos)
@@ -279,7 +280,7 @@ class Plan:
 
     @property
     def noise_std(self) -> float:
-        """Standard deviation in one entry of the bias vector of the worst released prefix sum over all silos."""
+        """The standard deviation in one entry of the bias vector of the worst released prefix sum over all silos."""
         return float(self.noise_law.bias.max())
 
     @cached_property
@@ -295,19 +296,20 @@ class Plan:
 
     @property
     def regulariser(self) -> float:
-        """lambda, the largest of all syncs: only practical radii have more than one."""
+        """lambda, the largest of all syncs; only practical radii have more than one value."""
         return float(self.learner.regularisers.max())
 
     def regulariser_after(self, round_: int) -> float:
-        """lambda of the model that serves after `round_` rounds: that of the last sync until then, or of the first."""
+        """lambda of the model that serves after `round_` rounds: that of the last sync so far, or of the first."""
         last = min(bisect_right(self._times_or_rounds, round_), len(self._times_or_rounds)) - 1
         return float(self.learner.regularisers[max(0, last)])
 
     def radius(self, round_: int) -> float:
-        """beta_t, for a silo that has seen statistics of all silos up to this round (or its own, if it is alone).
+        """beta_t, for a silo that has seen statistics of all silos up to this round (or only its own, if it is alone).
 
-        Visits that are half forgotten count half: V holds them with their weights, of which the squares, smaller still,
-        stand before the chance in rewards. That is for a theta that does not change; no radius covers how it might.
+        A visit that is half forgotten counts half, because V holds it with that weight. The randomness of its reward
+        enters with the square of the weight, which is smaller still. This is for a theta that does not change; no
+        radius covers how it might.
         """
         silos = 1 if self.syncs == 1 else self.silos
         before = 0.0 if self.prior is None else self.prior.counts
@@ -315,7 +317,7 @@ class Plan:
         return self.learner.radius(visits, self.regulariser_after(round_))
 
     def remembered(self, round_: int) -> float:
-        """Rounds behind what silos know after `round_` of them, each as much as is left of it."""
+        """The rounds behind what silos know after `round_` of them, each counted with the weight that is left of it."""
         if self.forget == 1:
             return round_
         last = bisect_right(self.times, round_) - 1
@@ -324,18 +326,18 @@ class Plan:
         left, at = self._remembered[last], self.times[last]
         if self.endless and round_ > at and not isinstance(self.schedule, At):
             gap = self.ticks[1] - self.ticks[0]
-            following = (round_ - at) // gap  # syncs after those that are looked at
+            following = (round_ - at) // gap  # syncs after those in `times`
             settled = gap / (1 - self.forget)
             left, at = settled + self.forget**following * (left - settled), at + following * gap
         return left + round_ - at
 
     def radius_alone(self, visits: float) -> float:
-        """The same for a silo's own raw data of so many visits: there is no noise to allow for."""
+        """The radius for a silo's own raw data of `visits` visits: there is no noise to allow for."""
         return self._noiseless.radius(visits, NOISELESS)
 
     def known(self, prefix: Floats, round_: int, prior: Floats | None = None) -> Floats:
-        """All that is public after `round_` rounds: the prefix sums of this term (..., width) and what it began with;
-        `prior` in the place of the plan's own sums, as every simulated run has its own."""
+        """All that is public after `round_` rounds: the prefix sums of this term (..., width) and the sums that it
+        began with. `prior` takes the place of the plan's own prior sums, because every simulated run has its own."""
         if self.prior is None:
             return prefix
         ticks = self.times if isinstance(self.schedule, At) else self.ticks
@@ -344,7 +346,7 @@ class Plan:
     def fit(self, prefix: Floats, round_: int, prior: Floats | None = None) -> Fit:
         """The model that silos decide by after `round_` rounds, from the prefix sums (..., width) over all silos.
 
-        No eigenvalue of V may fall below half of lambda, at most lambda_min of Assumption "Regularity".
+        No eigenvalue of V may fall below half of lambda, which is at most lambda_min of Assumption "Regularity".
         """
         regulariser, known = self.regulariser_after(round_), self.known(prefix, round_, prior)
         return linucb.fit(known, self.dim, regulariser, regulariser / 2, self.radius(round_))
@@ -363,7 +365,7 @@ class Plan:
     def schedule_sigma(self) -> float:
         """Noise of the private determinant rule, a tree over single rounds with its own share of mu^2; 0 without one.
 
-        A user who visits several silos is seen by the rule of each: those compose in squares.
+        A user who visits several silos is seen by the rule of each of them: those compose in squares.
         """
         if self.privacy is None or not self._rule_share:
             return 0.0
@@ -375,7 +377,7 @@ class Plan:
 
     @property
     def bytes_per_silo(self) -> int | None:
-        """Payload that one silo sends over the whole horizon, 8 bytes per number; None where the data decide."""
+        """The payload that one silo sends over the whole horizon, at 8 bytes per number; None where the data decide."""
         if self.syncs is None:
             return None
         return self.syncs * self.protocol.sent_parts * self.protocol.width * 8
@@ -410,8 +412,8 @@ class Plan:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Plan:
-        """The plan that `as_dict` wrote; unknown names are refused. A table `consortium`, for whom the plan was chosen,
-        may stand beside it in a file and is left alone."""
+        """The plan that `as_dict` wrote; unknown names are refused. A file may also hold a table `consortium`, which
+        says for whom the plan was chosen; it is ignored."""
         return cls(**plan_data.values(data, cls.__dataclass_fields__))
 
     @classmethod
@@ -429,12 +431,12 @@ class Plan:
         return cls.from_dict(plan_data.read(path))
 
     def save(self, path: str | Path, consortium: Mapping[str, Any] | None = None) -> None:
-        """Write the whole plan as TOML or JSON, by the name's ending, defaults included; in a table of its own the
-        `consortium` it was chosen for."""
+        """Write the whole plan, defaults included, as TOML or JSON, by the ending of the name; the `consortium` that it
+        was chosen for goes into a table of its own."""
         plan_data.write(path, self.as_dict(), consortium)
 
     def in_visits(self) -> Plan:
-        """The same plan with one round per visit: what the simulator plays in the place of a clock with `people`."""
+        """The same plan with one round per visit: what the simulator plays instead of a clock with `people`."""
         if not isinstance(self.schedule, Clock):
             return self
         visits = self._visits_by_sync
@@ -442,7 +444,7 @@ class Plan:
 
     @cached_property
     def hash(self) -> str:
-        """Two parties whose plans hash alike encode, calibrate and decode alike."""
+        """The hash of the whole plan: two parties whose plans hash alike encode, calibrate and decode alike."""
         text = json.dumps({**self.as_dict(), "encoder": self.encoder.fingerprint}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -467,7 +469,7 @@ class Plan:
 
     @cached_property
     def _remembered(self) -> tuple[float, ...]:
-        """What is left of all rounds, at each sync."""
+        """The rounds behind what is known at each sync, each counted with the weight that is left of it."""
         return tuple(accumulate(np.diff((0, *self.times)).tolist(), lambda left, new: self.forget * left + new))
 
     @cached_property
@@ -479,24 +481,24 @@ class Plan:
 
     @cached_property
     def _times_or_rounds(self) -> tuple[int, ...]:
-        """The calendar, or every round where the data decide: that of every silo, one after the other, if they come
-        alone."""
+        """The calendar or, where the data decide, every round; where silos synchronise alone, every round of every
+        silo, one after the other."""
         if not isinstance(self.schedule, Adaptive):
             return self.times
         return tuple(range(1, self.rounds * (self.silos if self.schedule.alone else 1) + 1))
 
     @property
     def _visits_by_sync(self) -> tuple[int, ...]:
-        """Visits to one silo by each sync: rounds, but for a clock, whose rounds are periods with `people` in them."""
+        """Visits to one silo by each sync: one per round, or `people` per round where rounds are periods of a clock."""
         return tuple(self.people * time for time in self._times_or_rounds)
 
     @property
     def _rule_share(self) -> float:
-        """What a private determinant rule spends of mu^2."""
+        """The share of mu^2 that a private determinant rule spends."""
         return 0.5 if isinstance(self.schedule, Adaptive) and self.schedule.private else 0.0
 
     def _take_schema(self) -> None:
-        """The dimension, from the schema if there is one."""
+        """Take the dimension from the schema, if there is one."""
         if self.schema is None:
             return
         if not isinstance(self.schema, Schema):

@@ -1,8 +1,8 @@
 """What a plan refuses, and why: values out of range, fields that contradict each other, settings without an effect,
 sums that would not fit.
 
-Every refusal carries the field's name (`ArgumentError`), so that the command line and the HTTP service can say which
-setting of theirs is meant.
+Every refusal carries the field's name (`ArgumentError`), so that the command line and the HTTP service can say which of
+their settings is meant.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 __all__ = ["check_effects", "check_fields", "check_headroom", "people_that_fit"]
 
 HEADROOM_BITS = 62  # a total, noise included, must stay this far inside 64-bit integers
-PEOPLE = 10**9  # who must fit into the sums of a term on a clock, all silos together: nobody knows how many will come
+PEOPLE = 10**9  # people who must fit into the sums of a term on a clock, in all silos: nobody knows how many will come
 
 
 def check_fields(plan: Plan) -> None:
-    """Refuse values that no plan has, and pairs of them that no plan has together."""
+    """Refuse values that no plan can have, and values that no plan can have together."""
     for name in ("silos", "rounds", "dim"):
         _validate.count(name, getattr(plan, name))
     if not isinstance(plan.privacy, Privacy | None):
@@ -87,7 +87,7 @@ def check_fields(plan: Plan) -> None:
 
 
 def _check_eager(plan: Plan) -> None:
-    """Anything but ucb is for lazy silos, as the proof is: an eager choice depends on others' raw data."""
+    """Refuse all but plain ucb where silos act eagerly: their choices depend on others' raw data, outside the proof."""
     if plan.acting == "lazy":
         return
     for name, usual in (("policy", UCB), ("apprentice", False)):
@@ -96,7 +96,7 @@ def _check_eager(plan: Plan) -> None:
 
 
 def check_effects(plan: Plan) -> None:
-    """Refuse what would change nothing: whoever asks for it expects something of it."""
+    """Refuse settings that would change nothing: somebody who asks for one expects something of it."""
     trusting = plan.trusting
     if plan.uncounted == "local" and not plan.keeps_local:
         raise ArgumentError(
@@ -128,7 +128,7 @@ def check_effects(plan: Plan) -> None:
 
 
 def _check_spacing(plan: Plan) -> None:
-    """Visits that lie apart are for lazy silos on a public schedule: there each visit moves one batch."""
+    """Refuse visits that lie apart unless silos are lazy and the schedule is public: each then moves one batch."""
     apart = 0 if plan.privacy is None else plan.privacy.apart
     if not apart:
         return
@@ -144,7 +144,7 @@ def _check_spacing(plan: Plan) -> None:
 
 
 def _check_forgetting(plan: Plan) -> None:
-    """Weighted sums are for what is exactly calibrated, by silos that act on nothing else, on a public calendar."""
+    """Refuse weighted sums unless calibration is exact, silos act on nothing else, and the calendar is public."""
     if plan.forget == 1:
         return
     for name, needed in (("acting", "lazy"), ("calibration", "exact")):
@@ -155,7 +155,7 @@ def _check_forgetting(plan: Plan) -> None:
 
 
 def _check_endless(plan: Plan) -> None:
-    """A run without an end is for sums that forget, at even distances, under trusts that have a proof for it."""
+    """Refuse a run without an end unless sums forget, syncs are evenly spaced, and the trust model is proven for it."""
     if not plan.endless:
         return
     if plan.forget == 1:
@@ -177,7 +177,7 @@ def _check_endless(plan: Plan) -> None:
 
 
 def _check_personal(plan: Plan) -> None:
-    """A part of theta that is each silo's own is for lazy silos under a trust that has a release for it."""
+    """Refuse a part of theta that is each silo's own unless silos are lazy and the trust model has a release for it."""
     if not plan.personal:
         if plan.personal_share != PERSONAL_SHARE:
             raise ArgumentError("personal_share", "must be left out where nothing is personal: it has no effect")
@@ -196,7 +196,7 @@ def _check_personal(plan: Plan) -> None:
 
 
 def _check_prior(plan: Plan) -> None:
-    """What an earlier term has released enters models that are made from nothing but releases, and their radii."""
+    """Refuse a prior unless models are made from nothing but releases, with radii that allow for its noise."""
     if plan.prior is None:
         return
     if not isinstance(plan.prior, Prior):
@@ -209,7 +209,7 @@ def _check_prior(plan: Plan) -> None:
 
 
 def check_headroom(plan: Plan) -> None:
-    """Sums and noise of the whole federation must fit into 64-bit integers."""
+    """Refuse a plan if the sums and noise of the whole federation may not fit into 64-bit integers."""
     people, noise = plan.silos * plan.rounds, _most_noise(plan)
     if isinstance(plan.schedule, Clock):
         people = max(people, PEOPLE)
@@ -227,15 +227,15 @@ def check_headroom(plan: Plan) -> None:
 
 
 def people_that_fit(plan: Plan) -> int:
-    """People, all silos and the whole term together, whose sums and noise surely fit into 64-bit integers."""
+    """How many people, in all silos over the whole term, have sums that surely fit, with noise, into 64 bits."""
     return max(0, int(2.0 ** (HEADROOM_BITS - _bits_of_one(plan)) - _most_noise(plan)))
 
 
 def _bits_of_one(plan: Plan) -> float:
-    """Bits that a contribution of size 1 takes in a release."""
+    """The number of bits that a contribution of size 1 takes in a release."""
     return plan.protocol.release_bits + math.log2(max(1.0, plan.encoder.column_norm))
 
 
 def _most_noise(plan: Plan) -> float:
-    """No noise of a sum over all silos is larger than that, as far as chance goes."""
+    """A bound that the noise of a sum over all silos does not exceed, as far as chance goes."""
     return 12 * plan.protocol.widest_noise * math.sqrt(plan.silos)

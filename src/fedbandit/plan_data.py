@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ["CONSORTIUM", "PERSONAL_SHARE", "as_dict", "as_html", "read", "values", "write"]
 
-PERSONAL_SHARE = 0.2  # of mu^2: what learning silos' own part of theta spends unless a plan says otherwise
-# Fields that came later, and what plans written without them mean. A plan that says nothing else does not name them, so
-# that it keeps its identity.
+PERSONAL_SHARE = 0.2  # share of mu^2 that learning silos' own part of theta spends, unless a plan says otherwise
+# Fields that were added later, and the values that plans without them have. A field with that value is not written, so
+# that older plans keep their hashes.
 LATER: dict[str, Any] = {
     "people": 1,
     "uncounted": None,
@@ -58,8 +58,8 @@ def as_dict(plan: Plan) -> dict[str, Any]:
 
 
 def values(data: Mapping[str, Any], fields: Iterable[str]) -> dict[str, Any]:
-    """The values of a plan's `fields` as `as_dict` wrote them; unknown names are refused. A table `consortium` is left
-    alone."""
+    """The values of a plan's `fields` as `as_dict` wrote them; unknown names are refused. A table `consortium` is
+    ignored."""
     found = {name: value for name, value in data.items() if name != CONSORTIUM}
     sizes = ("silos", "rounds") if found.get("schema") else ("silos", "rounds", "dim")
     _validate.known_keys("plan", found, fields, required=sizes)
@@ -86,7 +86,8 @@ def read(path: str | Path) -> dict[str, Any]:
 
 
 def write(path: str | Path, data: dict[str, Any], consortium: Mapping[str, Any] | None) -> None:
-    """Write fields as TOML or JSON, by the name's ending; in a table of its own whom the plan is for."""
+    """Write fields as TOML or JSON, by the ending of the name; `consortium`, whom the plan is for, is a table of its
+    own."""
     whole = _without_none(data | ({} if consortium is None else {CONSORTIUM: dict(consortium)}))
     kind = Path(path).suffix.lower()
     if kind not in (".toml", ".json"):
@@ -96,7 +97,7 @@ def write(path: str | Path, data: dict[str, Any], consortium: Mapping[str, Any] 
 
 
 def as_html(plan: Plan) -> str:
-    """The plan, its guarantee and its schema."""
+    """The plan, its guarantee and its schema as HTML."""
     budget = "none" if plan.privacy is None else plan.privacy.pair
     sent = "by data" if plan.bytes_per_silo is None else f"{plan.bytes_per_silo:,} bytes per silo"
     rounds = f"{plan.rounds:,}{' (without an end; so many are looked at)' if plan.endless else ''}"
@@ -117,7 +118,7 @@ def as_html(plan: Plan) -> str:
 
 
 def _without_none(data: dict[str, Any]) -> dict[str, Any]:
-    """TOML has no word for None: what is left out means it."""
+    """The data without fields that are None: TOML has no word for None, and a field left out means it."""
     return {
         name: _without_none(value) if isinstance(value, dict) else value
         for name, value in data.items()
@@ -126,5 +127,5 @@ def _without_none(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _plain(number: np.generic) -> Any:
-    """A numpy number as Python's own."""
+    """A numpy number as one of Python's own."""
     return number.item()

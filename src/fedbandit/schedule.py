@@ -1,6 +1,6 @@
-"""When to synchronise. A calendar is public and fixed before the first user; data never move it.
+"""When to synchronise. A calendar is public and fixed before the first user comes; data never move it.
 
-`Adaptive` is the exception, kept to show the leak of Dubey & Pentland's rule and the open problem of its noisy
+`Adaptive` is the exception. It is kept to show the leak of Dubey & Pentland's rule and the open problem of its noisy
 variant: its times are not known beforehand, and it has no calendar.
 """
 
@@ -36,7 +36,7 @@ SHORTEST, LONGEST = 0.001, 100 * 366 * 86400.0  # seconds between two ticks of a
 
 @dataclass(frozen=True)
 class Every:
-    """Synchronise after every `batch` rounds, and at the end: Algorithm 1. The last batch may be shorter."""
+    """Synchronise after every `batch` rounds, and at the end (Algorithm 1). The last batch may be shorter."""
 
     batch: int = 25
 
@@ -45,7 +45,7 @@ class Every:
         _validate.count("batch", self.batch)
 
     def times(self, rounds: int) -> tuple[int, ...]:
-        """Rounds after which silos synchronise, the last of them the horizon."""
+        """The rounds after which silos synchronise; the last of them is the horizon."""
         if self.batch > rounds:
             raise ArgumentError("batch", f"must be at most the horizon of {rounds} rounds, got {self.batch}")
         last = () if rounds % self.batch == 0 else (rounds,)
@@ -59,9 +59,9 @@ class Every:
 class Growing:
     """Synchronise after round `first`, and then whenever the rounds so far have grown by `ratio`: O(log T) syncs.
 
-    Statistics that are up to a tenth short decide almost as well as fresh ones, so little is lost by waiting; and
-    fewer releases mean less noise in each. A sync whose noise drowns what few people have said so far is wasted: a
-    later `first` leaves it out.
+    Statistics that lack up to a tenth of the rounds decide almost as well as fresh ones, so little is lost by waiting,
+    and fewer releases mean less noise in each. A sync is wasted if its noise drowns what the few people so far have
+    said: a later `first` leaves such syncs out.
     """
 
     ratio: float = 1.1
@@ -73,7 +73,7 @@ class Growing:
         _validate.count("first", self.first)
 
     def times(self, rounds: int) -> tuple[int, ...]:
-        """Rounds after which silos synchronise, the last of them the horizon."""
+        """The rounds after which silos synchronise; the last of them is the horizon."""
         if self.first > rounds:
             raise ArgumentError("first", f"must be at most the horizon of {rounds} rounds, got {self.first}")
         times = [self.first]
@@ -87,7 +87,7 @@ class Growing:
 
 @dataclass(frozen=True)
 class At:
-    """Synchronise after just these rounds, the last of which is the horizon."""
+    """Synchronise after exactly these rounds; the last of them is the horizon."""
 
     rounds: tuple[int, ...]
 
@@ -97,7 +97,7 @@ class At:
             raise ArgumentError("rounds", f"must rise from sync to sync, got {self.rounds}")
 
     def times(self, rounds: int) -> tuple[int, ...]:
-        """Rounds after which silos synchronise, the last of them the horizon."""
+        """The rounds after which silos synchronise; the last of them is the horizon."""
         if self.rounds[-1] != rounds:
             raise ArgumentError("rounds", f"must end with the horizon of {rounds} rounds, got {self.rounds[-1]}")
         return self.rounds
@@ -110,8 +110,8 @@ class At:
 class Clock:
     """Synchronise at ticks of a public clock: after every `period` seconds, or ever more rarely. For live silos.
 
-    A plan's `rounds` are then periods: a batch is whoever came since the last tick, however many they are. With a
-    `ratio` above 1, the ticks are those at which the periods so far have grown by it, as `Growing` counts rounds.
+    A plan's `rounds` are then periods, and a batch is everybody who came since the last tick, however many they are.
+    With a `ratio` above 1, the clock ticks whenever the periods so far have grown by it, as `Growing` counts rounds.
     The first tick comes after `first` periods.
     """
 
@@ -131,7 +131,7 @@ class Clock:
         _validate.count("first", self.first)
 
     def times(self, rounds: int) -> tuple[int, ...]:
-        """The periods after which silos synchronise, the last of them the horizon."""
+        """The periods after which silos synchronise; the last of them is the horizon."""
         if self.ratio != 1:
             return Growing(self.ratio, self.first).times(rounds)
         if self.first > rounds:
@@ -147,11 +147,12 @@ class Clock:
 class Adaptive:
     """Dubey & Pentland's rule: synchronise when some silo's log-determinant has grown by `threshold` / rounds waited.
 
-    With `private`, the rule looks at a noisy local covariance (eq. det-new) and the schedule leaks no more than the
-    noise allows; without, whether a sync happens tells of a single user's norm (Example "Privacy leakage").
+    With `private`, the rule looks at a noisy local covariance (eq. det-new), and the schedule leaks no more than the
+    noise allows. Without it, whether a sync happens tells something about a single user's norm (Example "Privacy
+    leakage").
 
-    With `alone`, only the silo that asks synchronises, as He et al. 2022 have it: it sends its batch and fetches the
-    model, and the others go on with theirs. It asks when its log-determinant has grown by `threshold`, however long it
+    With `alone`, only the silo that asks synchronises, as in He et al. 2022: it sends its batch and fetches the model,
+    and the others go on with theirs. It asks when its log-determinant has grown by `threshold`, however long it has
     waited.
     """
 
@@ -169,7 +170,7 @@ class Adaptive:
             raise ArgumentError("alone", "must be false for a private rule: nobody has one for silos that come alone")
 
     def times(self, rounds: int) -> tuple[int, ...]:
-        """There are none before the data are in: an error."""
+        """Raises an error: there are no times before the data are in."""
         raise ArgumentError("schedule", "must be public to have a calendar; an adaptive one is decided by the data")
 
     def __str__(self) -> str:
@@ -185,8 +186,8 @@ _KINDS: dict[Kind, type[Schedule]] = {
     "clock": Clock,
     "adaptive": Adaptive,
 }
-# Fields that came later, and what schedules written without them mean: they are left out where that is what they say,
-# so that a plan keeps its identity.
+# Fields that were added later, and the values that schedules without them have. A field with that value is not written,
+# so that older plans keep their hashes.
 _LATER = {"first": 1, "alone": False}
 
 
@@ -213,7 +214,7 @@ def growing(ratio: float = 1.1, first: int = 1) -> Growing:
 
 
 def at(*rounds: int) -> At:
-    """Synchronise after just these rounds.
+    """Synchronise after exactly these rounds.
 
     >>> at(7, 30, 365).times(rounds=365)
     (7, 30, 365)

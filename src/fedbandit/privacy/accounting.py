@@ -1,14 +1,15 @@
-"""From noise to epsilon and back: exact Gaussian accounting, and the looser steps the paper's proofs take.
+"""From noise to epsilon and back: exact Gaussian accounting, and the looser steps of the paper's proofs.
 
-A release stream is a sequence of Gaussian mechanisms, adaptively composed; together they are one Gaussian mechanism
+A stream of releases is a sequence of Gaussian mechanisms, composed adaptively. Together they are one Gaussian mechanism
 with mu = shift / sigma ("mu-GDP"), whose (epsilon, delta) curve is known exactly (Balle & Wang 2018, Theorem 8):
 
     delta = Phi(-a) - e^epsilon Phi(-b),  a = epsilon / mu - mu / 2,  b = epsilon / mu + mu / 2.
 
-For a small mu that is a difference of nearly equal numbers. With Mills' ratio M(x) = Phi(-x) / phi(x), and because
-e^epsilon phi(b) = phi(a), it is also phi(a) (M(a) - M(b)), which is phi(a) times the integral of -M'(x) = 1 - x M(x)
-from a to b = a + mu: a sum of positive terms, taken in logarithms, that loses no digits however small epsilon and delta
-are. What rounding is left is counted against us: a delta and an epsilon come out a little too large, never too small.
+For a small mu this is a difference of nearly equal numbers, so it is computed in another form. Let M(x) = Phi(-x) /
+phi(x) be Mills' ratio. Because e^epsilon phi(b) = phi(a), delta is phi(a) (M(a) - M(b)), which is phi(a) times the
+integral of -M'(x) = 1 - x M(x) from a to b = a + mu. That is a sum of positive terms, taken in logarithms: it loses no
+digits, however small epsilon and delta are. The rounding that remains is counted against us: a delta or an epsilon
+comes out a little too large, never too small.
 """
 
 from __future__ import annotations
@@ -43,26 +44,26 @@ __all__ = [
     "zheng_sigma",
 ]
 
-EPSILONS = (1e-100, 1e9)  # least and largest that noise is computed for
+EPSILONS = (1e-100, 1e9)  # the smallest and the largest epsilon that noise is computed for
 LEAST_DELTA = 1e-300
-ROUNDING = 1e-11  # relative, of a delta: no less than what the special functions are off by
-LOG_ROUNDING = 1e-14  # absolute, of the logarithms of a factorial and of a power, per unit of them
+ROUNDING = 1e-11  # relative, of a delta: at least as large as the error of the special functions
+LOG_ROUNDING = 1e-14  # error in the logarithms of a factorial and of a power, per unit of their size
 LARGEST_MU = 1e9
 LARGEST_EXPONENT = 700.0
-NEVER = 1e9  # standard deviations: nothing that far out has a chance that floating point can show
-FAR = 50.0  # where the asymptotic series of Mills' ratio is exact in floating point
+NEVER = 1e9  # standard deviations: the chance of anything that far out is too small for floating point
+FAR = 50.0  # from here on, the asymptotic series of Mills' ratio is exact in floating point
 LOG_ROOT_TWO_PI = math.log(2 * math.pi) / 2
 _NODES, _WEIGHTS = (np.polynomial.legendre.leggauss(24) + np.array([[1.0], [0.0]])) / 2  # Gauss-Legendre on [0, 1]
 
 
 @lru_cache(maxsize=256)
 def gaussian_sigma(epsilon: float, delta: float) -> float:
-    """Smallest sigma at which the unit-sensitivity Gaussian mechanism is (epsilon, delta)-DP (analytic Gaussian).
+    """The smallest sigma at which the unit-sensitivity Gaussian mechanism is (epsilon, delta)-DP (analytic Gaussian).
 
-    The tests hold it against dp_accounting's, and against many digits.
+    The tests compare it with dp_accounting's, and with a computation to many digits.
     """
     _check_reach(epsilon, delta)
-    epsilon, delta = float(epsilon), float(delta)  # a float32 would give its few digits to whoever asks for the same
+    epsilon, delta = float(epsilon), float(delta)  # a float32 equals a float in the cache, but has fewer digits
 
     def excess(sigma: float) -> float:
         return _excess(1 / sigma, epsilon, delta) + ROUNDING
@@ -76,7 +77,7 @@ def gaussian_sigma(epsilon: float, delta: float) -> float:
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
-    """The delta of a mu-GDP mechanism at this epsilon, exact but for a rounding in the last digits, upwards."""
+    """The delta of a mu-GDP mechanism at this epsilon: exact, but with its last digits rounded up."""
     mu, epsilon = float(mu), float(epsilon)
     if mu <= 0:
         return 0.0
@@ -85,8 +86,8 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
 
 @lru_cache(maxsize=1024)
 def gaussian_epsilon(mu: float, delta: float) -> float:
-    """The epsilon of a mu-GDP mechanism at this delta, exact but for a rounding of that delta, downwards; infinity
-    where mu is so large that nothing is hidden."""
+    """The epsilon of a mu-GDP mechanism at this delta: exact, but for a delta whose last digits are rounded down, so
+    never too small. Infinity where mu is so large that nothing is hidden."""
     mu, delta = float(mu), float(delta)
     if mu > LARGEST_MU:
         return math.inf
@@ -105,7 +106,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
 
 def _check_reach(epsilon: float, delta: float) -> None:
-    """Refuse what is out of reach of floating point: there the noise could come out too small."""
+    """Refuse what floating point cannot compute safely: the noise could come out too small."""
     _validate.positive("epsilon", epsilon)
     _validate.within("delta", delta, 0, 1)
     least, largest = EPSILONS
@@ -121,9 +122,9 @@ def _check_reach(epsilon: float, delta: float) -> None:
 
 
 def _excess(mu: float, epsilon: float, delta: float) -> float:
-    """Positive unless the mechanism surely is (epsilon, delta)-DP. Falls in epsilon, and as mu does.
+    """Positive unless the mechanism is certain to be (epsilon, delta)-DP. It falls as epsilon rises, and as mu falls.
 
-    It compares delta, or what is missing from 1 where that is the smaller number, in logarithms.
+    It compares logarithms: those of delta or, where 1 - delta is the smaller number, those of 1 - delta.
     """
     rounding = _rounding(mu, epsilon)
     if delta <= 0.5:
@@ -136,7 +137,7 @@ def _log_delta(mu: float, epsilon: float) -> float:
     start, end = epsilon / mu - mu / 2, epsilon / mu + mu / 2
     if start > NEVER:
         return -math.inf
-    ratio = float(_mills(np.float64(end)) / _mills(np.float64(start)))  # 0 where the one at the start is out of range
+    ratio = float(_mills(np.float64(end)) / _mills(np.float64(start)))  # 0 where the lower one overflows
     if ratio < 0.5:
         return float(log_ndtr(-start)) + math.log1p(-ratio)
     slopes = _mills_slope(start + mu * _NODES)
@@ -151,7 +152,7 @@ def _log_complement(mu: float, epsilon: float) -> float:
 
 
 def _rounding(mu: float, epsilon: float) -> float:
-    """A bound on the error of both logarithms: the ends of the integral are known to a few last digits."""
+    """A bound on the error of both logarithms: the last few digits of the integral's ends are uncertain."""
     start, end = epsilon / mu - mu / 2, epsilon / mu + mu / 2
     return ROUNDING + 1e-15 * (min(abs(start), NEVER) + 1) * (min(end, NEVER) + 1)
 
@@ -175,7 +176,7 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
 
 
 def tree_levels(releases: int) -> float:
-    """kappa = 1 + log2 K of the paper: the p-sums that a datum enters in a tree over K releases."""
+    """kappa = 1 + log2 K of the paper: the number of p-sums that a datum enters in a tree over K releases."""
     return 1 + math.log2(releases)
 
 
@@ -190,15 +191,15 @@ def theorem_ldp_sigma(epsilon: float, delta: float, levels: float) -> float:
 
 
 def published_ldp_sigma(epsilon: float, delta: float, levels: float) -> float:
-    """sigma_0 of the published simulation of it, which is smaller. No proof stands behind it."""
+    """sigma_0 of the published simulation of Theorem LDP: smaller than the theorem's. No proof stands behind it."""
     return math.sqrt(levels * (math.log(1 / delta) + epsilon)) / epsilon
 
 
 def shariff_sheffet_sigma(epsilon: float, delta: float, rounds: int) -> float:
-    """sigma_noise of Shariff & Sheffet 2018 for a tree over so many rounds: 4 sqrt(m) L^2 ln(4/delta) / epsilon.
+    """sigma_noise of Shariff & Sheffet 2018 for a tree over n = `rounds` rounds: 4 sqrt(m) L^2 ln(4/delta) / epsilon.
 
-    m = 1 + ceil(log2 n) levels, and L^2 = 2 bounds ||x||^2 + y^2. It is the noise off the diagonal of a node, which is
-    the matrix of (x, y) times itself; on the diagonal there is sqrt 2 times as much.
+    The tree has m = 1 + ceil(log2 n) levels, and L^2 = 2 bounds ||x||^2 + y^2. A node is the matrix of (x, y) times
+    itself. This is its noise off the diagonal; on the diagonal there is sqrt 2 times as much.
     """
     levels = 1 + math.ceil(math.log2(rounds))
     return 4 * math.sqrt(levels) * 2 * math.log(4 / delta) / epsilon
@@ -210,10 +211,10 @@ def zheng_sigma(epsilon: float, delta: float) -> float:
 
 
 def advanced_composition_share(epsilon: float, delta: float, times: float) -> tuple[float, float]:
-    """Budget of one of `times` mechanisms so that together they are (epsilon, delta), as in the proof of Theorem SDP.
+    """The budget of each of `times` mechanisms that makes them (epsilon, delta) together, as in Theorem SDP's proof.
 
-    Advanced composition (Dwork & Roth, Theorem 3.20 and Corollary 3.21) asks for epsilon <= 1 in the closed form; the
-    share is checked against the theorem itself and refused where the closed form is too generous.
+    The closed form of advanced composition (Dwork & Roth, Theorem 3.20 and Corollary 3.21) asks for epsilon <= 1. So
+    the share is checked against the theorem itself, and refused where the closed form is too generous.
     """
     share = epsilon / (2 * math.sqrt(2 * times * math.log(2 / delta)))
     composed = share * math.sqrt(2 * times * math.log(2 / delta)) + times * share * _grown(share)
@@ -227,15 +228,16 @@ def advanced_composition_share(epsilon: float, delta: float, times: float) -> tu
 
 
 def _grown(share: float) -> float:
-    """e^share - 1; infinity where that is out of floating point's reach."""
+    """e^share - 1; infinity where floating point cannot hold it."""
     return math.expm1(share) if share < LARGEST_EXPONENT else math.inf
 
 
 def optimal_composition(epsilon: float, delta: float, times: int, total_delta: float) -> float:
     """The epsilon of `times` (epsilon, delta)-DP mechanisms together at `total_delta`; infinity where there is none.
 
-    Kairouz, Oh & Viswanath 2015, Theorem 3.3, which no bound for all such mechanisms can improve: for i = 0, 1, ...
-    they are ((times - 2i) epsilon, 1 - (1 - delta)^times (1 - d_i))-DP, d_i a sum of i terms. i = 0 is basic.
+    Kairouz, Oh & Viswanath 2015, Theorem 3.3: no bound that holds for all such mechanisms can be better. For i = 0, 1,
+    ... they are ((times - 2i) epsilon, 1 - (1 - delta)^times (1 - d_i))-DP, where d_i is a sum of i terms. i = 0 is
+    basic composition.
     """
     spent = -math.expm1(times * math.log1p(-delta))
     whole = times * (epsilon + math.log1p(math.exp(-epsilon)))  # log (1 + e^epsilon)^times
@@ -259,5 +261,5 @@ def classic_gaussian_sigma(epsilon: float, delta: float) -> float:
 
 
 def compose_gdp(*mus: float) -> float:
-    """Adaptive composition of Gaussian mechanisms: mu's add in squares."""
+    """Adaptive composition of Gaussian mechanisms: the squares of their mu add up."""
     return math.hypot(*mus)

@@ -1,6 +1,7 @@
-"""Privacy amplification by shuffling silos (Lemma amp), with its conditions, and what it certifies.
+"""Privacy amplification by shuffling silos (Lemma amp): its conditions, and what it certifies.
 
-N silos of n data points each run the same (epsilon_0, delta_0)-DP Gaussian mechanism; a shuffler permutes the outputs.
+N silos with n data points each run the same (epsilon_0, delta_0)-DP Gaussian mechanism; a shuffler permutes the
+outputs.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ class Amplified(NamedTuple):
 
     @property
     def sigma(self) -> float:
-        """Noise of one silo, unit sensitivity, by the classic Gaussian mechanism as in the proof of Theorem SDP.
+        """The noise of one silo at unit sensitivity, by the classic Gaussian mechanism, as in the proof of Theorem SDP.
 
-        Only the classic formula keeps the lemma's step "n times the shift is n times epsilon at the same delta".
+        Only the classic formula allows the lemma's step "n times the shift is n times epsilon at the same delta".
         """
         return classic_gaussian_sigma(self.local_epsilon, self.local_delta)
 
@@ -57,14 +58,15 @@ def shuffled_epsilon(local_epsilon: float, silos: int, points: int, slack: float
 
 
 def _reach(silos: int, points: int, slack: float) -> float:
-    """The largest local epsilon that the lemma speaks of; not above 0 where it says nothing."""
+    """The largest local epsilon that the lemma covers; 0 or less where it covers none."""
     return math.log(silos / (16 * math.log(2 / slack))) / points
 
 
 def local_budget(epsilon: float, delta: float, silos: int, points: int) -> Amplified:
-    """The largest local epsilon at which one shuffled release is (epsilon, delta), over all slacks of the lemma.
+    """The local budget with the least noise at which one shuffled release is (epsilon, delta), over the lemma's slacks.
 
-    Of delta, the lemma's slack takes tanh(epsilon_0 / 2) * slack and the local delta_0 takes the rest.
+    At each slack it is the largest local epsilon. Of delta, the slack takes tanh(epsilon_0 / 2) * slack and the local
+    delta_0 takes the rest.
     """
     candidates = [_for_slack(epsilon, delta, silos, points, slack) for slack in np.geomspace(1e-12, 1.0, 400)]
     possible = [budget for budget in candidates if budget is not None]
@@ -78,23 +80,23 @@ def local_budget(epsilon: float, delta: float, silos: int, points: int) -> Ampli
 
 
 def _for_slack(epsilon: float, delta: float, silos: int, points: int, slack: float) -> Amplified | None:
-    """The budget at one slack, or None where the lemma does not reach."""
+    """The largest local budget at one slack; None where the lemma does not reach."""
     top = min(1 / points, _reach(silos, points, slack))
 
     def gap(local: float) -> float:
         return shuffled_epsilon(local, silos, points, slack) - epsilon
 
-    if top <= 0 or gap(top) < 0:  # more local epsilon than the lemma allows would be needed to use epsilon up
+    if top <= 0 or gap(top) < 0:  # to use epsilon up would take more local epsilon than the lemma allows
         return None
-    least = min(top * 1e-12, epsilon / 1000)  # shuffling makes less than a thousand times the local epsilon of any
-    local = falling_root(lambda local: -gap(local), least, top) * (1 - 1e-13)  # not above epsilon, in doubt
+    least = min(top * 1e-12, epsilon / 1000)  # a shuffled epsilon is always below a thousand times the local one
+    local = falling_root(lambda local: -gap(local), least, top) * (1 - 1e-13)  # in doubt, not above epsilon
     rest = delta - math.tanh(local / 2) * slack
     local_delta = rest / (silos * (math.exp(epsilon) + 1) * (1 + math.exp(-local) / 2))
     return Amplified(epsilon, delta, local, local_delta) if local_delta > 0 else None
 
 
 def theorem_sdp(epsilon: float, delta: float, silos: int, points: int, levels: int) -> Amplified:
-    """Local budget behind Theorem SDP: half of the budget for each stream, shared by advanced composition."""
+    """The local budget behind Theorem SDP: half of the budget per stream, shared by advanced composition."""
     return local_budget(*advanced_composition_share(epsilon / 2, delta / 2, levels), silos, points)
 
 
@@ -120,6 +122,6 @@ def theorem_sdp_constants_one(epsilon: float, delta: float, silos: int, rounds: 
 
 
 def published_sdp_sigma(epsilon: float, delta: float, silos: int, rounds: int, levels: int) -> float:
-    """sigma_0 of the published simulation of it: another logarithm, and no 2. No proof stands behind it."""
+    """sigma_0 of the published simulation of Theorem SDP: another logarithm, no 2. No proof stands behind it."""
     log = math.log(1 / delta) * math.log1p(levels / (delta * rounds)) * math.log(silos * levels / delta)
     return math.sqrt(levels * log / silos) / epsilon

@@ -12,7 +12,7 @@ from fedbandit.privacy.sensitivity import ADJACENCIES, Adjacency
 
 __all__ = ["Privacy", "at_most", "exactly"]
 
-LEAST = {"epsilon": 1e-100, "delta": 1e-300}  # below, squares and inverses leave the range of floating point
+LEAST = {"epsilon": 1e-100, "delta": 1e-300}  # below these, squares and inverses leave the range of floating point
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,9 @@ class Privacy:
     `adjacency`: replace-one (the paper's definition: a user becomes another) or add-remove (a user's round is empty).
     `participations`: rounds of one silo that the same user may take part in; a silo enforces the cap.
     `silos_per_user`: silos that the same user may visit (Appendix "Non-unique users").
-    `apart`: syncs that must lie between two visits of the same user to a silo for both to count. 0: they may share a
-    batch, which then moves by as many shifts; 1: each counts in a batch of its own; 30: at least 30 syncs later. A silo
-    enforces that too, and much less noise covers it.
+    `apart`: how many syncs apart two visits of the same user to a silo must lie for both to count. 0: they may share a
+    batch, which then moves by one shift per visit; 1: each counts in a batch of its own; 30: the second counts only if
+    it comes at least 30 syncs later. A silo enforces this too, and it needs much less noise.
 
     >>> Privacy(epsilon=1.0, delta=1e-5)
     Privacy(epsilon=1.0, delta=1e-05, adjacency='replace-one', participations=1, silos_per_user=1, apart=0)
@@ -56,8 +56,8 @@ class Privacy:
             )
 
     def as_dict(self) -> dict[str, Any]:
-        """The budget as plain data. `apart` came later: a budget that does not use it does not name it, so that plans
-        from before keep their identity."""
+        """The budget as plain data. `apart` was added later: it is left out where it is not used, so that older plans
+        keep their hashes."""
         data = asdict(self)
         if not self.apart:
             del data["apart"]
@@ -65,7 +65,7 @@ class Privacy:
 
     @property
     def pair(self) -> str:
-        """(epsilon, delta) in words: exactly, for a promise must not be rounded into another.
+        """(epsilon, delta) as text, exactly: one promise must not be rounded into another.
 
         >>> Privacy(1.0, 1e-5).pair, Privacy(0.1234567, 1 - 1e-16).pair
         ('(1, 1e-05)', '(0.1234567, 0.9999999999999999)')
@@ -93,6 +93,6 @@ def at_most(number: float, digits: int = 4) -> str:
     """
     if not math.isfinite(number):
         return "infinity"
-    last_digits = 1 - 1e-12  # a sum of floats may be above a round number by those
+    last_digits = 1 - 1e-12  # a sum of floats may exceed a round number in these
     rounded = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(Decimal(number * last_digits))
     return f"{float(rounded):.{digits}g}"

@@ -1,13 +1,14 @@
 """What was spent is data: every release is a typed event in a hash chain; `privacy.spending` composes them.
 
-A ledger belongs to one silo. Each entry carries the hash of the one before it and is signed by the silo. An entry that
-was altered, removed or put elsewhere is noticed (`verify`), unless all after it were written anew; to write them anew
-takes the silo's key (`signed`). The silo has it, and is held to what others have seen: the head of its ledger travels
-with each release (`witnessed`). A release that was drawn twice is two events; one that was sent again as it was is
-none. Nothing here reads or writes: a silo's store and the command line do.
+A ledger belongs to one silo. Each entry carries the hash of the entry before it and is signed by the silo. `verify`
+notices an entry that was altered, removed or moved, unless all entries after it were rewritten too. To rewrite them
+takes the silo's key (`signed`). The silo itself has that key, so it is held to what others have seen: the head of its
+ledger travels with each release (`witnessed`). A release that was drawn twice is two events; a release that was sent
+again unchanged is no new event. Nothing here reads or writes files: a silo's store and the command line do.
 
-A term without an end has one event per release all the same, and each of them stands for all before it: the plan fixes
-what a release costs, so the last event says what was spent. Its older entries need not be kept (`Entry.left_out`).
+A term without an end has one event per release, too, but each event stands for all before it: the plan fixes what a
+release costs, so the last event says what was spent. Older entries of such a term need not be kept
+(`Entry.left_out`).
 """
 
 from __future__ import annotations
@@ -49,22 +50,22 @@ __all__ = [
     "verify",
 ]
 
-GENESIS = "0" * 64  # what the first entry has for a previous hash
-LOST = "lost and given up, not drawn again; others hold the ledger with last hash "  # the text of a lost release
+GENESIS = "0" * 64  # the previous hash of the first entry
+LOST = "lost and given up, not drawn again; others hold the ledger with last hash "  # in the text of a lost release
 
 
 class LedgerError(ValueError):
-    """A ledger that cannot be believed or read: which entry, and why."""
+    """A ledger that cannot be believed or read; the message says which entry, and why."""
 
 
 @dataclass(frozen=True)
 class Gaussian:
     """An encoded batch with Gaussian noise.
 
-    `sigma` is the noise that whoever sees the release cannot take off: the silo's own, or, where silos share the
-    noise, that of the smallest honest cohort. `own_sigma` is the silo's alone, all that is left if everybody else
-    colludes. `sensitivity` is the largest shift of one batch sum by one user, in the same unit (Frobenius norm, bias
-    and covariance together, all rounds and silos that the user may take part in).
+    `sigma` is the noise that nobody who sees the release can take off: the silo's own noise or, where silos share the
+    noise, that of the smallest honest cohort. `own_sigma` is the noise of the silo alone, all that is left if everybody
+    else colludes. `sensitivity` is the largest shift of one batch sum by one user, in the same unit (Frobenius norm,
+    bias and covariance together, all rounds and silos that the user may take part in).
     """
 
     sigma: float
@@ -80,14 +81,14 @@ class Gaussian:
 
     @property
     def against(self) -> str:
-        """Against whom this is all that is spent."""
+        """The adversaries against whom no more than this is spent."""
         return "everybody outside the silo" if self.own_sigma >= self.sigma else ONLY_SUMS
 
 
 @dataclass(frozen=True)
 class Binomial:
-    """Counts with binomial noise. The theorem behind it composes a whole term at once: the first release spends all of
-    (epsilon, delta), the others no more, unless one is drawn again."""
+    """Counts with binomial noise. The theorem behind them composes a whole term at once: the first release spends all
+    of (epsilon, delta), and the others spend no more, unless one is drawn again."""
 
     noise_bits: int
     users: int
@@ -100,14 +101,14 @@ class Binomial:
 
     @property
     def against(self) -> str:
-        """Against whom this is all that is spent."""
+        """The adversaries against whom no more than this is spent."""
         return ONLY_SUMS
 
 
 @dataclass(frozen=True)
 class Entrusted:
-    """An encoded batch without noise, to a receiver who is trusted with it and adds Gaussian noise `sigma` before
-    anything leaves them. `sensitivity` as for `Gaussian`. What is spent is spent by what the receiver publishes."""
+    """An encoded batch without noise, sent to a receiver who is trusted with it and adds Gaussian noise `sigma` before
+    anything leaves them. `sensitivity` is as for `Gaussian`. What the receiver publishes is what spends."""
 
     receiver: str
     sigma: float
@@ -122,13 +123,13 @@ class Entrusted:
 
     @property
     def against(self) -> str:
-        """Against whom this is all that is spent."""
+        """The adversaries against whom no more than this is spent."""
         return f"everybody but the {self.receiver}, which is trusted with the sums and adds the noise"
 
 
 @dataclass(frozen=True)
 class Clear:
-    """Sums in the clear, noise neither in them nor added later: no number bounds what they spend."""
+    """Sums in the clear, with no noise in them and none added later: no number bounds what they spend."""
 
     receiver: str
 
@@ -139,7 +140,7 @@ class Clear:
 
     @property
     def against(self) -> str:
-        """Against whom this is all that is spent."""
+        """The adversaries against whom no more than this is spent."""
         return "nobody: the sums left the silo in the clear"
 
 
@@ -159,16 +160,16 @@ class Release:
     term: int  # from 1; a new term is a new plan on the same ledger
     trust: str
     mechanism: str
-    syncs: int  # the plan's horizon in releases; 0 without an end: the event then stands for all before it, too
-    sync: int  # which of them, from 0: row `sync` of the encoder
-    released: str  # what, in words
+    syncs: int  # the plan's horizon in releases; 0: no end, and the event stands for all before it, too
+    sync: int  # which release, from 0: row `sync` of the encoder
+    released: str  # what was released, in words
     adjacency: str
     epsilon: float  # the plan's budget for the whole term
     delta: float
     cost: Cost
-    visits: int = 1  # of one user that count, where they must lie some syncs apart; `sensitivity` is then that of one
-    apart: int = 0  # so many syncs
-    forget: float = 1.0  # what one sync leaves to the past in the sums that are decoded: it chooses the encoder, too
+    visits: int = 1  # visits of one user that count, if they must lie apart; `sensitivity` is then that of one visit
+    apart: int = 0  # how many syncs apart they must lie
+    forget: float = 1.0  # the weight that one sync leaves to the past in the decoded sums; the encoder depends on it
 
     def __post_init__(self) -> None:
         _as_declared(self)
@@ -189,18 +190,18 @@ class Release:
 
     @property
     def endless(self) -> bool:
-        """Whether its term has no end. What such a term has spent is known from its last event alone: every sync up to
-        it was drawn once, at the same cost. So a silo need not keep the earlier ones for ever."""
+        """Whether its term has no end. The last event of such a term alone tells what it has spent: every sync up to it
+        was drawn once, at the same cost. So a silo need not keep the earlier events for ever."""
         return not self.syncs
 
 
-# Fields that came later, and what events written without them mean: an event that says nothing else does not name them,
-# so that one event has one text, and old ledgers keep their hashes.
+# Fields that were added later, and the values that events without them have. A field with that value is not written, so
+# that one event has one text, and old ledgers keep their hashes.
 LATER: dict[str, Any] = {"visits": 1, "apart": 0, "forget": 1.0}
 
 
 def _as_declared(value: Release | Cost) -> None:
-    """No text is empty, and a float is a float: 1 and 1.0 are one number and must have one text."""
+    """Refuse empty texts, and make a float of every number in a float field: 1 and 1.0 must have one text."""
     for field in fields(value):
         found = getattr(value, field.name)
         if field.type == "str" and not found:
@@ -216,11 +217,11 @@ class Entry(NamedTuple):
     event: Release
     hash: str
     signature: str = ""  # of the silo, in hex
-    left_out: int = 0  # entries of the same term without an end that stood before it and are kept no more
+    left_out: int = 0  # entries of the same endless term that stood before it and are no longer kept
 
 
-Signs = Callable[[int, bytes], bytes]  # the signature of a ledger with so many entries and this last hash
-Checks = Callable[[int, bytes, bytes], bool]  # whether it is one
+Signs = Callable[[int, bytes], bytes]  # signs a ledger with this many entries and this last hash
+Checks = Callable[[int, bytes, bytes], bool]  # whether this is such a signature
 
 
 # -- the chain -----------------------------------------------------------------------------------------------
@@ -240,14 +241,16 @@ def verify(
     signed: Checks | None = None,
     witnessed: Sequence[tuple[int, str]] = (),
 ) -> None:
-    """Raise LedgerError unless entries are as written and in their places.
+    """Raise LedgerError unless the entries are unaltered and in their places.
 
-    `head` is a hash that somebody noted, the last one then: it must be in the ledger still (see `entries_since`).
-    `signed` checks every entry's signature; `witnessed` are heads (number of entries, last hash) that others have seen
-    of this ledger: each must be in it, or be that of a lost copy whose last releases this one has given up (`LOST`).
+    `head` is a hash that somebody noted when it was the last one: it must still be in the ledger (see `entries_since`).
+    `signed` checks every entry's signature. `witnessed` are heads (number of entries, last hash) of this ledger that
+    others have seen: each must be in it, or be the head of a lost copy whose last releases this one has given up
+    (`LOST`).
 
-    Entries of a term without an end may be left out after its first one, as many as the next one that is there says: it
-    stands for them. What others have seen must be in the ledger all the same: a silo keeps its newest entries.
+    In a term without an end, entries after the first may be left out, as many as the next entry that is there says:
+    that entry stands for them. What others have seen must be in the ledger all the same: a silo keeps its newest
+    entries.
     """
     previous, number = GENESIS, 0
     for place, entry in enumerate(entries):
@@ -270,9 +273,9 @@ def verify(
 
 
 def _may_follow_a_gap(entry: Entry, before: Entry | None) -> bool:
-    """Whether entries may be missing before this one: only those of its own term, which has no end, after the first.
+    """Whether entries may be missing before this one: only entries of its own endless term, and not the first of them.
 
-    The first one stays, for it follows the term before: so no other term can be hidden in a gap.
+    The first entry is kept because it follows the term before: so no other term can be hidden in a gap.
     """
     if before is None or (before.event.term, before.event.plan) != (entry.event.term, entry.event.plan):
         return False
@@ -280,13 +283,13 @@ def _may_follow_a_gap(entry: Entry, before: Entry | None) -> bool:
 
 
 def numbers(entries: Sequence[Entry]) -> list[int]:
-    """The place of each entry in the whole ledger, from 1: those that are left out count."""
+    """The place of each entry in the whole ledger, from 1; entries that are left out count."""
     return list(accumulate(1 + entry.left_out for entry in entries))
 
 
 def entries_since(entries: Sequence[Entry], head: str) -> int:
-    """How many entries were added since `head` was the last hash; LedgerError if it is the hash of none of them, nor
-    named by one as lost."""
+    """How many entries were added since `head` was the last hash; LedgerError if no entry has that hash and none names
+    it as lost."""
     noted = head.lower()
     if not re.fullmatch("[0-9a-f]{64}", noted):
         raise _validate.ArgumentError("head", f"must be a hash of 64 hexadecimal digits, got {head!r}")
@@ -331,12 +334,12 @@ def _verify_witness(entries: Sequence[Entry], count: int, hash_: str) -> None:
 
 
 def _lost_heads(entries: Sequence[Entry]) -> dict[int, set[str]]:
-    """By number of entries, the last hashes that a lost copy of this ledger can have had where this one has given up.
+    """By number of entries: the last hashes that a lost copy of this ledger can have had where this one has given up.
 
-    An entry that gives a release up tells all about it but what was released, and that is the same for all releases of
-    a term: so the lost entry can be written again, after whatever came before it here, and its hash is known. Entries
-    before the loss, and what the lost ones cost, are thereby checked as well. Only where a term has no other release to
-    learn the text from is the silo believed that the head it names was that of the lost copy.
+    An entry that gives up a release tells everything about it but the words for what was released, and these are the
+    same for all releases of a term. So the lost entry can be written again, after whatever came before it here, and its
+    hash is known. This also checks the entries before the loss, and what the lost ones cost. Only where a term has no
+    other release to take the words from is the silo believed that the head it names was that of the lost copy.
     """
     texts = {(e.event.term, e.event.plan): e.event.released for e in entries if LOST not in e.event.released}
     heads: dict[int, set[str]] = {0: set()}
@@ -400,8 +403,8 @@ Columns = tuple[object, object, object, object, object]  # number (from 0), prev
 
 
 def from_columns(rows: Iterable[Columns]) -> list[Entry]:
-    """The entries that a database holds in these columns, in their order; not yet verified. A damaged file can have
-    anything in them."""
+    """The entries that a database holds in these columns, in their order; not yet verified. In a damaged file the
+    columns can hold anything."""
     entries, following = list[Entry](), 0
     for number, previous, event, hash_, signature in rows:
         columns = {"previous": previous, "event": event, "hash": hash_, "signature": signature}
@@ -455,7 +458,7 @@ def _event(data: Mapping[str, Any]) -> Release:
 
 
 def _typed(name: str, value: Any, type_name: str) -> Any:
-    """A value of the type that its field is declared with; a whole number will do for a float."""
+    """The value, if it has the type that its field is declared with; a whole number will do for a float."""
     allowed: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (int, float)}
     if isinstance(value, bool) or not isinstance(value, allowed[type_name]):
         raise LedgerError(f"{name} must be of type {type_name}, got {value!r}")

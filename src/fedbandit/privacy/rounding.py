@@ -13,9 +13,10 @@ __all__ = ["rounded_totals"]
 
 @njit(cache=True)
 def rounded_totals(values: Floats, seed: np.uint64) -> Integers:
-    """Sums over users of values (groups, users, width), each rounded up with probability its fraction.
+    """Sums over users of values (groups, users, width), each rounded up with a probability equal to its fractional
+    part.
 
-    The uniform behind each number is a hash of the seed and the number's place.
+    The uniform random number behind each rounding is a hash of the seed and the number's place.
     """
     groups, users, width = values.shape
     totals = np.zeros((groups, width), dtype=np.int64)

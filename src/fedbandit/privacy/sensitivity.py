@@ -1,12 +1,12 @@
 """How far one user can move the statistics: the largest l2 shift of the pair (bias, covariance).
 
-The bias is measured in units of its noise and the covariance, in Frobenius norm, in units of its own; `ratio` is
-(covariance noise / bias noise)^2, and distances are in units of the covariance noise. With ||x|| <= 1 and a reward
-that enters as r in [-h, h] or [0, h] (h = `reward_bound`), put s = ratio h^2:
+Distances are in units of the covariance noise, and the covariance is measured in Frobenius norm. `ratio` is
+(covariance noise / bias noise)^2, so a move of the bias counts sqrt(ratio) times. Let ||x|| <= 1, let a reward enter as
+r in [-h, h] or [0, h] (h = `reward_bound`), and put s = ratio h^2. Then the largest joint shift is:
 
 * add/remove: the user's own contribution, sqrt(s + 1);
-* replace-one: unit vectors at cosine -c move the bias by h sqrt(2 + 2c) and the covariance by sqrt(2 - 2c^2); the
-  largest joint shift is at c = s/2 when s <= 2, sqrt(2 + 2s + s^2/2), and at c = 1 beyond, sqrt(4s).
+* replace-one: two unit vectors at cosine -c move the bias by h sqrt(2 + 2c) and the covariance by sqrt(2 - 2c^2). For
+  s <= 2 the largest joint shift is sqrt(2 + 2s + s^2/2), at c = s/2; for larger s it is sqrt(4s), at c = 1.
 
 With h = 1 and ratio = 1 these are sqrt 2 and sqrt 4.5. The tests search the whole domain for anything larger.
 """
@@ -39,7 +39,7 @@ ADJACENCIES: tuple[Adjacency, ...] = get_args(Adjacency)
 
 @dataclass(frozen=True)
 class Shift:
-    """The largest move of one batch sum by one user, in units of the covariance noise."""
+    """How far one user can move one batch sum, at most, in units of the covariance noise."""
 
     exact: float  # of the real-valued statistics
     rounding: float  # added by keeping each contribution on a grid
@@ -47,12 +47,12 @@ class Shift:
 
     @property
     def total(self) -> float:
-        """The shift that noise must hide: all of a user's rounds may fall into one batch, the worst case."""
+        """The shift that noise must hide. In the worst case, all of a user's rounds fall into one batch."""
         return self.participations * (self.exact + self.rounding)
 
 
 def joint_shift(adjacency: Adjacency, reward_bound: float = 1.0, ratio: float = 1.0) -> float:
-    """Largest shift of (bias, covariance) together; see the module's text."""
+    """The largest shift of (bias, covariance) together; see the module's docstring."""
     _validate.one_of("adjacency", adjacency, ADJACENCIES)
     s = ratio * reward_bound**2
     if adjacency == "add-remove":
@@ -61,15 +61,15 @@ def joint_shift(adjacency: Adjacency, reward_bound: float = 1.0, ratio: float = 
 
 
 def late_factor(adjacency: Adjacency, reward_bound: float, ratio: float, coefficients: Floats) -> float:
-    """How much further than inside one batch one round can move all releases if its reward may come in another one.
+    """The factor by which one round can move all releases further if its reward may come in another batch. At least 1.
 
-    Replacing a user may move the reward into batch j' instead of j. The releases then move by C_j u - C_j' u', of
-    squared length |u|^2 |C_j|^2 + |u'|^2 |C_j'|^2 - 2 <C_j, C_j'> <u, u'>. The product <u, u'> lies between -m and
-    |u|^2, where 2 |u|^2 + 2 m is the largest |u - u'|^2, `joint_shift` squared. While <C_j, C_j'> >= 0 that is no more
-    than inside one batch; where columns point apart, it can be. The factor is the largest over the first 1, 2, ... rows
-    of C, so that it also holds for what a ledger has spent so far. At least 1.
+    Replacing a user may move the reward from batch j to batch j'. The releases then move by C_j u - C_j' u', whose
+    squared length is |u|^2 |C_j|^2 + |u'|^2 |C_j'|^2 - 2 <C_j, C_j'> <u, u'>. The product <u, u'> lies between -m and
+    |u|^2, where m is such that 2 |u|^2 + 2 m is the largest |u - u'|^2, which is `joint_shift` squared. While <C_j,
+    C_j'> >= 0, the move is no larger than inside one batch; where columns point apart, it can be. The factor is the
+    largest over the first 1, 2, ... rows of C, so that it also holds for what a ledger has spent so far.
     """
-    if adjacency == "add-remove":  # one user in one batch: nothing to cross
+    if adjacency == "add-remove":  # one contribution in one batch: there is no second batch
         return 1.0
     alone = joint_shift("add-remove", reward_bound, ratio) ** 2
     inside = joint_shift("replace-one", reward_bound, ratio) ** 2
@@ -83,12 +83,12 @@ def late_factor(adjacency: Adjacency, reward_bound: float, ratio: float, coeffic
 
 
 def bias_shift(adjacency: Adjacency) -> float:
-    """Largest shift of the bias alone, rewards in [0, 1]: 1, or 2 when a user is replaced by the opposite one."""
+    """The largest shift of the bias alone, rewards in [0, 1]: 1, or 2 when a user is replaced by the opposite one."""
     return 1.0 if adjacency == "add-remove" else 2.0
 
 
 def covariance_shift(adjacency: Adjacency) -> float:
-    """Largest Frobenius shift of the covariance alone: 1, or sqrt 2 when replaced by an orthogonal one."""
+    """The largest Frobenius shift of the covariance alone: 1, or sqrt 2 when an orthogonal user replaces the user."""
     return 1.0 if adjacency == "add-remove" else math.sqrt(2.0)
 
 

@@ -1,19 +1,21 @@
-"""What a ledger has spent and what is left of it, composed exactly over the encoder's own matrix.
+"""What a ledger has spent and what is left of its budget, composed exactly over the encoder's own matrix.
 
 Formal guarantee of `spent`: the silo that released exactly these events has been (epsilon, delta)-DP for each of its
-users, under the adjacency and against those that it names. The Gaussian releases of a term are one Gaussian mechanism
-whose sensitivity is the largest column norm of C over the rows released (a row drawn twice counts twice), so mu is that
-of the worst-placed user so far; terms compose in squares. Where a user's visits must lie apart, it is the largest norm
-over the visits that were admissible so far, or a bound on it (`privacy.spacing`). Where a trusted receiver adds the
-noise, that noise counts, against everybody else. Binomial releases of a term spend its whole budget at once; drawn up
-to m times each, they are part of m runs of the term, and spend m times the budget (basic composition); and that adds up
-over terms.
+users, under the adjacency and against the adversaries that it names.
 
-A term without an end has spent what its first rows have, up to its last event: that grows from release to release and
-stays below the budget, however many there are, since the columns of its matrix have finite norms.
+* The Gaussian releases of a term are one Gaussian mechanism. Its sensitivity is the largest column norm of C over the
+  rows released (a row drawn twice counts twice), so its mu is that of the worst-placed user so far. Where a user's
+  visits must lie apart, it is the largest norm over the visits that were admissible so far, or a bound on it
+  (`privacy.spacing`). Terms compose in squares.
+* Where a trusted receiver adds the noise, that noise counts, against everybody else.
+* Binomial releases of a term spend its whole budget at once. Drawn up to m times each, they are part of m runs of the
+  term and spend m times the budget (basic composition). What such terms spend adds up.
 
-Terms of different adjacency are added up under replace-one. Replacing somebody is removing them and adding another, so
-an add-remove term counts with twice its mu (the shifts of both add up), and a binomial one by group privacy for two.
+A term without an end has spent what its first rows have, up to its last event. That grows with the releases but never
+exceeds the budget, however many there are, since the columns of its matrix have finite norms.
+
+Terms of different adjacency are added up under replace-one. To replace somebody is to remove them and to add another.
+So an add-remove term counts with twice its mu (the two shifts add up), and a binomial one by group privacy for two.
 """
 
 from __future__ import annotations
@@ -34,22 +36,22 @@ from fedbandit.privacy.sensitivity import Adjacency
 __all__ = ["Encoders", "Rows", "Spent", "TermSpent", "spent"]
 
 HAIR = 1e-6  # relative: less than this is rounding
-LARGEST_EXPONENT = 700.0  # e to it is a float
+LARGEST_EXPONENT = 700.0  # e to this power is still a float
 
 
 class Rows(Protocol):
-    """All that is asked of an encoder here."""
+    """What this module asks of an encoder."""
 
     def row(self, k: int) -> Floats:
         """C[k, 0..k]."""
         ...
 
     def moved(self, weights: Floats, visits: int, apart: int) -> float:
-        """How far visits that lie apart move rows with these weights."""
+        """How far visits that lie apart move all rows together, each with its weight in the squared norm."""
         ...
 
     def reached(self, rows: int, visits: int, apart: int) -> float:
-        """How far a unit shift of one batch, or of batches that lie apart, moves the first rows."""
+        """How far a unit shift of one batch, or of batches that lie apart, moves the first `rows` rows."""
         ...
 
 
@@ -59,7 +61,7 @@ Encoders = Callable[[str, int, float], Rows]
 
 @dataclass(frozen=True)
 class TermSpent:
-    """One term of the ledger."""
+    """What one term of the ledger has spent."""
 
     term: int
     plan: str
@@ -68,32 +70,32 @@ class TermSpent:
     adjacency: Adjacency
     against: tuple[str, ...]  # against whom no more was spent
     syncs: int  # planned releases; 0 without an end
-    released: int  # different syncs released, those whose entries are kept no more included
+    released: int  # different syncs released, including those whose entries are no longer kept
     redrawn: tuple[int, ...]  # syncs that were drawn more than once
-    given_up: tuple[int, ...]  # syncs that were drawn in a copy of the store that was lost: spent all the same
-    draws: int  # of the sync that was drawn most often
+    given_up: tuple[int, ...]  # syncs that were drawn in a lost copy of the store: they are spent all the same
+    draws: int  # how often the sync that was drawn most often was drawn
     mu: float  # of its Gaussian releases; inf if anything left in the clear
     budget: tuple[float, float]  # (epsilon, delta)
 
     @property
     def epsilon(self) -> float:
-        """Spent so far, at `delta`."""
+        """The epsilon spent so far, at `delta`."""
         return self.draws * self.budget[0] if self.composed_at_once else gaussian_epsilon(self.mu, self.budget[1])
 
     @property
     def delta(self) -> float:
-        """Of `epsilon`: the budget's, unless draws of a term that is composed at once were repeated."""
+        """The delta of `epsilon`: the budget's, unless releases of a term composed at once were drawn again."""
         return min(1.0, self.draws * self.budget[1]) if self.composed_at_once else self.budget[1]
 
     @property
     def left(self) -> float:
-        """Epsilon left of the term's budget; never below zero, and zero where rounding is all that is left."""
+        """What is left of the term's epsilon: never below zero, and zero where only rounding is left."""
         left = self.budget[0] - self.epsilon
         return left if left > HAIR * self.budget[0] else 0.0
 
     @property
     def overspent(self) -> bool:
-        """More than planned; a hair is allowed for rounding in the last digits."""
+        """Whether more was spent than planned; a hair is allowed for rounding in the last digits."""
         if self.composed_at_once:
             return self.draws > 1
         epsilon, delta = self.budget
@@ -101,15 +103,15 @@ class TermSpent:
 
     @property
     def composed_at_once(self) -> bool:
-        """Whether its releases spend the whole budget together, whatever their number."""
+        """Whether its releases spend the whole budget together, however many there are."""
         return self.kind == Binomial.kind
 
     def mu_under(self, adjacency: Adjacency) -> float:
-        """`mu` of somebody who is replaced in a term that counts people who come or stay away: twice."""
+        """`mu` under this adjacency: twice as large for somebody who is replaced in an add-remove term."""
         return self.mu if adjacency == self.adjacency else 2 * self.mu
 
     def pair_under(self, adjacency: Adjacency) -> tuple[float, float]:
-        """(epsilon, delta) likewise, by group privacy for two."""
+        """(epsilon, delta) under this adjacency: by group privacy for two in the same case."""
         if adjacency == self.adjacency:
             return self.epsilon, self.delta
         return 2 * self.epsilon, self.delta * (1 + math.exp(min(self.epsilon, LARGEST_EXPONENT)))
@@ -123,28 +125,28 @@ class Spent:
 
     @property
     def adjacency(self) -> Adjacency:
-        """That of `epsilon` and `delta`: the terms' own, or replace-one where they differ."""
+        """The adjacency that `epsilon` and `delta` are for: the one of all terms, or replace-one where they differ."""
         found = {term.adjacency for term in self.terms}
         return "add-remove" if found == {"add-remove"} else "replace-one"
 
     @property
     def converted(self) -> tuple[int, ...]:
-        """Terms of another adjacency, counted as if somebody were replaced in them."""
+        """The terms of another adjacency, which count as if somebody were replaced in them."""
         return tuple(term.term for term in self.terms if term.adjacency != self.adjacency)
 
     @property
     def mu(self) -> float:
-        """Of all Gaussian releases."""
+        """The mu of all Gaussian releases together."""
         return compose_gdp(*(term.mu_under(self.adjacency) for term in self.terms))
 
     @property
     def delta(self) -> float:
-        """Of `epsilon`: the smallest delta of a Gaussian term, plus those of all binomial ones."""
+        """The delta of `epsilon`: the smallest delta of a Gaussian term, plus those of all binomial terms."""
         return min(1.0, self._gaussian_delta + sum(delta for _, delta in self._at_once))
 
     @property
     def epsilon(self) -> float:
-        """Spent by all terms together, at `delta`."""
+        """The epsilon spent by all terms together, at `delta`."""
         gaussian = gaussian_epsilon(self.mu, self._gaussian_delta) if self.mu > 0 else 0.0
         return sum(epsilon for epsilon, _ in self._at_once) + gaussian
 
@@ -158,7 +160,7 @@ class Spent:
 
 
 def spent(entries: Sequence[Entry], encoders: Encoders) -> Spent:
-    """Compose the events of a ledger (verified before); `encoders` is `protocol.mechanisms.encoder`."""
+    """Compose the events of a ledger that was verified before; `encoders` is `protocol.mechanisms.encoder`."""
     return Spent(tuple(_term(events, encoders) for events in terms(entries).values()))
 
 
@@ -187,14 +189,15 @@ def _term(events: Sequence[Release], encoders: Encoders) -> TermSpent:
 
 
 def _shared(event: Release) -> tuple[object, ...]:
-    """What all releases of a term must agree on: their plan fixes it."""
+    """What all releases of a term must agree on, because their plan fixes it."""
     promised = event.adjacency, event.epsilon, event.delta, event.visits, event.apart
     return event.cost.kind, event.trust, event.mechanism, event.syncs, event.forget, *promised
 
 
 def _mu(events: Sequence[Release], encoders: Encoders) -> float:
-    """Largest over batches j of the root of the sum over events of (C[sync, j] sensitivity / sigma)^2; where visits
-    must lie apart, over admissible sets of batches of the same with the sum of C[sync, j] over the set."""
+    """The mu of a term's Gaussian releases: the largest over batches j of the root of the sum over events of
+    (C[sync, j] sensitivity / sigma)^2. Where visits must lie apart, the largest over admissible sets of batches, with
+    the sum of C[sync, j] over the set in the place of C[sync, j]."""
     first = events[0]
     if first.endless:
         return _mu_endless(events, encoders)
@@ -217,8 +220,8 @@ def _mu(events: Sequence[Release], encoders: Encoders) -> float:
 
 
 def _mu_endless(events: Sequence[Release], encoders: Encoders) -> float:
-    """The same for a term without an end: every sync up to the last was drawn at least once, kept or not, at the
-    largest cost of those that are kept; rows that were drawn more often count as if all had been."""
+    """The mu of a term without an end. Every sync up to the last was drawn at least once, kept or not, and counts at
+    the largest cost of those that are kept. If one was drawn more often, all count as drawn that often."""
     if any(isinstance(event.cost, Clear) for event in events):
         return math.inf
     costs = [event.cost for event in events if isinstance(event.cost, Gaussian | Entrusted)]

@@ -1,12 +1,12 @@
-"""How an adversary tells two worlds apart: what it sees of a sync, and the best score there is.
+"""How an adversary tells two worlds apart: what it sees of a sync, and the best score that this allows.
 
-An adversary knows both worlds down to every user, and so can retrace what the silos' releases would be without noise
-in either. What it sees of the noisy ones gives it a log-likelihood ratio, the best score there is (Neyman & Pearson).
-It says "world 1" when the ratio is above zero, a threshold fixed before anything is drawn. Each trust model has its
-adversaries in its own file; the one that several of them share is here.
+An adversary knows both worlds down to every user, so it can retrace what the silos' releases would be without noise in
+either world. What it sees of the noisy ones gives it a log-likelihood ratio, the best score there is (Neyman &
+Pearson). It says "world 1" when the ratio is above zero, a threshold fixed before anything is drawn. Each trust model
+has its adversaries in its own file; the one that several of them share is here.
 
-An adversary also says what it sees of the noise itself (`residuals`), for an auditor who knows which world was played
-and tests whether that noise is the one which the guarantee counts on.
+An adversary also reports what it sees of the noise itself (`residuals`). An auditor who knows which world was played
+then tests whether that noise is the noise that the guarantee counts on.
 """
 
 from __future__ import annotations
@@ -34,28 +34,29 @@ __all__ = [
     "uniform_residuals",
 ]
 
-# What success refutes: mu-GDP (for Gaussian noise the same as (epsilon, delta)-DP), or (epsilon, delta)-DP as such.
+# What an adversary's success refutes: mu-GDP (for Gaussian noise the same as (epsilon, delta)-DP), or
+# (epsilon, delta)-DP as such.
 Bound = Literal["gdp", "dp"]
-UNNOISED = 0.5  # a number without noise is known to half a unit: certainty, in effect
+UNNOISED = 0.5  # a number without noise is taken to be known to half a unit, which is certainty in effect
 
 
 class Moment(NamedTuple):
-    """One sync, with what an adversary can retrace of it."""
+    """One sync, and what an adversary can retrace of it."""
 
     sync: int  # from 0
     users: int  # of one silo, in this batch
     expected: tuple[Integers, Integers]  # noiseless releases in world 0 and in world 1, (1 or trials, silos, width)
-    sent: Sequence[Message]  # what the silos sent, this sync's last (earlier ones if an adversary remembers)
+    sent: Sequence[Message]  # what the silos sent; the last is of this sync (earlier ones if an adversary remembers)
     held: Message  # what the analyzer holds
 
 
 class Residual(NamedTuple):
-    """A stream of noise at one sync: if the claim is true, standard Gaussians, independent in every way."""
+    """A stream of noise at one sync. If the claim is true, these are standard Gaussians, independent in every way."""
 
     name: str  # whose noise
     values: Floats  # (trials, rows, width)
     coincidence: float  # the chance that two vectors of the stream agree
-    uniform: bool = False  # words of a share, which must not depend on what the share hides
+    uniform: bool = False  # whether these are the words of a share, which must not depend on what the share hides
 
 
 class Adversary(Interface):
@@ -81,7 +82,7 @@ class Adversary(Interface):
         ...
 
     def residuals(self, claimed: Protocol, moment: Moment, world: int) -> tuple[Residual, ...]:
-        """What it sees of the noise at this sync, for somebody who knows the world, in units of the claimed noise."""
+        """What it sees of the noise at this sync, in units of the claimed noise, given which world was played."""
         ...
 
 
@@ -99,7 +100,7 @@ def gaussian_score(
 
 
 def gaussian_residuals(name: str, observed: Numbers, expected: Numbers, scales: Floats) -> tuple[Residual, ...]:
-    """What is left of `observed` (trials, rows, width), entry by entry where noise is claimed."""
+    """The noise that is left of `observed` (trials, rows, width): one number per entry where noise is claimed."""
     noisy = np.flatnonzero(scales > 0)
     if not len(noisy):
         return ()
@@ -108,7 +109,7 @@ def gaussian_residuals(name: str, observed: Numbers, expected: Numbers, scales: 
 
 
 def uniform_residuals(name: str, words: Words) -> tuple[Residual, ...]:
-    """Uniform words as the Gaussians of the same rank: by their high bits, and by their low ones."""
+    """Uniform words turned into Gaussians of the same rank: once by their high bits, once by their low bits."""
     sides = ((name, words), (f"{name}, low bits", words.byteswap()))
     return tuple(
         Residual(side, ndtri(((bits >> np.uint64(11)) + 0.5) * 2.0**-53), 2.0 ** (-53 * words.shape[-1]), uniform=True)
@@ -117,7 +118,7 @@ def uniform_residuals(name: str, words: Words) -> tuple[Residual, ...]:
 
 
 def summed(pair: tuple[Integers, Integers]) -> tuple[Integers, Integers]:
-    """Both expectations, added up over the silos."""
+    """The expected releases of both worlds, each added up over the silos."""
     low, high = (expected.sum(axis=SILOS, keepdims=True) for expected in pair)
     return low, high
 
@@ -132,7 +133,7 @@ class SeesMessages:
 
     def score(self, protocol: Protocol, moment: Moment) -> Floats | float:
         scales = protocol.release_scales(moment.users)
-        # Each array of the form of a release is a noisy copy of it: there should be one.
+        # Each array that has the shape of a release is a noisy copy of it. There should be one.
         copies = [array for array in moment.sent[-1] if array.shape[-1] == protocol.width]
         return sum((gaussian_score(copy, moment.expected, scales) for copy in copies), start=0.0)
 

@@ -2,7 +2,7 @@
 
 A batch goes through `collect` (users to a batch), `release` (R: encode and add noise), `mix` (S) and `decode` (A:
 prefix sums). One implementation serves the simulator, the audit and the live federation. It is vectorised over any
-leading axes, and the silos' axis is the one before the last. Messages are tuples of integer arrays, states are values.
+leading axes; the silos' axis is the last but one. Messages are tuples of integer arrays, and states are values.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 __all__ = ["SILOS", "Message", "Part", "Protocol"]
 
-Message = tuple[Numbers, ...]  #: what a silo sends in one sync, an array per part
+Message = tuple[Numbers, ...]  #: what a silo sends in one sync, one array per part
 SILOS = -2  #: the silos' axis in messages of a whole federation
 
 
 class Part(NamedTuple):
-    """One array of a silo's message: who reads it, and how it gets there. What a silo reads itself is sent nowhere."""
+    """One array of a silo's message: who reads it, and how it gets there. What the silo itself reads is not sent."""
 
     reader: Literal["mixer", "analyzer", "silo"] = "analyzer"
     dtype: type[np.int64] | type[np.uint64] = np.int64
@@ -38,7 +38,7 @@ class Part(NamedTuple):
 
     @property
     def through_mixer(self) -> bool:
-        """Whether it passes through S."""
+        """Whether this part passes through S."""
         return self.blind or self.reader == "mixer"
 
 
@@ -56,20 +56,20 @@ class Protocol(ABC):
     bits: int
     silos: int
 
-    parts: ClassVar[tuple[Part, ...]] = (Part(),)  # of one silo's message
+    parts: ClassVar[tuple[Part, ...]] = (Part(),)  # the parts of one silo's message
     sends: ClassVar[str] = "noisy sums of one batch, to the analyzer"  # for the ledger
-    needs_points: ClassVar[bool] = False  # True: `collect` must see each user, their sum is not enough
+    needs_points: ClassVar[bool] = False  # True: `collect` must see each user; their sum is not enough
     waits: ClassVar[bool] = False  # True: a message depends on which of the earlier ones arrived
     mixer_draws: ClassVar[bool] = False  # True: S draws noise of its own
 
     @property
     def width(self) -> int:
-        """Numbers in one packed statistic."""
+        """How many numbers one packed statistic has."""
         return width(self.dim)
 
     @property
     def release_bits(self) -> int:
-        """A release is an integer multiple of 2^-release_bits."""
+        """The bits of the release grid: a release is an integer multiple of 2^-release_bits."""
         return self.bits + self.encoder.fraction_bits
 
     @property
@@ -79,7 +79,7 @@ class Protocol(ABC):
 
     @property
     def sent_parts(self) -> int:
-        """Arrays of a message that leave the silo."""
+        """How many arrays of a message leave the silo."""
         return sum(part.reader != "silo" for part in self.parts)
 
     @property
@@ -123,18 +123,18 @@ class Protocol(ABC):
     def outgoing(self, drawn: Sequence[Message], arrived: Mapping[int, Message]) -> Message:
         """What a silo sends now; `drawn` are all its releases so far, `arrived` its messages that arrived, by sync.
 
-        Here it is what was drawn last, whatever became of the earlier ones: a silo that was away is left out. (Where
-        the noise of a sync comes from the other silos in it, it would not cover missed releases folded into a later
-        one.)
+        Here it is the last release drawn, whatever became of the earlier ones: a silo that was away is left out. (Where
+        the noise of a sync comes from the other silos in it, that noise would not cover missed releases that are folded
+        into a later one.)
         """
         return drawn[-1]
 
     def kept_weights(self, missed: Collection[int], sync: int) -> Floats:
-        """The weight of each batch l <= sync of a silo that was away at the syncs `missed`, in what sync `sync`
-        decodes.
+        """The weight of each batch l <= sync in the sum decoded at `sync`, for a silo that was away at `missed`.
 
-        A[sync, l] - sum over missed j of B[sync, j] C[j, l]: the same for bias and covariance, so the regression stays
-        unbiased with a little less data. Between 0 and A[sync, l] where B and C have no negative entries.
+        It is A[sync, l] - sum over missed j of B[sync, j] C[j, l]. It is the same for bias and covariance, so the
+        regression stays unbiased with a little less data. It lies between 0 and A[sync, l] where B and C have no
+        negative entries.
         """
         weights = self.encoder.target_row(sync)
         decoder = self.encoder.decoder_row(sync)
@@ -146,17 +146,17 @@ class Protocol(ABC):
     # -- S, the third party -----------------------------------------------------------------------------------------
 
     def mix(self, held: Message, noise: NoiseSource) -> Message:
-        """S on the arrays it holds, (..., silos, width) each: the identity."""
+        """S, applied to the arrays that it holds, (..., silos, width) each: here the identity."""
         return held
 
     @property
     def mixed_parts(self) -> tuple[int, ...]:
-        """Which parts of a message `mix` is applied to: those that pass through S, or all if there is no mixer."""
+        """The parts of a message that `mix` is applied to: those that pass through S, or all if there is no mixer."""
         sent = ((i, part) for i, part in enumerate(self.parts) if part.reader != "silo")
         return tuple(i for i, part in sent if part.through_mixer or not self.has_mixer)
 
     def passed_on(self, sent: Message, noise: NoiseSource) -> Message:
-        """What A holds of a whole federation's messages: S's parts mixed, its own as they were sent."""
+        """What A holds of a whole federation's messages: S's parts after mixing, A's own as they were sent."""
         mixed = iter(self.mix(tuple(sent[i] for i in self.mixed_parts), noise))
         return tuple(next(mixed) if i in self.mixed_parts else array for i, array in enumerate(sent))
 
@@ -171,29 +171,30 @@ class Protocol(ABC):
         return np.asarray(held[0].sum(axis=SILOS))
 
     def decode(self, state: Stream, held: Message) -> tuple[Stream, Floats]:
-        """A: add the silos up and decode the prefix sum, in natural units (..., width)."""
+        """A: add up the silos and decode the prefix sum, in natural units (..., width)."""
         state, prefix = self.encoder.decode_step(state, self.total(held))
         return state, prefix * 2.0**-self.bits
 
     def skip(self, state: Stream, lead: tuple[int, ...] = ()) -> Stream:
-        """A at a sync that no silo is in: the decoder moves on by an empty release."""
+        """The analyzer's state after a sync that no silo is in: the decoder moves on by an empty release."""
         return self.encoder.decode_step(state, np.zeros((*lead, self.width)))[0]
 
     def prefix_gain(self, visits: tuple[int, ...]) -> Floats:
-        """Noise of each decoded prefix sum over all silos, per unit of `scales`; `visits` to one silo by each sync."""
+        """The noise of each decoded prefix sum over all silos, per unit of `scales`; `visits` are those to one silo by
+        each sync."""
         return np.asarray(np.sqrt(self.silos) * self.encoder.prefix_norms)
 
     # -- for the audit and the simulator ----------------------------------------------------------------------------
 
     @abstractmethod
     def adversaries(self) -> tuple[Adversary, ...]:
-        """Everybody that the guarantee is against, with what each of them sees."""
+        """Everybody that the guarantee is against, and what each of them sees."""
 
     def pooled(self) -> Self:
         """The same protocol for one silo that holds every silo's users: equal in law at the analyzer, M times cheaper.
 
-        The encoder is linear, so encoding the total is the total of the encodings; and the sum of M independent
-        centred Gaussians of variance s^2 is one of variance M s^2 (each is rounded to the release grid, so the law of
-        the sum differs by the rounding alone, of relative size 2^-release_bits / s).
+        The encoder is linear, so encoding the total is the total of the encodings. The sum of M independent centred
+        Gaussians of variance s^2 is one of variance M s^2. (Each is rounded to the release grid, so the law of the sum
+        differs by the rounding alone, of relative size 2^-release_bits / s.)
         """
         return replace(self, silos=1, scales=self.scales.times(np.sqrt(self.silos)))

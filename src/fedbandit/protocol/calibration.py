@@ -30,24 +30,25 @@ PUBLISHED = "these are the constants of the published simulation, not the theore
 
 
 class GaussianNoise(NamedTuple):
-    """The noise that a transcript needs, the proof, and, where there is none, the reason."""
+    """The noise that a transcript needs, with the proof or, where there is no proof, the reason."""
 
     sigma: float  # on the diagonal of the covariance
-    shift: float  # of one batch sum by one user, in the same unit: the guarantee and the ledger both read it here
+    shift: float  # of one batch sum by one user, in the same unit; the guarantee and the ledger both read it here
     scales: Scales
     steps: tuple[str, ...] = ()
     problem: str = ""
-    beside: float = 0.0  # mu^2 of a silo's own releases, in units of that of these
+    beside: float = 0.0  # mu^2 of a silo's own releases, in units of the mu^2 of these
 
     def cost(self, own_share: float = 1.0) -> Gaussian:
-        """What one release costs, with what the silo releases for itself at the same sync; `own_share` of the noise is
-        the silo's own. Two Gaussians cost as much as one whose precision, 1 / sigma^2, is the sum of theirs."""
+        """What one release costs, together with what the silo releases to itself at the same sync; `own_share` of the
+        noise is the silo's own. Two Gaussians cost as much as one whose precision, 1 / sigma^2, is the sum of
+        theirs."""
         own = 1 / math.sqrt(own_share**-2 + self.beside)
         return Gaussian(self.sigma / math.sqrt(1 + self.beside), self.sigma * own, self.shift)
 
 
 class Stated(NamedTuple):
-    """The noise that some paper states, and its own words for it."""
+    """The noise that some paper states, and the paper's words for it."""
 
     sigma: float  # in units of the covariance, as `Request.exact_epsilon` takes it
     scales: Scales
@@ -60,9 +61,9 @@ def gaussian_noise(
     comes: str = VISITS_SILOS,
     literature: Callable[[Request], Stated] | None = None,
 ) -> GaussianNoise:
-    """Noise of one transcript; `joint_silos`: the transcript is a sum over silos, so a user's visits add up in it.
+    """The noise of one transcript; `joint_silos`: the transcript is a sum over silos, so a user's visits add up in it.
 
-    `comes` are the words for what `silos_per_user` counts; `literature` states the noise of a trust model that has a
+    `comes` is the wording for what `silos_per_user` counts. `literature` states the noise of a trust model that has a
     paper of its own.
     """
     if request.calibration == "literature":
@@ -79,7 +80,7 @@ def gaussian_noise(
 
 
 def _exact(request: Request, joint_silos: bool, comes: str) -> GaussianNoise:
-    """Joint release of both streams, analytic Gaussian: no slack."""
+    """A joint release of both streams, by the analytic Gaussian: no slack."""
     sigma, privacy = request.exact_sigma(joint_silos), request.asked
     scales = request.exact_scales(sigma)
     steps = (
@@ -107,7 +108,7 @@ def _theorem(request: Request, joint_silos: bool, comes: str) -> GaussianNoise:
 
 
 def _computed(request: Request, joint_silos: bool, comes: str, stated: Stated, *before: str) -> GaussianNoise:
-    """Noise that somebody else has fixed, and an exact check of what it promises; `before` are steps before that."""
+    """Noise that somebody else has fixed, and an exact check of what it promises; `before` are the steps before it."""
     noise = GaussianNoise(stated.sigma, request.user_shift(joint_silos), stated.scales)
     if request.acting == "eager":
         return noise._replace(problem=FLIP)
@@ -124,7 +125,7 @@ def _computed(request: Request, joint_silos: bool, comes: str, stated: Stated, *
 
 
 def _theorem_step(request: Request, sigma: float) -> str:
-    """What the theorem says of its own mechanism, the tree; of others it says nothing."""
+    """What the theorem says about its own mechanism, the tree; about others it says nothing."""
     if request.encoder.name != "tree":
         return f"The noise is Theorem LDP's for a tree over {request.encoder.size} releases: sigma_0 = {sigma:.4f}."
     levels, delta = tree_levels(request.encoder.size), request.asked.delta / 2
@@ -208,7 +209,7 @@ def _sensitivity_steps(request: Request, joint_silos: bool, comes: str) -> tuple
 
 
 def _batch_step(request: Request) -> str:
-    """From a batch to all releases."""
+    """The step of the proof from a batch to all releases."""
     shift, encoder = request.shift, request.encoder
     releases = (
         f"{encoder.touches} releases and none after them"
@@ -223,7 +224,7 @@ def _batch_step(request: Request) -> str:
 
 
 def _spaced_step(request: Request) -> str:
-    """The same for visits in batches that lie apart."""
+    """The step of the proof from visits in batches that lie apart to all releases."""
     shift, privacy, reach = request.shift, request.asked, request.reach
     over = ", ever" if request.encoder.endless else f" of {request.encoder.size}"
     return (

@@ -18,7 +18,7 @@ __all__ = ["State", "Transcript", "init", "receive", "send", "skip", "step"]
 
 
 class State(NamedTuple):
-    """Where a federation stands: every silo's encoder, the analyzer's decoder, and what it last decoded."""
+    """The state of a federation: every silo's encoder, the analyzer's decoder, and what it last decoded."""
 
     silos: Stream
     analyzer: Stream
@@ -33,7 +33,7 @@ class Transcript(NamedTuple):
 
 
 def init(protocol: Protocol, lead: tuple[int, ...] = (), silos: int | None = None) -> State:
-    """Before the first sync; `lead` are the axes before that of the silos, of which `silos` play (all by default)."""
+    """The state before the first sync; `lead` are the axes before the silos'; `silos` of them play, all by default."""
     playing = protocol.silos if silos is None else silos
     return State(protocol.init((*lead, playing)), protocol.init_analyzer(lead), np.zeros((*lead, protocol.width)))
 
@@ -57,5 +57,5 @@ def receive(protocol: Protocol, state: State, transcript: Transcript) -> State:
 
 
 def skip(protocol: Protocol, state: State) -> State:
-    """A sync that no silo is in: the decoder moves on, what it last decoded stays."""
+    """The state after a sync that no silo is in: the decoder moves on, and what it last decoded stays."""
     return state._replace(analyzer=protocol.skip(state.analyzer, state.prefix.shape[:-1]))

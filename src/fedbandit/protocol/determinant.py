@@ -1,8 +1,8 @@
 """Dubey & Pentland's determinant rule, on raw sums or on noisy ones: a pure `init` and `step`, one step per round.
 
 A silo asks for a sync when the log-determinant of what it has seen since the last one has grown by threshold / rounds
-waited (line 9 of the restated algorithm). The private variant looks at a noisy local covariance from a tree over the
-rounds since the last sync (eq. det-new).
+waited (line 9 of the restated algorithm). The private variant looks at a noisy local covariance, which comes from a
+tree over the rounds since the last sync (eq. det-new).
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ __all__ = ["DeterminantRule", "RuleState"]
 
 
 class RuleState(NamedTuple):
-    """What a silo's rule knows since the last sync."""
+    """What a silo's rule has learnt since the last sync."""
 
     waited: int  # rounds
     encoder: Stream
     decoder: Stream
-    node: Floats  # (..., entries): the noisy node of the tree that the last round completed; with no noise, the round
+    node: Floats  # (..., entries): the noisy tree node that the last round completed, or that round without noise
     seen: Floats  # (..., entries): the covariance that the rule looks at
 
 
@@ -36,10 +36,11 @@ class RuleState(NamedTuple):
 class DeterminantRule:
     """The rule of one plan. Covariances are packed matrix entries in units of the statistics' grid, 2^-bits.
 
-    Formal guarantee, with noise: all nodes that a silo's rule ever looks at are (column_norm * shift / sigma)-GDP for
-    each of its users: sigma is the noise on the diagonal (sigma / sqrt 2 off it), column_norm that of the tree, shift
-    the largest move of one round's covariance (Frobenius norm) by one user. A tree begins anew after each sync, so each
-    round is in one tree only. Without noise there is no guarantee: who asks for a sync tells of single users.
+    Formal guarantee, with noise: all nodes that a silo's rule ever looks at are together
+    (column_norm * shift / sigma)-GDP for each of its users. Here sigma is the noise on the diagonal (sigma / sqrt 2 off
+    it), column_norm is that of the tree, and shift is the largest move of one round's covariance (Frobenius norm) by
+    one user. A new tree begins after each sync, so each round is in one tree only. Without noise there is no guarantee:
+    which silo asks for a sync tells something about single users.
     """
 
     dim: int
@@ -47,11 +48,11 @@ class DeterminantRule:
     threshold: float
     scales: Scales  # of the noise on a node of the tree, natural units; zero: the rule looks at raw sums
     tree: Encoder  # over the rounds of the whole horizon
-    patient: bool = True  # the longer a silo has waited, the less will do; False: always the threshold
+    patient: bool = True  # the longer a silo has waited, the less growth is enough; False: always the whole threshold
 
     @cached_property
     def node_scales(self) -> Floats:
-        """Standard deviation of the noise in each packed matrix entry, on the grid."""
+        """The standard deviation of the noise in each packed matrix entry, in grid units."""
         return np.asarray(self.scales.packed(self.dim)[self.dim :] * 2.0**self.bits)
 
     @cached_property
@@ -60,12 +61,12 @@ class DeterminantRule:
         return bool(self.node_scales.any())
 
     def init(self, lead: tuple[int, ...]) -> RuleState:
-        """Just after a sync."""
+        """The state just after a sync."""
         shape = (*lead, len(self.node_scales))
         return RuleState(0, self.tree.init(shape), self.tree.init_decoder(shape), np.zeros(shape), np.zeros(shape))
 
     def step(self, state: RuleState, covariance: Integers, root: Floats, noise: NoiseSource) -> tuple[RuleState, Flags]:
-        """One more round, which added `covariance` (..., entries): the rule's state, and who asks for a sync (...).
+        """One more round, which added `covariance` (..., entries): the rule's state, and which silos ask for a sync.
 
         `root` (..., dim, dim) belongs to the model of the last sync: V^-1 = root root^T.
         """
@@ -73,12 +74,12 @@ class DeterminantRule:
         return state, self.asks(state.seen, root, state.waited)
 
     def asks(self, seen: Numbers, root: Floats, waited: int) -> Flags:
-        """Who asks for a sync after seeing this covariance (..., entries) since the last one."""
+        """Which silos ask for a sync after seeing this covariance (..., entries) since the last one."""
         matrices = symmetric(seen * 2.0**-self.bits, self.dim)
         return np.asarray(linucb.log_det_gain(matrices, root) > self.limit(waited))
 
     def limit(self, waited: int | Integers) -> float | Floats:
-        """The growth beyond which a silo asks that has waited so many rounds."""
+        """The growth beyond which a silo that has waited this many rounds asks for a sync."""
         return self.threshold / (waited if self.patient else np.ones_like(waited))
 
     def _after_round(self, state: RuleState, covariance: Integers, noise: NoiseSource) -> RuleState:

@@ -1,14 +1,14 @@
 """A mechanism is a matrix: what a silo releases at sync k is row k of C applied to its batch sums, plus noise.
 
 `Encoder` holds everything that is read off the lower-triangular, invertible C (K x K): its sensitivity, the noise of
-every sum the analyzer decodes with B = A C^-1, how many releases one datum touches; and the same matrix as a stream,
-one batch at a time, for the silo (`step`) and for the analyzer (`decode_step`).
+every sum that the analyzer decodes with B = A C^-1, and how many releases one datum enters. It also offers the same
+matrix as a stream, one batch at a time, for the silo (`step`) and for the analyzer (`decode_step`).
 
-A is the target: prefix sums, or, where a plan forgets, weighted sums A[k, j] = w^(k-j) (`target_row`). With D =
-diag(w^k) that is D A_1 D^-1, A_1 the prefix sums: so D C D^-1, c_k w^k for C[k, j] = c_{k-j}, is a square root of it
-where C is one of A_1, and its column norm stays bounded however many syncs there are.
+A is the target: prefix sums or, where a plan forgets, weighted sums A[k, j] = w^(k-j) (`target_row`). Let A_1 be the
+prefix sums and D = diag(w^k). Then A = D A_1 D^-1. So if C is a square root of A_1, D C D^-1 is a square root of A. For
+C[k, j] = c_{k-j} that has the entries c_k w^k, and its column norm stays bounded however many syncs there are.
 
-C is a multiple of 2^-fraction_bits, so integer batch sums give integer releases in units 2^-fraction_bits.
+C is a multiple of 2^-fraction_bits, so integer batch sums give integer releases in units of 2^-fraction_bits.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from fedbandit.privacy import spacing
 __all__ = ["Encoder", "Stream", "ToeplitzEncoder"]
 
 
-LONGEST_SPACED = 1024  # releases of a C without structure for which visits that lie apart are worked out
+LONGEST_SPACED = 1024  # the most releases for which visits that lie apart are worked out if C has no structure
 
 
 class Stream(NamedTuple):
-    """State of a stream: rows done, and the arrays it has to remember. A plain value: it can be written down."""
+    """The state of a stream: rows done, and the arrays it has to remember. A plain value that can be stored."""
 
     done: int
     memory: tuple[Numbers, ...]
@@ -46,24 +46,24 @@ class Encoder(ABC):
 
     Guarantee: with Gaussian noise of standard deviation sigma on every release, one user whose batch sum shifts by at
     most `shift` (l2) is (column_norm * shift / sigma)-GDP over the whole horizon. Batch sums may be chosen adaptively:
-    release k is a Gaussian mechanism of sensitivity C[k, j] * shift given what was released before, and these compose
-    in squares along column j. One whose visits count in the batches of an admissible set J, each moving its batch sum
-    by `shift` at most, is (visits_norm * shift / sigma)-GDP (`privacy.spacing` has the proof).
+    given what was released before, release k is a Gaussian mechanism of sensitivity C[k, j] * shift, and these compose
+    in squares along column j. A user whose visits count in the batches of an admissible set J, each visit moving its
+    batch sum by at most `shift`, is (visits_norm * shift / sigma)-GDP (`privacy.spacing` has the proof).
     """
 
     size: int
-    forget: float = field(default=1.0, kw_only=True)  # w: what one sync leaves to the past in the sums decoded
+    forget: float = field(default=1.0, kw_only=True)  # w: the weight that one sync leaves to the past in decoded sums
 
     fraction_bits: ClassVar[int] = 0  # C * 2^fraction_bits is a matrix of integers
 
     @property
     def name(self) -> str:
-        """What a plan calls it."""
+        """The name that a plan calls this mechanism by."""
         return type(self).__name__.lower()
 
     @property
     def endless(self) -> bool:
-        """Whether there is no last row: `size` is then how many are looked at (`protocol.endless`)."""
+        """Whether there is no last row: `size` is then how many rows are looked at (`protocol.endless`)."""
         return False
 
     # -- the matrix -------------------------------------------------------------------------------------------------
@@ -77,7 +77,7 @@ class Encoder(ABC):
         """B[k, 0..k], k from 0."""
 
     def target_row(self, k: int) -> Floats:
-        """A[k, 0..k]: the weight of each batch in the sums that are decoded after sync k."""
+        """A[k, 0..k]: the weight of each batch in the sum that is decoded after sync k."""
         return np.asarray(self.forget ** np.arange(k, -1.0, -1.0))
 
     @property
@@ -101,30 +101,32 @@ class Encoder(ABC):
         return float(np.linalg.norm(self.coefficients, axis=0).max())
 
     def visits_norm(self, visits: int, apart: int) -> float:
-        """The largest norm of a sum of up to `visits` columns of C, any two `apart` or more apart, or a bound on it."""
+        """The largest norm of a sum of up to `visits` columns of C, any two `apart` or more apart; or a bound on it."""
         return _visits_norm(self, visits, apart)
 
     def moved(self, weights: Floats, visits: int, apart: int) -> float:
-        """The same for rows that count with these `weights` (size,) in the squared norm: what some releases reveal."""
+        """How far up to `visits` visits, any two `apart` or more apart, can move rows that count with these `weights`
+        (size,) in the squared norm; or a bound on it."""
         self._check_spacing(apart)
         weighted = np.sqrt(weights)[:, None] * self.coefficients
         return math.sqrt(spacing.dynamic(weighted.T @ weighted, visits, apart).bound)
 
     def reached(self, rows: int, visits: int, apart: int) -> float:
-        """What the first `rows` rows add to the sensitivity: of the worst column, or of such visits where `apart`."""
+        """The sensitivity of the first `rows` rows: the norm of the worst column in them or, where `apart`, of the
+        worst visits."""
         if apart:
             return self.moved((np.arange(self.size) < rows).astype(np.float64), visits, apart)
         return float(np.linalg.norm(self.coefficients[:rows], axis=0).max())
 
     def worst_visits(self, visits: int, apart: int) -> tuple[int, ...]:
-        """Batches of such a set that move the releases about as far as any."""
+        """The batches of an admissible set of visits that moves the releases about as far as any other."""
         self._check_spacing(apart)
         matrix = self.coefficients
         sets = spacing.dynamic(matrix.T @ matrix, visits, apart).columns, spacing.evenly(self.size, visits, apart)
         return max(sets, key=lambda batches: float(np.linalg.norm(matrix[:, list(batches)].sum(axis=1))))
 
     def _check_spacing(self, apart: int) -> None:
-        """Refuse what `privacy.spacing` has no proof for, or what would take too long."""
+        """Refuse what `privacy.spacing` has no proof for, and what would take too long."""
         if self.has_negative:
             raise ArgumentError("apart", f"must be 0 for mechanism {self.name!r}, got {apart}: C has negative entries")
         if self.size > LONGEST_SPACED:
@@ -146,22 +148,23 @@ class Encoder(ABC):
 
     @cached_property
     def touches(self) -> int:
-        """The number of releases one batch can enter (non-zeros in a column of C)."""
+        """The number of releases that one batch can enter (non-zeros in a column of C)."""
         return int(np.count_nonzero(self.coefficients, axis=0).max())
 
     @property
     def worst_prefix(self) -> float:
-        """Column norm times largest row norm of B: noise of the worst decoded sum at unit shift and unit mu."""
+        """Column norm times the largest row norm of B: the noise of the worst decoded sum at unit shift and unit mu."""
         return self.column_norm * float(self.prefix_norms.max())
 
     @property
     def rounding_units(self) -> float:
-        """Rounding of a release itself, in units of 2^-fraction_bits per number: none where C is made of integers."""
+        """How far a release itself is rounded, in units of 2^-fraction_bits per number: not at all where C is made of
+        integers."""
         return 0.0
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of the last row of C and of B: two parties with the same one decode the same."""
+        """A hash of the last rows of C and B: two parties with the same fingerprint decode alike."""
         rows = np.concatenate([self.row(self.size - 1), np.round(self.decoder_row(self.size - 1), 9)])
         return hashlib.sha256(rows.tobytes()).hexdigest()[:16]
 
@@ -174,22 +177,22 @@ class Encoder(ABC):
     # -- the same, as a stream --------------------------------------------------------------------------------------
 
     def init(self, shape: tuple[int, ...]) -> Stream:
-        """Before the first batch; `shape` is that of one batch sum."""
+        """The state before the first batch; `shape` is that of one batch sum."""
         return Stream(0, ())
 
     def step(self, state: Stream, sums: Integers) -> tuple[Stream, Integers]:
-        """Encode the next batch: integer sums in, integers in units 2^-fraction_bits out."""
+        """Encode the next batch: integer sums in, integers in units of 2^-fraction_bits out."""
         self._check_horizon(state)
         past = (*state.memory, sums)
         weights = np.rint(self.row(state.done) * 2**self.fraction_bits).astype(np.int64)
         return Stream(state.done + 1, past), np.tensordot(weights, np.stack(past), axes=1)
 
     def init_decoder(self, shape: tuple[int, ...]) -> Stream:
-        """Before the first release arrives."""
+        """The state before the first release arrives."""
         return Stream(0, ())
 
     def decode_step(self, state: Stream, released: Integers | Floats) -> tuple[Stream, Floats]:
-        """Decode the (weighted) sum of all batches after the next release; in the units of the batch sums."""
+        """Take the next release and decode the (weighted) sum of all batches so far, in the units of the batch sums."""
         self._check_horizon(state)
         past = (*state.memory, released.astype(np.float64))
         prefix = np.tensordot(self.decoder_row(state.done), np.stack(past), axes=1)
@@ -209,8 +212,8 @@ def _visits_norm(encoder: Encoder, visits: int, apart: int) -> float:
 class ToeplitzEncoder(Encoder):
     """C[k, j] = c[k - j]: everything follows from the first column.
 
-    Columns are shifted copies that lose their tail, so the first has the largest norm; rows of B = A C^-1, Toeplitz
-    too, only grow, so the last has the largest.
+    Each column is a shifted copy of the first that loses its tail, so the first has the largest norm. B = A C^-1 is
+    Toeplitz too, and each row has one entry more than the row before, so the last has the largest norm.
     """
 
     first_column: tuple[float, ...]
@@ -238,9 +241,10 @@ class ToeplitzEncoder(Encoder):
         return float(np.linalg.norm(self._column))
 
     def moved(self, weights: Floats, visits: int, apart: int) -> float:
-        """Exact where all weights up to the last that is not zero are alike.
+        """`Encoder.moved`: exact where all weights up to the last non-zero one are equal, and a bound elsewhere.
 
-        More than the least of them is counted row by row: row k of any such sum is at most c_0 + c_n + c_2n + ...
+        The least weight counts for all of these rows. What a row's weight has beyond that is counted row by row: row k
+        of any admissible sum of columns is at most c_0 + c_n + c_2n + ...
         """
         if not self._falls:
             return super().moved(weights, visits, apart)
@@ -262,7 +266,7 @@ class ToeplitzEncoder(Encoder):
 
     @cached_property
     def _falls(self) -> bool:
-        """Whether the column is non-negative and never rises: then the worst visits are known (`privacy.spacing`)."""
+        """Whether the column is non-negative and never rises: the worst visits are then known (`privacy.spacing`)."""
         return not self.has_negative and bool(np.all(np.diff(self._column) <= 0))
 
     @cached_property

@@ -1,11 +1,11 @@
 """A matrix without a last row: a federation whose sums forget never has to stop.
 
-C[k, j] = c_{k-j} for k - j < b, and 0 beyond, k = 0, 1, 2, ...: a batch enters b releases and none after them. (The
-square root of weighted sums, c_k w^k, rounded to a grid as it is anyway, has no other entries.) So a silo remembers the
-last b - 1 batches, whole numbers all of them, and nothing is rounded. (Buffers that decay, as those of `blt`, are
-rounded at every sync: two worlds that differ in one person may then differ by a unit for ever, in releases without
-number.) The analyzer decodes the batch x_k = y_k - sum over 0 < t < b of c_t x_{k-t} from the last b - 1 that it has
-decoded, and adds it to w times the last sum: fixed memory, too.
+C[k, j] = c_{k-j} for k - j < b, and 0 beyond, for k = 0, 1, 2, ...: a batch enters b releases and none after them. (The
+square root of weighted sums, c_k w^k, is rounded to a grid in any case, and then has no other entries.) So a silo
+remembers the last b - 1 batches, all of them whole numbers, and nothing is rounded. (Buffers that decay, like those of
+`blt`, are rounded at every sync. Two worlds that differ in one person may then differ by a unit for ever, in an
+unlimited number of releases.) The analyzer decodes the batch x_k = y_k - sum over 0 < t < b of c_t x_{k-t} from the
+last b - 1 batches that it has decoded, and adds it to w times the last sum. So it needs fixed memory, too.
 """
 
 from __future__ import annotations
@@ -24,31 +24,32 @@ from fedbandit.protocol.encoder import Stream, ToeplitzEncoder
 
 __all__ = ["LONGEST_BAND", "LONGEST_WEIGHT", "EndlessEncoder"]
 
-LONGEST_WEIGHT = 0.9995  # decoders are followed until nothing is left of a batch: about 80,000 syncs
-LONGEST_BAND = 4096  # batches that a silo remembers: those of a weight of about 0.9993
-SETTLED = 2.0**-60  # what is left of a batch when nobody can see it in a float any more
+LONGEST_WEIGHT = 0.9995  # decoders are followed until nothing is left of a batch: here about 80,000 syncs
+LONGEST_BAND = 4096  # batches that a silo remembers, at most: as many as a weight of about 0.9993 needs
+SETTLED = 2.0**-60  # the weight of a batch that can no longer be seen in a float
 
 
 @dataclass(frozen=True)
 class EndlessEncoder(ToeplitzEncoder):
     """`first_column` has the b numbers of the band; `size` is how many rows simulations and audits look at.
 
-    Guarantee: with Gaussian noise of standard deviation sigma on every release, one user whose visits count at most m
-    times, ever, each moving its batch sum by at most `shift` (l2), is (m column_norm shift / sigma)-GDP, or, where any
-    two of them count at least n syncs apart, (visits_norm(m, n) shift / sigma)-GDP, over all releases there ever are.
+    Guarantee: with Gaussian noise of standard deviation sigma on every release, consider one user whose visits count at
+    most m times, ever, each moving its batch sum by at most `shift` (l2). Over all releases there ever are, this user
+    is (m column_norm shift / sigma)-GDP or, where any two of the visits count at least n syncs apart,
+    (visits_norm(m, n) shift / sigma)-GDP.
 
     Proof. Given what was released before, release k is a Gaussian mechanism whose sensitivity is read off row k. For
     the first K releases these compose adaptively, in squares along the columns (`Encoder`; `privacy.spacing` for visits
-    apart). All columns of C are one column, moved: so for every K the sum of squares is at most that of the whole band,
-    column_norm^2, and for visits at 0, n, 2n, ..., which are the worst over any number of rows (`spacing`, columns that
-    are shifted copies and never rise), at most
+    apart). All columns of C are the same column, moved. So for every K the sum of squares is at most that of the whole
+    band, column_norm^2. Over any number of rows, the worst visits are those at 0, n, 2n, ... (`privacy.spacing`,
+    columns that are shifted copies and never rise), and for them it is at most
 
         visits_norm(m, n)^2 = sum over a, b < m of r(|a - b| n),    r(d) = sum over t of c_t c_{t+d},
 
-    which is a finite sum, r being 0 from the band on. So the first K releases are mu-GDP with the same mu for every K.
-    An event about all releases is, to any accuracy in both worlds, one about finitely many of them (they generate the
-    same sets), so P(event) <= e^epsilon P'(event) + delta holds for it, too: for every epsilon and delta of that mu.
-    Nothing of this asks when the visits come, or that they ever stop coming for others.
+    which is a finite sum, as r is 0 from the band on. So the first K releases are mu-GDP with the same mu for every K.
+    An event about all releases can be approximated to any accuracy, in both worlds, by an event about finitely many of
+    them (they generate the same sets). So P(event) <= e^epsilon P'(event) + delta holds for it, too, for every epsilon
+    and delta of that mu. Nothing in this proof asks when the visits come, or that they ever stop coming for others.
     """
 
     @property
@@ -65,31 +66,31 @@ class EndlessEncoder(ToeplitzEncoder):
 
     @cached_property
     def _decoder_column(self) -> Floats:
-        """First column of B, as far as it can be told from 0."""
+        """The first column of B, as far as it can be told from 0."""
         rows = max(self.size, math.ceil(math.log(SETTLED) / math.log(self.forget)))
         return _decoder(self.first_column, self.forget, rows)
 
     @cached_property
     def prefix_norms(self) -> Floats:
-        """For the first `size` rows; the last of them stands for all that follow, and is their limit."""
+        """The norms of the first `size` rows; the last one is the limit, and stands for all rows that follow."""
         squares = np.cumsum(self._decoder_column**2)
         norms = np.sqrt(squares[: self.size])
         norms[-1] = math.sqrt(squares[-1])
         return np.asarray(norms)
 
     def visits_norm(self, visits: int, apart: int) -> float:
-        """Exact, in closed form: see the proof above."""
+        """`Encoder.visits_norm`, exact and in closed form: see the proof in the class docstring."""
         self._check_falls(apart)
         near = range(1, min(visits, math.ceil(len(self._column) / apart)))
         pairs = sum((visits - a) * self._correlation(a * apart) for a in near)
         return math.sqrt(visits * self._correlation(0) + 2 * pairs)
 
     def reached(self, rows: int, visits: int, apart: int) -> float:
-        """What the first `rows` rows of C add to the sensitivity: of one column, or of such visits."""
+        """The sensitivity of the first `rows` rows of C: of one column or, where `apart`, of the worst visits."""
         if not apart:
             return float(np.linalg.norm(self._column[:rows]))
         self._check_falls(apart)
-        rows = min(rows, (visits - 1) * apart + len(self._column))  # after them nothing of the visits is left
+        rows = min(rows, (visits - 1) * apart + len(self._column))  # after these rows nothing of the visits is left
         worst = np.zeros(rows)
         for start in spacing.evenly(rows, visits, apart):
             some = self._column[: rows - start]
@@ -134,7 +135,7 @@ class EndlessEncoder(ToeplitzEncoder):
 
 
 def _backwards(column: Floats, k: int) -> Floats:
-    """Row k of the matrix whose columns are this one, moved: entries 0..k."""
+    """Row k, entries 0..k, of the matrix whose columns are shifted copies of this one."""
     row, held = np.zeros(k + 1), min(k + 1, len(column))
     row[k + 1 - held :] = column[:held][::-1]
     return row

@@ -1,4 +1,4 @@
-"""What a protocol is asked for, and what it promises in return: the last lines of a proof, with the numbers in."""
+"""What a protocol is asked for, and what it promises in return: the last lines of a proof, with their numbers."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ NOISE_ALONE = (
 
 @dataclass(frozen=True)
 class Guarantee:
-    """(epsilon, delta) for one user, or, where `epsilon` is None, plainly nothing, and why."""
+    """(epsilon, delta) for one user; where `epsilon` is None, nothing is promised, and the statement says why."""
 
     statement: str
     epsilon: float | None = None
@@ -106,11 +106,11 @@ class Guarantee:
     against: str = ""
     steps: tuple[str, ...] = ()
     assumes: tuple[str, ...] = ()
-    answers: tuple[tuple[str, str], ...] = ()  # questions that a reader has, and their answers
+    answers: tuple[tuple[str, str], ...] = ()  # a reader's questions, and their answers
 
     @property
     def pair(self) -> str:
-        """(epsilon, delta) in words, exactly; "nothing" where nothing is promised."""
+        """(epsilon, delta) as text, exactly; "nothing" where nothing is promised."""
         if self.epsilon is None or self.delta is None:
             return "nothing"
         return f"({exactly(self.epsilon)}, {exactly(self.delta)})"
@@ -143,7 +143,7 @@ def _apart(syncs: int) -> str:
 
 
 def nothing(why: str) -> Guarantee:
-    """No guarantee, said plainly."""
+    """A guarantee that says plainly that there is none, and why."""
     return Guarantee(f"No privacy guarantee: {why}.")
 
 
@@ -158,7 +158,7 @@ class Built(NamedTuple):
 
 @dataclass(frozen=True)
 class Request:
-    """All that a trust model needs to know to calibrate itself."""
+    """Everything that a trust model needs to know to calibrate itself."""
 
     silos: int
     rounds: int
@@ -171,12 +171,12 @@ class Request:
     bits: int
     centre: float
     ratio: float  # (covariance noise / bias noise)^2
-    cohort: int  # smallest number of silos in a sync
+    cohort: int  # the smallest number of silos in a sync
     colluding: int
     decode_at: DecodeAt
     public_schedule: bool  # False: raw data decide when to synchronise
-    share: float  # of mu^2: what the releases may spend; the schedule spends the rest
-    counted: bool = True  # False: `times` are periods of a clock, and nobody knows how many people come in one
+    share: float  # the share of mu^2 that the releases may spend; the schedule spends the rest
+    counted: bool = True  # False: `times` are periods of a clock, and nobody knows how many people come in each
     visits: Visits = "private"
     apprentice: bool = False  # the application may choose in the model's place
     uncounted: Uncounted = "public"
@@ -192,8 +192,9 @@ class Request:
         missing: str,
         silos_count: bool = True,
     ) -> Guarantee:
-        """The budget asked for, promised; `collusion` and `missing` say what happens if parties collude, or a silo is
-        missing. `silos_count`: silos are trusted to leave out whoever comes too often; otherwise users see to it."""
+        """The guarantee that promises the budget asked for; `collusion` and `missing` say what happens if parties
+        collude, or if a silo is missing. `silos_count`: silos are trusted to leave out whoever comes too often;
+        otherwise users see to it."""
         privacy = self.asked
         if privacy.adjacency == "add-remove" and self.visits == "public":
             raise _validate.ArgumentError(
@@ -230,7 +231,7 @@ class Request:
         return who + (served if self.personal is None else served.replace("the public model", OWN_TOO, 1))
 
     def _assumed(self, assumes: Iterable[str], silos_count: bool) -> tuple[str, ...]:
-        """What a trust model assumes, and what every promise assumes under these visits and this schedule."""
+        """What the trust model assumes, and what every promise assumes with these visits and this schedule."""
         said = [DECIDED_TIMES if self.adaptive and one == FIXED_TIMES else one for one in assumes]
         said += [OWN_DATA, PLAN_APART]
         if silos_count:
@@ -245,7 +246,7 @@ class Request:
 
     @property
     def _few_silos(self) -> tuple[str, ...]:
-        """That people visit few silos is assumed wherever they could visit more."""
+        """The assumption that people visit few silos, wherever they could visit more."""
         visits = self.asked.silos_per_user
         if visits >= self.silos:
             return ()
@@ -253,7 +254,7 @@ class Request:
         return (f"nobody visits more than {silos}: no silo sees who visits another, so none of them can enforce it",)
 
     def _visits(self, silos_count: bool) -> str:
-        """How often one person is covered, and how that is seen to."""
+        """How often one person is covered, and who sees to it."""
         privacy = self.asked
         rounds = "1 round" if privacy.participations == 1 else f"{privacy.participations:,} rounds"
         silos = "1 silo" if privacy.silos_per_user == 1 else f"each of {privacy.silos_per_user:,} silos"
@@ -269,31 +270,32 @@ class Request:
 
     @property
     def asked(self) -> Privacy:
-        """The budget, where the trust model needs one."""
+        """The budget that was asked for; an error where there is none."""
         if self.privacy is None:
             raise _validate.ArgumentError("privacy", "must be given for every trust but 'none', got None")
         return self.privacy
 
     def pair_of(self, epsilon: float) -> str:
-        """A computed epsilon and the budget's delta, in words."""
+        """A computed epsilon and the budget's delta, as text."""
         return f"({at_most(epsilon)}, {exactly(self.asked.delta)})"
 
     @property
     def adaptive(self) -> bool:
-        """Whether the data decide when to synchronise, by a private rule or not."""
+        """Whether the data decide when to synchronise, by a private rule or by a raw one."""
         return not self.public_schedule or self.share < 1
 
     @property
     def largest_batch(self) -> int:
-        """Users of one silo in its largest batch."""
+        """The number of users of one silo in its largest batch."""
         return int(np.max(np.diff((0, *self.times))))
 
     @property
     def shift(self) -> Shift:
         """The largest move of one batch sum by one user, in units of the covariance noise.
 
-        Acting eagerly, one user can change the action, and so the contribution, of everyone after them in the batch:
-        then every batch they take part in may move as a whole, each of its users by a full replacement.
+        If silos act eagerly, one user can change the action, and so the contribution, of everyone after them in the
+        batch. Every batch that the user takes part in may then move as a whole, each of its users by a full
+        replacement.
         """
         visits = 1 if self.asked.apart else self.asked.participations
         together = visits * (1 if self.acting == "lazy" else self.largest_batch)
@@ -312,10 +314,11 @@ class Request:
 
     @property
     def _release_rounding(self) -> float:
-        """Rounding of the releases themselves: half a unit in each number, twice, in every release.
+        """What rounding of releases adds to the shift: half a unit in each number, in either world, in every release.
 
-        Also in those that the batch itself enters no more: two worlds that once differed may round apart for ever. Not
-        made smaller by the column norm, as a batch's shift would be: that is at least 1.
+        That includes releases that the batch no longer enters: two worlds that once differed may round differently for
+        ever. The shift is later multiplied by the column norm, and this part of it need not be. It is not divided by
+        the column norm to make up for that: the column norm is at least 1, so this errs on the safe side.
         """
         release_bits = self.bits + self.encoder.fraction_bits
         one_release = rounding_shift("replace-one", self.dim, release_bits, self.ratio)
@@ -328,9 +331,10 @@ class Request:
 
     @property
     def reach(self) -> float:
-        """How far one user moves all releases of a silo, per shift of a batch that they are in.
+        """How far one user moves all releases of a silo, per unit of shift of each batch that they are in.
 
-        The norm of the worst column of C; of the worst sum of columns where visits count in batches that lie apart.
+        It is the norm of the worst column of C or, where visits count in batches that lie apart, of the worst sum of
+        columns.
         """
         privacy = self.asked
         if not privacy.apart:
@@ -339,36 +343,36 @@ class Request:
 
     @property
     def _late(self) -> float:
-        """How much further a user can move the releases by a reward that comes in another batch: 1 unless columns of C
-        point apart."""
+        """The factor by which a reward that comes in another batch lets a user move the releases further: 1 unless
+        columns of C point apart."""
         if not self.encoder.has_negative:
             return 1.0
         return late_factor(self._moved_by, self.reward_bound, self.ratio, self.encoder.coefficients)
 
     def mu(self, sigma: float, joint_silos: bool) -> float:
-        """GDP parameter of the whole transcript, schedule and silos' own releases included, at noise `sigma` in the
+        """The GDP parameter of the whole transcript, schedule and silos' own releases included, at noise `sigma` in the
         covariance's units.
 
-        A user who visits several silos moves the sum of all silos by as many shifts (`joint_silos`), but each silo's
-        own transcript by one: those compose in squares.
+        A user who visits several silos moves the sum over all silos by one shift per visited silo (`joint_silos`), but
+        each silo's own transcript by one shift: those compose in squares.
         """
         rest = math.sqrt(1 - self.released_share) / gaussian_sigma(self.asked.epsilon, self.asked.delta)
         return compose_gdp(self._moved(joint_silos) / sigma, rest)
 
     @property
     def released_share(self) -> float:
-        """What the shared releases may spend of mu^2: what neither the schedule nor the silos' own releases do."""
+        """The share of mu^2 left to the shared releases: the schedule and the silos' own releases spend the rest."""
         return self.share - (0.0 if self.personal is None else self.personal.share)
 
     def own_scales(self) -> Scales:
-        """Noise of a silo's release for itself, as it is drawn: enough for the silo alone, with its share of mu^2."""
+        """The noise of a silo's release for itself, as it is drawn: enough for the silo alone, at its share of mu^2."""
         assert self.personal is not None
         budget = gaussian_sigma(self.asked.epsilon, self.asked.delta)
         sigma = budget * self._moved(joint_silos=False) / math.sqrt(self.personal.share)
         return self.on_grid(self.exact_scales(sigma))
 
     def user_shift(self, joint_silos: bool) -> float:
-        """How far one user moves the batch sums that are accounted for together, all their rounds and silos counted."""
+        """How far one user moves the batch sums that are accounted for together, over all their rounds and silos."""
         visits = self.asked.silos_per_user
         return self.shift.total * self._late * (visits if joint_silos else math.sqrt(visits))
 
@@ -377,25 +381,25 @@ class Request:
         return self.reach * self.user_shift(joint_silos)
 
     def exact_sigma(self, joint_silos: bool) -> float:
-        """Noise, in the covariance's units, at which the whole transcript meets the budget exactly."""
+        """The noise, in the covariance's units, at which the whole transcript meets the budget exactly."""
         budget = gaussian_sigma(self.asked.epsilon, self.asked.delta)
         return budget * self._moved(joint_silos) / math.sqrt(self.released_share)
 
     def exact_epsilon(self, sigma: float, joint_silos: bool) -> float:
-        """What noise `sigma` on every number gives, computed exactly, at the budget's delta."""
+        """The epsilon that noise `sigma` on every number gives, computed exactly, at the budget's delta."""
         return gaussian_epsilon(self.mu(sigma, joint_silos), self.asked.delta)
 
     def exact_scales(self, sigma: float) -> Scales:
-        """Frobenius-exact layout: sigma on the diagonal, sigma / sqrt 2 above it (an off-diagonal move counts twice in
-        the Frobenius norm but is released once), sigma / sqrt(ratio) on the bias."""
+        """Noise laid out exactly for the Frobenius norm: sigma on the diagonal; sigma / sqrt 2 above it, because an
+        off-diagonal move counts twice in the Frobenius norm but is released once; sigma / sqrt(ratio) on the bias."""
         return Scales(sigma / math.sqrt(self.ratio), sigma, sigma / math.sqrt(2))
 
     # -- on the grid ------------------------------------------------------------------------------------------------
 
     def on_grid(self, scales: Scales) -> Scales:
-        """One silo's noise as it is drawn: a little wider, for being on a grid; refused where that is too coarse.
+        """One silo's noise as drawn: a little wider, because it is on a grid; refused where the grid is too coarse.
 
-        See `privacy.grid`. `scales` are in natural units, a release is a multiple of 2^-(bits + fraction_bits).
+        See `privacy.grid`. `scales` are in natural units; a release is a multiple of 2^-(bits + fraction_bits).
         """
         step, narrowest = self._grid_step, min(scales)
         if narrowest < LEAST * step:
@@ -408,13 +412,13 @@ class Request:
 
     @property
     def _grid_step(self) -> float:
-        """What a release is a multiple of."""
+        """The step of the release grid."""
         return 2.0 ** -(self.bits + self.encoder.fraction_bits)
 
     def _bits_for(self, narrowest: float) -> int:
-        """The fewest bits at which the grid is fine enough, if this noise is too narrow for it now.
+        """The fewest bits at which the grid is fine enough, given that this noise is too narrow for the present grid.
 
-        Exact noise shrinks with the rounding that a finer grid saves.
+        Exact noise shrinks with the grid, because a finer grid needs less of it for rounding.
         """
         for bits in count(self.bits + 1):
             finer = replace(self, bits=bits)
@@ -424,11 +428,11 @@ class Request:
         return bits
 
     def grid_step(self, scales: Scales, whose: str = "Live noise", messages: int = 1) -> str:
-        """The step of the proof about the grid, for the noise of one silo, or of whoever else draws it; `messages` are
-        those of one silo in a release."""
+        """The step of the proof about the grid, for the noise of one silo or of whoever else draws it; `messages` is
+        how many messages of one silo a release has."""
         visits, encoder = self.asked.participations, self.encoder
         releases = max(encoder.size, visits)
-        if encoder.endless:  # one that holds nothing of a person is the same in both worlds
+        if encoder.endless:  # a release that holds nothing of a person is the same in both worlds
             releases = encoder.touches * visits * self.asked.silos_per_user
         kinds = 1 if self.personal is None else 2  # a silo's own releases have fewer numbers
         numbers = releases * messages * kinds * width(self.dim)

@@ -1,18 +1,19 @@
 """Silos that differ: a few coordinates of theta are each silo's own, learnt from a release that nobody else is sent.
 
-What is shared is theta; silo i's people respond by theta + delta_i, where delta_i is in `columns` alone. For people who
-count, the silo may use neither its raw sums nor its share of a secure sum, whose noise is a fraction of what covers
-it: their actions would depend on data that were not released, and these actions are seen in later releases. So at every
-sync a silo also draws a release for itself: the encoded sums of just those numbers that delta_i is learnt from, the
-bias of `columns` and their rows of the covariance, with noise enough for the silo alone, as trust `silo` has it.
+All silos share theta; silo i's people respond by theta + delta_i, where delta_i is non-zero in `columns` alone. For
+people who count, the silo may use neither its raw sums nor its share of a secure sum, whose noise is only a fraction of
+what would cover it. Otherwise their actions would depend on data that were not released, and these actions show in
+later releases. So at every sync a silo also draws a release for itself. It has the encoded sums of just those numbers
+that delta_i is learnt from, the bias of `columns` and their rows of the covariance, with noise that is enough for the
+silo alone, as under trust `silo`.
 
-Formal guarantee: that release is (reach * shift / sigma_own)-GDP for each of the silo's users, against everybody, all
-other releases known: its numbers are some of those that a whole release has, so they move no further, and its noise is
-drawn anew and is the silo's own. It and the shared releases are drawn one after the other from the same batches, so
-they compose in squares: with `share` of mu^2 for the one and the rest for the others, all of them together, and
-whatever follows from them, people's actions among it, are mu-GDP. The proof takes the silo's own release for public;
-that it stays in the silo is more than is needed. A user of several silos is in the own release of each: those compose
-in squares, too, and `Request.own_scales` counts them.
+Formal guarantee: that release is (reach * shift / sigma_own)-GDP for each of the silo's users, against everybody, even
+if all other releases are known. For its numbers are some of the numbers of a whole release, so they move no further,
+and its noise is drawn anew and is the silo's own. This release and the shared ones are drawn one after the other from
+the same batches, so they compose in squares: with `share` of mu^2 for the one and the rest for the others, all of them
+together are mu-GDP, and so is whatever follows from them, people's actions included. The proof treats the silo's own
+release as public; that it stays in the silo is more than the proof needs. A user of several silos is in the own release
+of each of them. Those compose in squares, too, and `Request.own_scales` counts them.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ __all__ = ["Personal", "own_entries"]
 
 
 class Personal(NamedTuple):
-    """Which features' weights are each silo's own, and the share of mu^2 that learning them may spend."""
+    """The features whose weights are each silo's own, and the share of mu^2 that learning them may spend."""
 
     columns: tuple[int, ...]
     share: float
@@ -37,7 +38,7 @@ class Personal(NamedTuple):
 
 @lru_cache(maxsize=32)
 def own_entries(dim: int, columns: tuple[int, ...]) -> Flags:
-    """For each packed number, whether a silo's own release has it (width,).
+    """For each packed number, whether it is in a silo's own release (width,).
 
     >>> own_entries(2, (0,)).tolist()  # bias 0 and 1, then the matrix: (0, 0), (0, 1), (1, 1)
     [True, False, True, True, False]

@@ -1,8 +1,9 @@
 """What a trust model declares about itself, so that nobody else has to know it by name.
 
-A trust model is one file in `protocol/trusts`: a `Protocol` (R, S and A, how messages travel, who its adversaries
-are), a function from a request to its noise and its guarantee, and one `TRUST`, the value below, that ties them
-together. The planner, the simulator, the audit, the ledger, the certificate and the live federation only read these.
+A trust model is one file in `protocol/trusts`. It has a `Protocol` (R, S and A, how messages travel, who its
+adversaries are), a function from a request to its noise and its guarantee, and one `TRUST`, a value of the class below
+that ties them together. The planner, the simulator, the audit, the ledger, the certificate and the live federation only
+read these.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from fedbandit.protocol.guarantee import Built, Calibration, DecodeAt, Request
 
 __all__ = ["AuditSize", "Faith", "Trust", "build", "names", "trust"]
 
-_FOLDER = f"{__package__}.trusts"  # looked up by name: its files import this one
+_FOLDER = f"{__package__}.trusts"  # looked up by name, because its files import this one
 
 
 class Faith(IntEnum):
-    """Whom a user has to trust; each asks for all that the one before it asks for, and for more."""
+    """Whom a user has to trust; each level asks for all that the level before it asks for, and for more."""
 
     NOBODY = 0
     OWN_SILO = 1
@@ -34,7 +35,7 @@ class Faith(IntEnum):
 
 
 class AuditSize(NamedTuple):
-    """How small a federation may be that is audited in place of a large one; None: as large as the plan's."""
+    """How small a federation may be audited in place of a large one; None: it must be as large as the plan's."""
 
     honest: int | None = None  # silos that do not collude
     rounds: int | None = None
@@ -44,27 +45,27 @@ class AuditSize(NamedTuple):
 
 @dataclass(frozen=True)
 class Trust:
-    """A trust model as data: all that the rest of the library knows of it."""
+    """A trust model as data: everything that the rest of the library knows about it."""
 
     name: str
     build: Callable[[Request], Built]
     faith: Faith
     who: str  # whom users have to trust, in a sentence or two
     silo_sees: bool = True  # whether a silo is shown its users' data as they are
-    separate: bool = False  # what an adversary sees of one silo does not depend on the others
-    shares_noise: bool = False  # a sync is protected by the noise of all silos in it together
-    whole: bool = False  # calibrated for all silos: a sync that one of them misses is skipped
+    separate: bool = False  # whether what an adversary sees of one silo does not depend on the others
+    shares_noise: bool = False  # whether a sync is protected by the noise of all silos in it together
+    whole: bool = False  # whether it is calibrated for all silos: a sync that one of them misses is skipped
     live: bool = True  # whether a live federation can run it
     endless: bool = False  # whether its promise is proven for a federation without an end
-    personal: bool = False  # whether silos may have a release for themselves, for what is their own in theta
-    calibrations: tuple[Calibration, ...] = ("exact", "paper", "published")  # those it has noise for
-    mechanism: str | None = None  # the only one it works with, if there is only one
+    personal: bool = False  # whether silos may have a release for themselves, for their own part of theta
+    calibrations: tuple[Calibration, ...] = ("exact", "paper", "published")  # the calibrations that it has noise for
+    mechanism: str | None = None  # the only mechanism it works with, if there is only one
     decodes_at: tuple[DecodeAt, ...] = ("analyzer",)
     audit: AuditSize = field(default_factory=AuditSize)
 
 
 def names() -> tuple[str, ...]:
-    """Every trust model there is: the files of `trusts`, with dashes."""
+    """The names of all trust models: the files of `trusts`, with dashes."""
     folder = importlib.import_module(_FOLDER)
     return tuple(sorted(module.name.replace("_", "-") for module in pkgutil.iter_modules(folder.__path__)))
 

@@ -1,6 +1,6 @@
 """P_1D's parameters for a p-sum: the appendix's, the published simulation's, and those of exact accounting.
 
-P_1D turns a number into x_hat + Bin(b, 1/4) ones, x_hat the number times g / (2L), rounded at random.
+P_1D turns a number into x_hat + Bin(b, 1/4) ones, where x_hat is the number times g / (2L), rounded at random.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ __all__ = ["BOUND", "Coding", "ExactCoding", "Node", "PublishedCoding", "Theorem
 
 BOUND = 1.0  # L: every coordinate of a bias vector or a covariance matrix lies in [-L, L]
 THEOREM_CONSTANT = 24e4
-LOST = 0.01  # about so much of its deviation binomial noise is wider than Gaussian noise that hides as much
-ROUNDED = 0.01  # what rounding at random adds to the variance, at most
+LOST = 0.01  # by roughly this share, binomial noise is wider than Gaussian noise that hides as much
+ROUNDED = 0.01  # the share of the variance that rounding at random adds, at most
 ALIKE = Scales.flat(1.0)
 
 
@@ -33,9 +33,9 @@ class Node:
     users: int  # n, over all silos
     grid: float  # g
     noise_bits: int  # b, per data point and coordinate
-    subtracted: float  # what the analyzer takes b to be
-    span: float  # length of the interval that g steps cover
-    finer: Scales = ALIKE  # how long a step is for each kind of number, in units of the one on the diagonal
+    subtracted: float  # the value of b that the analyzer subtracts
+    span: float  # the length of the interval that g steps cover
+    finer: Scales = ALIKE  # the length of a step for each kind of number, in units of the one on the diagonal
 
     @property
     def unit(self) -> float:
@@ -44,25 +44,26 @@ class Node:
 
     @property
     def std(self) -> float:
-        """Standard deviation of the noise in one coordinate of the decoded p-sum."""
+        """The standard deviation of the noise in one coordinate of the decoded p-sum."""
         return self.unit * math.sqrt(self.trials * ONES * (1 - ONES))
 
     @property
     def trials(self) -> int:
-        """Noise bits of all users together."""
+        """The noise bits of all users together."""
         return self.users * self.noise_bits
 
     @property
     def most_rounding(self) -> float:
-        """Rounding at random multiplies the standard deviation by this, at most: it has variance 1/4 at the middle."""
+        """The factor by which rounding at random multiplies the standard deviation, at most: midway between two steps
+        it has variance 1/4."""
         return math.sqrt(1 + 1 / (4 * self.noise_bits * ONES * (1 - ONES)))
 
     def units(self, dim: int) -> Floats:
-        """What one counted bit stands for, in every number (width,)."""
+        """What one counted bit stands for in each number (width,)."""
         return self.unit * self.finer.packed(dim)
 
     def decoded(self, counts: Integers, dim: int) -> Floats:
-        """A_1D and the re-centring of A_vec."""
+        """The p-sum behind these counts: A_1D and the re-centring of A_vec."""
         ones = ONES * self.subtracted * self.users
         return np.asarray((counts - ones) * self.units(dim) - self.users * BOUND)
 
@@ -92,10 +93,11 @@ class TheoremCoding:
 
 @dataclass(frozen=True)
 class PublishedCoding:
-    """The published simulation's: b has constant 1, another logarithm, and the whole budget in every p-sum.
+    """The published simulation's g and b: b has constant 1 and another logarithm, and every p-sum takes the whole
+    budget.
 
-    It samples b cut to a whole number and subtracts b uncut, which shifts every decoded number a little, and encodes
-    [0, 2L] as if it were [0, L], at half the noise.
+    It samples b cut to a whole number but subtracts b uncut, which shifts every decoded number a little. It also
+    encodes [0, 2L] as if it were [0, L], at half the noise.
     """
 
     epsilon: float  # of the whole run
@@ -107,25 +109,25 @@ class PublishedCoding:
         return Node(level, users, grid, int(bits), subtracted=bits, span=BOUND)
 
     def assumed_std(self, levels: int, dim: int) -> float:
-        """The noise of a p-sum that its lambda is made for, which is not the noise that it has."""
+        """The noise of a p-sum that its lambda is made for; the p-sum does not have that noise."""
         return math.sqrt(levels * math.log(1 / self.delta)) * math.log(levels * dim**2 / self.delta) / self.epsilon
 
 
 def _grid(users: int, dim: int) -> float:
-    """g of the appendix."""
+    """The appendix's g."""
     return max(2 * math.sqrt(users), dim, 4)
 
 
 @dataclass(frozen=True)
 class ExactCoding:
-    """The g and b at which the counts hide as much as Gaussians of these deviations do (`privacy.binomial_noise`).
+    """The g and b at which counts hide as much as Gaussians of these standard deviations (`privacy.binomial_noise`).
 
-    Formal guarantee: in every number of every p-sum, the noise bits of all silos but one are worth a Gaussian of the
-    deviation in `scales` at least, where e^log_moved of total variation is left out.
+    Formal guarantee: in every number of every p-sum, the noise bits of all silos but one are worth a Gaussian of at
+    least the standard deviation in `scales`, where e^log_moved of total variation is left out.
 
-    g is so large that noise is many steps wide: then binomial noise is hardly wider than the Gaussian that it is worth,
-    and rounding at random adds hardly anything to it. Off the diagonal a step is shorter by the square root of 2, as
-    Gaussian noise would be: one b serves all numbers.
+    g is so large that the noise is many steps wide. Then binomial noise is hardly wider than the Gaussian that it is
+    worth, and rounding at random adds hardly anything to it. Off the diagonal a step is shorter by a factor of the
+    square root of 2, as Gaussian noise is smaller there by that factor: so one b serves all numbers.
     """
 
     scales: Scales  # of the Gaussians, in the p-sum of all silos, in natural units
@@ -136,12 +138,12 @@ class ExactCoding:
         return _exact_node(self, level, users)
 
     def worth(self, node: Node, silos: int) -> float:
-        """Deviation, on the diagonal, of the Gaussians that the noise bits of so many silos are worth."""
+        """The standard deviation, on the diagonal, of the Gaussians that the noise bits of `silos` silos are worth."""
         return node.unit * gaussian_std(node.trials // self.silos * silos, self.log_moved) / (1 + HAIR)
 
     @property
     def counted_on(self) -> int:
-        """Silos whose bits must be enough: another one knows its own."""
+        """The number of silos whose bits must be enough: another silo knows its own."""
         return max(1, self.silos - 1)
 
 

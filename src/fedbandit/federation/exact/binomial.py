@@ -1,9 +1,10 @@
 """Exact binomial draws from the operating system's randomness, for any number of trials.
 
 Bin(n, 1/2) with a large n is drawn by rejection (Bringmann et al., "Internal DLA: efficient simulation of a physical
-growth model", 2014): blocks of about sqrt(2n) values, a geometric number of blocks away from the middle. The
-acceptance probability is computed to 20 digits and compared with a uniform number; in the rare case that they agree so
-far, with more digits. Bin(n, 1/4) is Bin(Bin(n, 1/2), 1/2), and so on.
+growth model", 2014). A proposal is uniform in a block of about sqrt(2n) values, and the block lies a geometric number
+of blocks away from the middle. The probability of accepting it is computed to 20 digits and compared with a uniform
+random number. In the rare case that the two agree so far, more digits are computed. Bin(n, 1/4) is
+Bin(Bin(n, 1/2), 1/2), and so on.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from math import comb, isqrt
 
 __all__ = ["bernoulli", "binomial"]
 
-SMALL = 2**16  # up to here, count random bits
-ENVELOPE = Fraction(6, 5)  # at least p(i) * block * 2^distance everywhere, for n >= SMALL
+SMALL = 2**16  # below this many trials, random bits are counted
+ENVELOPE = Fraction(6, 5)  # p(i) * block * 2^distance is at most this everywhere, for n >= SMALL
 
 
 def binomial(trials: int, probability: float) -> int:
@@ -31,19 +32,19 @@ def binomial(trials: int, probability: float) -> int:
 
 
 def bernoulli(probability: float) -> int:
-    """1 with exactly this probability: a float is a fraction over a power of two."""
+    """1 with exactly this probability, else 0: a float is a fraction over a power of two."""
     numerator, denominator = probability.as_integer_ratio()
     return int(secrets.randbelow(denominator) < numerator)
 
 
 def _halvings(probability: float) -> int | None:
-    """k if the probability is 2^-k."""
+    """k if the probability is 2^-k, else None."""
     numerator, denominator = probability.as_integer_ratio()
     return denominator.bit_length() - 1 if numerator == 1 else None
 
 
 def _fair(trials: int) -> int:
-    """Bin(trials, 1/2)."""
+    """One draw of Bin(trials, 1/2)."""
     if trials < SMALL:
         return secrets.randbits(trials).bit_count() if trials else 0
     odd = trials % 2
@@ -51,7 +52,7 @@ def _fair(trials: int) -> int:
 
 
 def _centred(trials: int) -> int:
-    """Bin(trials, 1/2) - trials / 2, for an even number of trials."""
+    """One draw of Bin(trials, 1/2) - trials / 2, for an even number of trials."""
     block, half = isqrt(2 * trials) + 1, trials // 2
     while True:
         distance = _geometric()
@@ -62,7 +63,7 @@ def _centred(trials: int) -> int:
 
 
 def _geometric() -> int:
-    """Failures before the first success of a fair coin."""
+    """The number of failures before the first success of a fair coin."""
     count = 0
     while secrets.randbits(1):
         count += 1
@@ -70,9 +71,9 @@ def _geometric() -> int:
 
 
 def _accepts(trials: int, value: int, block: int, distance: int) -> bool:
-    """True with probability p(value) * block * 2^distance / ENVELOPE, p the probability of `value`."""
+    """True with probability p(value) * block * 2^distance / ENVELOPE, where p(value) is the probability of `value`."""
     bits, uniform, digits = 128, secrets.randbits(128), 20
-    while True:  # the chance is at most 1, and known as exactly as p is in relative terms, to more than `digits`
+    while True:  # the chance is at most 1, so its absolute error is below the relative error of p, 10^-digits
         chance = _probability(trials, value, digits) * block * 2**distance / ENVELOPE
         error = Fraction(1, 10 ** (digits - 5))
         if Fraction(uniform + 1, 2**bits) < chance - error:
@@ -83,7 +84,8 @@ def _accepts(trials: int, value: int, block: int, distance: int) -> bool:
 
 
 def _probability(trials: int, value: int, digits: int) -> Fraction:
-    """P(Bin(trials, 1/2) = trials / 2 + value), to a relative error below 10^-digits: its logarithm is off by less."""
+    """P(Bin(trials, 1/2) = trials / 2 + value) with a relative error below 10^-digits, because its logarithm is off by
+    less than that."""
     half = trials // 2
     with localcontext() as context:
         context.prec = digits + len(str(trials)) + 12
@@ -98,7 +100,7 @@ def _probability(trials: int, value: int, digits: int) -> Fraction:
 
 @lru_cache(maxsize=1024)
 def _log_factorial(number: int, digits: int) -> Decimal:
-    """ln(number!), to an absolute error below 10^-(digits + 3): Stirling's series at a number that is large enough."""
+    """ln(number!) with an absolute error below 10^-(digits + 3): Stirling's series at a number that is large enough."""
     *series, left_out = _stirling(digits // 5 + 5)  # the error is below the first term left out
     with localcontext() as context:
         context.prec = digits + len(str(number)) + 15

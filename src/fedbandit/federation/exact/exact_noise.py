@@ -1,4 +1,4 @@
-"""The randomness of a live release: exact, from the operating system, and without a seed to set.
+"""The randomness of a live release: exact, from the operating system, and without a seed that could be set.
 
 Gaussian noise is OpenDP's discrete Gaussian (exact rational arithmetic, no floating-point leak). Bernoulli, binomial
 and permutations are drawn exactly from `secrets`. The class has no parameters on purpose.
@@ -26,9 +26,9 @@ enable_features("contrib")
 
 
 class ExactNoise:
-    """Every draw the protocols need, for live use: it takes no seed and no generator.
+    """Every draw that the protocols need, for live use: it takes no seed and no generator.
 
-    Gaussian draws do not depend on data, so `prepare` can draw them ahead of the tick, in memory only; each prepared
+    Gaussian draws do not depend on data, so `prepare` can draw them ahead of the tick, in memory only. Each prepared
     draw is handed out once.
     """
 
@@ -45,7 +45,7 @@ class ExactNoise:
         return _gaussian(scales, lead)
 
     def prepare(self, scales: Floats, lead: tuple[int, ...] = ()) -> None:
-        """Draw one answer of `gaussian` ahead, unless one is waiting already."""
+        """Draw one answer of `gaussian` ahead of time, unless one is already waiting."""
         ready = self._prepared.setdefault((scales.tobytes(), lead), deque())
         if not ready:
             ready.append(_gaussian(scales, lead))
@@ -56,13 +56,14 @@ class ExactNoise:
         return np.array(draws, dtype=np.int64).reshape(shape)
 
     def rounded_total(self, values: Floats) -> Integers:
-        """The sum over users of values (..., users, width), each rounded up with exactly its fraction's chance."""
+        """The sum over users of values (..., users, width), each rounded up with exactly the chance of its fraction."""
         whole = np.floor(values)
         return np.asarray((whole.astype(np.int64) + self._bernoulli(values - whole)).sum(axis=-2))
 
     def _bernoulli(self, probabilities: Floats) -> Integers:
-        """0 or 1, with 1 at exactly the float's own value: 53 random bits decide unless they are its own first 53."""
-        scaled = probabilities * 2.0**53  # exact, as is what lies behind its point
+        """0 or 1, and 1 with exactly the float's own value as its chance: 53 random bits decide, unless they equal the
+        float's own first 53."""
+        scaled = probabilities * 2.0**53  # exact, and so is its fractional part
         high, first = self.words(probabilities.shape) >> np.uint64(11), np.floor(scaled).astype(np.uint64)
         draws = (high < first).astype(np.int64)
         for index in zip(*np.nonzero(high == first), strict=True):

@@ -1,7 +1,8 @@
-"""The mechanisms, one file each: the file's name is the mechanism's, its function `encoder(size)` makes the matrix.
+"""The mechanisms, one file each: a mechanism has the name of its file, and the file's `encoder(size)` makes its matrix.
 
-One whose decoded sums can forget has another function, `forgetting(size, forget)`, for a weight below 1; one that can
-do so for ever, with fixed memory, has a third, `endless(size, forget)`, where `size` is how many rows are looked at.
+A mechanism whose decoded sums can forget has a second function, `forgetting(size, forget)`, for a weight below 1. One
+that can do so for ever, with fixed memory, has a third, `endless(size, forget)`, where `size` is how many rows are
+looked at.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ __all__ = ["encoder", "endless", "names"]
 
 
 def names() -> tuple[str, ...]:
-    """Every mechanism there is."""
+    """The names of all mechanisms."""
     return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
 
 
 @lru_cache(maxsize=64)
 def encoder(name: str, size: int, forget: float = 1.0) -> Encoder:
-    """The mechanism `name` over `size` releases; one sync leaves the weight `forget` to the past in what is decoded.
-    A `size` of 0 is one without an end, where anything is forgotten.
+    """The mechanism `name` over `size` releases; one sync leaves the weight `forget` to the past in the decoded sums. A
+    `size` of 0 means without an end, which needs a `forget` below 1.
 
     >>> tree = encoder("tree", 4)
     >>> tree.coefficients.astype(int).tolist()

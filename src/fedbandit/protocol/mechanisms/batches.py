@@ -16,7 +16,7 @@ __all__ = ["Batches", "EndlessBatches", "encoder", "endless", "forgetting"]
 
 @dataclass(frozen=True)
 class Batches(Encoder):
-    """C = I."""
+    """C = I: release k is batch k."""
 
     def row(self, k: int) -> Floats:
         return np.asarray(np.eye(1, k + 1, k)[0])
@@ -55,7 +55,7 @@ class Batches(Encoder):
 
 @dataclass(frozen=True)
 class EndlessBatches(EndlessEncoder):
-    """C = I without a last row."""
+    """C = I, without a last row."""
 
     @property
     def name(self) -> str:
@@ -63,7 +63,7 @@ class EndlessBatches(EndlessEncoder):
 
 
 def encoder(size: int) -> Encoder:
-    """C = I."""
+    """C = I over `size` releases."""
     return Batches(size)
 
 
@@ -73,5 +73,5 @@ def forgetting(size: int, forget: float) -> Encoder:
 
 
 def endless(size: int, forget: float) -> EndlessEncoder:
-    """A band of one."""
+    """C = I without a last row: a band of one."""
     return EndlessBatches(size, (1.0,), forget=forget)

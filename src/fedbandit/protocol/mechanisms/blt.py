@@ -1,10 +1,11 @@
 """Buffered linear Toeplitz: c_k = sum_i w_i l_i^(k-1), a few exponentials fitted to have the least worst-prefix noise.
 
-The same noise as `toeplitz` to about three digits, but a silo and an analyzer remember only `buffers` arrays however
-long the horizon is. A silo's buffers are integers in the units of a release, rounded as they decay: how far that moves
-a release does not depend on how large the sums are, as it would in floating point, and is counted in the sensitivity.
+The noise equals that of `toeplitz` to about three digits, but a silo and an analyzer remember only `buffers` arrays,
+however long the horizon is. A silo's buffers are integers in the units of a release, and they are rounded as they
+decay. How far that moves a release does not depend on how large the sums are, as it would in floating point, and it is
+counted in the sensitivity.
 
-Every party fits for itself, and all must find the same numbers, whatever their machines. So a fit is made of single
+Every party makes its own fit, and all must find the same numbers, whatever their machines. So a fit uses only single
 additions, multiplications, divisions and square roots, which are rounded alike everywhere: no vector instructions, no
 exponentials, no sums in an order that a library chooses.
 """
@@ -28,11 +29,11 @@ __all__ = ["Blt", "encoder", "forgetting"]
 
 FRACTION_BITS = 10
 HALF_BITS = 32
-SLACK = 1.002  # of the square root's noise: what a fit may cost
-REMEMBERED = 1e-4  # the weight at which a batch is as good as forgotten
+SLACK = 1.002  # a fit may have at most this many times the square root's noise
+REMEMBERED = 1e-4  # a batch with a smaller weight is as good as forgotten
 PARAMETER_BITS = 24  # parameters are multiples of 2^-24, so that buffers decay in exact integers
 MOST_BUFFERS = 8
-STEPS, ENOUGH = 2000, 1e-9  # of a fit: at most so many, or until no corner of the simplex is better than another
+STEPS, ENOUGH = 2000, 1e-9  # of a fit: at most this many steps, or until all corners of the simplex are equally good
 
 
 @dataclass(frozen=True)
@@ -46,15 +47,16 @@ class Blt(ToeplitzEncoder):
 
     @property
     def rounding_units(self) -> float:
-        """Half a unit, in either world, for each weighted buffer of a release and for each time a buffer has decayed.
+        """Half a unit, in either world, for each weighted buffer of a release and for each time that a buffer has
+        decayed.
 
-        The latter weigh as the batches of that time do: sum_i w_i l_i^(k-1) = c_k, added up over k.
+        The roundings of a decay weigh as much as a batch of that time: sum_i w_i l_i^(k-1) = c_k, added up over k.
         """
         return len(self.decays) + float(self._column[1:].sum())
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of what a silo and an analyzer compute with."""
+        """A hash of the parameters that a silo and an analyzer compute with."""
         parameters = np.array([self.size, self.forget, *self.decays, *self.weights])
         return hashlib.sha256(parameters.tobytes()).hexdigest()[:16]
 
@@ -72,7 +74,7 @@ class Blt(ToeplitzEncoder):
         return Stream(0, (np.zeros((len(self.decays), *shape)), np.zeros(shape)))
 
     def decode_step(self, state: Stream, released: Integers | Floats) -> tuple[Stream, Floats]:
-        """Undo C with the same buffers, then add up: x_k = y_k - sum_i w_i s_i, s_i the buffers over the x's."""
+        """Undo C with the same buffers and add up: x_k = y_k - sum_i w_i s_i, where s_i are the buffers of the x."""
         self._check_horizon(state)
         buffers, prefix = state.memory
         encoded = released.astype(np.float64) * 2.0**-self.fraction_bits
@@ -88,7 +90,7 @@ def _times(parameters: tuple[float, ...], buffers: Integers) -> Integers:
     """Each buffer times its parameter, a multiple of 2^-24 in [0, 1]: exact integers, rounded once, to the nearest."""
     factors = np.rint(np.array(parameters) * 2**PARAMETER_BITS).astype(np.int64)
     factors = factors.reshape(-1, *[1] * (buffers.ndim - 1))
-    high, low = buffers >> HALF_BITS, buffers & (2**HALF_BITS - 1)  # so that no product leaves 64 bits
+    high, low = buffers >> HALF_BITS, buffers & (2**HALF_BITS - 1)  # split, so that no product leaves 64 bits
     rounded = (factors * low + 2 ** (PARAMETER_BITS - 1)) >> PARAMETER_BITS
     return np.asarray((factors * high << HALF_BITS - PARAMETER_BITS) + rounded)
 
@@ -99,9 +101,9 @@ def encoder(size: int) -> Encoder:
 
 
 def forgetting(size: int, forget: float) -> Encoder:
-    """The same for weighted sums: C(w z), the weights and decays of a fit times w, is as near to their square root.
+    """The fit for weighted sums: C(w z), with weights and decays of a plain fit times w, is as near to their root.
 
-    Beyond the syncs that are remembered the column hardly counts, so the fit need not reach further.
+    A column hardly counts beyond the syncs that are remembered, so the fit need not reach further.
     """
     target = SLACK * float(np.sum((square_root(size) * forget ** np.arange(size)) ** 2))  # column norm x row norm
     reach = size if forget == 1 else min(size, math.ceil(math.log(REMEMBERED) / math.log(forget)))
@@ -125,7 +127,7 @@ Parameters = tuple[float, ...]
 
 @lru_cache(maxsize=32)
 def _fit(size: int, buffers: int) -> tuple[Parameters, Parameters]:
-    """Decays and weights that minimise the worst-prefix noise, from time scales that are spread evenly."""
+    """Decays and weights that minimise the worst-prefix noise; the search starts from evenly spread time scales."""
     longest = max(2.0, size / 2)
     ratio = _crossing(lambda x: _power(x, buffers - 1) - longest, 1.0, longest) if buffers > 1 else 1.0
     scales = [_power(ratio, i) + 0.5 for i in range(buffers)]
@@ -138,7 +140,7 @@ def _fit(size: int, buffers: int) -> tuple[Parameters, Parameters]:
 
 
 def _unpacked(free: Sequence[float]) -> tuple[Parameters, Parameters]:
-    """Decays in [0, 1) and weights from 0 on, from any numbers: roots of time scales and of weights."""
+    """Decays in [0, 1) and weights of at least 0 from any numbers, which are roots of time scales and of weights."""
     half = len(free) // 2
     return tuple(x * x / (1 + x * x) for x in free[:half]), tuple(x * x for x in free[half:])
 
@@ -150,7 +152,7 @@ def _coarse(factor: float, values: Parameters) -> Parameters:
 def noise(decays: Parameters, weights: Parameters, size: int, forget: float = 1.0) -> float:
     """Column norm of C times the largest row norm of B, from their entries as sums of powers.
 
-    With x = 1/z, C = prod_i (x - r_i) / prod_i (x - l_i): its zeros r_i are those of 1 + sum_i w_i / (x - l_i), one
+    With x = 1/z, C = prod_i (x - r_i) / prod_i (x - l_i). Its zeros r_i are those of 1 + sum_i w_i / (x - l_i), one
     below each decay. Then 1 / C = 1 + sum_i a_i / (x - r_i), and B = 1 / ((1 - w z) C) has the first column
     b_k = (1 + sum_i a_i / (w - r_i)) w^k - sum_i a_i / (w - r_i) r_i^k.
     """
@@ -192,7 +194,7 @@ def _product(x: float, roots: Sequence[float]) -> float:
 
 
 def _power(base: float, exponent: int) -> float:
-    """base^exponent by squaring: a library's power is rounded here and there in its own way."""
+    """base^exponent by squaring, because libraries differ in how they round a power."""
     total = 1.0
     while exponent:
         if exponent & 1:
@@ -203,19 +205,19 @@ def _power(base: float, exponent: int) -> float:
 
 
 def _crossing(function: Callable[[float], float], low: float, high: float) -> float:
-    """Where a function crosses from below to above 0 between two places; it is not asked at them."""
+    """Where a function crosses from below to above 0 between two places; it is not evaluated at these two."""
     while low < (middle := (low + high) / 2) < high:
         low, high = (middle, high) if function(middle) < 0 else (low, middle)
     return middle
 
 
 def _least(function: Callable[[Sequence[float]], float], start: Sequence[float]) -> list[float]:
-    """Where a function is least, near `start`: the simplex of Nelder and Mead, corners in order of their values."""
+    """Where a function is least, near `start`: the simplex of Nelder and Mead, corners in order of value."""
     corners = [list(start)] + [[x * 1.05 if i == j else x for j, x in enumerate(start)] for i in range(len(start))]
     simplex = sorted((function(corner), corner) for corner in corners)
 
     def beyond(far: float) -> tuple[float, list[float]]:
-        """The worst corner, moved along the line through the middle of the others."""
+        """The worst corner, moved along the line through the middle of the others, and the value there."""
         others, worst = [corner for _, corner in simplex[:-1]], simplex[-1][1]
         middle = [math.fsum(corner[i] for corner in others) / len(others) for i in range(len(worst))]
         moved = [m + far * (m - w) for m, w in zip(middle, worst, strict=True)]

@@ -1,15 +1,15 @@
 """The factorisation with the least noise where it hurts most: in the early prefix sums, which few people stand behind.
 
-The noise of prefix k matters in proportion to how few people the model of sync k has seen, so `early` minimises not the
-worst but a weighted sum of the prefix variances, sum_k p_k ||B_k||^2 with p_k = 1 / (k + 1), over all A = B C with unit
-columns of C. Where the sums forget, as many as w^0 + ... + w^k batches stand behind the k-th. With X = C^T C that is
-tr(A^T diag(p) A X^-1) under diag X = 1; where its gradient is diagonal,
+The fewer people the model of sync k has seen, the more the noise of prefix k matters. So `early` does not minimise the
+worst noise but a weighted sum of the prefix variances, sum_k p_k ||B_k||^2 with p_k = 1 / (k + 1), over all A = B C
+with unit columns of C. Where the sums forget, p_k = 1 / (w^0 + ... + w^k), because that many batches stand behind the
+k-th sum. With X = C^T C, this is to minimise tr(A^T diag(p) A X^-1) under diag X = 1. Where its gradient is diagonal,
 
     X = diag(q)^-1/2 (M^T M)^1/2 diag(q)^-1/2,    M = diag(p)^1/2 A diag(q)^1/2,
 
-and diag X = 1 is the fixed point q = diag (M^T M)^1/2. The same form as `optimal`, which chooses p as well.
+and diag X = 1 is the fixed point q = diag (M^T M)^1/2. That is the form of `optimal`, which chooses p as well.
 
-Against `toeplitz` the first prefix has a quarter less noise over a year of daily syncs, the last a tenth more.
+Over a year of daily syncs, the first prefix has a quarter less noise than with `toeplitz`, the last a tenth more.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from fedbandit.protocol.mechanisms import optimal
 
 __all__ = ["Early", "encoder", "forgetting", "weights"]
 
-STEPS, POWER = 10, 2.5  # of the fixed point: beyond that q moves by less than a hundred-thousandth
+STEPS, POWER = 10, 2.5  # of the fixed point: after these steps q moves by less than a hundred-thousandth
 
 
 @dataclass(frozen=True)
 class Early(optimal.DenseEncoder):
-    """C from the fixed point, rounded; no entry of C or of B is negative."""
+    """C from the fixed point, rounded; neither C nor B has a negative entry."""
 
     fraction_bits = optimal.FRACTION_BITS
 
 
 def encoder(size: int) -> Encoder:
-    """The C of `size` releases, rounded to 2^-12."""
+    """The C of `size` releases for prefix sums, rounded to 2^-12."""
     return forgetting(size, 1.0)
 
 
 def forgetting(size: int, forget: float) -> Encoder:
-    """The same for weighted sums."""
+    """The C of `size` releases for weighted sums, rounded to 2^-12."""
     p = weights(optimal.checked("early", size), forget)
     q = np.full(size, 1 / size)
     for _ in range(STEPS):
@@ -49,5 +49,5 @@ def forgetting(size: int, forget: float) -> Encoder:
 
 
 def weights(size: int, forget: float = 1.0) -> Floats:
-    """How much the variance of each sum counts."""
+    """p: how much the variance of each sum counts (size,)."""
     return np.asarray(1 / np.cumsum(forget ** np.arange(size)))

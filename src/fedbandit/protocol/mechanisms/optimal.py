@@ -1,17 +1,18 @@
 """The factorisation with the least worst-prefix noise there is, where the horizon is short enough to compute it.
 
-Least column norm of C times row norm of B over all A = B C is the norm gamma_2(A), and by duality it is the largest
-nuclear norm of diag(p)^1/2 A diag(q)^1/2 over probability vectors p and q. A, prefix or weighted sums, is its own
-transpose read backwards, so q may be taken as p reversed. At the best p, with M = diag(p)^1/2 A diag(q)^1/2,
+The least column norm of C times row norm of B, over all A = B C, is the norm gamma_2(A). By duality it is the largest
+nuclear norm of diag(p)^1/2 A diag(q)^1/2 over probability vectors p and q. A (prefix or weighted sums) is its own
+transpose read backwards, so q may be taken to be p reversed. At the best p, with M = diag(p)^1/2 A diag(q)^1/2,
 
     C^T C = diag(q)^-1/2 (M^T M)^1/2 diag(q)^-1/2,
 
-every row of B has the same norm and so has every column of C: no prefix is worse than another. The fixed point
-p_k <- (M M^T)^1/2_kk raises the nuclear norm at every step; squaring its factor is faster and still converges. Short
-horizons start longer ones, so a dozen steps are enough. C is then made lower triangular by a Cholesky factorisation
-(that turns B and C by the same rotation and changes no norm) and rounded to a grid; B belongs to the rounded C.
+all rows of B have the same norm and so have all columns of C: no prefix is worse than another. The fixed point
+p_k <- (M M^T)^1/2_kk raises the nuclear norm at every step; squaring the factor of a step is faster and still
+converges. The solution of a short horizon starts a longer one, so a dozen steps or so are enough. A Cholesky
+factorisation then makes C lower triangular (it turns B and C by the same rotation and changes no norm), and C is
+rounded to a grid; B belongs to the rounded C.
 
-About a tenth less noise than `toeplitz`. A silo and the analyzer remember every batch.
+The noise is about a tenth less than with `toeplitz`. A silo and the analyzer remember every batch.
 """
 
 from __future__ import annotations
@@ -42,15 +43,15 @@ __all__ = [
     "weights",
 ]
 
-FRACTION_BITS = 12  # coarse enough that every machine rounds to the same C, fine enough to cost 0.03 % of noise
-LONGEST = 512  # releases: a second or two of work
+FRACTION_BITS = 12  # coarse enough for every machine to round to the same C; fine enough to cost only 0.03 % of noise
+LONGEST = 512  # releases: that takes a second or two
 SHORT = 16  # horizons up to this one are solved from scratch
-STEPS, SHORT_STEPS = 16, 60  # of the fixed point
+STEPS, SHORT_STEPS = 16, 60  # steps of the fixed point
 
 
 @dataclass(frozen=True)
 class DenseEncoder(Encoder):
-    """C without any structure, written down entry by entry. A silo and the analyzer remember every batch."""
+    """A C without structure, stored entry by entry. A silo and the analyzer remember every batch."""
 
     matrix: Floats = field(compare=False, repr=False)  # follows from `size`
 
@@ -70,24 +71,24 @@ class DenseEncoder(Encoder):
 
 @dataclass(frozen=True)
 class Optimal(DenseEncoder):
-    """C from the fixed point, rounded; no entry of C or of B is negative."""
+    """C from the fixed point, rounded; neither C nor B has a negative entry."""
 
     fraction_bits = FRACTION_BITS
 
 
 def encoder(size: int) -> Encoder:
-    """The optimal C of `size` releases, rounded to 2^-12."""
+    """The optimal C of `size` releases for prefix sums, rounded to 2^-12."""
     return forgetting(size, 1.0)
 
 
 def forgetting(size: int, forget: float) -> Encoder:
-    """The same for weighted sums."""
+    """The optimal C of `size` releases for weighted sums, rounded to 2^-12."""
     p = weights(checked("optimal", size), forget)
     return Optimal(size, rounded(factor(p, p[::-1], forget)), forget=forget)
 
 
 def checked(name: str, size: int) -> int:
-    """`size`, if the factorisation of mechanism `name` can be computed for as many releases."""
+    """`size`, if the factorisation of mechanism `name` can be computed for that many releases."""
     if size > LONGEST:
         raise ArgumentError(
             "syncs", f"must be at most {LONGEST} for mechanism {name!r}, got {size}; 'blt' has no limit"
@@ -110,7 +111,7 @@ def weights(size: int, forget: float = 1.0) -> Floats:
 
 
 def raised(q: Floats, diagonal: Floats, power: float) -> Floats:
-    """One step of the fixed point q = diag (M^T M)^1/2, up to scale: `power` above 1 gets there sooner."""
+    """One step towards the fixed point q = diag (M^T M)^1/2, up to scale; a `power` above 1 gets there sooner."""
     stepped = q * (diagonal / q) ** power
     return np.asarray(stepped / stepped.sum())
 
@@ -136,7 +137,8 @@ def root(p: Floats, q: Floats, forget: float = 1.0) -> Floats:
 
 
 def _stretched(p: Floats, size: int) -> Floats:
-    """The same weights over a longer horizon: log p is close to linear in the log-odds of a release's place in it."""
+    """The same weights over a longer horizon: log p is close to linear in the log-odds of a release's place in the
+    horizon."""
     here, there = _log_odds(len(p)), _log_odds(size)
     stretched = np.interp(there, here, np.log(p))
     slopes = np.diff(np.log(p)) / np.diff(here)

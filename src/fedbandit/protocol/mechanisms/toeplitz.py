@@ -1,7 +1,8 @@
 """The square root of the prefix-sum matrix: c_0 = 1, c_k = c_{k-1} (1 - 1/(2k)); C C = A, so B = C.
 
-About three times less noise than the tree at the same guarantee. Coefficients are rounded to 2^-10, so that integer
-sums give integer releases; B is computed for the rounded C, and the noise of the worst prefix grows by less than 0.1 %.
+It has about three times less noise than the tree at the same guarantee. Coefficients are rounded to 2^-10, so that
+integer sums give integer releases. B is computed for the rounded C; the noise of the worst prefix grows by less than
+0.1 %.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Toeplitz(ToeplitzEncoder):
 
 @dataclass(frozen=True)
 class EndlessToeplitz(EndlessEncoder):
-    """The same numbers without an end: rounded, the square root of weighted sums has only so many."""
+    """The same coefficients without an end: only finitely many of the rounded c_k w^k are not 0."""
 
     fraction_bits = FRACTION_BITS
 
@@ -40,7 +41,7 @@ class EndlessToeplitz(EndlessEncoder):
 
 
 def square_root(size: int) -> Floats:
-    """First column of A^(1/2)."""
+    """The first column of A^(1/2)."""
     ratios = 1 - 1 / (2 * np.arange(1, size))
     return np.concatenate(([1.0], np.cumprod(ratios)))
 
@@ -56,8 +57,8 @@ def forgetting(size: int, forget: float) -> Encoder:
 
 
 def endless(size: int, forget: float) -> EndlessEncoder:
-    """All of those entries that are not 0, for a matrix without a last row."""
-    beyond = math.ceil(-(FRACTION_BITS + 1) / math.log2(forget)) + 1  # c_k w^k <= w^k is rounded to 0 from here on
+    """The square root of weighted sums without a last row: all of its rounded coefficients that are not 0."""
+    beyond = math.ceil(-(FRACTION_BITS + 1) / math.log2(forget)) + 1  # from here on, c_k w^k <= w^k is rounded to 0
     column = _rounded(beyond, forget)
     band = column[: int(np.flatnonzero(column)[-1]) + 1]
     if len(band) > LONGEST_BAND:

@@ -1,7 +1,7 @@
-"""The tree mechanism (Algorithm 2): release k is the p-sum [k - 2^i + 1, k], i the lowest set bit of k.
+"""The tree mechanism (Algorithm 2): release k is the p-sum [k - 2^i + 1, k], where i is the lowest set bit of k.
 
-Each datum enters at most 1 + floor(log2 K) p-sums; prefix k adds up as many as k has ones in binary. Both streams
-remember one p-sum per level: O(log K) memory.
+Each datum enters at most 1 + floor(log2 K) p-sums; prefix k adds up as many p-sums as k has ones in binary. Encoder and
+decoder remember one p-sum per level: O(log K) memory.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["Tree", "encoder", "lowest_set_bit"]
 
 
 def lowest_set_bit(k: int) -> int:
-    """Index i_k of the first one in k's binary form."""
+    """The index i_k of the lowest one in k's binary form."""
     return (k & -k).bit_length() - 1
 
 
@@ -43,12 +43,12 @@ class Tree(Encoder):
 
     @property
     def levels(self) -> int:
-        """Levels of the tree: 1 + floor(log2 K)."""
+        """The number of levels of the tree: 1 + floor(log2 K)."""
         return self.size.bit_length()
 
     @cached_property
     def touches(self) -> int:
-        """Batch 1 enters the p-sum [1, 2^i] of every level, and no batch enters two of one level."""
+        """Batch 1 enters the p-sum [1, 2^i] of every level, and no batch enters two p-sums of one level."""
         return self.levels
 
     @cached_property
@@ -87,5 +87,5 @@ class Tree(Encoder):
 
 
 def encoder(size: int) -> Encoder:
-    """Algorithm 2."""
+    """The tree of Algorithm 2 over `size` releases."""
     return Tree(size)

@@ -1,4 +1,4 @@
-"""A trusted analyzer: silos send sums in the clear, it adds the noise once. The super single agent's trust."""
+"""A trusted analyzer: silos send sums in the clear, and it adds the noise once. The trust of the super single agent."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ class CentralProtocol(Protocol):
         return state, (encoded,)
 
     def mix(self, held: Message, noise: NoiseSource) -> Message:
-        """The analyzer: one total, and the noise of one."""
+        """The analyzer: one total, with noise drawn once."""
         (sums,) = held
         total = sums.sum(axis=SILOS, keepdims=True)
         return (total + self.draw(noise, total.shape[:-1]),)
 
     def prefix_gain(self, visits: tuple[int, ...]) -> Floats:
-        """The noise of one, whatever the number of silos."""
+        """The noise of one draw, whatever the number of silos."""
         return self.encoder.prefix_norms
 
     def adversaries(self) -> tuple[Adversary, ...]:
         return (SeesPublished(),)
 
     def pooled(self) -> Self:
-        """The noise is drawn once whatever the number of silos."""
+        """The same for one silo: the noise is drawn once, whatever the number of silos."""
         return replace(self, silos=1)
 
 
@@ -79,7 +79,7 @@ class SeesPublished:
 
 
 def _build(request: Request) -> Built:
-    """Noise enough for the sum over all silos, drawn once by the analyzer."""
+    """Noise that is enough for the sum over all silos, drawn once by the analyzer."""
     noise = gaussian_noise(request, joint_silos=True, literature=_shariff_sheffet)
     scales = request.on_grid(noise.scales)
     cost = Entrusted("analyzer", noise.sigma, noise.shift)
@@ -88,7 +88,7 @@ def _build(request: Request) -> Built:
 
 
 def _shariff_sheffet(request: Request) -> Stated:
-    """The noise of Shariff & Sheffet 2018; with ratio 2 it lies on the three kinds of numbers as theirs does."""
+    """The noise of Shariff & Sheffet 2018; with a `ratio` of 2 it lies on the three kinds of numbers as theirs does."""
     privacy, rounds = request.asked, request.encoder.size
     off_diagonal = shariff_sheffet_sigma(privacy.epsilon, privacy.delta, rounds)
     sigma = math.sqrt(2) * off_diagonal

@@ -1,4 +1,4 @@
-"""The standard local model: each user adds noise to their own contribution and trusts not even their silo."""
+"""The standard local model: each user adds noise to their own contribution, and need not trust even their silo."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ __all__ = ["TRUST", "LocalProtocol", "check_users", "users_request"]
 
 @dataclass(frozen=True)
 class LocalProtocol(Protocol):
-    """Every contribution carries noise of standard deviation `scales`; from there on everything is post-processing.
+    """Every contribution carries noise of standard deviation `scales`; everything after that is post-processing.
 
-    Formal guarantee: (shift / sigma)-GDP for each user against everybody. No composition over releases: a user's
+    Formal guarantee: (shift / sigma)-GDP for each user against everybody. Nothing is composed over releases: a user's
     noisy contribution is drawn once, and sums of it tell no more than it does.
     """
 
     sends = "noisy contributions of users, added up"
 
     def privatise(self, sums: Integers, users: int, noise: NoiseSource) -> Integers:
-        """The sum of `users` noisy contributions: their Gaussians add up to one of `users` times the variance."""
+        """The sum of `users` noisy contributions: their Gaussians add up to one with `users` times the variance."""
         return sums + noise.gaussian(self.release_scales(users), sums.shape[:-1])
 
     def draw(self, noise: NoiseSource, lead: tuple[int, ...]) -> Integers:
-        """Nothing is added by the silo."""
+        """No noise: the silo adds none."""
         return np.zeros((*lead, self.width), dtype=np.int64)
 
     def release_scales(self, users: int) -> Floats:
@@ -47,7 +47,7 @@ class LocalProtocol(Protocol):
         return (SeesMessages("everybody, the silo included"),)
 
     def prefix_gain(self, visits: tuple[int, ...]) -> Floats:
-        """Everybody so far has added noise once; it is forgotten as they are."""
+        """Everybody so far has added noise once, and it is forgotten as they are."""
         variance, gains = 0.0, []
         for users in np.diff((0, *visits)).tolist():
             variance = self.encoder.forget**2 * variance + self.silos * users
@@ -55,12 +55,12 @@ class LocalProtocol(Protocol):
         return np.array(gains)
 
     def pooled(self) -> Self:
-        """The noise is the users': pooling their silos changes none of it."""
+        """The same for one silo: the noise is the users', and pooling silos does not change it."""
         return replace(self, silos=1)
 
 
 def check_users(name: str, request: Request) -> None:
-    """Refuse what cannot be where users add the noise, under the trust model `name`."""
+    """Refuse what is impossible where users add the noise, under the trust model `name`."""
     if request.encoder.name != "batches":
         calibrations = "'exact' or 'literature'" if name == "local" else "'exact'"
         raise ArgumentError(
@@ -73,7 +73,8 @@ def check_users(name: str, request: Request) -> None:
 
 
 def users_request(request: Request) -> Request:
-    """Every visit draws noise of its own, in whichever round or silo: all of them compose in squares, as silos do."""
+    """The same request with all visits of a user counted as visits to different silos. Every visit, in whichever round
+    or silo, draws noise of its own, so all visits compose in squares, as silos do."""
     privacy = request.asked
     if privacy.apart:
         raise ArgumentError("apart", f"must be 0 for trust 'local', got {privacy.apart}: each visit has its own noise")
@@ -82,7 +83,7 @@ def users_request(request: Request) -> Request:
 
 
 def _build(request: Request) -> Built:
-    """Each user's own noise; the mechanism behind it composes nothing and must be `batches`."""
+    """Each user's own noise; the mechanism after it has nothing to compose and must be `batches`."""
     check_users("local", request)
     comes = "comes {} times at most, with noise of its own each time"
     noise = gaussian_noise(users_request(request), joint_silos=False, comes=comes, literature=_zheng)

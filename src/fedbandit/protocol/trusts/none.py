@@ -1,4 +1,4 @@
-"""No privacy: silos send their sums, the analyzer adds them. FedLinUCB, the yardstick."""
+"""No privacy: silos send their sums, and the analyzer adds them. FedLinUCB, the yardstick."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["TRUST", "NoProtocol"]
 
 @dataclass(frozen=True)
 class NoProtocol(Protocol):
-    """R sends sums, S and A do no more than add. No guarantee."""
+    """R sends sums; S and A only add. No guarantee."""
 
     sends = "sums of one batch, in the clear"
 
@@ -25,7 +25,7 @@ class NoProtocol(Protocol):
 
 
 def _build(request: Request) -> Built:
-    """Zero noise; nothing promised."""
+    """Zero noise, and nothing promised."""
     protocol = NoProtocol(request.encoder, Scales.flat(0.0), request.dim, request.bits, request.silos)
     return Built(protocol, nothing("every silo's sums are sent in the clear"), lambda sync: Clear("everybody"))
 

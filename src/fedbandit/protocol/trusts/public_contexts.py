@@ -1,7 +1,8 @@
 """Rewards are hidden and nothing else: the model of Azize & Basu 2024, where contexts and actions are public.
 
-Sums of x x^T are sent as they are, sums of x y with noise. Who shows up, and with what features, anybody may read; what
-came of it is protected. A definition that protects contexts too, as all promises here do, it does not meet.
+Sums of x x^T are sent as they are, and sums of x y with noise. Anybody may read who shows up, and with what features;
+only what came of it is protected. So this does not meet a definition that protects contexts too, as all promises here
+do.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ __all__ = ["TRUST", "PublicContextsProtocol", "reward_sigma"]
 
 @dataclass(frozen=True)
 class PublicContextsProtocol(Protocol):
-    """R adds noise to the bias alone; S and A do no more than add.
+    """R adds noise to the bias alone; S and A only add.
 
     Formal guarantee: for two worlds that differ in one user's reward and in nothing else, the transcript is
     (column_norm * shift / sigma)-GDP, which is mu^2/2-zCDP. Worlds that differ in a context can be told apart.
@@ -37,7 +38,7 @@ class PublicContextsProtocol(Protocol):
 
 
 def reward_sigma(request: Request) -> float:
-    """The noise that hides one user's reward, which moves x y by at most 1, in all releases together."""
+    """The noise that hides one user's reward in all releases together; a reward moves x y by at most 1."""
     privacy = request.asked
     moved = 1.0 + rounding_shift("replace-one", request.dim, request.bits)
     shift = moved * privacy.participations * math.sqrt(privacy.silos_per_user)
@@ -45,7 +46,7 @@ def reward_sigma(request: Request) -> float:
 
 
 def _build(request: Request) -> Built:
-    """Noise enough for rewards; nothing is promised for contexts, so by the definition used here nothing at all."""
+    """Noise enough for rewards. Nothing is promised for contexts, so by the definition used here nothing at all."""
     if request.asked.apart:
         raise ArgumentError(
             "apart", f"must be 0 for trust 'public-contexts', got {request.asked.apart}: all visits count"

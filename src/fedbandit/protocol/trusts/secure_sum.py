@@ -1,12 +1,13 @@
 """The noise of a trusted analyzer without one: each silo adds a share of the noise and splits its release in two.
 
-A silo's integer release is cut into two uniformly random shares modulo 2^64, one for the mixer S and one sealed for
-the analyzer A. S adds its shares and passes the sealed ones on; A adds those to S's total. Either alone sees uniform
-words; together they learn the noisy sum over silos and, as long as they do not collude, nothing else. A silo that
-drops out is left out. If S and A do collude, each silo is still left with its own share of the noise.
+A silo's integer release is cut into two uniformly random shares modulo 2^64, one for the mixer S and one sealed for the
+analyzer A. S adds its shares and passes the sealed ones on; A adds those to S's total. Each of them alone sees uniform
+words. Together they learn the noisy sum over silos and, as long as they do not collude, nothing else. A silo that drops
+out is left out. If S and A do collude, each silo is still left with its own share of the noise.
 
-A silo that missed syncs must not fold them into a later release: there the noise is the others', sync by sync, and a
-larger column norm would not be covered by it. It is simply left out; `kept_weights` says what that does.
+A silo that missed syncs must not fold them into a later release. That would make its column norm larger, and the noise
+of the others, which comes sync by sync, would not cover it. It is simply left out; `kept_weights` says what that
+does.
 """
 
 from __future__ import annotations
@@ -50,10 +51,11 @@ NO_NOISE = Scales.flat(0.0)
 class SecureSumProtocol(Protocol):
     """R adds this silo's share of the noise and splits; S adds its shares; A adds its own to S's total.
 
-    Formal guarantee: with sigma^2 divided over the smallest number h of honest silos in a sync, A's view is that of
-    the noisy sum, (column_norm * shift / sigma)-GDP for each user of any silo; S's view is uniform words; c colluding
-    silos know their own noise and subtract it, which is why h leaves them out. Every silo sees the decoded sums, so by
-    default one is counted as colluding (c = 1): the promise is then against any one other silo, too.
+    Formal guarantee: sigma^2 is divided over h silos, the smallest number of honest silos in a sync. Then A's view is
+    that of the noisy sum, (column_norm * shift / sigma)-GDP for each user of any silo, and S's view is uniform words. c
+    colluding silos know their own noise and can subtract it, which is why h leaves them out. Every silo sees the
+    decoded sums, so by default one is counted as colluding (c = 1): the promise is then against any one other silo,
+    too.
     """
 
     colluding: int = 0
@@ -66,7 +68,7 @@ class SecureSumProtocol(Protocol):
         return state, split(noisy, noise)
 
     def mix(self, held: Message, noise: NoiseSource) -> Message:
-        """S: one total of its own shares."""
+        """S: the total of its own shares."""
         (own,) = held
         return (own.sum(axis=SILOS, dtype=np.uint64, keepdims=True),)
 
@@ -82,7 +84,7 @@ class SecureSumProtocol(Protocol):
 
 @dataclass(frozen=True)
 class PersonalSecureSum(SecureSumProtocol):
-    """The same, and a release of each silo for itself (`protocol.personal` has the guarantee)."""
+    """The secure sum, and a release of each silo for itself (`protocol.personal` has the guarantee)."""
 
     columns: tuple[int, ...] = ()
     own_scales: Scales = NO_NOISE
@@ -102,7 +104,7 @@ class PersonalSecureSum(SecureSumProtocol):
 
     @cached_property
     def own_drawn_scales(self) -> Floats:
-        """Noise of every number of a silo's own release, in release units; 0 where it has none (width,)."""
+        """The noise of every number of a silo's own release, in release units; 0 for numbers not in it (width,)."""
         return np.where(own_entries(self.dim, self.columns), self.own_scales.packed(self.dim), 0.0) * (
             2.0**self.release_bits
         )
@@ -122,7 +124,7 @@ def split(release: Integers, noise: NoiseSource) -> tuple[Words, Words]:
 
 @dataclass(frozen=True)
 class SeesTotal:
-    """The analyzer, with `colluding` silos (the last ones) telling it what they sent."""
+    """The analyzer, to whom `colluding` silos (the last ones) tell what they sent."""
 
     colluding: int = 0
     bound: Bound = "gdp"
@@ -142,7 +144,7 @@ class SeesTotal:
         return gaussian_score(total[..., None, :], summed((low, high)), scales)
 
     def residuals(self, claimed: Protocol, moment: Moment, world: int) -> tuple[Residual, ...]:
-        """The noise of the total, and that of each silo, whose shares add up to its release."""
+        """The noise of the total, and the noise of each silo, from shares that add up to the silo's release."""
         if self.colluding:
             return ()
         scales = claimed.release_scales(moment.users)
@@ -159,7 +161,8 @@ class SeesTotal:
 
 @dataclass(frozen=True)
 class SeesOwnToo(SeesTotal):
-    """The same, and sees what honest silos release to themselves: more than anybody does, and the proof allows it."""
+    """The analyzer, which also sees what honest silos release to themselves. Nobody really sees that, but the proof
+    allows it."""
 
     @property
     def name(self) -> str:
@@ -174,7 +177,7 @@ class SeesOwnToo(SeesTotal):
         return super().score(protocol, moment) + seen
 
     def residuals(self, claimed: Protocol, moment: Moment, world: int) -> tuple[Residual, ...]:
-        """The noise of silos' own releases, too."""
+        """Also the noise of silos' own releases."""
         assert isinstance(claimed, PersonalSecureSum)
         if self.colluding:
             return ()
@@ -186,7 +189,8 @@ class SeesOwnToo(SeesTotal):
 
 @dataclass(frozen=True)
 class SeesShares:
-    """Holds one share of every release and takes it for the release itself: right, if shares did not hide it."""
+    """Holds one share of every release and takes it for the release itself, which would be right if shares did not hide
+    it."""
 
     name: str
     part: int  # which part of a message
@@ -203,7 +207,7 @@ class SeesShares:
 
 
 def _build(request: Request) -> Built:
-    """Divide the noise of the sum over the smallest number of honest silos that a sync can have."""
+    """The noise of the sum, divided over the smallest number of honest silos that a sync can have."""
     honest = request.cohort - request.colluding
     if honest < 1:
         field, way_out = (
@@ -255,7 +259,7 @@ def _guarantee(request: Request, noise: GaussianNoise, honest: int, scales: Scal
 
 
 def _against(colluding: int) -> str:
-    """Whom the sums are private against."""
+    """Against whom the sums are private."""
     return f"the analyzer together with {_others(colluding)}" if colluding else "the analyzer alone"
 
 

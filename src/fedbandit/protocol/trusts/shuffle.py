@@ -1,14 +1,14 @@
-"""SDP by amplification (Theorem SDP): silos send as under silo-level LDP, a mixer hides who sent what.
+"""SDP by amplification (Theorem SDP): silos send as under silo-level LDP, and a mixer hides who sent what.
 
-How much noise that takes: by the theorem (calibration "paper"), or by the same proof with every step computed and with
-the true sensitivity (calibration "exact", `privacy.clones`). Either way, what is promised was computed: without the
-mixer by exact Gaussian accounting, with it by the clones, and the better of the two is the promise.
+The noise is set by the theorem (calibration "paper"), or by the same proof with every step computed and with the true
+sensitivity (calibration "exact", `privacy.clones`). Either way, what is promised was computed: without the mixer by
+exact Gaussian accounting, with it by the clones. The better of the two is the promise.
 
 Clones hide what one silo sends. A user who visits v silos changes what v of them send, in the same shuffled releases:
-there are no v mechanisms that could be composed. But the silos can be changed one after the other. Each step leaves the
-others as they are, whosever data they have, and so is (e, d)-DP as it is for a user of one silo; v steps are
-(v e, d (1 + e^e + ... + e^((v-1) e)))-DP, by group privacy. Without a mixer, where silos do compose, the cost is
-sqrt(v) instead of v: the more silos people visit, the less the mixer is worth.
+these are not v mechanisms that could be composed. But the silos can be changed one after the other. Each step leaves
+the other silos as they are, whosever data they have, so it is (e, d)-DP as for a user of one silo. By group privacy, v
+steps are (v e, d (1 + e^e + ... + e^((v-1) e)))-DP. Without a mixer, where silos do compose, the cost is sqrt(v)
+instead of v: the more silos people visit, the less the mixer is worth.
 """
 
 from __future__ import annotations
@@ -38,43 +38,46 @@ from fedbandit.protocol.trust import AuditSize, Faith, Trust
 __all__ = ["TRUST", "Hidden", "SeesShuffled", "ShuffleProtocol"]
 
 TOGETHER = "the analyzer together with the mixer"
-SAME = 1e-9  # relative: an epsilon that was solved for is met up to the last digits
-LARGEST_EXPONENT = 700.0  # e to it is a float; clones hide nothing at an epsilon that is anywhere near
+SAME = 1e-9  # relative: an epsilon that was solved for is met up to its last digits
+LARGEST_EXPONENT = 700.0  # e to this power is still a float; clones hide nothing at any epsilon near it
 
 
 @dataclass(frozen=True)
 class ShuffleProtocol(Protocol):
-    """R as in Algorithm 2, S a uniform permutation of the silos' messages.
+    """R as in Algorithm 2; S is a uniform permutation of the silos' messages.
 
     Formal guarantee: what S passes on is (epsilon, delta)-DP for one user among all silos, by clones (the proof of the
-    amplification lemma, computed) and optimal composition over the releases that hold the user; needs S honest.
+    amplification lemma, computed) and optimal composition over the releases that hold the user. S must be honest.
     """
 
-    needs_mixer: bool = False  # the noise alone is not enough for the promise
+    needs_mixer: bool = False  # whether the promise needs the mixer: the noise alone is not enough
 
     parts = (Part(blind=True),)
     sends = "noisy sums of one batch, through the mixer"
 
     def mix(self, held: Message, noise: NoiseSource) -> Message:
-        """S: the messages in a random order."""
+        """S: the messages in random order."""
         (messages,) = held
         return (np.take(messages, noise.permutation(messages.shape[SILOS]), axis=SILOS),)
 
     def adversaries(self) -> tuple[Adversary, ...]:
-        """Whoever sees the messages before they are shuffled is one of them if the promise is against that too."""
+        """The analyzer behind the mixer; also whoever sees the messages before they are shuffled, if the promise is
+        against them too."""
         return (SeesShuffled(),) if self.needs_mixer else (SeesShuffled(), SeesMessages(TOGETHER))
 
 
 @dataclass(frozen=True)
 class SeesShuffled:
-    """Sees unlabelled releases: any of them may be the user's silo's; all other silos are alike in both worlds."""
+    """Sees unlabelled releases. Any of them may be that of the user's silo; all other silos are the same in both
+    worlds."""
 
     name: str = "the analyzer behind the mixer"
     bound: Bound = "dp"
     remembers: bool = False
 
     def score(self, protocol: Protocol, moment: Moment) -> Floats | float:
-        """Exact for a user of one silo; where there are several, as if each could be behind any of the releases."""
+        """Exact for a user of one silo; for a user of several, computed as if each silo could be behind any of the
+        releases."""
         variances = protocol.release_scales(moment.users) ** 2
         others = moment.expected[0][..., -1:, :]
         residual = (moment.held[0] - others).astype(np.float64)
@@ -93,7 +96,7 @@ class SeesShuffled:
         return [int(silo) for silo in np.flatnonzero(differs)]
 
     def residuals(self, claimed: Protocol, moment: Moment, world: int) -> tuple[Residual, ...]:
-        """Left to the one who sees the messages before they are shuffled."""
+        """None: this is left to the adversary that sees the messages before they are shuffled."""
         return ()
 
 
@@ -118,7 +121,7 @@ def _build(request: Request) -> Built:
 
 
 def _build_exactly(request: Request) -> Built:
-    """The least noise by clones, or without the mixer where that is less."""
+    """The least noise by clones, or the noise without the mixer where that is less."""
     alone = gaussian_noise(request, joint_silos=False)
     if alone.problem:
         return _built(request, alone.scales, nothing(alone.problem))
@@ -132,20 +135,21 @@ def _build_exactly(request: Request) -> Built:
 
 @dataclass(frozen=True)
 class Hidden:
-    """What the clones have to hide, in units of the covariance noise, and behind how much."""
+    """What the clones have to hide, in units of the covariance noise, and among how many."""
 
-    shift: float  # of one release by one user
+    shift: float  # how far one user moves one release
     spread: float  # the largest distance between releases of two silos
-    releases: int  # that hold the user
-    silos: int  # to hide among: one of the others may tell the analyzer which message is its own
+    releases: int  # how many releases hold the user
+    silos: int  # how many silos to hide among: one of the others may tell the analyzer which message is its own
 
     @classmethod
     def of(cls, request: Request) -> Hidden | None:
-        """None where clones hide nothing: where nobody knows beforehand how many points a release will have (on a
-        clock, and in a live silo, which counts rewards as they come), where data decide, where a release is no sum.
+        """None where clones hide nothing. That is where nobody knows beforehand how many points a release will have (on
+        a clock, and in a live silo, which counts rewards as they come), where data decide, and where a release is not a
+        sum.
 
-        A user's visits may all lie in one batch, or in as many as there are: both are counted. Two sums of n points
-        are as far apart as n replaced users move one.
+        A user's visits may all lie in one batch, or each in a batch of its own: both are counted. Two sums of n points
+        are at most as far apart as n replaced users move one sum.
         """
         encoder, visits = request.encoder, request.asked.participations
         unknown = not request.counted or request.visits == "public" or request.acting == "eager" or request.adaptive
@@ -160,22 +164,22 @@ class Hidden:
         return cls(request.shift.total, points * (one + rounding), releases, max(1, request.silos - 1))
 
     def epsilon(self, request: Request, sigma: float) -> float:
-        """What the clones certify at this noise, for all silos that a user visits; infinity where that is more than was
-        asked for and there are several: their delta would be larger, too."""
+        """The epsilon that the clones certify at this noise, for all silos that a user visits. Where there are several
+        and that would be more than was asked for, it is infinity: their delta would be larger, too."""
         visits, (most, delta) = request.asked.silos_per_user, _for_one_silo(request.asked)
         each = amplified_epsilon(self.shift / sigma, self.spread / sigma, self.silos, self.releases, delta)
         return math.inf if visits > 1 and each > most * (1 + SAME) else visits * each
 
 
 def _for_one_silo(privacy: Privacy) -> tuple[float, float]:
-    """What one silo may spend so that all that a user visits spend the budget, by group privacy."""
+    """What one silo may spend so that all silos of a user together spend the budget, by group privacy."""
     visits, epsilon = privacy.silos_per_user, privacy.epsilon / privacy.silos_per_user
     grown = sum(math.exp(min(i * epsilon, LARGEST_EXPONENT)) for i in range(visits))
     return epsilon, privacy.delta / grown
 
 
 def _local_budget(request: Request) -> Amplified:
-    """The theorem's local mechanism; where there is none, an error says how far the theorem reaches."""
+    """The theorem's local mechanism; where there is none, the error says how far the theorem reaches."""
     privacy, releases = request.asked, request.encoder.touches
     try:
         return theorem_sdp(privacy.epsilon, privacy.delta, request.silos, request.rounds, releases)
@@ -196,7 +200,7 @@ def _local_budget(request: Request) -> Amplified:
 
 
 def _guarantee(request: Request, sigma: float, before: tuple[str, ...]) -> Guarantee:
-    """What is computed to hold at this noise; `before` are the steps that led to it."""
+    """The guarantee that is computed to hold at this noise; `before` are the steps that led to the noise."""
     if request.calibration == "paper" and request.acting == "eager":
         return nothing(FLIP)
     if not request.public_schedule:
@@ -237,7 +241,7 @@ def _guarantee(request: Request, sigma: float, before: tuple[str, ...]) -> Guara
 
 
 def _lemma_steps(request: Request, local: Amplified) -> tuple[str, ...]:
-    """How the theorem comes to its noise."""
+    """How the theorem arrives at its noise."""
     return (
         f"Half of the budget for each stream, shared over {_counted(request.encoder.touches)} by advanced "
         f"composition: each shuffled release must be ({local.epsilon:.3g}, {local.delta:.3g})-DP.",
@@ -278,7 +282,7 @@ def _counted(releases: int) -> str:
 
 
 def _unknown_points(request: Request) -> tuple[str, ...]:
-    """On a clock the lemma sets the noise, and does not prove anything about it."""
+    """A step to say that on a clock the lemma only sets the noise, and proves nothing about it."""
     if request.counted:
         return ()
     return (
@@ -288,7 +292,7 @@ def _unknown_points(request: Request) -> tuple[str, ...]:
 
 
 def _built(request: Request, scales: Scales, guarantee: Guarantee) -> Built:
-    """The protocol with this noise. A release costs what it would without a mixer: that is what can be composed."""
+    """The protocol with this noise. A release costs what it would without a mixer, because that can be composed."""
     drawn = request.on_grid(scales)
     alone = request.exact_epsilon(scales.diagonal, joint_silos=False)
     needs_mixer = guarantee.promised and alone > request.asked.epsilon * (1 + SAME)

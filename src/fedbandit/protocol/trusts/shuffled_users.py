@@ -1,9 +1,9 @@
 """Users behind a mixer: each adds noise to their own data, a mixer permutes a batch of them (Chowdhury & Zhou 2022).
 
-Their protocol P_Amp: every user's message is noisy, and so private by itself, a little; unlabelled among those of
-everybody else in the batch, it is private enough. A batch is released once, so nothing is composed over batches. The
-theorem hides its constants; here the noise is the least that its proof certifies when every step is computed
-(`privacy.clones`).
+This is their protocol P_Amp. Every user's message is noisy, and so a little private by itself; unlabelled among the
+messages of everybody else in the batch, it is private enough. A batch is released once, so nothing is composed over
+batches. The theorem hides its constants; here the noise is the least that its proof certifies when every step is
+computed (`privacy.clones`).
 """
 
 from __future__ import annotations
@@ -32,40 +32,42 @@ __all__ = ["TRUST", "Crowd", "ShuffledUsersProtocol"]
 
 @dataclass(frozen=True)
 class ShuffledUsersProtocol(LocalProtocol):
-    """R as in the local model, S a uniform permutation of the users of a batch, A adds them up.
+    """R as in the local model; S is a uniform permutation of the users of a batch; A adds them up.
 
-    A is told no more than an unordered set of noisy users and uses their sum, so a simulation may add up the users of a
-    silo first. An audit must not: it has one user in every silo's batch.
+    A is told no more than an unordered set of noisy users, and uses their sum. So a simulation may add up the users of
+    a silo first. An audit must not: it has one user in every silo's batch.
 
     Formal guarantee: what S passes on is (epsilon, delta)-DP for each user, by clones, if S is honest.
     """
 
-    needs_mixer: bool = False  # the users' noise alone is not enough for the promise
+    needs_mixer: bool = False  # whether the promise needs the mixer: the users' noise alone is not enough
 
     parts = (Part(blind=True),)
     sends = "noisy contributions of users, through the mixer"
 
     def mix(self, held: Message, noise: NoiseSource) -> Message:
-        """S: the messages in a random order."""
+        """S: the messages in random order."""
         (messages,) = held
         return (np.take(messages, noise.permutation(messages.shape[SILOS]), axis=SILOS),)
 
     def adversaries(self) -> tuple[Adversary, ...]:
-        """Whoever sees the messages before they are shuffled is one of them if the promise is against that too."""
+        """The analyzer behind the mixer; also whoever sees the messages before they are shuffled, if the promise is
+        against them too."""
         return (SeesShuffled(),) if self.needs_mixer else (SeesShuffled(), SeesMessages(TOGETHER))
 
 
 class Crowd(NamedTuple):
     """What the clones have to hide, in units of the covariance noise, and among whom."""
 
-    shift: float  # of one user's message
+    shift: float  # how far one user's message moves
     spread: float  # the largest distance between messages of two users
-    users: int  # of the smallest batch, all silos together: one of them may tell the analyzer which message is theirs
+    users: int  # of the smallest batch, in all silos, but for one who may tell the analyzer which message is theirs
 
     @classmethod
     def of(cls, request: Request) -> Crowd:
-        """The users of the smallest batch, but one. Two of them are as far apart as replacing one by the other moves a
-        message, also where the promise is about one who stays away and moves theirs by less."""
+        """The users of the smallest batch, but one. Two messages are at most as far apart as replacing one user by
+        another moves a message. That is so even where the promise is for somebody who stays away, which moves their
+        message by less."""
         smallest = int(np.min(np.diff((0, *request.times))))
         one = joint_shift("replace-one", request.reward_bound, request.ratio)
         rounding = rounding_shift("replace-one", request.dim, request.bits, request.ratio)
@@ -77,7 +79,7 @@ class Crowd(NamedTuple):
         return amplified_sigma(self.shift, self.spread, self.users, 1, privacy.epsilon, privacy.delta, most=alone)
 
     def epsilon(self, request: Request, sigma: float) -> float:
-        """What the clones certify at this noise."""
+        """The epsilon that the clones certify at this noise."""
         return amplified_epsilon(self.shift / sigma, self.spread / sigma, self.users, 1, request.asked.delta)
 
 

@@ -1,9 +1,9 @@
 """Silo-level LDP: each silo adds Gaussian noise to what it sends, and trusts nobody else (Algorithm 2, Theorem LDP).
 
-`DecodedSilo` is P_alt: the silo decodes its own prefix sum before it sends, the analyzer only adds.
+`DecodedSilo` is P_alt: the silo decodes its own prefix sum before it sends, and the analyzer only adds.
 
-A silo that could not send keeps drawing and storing its releases; `outgoing` folds those it missed into the next one
-it delivers. That is post-processing of releases already accounted for, so it costs nothing.
+A silo that could not send keeps drawing and storing its releases. `outgoing` folds those that were missed into the next
+one that is delivered. That is post-processing of releases already accounted for, so it costs nothing.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ __all__ = ["TRUST", "DecodedSilo", "EndlessSilo", "SeesPrefixSums", "SiloProtoco
 
 @dataclass(frozen=True)
 class SiloProtocol(Protocol):
-    """R as in Algorithm 2, S the identity.
+    """R as in Algorithm 2; S is the identity.
 
     Formal guarantee: the transcript of one silo is (column_norm * shift / sigma)-GDP for each of its users, against
-    everybody outside the silo, whatever the others send. Assumes lazy acting and a public schedule.
+    everybody outside the silo, whatever the others send. It assumes lazy acting and a public schedule.
     """
 
     waits = True
 
     def outgoing(self, drawn: Sequence[Message], arrived: Mapping[int, Message]) -> Message:
-        """The analyzer's prefix sum comes out as if the silo had never been away.
+        """What the silo sends so that the analyzer's prefix sum comes out as if the silo had never been away.
 
-        Solves B[k,k] y'_k + sum over arrived j of B[k,j] y'_j = sum_j B[k,j] y_j, the silo's own noisy prefix sum, for
-        what to send now; y are the releases drawn, y' those sent.
+        Let y be the releases drawn and y' those sent. This solves B[k,k] y'_k + sum over arrived j of B[k,j] y'_j =
+        sum_j B[k,j] y_j, which is the silo's own noisy prefix sum, for y'_k, what to send now.
         """
         k = len(drawn) - 1
         if all(j in arrived and np.array_equal(arrived[j][0], drawn[j][0]) for j in range(k)):
@@ -60,11 +60,11 @@ class SiloProtocol(Protocol):
         return (np.rint((prefix - known) / weights[k]).astype(np.int64),)
 
     def kept_weights(self, missed: Collection[int], sync: int) -> Floats:
-        """The whole weight of every batch, at a sync that the silo is in: it makes up for what it missed.
+        """At a sync that the silo is in, the whole weight of every batch: the silo makes up for what it missed.
 
-        At a sync that it misses, its earlier messages y'_m still count: A adds sum_m B[sync, m] y'_m, which is sum_m
-        v_m s_m of the silo's own sums, each with every batch up to m at its weight in it. v solves v B = B[sync] on the
-        syncs m that it was in, from the last of them to the first.
+        At a sync that it misses, its earlier messages y'_m still count: A adds sum_m B[sync, m] y'_m. In terms of the
+        silo's own prefix sums s_m that is sum_m v_m s_m, and each s_m has every batch up to m at its weight. v solves
+        v B = B[sync] on the syncs m that the silo was in, from the last of them to the first.
         """
         if sync not in missed:
             return self.encoder.target_row(sync)
@@ -82,10 +82,10 @@ class SiloProtocol(Protocol):
 
 @dataclass(frozen=True)
 class EndlessSilo(Protocol):
-    """R as in `SiloProtocol`, for a federation without an end: a silo that was away is left out, since making up for
-    what it missed takes all that it ever drew.
+    """R as in `SiloProtocol`, for a federation without an end. A silo that was away is left out: to make up for what it
+    missed would take everything that it ever drew.
 
-    Formal guarantee: that of `SiloProtocol`, for all releases that there ever are.
+    Formal guarantee: that of `SiloProtocol`, for all releases there ever are.
     """
 
     def adversaries(self) -> tuple[Adversary, ...]:
@@ -133,7 +133,7 @@ class DecodedSilo(Protocol):
         return Stream(state.done + 1, ())
 
     def kept_weights(self, missed: Collection[int], sync: int) -> Floats:
-        """Each message is a whole prefix sum: all of a silo is in a sync, or nothing."""
+        """All or nothing: each message is a whole prefix sum, so a sync has all of a silo or none of it."""
         return np.full(sync + 1, 0.0 if sync in missed else 1.0)
 
     def adversaries(self) -> tuple[Adversary, ...]:
@@ -165,7 +165,7 @@ def _release(protocol: Protocol, moment: Moment) -> Integers:
 
 
 def _build(request: Request) -> Built:
-    """Noise enough for one silo's transcript, whatever the others do."""
+    """Noise that is enough for one silo's transcript, whatever the others do."""
     noise = gaussian_noise(request, joint_silos=False)
     whole = EndlessSilo if request.encoder.endless else SiloProtocol
     make = DecodedSilo if request.decode_at == "silo" else whole

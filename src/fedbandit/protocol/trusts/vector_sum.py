@@ -1,22 +1,23 @@
 """SDP by vector sum (Theorem SDP-vec): P_vec inside the tree; every data point carries binomial noise.
 
-P_1D turns a number in [0, 2L] into g + b bits, of which x_hat + Bin(b, 1/4) are ones, x_hat the number times g / (2L),
-rounded at random; A counts ones. (The pseudo-code shifts a coordinate into [0, 2L] and then encodes it as if
-it lay in [0, L]; a value above L would not fit into g bits, so the range here is 2L.)
+P_1D turns a number in [0, 2L] into g + b bits, of which x_hat + Bin(b, 1/4) are ones, where x_hat is the number times
+g / (2L), rounded at random; A counts the ones. (The pseudo-code shifts a coordinate into [0, 2L] and then encodes it as
+if it lay in [0, L]. A value above L would not fit into g bits, so the range here is 2L.)
 
-Bits of one coordinate that were shuffled together tell their sum and nothing else, so counts are sent instead of bits
-and S adds them: exactly the same law. (Permuting the counts of silos would tell more than shuffled bits do.) A silo
-rounds each of its users once for every p-sum they will enter, as they arrive: it need not remember the users.
+Bits of one coordinate that were shuffled together tell their sum and nothing else. So silos send counts instead of
+bits, and S adds them: that has exactly the same law. (Permuting the counts of silos would tell more than shuffled bits
+do.) A silo rounds the numbers of each user on arrival, once for every p-sum that the user will enter: it need not
+remember the users.
 
 Another silo sees every model, knows the noise that it drew for its own users, and can subtract it.
 
 * Calibration "exact" (`privacy.binomial_noise`): counts hide as much as Gaussian noise does, so everything that is
   computed for Gaussians holds for them: the true sensitivity of both streams together, any number of visits, the exact
   delta. g and b are such that the bits of all silos but one are enough: the promise is against that one, too.
-* Calibration "paper": the theorem asks for the noise bits of all users together, b n of them, and is met as soon as
-  b n >= C (g log)^2 / epsilon^2; the bits of M - 1 silos of M are (1 - 1/M) b n, which is what it asks for at epsilon
-  sqrt(M / (M - 1)), at the same delta. The noise is the theorem's own, made for A behind S, so that is what is printed
-  against any one other silo.
+* Calibration "paper": the theorem asks for noise bits of all users together, b n of them, and is met as soon as
+  b n >= C (g log)^2 / epsilon^2. The bits of M - 1 silos of M are (1 - 1/M) b n, which is what the theorem asks for at
+  epsilon sqrt(M / (M - 1)), at the same delta. The noise is the theorem's own, made for A behind S. So that larger
+  epsilon is what is printed against any one other silo.
 """
 
 from __future__ import annotations
@@ -57,18 +58,19 @@ from fedbandit.protocol.vector_coding import BOUND, Coding, ExactCoding, Node, P
 
 __all__ = ["TRUST", "SeesCounts", "VectorSumProtocol"]
 
-TAILS = 1e-3  # of delta: what binomial tails may cost that no Gaussian has
-LARGEST = 1e3  # an epsilon above which nothing is worth saying
+TAILS = 1e-3  # share of delta that tails of binomials, which no Gaussian has, may cost
+LARGEST = 1e3  # a larger epsilon is not worth stating
 PRECISION = 1e-6  # relative, of an epsilon that is searched for
 
 
 @dataclass(frozen=True)
 class VectorSumProtocol(Protocol):
-    """R sends counts of ones, S adds them over silos, A subtracts the expected noise and decodes the tree.
+    """R sends counts of ones; S adds them over silos; A subtracts the expected noise and decodes the tree.
 
-    Formal guarantee: what S passes on is (epsilon, delta)-DP for one user among all silos. By the theorem, with
-    advanced composition over the p-sums that a datum enters; or, exactly, because what S passes on is, but for a chance
-    that is counted in delta, post-processing of Gaussian noise on the same sums. Needs S honest.
+    Formal guarantee: what S passes on is (epsilon, delta)-DP for one user among all silos. With calibration "paper"
+    this is by the theorem, with advanced composition over the p-sums that a datum enters. With "exact" it is because,
+    but for a chance that is counted in delta, what S passes on is post-processing of Gaussian noise on the same sums. S
+    must be honest.
     """
 
     batch_users: tuple[int, ...]  # users of one silo in each batch
@@ -91,7 +93,7 @@ class VectorSumProtocol(Protocol):
         return self.coding.node(level, users, self.dim)
 
     def nodes_of(self, batch: int) -> dict[int, Node]:
-        """Level and parameters of each p-sum that the batch-th batch (from 1) enters, within the horizon."""
+        """The p-sums within the horizon that batch number `batch` (from 1) enters: their parameters by level."""
         ends = ((level, -(-batch // (1 << level)) << level) for level in range(self.tree.levels))
         return {i: self.node(k) for i, k in ends if k <= self.encoder.size and lowest_set_bit(k) == i}
 
@@ -99,7 +101,7 @@ class VectorSumProtocol(Protocol):
         return Stream(0, (np.zeros((*lead, self.tree.levels, self.width), dtype=np.int64),))
 
     def collect(self, state: Stream, points: Integers, noise: NoiseSource) -> Integers:
-        """R_1D without its noise: rounds all coordinates of all users for each p-sum ahead, (..., levels, width)."""
+        """R_1D without its noise: all coordinates of all users, rounded for each p-sum ahead, (..., levels, width)."""
         counts = np.zeros((*points.shape[:-2], self.tree.levels, self.width), dtype=np.int64)
         shifted = points * 2.0**-self.bits + BOUND
         for level, node in self.nodes_of(state.done + 1).items():
@@ -119,7 +121,7 @@ class VectorSumProtocol(Protocol):
         return Stream(k, (left,)), (counts,)
 
     def mix(self, held: Message, noise: NoiseSource) -> Message:
-        """S: shuffling the bits of a coordinate is adding its counts."""
+        """S: to shuffle the bits of a coordinate is to add its counts."""
         (counts,) = held
         return (counts.sum(axis=SILOS, keepdims=True),)
 
@@ -132,22 +134,23 @@ class VectorSumProtocol(Protocol):
         return Binomial(node.noise_bits, node.users)
 
     def adversaries(self) -> tuple[Adversary, ...]:
-        """Exactly calibrated, the counts are as good as Gaussian, and another silo is one of them."""
+        """The analyzer behind the mixer. With exact calibration the counts are as good as Gaussian, and the analyzer
+        together with another silo is an adversary, too."""
         if not isinstance(self.coding, ExactCoding):
             return (SeesCounts(),)
         colluders = (SeesCounts(bound="gdp", colluding=1),) if self.silos > 1 else ()
         return (SeesCounts(bound="gdp"), *colluders)
 
     def pooled(self) -> Self:
-        """Sums of independent binomials with one p are binomial: one silo with everybody's users is equal in law."""
+        """The same for one silo with everybody's users: sums of independent binomials with one p are binomial."""
         users = tuple(self.silos * users for users in self.batch_users)
         return replace(self, silos=1, batch_users=users, scales=self.scales.times(math.sqrt(self.silos)))
 
 
 @dataclass(frozen=True)
 class SeesCounts:
-    """Sees the counts of ones that are left of shuffled bits: binomial, scored by their mean and variance. `colluding`
-    silos, the last ones, tell it what they sent."""
+    """Sees the counts of ones, which are all that is left of shuffled bits: binomials, scored by their mean and
+    variance. `colluding` silos, the last ones, tell it what they sent."""
 
     bound: Bound = "dp"
     colluding: int = 0
@@ -163,7 +166,7 @@ class SeesCounts:
         return gaussian_score(centred, (low, high), deviation)
 
     def residuals(self, claimed: Protocol, moment: Moment, world: int) -> tuple[Residual, ...]:
-        """Binomials of very many bits; what rounding adds to their variance is too little to be seen."""
+        """The noise of the counts, which have many bits; what rounding adds to the variance is too little to see."""
         assert isinstance(claimed, VectorSumProtocol)
         if self.colluding:
             return ()
@@ -171,7 +174,8 @@ class SeesCounts:
         return gaussian_residuals("noise of the counts", centred, pair[world], deviation)
 
     def _centred(self, protocol: VectorSumProtocol, moment: Moment) -> tuple[Floats, tuple[Floats, Floats], Floats]:
-        """The counts without what noise and shift add on average, what they would be in both worlds, the deviation."""
+        """The counts less what noise and shift add on average; what they would be in both worlds; their standard
+        deviation."""
         node, honest = protocol.node(moment.sync + 1), protocol.silos - self.colluding
         users = node.users // protocol.silos * honest
         trials, units = users * node.noise_bits, node.units(protocol.dim)
@@ -183,8 +187,8 @@ class SeesCounts:
 
 
 def _build(request: Request) -> Built:
-    """P_vec's parameters for every p-sum: the fewest ("exact"), the theorem's ("paper"), or the published simulation's
-    ("published")."""
+    """P_vec with its parameters for every p-sum: the fewest bits ("exact"), the theorem's ("paper"), or the published
+    simulation's ("published")."""
     privacy = request.asked
     _check_reach(request)
     if request.calibration == "exact":
@@ -201,7 +205,7 @@ def _build(request: Request) -> Built:
 
 
 def _build_exactly(request: Request) -> Built:
-    """What Gaussian noise would need, at all of delta but the tails', and the counts that are worth it."""
+    """The Gaussian noise that would be needed, at all of delta but the part for tails, and counts that are worth it."""
     gaussian = gaussian_noise(_without_tails(request), joint_silos=True)
     coding = ExactCoding(gaussian.scales, _log_moved(request, request.asked.epsilon), request.silos)
     protocol = _protocol(request, coding)
@@ -209,21 +213,21 @@ def _build_exactly(request: Request) -> Built:
 
 
 def _without_tails(request: Request) -> Request:
-    """The same at all of delta but TAILS of it, and not too many digits of that."""
+    """The same request without the share TAILS of delta, and with few digits in what is left."""
     privacy, short = request.asked, Context(prec=3, rounding=ROUND_FLOOR)
     kept = float(short.create_decimal(Decimal(privacy.delta * (1 - TAILS))))
     return replace(request, privacy=replace(privacy, delta=kept))
 
 
 def _log_moved(request: Request, epsilon: float) -> float:
-    """The logarithm of what may be moved in each count: (1 + e^epsilon) times all of it is TAILS of delta. Whoever sees
-    silos one by one sees as many counts of a user as the user visits silos."""
+    """The logarithm of what may be moved in each count: (1 + e^epsilon) times all of it is the share TAILS of delta.
+    Whoever sees silos one by one sees as many counts of a user as the user visits silos."""
     counts = request.encoder.size * width(request.dim) * request.asked.silos_per_user
     return math.log(TAILS * request.asked.delta / counts) - float(np.logaddexp(0.0, epsilon))
 
 
 def _check_reach(request: Request) -> None:
-    """Refuse what P_vec cannot encode and what its theorem does not cover."""
+    """Refuse what P_vec cannot encode, and what its theorem does not cover."""
     privacy = request.asked
     if not isinstance(request.encoder, Tree):
         raise ArgumentError("mechanism", "must be 'tree' for trust 'vector-sum': it encodes p-sums of data points")
@@ -246,15 +250,15 @@ def _check_reach(request: Request) -> None:
 
 
 def _largest_epsilon(request: Request) -> float:
-    """As far as Theorem SDP-vec reaches."""
+    """The largest epsilon that Theorem SDP-vec covers."""
     assert isinstance(request.encoder, Tree)
     return 60 * math.sqrt(2 * request.encoder.levels * math.log(2 / request.asked.delta))
 
 
 def _protocol(request: Request, coding: Coding) -> VectorSumProtocol:
-    """P_vec with these parameters; its noise has the same deviation in every p-sum, nearly.
+    """P_vec with these parameters; its noise has nearly the same standard deviation in every p-sum.
 
-    Where the bits are few, what rounding adds to them counts, too.
+    Where the bits are few, what rounding adds to their noise counts, too.
     """
     bare = VectorSumProtocol(
         request.encoder,
@@ -283,7 +287,7 @@ def _protocol(request: Request, coding: Coding) -> VectorSumProtocol:
 def _exact_guarantee(
     request: Request, protocol: VectorSumProtocol, coding: ExactCoding, before: tuple[str, ...]
 ) -> Guarantee:
-    """The promise against the analyzer and one silo, and what is left against the mixer."""
+    """The promise against the analyzer together with one other silo, and what is left against the mixer."""
     privacy, first, left = request.asked, protocol.node(1), coding.counted_on
     alone = _epsilon_of_one_silo(request, protocol)
     one_silo = f"it is {request.pair_of(alone)}" if alone < LARGEST else "nothing is promised"
@@ -322,7 +326,7 @@ def _exact_guarantee(
 
 
 def _epsilon_of_one_silo(request: Request, protocol: VectorSumProtocol) -> float:
-    """What a silo's own noise bits give, at all of delta; infinity where that is not worth saying.
+    """The epsilon that a silo's own noise bits give, at all of delta; infinity where that is not worth stating.
 
     The larger epsilon is, the less may be moved, and the less the bits are worth.
     """
@@ -372,7 +376,7 @@ def _guarantee(request: Request, protocol: VectorSumProtocol, coding: TheoremCod
 
 
 def _epsilon_against_a_silo(request: Request) -> float | None:
-    """What is left when one other silo subtracts its own noise; None where the theorem does not reach so far."""
+    """The epsilon left when one other silo subtracts its own noise; None where the theorem does not reach so far."""
     privacy = request.asked
     epsilon = privacy.epsilon * math.sqrt(request.silos / (request.silos - 1))
     try:
