@@ -67,7 +67,8 @@ def late_factor(adjacency: Adjacency, reward_bound: float, ratio: float, coeffic
     squared length is |u|^2 |C_j|^2 + |u'|^2 |C_j'|^2 - 2 <C_j, C_j'> <u, u'>. The product <u, u'> lies between -m and
     |u|^2, where m is such that 2 |u|^2 + 2 m is the largest |u - u'|^2, which is `joint_shift` squared. While <C_j,
     C_j'> >= 0, the move is no larger than inside one batch; where columns point apart, it can be. The factor is the
-    largest over the first 1, 2, ... rows of C, so that it also holds for what a ledger has spent so far.
+    largest over the first 1, 2, ... rows of C, so that it also holds for what a ledger has spent so far, as long as
+    every row counts equally often (`spending` sees to that).
     """
     if adjacency == "add-remove":  # one contribution in one batch: there is no second batch
         return 1.0

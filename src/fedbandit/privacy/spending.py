@@ -42,6 +42,11 @@ LARGEST_EXPONENT = 700.0  # e to this power is still a float
 class Rows(Protocol):
     """What this module asks of an encoder."""
 
+    @property
+    def has_negative(self) -> bool:
+        """Whether an entry of C is negative."""
+        ...
+
     def row(self, k: int) -> Floats:
         """C[k, 0..k]."""
         ...
@@ -197,7 +202,11 @@ def _shared(event: Release) -> tuple[object, ...]:
 def _mu(events: Sequence[Release], encoders: Encoders) -> float:
     """The mu of a term's Gaussian releases: the largest over batches j of the root of the sum over events of
     (C[sync, j] sensitivity / sigma)^2. Where visits must lie apart, the largest over admissible sets of batches, with
-    the sum of C[sync, j] over the set in the place of C[sync, j]."""
+    the sum of C[sync, j] over the set in the place of C[sync, j].
+
+    If C has negative entries, the sensitivity allows for late rewards over the first rows of C, each drawn equally
+    often (`late_factor`). So every sync up to the last counts as drawn as often as the one that was drawn most often.
+    """
     first = events[0]
     if first.endless:
         return _mu_endless(events, encoders)
@@ -210,6 +219,8 @@ def _mu(events: Sequence[Release], encoders: Encoders) -> float:
     if not np.any(weights):
         return 0.0
     encoder = encoders(first.mechanism, first.syncs, first.forget)
+    if encoder.has_negative:
+        weights[: np.flatnonzero(weights)[-1] + 1] = weights.max()
     if first.apart:
         return encoder.moved(weights, first.visits, first.apart)
     squares = np.zeros(first.syncs)
