@@ -242,7 +242,7 @@ def test_a_silo_that_serves_records_logs_the_names_of_its_actions(tmp_path: Path
         ({"names": pl.lit("a")}, "names must be a list of texts in every decision of the log, got a column of String"),
         ({"rows": pl.lit(3)}, "rows must be lists of lists of numbers"),
         ({"rows": pl.lit([0.5, 0.5])}, "rows must be lists of lists of numbers"),
-        ({"rows": pl.col("rows").list.eval(pl.lit([math.nan]))}, "rows must be of finite numbers"),
+        ({"rows": pl.col("rows").list.eval(pl.lit([math.nan]))}, "rows must hold finite numbers"),
         ({"rows": pl.when(pl.col("action") > 0).then("rows")}, "rows must be known in every decision"),
         ({"action": pl.lit("low")}, "action must be a whole number"),
         ({"action": pl.lit(0.5)}, "action must be a whole number"),

@@ -230,7 +230,7 @@ VECTORS = {"J45": 747, "": 756, "Größe": 192, "\ud800": 914, "a" * 500: 674}
         (
             {"age": 130, "sex": "f", "code": "x"},
             {"dose": 1},
-            "context.age must be a number from 0 to 120, and is out",
+            "context.age must be a number from 0 to 120, but is out",
         ),
         ({"sex": "f", "code": "x"}, {"dose": 1}, "context.age must be a number from 0 to 120, but is missing"),
         ({"age": 1, "sex": "q", "code": "x"}, {"dose": 1}, "context.sex must be one of f, m, but is something else"),

@@ -227,13 +227,13 @@ def test_back_and_forward_go_through_what_was_asked(open_: Open, asked: str) -> 
 
 def test_a_link_that_somebody_has_edited_says_what_it_cannot_mean(open_: Open, asked: str) -> None:
     page = open_(f"{asked}&sync=hourly&silo=24&use=nobody")
-    page.get_by_text("The link says silo, which is not asked here.").wait_for()
+    page.get_by_text("The link gives silo, which is not asked here.").wait_for()
     assert page.get_by_text("sync hourly, which is not one of the choices: daily is used").is_visible()
     assert page.input_value("#asked-sync") == "daily"
     assert page.locator("#plans input:checked").get_attribute("value") == "secure-sum"
     page.fill("#asked-silos", "21")
     page.wait_for_url("**silos=21**")
-    page.get_by_text("The link says").first.wait_for(state="detached")
+    page.get_by_text("The link gives").first.wait_for(state="detached")
     assert "hourly" not in page.url
     wrong = open_(f"{asked}&delta=<b>none</b>")
     wrong.get_by_text("must be a number, got '<b>none</b>'").first.wait_for()

@@ -58,8 +58,10 @@ class Attendance:
 
     @classmethod
     def up_to(cls, most: int, mean: float | None = None, first_visits: int = 0, consenting: float = 1.0) -> Attendance:
-        """People who come `most` times; or, given a `mean`, who come back with the same chance after each visit but the
-        last of `most`."""
+        """People who come `most` times, or, given a `mean`, up to `most` times and that often on average.
+
+        In the latter case they come back with the same chance after each visit.
+        """
         _validate.count("visits", most)
         if mean is None:
             return cls((*[0.0] * (most - 1), 1.0), first_visits, consenting)

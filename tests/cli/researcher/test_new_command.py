@@ -83,7 +83,7 @@ def test_planning_with_it_waits_for_the_ranges(fedbandit: Command, table: Path, 
     assert chosen["plan"]["schema"]["actions"] == ["high", "low", "none"]
     assert chosen["schema"]["dim"] == 72
     refused = fedbandit("plan", "--schema", str(out), "--dim", "5")
-    assert_refused(refused, "--dim has no effect with --schema, which says the dimension")
+    assert_refused(refused, "--dim has no effect with --schema, which gives the dimension")
 
 
 def test_odd_names_are_quoted(fedbandit: Command, tmp_path: Path) -> None:

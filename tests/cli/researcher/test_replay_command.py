@@ -66,7 +66,7 @@ def test_tables_of_what_was_done(files: list[str], fedbandit: Command) -> None:
     assert "randomised outcomes" in tossed.out
     assert "practice" in tossed.out
     judged = fedbandit("replay", *files, "--action", "judged", "--reward", "paid", "--delay", "5", "--missing", "0.1")
-    assert "whatever made somebody choose an action" in judged.out
+    assert "everything that influenced both the choice of an action" in judged.out
     times = ["--time", "day", "--reward-time", "known"]
     assert "observed outcomes" in fedbandit("replay", *files, "--action", "judged", "--reward", "paid", *times).out
 

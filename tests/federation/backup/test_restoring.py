@@ -138,7 +138,7 @@ def test_a_keeper_is_restored(tmp_path, name):
         code, said = await restored(running, name, file)
         assert code == 0, said
         assert "Given up: syncs 1, 2." in said
-        assert "there is no second one" in said
+        assert "none is made a second time" in said
         await running.start(name)
         for sync in (3, 4):
             await running.sync(sync)

@@ -49,7 +49,7 @@ def init(
     context: typer.Context,
     directory: Annotated[Path, typer.Argument(help="A new directory for the files of the federation and the broker.")],
     name: Annotated[str, typer.Option(help="Name of the federation: letters, digits, - and _.")],
-    plan: Annotated[Path | None, typer.Option(help="The plan as JSON; otherwise the options below.")] = None,
+    plan: Annotated[Path | None, typer.Option(help="A plan's file, JSON or TOML; otherwise the options below.")] = None,
     silos: options.Silos = 3,
     rounds: Annotated[int, typer.Option(help="T: periods of the clock, or decisions of every silo.")] = 365,
     dim: options.Dim = 10,
@@ -185,7 +185,7 @@ def join(
 def renew(
     context: typer.Context,
     directory: Annotated[Path, typer.Argument(help="The founder's directory.")],
-    plan: Annotated[Path, typer.Option(help="The plan of the new term as JSON; it must differ from the last one.")],
+    plan: Annotated[Path, typer.Option(help="The new term's plan, JSON or TOML; it must differ from the last.")],
     start: Annotated[float | None, typer.Option(help="Unix time at which its clock begins [in a day].")] = None,
     replace_card: Annotated[
         list[Path] | None, typer.Option("--replace", help="Card with the new keys of a member that has lost its own.")

@@ -37,7 +37,7 @@ HEADER = """\
 def new(
     table: Annotated[Path, typer.Argument(help="A CSV or Parquet file with a header, one row per visit.")],
     action: Annotated[str | None, typer.Option(help="The column that holds the name of the action.")] = None,
-    leave_out: Annotated[str, typer.Option(help="Columns that are not context (reward, silo, ids), with commas.")] = "",
+    leave_out: Annotated[str, typer.Option(help="Columns to leave out (reward, silo, ids), separated by commas.")] = "",
     out: Annotated[Path, typer.Option(help="The file to write; it must not exist yet.")] = Path("schema.toml"),
 ) -> None:
     """Write a starting schema for a table: types and levels proposed, ranges left for you to state."""

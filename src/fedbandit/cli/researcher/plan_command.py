@@ -47,7 +47,9 @@ def plan(
     apart: options.Apart = 0,
     batch: options.Batch = None,
     forget: Annotated[float, typer.Option(help="Weight that past data keep at each sync; 1 forgets nothing.")] = 1.0,
-    endless: Annotated[bool, typer.Option("--endless", help="The run has no end; T is what is looked at.")] = False,
+    endless: Annotated[
+        bool, typer.Option("--endless", help="The run has no end; the figures are for its first T rounds.")
+    ] = False,
     explain: Annotated[str | None, typer.Option(help="Print the whole guarantee of this protocol instead.")] = None,
     best: Annotated[bool, typer.Option("--best", help="Say which plan to use, or to stay alone.")] = False,
     people_per_day: Annotated[int, typer.Option(help="With --best: visits to one silo per day.")] = 20,
@@ -63,7 +65,9 @@ def plan(
     constant_share: Annotated[
         float, typer.Option(help="With --best: the constant's share of a row's squared length.")
     ] = CONSTANT_SHARE,
-    trust: Annotated[str, typer.Option(help="With --best: at most local, silo, secure-sum or central.")] = "secure-sum",
+    trust: Annotated[
+        str, typer.Option(help="With --best: the most trust to ask people for: local, silo, secure-sum or central.")
+    ] = "secure-sum",
     out: Annotated[Path | None, typer.Option(help="With --best: write the plan there, as TOML.")] = None,
     schema: Annotated[
         Path | None, typer.Option(help="A schema's file: it gives the dimension, and the cost of each field is shown.")

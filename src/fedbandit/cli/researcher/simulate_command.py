@@ -39,7 +39,9 @@ def simulate(
     endless: Annotated[bool | None, typer.Option("--endless", help="With --forget: for a run without an end.")] = None,
     drift: Annotated[float | None, typer.Option(help="How far theta moves per round, at random.")] = None,
     jump_at: Annotated[int | None, typer.Option(help="The round after which theta is a new one.")] = None,
-    own: Annotated[int | None, typer.Option(help="Weights of theta that differ by silo; also learn them.")] = None,
+    own: Annotated[
+        int | None, typer.Option(help="How many weights of theta differ by silo; also play plans that learn them.")
+    ] = None,
     differing: Annotated[float | None, typer.Option(help="How far silos differ in those weights, 0 to 1.")] = None,
     own_share: Annotated[float | None, typer.Option(help="Share of mu^2 that learning them may spend.")] = None,
     rewards: Annotated[str | None, typer.Option(help="bernoulli, gaussian, clipped or exact.")] = None,
