@@ -25,7 +25,7 @@ BUDGET = Privacy(1.0, 1e-5)
 
 
 def run(trials: int, rng: np.random.Generator) -> Measured:
-    """The same person in all rounds of a batch; the analyzer says which of two persons it was."""
+    """The same person in all rounds of a batch; the analyzer says which of two people it was."""
     plan = Plan(silos=2, rounds=200, dim=2, privacy=BUDGET, trust="silo", schedule=Every(VISITS))
     capped = calendar_game(plan, 1, neighbours(plan, 1))
     often = plan.changed(privacy=replace(BUDGET, participations=VISITS))
@@ -38,9 +38,9 @@ def run(trials: int, rng: np.random.Generator) -> Measured:
 ATTACK = Attack(
     title="A user who comes back",
     adversary="the analyzer, which sees the silo's noisy releases",
-    learns="which of two persons it was that came 25 times",
+    learns="which of two people came 25 times",
     defence="a cap: a silo counts a user as often as the plan's `participations` allow, and the noise covers that many",
-    remains="users that the silo cannot recognise: the cap is worth as much as the user keys",
+    remains="users that the silo cannot recognise: the cap is only as good as the user keys",
     run=run,
     trials=4000,
 )
