@@ -224,7 +224,7 @@ def report(plan: Plan, verdicts: dict[str, Evaluation], expected: np.ndarray) ->
 
 
 def show(found: dict[str, Any]) -> None:
-    print(f"{HOSPITALS} hospitals, {PATIENTS} patients a day each, rows of {found['dim']} numbers")
+    print(f"{HOSPITALS} hospitals, {PATIENTS} patients per day each, rows of {found['dim']} numbers")
     print(found["guarantee"])
     print("\npatients helped, in truth:")
     print(f"  old practice {found['helped by old practice']:.1%}", end="; ")

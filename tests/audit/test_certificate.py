@@ -37,7 +37,7 @@ def test_the_promise_in_plain_words_is_never_rounded_into_a_smaller_one(epsilon:
     promise = certificate(plan, audit(small_case(small_plan()), trials=50), date(2026, 1, 1)).promise
     times = promise.split(" at most ")[1].split(" times")[0]
     assert sum(map(float, times.split(" + "))) >= math.exp(epsilon)
-    assert f", plus a chance of {delta!r}, so nobody" in promise
+    assert f", plus a chance of {delta!r}. So nobody" in promise
     share = float(promise.split(" right more than ")[1].split("%")[0]) / 100
     best = 1 - (1 - delta) * float(expit(-epsilon))
     assert best <= share <= best + 0.001 + 1e-12

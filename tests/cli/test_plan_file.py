@@ -40,5 +40,5 @@ def test_what_is_wrong_with_a_plan_is_said_in_one_line(tmp_path: Path, text: str
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(ArgumentError, match="file must be readable"):
+    with pytest.raises(ArgumentError, match="plan must be readable"):
         read_plan(tmp_path / "nowhere.json")

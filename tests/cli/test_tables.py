@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import re
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 import fedbandit as fb
 from fedbandit.cli import output
@@ -146,3 +148,18 @@ def test_brackets_in_a_name_are_part_of_it(fedbandit: Command, tmp_path: Path) -
 def test_json_has_no_width(fedbandit: Command) -> None:
     assert_refused(fedbandit("plan", "--wide", "--json"), "--wide has no effect with --json")
     assert_refused(fedbandit("plan", "--json", "--wide"), "--wide has no effect with --json")
+
+
+def test_sentences_fit_a_screen_and_go_elsewhere_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal would break them in the middle of a word."""
+    promise = str(fb.Plan(silos=3, rounds=30, dim=2, privacy=fb.Privacy(1.0, 1e-5)).guarantee)
+    said = {}
+    for screen in (True, False):
+        console = Console(file=io.StringIO(), force_terminal=screen, width=80, highlight=False, markup=False)
+        monkeypatch.setattr(output, "stdout", console)
+        output.say(promise)
+        said[screen] = console.file.getvalue()  # type: ignore[attr-defined]
+    assert said[False] == f"{promise}\n"
+    assert said[True].split() == promise.split(), "every word whole"
+    assert max(len(line) for line in said[True].splitlines()) <= 80
+    assert max(len(line) for line in said[False].splitlines()) > 80

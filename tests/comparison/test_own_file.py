@@ -96,11 +96,15 @@ def test_a_plan_that_fails_is_said_in_one_line_and_one_that_no_theorem_covers_as
             planned(ASKED)
 
 
-@pytest.mark.parametrize("name", ["nowhere.py", "my-own.py", "mine.txt"])
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match=r"must be a file that there is, got .*nowhere\.py"):
+        plugged_in(tmp_path / "nowhere.py").__enter__()
+
+
+@pytest.mark.parametrize("name", ["my-own.py", "mine.txt"])
 def test_what_is_no_python_file_is_refused(tmp_path: Path, name: str) -> None:
     file = tmp_path / name
-    if name != "nowhere.py":
-        file.write_text("def plan(asked): return asked\n")
+    file.write_text("def plan(asked): return asked\n")
     with pytest.raises(ArgumentError, match="must be a Python file whose name is an identifier"), plugged_in(file):
         pass
 

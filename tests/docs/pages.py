@@ -5,6 +5,7 @@
 | ```python | run, in one namespace per page; what stands after `# ->` must be printed |
 | any block whose first line is `# NAME.EXT` | written to that file, without the line |
 | ```sh | line by line: `fedbandit`, `python FILE`, `mkdir`, `cp`, `cd`; what `pip install` names must be an extra |
+| the same | at the top of the clone: `make --dry-run`, `python -m pytest --collect-only`, `-m tests` |
 | ```bash | handed to whoever runs the page: several processes, in a shell |
 | ```console | the line after `$` is run, and must print what follows; `...` stands for anything |
 
@@ -30,6 +31,7 @@ import runpy
 import shlex
 import shutil
 import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -187,6 +189,8 @@ def run(line: str, where: str = "") -> str:
         result = CliRunner().invoke(app, rest)
         assert result.exit_code == 0, (where, line, result.exception, result.output)
         return result.output  # both streams, as a screen shows them
+    if name == "make" or words[:2] == ["python", "-m"]:
+        return _at_the_top(words, f"{where}: {line}")
     if name == "python":
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
@@ -206,6 +210,19 @@ def run(line: str, where: str = "") -> str:
     else:
         raise AssertionError(f"{where}: nobody runs {name!r} here")
     return ""
+
+
+def _at_the_top(words: list[str], where: str) -> str:
+    """What a line for contributors prints in the top folder of the clone. Nothing is made, no test is run."""
+    if words[0] == "make":
+        assert "--dry-run" in words, f"{where}: would make an environment of its own"
+    else:
+        words = [sys.executable, *words[1:]]
+        assert words[2] != "pytest" or "--collect-only" in words, f"{where}: would run tests within a test"
+    alone = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS", "PYTEST_"))}
+    done = subprocess.run(words, cwd=ROOT, env=alone, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, (where, done.stdout[-2000:], done.stderr[-2000:])
+    return done.stdout
 
 
 def parsed(line: str) -> None:

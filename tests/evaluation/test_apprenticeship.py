@@ -50,5 +50,5 @@ def test_the_report_of_an_apprenticeship() -> None:
     assert model.agreement == pytest.approx(target[log.played].mean())
     assert found.own == 3000
     (remark,) = found.remarks
-    assert remark.startswith("the application chose in 3,000 decisions; no sign that its choices follow")
+    assert remark.startswith("the application chose in 3,000 decisions; no sign that its choices depend")
     assert remark in found._repr_html_()

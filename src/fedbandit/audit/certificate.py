@@ -87,7 +87,7 @@ def _title(promised: bool, broken: bool) -> str:
 
 
 def promise_in_words(plan: Plan) -> str:
-    """The promise in one plain sentence, or the guarantee's statement that there is none.
+    """The promise in plain words, or the guarantee's statement that there is none.
 
     The sentence is about events: P(S) <= e^epsilon P'(S) + delta for every S. It does not say that an observation is
     more than e^epsilon times as likely with probability at most delta: under Gaussian noise that probability is
@@ -99,7 +99,7 @@ def promise_in_words(plan: Plan) -> str:
     otherwise = "with anybody else's in their place" if guarantee.adjacency == "replace-one" else "without them"
     return (
         f"Any finding that {guarantee.against} can make over the whole run is at most {_times(guarantee.epsilon)} "
-        f"times as likely with your data as {otherwise}, plus a chance of {exactly(guarantee.delta)}, "
+        f"times as likely with your data as {otherwise}, plus a chance of {exactly(guarantee.delta)}"
         f"{_guesses(guarantee.epsilon, guarantee.delta)}."
     )
 
@@ -117,9 +117,9 @@ def _guesses(epsilon: float, delta: float) -> str:
     """What the promise means for somebody who guesses between two neighbours."""
     share = f"{math.ceil(1000 * _best_guess(epsilon, delta)) / 10:.1f}%"
     if share == "100.0%":
-        return "which hides next to nothing: somebody who has to guess between the two may be right every time"
+        return ", which hides next to nothing: somebody who has to guess between the two may be right every time"
     return (
-        "so nobody who has to guess between the two, when both are equally likely, is right more than "
+        ". So nobody who has to guess between the two, each as likely as the other, is right more than "
         f"{share} of the time"
     )
 

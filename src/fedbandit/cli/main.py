@@ -142,5 +142,7 @@ def main() -> None:
 
 
 def _refuse(message: str) -> int:
-    typer.echo(f"error: {' '.join(message.split())}", err=True)
+    from fedbandit.cli import output  # what draws tables takes a while to load
+
+    output.remark(f"error: {' '.join(message.split())}")
     return 2

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import math
+import re
+import textwrap
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +29,7 @@ __all__ = [
     "say",
     "set_wide",
     "stdout",
+    "wrapped",
     "writable_folder",
 ]
 
@@ -35,6 +38,7 @@ stdout = Console(highlight=False, markup=False)  # as wide as the terminal, or 8
 stderr = Console(stderr=True, markup=False)
 WIDE = 1000  # characters: more than any table needs
 NAME = 30  # characters: names in the first column are not broken up to this length
+GLUE = "\N{WORD JOINER}"  # in place of a space at which a line must not be broken
 
 
 def set_wide(wide: bool) -> None:
@@ -115,13 +119,33 @@ def _room(columns: list[str], narrow: bool) -> int:
 
 
 def say(text: str) -> None:
-    """Print one line of the result."""
-    stdout.print(text, highlight=False, soft_wrap=True)
+    """Print lines of the result: unchanged, or on a terminal wrapped to its width."""
+    _print(stdout, text)
 
 
 def remark(text: str) -> None:
     """Print a remark on standard error."""
-    stderr.print(text, highlight=False, markup=False, soft_wrap=True)
+    _print(stderr, text)
+
+
+def _print(console: Console, text: str) -> None:
+    lines = [part for line in text.splitlines() for part in wrapped(line, console.width)]
+    console.print("\n".join(lines) if console.is_terminal else text, highlight=False, soft_wrap=True)
+
+
+def wrapped(line: str, width: int) -> list[str]:
+    """The parts of a line that fit the width. Words and commands in backticks stay whole; list items are indented.
+
+    >>> wrapped("  1. to end it, type `kill 17` here", 24)
+    ['  1. to end it, type', '     `kill 17` here']
+    """
+    mark = re.match(r" *(?:(?:-|\d+\.) )?", line)
+    assert mark is not None
+    whole = re.sub(r"`[^`]*`", lambda command: command[0].replace(" ", GLUE), line)
+    parts = textwrap.wrap(
+        whole, width, subsequent_indent=" " * mark.end(), break_long_words=False, break_on_hyphens=False
+    )
+    return [part.replace(GLUE, " ") for part in parts] or [""]
 
 
 def quiet() -> None:

@@ -31,7 +31,7 @@ def read_schema(path: Path) -> Schema:
 
 def read_fields(what: str, path: Path) -> dict[str, Any]:
     """A table of fields from JSON or TOML."""
-    text = read_text(path)
+    text = read_text(path, what)
     try:
         data = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -41,17 +41,17 @@ def read_fields(what: str, path: Path) -> dict[str, Any]:
     return data
 
 
-def read_text(path: Path) -> str:
-    """The text of a file."""
+def read_text(path: Path, what: str = "file") -> str:
+    """The text of a file; an error names `what` it is."""
     try:
-        return read_bytes(path).decode()
+        return read_bytes(path, what).decode()
     except UnicodeDecodeError:
-        raise ArgumentError("file", f"must be text, {str(path)!r} is not") from None
+        raise ArgumentError(what, f"must be text, {str(path)!r} is not") from None
 
 
-def read_bytes(path: Path) -> bytes:
-    """All bytes of a file."""
+def read_bytes(path: Path, what: str = "file") -> bytes:
+    """All bytes of a file; an error names `what` it is."""
     try:
         return path.read_bytes()
     except OSError as error:
-        raise ArgumentError("file", f"must be readable, got {str(path)!r} ({error.strerror})") from None
+        raise ArgumentError(what, f"must be readable, got {str(path)!r} ({error.strerror})") from None

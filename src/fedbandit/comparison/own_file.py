@@ -47,7 +47,9 @@ def plugged_in(file: Path) -> Iterator[Planned]:
 
 
 def _loaded(file: Path) -> ModuleType:
-    if file.suffix != ".py" or not file.stem.isidentifier() or not file.is_file():
+    if not file.is_file():
+        raise ArgumentError(FIELD, f"must be a file that there is, got {str(file)!r}")
+    if file.suffix != ".py" or not file.stem.isidentifier():
         raise ArgumentError(FIELD, f"must be a Python file whose name is an identifier, got {str(file)!r}")
     spec = importlib.util.spec_from_file_location(f"compared_{file.stem}", file)
     assert spec is not None

@@ -197,10 +197,10 @@ def evaluate(
 def _dependence(p_value: float) -> str:
     if p_value < SUSPICIOUS:
         return (
-            f"its choices follow the outcome of the person before (p = {p_value:.2g}): if that person's data were not "
-            "released yet, the guarantee does not hold"
+            f"its choices depend on the outcome of the person before (p = {p_value:.2g}): if that person's data were "
+            "not released yet, the guarantee does not hold"
         )
-    return f"no sign that its choices follow the outcome of the person before (p = {p_value:.2g})"
+    return f"no sign that its choices depend on the outcome of the person before (p = {p_value:.2g})"
 
 
 def _judged(

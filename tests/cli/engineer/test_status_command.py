@@ -30,7 +30,9 @@ def test_a_party_that_waits_says_for_whom_and_no_longer_when_they_have_come(tmp_
         async with federation(tmp_path, small_plan(), absent=absent) as running:
             path = running.homes[name].path
             await running.until(lambda: words in (status(path).get("problem") or ""))
-            assert words in table(path)
+            said = table(path)
+            assert words in said
+            assert said.index(" problem ") < said.index(" fingerprint "), "it comes first"
             for other in absent:
                 await running.start(other)
             await running.until(lambda: status(path)["problem"] is None)

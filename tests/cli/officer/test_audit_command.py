@@ -10,6 +10,9 @@ import pytest
 from fedbandit import Plan, Privacy
 from fedbandit.presets import NAMES
 from tests.cli.officer.running import run
+from tests.docs.pages import DOCS, blocks
+
+((_, *ALL),) = (block.text.split() for block in blocks(DOCS / "audit.md") if Path(__file__).name in block.mark)
 
 
 def test_audit_json_is_exactly_what_is_promised() -> None:
@@ -53,7 +56,7 @@ def test_a_name_or_all_of_them() -> None:
 
 
 def test_all_audits_as_json() -> None:
-    result = run("audit", "--all", "--trials", 2, "--workers", 1, "--json")
+    result = run(*ALL, "--trials", 2, "--workers", 1, "--json")
     audits = json.loads(result.stdout)["audits"]
     assert all(list(line) == ["name", "verdict", "epsilon_lower", "claimed", "live"] for line in audits)
     assert {line["name"] for line in audits} == {*NAMES, "apart", "forget", "endless", "personal", "vector-sum"} - {
@@ -71,7 +74,7 @@ def test_a_live_audit_says_that_it_was_live() -> None:
 @pytest.mark.torture
 def test_all_audits_come_out_as_they_should() -> None:
     """Sound protocols hold, with at least 0.8 of the claim where noise is exact; the others are broken."""
-    audits = json.loads(run("audit", "--all", "--json").stdout)["audits"]
+    audits = json.loads(run(*ALL, "--json").stdout)["audits"]
     for line in audits:
         assert line["verdict"] == ("broken" if line["name"] in {"ldp-eager", "dubey", "fed-lin-ucb"} else "holds")
         if (

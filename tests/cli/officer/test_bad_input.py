@@ -64,5 +64,5 @@ def test_a_file_that_is_too_deep_is_one_line(command: str, ending: str, begin: s
 
 def test_a_plan_that_is_not_there_is_no_unknown_protocol(fedbandit: Command) -> None:
     assert_refused(
-        fedbandit("audit", "plam.toml"), "file must be readable, got 'plam.toml' (No such file or directory)"
+        fedbandit("audit", "plam.toml"), "plan must be readable, got 'plam.toml' (No such file or directory)"
     )

@@ -42,8 +42,9 @@ def test_types_and_levels_are_proposed_and_ranges_are_not(fedbandit: Command, ta
     out = tmp_path / "s.toml"
     said = fedbandit("new", str(table), "--action", "drug given", "--leave-out", "reward", "--out", str(out))
     assert said.code == 0
-    assert '2 numbers in it are yours to state, marked "?"' in said.out
+    assert 'state the 2 numbers marked "?"' in said.out
     text = out.read_text()
+    assert max(len(line) for line in text.splitlines()) <= 80, "it is read in a terminal"
     found = tomllib.loads(text)
     assert found["actions"] == ["high", "low", "none"]
     assert found["context"] == {

@@ -98,3 +98,11 @@ def test_a_schema_is_needed(files: list[str], fedbandit: Command, tmp_path: Path
     assert_refused(fedbandit("replay", *files, "--outcomes", "out_"), "actions must be a list of names, got 3")
     (tmp_path / "plan.toml").write_text("=")
     assert_refused(fedbandit("replay", *files, "--outcomes", "out_"), "plan must be JSON or TOML")
+
+
+def test_the_option_that_is_wrong_or_missing_is_named(files: list[str], fedbandit: Command) -> None:
+    table, _, schema, *_ = files
+    known = ("--silo-column", "clinic", "--outcomes", "out_")
+    assert_refused(fedbandit("replay", "nowhere.csv", "--schema", schema, *known), "table must be a file that can be")
+    assert_refused(fedbandit("replay", table, "--schema", "nowhere.toml", *known), "schema must be readable, got ")
+    assert_refused(fedbandit("replay", table, "--schema", schema, *known), "epsilon must be given, by --epsilon or in")

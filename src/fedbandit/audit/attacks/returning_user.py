@@ -39,8 +39,8 @@ ATTACK = Attack(
     title="A user who comes back",
     adversary="the analyzer, which sees the silo's noisy releases",
     learns="which of two people came 25 times",
-    defence="a cap: a silo counts at most `participations` visits of a user, and the noise covers that many",
-    remains="users whom the silo does not recognise: the cap is only as good as the user keys",
+    defence="a cap: a silo counts a user as often as the plan's `participations` allow, and the noise covers that many",
+    remains="users that the silo cannot recognise: the cap is only as good as the user keys",
     run=run,
     trials=4000,
 )

@@ -150,7 +150,8 @@ def _rewards(saved: Manifest, found: Recovery) -> list[str]:
         lines.append(f"{found.rewards} rewards of the backup are in those releases, and count only there.")
     if not saved.store.raw and saved.store.waiting and not found.syncs:  # otherwise they are in those releases
         lines.append(f"{saved.store.waiting} rewards were left out of the backup and are lost.")
-    lines.append(f"Lost: rewards acknowledged after {since} and not in those releases; nobody knows how many.")
+    kept = " and not in those releases" if found.syncs else ""
+    lines.append(f"Lost: rewards acknowledged after {since}{kept}; nobody knows how many.")
     lines.append(
         "Rewards of decisions made before now no longer count, because they may have counted in those releases; people"
         " who were counted in them may count once more."

@@ -119,13 +119,13 @@ def init(
     founded = founding.admit(directory, cards)
     for role in roles:
         founded.save(directory / role / FEDERATION)
-    typer.echo(f"{agreed.guarantee}\n")
-    typer.echo(
+    output.say(f"{agreed.guarantee}\n")
+    output.say(
         f"written: {directory}/{FEDERATION} (send it to everybody who is to join), "
         f"{_configured(directory, founded)} (for nats-server), {founding.OPERATOR_KEYS} (keep it)"
     )
     if agreed.protocol.has_mixer and "mixer" not in roles:
-        typer.echo("a mixer must join too, run by another organisation than the analyzer: the two must not collude")
+        output.say("a mixer must join too, run by another organisation than the analyzer: the two must not collude")
 
 
 @federation.command()
@@ -177,8 +177,8 @@ def join(
     joined.save(home / FEDERATION)
     card = home / f"{name}.card.json"
     card.write_text(jsonlib.dumps(party.public.as_dict(), indent=1) + "\n")
-    typer.echo(f"{joined.plan.guarantee}\n")
-    typer.echo(f"plan {joined.plan.hash[:16]}; send {card} (public keys only) to the founder of {joined.id!r}")
+    output.say(f"{joined.plan.guarantee}\n")
+    output.say(f"plan {joined.plan.hash[:16]}; send {card} (public keys only) to the founder of {joined.id!r}")
 
 
 @federation.command()
@@ -235,9 +235,9 @@ def renew(
         operator, signer = founding.new_operator(directory)
         agreed = replace(agreed, operator=operator, signer=signer)
     publish(directory, agreed)
-    typer.echo(f"{offered.guarantee}\n")
-    typer.echo(f"the new term: {learnt}")
-    typer.echo(
+    output.say(f"{offered.guarantee}\n")
+    output.say(f"the new term: {learnt}")
+    output.say(
         f"fingerprint {agreed.fingerprint}; every party: `fedbandit federation accept HOME {FEDERATION} --new-term`, "
         "and every silo, when the last term is over: `fedbandit silo serve HOME --new-term`"
     )
@@ -320,8 +320,8 @@ def accept(
     if new_term:
         (home / MEMBERS).unlink(missing_ok=True)  # editions belong to one term, and continue its file
     if new_term:
-        typer.echo(f"{offered.plan.guarantee}\n")
-    typer.echo(f"fingerprint {offered.fingerprint}: compare it with the others'")
+        output.say(f"{offered.plan.guarantee}\n")
+    output.say(f"fingerprint {offered.fingerprint}: compare it with the others'")
 
 
 @federation.command()
@@ -345,7 +345,7 @@ def provision(
     ca = checks.broker_ca(broker_ca, Agreement.load(directory / FEDERATION).broker)
     output.quiet()
     asyncio.run(founding.provision(directory, ca or None, replicas, keep_days * DAY))
-    typer.echo("streams and consumers are there")
+    output.say("streams and consumers are there")
 
 
 def _configured(directory: Path, agreed: Agreement) -> str:

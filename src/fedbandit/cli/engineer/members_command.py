@@ -13,7 +13,7 @@ import typer
 
 from fedbandit import schedule as schedules
 from fedbandit._validate import ArgumentError
-from fedbandit.cli import checks, options
+from fedbandit.cli import checks, options, output
 
 if TYPE_CHECKING:
     from fedbandit.federation.setup.agreement import Agreement
@@ -60,7 +60,7 @@ def admit(
         raise ArgumentError("--from-sync", f"must be given: {begun}, so a new member joins from a certain sync on")
     if roll.number:
         founding.configure(directory, roll.newest)
-        typer.echo("they are all members already; the broker's configuration was written again")
+        output.say("they are all members already; the broker's configuration was written again")
         return
     agreed = founding.admit(directory, public)
     try:
@@ -72,8 +72,8 @@ def admit(
     except ValueError as error:
         news = f"not yet: {error}"
     publish(directory, agreed)
-    typer.echo(f"fingerprint {agreed.fingerprint}: {len(agreed.silos)} of {agreed.plan.silos} silos")
-    typer.echo(news)
+    output.say(f"fingerprint {agreed.fingerprint}: {len(agreed.silos)} of {agreed.plan.silos} silos")
+    output.say(news)
 
 
 def dismiss(
@@ -129,7 +129,7 @@ def new_keys(home: options.Home) -> None:
     public = party.new_keys()
     card = home / f"{public.name}.card.json"
     card.write_text(jsonlib.dumps(public.as_dict(), indent=1) + "\n")
-    typer.echo(f"send {card} (public keys only) to the operator, take a new backup, and leave this party running")
+    output.say(f"send {card} (public keys only) to the operator, take a new backup, and leave this party running")
 
 
 def accept_members(home: Path, file: Path) -> None:
@@ -153,7 +153,7 @@ def accept_members(home: Path, file: Path) -> None:
         party.agreement(), party.keys, party.settings.name, party.settings.role, party.later_keys(), roll.editions
     )
     write_editions(home / MEMBERS, roll.editions)
-    typer.echo(f"edition {roll.number}: {len(roll.newest.silos)} of {roll.newest.plan.silos} silos")
+    output.say(f"edition {roll.number}: {len(roll.newest.silos)} of {roll.newest.plan.silos} silos")
 
 
 def founders(directory: Path, *, key: bool = True) -> Path:
@@ -195,7 +195,7 @@ def _signed(directory: Path, sign: Callable[[], Roll]) -> Roll:
     answered = register.check_newest(directory)
     roll = sign()
     if not (answered and register.note_newest(directory)):
-        typer.echo(
+        output.say(
             f"the broker at {roll.newest.broker} has not answered, so it is unknown whether edition {roll.number} was"
             " also signed from another copy of this directory, which would end the term"
         )
@@ -207,12 +207,12 @@ def _told(directory: Path, roll: Roll) -> None:
     from fedbandit.federation.setup.home import MEMBERS
 
     edition = roll.editions[-1]
-    typer.echo(
+    output.say(
         f"edition {edition.number}, from sync {edition.from_sync} on: {edition.change} {edition.name or 'the new key'};"
         f" {len(roll.newest.silos)} of {roll.newest.plan.silos} silos"
     )
     when = f"once sync {edition.from_sync - 1} is over, " if edition.change == "dismiss" and edition.from_sync else ""
-    typer.echo(
+    output.say(
         f"{when}reload the broker twice (`nats-server --signal reload=PID`; it serves new accounts after the second"
         f" time), then `fedbandit federation provision {directory}`. An analyzer that is run here passes the edition"
         f" on; if there is none, and for a new member: `fedbandit federation accept HOME {MEMBERS}`"

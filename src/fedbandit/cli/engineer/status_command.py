@@ -15,6 +15,7 @@ __all__ = ["status"]
 
 SPENT = ("epsilon_spent", "epsilon_all_terms", "delta_all_terms")  # upper bounds: rounded up
 TOKEN_BYTES = 18
+PROBLEM = "problem"
 BUDGET = ("epsilon", "delta")
 
 
@@ -38,7 +39,9 @@ def status(
     if json:
         output.print_json(known)
     else:
-        output.print_table(f"{known['role']} {known['party']}", ["", ""], [[k, _cell(k, v)] for k, v in known.items()])
+        first = {PROBLEM: known[PROBLEM]} if known.get(PROBLEM) else {}  # what somebody who asks must not overlook
+        rows = [[name, _cell(name, value)] for name, value in {**first, **known}.items()]
+        output.print_table(f"{known['role']} {known['party']}", ["", ""], rows)
 
 
 def _serve(home: Path, port: int) -> None:

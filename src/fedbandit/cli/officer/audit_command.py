@@ -153,6 +153,7 @@ def _show(report: Report) -> None:
         output.remark(f"bound {kind}: {REFUTES[kind]}.")
     for check in report.checks:
         outcome = "as claimed" if not check.failed else "; ".join(check.failed)
-        output.remark(f"{check.kind}, {check.what}, {counted(check.tests, 'test')}: {outcome}.")
+        named = check.what if check.what.startswith(check.kind) else f"{check.kind}, {check.what}"
+        output.remark(f"{named}, {counted(check.tests, 'test')}: {outcome}.")
     for what in dict.fromkeys(check.kind for check in report.checks if check.failed):
         output.remark(f"a failed test of {what} proves: {PROVES[what]}.")

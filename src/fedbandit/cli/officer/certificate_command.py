@@ -37,5 +37,5 @@ def certificate(
     texts = {folder / f"{plan.stem}.certificate{ending}": write(page) for ending, write in WRITERS.items()}
     for file, text in texts.items():
         file.write_text(text, encoding="utf-8")
-    typer.echo(markdown(page))
+    output.say(markdown(page))
     output.remark(f"written: {', '.join(map(str, texts))}")

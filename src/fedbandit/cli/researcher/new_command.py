@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedbandit._validate import ArgumentError
+from fedbandit._words import counted
 from fedbandit.cli import checks, output
 from fedbandit.problem.fields import text_of
 
@@ -25,12 +26,16 @@ MOSTLY = 0.5  # a column is numeric if at least this share of its values are num
 UNSTATED = '"?"'  # not a number, so a schema that still holds one is refused
 _NUMBER = f'type = "number"\nlow = {UNSTATED}  # the smallest possible value\nhigh = {UNSTATED}\n'
 HEADER = """\
-# A starting schema for {table}. It is public and part of the plan: everybody in the federation sees it.
-# - State every range that is marked "?" from what is known of the field, not from the data: a range that was read from
-#   data reveals something about the people in it. A schema that still holds a "?" is refused.
-# - Levels were proposed from the table, those with at least {common} rows. Keep the ones that are public knowledge, as
-#   from a form or a code book; all others are "another".
-# - Leave out what does not matter: every column costs. `fedbandit plan --schema {file}` shows how much.
+# A starting schema for {table}. It is public and part of the plan:
+# everybody in the federation sees it.
+# - State every range that is marked "?" from what is known of the field, not
+#   from the data: a range read off the data reveals something about the people
+#   in them. A schema that still holds a "?" is refused.
+# - Levels are those that at least {common} rows of the table have. Keep the ones
+#   that are public knowledge, as from a form or a code book. All others share
+#   one column, unless you write `other = false`.
+# - Leave out what does not matter, because every column costs:
+#   `fedbandit plan --schema {file}` shows how much.
 """
 
 
@@ -55,7 +60,8 @@ def new(
     except OSError as error:
         raise ArgumentError("out", f"must be a file that can be written, got {checks.reasoned(out, error)}") from None
     unstated = text.count(f"= {UNSTATED}")
-    output.say(f"written: {out}; {unstated} numbers in it are yours to state, marked {UNSTATED}")
+    todo = f"; state the {counted(unstated, 'number')} marked {UNSTATED}" if unstated else ""
+    output.say(f"written: {out}{todo}")
 
 
 def proposed(frame: pl.DataFrame, action: str | None, ignored: list[str], table: str, file: str) -> str:

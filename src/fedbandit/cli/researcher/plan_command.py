@@ -116,7 +116,7 @@ def plan(
     asked = _Asked(base, schedule, forget, endless)
     if explain is not None:
         described = _described(explain, asked.plan(explain))
-        output.print_json(described) if json else typer.echo(described["guarantee"] or described["reason"])
+        output.print_json(described) if json else output.say(described["guarantee"] or described["reason"])
         return
     rows = [_row_of(name, asked, privacy) for name in NAMES]
     if json:

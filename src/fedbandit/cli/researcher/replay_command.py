@@ -71,6 +71,7 @@ def replay(
         checks.no_effect(context, ("delay", "missing"), "with --reward-time")
     if not right:
         checks.no_effect(context, ("bands",), "without --right")
+    checks.readable("table", table)
     given = {} if plan is None else read_fields("plan", plan)
     shape = _schema(schema, given)
     chosen = _plan(given, shape, epsilon, delta)
@@ -120,6 +121,8 @@ def _budget(values: dict[str, object], epsilon: float | None, delta: float | Non
     fields = dict(planned) if isinstance(planned, dict) else {}
     fields |= {name: value for name, value in (("epsilon", epsilon), ("delta", delta)) if value is not None}
     if not fields:
+        if planned is None and values.get("trust") != "none":
+            raise ArgumentError("epsilon", "must be given, by --epsilon or in the plan (--plan)")
         return None
     Privacy.from_dict(fields)
     return fields
