@@ -11,7 +11,7 @@ import pytest
 
 from fedbandit import presets
 from fedbandit._arrays import Floats
-from fedbandit.bandit.statistics import unpack
+from fedbandit.bandit.statistics import Scales, unpack
 from fedbandit.paper import claims
 from fedbandit.paper.claims import radii, ranges, scaling, theorems, user_shift
 from fedbandit.paper.claims.claim import Outcome
@@ -21,6 +21,8 @@ from fedbandit.plan import Plan
 from fedbandit.privacy.accounting import gaussian_delta
 from fedbandit.privacy.amplification import shuffled_epsilon
 from fedbandit.privacy.budget import Privacy
+from fedbandit.protocol.determinant import DeterminantRule
+from fedbandit.protocol.mechanisms import encoder
 from fedbandit.protocol.trusts.vector_sum import VectorSumProtocol
 from fedbandit.schedule import every
 from fedbandit.simulator.simulated import runs_noise
@@ -273,6 +275,45 @@ def test_noise_can_undo_the_determinant_growth_that_counts_synchronisations():
     assert np.linalg.slogdet(grown)[1] > np.linalg.slogdet(old)[1] > np.linalg.slogdet(grown + noise)[1]
     assert np.linalg.eigvalsh(grown + noise).min() > 0
     assert presets.ldp(ranges.plan(1.0, 0.1)).noise_std == pytest.approx(497, abs=1)
+
+
+def test_the_determinant_rule_bounds_what_is_lost_between_syncs_and_a_noisy_one_does_not():
+    """eq. det: 2 beta times the widths since the last sync add up to at most 2 beta sqrt(2 D), for the rule has not
+    fired yet; eq. det-new: noise that hides what was seen keeps a rule from firing where that is long exceeded."""
+    dim, threshold, bits, generator = 3, 4.0, 20, np.random.default_rng(3)
+    rule = DeterminantRule(dim, bits, threshold, Scales(0.0, 0.0, 0.0), encoder("tree", 256))
+    upper, root = np.triu_indices(dim), np.eye(dim)  # V of the last sync is the identity
+    largest = 0.0
+    for _ in range(20):
+        V, widths = np.eye(dim), 0.0
+        for waited in range(1, 200):
+            x = generator.standard_normal(dim)
+            x /= np.linalg.norm(x)
+            width = math.sqrt(x @ np.linalg.solve(V, x))
+            V += np.outer(x, x)
+            if rule.asks((V - np.eye(dim))[upper] * 2.0**bits, root, waited):
+                break
+            widths += width
+        largest = max(largest, widths)
+        assert widths <= math.sqrt(2 * threshold)
+    assert largest > 0.5 * math.sqrt(2 * threshold)  # and is not far above what happens
+    V, widths = np.eye(dim), 0.0
+    for waited in range(1, 200):
+        x = np.eye(dim)[waited % dim]
+        widths += math.sqrt(x @ np.linalg.solve(V, x))
+        V += np.outer(x, x)
+        noisy = 1e-4 * (V - np.eye(dim))  # what was seen and noise that cancels most of it, as a Gaussian's may
+        assert not rule.asks(noisy[upper] * 2.0**bits, root, waited)
+    assert widths > 3 * math.sqrt(2 * threshold)
+
+
+@pytest.mark.parametrize("syncs", [255, 256, 400, 511])
+def test_total_noise_is_at_most_what_the_overview_says(syncs: int):
+    epsilon, delta, silos = 1.0, 0.1, 100
+    plan = presets.ldp(Plan(silos, 25 * syncs, 10, privacy=Privacy(epsilon, delta)))
+    kappa = 1 + math.log2(syncs)
+    stated = 8 * silos * kappa**2 * (math.log(2 / delta) + epsilon) / epsilon**2
+    assert 0.7 * stated < plan.noise_std**2 < stated
 
 
 def test_prefix_sums_would_put_a_datum_into_every_shuffled_release():

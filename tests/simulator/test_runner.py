@@ -13,6 +13,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import fedbandit as fb
 from fedbandit.simulator import runner
+from fedbandit.simulator.kernels import checked
 from fedbandit.simulator.result import Result
 from fedbandit.simulator.runner import Job, divided, play_here
 from fedbandit.simulator.tasks import synthetic
@@ -32,7 +33,8 @@ def test_one_seed_gives_the_same_numbers_and_another_does_not(result: Result) ->
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_on_any_number_of_cores(threads: int, result: Result) -> None:
+def test_on_any_number_of_cores(threads: int, result: Result, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checked, "LITTLE", 0)  # a block as small as these is otherwise one thread's
     before = numba.get_num_threads()
     if threads > numba.config.NUMBA_NUM_THREADS:  # type: ignore[attr-defined]
         pytest.skip("this machine has one core")

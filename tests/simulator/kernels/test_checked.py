@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 
 from fedbandit.simulator import kernels as k
+from fedbandit.simulator.kernels import checked
 from tests.simulator.kernels.cases import FRESH, TABLES, beliefs_of, empty_tally, local_of, table_of
 
 
@@ -41,3 +43,23 @@ def test_a_wrong_model_or_table_is_refused() -> None:
         k.make_table(np.eye(3), [0, 1, 3], np.zeros(3), [[0, 3]])
     with pytest.raises(ValueError, match="offsets must increase from 0"):
         k.make_table(np.eye(3), [0, 3, 3], np.zeros(3), [[0, 1]])
+
+
+def test_little_work_is_one_threads_and_much_is_everybodys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same call with a limit just above and just below its work; afterwards there are as many threads as before."""
+    case, threads, seen = FRESH["bernoulli"], numba.config.NUMBA_NUM_THREADS, []  # type: ignore[attr-defined]
+    assert isinstance(case.source, k.Fresh)
+    protocols, (runs, dim) = len(beliefs_of(case).theta), case.source.theta.shape
+    users = case.users.rounds * case.users.silos * runs
+    work = users * protocols * case.source.arms * dim * (dim + 1) / 2
+    monkeypatch.setattr(checked, "drive", lambda *arguments: seen.append(numba.get_num_threads()))
+    before = numba.get_num_threads()
+    try:
+        numba.set_num_threads(threads)
+        for limit in (work + 1, work):
+            monkeypatch.setattr(checked, "LITTLE", limit)
+            k.play(case.users, case.source, case.rewards, beliefs_of(case), empty_tally(case, 2))
+        assert numba.get_num_threads() == threads
+    finally:
+        numba.set_num_threads(before)
+    assert seen == [1, threads]

@@ -31,6 +31,7 @@ __all__ = [
     "lemma_constant_claim",
     "noise_ratio",
     "overflow_exponent",
+    "p_sum_noise",
     "plan",
     "range_claim",
     "vector_sum_noise_claim",
@@ -128,7 +129,7 @@ def vector_sum_range_claim() -> PaperClaim:
     delta, levels = 0.1, presets.ldp(plan(1.0, 0.1)).encoder.touches
     stated = 60 * math.sqrt(2 * levels * math.log(2 / delta))
     reached = largest_composed(delta, levels)
-    advanced, basic = (TheoremCoding(*share).node(0, SILOS * 25, DIM).std for share in _shares(0.2, delta, levels))
+    advanced, basic = p_sum_noise(0.2, delta, levels)
     return PaperClaim(
         "vector-sum range",
         "Theorem SDP-vec holds for ε <= 60 sqrt(2κ log(2/δ))",
@@ -145,9 +146,11 @@ def vector_sum_range_claim() -> PaperClaim:
     )
 
 
-def _shares(epsilon: float, delta: float, levels: int) -> tuple[tuple[float, float], tuple[float, float]]:
-    """The budget of one p-sum of one stream: by advanced composition, and by basic composition."""
-    return advanced_composition_share(epsilon / 2, delta / 2, levels), (epsilon / 2 / levels, delta / 2 / levels)
+def p_sum_noise(epsilon: float, delta: float, levels: int) -> tuple[float, float]:
+    """The noise of a p-sum of one of two streams: with its budget by advanced, and by basic composition."""
+    shares = advanced_composition_share(epsilon / 2, delta / 2, levels), (epsilon / 2 / levels, delta / 2 / levels)
+    advanced, basic = (TheoremCoding(*share).node(0, SILOS * 25, DIM).std for share in shares)
+    return advanced, basic
 
 
 def vector_sum_noise_claim() -> PaperClaim:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import numba
 import numpy as np
 
 from fedbandit._validate import ArgumentError
@@ -28,6 +31,8 @@ from fedbandit.simulator.kernels.layout import (
 
 __all__ = ["play", "play_fixed", "play_partly"]
 
+LITTLE = 10_000_000  # products of a call: a few milliseconds of one core, the time that an idle thread looks for work
+
 
 def play(users: Users, source: Fresh | Table, rewards: Rewards, model: Beliefs | Local, tally: Tally) -> None:
     """Add a block of rounds to ``tally``: silos act lazily from ``Beliefs``, or eagerly from a ``Local`` model.
@@ -38,7 +43,8 @@ def play(users: Users, source: Fresh | Table, rewards: Rewards, model: Beliefs |
     known = _checked_source(users, source, tally.points.shape[-1] - 1)
     fresh, table = (known, None) if isinstance(known, Fresh) else (None, known)
     beliefs, local = (model, None) if isinstance(model, Beliefs) else (None, model)
-    drive(users, fresh, table, _checked_rewards(rewards), beliefs, local, None, tally)
+    with _threads(users, known, tally):
+        drive(users, fresh, table, _checked_rewards(rewards), beliefs, local, None, tally)
 
 
 def play_partly(
@@ -54,7 +60,8 @@ def play_partly(
     _check_kept(users, kept, tally)
     known = _checked_source(users, source, tally.points.shape[-1] - 1)
     fresh, table = (known, None) if isinstance(known, Fresh) else (None, known)
-    drive(users, fresh, table, _checked_rewards(rewards), beliefs, local, kept, tally)
+    with _threads(users, known, tally):
+        drive(users, fresh, table, _checked_rewards(rewards), beliefs, local, kept, tally)
 
 
 def play_fixed(users: Users, table: Table, rewards: Rewards, local: Local, tally: Tally) -> None:
@@ -64,7 +71,23 @@ def play_fixed(users: Users, table: Table, rewards: Rewards, local: Local, tally
     sets = np.diff(table.ranges, axis=1)
     if not (sets == 1).all():
         raise ArgumentError("ranges", f"must give every silo exactly one set, got up to {sets.max()}")
-    drive_fixed(users, table, _checked_rewards(rewards), local, tally)
+    with _threads(users, table, tally):
+        drive_fixed(users, table, _checked_rewards(rewards), local, tally)
+
+
+@contextmanager
+def _threads(users: Users, source: Fresh | Table, tally: Tally) -> Iterator[None]:
+    """All threads for much work, one for little: threads that are woken for a single user, or wait for the next one,
+    spend ten times as long on that as all of them on the user."""
+    protocols, runs, dim = len(tally.regret), len(users.runs), tally.points.shape[-1] - 1
+    arms = source.arms if isinstance(source, Fresh) else source.offsets[-1] / (len(source.offsets) - 1)  # in the mean
+    products = users.rounds * users.silos * runs * protocols * arms * dim * (dim + 1) / 2
+    before = numba.get_num_threads()
+    numba.set_num_threads(1 if products < LITTLE else before)
+    try:
+        yield
+    finally:
+        numba.set_num_threads(before)
 
 
 def _check_model(users: Users, model: Beliefs | Local, tally: Tally) -> None:
