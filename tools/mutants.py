@@ -321,7 +321,9 @@ def _decided() -> dict[str, str]:
 def _decide(decided: dict[str, str]) -> None:
     """Record the outcomes of mutants, sorted so that two branches can be merged."""
     lines = (digest if how == "killed" else f"{digest} {how}" for digest, how in sorted(decided.items()))
-    DECIDED.write_text(HEADER + "".join(f"{line}\n" for line in lines))
+    written = DECIDED.with_suffix(".new")  # whole or not at all: a run may be ended at any time
+    written.write_text(HEADER + "".join(f"{line}\n" for line in lines))
+    written.replace(DECIDED)
 
 
 def _figures(everything: list[Mutant], known: set[str], decided: dict[str, str]) -> str:

@@ -115,6 +115,17 @@ def test_at_each_slack_the_lemma_is_used_up_and_never_exceeded(
     assert _for_slack(beyond, 0.5, silos, points, slack) is None  # nor does it say anything beyond its condition
 
 
+@pytest.mark.parametrize("epsilon", [1e-12, 1e-16, 1e-20])
+@pytest.mark.parametrize(("silos", "points", "slack"), [(3000, 30, 0.2), (40, 1, 1.0), (10**9, 1, 1e-6)])
+def test_next_to_no_epsilon_has_its_local_mechanism_too(epsilon: float, silos: int, points: int, slack: float) -> None:
+    """However few digits of the largest local epsilon that the lemma speaks of are left."""
+    budget = _for_slack(epsilon, 0.1, silos, points, slack)
+    assert budget is not None
+    certified = precisely(budget.local_epsilon, budget.local_delta, silos, points, slack)
+    assert epsilon * (1 - 1e-10) <= certified[0] <= epsilon
+    assert certified[1] == pytest.approx(0.1, rel=1e-10)
+
+
 @pytest.mark.parametrize(("epsilon", "delta"), [(1e-5, 1e-6), (1e-4, 1e-5)])
 def test_of_all_slacks_the_one_with_the_least_noise_is_taken(epsilon: float, delta: float) -> None:
     found = [_for_slack(epsilon, delta, SILOS, 1000, float(slack)) for slack in np.geomspace(1e-12, 1, 400)]

@@ -14,7 +14,7 @@ from scipy.special import ndtri_exp
 from scipy.stats import binom
 
 from fedbandit.privacy.accounting import gaussian_delta
-from fedbandit.privacy.binomial_noise import Cut, fewest_trials, gaussian_std
+from fedbandit.privacy.binomial_noise import Cut, deviations_of_chance, fewest_trials, gaussian_std
 
 SIZES = (60, 100, 400, 3_000)
 MORE = 100  # whole numbers beyond a cut that are looked at
@@ -104,6 +104,73 @@ def _normal(m: int, trials: int) -> mpmath.mpf:
     x = mpmath.mpf(m) / trials
     divergence = x * mpmath.log(4 * x) + (1 - x) * mpmath.log(4 * (1 - x) / 3)
     return mpmath.ncdf(mpmath.sign(x - 0.25) * mpmath.sqrt(2 * trials * divergence))
+
+
+# -- the formulas, from the functions that the proof names -------------------------------------------------------------
+
+EDGES = [Cut(100, 2, 48), Cut(100, 24, 26), Cut(101, 2, 49), Cut(3_000, 600, 760), Cut(3_000, 700, 1_400)]
+
+
+def _divergence_at(m: mpmath.mpf, trials: int) -> mpmath.mpf:
+    """D(m) = N KL(m / N, 1/4)."""
+    x = m / trials
+    return trials * (x * mpmath.log(4 * x) + (1 - x) * mpmath.log(4 * (1 - x) / 3))
+
+
+@pytest.mark.parametrize("cut", EDGES)
+def test_the_slope_is_the_larger_of_the_two_of_the_proof(cut: Cut) -> None:
+    """sqrt(N / (m (N - m))) times e^-D'(m - 1) at the lower cut, and times e^D'(m + 1) at the upper one; D' by
+    differences."""
+    with mpmath.workdps(40):
+        n = mpmath.mpf(cut.trials)
+
+        def steepness(m: int) -> mpmath.mpf:
+            return mpmath.diff(lambda x: _divergence_at(x, cut.trials), mpmath.mpf(m))
+
+        lower = mpmath.sqrt(n / (cut.low * (n - cut.low))) * mpmath.exp(-steepness(cut.low - 1))
+        upper = mpmath.sqrt(n / (cut.high * (n - cut.high))) * mpmath.exp(steepness(cut.high + 1))
+        exact = max(lower, upper)
+        assert cut.sound
+        assert exact * (1 + mpmath.mpf("0.9e-9")) < cut.slope < exact * (1 + mpmath.mpf("1.1e-9"))
+
+
+def test_either_cut_may_have_the_larger_slope() -> None:
+    """Of the cases above: so that neither formula goes unlooked at."""
+    assert Cut(3_000, 600, 760).slope > 1.2 * Cut(3_000, 749, 760).slope
+    assert Cut(3_000, 700, 1_400).slope > 1.2 * Cut(3_000, 700, 760).slope
+
+
+@pytest.mark.parametrize("cut", EDGES)
+def test_what_is_moved_is_a_sum_of_two_geometric_tails(cut: Cut) -> None:
+    """P(A) a / (1 - a) + P(B) b / (1 - b), P from Stirling's formula and from two terms of D, each bounded below."""
+
+    def term(u: mpmath.mpf) -> mpmath.mpf:
+        bound = u**2 / 2 if u < 0 else u**2 / (2 + 2 * u / 3)
+        assert bound <= (1 + u) * mpmath.log(1 + u) - u
+        return bound
+
+    with mpmath.workdps(40):
+        n, tails = mpmath.mpf(cut.trials), []
+        for m, ratio in (
+            (cut.low, cut.low / (n - cut.low + 1) * 3),  # P(m - 1) / P(m)
+            (cut.high, (n - cut.high) / (cut.high + 1) / 3),  # P(m + 1) / P(m)
+        ):
+            moved = n / 4 - m
+            lowest = n / 4 * term(-moved / (n / 4)) + 3 * n / 4 * term(moved / (3 * n / 4))
+            assert lowest <= _divergence_at(mpmath.mpf(m), cut.trials)
+            point = mpmath.sqrt(n / (2 * mpmath.pi * m * (n - m))) * mpmath.exp(-lowest)
+            tails.append(point * ratio / (1 - ratio))
+        assert cut.log_moved == pytest.approx(float(mpmath.log(mpmath.fsum(tails))), rel=1e-12)
+
+
+@pytest.mark.parametrize("trials", [200, 801, 1_602])
+@pytest.mark.parametrize("log_moved", [-1.0, -3.0, -12.0])
+def test_no_cut_is_worth_much_more_than_the_one_that_is_taken(trials: int, log_moved: float) -> None:
+    """All pairs of cuts: the best is worth no less, for it is one of them, and hardly more."""
+    lows, highs = range(2, trials // 4 + 1), range(trials // 4, trials // 2)
+    allowed = (Cut(trials, low, high) for low in lows for high in highs)
+    best = max((1 / cut.slope for cut in allowed if cut.sound and cut.log_moved <= log_moved), default=0.0)
+    assert 0.97 * best <= gaussian_std(trials, log_moved) <= best
 
 
 # -- whole transcripts -------------------------------------------------------------------------------------------------
@@ -196,6 +263,42 @@ def test_enough_bits_and_hardly_more(std: float, log_moved: float) -> None:
         assert math.sqrt(trials * 3 / 16) < std * (1 + 2 * math.sqrt(-2 * log_moved) / std + 2e-4)
 
 
+@pytest.mark.parametrize(
+    ("std", "log_moved", "trials", "worth"),
+    [
+        (3.0, -2.0, 143, 3.313499781836526),
+        (4.0, -60.0, 1_382, 5.246220152162442),
+        (12.5, -9.0, 1_742, 13.702717889496167),
+        (40.0, -25.0, 13_111, 41.53446321545941),
+        (700.0, -30.0, 2_683_292, 700.1216711580258),
+        (2500.0, -18.0, 33_519_616, 2500.0195265240636),
+        (100000.0, -45.0, 53_345_551_822, 100000.00131251707),
+        (3.0, -200.0, 4_331, 8.579287919976858),
+    ],
+)
+def test_versions_agree_on_the_bits(std: float, log_moved: float, trials: int, worth: float) -> None:
+    """Every silo and the analyzer compute b for themselves, from the plan: a version that took another cut, which would
+    be as true, would decode the others' counts wrongly."""
+    assert fewest_trials(std, log_moved) == trials
+    assert gaussian_std(trials, log_moved) == pytest.approx(worth, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("trials", "log_moved", "worth"),
+    [(100, -1.2, 3.0548117751076336), (107, -1.3, 3.0624641412765974), (100, -4.7, 1.743837172667789)],
+)
+def test_versions_agree_on_what_few_bits_are_worth(trials: int, log_moved: float, worth: float) -> None:
+    assert gaussian_std(trials, log_moved) == pytest.approx(worth, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("log_chance", "deviations"), [(-2.0, 2.0), (-8.0, 4.0), (-1.1, math.sqrt(2.2)), (0.5, math.sqrt(2))]
+)
+def test_a_tail_of_so_many_deviations(log_chance: float, deviations: float) -> None:
+    """By e^(-z^2 / 2); never fewer than the square root of 2."""
+    assert deviations_of_chance(log_chance) == pytest.approx(deviations)
+
+
 def test_too_few_bits_are_worth_nothing() -> None:
     assert gaussian_std(40, -200.0) == 0.0
     assert gaussian_std(0, -5.0) == 0.0
@@ -204,4 +307,3 @@ def test_too_few_bits_are_worth_nothing() -> None:
 @pytest.mark.parametrize("cut", [Cut(100, 1, 30), Cut(100, 25, 30), Cut(100, 10, 25), Cut(100, 10, 49)])
 def test_cuts_that_the_proof_does_not_cover(cut: Cut) -> None:
     assert not cut.sound
-    assert Cut(100, 10, 40).sound

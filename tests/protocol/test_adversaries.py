@@ -269,6 +269,28 @@ def test_unlabelled_releases_are_scored_as_a_mixture_over_their_senders() -> Non
         np.testing.assert_allclose(SeesShuffled().score(protocol, moment), logs[1] - logs[0], rtol=1e-6, atol=1e-8)
 
 
+def test_of_a_user_of_several_silos_each_may_be_behind_any_release() -> None:
+    """Silos 0 and 2 of four differ between the worlds, each in one number alone; the others are alike."""
+    protocol = play(PLANS["shuffle"], 1, trials=1).protocol
+    scales, generator = protocol.drawn_scales, np.random.default_rng(3)
+    worlds = np.tile(generator.integers(-50, 50, protocol.width), (2, 1, 4, 1))
+    step = np.rint(scales).astype(np.int64)
+    worlds[1, 0, 0, 0] += step[0]
+    worlds[0, 0, 2, 1] -= 2 * step[1]
+    held = worlds[1] + np.rint(generator.normal(size=(20, 4, protocol.width)) * scales).astype(np.int64)
+    moment = Moment(0, BATCH, (worlds[0], worlds[1]), [(held,)], (held,))
+    wanted = np.zeros(20)
+    for silo in (0, 2):
+        for sign, expected in ((-1, worlds[0]), (1, worlds[1])):
+            senders = []
+            for place in range(4):
+                means = np.repeat(expected[:, 3:], 4, axis=1).astype(float)
+                means[:, place] = expected[:, silo]
+                senders.append(log_density(held, means, scales))
+            wanted += sign * np.logaddexp.reduce(senders, axis=0)
+    np.testing.assert_allclose(SeesShuffled().score(protocol, moment), wanted, rtol=1e-6, atol=1e-8)
+
+
 def test_counts_are_scored_by_mean_and_variance_of_their_binomials() -> None:
     game = play_counts()
     protocol = game.protocol

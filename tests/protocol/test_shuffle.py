@@ -118,6 +118,7 @@ def test_every_number_of_an_amplified_promise(mechanism: str, levels: int, visit
     assert alone > 1.5e-2
     assert "every reward is counted in the batch of its round" in text
     assert "without the mixer too" not in text
+    assert "one after the other" not in text  # that is for several silos
     assert plan.protocol.adversaries() == (SeesShuffled(),)
 
 
@@ -209,7 +210,13 @@ def test_several_silos_cost_more_behind_a_mixer_than_without_one_and_never_more_
     assert "At this noise it is so without the mixer too." in many.guarantee.statement
 
 
-@pytest.mark.parametrize("sigma_share", [0.2, 1.0])
+def test_an_epsilon_beyond_all_powers_of_e_is_no_reason_to_fail() -> None:
+    made = shuffled(silos=3, mechanism="batches", privacy=Privacy(3000.0, 1e-6, silos_per_user=3), bits=24)
+    assert made.guarantee.promised
+    assert "At this noise it is so without the mixer too." in made.guarantee.statement
+
+
+@pytest.mark.parametrize("sigma_share", [0.2, 0.99, 1.0])
 def test_where_several_silos_spend_too_much_nothing_is_certified(sigma_share: float) -> None:
     plan = shuffled(mechanism="batches", privacy=Privacy(1e-2, 1e-6, silos_per_user=2))
     hidden = Hidden.of(plan.request)

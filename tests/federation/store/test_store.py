@@ -100,7 +100,8 @@ def test_rewards_by_their_columns_are_the_same_rewards(numbers):
                                  for sync in range(2)])))  # fmt: skip
 def test_runs_are_all_verdicts_in_their_order(verdicts):
     found = list(runs(verdicts))
-    assert [verdict for verdict, part in found for _ in range(part.start, part.stop)] == verdicts
+    assert [at for _, part in found for at in range(part.start, part.stop)] == list(range(len(verdicts)))
+    assert all(verdicts[part] == [verdict] * (part.stop - part.start) for verdict, part in found)
     assert all(one != other for (one, _), (other, _) in pairwise(found))
 
 

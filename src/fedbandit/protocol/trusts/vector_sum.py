@@ -290,7 +290,7 @@ def _exact_guarantee(
     """The promise against the analyzer together with one other silo, and what is left against the mixer."""
     privacy, first, left = request.asked, protocol.node(1), coding.counted_on
     alone = _epsilon_of_one_silo(request, protocol)
-    one_silo = f"it is {request.pair_of(alone)}" if alone < LARGEST else "nothing is promised"
+    one_silo = f"it is {request.pair_of(alone)}" if alone < math.inf else "nothing is promised"
     against = "the analyzer" if request.silos == 1 else "the analyzer together with any one other silo"
     moved = at_most(TAILS * privacy.delta, 2)
     return request.promise(
@@ -340,12 +340,12 @@ def _epsilon_of_one_silo(request: Request, protocol: VectorSumProtocol) -> float
         sigma = min(stricter.worth(node, 1) for node in nodes)
         return kept.exact_epsilon(sigma, joint_silos=False) - epsilon if sigma else math.inf
 
-    least = epsilon = request.asked.epsilon
+    below, epsilon = 0.0, request.asked.epsilon
     while excess(epsilon) > 0:
-        epsilon *= 2
-        if epsilon > LARGEST:
+        if epsilon >= LARGEST:
             return math.inf
-    return falling_root(excess, epsilon / 2, epsilon, PRECISION) if epsilon > least else least
+        below, epsilon = epsilon, min(2 * epsilon, LARGEST)
+    return falling_root(excess, below, epsilon, PRECISION) if below else epsilon
 
 
 def _guarantee(request: Request, protocol: VectorSumProtocol, coding: TheoremCoding) -> Guarantee:
