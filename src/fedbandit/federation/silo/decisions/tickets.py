@@ -33,7 +33,6 @@ PERSON_BYTES = 16
 DIGEST_BYTES = 16
 TAG_BYTES = 16  # of AES-GCM
 GROUP_BYTES, GROUP_CHARACTERS = 3, 4  # of base64
-_TO_URL = bytes.maketrans(b"+/", b"-_")
 _FROM_URL = bytes.maketrans(b"-_+/", b"+/??")  # only the URL alphabet is an id
 _REWARD = struct.Struct("<d")
 _HEAD = struct.Struct(f"<Bii{PERSON_BYTES}s")  # whether there is a user key, place, minutes, hash of the user
@@ -163,13 +162,11 @@ class DecisionIds:
 
     def digests(self, nonces: Sequence[bytes], rewards: Sequence[float]) -> list[bytes]:
         """`digest` of many."""
-        packed = struct.pack(f"<{len(rewards)}d", *rewards)
-        found, copy, size = list[bytes](), self._digest.copy, _REWARD.size
-        for at, nonce in enumerate(nonces):
-            hashed = copy()
-            hashed.update(nonce + packed[size * at : size * (at + 1)])
-            found.append(hashed.digest())
-        return found
+        copy = self._digest.copy
+        hashes = [copy() for _ in nonces]
+        for hashed, nonce, packed in zip(hashes, nonces, map(_REWARD.pack, rewards), strict=True):
+            hashed.update(nonce + packed)
+        return [hashed.digest() for hashed in hashes]
 
     def digest(self, nonce: bytes, reward: float) -> bytes:
         """Recognises the same reward for the same decision after the raw row is gone; nobody without the secret can
@@ -187,7 +184,7 @@ def _head(person: bytes | None, place: int, minutes: int) -> bytes:
 
 def _text(raw: bytes) -> str:
     """Bytes in the base64 of URLs."""
-    return binascii.b2a_base64(raw, newline=False).translate(_TO_URL).decode()
+    return binascii.b2a_base64(raw, newline=False).replace(b"+", b"-").replace(b"/", b"_").decode()
 
 
 def _derive(secret: bytes, purpose: bytes) -> bytes:
