@@ -8,6 +8,7 @@ import gc
 import logging
 import signal
 import socket
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -73,6 +74,9 @@ BACKLOG = 2048  # connections that wait to be taken
 REFUSED = 3  # exit code: this party refuses to work
 MEMBERS_LOOK = 1.0  # seconds between looks at the members' file
 QUICKEN = 1.0  # seconds after the start of a silo until it loads what makes decisions faster
+# Seconds that a thread which has the interpreter may keep it from another one. Whoever writes rewards to a database
+# waits that long for every answer while the event loop is busy, and others for the lock that it holds.
+TURN = 0.0005
 
 
 @dataclass(frozen=True)
@@ -281,6 +285,7 @@ async def serve(
         federation = asyncio.create_task(_taking_part(home, party, member, agent.adopt))
         quickening = asyncio.create_task(_quicken(silo))
         federation.add_done_callback(lambda _: setattr(server, "should_exit", True))
+        sys.setswitchinterval(TURN)
         gc.freeze()  # what was imported stays: no collection looks at it again
         log.info("silo %s serves on %s port %d", silo.name, settings.host, settings.port)
         try:

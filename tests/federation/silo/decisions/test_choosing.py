@@ -139,4 +139,5 @@ def test_columns_that_are_filled_up_change_nothing(dim):
 
 def test_nobody_is_decided_for():
     chosen, rows = quick(3).many(np.empty((0, 5, 3)), model(3))
-    assert chosen.shape == (0,) and rows.shape == (0, 3)
+    assert chosen.shape == (0,)
+    assert rows.shape == (0, 3)
