@@ -162,11 +162,12 @@ class DecisionIds:
 
     def digests(self, nonces: Sequence[bytes], rewards: Sequence[float]) -> list[bytes]:
         """`digest` of many."""
-        copy = self._digest.copy
-        hashes = [copy() for _ in nonces]
-        for hashed, nonce, packed in zip(hashes, nonces, map(_REWARD.pack, rewards), strict=True):
+        found, copy = list[bytes](), self._digest.copy
+        for nonce, packed in zip(nonces, map(_REWARD.pack, rewards), strict=True):
+            hashed = copy()
             hashed.update(nonce + packed)
-        return [hashed.digest() for hashed in hashes]
+            found.append(hashed.digest())
+        return found
 
     def digest(self, nonce: bytes, reward: float) -> bytes:
         """Recognises the same reward for the same decision after the raw row is gone; nobody without the secret can
