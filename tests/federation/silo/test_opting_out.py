@@ -306,7 +306,7 @@ def test_own_part_of_the_public_sums_is_what_was_released(tmp_path):
 @pytest.mark.parametrize("together", [1, 2, 5])
 def test_rows_wait_until_enough_have_come_and_all_of_them_are_known(tmp_path, plan, monkeypatch, together):
     monkeypatch.setattr(own_knowledge, "NUMBERS", 3 * plan.protocol.width)
-    rows = []
+    rows: list[tuple[np.ndarray, float]] = []
     with Silo.open(tmp_path / "s.db", plan) as silo:
         for _ in range(10 // together):
             decisions = silo.decide_many(np.stack([ACTIONS] * together))
