@@ -107,6 +107,7 @@ def test_http(monkeypatch):
 @pytest.mark.skipif(shutil.which("wrk") is None, reason="wrk is not installed")
 def test_workers(monkeypatch):
     monkeypatch.setattr(worker_speed, "SECONDS", 1.0)
+    monkeypatch.setattr(worker_speed, "WARM", 1.0)
     monkeypatch.setattr(worker_speed, "REPEATS", 1)
     monkeypatch.setattr(worker_speed, "WORKERS", (1, 2))
     figures = worker_speed.worker_figures()

@@ -22,28 +22,49 @@ _ROWS, _SETS = (types.Array(types.float64, sides, "C", readonly=True) for sides 
 _MODEL = (_ROWS, types.float64, types.float64)
 # Rows in a block. A processor's wide registers hold the same column of several rows, so each row is summed in the same
 # order wherever it stands: equal rows get equal scores, and every machine decides the same.
-BLOCK = 80
+BLOCK, STEP = 128, 8  # the most rows in a block; their number is a multiple of STEP
+# Four columns are multiplied together, for two sums at a time: each column is read, and each sum written, less often.
+# Weights are filled up with zeros to these multiples.
+COLUMNS, SUMS = 4, 2
 
 
 def weights_of(model: Model) -> Floats:
-    """The weights by which rows are multiplied, (dim + 1, dim): the columns of the root, then theta."""
-    return np.ascontiguousarray(np.concatenate([model.root.T, model.theta[None]]))
+    """The weights by which rows are multiplied: the columns of the root, then theta, filled up with zeros."""
+    dim = len(model.theta)
+    weights = np.zeros((dim + -dim % SUMS + 1, dim + -dim % COLUMNS))
+    weights[:dim, :dim], weights[-1, :dim] = model.root.T, model.theta
+    return weights
 
 
 @njit(nogil=True, inline="always")
-def _product(columns: Floats, weights: Floats, seen: Floats) -> None:
-    """Write weighted sums of the first columns to `seen`, four columns at a time, so that it is written less often."""
-    count, wide = len(weights), len(seen)
-    seen[:] = 0.0
-    for i in range(0, count - 3, 4):
-        a, b, c, d = weights[i], weights[i + 1], weights[i + 2], weights[i + 3]
+def _means_and_squares(columns: Floats, theta: Floats, means: Floats, squares: Floats) -> None:
+    """Write <x, theta> and |x|^2 of every row."""
+    means[:], squares[:] = 0.0, 0.0
+    for i in range(0, len(columns), COLUMNS):
+        a, b, c, d = theta[i], theta[i + 1], theta[i + 2], theta[i + 3]
         first, second, third, fourth = columns[i], columns[i + 1], columns[i + 2], columns[i + 3]
-        for row in range(wide):
-            seen[row] += a * first[row] + b * second[row] + c * third[row] + d * fourth[row]
-    for i in range(count // 4 * 4, count):
-        a, first = weights[i], columns[i]
-        for row in range(wide):
-            seen[row] += a * first[row]
+        for row in range(len(means)):
+            p, q, r, s = first[row], second[row], third[row], fourth[row]
+            means[row] += a * p + b * q + c * r + d * s
+            squares[row] += p * p + q * q + r * r + s * s
+
+
+@njit(nogil=True, inline="always")
+def _widths(columns: Floats, weights: Floats, one: Floats, other: Floats, widths: Floats) -> None:
+    """Write |root^T x|^2 of every row; `one` and `other` are buffers for two of its sums."""
+    widths[:] = 0.0
+    for j in range(0, len(weights) - 1, SUMS):
+        one[:], other[:] = 0.0, 0.0
+        for i in range(0, j + SUMS, COLUMNS):  # the root is upper triangular
+            a, b, c, d = weights[j, i], weights[j, i + 1], weights[j, i + 2], weights[j, i + 3]
+            e, f, g, h = weights[j + 1, i], weights[j + 1, i + 1], weights[j + 1, i + 2], weights[j + 1, i + 3]
+            first, second, third, fourth = columns[i], columns[i + 1], columns[i + 2], columns[i + 3]
+            for row in range(len(widths)):
+                p, q, r, s = first[row], second[row], third[row], fourth[row]
+                one[row] += a * p + b * q + c * r + d * s
+                other[row] += e * p + f * q + g * r + h * s
+        for row in range(len(widths)):
+            widths[row] += one[row] * one[row] + other[row] * other[row]
 
 
 @njit(types.Array(types.intp, 1, "C")(_SETS, *_MODEL), cache=True, nogil=True)
@@ -54,33 +75,26 @@ def best_of_many(features: Floats, weights: Floats, radius: float, most: float) 
     """
     people, arms, dim = features.shape
     rows, total = features.reshape((people * arms, dim)), people * arms
-    wide = min(BLOCK, total)
-    columns = np.zeros((dim, wide))
-    square, width, seen = np.empty(wide), np.empty(wide), np.empty(wide)
+    blocks = max(1, -(-total // BLOCK))
+    wide = max(1, -(-total // (blocks * STEP))) * STEP  # all blocks have one size
+    columns = np.zeros((weights.shape[1], wide))
+    bounds, squares, widths, one, other = np.empty((5, wide))
     found = np.empty(people, dtype=np.intp)
     person, arm, best, highest, fine = 0, 0, 0, -math.inf, True
     for start in range(0, total, wide):
         some = rows[start : start + wide]
-        for row in range(len(some)):  # the last block may be smaller: what is left of the one before is never read
-            for i in range(dim):
-                columns[i, row] = some[row, i]
-        square[:] = 0.0
-        width[:] = 0.0
         for i in range(dim):
             column = columns[i]
-            for row in range(wide):
-                square[row] += column[row] * column[row]
-        for j in range(dim):
-            _product(columns, weights[j, : j + 1], seen)  # the root is upper triangular
-            for row in range(wide):
-                width[row] += seen[row] * seen[row]
-        _product(columns, weights[dim], seen)
+            for row in range(len(some)):  # the last block may be smaller: what is left of the one before is never read
+                column[row] = some[row, i]
+        _means_and_squares(columns, weights[-1], bounds, squares)
+        _widths(columns, weights, one, other, widths)
         for row in range(wide):
-            seen[row] += radius * math.sqrt(width[row])
+            bounds[row] += radius * math.sqrt(widths[row])
         for row in range(len(some)):
-            fine = fine and square[row] <= most  # NaN fails the comparison
-            if arm == 0 or seen[row] > highest:
-                best, highest = arm, seen[row]
+            fine = fine and squares[row] <= most  # NaN fails the comparison
+            if arm == 0 or bounds[row] > highest:
+                best, highest = arm, bounds[row]
             arm += 1
             if arm == arms:
                 found[person] = best if fine else -1

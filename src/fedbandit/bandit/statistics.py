@@ -55,9 +55,9 @@ def contributions(x: ArrayLike, y: ArrayLike, bits: int, centre: float = 0.0) ->
     y = np.asarray(y, dtype=np.float64)
     (rows, columns), dim = upper_triangle(x.shape[-1]), x.shape[-1]
     packed = np.empty((*x.shape[:-1], width(dim)))
-    np.multiply(x, y[..., None] - centre, out=packed[..., :dim])
-    np.multiply(x.take(rows, axis=-1), x.take(columns, axis=-1), out=packed[..., dim:])
-    packed *= 2.0**bits
+    on_grid = x * 2.0**bits  # a power of two: what is multiplied by it rounds as if it were multiplied last
+    np.multiply(on_grid, y[..., None] - centre, out=packed[..., :dim])
+    np.multiply(on_grid.take(rows, axis=-1), x.take(columns, axis=-1), out=packed[..., dim:])
     return np.rint(packed, out=packed).astype(np.int64)
 
 

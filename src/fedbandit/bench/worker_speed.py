@@ -27,6 +27,7 @@ from fedbandit.federation.wire.broker import free_port, listens
 __all__ = ["worker_figures"]
 
 WORKERS, CLIENTS, SECONDS, REPEATS = (1, 2, 4), 64, 3.0, 3
+WARM = 3.0  # seconds of load until all workers are up and have loaded what makes decisions faster
 PLACES = ("/usr/lib/postgresql/*/bin", "/usr/local/bin", "/usr/bin")
 WAIT = 60.0  # seconds until a process must answer
 
@@ -60,7 +61,7 @@ def _rates() -> dict[int, float]:
         for _ in range(REPEATS):
             for count in WORKERS:
                 with _served(home, count):
-                    saturated(home.settings.port, Path(folder), CLIENTS, 1.0, posts)  # all workers are up
+                    saturated(home.settings.port, Path(folder), CLIENTS, WARM, posts)
                     found[count].append(saturated(home.settings.port, Path(folder), CLIENTS, SECONDS, posts) / 2)
     return {count: float(np.median(rates)) for count, rates in found.items()}
 

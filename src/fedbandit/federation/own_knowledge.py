@@ -23,7 +23,7 @@ from fedbandit.plan import Plan
 
 __all__ = ["LocalModel", "OwnKnowledge", "summed"]
 
-CHUNK = 512  # rows that may wait until they are added up
+NUMBERS = 2**18  # numbers of contributions that may wait until they are added up, which takes under a millisecond
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,7 @@ class OwnKnowledge:
         self._lock = threading.Lock()
         self._public = public
         self._more: tuple[list[bytes], list[float]] = ([], [])  # features, rewards
+        self._most = max(1, NUMBERS // plan.protocol.width)  # contributions
         self._seen, self._released = NO_SUMS, np.zeros(plan.protocol.width)
         self._model: LocalModel | None = None
 
@@ -62,7 +63,7 @@ class OwnKnowledge:
             self._more[0].extend(features)
             self._more[1].extend(rewards)
             self._model = None
-            if len(self._more[0]) >= CHUNK:
+            if len(self._more[0]) >= self._most:
                 self._fold()
 
     def model(self) -> LocalModel:

@@ -8,6 +8,7 @@ import gc
 import logging
 import signal
 import socket
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -73,6 +74,9 @@ BACKLOG = 2048  # connections that may wait to be accepted
 REFUSED = 3  # exit code: this party refuses to work
 MEMBERS_LOOK = 1.0  # seconds between checks of the members' file
 QUICKEN = 1.0  # seconds after which a silo loads compiled code that makes decisions faster
+# Seconds for which a thread may keep the interpreter from another one. While the event loop is busy, a thread that writes
+# rewards to a database waits that long for every answer, and others wait for the lock that it holds.
+TURN = 0.0005
 
 
 @dataclass(frozen=True)
@@ -281,6 +285,7 @@ async def serve(
         federation = asyncio.create_task(_taking_part(home, party, member, agent.adopt))
         quickening = asyncio.create_task(_quicken(silo))
         federation.add_done_callback(lambda _: setattr(server, "should_exit", True))
+        sys.setswitchinterval(TURN)
         gc.freeze()  # imported objects stay for good: no garbage collection visits them again
         log.info("silo %s serves on %s port %d", silo.name, settings.host, settings.port)
         try:

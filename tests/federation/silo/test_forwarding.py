@@ -90,6 +90,10 @@ class DyingEngine:
                 raise Killed
         return self._sql.all(query, values)
 
+    def later(self, query, values=()):
+        rows = self.all(query, values)
+        return lambda: rows
+
 
 @pytest.mark.parametrize("kill", KILLS)
 def test_killed_half_way_it_draws_nothing_that_others_have_seen(lost, kill):

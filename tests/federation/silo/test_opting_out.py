@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from fedbandit._validate import ArgumentError
 from fedbandit.bandit import linucb
 from fedbandit.bandit.statistics import contributions, unpack
+from fedbandit.federation import own_knowledge
 from fedbandit.federation.exact.exact_noise import ExactNoise
 from fedbandit.federation.own_knowledge import LocalModel
 from fedbandit.federation.silo import releasing
@@ -300,6 +301,23 @@ def test_own_part_of_the_public_sums_is_what_was_released(tmp_path):
         known = local_knowledge(plan, own_data(plan, rows, own_data(plan, rows).sums), public).model(plan)
         for left, right in zip(model, known, strict=True):
             np.testing.assert_allclose(left, right, rtol=1e-9)
+
+
+@pytest.mark.parametrize("together", [1, 2, 5])
+def test_rows_wait_until_enough_have_come_and_all_of_them_are_known(tmp_path, plan, monkeypatch, together):
+    monkeypatch.setattr(own_knowledge, "NUMBERS", 3 * plan.protocol.width)
+    rows: list[tuple[np.ndarray, float]] = []
+    with Silo.open(tmp_path / "s.db", plan) as silo:
+        for _ in range(10 // together):
+            decisions = silo.decide_many(np.stack([ACTIONS] * together))
+            rewards = [(len(rows) + n) / 10 for n in range(together)]
+            silo.reward_all([(decision.id, reward) for decision, reward in zip(decisions, rewards, strict=True)])
+            rows += [(ACTIONS[decision.action], reward) for decision, reward in zip(decisions, rewards, strict=True)]
+            assert len(silo._apart._own._more[0]) < 3
+        model = silo._apart._own.model().model
+    known = local_knowledge(plan, own_data(plan, rows), nothing_public(plan)).model(plan)
+    for left, right in zip(model, known, strict=True):
+        np.testing.assert_allclose(left, right, rtol=1e-9)
 
 
 def test_a_plan_may_serve_everybody_by_the_public_model(tmp_path):

@@ -101,3 +101,32 @@ def test_what_fails_in_a_transaction_leaves_no_trace_and_the_next_one_works(serv
         assert sql.all("SELECT 1 FROM meta WHERE key = 'twice'") == []
     write(engine, "a", durable=True)
     engine.close()
+
+
+def write_the_same(engine, letting_go):
+    with engine.transaction(letting_go=letting_go) as sql:
+        for _ in range(2):
+            sql.all("INSERT INTO meta (key, value) VALUES (?, ?)", ("same", b"x"))
+
+
+@pytest.mark.parametrize("letting_go", [False, True])
+def test_a_statement_that_nobody_waits_for_fails_before_the_transaction_is_over(server, letting_go):
+    engine = open_engine(server.url)
+    with pytest.raises(psycopg.errors.UniqueViolation):
+        write_the_same(engine, letting_go)
+    with engine.read() as sql:
+        assert sql.all("SELECT 1 FROM meta WHERE key = 'same'") == []
+    write(engine, "a", durable=True)
+    engine.close()
+
+
+def test_answers_come_together_and_are_those_of_their_questions(server):
+    """Each statement sees what those before it have written, whenever its answer is called for."""
+    engine = open_engine(server.url)
+    with engine.transaction() as sql:
+        before = sql.later("SELECT value FROM meta WHERE key = ?", ("a",))
+        sql.all("INSERT INTO meta (key, value) VALUES (?, ?)", ("a", b"x"))
+        after = sql.later("SELECT value FROM meta WHERE key = ?", ("a",))
+        assert sql.all("SELECT 1 + 1") == [(2,)]
+        assert (after(), before()) == ([(b"x",)], [])
+    engine.close()

@@ -227,6 +227,10 @@ class _RecordingSql:
             return self._known[key].copy()
         return self._look(query, values)
 
+    def later(self, query: str, values: Sequence[Any] = ()) -> Callable[[], list[Row]]:
+        rows = self.all(query, values)
+        return lambda: rows
+
     def many(self, query: str, rows: Sequence[Row]) -> None:
         if rows:
             self._change(Statement(query, tuple(rows), many=True))

@@ -43,6 +43,10 @@ class Sql(Protocol):
 
     def all(self, query: str, values: Sequence[Any] = ()) -> list[Row]: ...
 
+    def later(self, query: str, values: Sequence[Any] = ()) -> Callable[[], list[Row]]:
+        """What `all` gives, once it is called for: the question may go to the database together with the next one."""
+        ...
+
     def many(self, query: str, rows: Sequence[Row]) -> None: ...
 
     def lock(self, table: str) -> None:
@@ -277,6 +281,10 @@ class _SqliteSql:
 
     def all(self, query: str, values: Sequence[Any] = ()) -> list[Row]:
         return self._connection.execute(query.removesuffix(" FOR UPDATE"), values).fetchall()
+
+    def later(self, query: str, values: Sequence[Any] = ()) -> Callable[[], list[Row]]:
+        rows = self.all(query, values)
+        return lambda: rows
 
     def many(self, query: str, rows: Sequence[Row]) -> None:
         self._connection.executemany(query, rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -54,28 +54,32 @@ class PostgresEngine:
 
     @contextmanager
     def transaction(self, durable: bool = True, letting_go: bool = False) -> Iterator[Sql]:
-        """Every statement is a way to the server and back, on which a thread also waits for the interpreter: what needs
-        no answer goes together with what does."""
+        """Every way to the server and back is one on which a thread also waits for the interpreter, with locks held:
+        what needs no answer goes together with what does, the last statements with the commit."""
         with self._lock:
             connection = self._alive()
             self._loose = self._loose or not durable
-            waits = durable and not letting_go
-            with connection.cursor() as cursor:
-                cursor.execute(b"BEGIN" if waits else b"BEGIN; SET LOCAL synchronous_commit = off", prepare=False)
-                try:
-                    yield _PostgresSql(cursor)
-                except BaseException:
-                    with suppress(psycopg.OperationalError):  # the server may be gone, and the transaction with it
-                        connection.rollback()
-                    raise
-                cursor.execute(f"COMMIT; {HARDEN}".encode() if durable and letting_go else b"COMMIT", prepare=False)
+            try:
+                with connection.pipeline() as pipeline:
+                    sql = _PostgresSql(connection, pipeline)
+                    sql.send("BEGIN")
+                    if letting_go or not durable:
+                        sql.send("SET LOCAL synchronous_commit = off")
+                    yield sql
+                    sql.send("COMMIT")
+                    if durable and letting_go:
+                        sql.send(HARDEN)
+            except BaseException:
+                with suppress(psycopg.OperationalError):  # the server may be gone, and the transaction with it
+                    connection.rollback()
+                raise
 
     @contextmanager
     def read(self) -> Iterator[Sql]:
         with self._lock:
             connection = self._alive()
-            with connection.transaction(), connection.cursor() as cursor:
-                yield _PostgresSql(cursor)
+            with connection.pipeline() as pipeline, connection.transaction():
+                yield _PostgresSql(connection, pipeline)
 
     def harden(self) -> None:
         """The log is written in order: a durable commit takes all earlier ones with it. If the server went away since
@@ -165,16 +169,35 @@ class Backoff:
 
 
 class _PostgresSql:
-    def __init__(self, cursor: psycopg.Cursor[Any]) -> None:
-        self._cursor = cursor
+    """Statements that go to the server, in order, when an answer is wanted, or at the end. One that fails does so
+    then."""
+
+    def __init__(self, connection: psycopg.Connection[Row], pipeline: psycopg.Pipeline) -> None:
+        self._connection, self._pipeline = connection, pipeline
+
+    def send(self, query: str, values: Sequence[Any] = ()) -> psycopg.Cursor[Row]:
+        """A statement whose answer nobody waits for."""
+        return self._connection.execute(query.replace("?", "%s").encode(), values)
 
     def all(self, query: str, values: Sequence[Any] = ()) -> list[Row]:
-        self._cursor.execute(query.replace("?", "%s").encode(), values)
-        return self._cursor.fetchall() if self._cursor.description else []
+        if query.startswith("SELECT"):
+            return self.later(query, values)()
+        self.send(query, values)
+        return []
+
+    def later(self, query: str, values: Sequence[Any] = ()) -> Callable[[], list[Row]]:
+        sent = self.send(query, values)
+
+        def answer() -> list[Row]:
+            if sent.pgresult is None:
+                self._pipeline.sync()
+            return sent.fetchall()
+
+        return answer
 
     def many(self, query: str, rows: Sequence[Row]) -> None:
         if rows:
-            self._cursor.executemany(query.replace("?", "%s").encode(), rows)
+            self._connection.cursor().executemany(query.replace("?", "%s").encode(), rows)
 
     def lock(self, table: str) -> None:
-        self._cursor.execute(f"LOCK TABLE {table} IN EXCLUSIVE MODE".encode())
+        self.send(f"LOCK TABLE {table} IN EXCLUSIVE MODE")

@@ -140,11 +140,13 @@ def known_among(sql: Sql, rewards: RewardColumns) -> dict[bytes, Known]:
     """Decisions among these that have a reward already."""
     if not rewards:
         return {}
-    nonces = {*rewards.nonces}
     # Ids that were given out together lie side by side: mostly nothing is there between the first and the last of them.
     between = "SELECT nonce, state, sync, digest FROM rewarded WHERE nonce BETWEEN ? AND ? LIMIT ?"
-    rows = sql.all(between, (min(nonces), max(nonces), len(nonces)))
-    if len(rows) == len(nonces):  # there may be more
+    rows = sql.all(between, (min(rewards.nonces), max(rewards.nonces), len(rewards)))
+    if not rows:
+        return {}
+    nonces = {*rewards.nonces}
+    if len(rows) == len(rewards):  # there may be more
         marks = ", ".join("?" * len(nonces))
         rows = sql.all(f"SELECT nonce, state, sync, digest FROM rewarded WHERE nonce IN ({marks})", list(nonces))
     found = [(bytes(nonce), DecisionState(state), sync, bytes(digest)) for nonce, state, sync, digest in rows]
@@ -345,7 +347,7 @@ def _remember(sql: Sql, term: int, sync: int, state: DecisionState, rewards: Rew
     nonces, digests = rewards.nonces, rewards.digests
     if sorted(nonces) != list(nonces):  # by the key of the table
         nonces, digests = zip(*sorted(zip(nonces, digests, strict=True)), strict=True)
-    (nonce,), (digest,) = {*map(len, nonces)}, {*map(len, digests)}  # all have one length
+    nonce, digest = len(nonces[0]), len(digests[0])  # all have one length
     sql.all(
         "INSERT INTO rewarded (nonce, term, sync, state, digest)"
         " WITH RECURSIVE row_ (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM row_ WHERE n < ?)"

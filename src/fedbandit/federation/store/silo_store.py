@@ -104,14 +104,14 @@ class SiloStore:
 
     def term(self, number: int) -> Term:
         with self.engine.read() as sql:
-            return _term(sql, number)
+            return _held(sql, number)()
 
     # -- rewards ----------------------------------------------------------------------------------------------------
 
     def seat(self, term: int, people: Sequence[bytes | None], cap: int, durable: bool) -> list[int | None]:
         """Number the next decisions of the term, from 1; None for a person who has `cap` numbers already."""
         with self.engine.transaction(durable) as sql:
-            taken, times = _term(sql, term).seated, times_seated(sql, term, people)
+            taken, times = _held(sql, term)().seated, times_seated(sql, term, people)
             numbers: list[int | None] = []
             for person in people:
                 if person is not None and times.get(person, 0) >= cap:
@@ -153,11 +153,12 @@ class SiloStore:
         """
         columns = RewardColumns.of(rewards)
         with self.engine.transaction(durable, letting_go=True) as sql:  # whoever meets these rewards does the same
+            held, known = _held(sql, term), known_among(sql, columns)
             judge = Judge(
-                open_sync=_term(sql, term).open_sync,
+                open_sync=held().open_sync,
                 syncs=syncs,
                 cap=cap,
-                known=known_among(sql, columns),
+                known=known,
                 times=times_counted(sql, term, columns.people),
                 apart=apart,
                 last=last_counted(sql, term, columns.people) if apart else {},
@@ -171,7 +172,7 @@ class SiloStore:
     def opt_out(self, term: int, people: Sequence[bytes], for_good: bool = False) -> None:
         """Whatever comes of people from now on, it is not released in this term; nor in a later one, if `for_good`."""
         with self.engine.transaction() as sql:
-            _term(sql, term)  # no reward of theirs is being counted meanwhile
+            _held(sql, term)()  # no reward of theirs is being counted meanwhile
             opt_out(sql, FOR_GOOD if for_good else term, people)
 
     def apart(self, term: int, cap: int) -> tuple[set[bytes], set[bytes]]:
@@ -217,7 +218,7 @@ class SiloStore:
         """
         with self.engine.transaction() as sql:
             _count_decisions(sql, term, decisions, unkeyed)
-            now = _term(sql, term)
+            now = _held(sql, term)()
             return _close(sql, now, due(now.seated), at)
 
     def draw(
@@ -269,7 +270,7 @@ class SiloStore:
         whoever had them, `at` is the time now (no clock is believed that is behind the last batch). If anything was
         `lost`, decisions made before may have counted in those batches: `forwarded` tells the silo."""
         with self.engine.transaction() as sql:
-            now = _term(sql, term)
+            now = _held(sql, term)()
             _set_known(sql, term, FORWARDED, _TIME.pack(at) if lost else None)
             _set_known(sql, term, OWN_RELEASE, own_release)
             sql.all("UPDATE terms SET seated = ? WHERE term = ? AND seated < ?", (places, term, places))
@@ -378,7 +379,7 @@ class SiloStore:
     def outcome(self, term: int, sync: int, included: bool, model: bytes) -> bool:
         """Store what came of a sync; False if another outcome of the same sync is here already."""
         with self.engine.transaction() as sql:
-            _term(sql, term)  # two workers may take in the same outcome at the same time
+            _held(sql, term)()  # two workers may take in the same outcome at the same time
             found = sql.all("SELECT value FROM models WHERE term = ? AND sync = ?", (term, sync))
             if found:
                 return bytes(found[0][0]) == model
@@ -425,12 +426,16 @@ _OF_PEOPLE = ("raw_rows", "participants", "last_counted", "seats", "opted_out", 
 _LEDGER = "number, hash, previous, event, signature"
 
 
-def _term(sql: Sql, number: int) -> Term:
+def _held(sql: Sql, number: int) -> Callable[[], Term]:
     """The term's row, locked: whoever holds it decides alone what enters the open batch."""
-    rows = sql.all(f"SELECT {_TERM} FROM terms WHERE term = ? FOR UPDATE", (number,))
-    if not rows:
+    rows = sql.later(f"SELECT {_TERM} FROM terms WHERE term = ? FOR UPDATE", (number,))
+
+    def term() -> Term:
+        for row in rows():
+            return Term(*row)
         raise ArgumentError("term", f"must be one that was begun, got {number}")
-    return Term(*rows[0])
+
+    return term
 
 
 def _close(sql: Sql, term: Term, open_sync: int, at: float) -> int:

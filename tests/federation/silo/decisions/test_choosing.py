@@ -117,7 +117,7 @@ def test_the_compiled_functions_say_what_the_square_may_be():
 
 @pytest.mark.parametrize("people, arms", [(60, 37), (3, 5), (1, 200), (200, 1)])
 def test_people_are_kept_apart_where_blocks_of_rows_are_not(people, arms):
-    """A block is some forty rows with these features: it begins and ends within a person's, and one of them is bad."""
+    """A block of rows begins and ends within a person's, and one of them is bad."""
     fitted, offered = model(57), unit(np.random.default_rng(4), people * arms, 57).reshape(people, arms, 57)
     offered[:, arms // 2] = offered[:, 0]  # the first of equals is chosen
     numbers = (weights_of(fitted), float(fitted.radius))
@@ -127,3 +127,17 @@ def test_people_are_kept_apart_where_blocks_of_rows_are_not(people, arms):
     offered[people // 2, arms - 1, 0] = np.nan
     wanted[people // 2] = -1
     np.testing.assert_array_equal(best_of_many(offered, *numbers, 2.0), wanted)
+
+
+@pytest.mark.parametrize("dim", range(1, 10))
+def test_columns_that_are_filled_up_change_nothing(dim):
+    """Columns are multiplied four at a time, for two sums at a time."""
+    fitted, offered = model(dim), unit(np.random.default_rng(dim), 30 * 11, dim).reshape(30, 11, dim)
+    wanted = [int(np.argmax(linucb.upper_bounds(actions, fitted))) for actions in offered]
+    np.testing.assert_array_equal(best_of_many(offered, weights_of(fitted), float(fitted.radius), 2.0), wanted)
+
+
+def test_nobody_is_decided_for():
+    chosen, rows = quick(3).many(np.empty((0, 5, 3)), model(3))
+    assert chosen.shape == (0,)
+    assert rows.shape == (0, 3)

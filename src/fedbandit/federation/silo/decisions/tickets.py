@@ -33,7 +33,6 @@ PERSON_BYTES = 16
 DIGEST_BYTES = 16
 TAG_BYTES = 16  # of AES-GCM
 GROUP_BYTES, GROUP_CHARACTERS = 3, 4  # of base64
-_TO_URL = bytes.maketrans(b"+/", b"-_")
 _FROM_URL = bytes.maketrans(b"-_+/", b"+/??")  # only the URL alphabet is an id
 _REWARD = struct.Struct("<d")
 _HEAD = struct.Struct(f"<Bii{PERSON_BYTES}s")  # whether there is a user key, place, minutes, hash of the user
@@ -163,11 +162,10 @@ class DecisionIds:
 
     def digests(self, nonces: Sequence[bytes], rewards: Sequence[float]) -> list[bytes]:
         """`digest` of many."""
-        packed = struct.pack(f"<{len(rewards)}d", *rewards)
-        found, copy, size = list[bytes](), self._digest.copy, _REWARD.size
-        for at, nonce in enumerate(nonces):
+        found, copy = list[bytes](), self._digest.copy
+        for nonce, packed in zip(nonces, map(_REWARD.pack, rewards), strict=True):
             hashed = copy()
-            hashed.update(nonce + packed[size * at : size * (at + 1)])
+            hashed.update(nonce + packed)
             found.append(hashed.digest())
         return found
 
@@ -187,7 +185,7 @@ def _head(person: bytes | None, place: int, minutes: int) -> bytes:
 
 def _text(raw: bytes) -> str:
     """Bytes in the base64 of URLs."""
-    return binascii.b2a_base64(raw, newline=False).translate(_TO_URL).decode()
+    return binascii.b2a_base64(raw, newline=False).replace(b"+", b"-").replace(b"/", b"_").decode()
 
 
 def _derive(secret: bytes, purpose: bytes) -> bytes:
