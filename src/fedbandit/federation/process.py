@@ -74,8 +74,8 @@ BACKLOG = 2048  # connections that may wait to be accepted
 REFUSED = 3  # exit code: this party refuses to work
 MEMBERS_LOOK = 1.0  # seconds between checks of the members' file
 QUICKEN = 1.0  # seconds after which a silo loads compiled code that makes decisions faster
-# Seconds for which a thread may keep the interpreter from another one. While the event loop is busy, a thread that writes
-# rewards to a database waits that long for every answer, and others wait for the lock that it holds.
+# Seconds for which a thread may keep the interpreter from another one. While the event loop is busy, a thread that
+# writes rewards to a database waits that long for every answer, and others wait for the lock that it holds.
 TURN = 0.0005
 
 

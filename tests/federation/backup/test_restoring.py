@@ -27,7 +27,7 @@ def stored(home, plan):
     """What the store of a directory says."""
     with closing(sqlite3.connect(home.store(plan.hash))) as connection:
         return {
-            table: connection.execute(f"SELECT * FROM {table}").fetchall() for table in ("releases", "ledger", "syncs")
+            table: connection.execute(f"SELECT * FROM {table}").fetchall() for table in ("contents", "ledger", "syncs")
         }
 
 
@@ -86,7 +86,7 @@ def test_a_silo_is_restored(tmp_path, trust):
         store = silo.store
         releases = store.releases(1)
         assert [release.state for release in releases][1:3] == [ReleaseState.GIVEN_UP] * 2
-        drawn = {row[1]: row[5] for row in running.lost["releases"]}
+        drawn = {row[1]: row[2] for row in running.lost["contents"]}
         assert releases[0].drawn == drawn[0]
         book.entries(store.ledger())
         spent = book.spending(store.ledger()).terms[0]
@@ -117,7 +117,7 @@ def test_a_silo_that_had_drawn_more_than_it_had_sent_is_restored(tmp_path, caplo
         await running.sync(4)
         await running.sync(5)
         store = running.running["silo-00"].silo.store
-        assert store.release(1, 1).drawn == running.lost["releases"][1][5]
+        assert store.release(1, 1).drawn == running.lost["contents"][1][2]
         assert book.spending(store.ledger()).terms[0].redrawn == ()
         assert "has drawn a release twice" not in caplog.text
 

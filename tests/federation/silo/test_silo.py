@@ -218,7 +218,7 @@ def test_a_crash_between_tick_and_draw_is_made_up_for(tmp_path, plan):
     with Silo.open(tmp_path / "s.db", plan) as silo:
         serve(silo, 5)
         silo.flush()
-        silo.store.tick(1, 0, 0, lambda seated: 1, at=100.0)
+        silo.store.tick(1, 0, 0, lambda seated: 1, at=100.0, clock=("a clock", b""))
         assert silo.store.in_state(1, ReleaseState.CLOSED) == [0]
     with Silo.open(tmp_path / "s.db", plan) as silo:
         assert silo.ticker.due()

@@ -84,7 +84,11 @@ def served(path, syncs):
 def of_format(held, rows):
     """The same rows as an earlier format had them."""
     added = {table for one, tables in ADDED.items() if int(one) >= int(held) for table in tables}
+    rows = list(rows)
+    inside = {values[:2]: values[2:] for table, _, values in rows if table == "contents"}
     for table, columns, values in rows:
+        if table == "releases":  # the bytes of a release were in the row of its state
+            columns, values = [*columns, "drawn", "sent", "sealed"], (*values, *inside[values[:2]])
         if table in added or (table, values[0]) == ("meta", "format"):
             continue
         if table == "models" and held == "3":  # cohorts were a number per silo
@@ -132,19 +136,25 @@ def test_a_silo_between_terms_is_brought_from_an_earlier_format(store_url, tmp_p
         assert raw.run("SELECT value FROM meta WHERE key = 'format'") == [(FORMAT.encode(),)]
 
 
-def test_in_a_running_term_format_4_is_brought_forward(store_url, tmp_path):
-    make(store_url, "4", of_format("4", served(tmp_path / "template.db", 1)))
+@pytest.mark.parametrize("held", ["4", "5"])
+def test_in_a_running_term_formats_4_and_5_are_brought_forward(store_url, tmp_path, held):
+    rows = list(served(tmp_path / "template.db", 1))
+    ((drawn, sent, sealed),) = [values[2:] for table, _, values in rows if table == "contents"]
+    make(store_url, held, of_format(held, rows))
     before = contents(store_url)
     with Silo.open(store_url, PLAN, secret=SECRET) as silo:
         assert [tuple(row) for row in silo.store.ledger()] == before["ledger"]
-        assert len(silo.store.releases(1)) == 1
+        (release,) = silo.store.releases(1)
+        assert (release.drawn, release.sent, release.sealed) == (drawn, sent, sealed)
+        assert len(drawn) > 8 * PLAN.protocol.width
         for _ in range(5):
             silo.reward(silo.decide(np.eye(2)).id, 0.5)
         assert silo.tick() == [1]
 
 
-def test_a_mixers_or_an_analyzers_store_of_format_4_is_opened(store_url, tmp_path):
-    make(store_url, "4", [("meta", ("key", "value"), ("plan", PLAN.hash.encode()))])
+@pytest.mark.parametrize("held", ["4", "5"])
+def test_a_mixers_or_an_analyzers_store_of_formats_4_and_5_is_opened(store_url, tmp_path, held):
+    make(store_url, held, [("meta", ("key", "value"), ("plan", PLAN.hash.encode()))])
     engine = open_engine(store_url)
     SyncStore(engine).bind(PLAN.hash)
     engine.close()

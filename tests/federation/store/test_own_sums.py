@@ -127,7 +127,7 @@ def test_a_batch_that_is_released_leaves_its_sums(silo):
     parts, waiting = silo.own(1)
     assert parts == {}
     assert sorted(row.reward for row in waiting) == [0.25, 0.75]
-    silo.tick(1, 0, 0, lambda seated: 1, at=100.0)
+    silo.tick(1, 0, 0, lambda seated: 1, at=100.0, clock=("a clock", b""))
     count(silo, reward(3, 1.0))
     silo.draw(1, 0, b"drawn", b"encoder", None, keep_raw=True, own=expected(0.25, 0.75))
     parts, waiting = silo.own(1)

@@ -36,13 +36,13 @@ def silo(engine):
     """Twelve releases of a second term; somebody came twice to the first batch, and may count once."""
     store = SiloStore(engine)
     store.begin_term("plan-1", "{}", 100.0)
-    store.tick(1, 0, 0, lambda seated: 1, at=100.0)
+    store.tick(1, 0, 0, lambda seated: 1, at=100.0, clock=("a clock", b""))
     store.draw(1, 0, b"drawn", b"encoder", entry(0, 1))
     store.begin_term("plan-2", "{}", 100.0)
     for sync in range(SYNCS):
         rewards = [reward(1, PERSON), reward(2, PERSON), reward(3, place=UNSHARED)] if sync == 0 else []
         store.count(2, rewards, cap=1, syncs=ENDLESS, by_sync=True)
-        store.tick(2, 0, 0, _due(sync + 1), at=100.0 + sync)
+        store.tick(2, 0, 0, _due(sync + 1), at=100.0 + sync, clock=("a clock", b""))
         own = PartSums(1, 0.0, b"")
         store.draw(2, sync, b"drawn", b"encoder", entry(sync + 1, 2), own=own, own_release=b"own %d" % sync)
         store.outcome(2, sync, False, b"model")

@@ -43,7 +43,7 @@ def count(store, *rewards, decisions=0, cap=1, syncs=SYNCS, apart=0):
 def close_next(store):
     """The next batch is due whatever the number of places taken."""
     sync = store.term(1).open_sync
-    return store.tick(1, 0, 0, lambda seated: sync + 1, at=100.0)
+    return store.tick(1, 0, 0, lambda seated: sync + 1, at=100.0, clock=("a clock", b""))
 
 
 def entry(number):
@@ -181,9 +181,9 @@ def test_a_person_takes_as_many_places_as_the_cap_says(silo):
 
 def test_decisions_of_batches_that_were_closed_long_ago_are_forgotten(silo):
     count(silo, reward(1))
-    silo.tick(1, 0, 0, lambda seated: 1, at=100.0)
+    silo.tick(1, 0, 0, lambda seated: 1, at=100.0, clock=("a clock", b""))
     count(silo, reward(2))
-    silo.tick(1, 0, 0, lambda seated: 2, at=200.0)
+    silo.tick(1, 0, 0, lambda seated: 2, at=200.0, clock=("a clock", b""))
     silo.expire(1, 150.0)
     first, second = count(silo, reward(1), reward(2))
     assert not first.repeated  # its id is refused before it comes here
@@ -355,7 +355,7 @@ def test_a_sync_that_went_by_before_the_tick_is_missed(silo):
 def test_several_ticks_can_be_due_at_once(silo):
     count(silo, reward(1))
     silo.seat(1, [None] * 7, 1, durable=True)
-    assert silo.tick(1, 0, 0, lambda seated: 3 if seated == 7 else 0, at=100.0) == 3
+    assert silo.tick(1, 0, 0, lambda seated: 3 if seated == 7 else 0, at=100.0, clock=("a clock", b"")) == 3
     assert [r.users for r in silo.releases(1)] == [1, 0, 0]
 
 
@@ -494,8 +494,11 @@ def test_a_store_of_format_4_that_has_lost_a_table_is_refused(store_url):
 def _as_format_4(engine, *missing):
     with engine.transaction() as sql:
         sql.all("UPDATE meta SET value = ? WHERE key = 'format'", (b"4",))
-        for table in missing:
+        for table in ("contents", *missing):
             sql.all(f"DROP TABLE {table}")
+        blob = "BYTEA" if engine.shared else "BLOB"
+        for column in ("drawn", "sent", "sealed"):
+            sql.all(f"ALTER TABLE releases ADD COLUMN {column} {blob}")
 
 
 def test_one_worker_leads(empty_postgres):

@@ -4,6 +4,7 @@ import asyncio
 import shutil
 import sqlite3
 import time
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -211,7 +212,7 @@ def test_a_model_that_comes_before_the_release_is_drawn_is_taken(tmp_path):
         await running.cut_off("silo-00")
         silo = running.running["silo-00"].silo
         await running.batch(0)
-        silo.store.tick(1, 0, 0, lambda decisions: 1, at=time.time())
+        silo.store.tick(1, 0, 0, lambda decisions: 1, at=time.time(), clock=("a clock", b""))
         assert silo.store.in_state(1, ReleaseState.CLOSED) == [0]
         await running.wait(1, ["silo-01", "silo-02"])
         await running.start("silo-00")
@@ -263,20 +264,40 @@ def test_a_greeting_does_not_tell_how_far_a_silo_has_drawn(tmp_path):
     run(tmp_path, PLAN, scenario)
 
 
-def test_the_head_of_a_model_is_on_disk_before_the_model(tmp_path, monkeypatch):
+def test_a_model_is_never_on_disk_without_its_head(tmp_path, monkeypatch):
     """Otherwise an analyzer that is put back, and asks in between, hears that nobody has its model."""
 
     async def scenario(running):
-        agent, noted = running.running["silo-00"], []
-        learn = agent.silo.learn
+        agent, found = running.running["silo-00"], []
+        engine, transaction = agent.silo.store.engine, agent.silo.store.engine.transaction
 
-        def learnt(sync, *given):
-            noted.append((sync, agent.seen.of("analyzer").head.length))
-            learn(sync, *given)
+        @contextmanager
+        def watched(*given, **options):
+            with transaction(*given, **options) as sql:
+                yield sql
+            found.append((agent.seen.of("analyzer").head.length, len(agent.silo.store.models(1))))
 
-        monkeypatch.setattr(agent.silo, "learn", learnt)
+        monkeypatch.setattr(engine, "transaction", watched)
         await running.sync(0)
-        assert noted == [(0, 1)]
+        assert set(found) == {(0, 0), (1, 1)}
+
+    run(tmp_path, PLAN, scenario)
+
+
+def test_the_head_of_a_model_that_is_refused_stays(tmp_path):
+    """The model counts a release that the silo has not drawn, so it is refused; that the analyzer has come so far is
+    held against it all the same."""
+
+    async def scenario(running):
+        await running.cut_off("silo-00")
+        agent = running.running["silo-00"]
+        agent.silo.store.tick(1, 0, 0, lambda decisions: 1, at=time.time(), clock=("a clock", b""))
+        prefix = np.zeros(PLAN.protocol.width)
+        await agent.handle([forged(running, 0, Outcome(prefix, np.ones(PLAN.silos, dtype=np.int64)))])
+        assert agent.refusals["IllegalEvent"] == 1
+        assert agent.silo.store.models(1) == []
+        assert agent.seen.of("analyzer").head.length == 1
+        assert "has not sent" in agent.problem
 
     run(tmp_path, PLAN, scenario)
 

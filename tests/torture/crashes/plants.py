@@ -97,7 +97,7 @@ def _answer_first() -> None:
 
 def _tick_in_two() -> None:
     def tick(
-        self: SiloStore, term: int, decisions: int, unkeyed: int, due: Callable[[int], int], at: float = 0.0
+        self: SiloStore, term: int, decisions: int, unkeyed: int, due: Callable[[int], int], at: float, **_: Any
     ) -> int:
         now = self.term(term)
         open_sync = max(now.open_sync, due(now.seated))
@@ -167,7 +167,7 @@ def _sealed_anew() -> None:
         assert release.drawn is not None
         wire = self._sealer._wire(sync, messages.decode(release.drawn), book.head(self.silo.store.last_entry()))
         with self.silo.store.engine.transaction() as sql:
-            sql.all("UPDATE releases SET sealed = ? WHERE sync = ?", (wire.sealed, sync))
+            sql.all("UPDATE contents SET sealed = ? WHERE sync = ?", (wire.sealed, sync))
         await publish(self, link, sync)
 
     replace(Agent, "_publish", changed)
@@ -182,6 +182,7 @@ def _redrawn() -> None:
     def changed(self: Ticker) -> list[int]:
         if self._unfinished:
             with self._store.engine.transaction() as sql:
+                sql.all("DELETE FROM contents WHERE sync IN (SELECT sync FROM releases WHERE state = 'sealed')")
                 sql.all("UPDATE releases SET state = 'closed' WHERE state = 'sealed'")
                 ((count,),) = sql.all("SELECT count(*) FROM releases WHERE state <> 'closed'")
                 sql.all("DELETE FROM ledger WHERE number >= ?", (count,))

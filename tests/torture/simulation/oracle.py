@@ -219,7 +219,7 @@ class Oracle:
         self._say(f"{name} closes batch {sync} with {users} users")
 
     def _draw(self, name: str, memory: _Memory, statement: Statement, at: int) -> None:
-        drawn, _, sync = statement.values
+        _, sync, drawn = statement.values
         if sync in memory.drawn:
             self.fail(f"{name} draws release {sync} twice")
         memory.drawn[sync] = (drawn, at)
@@ -490,8 +490,8 @@ _LOOKS = {
     "INSERT INTO participants": Oracle._participants,
     "INSERT INTO opted_out (t": Oracle._opted_out,
     "INSERT INTO releases (te": Oracle._close,
-    "UPDATE releases SET draw": Oracle._draw,
-    "UPDATE releases SET sent": Oracle._seal,
+    "INSERT INTO contents (te": Oracle._draw,
+    "UPDATE contents SET sent": Oracle._seal,
     "INSERT INTO models (term": Oracle._model,
     "INSERT INTO syncs (sync,": Oracle._result,
     "INSERT INTO inbox (sync,": Oracle._inbox,

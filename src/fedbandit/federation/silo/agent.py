@@ -262,7 +262,7 @@ class Agent:
         if known.length == sync and model.previous != (known.hash if sync else first):
             self._halt(f"the analyzer's model {sync} does not follow the models it has sent: it has told two stories")
             raise MessageError("the model does not follow the ones before it")
-        self.plan.fit(model.outcome.prefix, self.plan.ticks[sync])
+        self.silo.fitted(sync, model.outcome.prefix)  # it can be used
         return model
 
     async def _learn(self, sync: int, model: SignedOutcome) -> None:
@@ -297,12 +297,16 @@ class Agent:
         log.info("sync %d %s: model %d", sync, word, self.silo.version, extra=line)
 
     def _keep(self, sync: int, model: SignedOutcome, included: bool) -> None:
-        """Write down a model and its head. The head first: an analyzer that was put back, and asks in between, must
-        hear of it."""
-        if included and self.silo.store.release(self.silo.term.number, sync) is None:
+        """Write down a model and its head, both at once: an analyzer that was put back, and asks, must hear of it. Of a
+        model that is refused the head stays."""
+        if included and not self.silo.store.closed(self.silo.term.number, sync):
             self._halt(f"model {sync} counts a release that this store never made: it was put back to an old copy")
-        self.seen.note([(self._analyzer.name, sync + 1, model.head)])
-        self.silo.learn(sync, model.outcome, included)
+        sightings = [(self._analyzer.name, sync + 1, model.head)]
+        try:
+            self.silo.learn(sync, model.outcome, included, lambda sql: self.seen.note_within(sql, sightings))
+        except IllegalEvent:
+            self.seen.note(sightings)
+            raise
 
     async def _tell_models(self) -> None:
         """Say to the mixer which models this silo has. Its releases do; this is for when none of them may get there,
@@ -424,13 +428,19 @@ class Agent:
             store.seal(term, sync, wire)
 
     async def _publish(self, link: Link, sync: int) -> None:
+        """To all receivers at once: none waits until the broker has the others' on disk."""
         release = await asyncio.to_thread(self.silo.store.release, self.silo.term.number, sync)
         assert release is not None
         assert release.sealed is not None
-        for receiver, envelope in zip(self._sealer.receivers, messages.unpack(release.sealed), strict=True):
+
+        async def send(receiver: PublicKeys, envelope: bytes) -> None:
             message_id = f"release.{sync}.{self.party.name}.{receiver.role}{self._repeats.suffix(sync)}"
-            signed = self.party.resigned(sync, envelope)
-            await link.publish(self.party.subject_to(receiver), signed, message_id)
+            await link.publish(self.party.subject_to(receiver), self.party.resigned(sync, envelope), message_id)
+
+        envelopes = zip(self._sealer.receivers, messages.unpack(release.sealed), strict=True)
+        for ended in await asyncio.gather(*(send(*one) for one in envelopes), return_exceptions=True):
+            if ended is not None:
+                raise ended
         self._repeats.done(sync)
         await asyncio.to_thread(self.silo.store.acknowledged, self.silo.term.number, sync)
 

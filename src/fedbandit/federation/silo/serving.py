@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, Self
 from numpy.typing import ArrayLike
 
 from fedbandit import _validate
+from fedbandit._arrays import Floats
 from fedbandit._validate import ArgumentError
 from fedbandit.federation.own_knowledge import summed
 from fedbandit.federation.setup.agreement import check_live
@@ -38,6 +39,7 @@ from fedbandit.federation.silo.terms import check_secret, open_term, own_secret
 from fedbandit.federation.silo.ticker import Ticker, clock_of
 from fedbandit.federation.states import DecisionState
 from fedbandit.federation.store import Reward, SiloStore, Verdict, open_engine
+from fedbandit.federation.store.database import Sql
 from fedbandit.federation.store.decision_log import DecisionLog
 from fedbandit.federation.store.rewards import NOWHERE, OPEN_BATCH, UNLIMITED, RewardColumns, runs
 from fedbandit.federation.store.silo_store import OWN_RELEASE
@@ -110,6 +112,7 @@ class Silo:
         began = clock.read().wall if timing.start is None else timing.start
         self.term = open_term(store, plan, began, new_term, self.name)
         self._own_release = (self.term.number, OWN_RELEASE)
+        self._fitted: tuple[tuple[int, bytes], PublicModel] | None = None  # of which prefix sum, and its model
         if since > self.term.open_sync and not store.releases(self.term.number):
             self.term = begin_at(store, plan, self.term, since, clock.read().wall)
         self.ids = DecisionIds(secret, f"{plan.hash}/{self.term.number}", plan.dim)
@@ -391,10 +394,12 @@ class Silo:
 
     # -- models -----------------------------------------------------------------------------------------------------
 
-    def learn(self, sync: int, outcome: Outcome, included: bool) -> None:
-        """Take the outcome of a sync: once it is on disk the model decides. Another outcome of the same sync is
-        refused: there is one model k."""
-        if not self.store.outcome(self.term.number, sync, included, outcome.encode()):
+    def learn(
+        self, sync: int, outcome: Outcome, included: bool, also: Callable[[Sql], object] = lambda sql: None
+    ) -> None:
+        """Take the outcome of a sync: once it is on disk, with what `also` writes, the model decides. Another outcome
+        of the same sync is refused: there is one model k."""
+        if not self.store.outcome(self.term.number, sync, included, outcome.encode(), also):
             raise OutcomeConflict(f"sync {sync} has an outcome already, and this is another one")
         self.refresh()
 
@@ -405,9 +410,9 @@ class Silo:
         for sync, value in self.store.models(self.term.number, version - 1):
             outcome = Outcome.decode(value, self.plan)
             version = sync + 1
-            newest = newest if outcome.skipped else (sync, outcome.prefix, self.plan.ticks[sync])
+            newest = newest if outcome.skipped else (sync, outcome.prefix)
         if newest is not None:
-            public = public_model(self.plan, *newest)
+            public = self.fitted(*newest)
             if self.plan.personal:  # of the silo's own part it knows what it has released to itself, and no more
                 public = personal_model(self.plan, public, own_sums(self.plan, self.store.state(*self._own_release)))
         self._decider.use(version, public)
@@ -415,6 +420,13 @@ class Silo:
             self._log.model(version, public.model, self.plan)
         if newest is not None:
             self._apart.refresh(public)
+
+    def fitted(self, sync: int, prefix: Floats) -> PublicModel:
+        """The model of the prefix sum of a sync. Whoever checks a message makes it, and `refresh` need not again."""
+        of = (sync, prefix.tobytes())
+        if self._fitted is None or self._fitted[0] != of:
+            self._fitted = (of, public_model(self.plan, sync, prefix, self.plan.ticks[sync]))
+        return self._fitted[1]
 
     @property
     def version(self) -> int:

@@ -113,8 +113,8 @@ class Ticker:
             self._unfinished, self._looked = True, self._clock.steady
             reading = self._clock.reading()
             with self._counter.take() as pending:
-                self.open_sync = self._store.tick(self._term, *pending, self._ticks, at=reading.wall)
-            self._store.set_state(self._term, CLOCK, reading.encode())
+                clock = (CLOCK, reading.encode())
+                self.open_sync = self._store.tick(self._term, *pending, self._ticks, at=reading.wall, clock=clock)
             undrawn = self._store.in_state(self._term, ReleaseState.CLOSED)
             for sync in undrawn:  # of a batch that an earlier process has closed, the pace begins now
                 self._ticked_at.setdefault(sync, self._clock.steady)

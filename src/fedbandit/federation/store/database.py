@@ -35,7 +35,7 @@ COPY_AFTER = 200  # transactions of some pages each: about when SQLite itself wo
 log = logging.getLogger(__name__)
 # Tables that are looked through when a store is opened: what was spent, sent and said. They have a few rows per sync;
 # the others have one per person, and say that they are damaged when they are read.
-CHECKED = {"meta", "terms", "releases", "ledger", "states", "models", "syncs"}
+CHECKED = {"meta", "terms", "releases", "contents", "ledger", "states", "models", "syncs"}
 
 
 class Sql(Protocol):

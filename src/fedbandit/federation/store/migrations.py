@@ -50,11 +50,11 @@ def migrate(sql: Sql, statements: Sequence[str], found: Collection[str]) -> bool
     missing = sorted(set(TABLES) - added - set(found))
     if missing:
         raise ArgumentError("store", f"has lost {', '.join(missing)}: bring the store back, it is not begun anew")
+    for statement in statements:  # only those are made that are not there
+        sql.all(statement)
     for one in way:
         if one in _STEPS:
             _STEPS[one](sql)
-    for statement in statements:  # only those are made that are not there
-        sql.all(statement)
     sql.all("UPDATE meta SET value = ? WHERE key = 'format'", (FORMAT.encode(),))
     return True
 
@@ -95,7 +95,19 @@ def _from_3(sql: Sql) -> None:
         sql.all("UPDATE models SET value = ? WHERE term = ? AND sync = ?", (encoded, term, sync))
 
 
-_STEPS: dict[str, Callable[[Sql], None]] = {"3": _from_3}  # what the next format needs besides its new tables
+def _from_5(sql: Sql) -> None:
+    """Format 6 has the bytes of releases in a table of their own. The columns that held them stay, empty."""
+    sql.all(
+        "INSERT INTO contents (term, sync, drawn, sent, sealed)"
+        " SELECT term, sync, drawn, sent, sealed FROM releases WHERE drawn IS NOT NULL"
+    )
+    sql.all("UPDATE releases SET drawn = NULL, sent = NULL, sealed = NULL")
+
+
+_STEPS: dict[str, Callable[[Sql], None]] = {  # what the next format needs besides its new tables
+    "3": _from_3,
+    "5": _from_5,
+}
 _REASONS = {
     "1": "its ledger has other names under its hashes, so it could be read only by writing it anew",
     "2": "its ledger is not signed, and a signature made today would claim what nobody has seen",

@@ -27,7 +27,7 @@ def prune_term(sql: Sql, term: int, before: int) -> None:
         return
     _prune_ledger(sql, term, before)
     own_sums.prune(sql, term, before)
-    for table in ("releases", "models", "raw_rows"):
+    for table in ("releases", "contents", "models", "raw_rows"):
         sql.all(f"DELETE FROM {table} WHERE term = ? AND sync < ?", (term, before))
 
 

@@ -2,6 +2,9 @@
 
 The users who were counted in one transaction are one raw row: they come, are read and are deleted together. Sums of
 what a silo has seen stay in `own_sums`, and in the silo.
+
+The bytes of a release are in `contents`, and do not change. Its state, in `releases`, does so four times: in one row
+with them, SQLite would write all of them anew each time.
 """
 
 from __future__ import annotations
@@ -10,9 +13,18 @@ import re
 
 __all__ = ["ADDED", "EARLIER", "FORMAT", "TABLES", "tables"]
 
-FORMAT = "5"
-EARLIER = {"1": "0.1.0", "2": "0.2.0", **dict.fromkeys("34", "from between 0.2.0 and 0.3.0")}  # by format: the version
-ADDED = {"3": ("opted_out", "own_sums"), "4": ("last_counted",)}  # by format: tables of the next one; they begin empty
+FORMAT = "6"
+EARLIER = {  # by format: the version
+    "1": "0.1.0",
+    "2": "0.2.0",
+    **dict.fromkeys("34", "from between 0.2.0 and 0.3.0"),
+    "5": "0.3.0",
+}
+ADDED = {  # by format: tables that the next one has besides
+    "3": ("opted_out", "own_sums"),
+    "4": ("last_counted",),
+    "5": ("contents",),
+}
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value {blob} NOT NULL);
@@ -34,8 +46,10 @@ CREATE TABLE IF NOT EXISTS opted_out (term {int} NOT NULL, person {blob} NOT NUL
 CREATE TABLE IF NOT EXISTS own_sums (term {int} NOT NULL, part {int} NOT NULL, visits {int} NOT NULL,
     squares {float} NOT NULL, value {blob} NOT NULL, PRIMARY KEY (term, part));
 CREATE TABLE IF NOT EXISTS releases (term {int} NOT NULL, sync {int} NOT NULL, state TEXT NOT NULL,
-    users {int} NOT NULL, closed {float} NOT NULL, drawn {blob}, sent {blob}, sealed {blob}, PRIMARY KEY (term, sync));
+    users {int} NOT NULL, closed {float} NOT NULL, PRIMARY KEY (term, sync));
 CREATE INDEX IF NOT EXISTS releases_by_state ON releases (term, state, sync);
+CREATE TABLE IF NOT EXISTS contents (term {int} NOT NULL, sync {int} NOT NULL, drawn {blob} NOT NULL, sent {blob},
+    sealed {blob}, PRIMARY KEY (term, sync));
 CREATE TABLE IF NOT EXISTS ledger (number {int} PRIMARY KEY, hash TEXT NOT NULL, previous TEXT NOT NULL,
     event TEXT NOT NULL, signature TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS states (term {int} NOT NULL, name TEXT NOT NULL, value {blob} NOT NULL,

@@ -52,9 +52,13 @@ class SeenStore:
         if not sightings:
             return []
         with self._engine.transaction() as sql:
-            return [
-                party for party, syncs, head in sightings if self._told_two(sql, party, syncs, head, party in every)
-            ]
+            return self.note_within(sql, sightings, every=every)
+
+    def note_within(
+        self, sql: Sql, sightings: Sequence[tuple[str, int, Head]], *, every: Collection[str] = ()
+    ) -> list[str]:
+        """The same within a transaction that has more to write."""
+        return [party for party, syncs, head in sightings if self._told_two(sql, party, syncs, head, party in every)]
 
     def _told_two(self, sql: Sql, party: str, syncs: int, head: Head, every: bool) -> bool:
         known = self._of(sql, party)

@@ -210,14 +210,20 @@ class SiloStore:
 
     # -- releases ---------------------------------------------------------------------------------------------------
 
-    def tick(self, term: int, decisions: int, unkeyed: int, due: Callable[[int], int], *, at: float) -> int:
+    def tick(
+        self, term: int, decisions: int, unkeyed: int, due: Callable[[int], int], *, at: float, clock: tuple[str, bytes]
+    ) -> int:
         """Count decisions and close the batches that are due by the calendar (`due` maps places taken to ticks).
 
-        Nothing enters a closed batch any more. `at` is the time now, kept with the batches that are closed. Returns
-        the sync that is open now.
+        Nothing enters a closed batch any more. `at` is the time now, kept with the batches that are closed, `clock` the
+        name and the value of a state to keep. Returns the sync that is open now.
+
+        It does not wait for the disk: what is drawn of a closed batch, or counted after it, does, and is on disk only
+        together with this. Lost in a crash with nothing after it, the batch is open again, with the same rewards.
         """
-        with self.engine.transaction() as sql:
+        with self.engine.transaction(durable=False) as sql:
             _count_decisions(sql, term, decisions, unkeyed)
+            _set_state(sql, term, *clock)
             now = _held(sql, term)()
             return _close(sql, now, due(now.seated), at)
 
@@ -337,7 +343,7 @@ class SiloStore:
 
     def releases(self, term: int) -> list[StoredRelease]:
         with self.engine.read() as sql:
-            query = "SELECT sync, state, users, drawn, sent, sealed FROM releases WHERE term = ? ORDER BY sync"
+            query = f"{_RELEASE} WHERE releases.term = ? ORDER BY releases.sync"
             return [_release(row) for row in sql.all(query, (term,))]
 
     def in_state(self, term: int, state: ReleaseState) -> list[int]:
@@ -348,9 +354,13 @@ class SiloStore:
 
     def release(self, term: int, sync: int) -> StoredRelease | None:
         with self.engine.read() as sql:
-            query = "SELECT sync, state, users, drawn, sent, sealed FROM releases WHERE term = ? AND sync = ?"
-            rows = sql.all(query, (term, sync))
+            rows = sql.all(f"{_RELEASE} WHERE releases.term = ? AND releases.sync = ?", (term, sync))
             return _release(rows[0]) if rows else None
+
+    def closed(self, term: int, sync: int) -> bool:
+        """Whether the batch of a sync is closed."""
+        with self.engine.read() as sql:
+            return _closed(sql, term, sync)
 
     def encoder(self, term: int) -> bytes | None:
         return self.state(term, ENCODER)
@@ -376,15 +386,19 @@ class SiloStore:
 
     # -- models -----------------------------------------------------------------------------------------------------
 
-    def outcome(self, term: int, sync: int, included: bool, model: bytes) -> bool:
-        """Store what came of a sync; False if another outcome of the same sync is here already."""
+    def outcome(
+        self, term: int, sync: int, included: bool, model: bytes, also: Callable[[Sql], object] = lambda sql: None
+    ) -> bool:
+        """Store what came of a sync; False if another outcome of the same sync is here already. `also` is done in the
+        same transaction."""
         with self.engine.transaction() as sql:
+            also(sql)
             _held(sql, term)()  # two workers may take in the same outcome at the same time
             found = sql.all("SELECT value FROM models WHERE term = ? AND sync = ?", (term, sync))
             if found:
                 return bytes(found[0][0]) == model
             sql.all("INSERT INTO models (term, sync, value) VALUES (?, ?, ?)", (term, sync, model))
-            if sql.all("SELECT 1 FROM releases WHERE term = ? AND sync = ?", (term, sync)):
+            if _closed(sql, term, sync):
                 event = ReleaseEvent.OUTCOME_WITH if included else ReleaseEvent.OUTCOME_WITHOUT
                 _advance(sql, term, sync, event)
             return True
@@ -424,6 +438,10 @@ _TIME = struct.Struct("<d")
 _TERM = "term, plan_hash, plan, started, open_sync, decisions, unkeyed, seated"
 _OF_PEOPLE = ("raw_rows", "participants", "last_counted", "seats", "opted_out", "own_sums")
 _LEDGER = "number, hash, previous, event, signature"
+_RELEASE = (
+    "SELECT releases.sync, state, users, contents.drawn, contents.sent, contents.sealed FROM releases"
+    " LEFT JOIN contents ON contents.term = releases.term AND contents.sync = releases.sync"
+)
 
 
 def _held(sql: Sql, number: int) -> Callable[[], Term]:
@@ -450,6 +468,10 @@ def _close(sql: Sql, term: Term, open_sync: int, at: float) -> int:
     if open_sync > term.open_sync:
         sql.all("UPDATE terms SET open_sync = ? WHERE term = ?", (open_sync, term.number))
     return max(term.open_sync, open_sync)
+
+
+def _closed(sql: Sql, term: int, sync: int) -> bool:
+    return bool(sql.all("SELECT 1 FROM releases WHERE term = ? AND sync = ?", (term, sync)))
 
 
 def _set_state(sql: Sql, term: int, name: str, value: bytes) -> None:
@@ -491,7 +513,7 @@ def _enter(
 ) -> None:
     """A release, the encoder's state after it, and its entry in the ledger."""
     _advance(sql, term, sync, event)
-    sql.all("UPDATE releases SET drawn = ? WHERE term = ? AND sync = ?", (drawn, term, sync))
+    sql.all("INSERT INTO contents (term, sync, drawn) VALUES (?, ?, ?)", (term, sync, drawn))
     _set_state(sql, term, ENCODER, encoder)
     if entry is not None:
         sql.all(f"INSERT INTO ledger ({_LEDGER}) VALUES (?, ?, ?, ?, ?)", entry)
@@ -499,4 +521,4 @@ def _enter(
 
 def _seal(sql: Sql, term: int, sync: int, wire: Wire) -> None:
     if _advance(sql, term, sync, ReleaseEvent.SEAL) is ReleaseState.SEALED:
-        sql.all("UPDATE releases SET sent = ?, sealed = ? WHERE term = ? AND sync = ?", (*wire, term, sync))
+        sql.all("UPDATE contents SET sent = ?, sealed = ? WHERE term = ? AND sync = ?", (*wire, term, sync))
