@@ -1,8 +1,8 @@
 """A protocol of your own: a plain Python file, run as it is.
 
 The file must define `plan(asked)`: given a plan for its silos, rounds, dimension and budget, it returns the plan that
-is to be played, for as many silos and rounds, or for one silo that meets all their users one by one. That plan may use
-whatever there is, and what the file itself defines:
+is to be played, for as many silos and rounds, or for one silo that meets all their users one by one, and with that
+budget or none. That plan may use whatever there is, and what the file itself defines:
 
 * `TRUST`, a `Trust` as in a file of `protocol/trusts`: then `trust=TRUST.name` works;
 * `encoder(size)`, as in a file of `protocol/mechanisms`: then `mechanism="name_of_the_file"` works.
@@ -14,7 +14,8 @@ import importlib.util
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+import traceback
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -25,29 +26,34 @@ from fedbandit.protocol import mechanisms, trusts
 from fedbandit.protocol import trust as trust_models
 from fedbandit.protocol.trust import Trust
 
-__all__ = ["Planned", "plugged_in"]
+__all__ = ["FIELD", "Planned", "plugged_in"]
 
 Planned = Callable[[Plan], Plan]
-FIELD = "protocol"  # what an error names
+FIELD = "protocol"  # what an error names where the file is wrong
 
 
 @contextmanager
 def plugged_in(file: Path) -> Iterator[Planned]:
-    """The `plan` of a file; while this is open, its trust model and its mechanism are known by name."""
+    """The `plan` of a file; while this is open, its trust model and its mechanism are known by name, and whatever goes
+    wrong in its code is an error of one line that says where."""
     module = _loaded(file)
     planned, declared = getattr(module, "plan", None), getattr(module, "TRUST", None)
     if not callable(planned):
         raise ArgumentError(FIELD, f"must define a function plan(asked) that returns a Plan; {str(file)!r} does not")
+    copies = [file]
     with ExitStack() as stack:
         if declared is not None:
-            stack.enter_context(_known(file, trusts, _new_trust(declared).replace("-", "_")))
+            copies.append(stack.enter_context(_known(file, trusts, _new_trust(declared).replace("-", "_"))))
         if hasattr(module, "encoder"):
-            stack.enter_context(_known(file, mechanisms, _new_mechanism(file.stem)))
-        yield lambda asked: _checked(_planned(planned, asked, file), asked)
+            copies.append(stack.enter_context(_known(file, mechanisms, _new_mechanism(file.stem))))
+        with _blamed(copies):
+            yield lambda asked: _checked(planned(asked), asked)
 
 
 def _loaded(file: Path) -> ModuleType:
-    if file.suffix != ".py" or not file.stem.isidentifier() or not file.is_file():
+    if not file.is_file():
+        raise ArgumentError(FIELD, f"must be a Python file; there is no file {str(file)!r}")
+    if file.suffix != ".py" or not file.stem.isidentifier():
         raise ArgumentError(FIELD, f"must be a Python file whose name is an identifier, got {str(file)!r}")
     spec = importlib.util.spec_from_file_location(f"compared_{file.stem}", file)
     assert spec is not None
@@ -55,9 +61,10 @@ def _loaded(file: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look their module up
     try:
-        spec.loader.exec_module(module)
-    except Exception as error:  # whatever somebody else's file does
-        raise ArgumentError(FIELD, f"cannot be run: {file}: {type(error).__name__}: {error}") from error
+        with _blamed([file]):
+            spec.loader.exec_module(module)
+    except SyntaxError as error:  # nothing of the file was run, so no frame of the traceback is its own
+        raise ArgumentError(FIELD, f"cannot be run: {file}, line {error.lineno}: SyntaxError: {error.msg}") from error
     finally:
         del sys.modules[spec.name]
     return module
@@ -78,28 +85,37 @@ def _new_mechanism(name: str) -> str:
 
 
 @contextmanager
-def _known(file: Path, package: ModuleType, name: str) -> Iterator[None]:
-    """The file, under this name, among those of a package that finds what there is by looking into its folders."""
+def _blamed(copies: Sequence[Path]) -> Iterator[None]:
+    """What goes wrong in the code of a file, or of a copy of it, is told as one line that names the first of them; what
+    goes wrong elsewhere is not its fault. An `ArgumentError` says already what is wrong."""
+    try:
+        yield
+    except ArgumentError:
+        raise
+    except (Exception, SystemExit) as error:  # whatever somebody else's file does
+        own = {str(copy.absolute()) for copy in copies}
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename in own]
+        if not lines:
+            raise
+        what = f"cannot be run: {copies[0]}, line {lines[-1]}: {type(error).__name__}: {error}"
+        raise ArgumentError(FIELD, what) from error
+
+
+@contextmanager
+def _known(file: Path, package: ModuleType, name: str) -> Iterator[Path]:
+    """The file, under this name, among those of a package that finds what there is by looking into its folders; where
+    its copy is."""
     before = package.__path__
     with tempfile.TemporaryDirectory() as folder:
-        shutil.copy(file, Path(folder) / f"{name}.py")
+        copy = Path(shutil.copy(file, Path(folder) / f"{name}.py"))
         package.__path__ = [*before, folder]
         importlib.invalidate_caches()
         try:
-            yield
+            yield copy
         finally:
             package.__path__ = before
             sys.modules.pop(f"{package.__name__}.{name}", None)
             mechanisms.encoder.cache_clear()
-
-
-def _planned(planned: Callable[[Plan], object], asked: Plan, file: Path) -> object:
-    try:
-        return planned(asked)
-    except ArgumentError:
-        raise  # no theorem covers what is asked for: that says something of the protocol
-    except Exception as error:  # whatever somebody else's file does
-        raise ArgumentError(FIELD, f"cannot be run: {file}: {type(error).__name__}: {error}") from error
 
 
 def _checked(plan: object, asked: Plan) -> Plan:
@@ -112,6 +128,10 @@ def _checked(plan: object, asked: Plan) -> Plan:
             f"must return a plan of {asked.silos} silos and {asked.rounds} rounds, or of 1 and {users}, and dimension "
             f"{asked.dim}, got {plan.silos}, {plan.rounds} and {plan.dim}",
         )
+    if plan.privacy not in (None, asked.privacy):
+        assert asked.privacy is not None
+        kept = f"must keep the budget that all are asked for, {asked.privacy.pair}, with its adjacency and visits"
+        raise ArgumentError(FIELD, f"{kept}, or have none, got {plan.privacy}")
     if plan.bits != asked.bits:
         raise ArgumentError(FIELD, f"must keep the grid of {asked.bits} bits that all are compared on, got {plan.bits}")
     return plan
