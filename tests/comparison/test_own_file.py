@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from fedbandit._validate import ArgumentError
+from fedbandit.comparison.contest import contest
+from fedbandit.comparison.entrants import yours
+from fedbandit.comparison.instances import Instance
 from fedbandit.comparison.own_file import plugged_in
 from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy
@@ -63,8 +66,10 @@ def test_a_mechanism_of_its_own_is_called_as_the_file_is(tmp_path: Path) -> None
     [
         ("x = 1\n", "must define a function plan"),
         ("plan = 1\n", "must define a function plan"),
-        ("1 / 0\n", "cannot be run: .*ZeroDivisionError"),
-        ("import nowhere\n", "cannot be run: .*ModuleNotFoundError"),
+        ("x = 1\n1 / 0\n", r"cannot be run: .*mine\.py, line 2: ZeroDivisionError"),
+        ("import nowhere\n", r"cannot be run: .*mine\.py, line 1: ModuleNotFoundError"),
+        ("def plan(asked):\n    return (asked\n", r"cannot be run: .*mine\.py, line 2: SyntaxError: '\(' was never"),
+        ("import sys\nsys.exit(0)\n", r"cannot be run: .*mine\.py, line 2: SystemExit: 0"),
         ("TRUST = 3\ndef plan(asked): return asked\n", "must set TRUST to a Trust, got int"),
         (
             "from fedbandit.protocol.trusts.silo import TRUST\ndef plan(asked): return asked\n",
@@ -88,24 +93,59 @@ def test_a_mechanism_must_not_take_anothers_name(tmp_path: Path) -> None:
 
 def test_a_plan_that_fails_is_said_in_one_line_and_one_that_no_theorem_covers_as_it_is(tmp_path: Path) -> None:
     for code, complaint in (
-        ("raise RuntimeError('no')", r"^protocol cannot be run: .*mine\.py: RuntimeError: no$"),
+        ("raise RuntimeError('no')", r"^protocol cannot be run: .*mine\.py, line 2: RuntimeError: no$"),
         ("return asked.changed(silos=-1)", r"^silos must be"),
     ):
         file = written(tmp_path, f"def plan(asked):\n    {code}\n")
-        with plugged_in(file) as planned, pytest.raises(ArgumentError, match=complaint):
+        with pytest.raises(ArgumentError, match=complaint), plugged_in(file) as planned:
             planned(ASKED)
 
 
-def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ArgumentError, match=r"must be a file that there is, got .*nowhere\.py"):
-        plugged_in(tmp_path / "nowhere.py").__enter__()
+def test_a_protocol_that_fails_while_it_is_played_is_said_in_one_line_and_what_is_not_its_fault_is_not(
+    tmp_path: Path,
+) -> None:
+    mixes = "        return (held[0].sum(axis=SILOS, keepdims=True),)"
+    assert mixes in TRUST
+    third = "        SYNCS.append(1)\n        if len(SYNCS) == 3:\n            raise RuntimeError('the third sync')\n"
+    code = f"SYNCS = []\n{TRUST.replace(mixes, third + mixes)}\n\ndef plan(asked):\n    "
+    code = "from __future__ import annotations\n" + code.replace("from __future__ import annotations\n", "")
+    file = written(tmp_path, code + "return asked.changed(trust='summing-mixer')\n")
+    line = 1 + file.read_text().splitlines().index("            raise RuntimeError('the third sync')")
+    where = rf"^protocol cannot be run: .*mine\.py, line {line}: RuntimeError: the third sync$"
+    with pytest.raises(ArgumentError, match=where), plugged_in(file) as planned:
+        simulate(synthetic(2, 5), {"mine": planned(ASKED)}, runs=1)
+    with pytest.raises(ZeroDivisionError), plugged_in(file):
+        1 / 0  # noqa: B018
 
 
-@pytest.mark.parametrize("name", ["my-own.py", "mine.txt"])
+def test_a_protocol_without_noise_that_claims_its_budget_is_caught(tmp_path: Path) -> None:
+    """The plan promises (1, 1e-5), as the honest one does, and its silos add a hundredth of the noise."""
+    made = "SummingMixer(request.encoder, scales,"
+    assert made in TRUST
+    cheat = TRUST.replace(made, "SummingMixer(request.encoder, Scales(*(value / 100 for value in scales)),")
+    verdicts = []
+    for code in (TRUST, cheat):
+        file = written(tmp_path, f"{code}\n\ndef plan(asked):\n    return asked.changed(trust='summing-mixer')\n")
+        with plugged_in(file) as planned:
+            small = Instance("small", synthetic(2, 5), 3, 20)
+            (found,) = contest([yours(planned)], [small], Privacy(1.0, 1e-5), runs=1, seed=0, trials=300)
+            verdicts.append((found.promise, found.verdict, found.private))
+    assert verdicts == [("(1, 1e-05)", "holds", True), ("(1, 1e-05)", "broken", False)]
+
+
+def test_the_name_of_a_built_in_protocol_is_as_good_as_any(tmp_path: Path) -> None:
+    code = "def plan(asked):\n    return asked.changed(trust='silo')\n"
+    with plugged_in(written(tmp_path, code, "silo")) as planned:
+        assert planned(ASKED).trust == "silo"
+
+
+@pytest.mark.parametrize("name", ["nowhere.py", "my-own.py", "mine.txt"])
 def test_what_is_no_python_file_is_refused(tmp_path: Path, name: str) -> None:
     file = tmp_path / name
-    file.write_text("def plan(asked): return asked\n")
-    with pytest.raises(ArgumentError, match="must be a Python file whose name is an identifier"), plugged_in(file):
+    if name != "nowhere.py":
+        file.write_text("def plan(asked): return asked\n")
+    complaint = "there is no file" if name == "nowhere.py" else "whose name is an identifier"
+    with pytest.raises(ArgumentError, match=f"protocol must be a Python file.* {complaint}"), plugged_in(file):
         pass
 
 
@@ -116,6 +156,8 @@ def test_what_is_no_python_file_is_refused(tmp_path: Path, name: str) -> None:
         ("asked.changed(silos=4)", "must return a plan of 3 silos and 20 rounds, or of 1 and 60"),
         ("asked.changed(dim=3)", "and dimension 2, got 3, 20 and 3"),
         ("asked.changed(bits=19)", "must keep the grid of 20 bits"),
+        ("asked.changed(privacy=type(asked.privacy)(50.0, 1e-5))", r"must keep the budget .* \(1, 1e-05\)"),
+        ("asked.changed(privacy=type(asked.privacy)(1.0, 1e-5, 'add-remove'))", "with its adjacency"),
     ],
 )
 def test_a_plan_for_somebody_else_is_refused(tmp_path: Path, returned: str, complaint: str) -> None:

@@ -1,127 +1,191 @@
-"""docs/comparison.md shows what `fedbandit compare` found, and what it found can be found again."""
+"""docs/comparison.md shows what `fedbandit compare my_protocol.py` writes, with the file that is on the page."""
 
 from __future__ import annotations
 
 import json
+import math
 import re
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from fedbandit._validate import ArgumentError
 from fedbandit.baselines import BASELINES
 from fedbandit.cli.main import app
-from fedbandit.comparison.contest import contest
-from fedbandit.comparison.entrants import ENTRANTS
-from fedbandit.comparison.instances import Paths, instances
+from fedbandit.comparison.contest import Standing
+from fedbandit.comparison.contest_plot import draw_contest
+from fedbandit.comparison.contest_text import as_markdown, markdown_row, syncs_row
+from fedbandit.comparison.entrants import ENTRANTS, YOURS
+from fedbandit.comparison.instances import INSTANCES, NEEDS, Paths, instances
 from fedbandit.comparison.own_file import plugged_in
 from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy
+from fedbandit.simulator.result import Estimate
+from fedbandit.simulator.tasks import Tabled
 
-DOCS = Path(__file__).parents[2] / "docs"
-PAGE = (DOCS / "comparison.md").read_text()
-FOUND: dict[str, Any] = json.loads((DOCS / "figures" / "comparison.json").read_text())
+ROOT = Path(__file__).parents[2]
+SHARED = ROOT.parent / "shared" / "data"
+DATA = {"letor": SHARED / "mslr" / "mslr_sample.letor.txt.gz", "warfarin": SHARED / "warfarin" / "warfarin.csv.gz"}
+PAGE = (ROOT / "docs" / "comparison.md").read_text()
+FIGURE = ROOT / "docs" / "figures" / "comparison.svg"
+FOUND: dict[str, Any] = json.loads(FIGURE.with_suffix(".json").read_text())
 NAMES = [size["name"] for size in FOUND["instances"]]
+TITLE = "(1, 1e-05), 3 runs, seed 0: regret per user, 1 is chance"
 TALKING = ("fed-lin-ucb", "he", "dubey", "private-adaptive", "ldp", "silo")
-BUDGET = Privacy(1.0, 1e-5)
+QUICKLY = ("fed-lin-ucb", "chowdhury-zhou", "secure-sum practical")  # those that take a moment
 
 
-def cell(one: dict[str, float]) -> str:
-    return f"{one['mean']:.3f} ± {one['stderr']:.3f}"
+def standing(one: dict[str, Any]) -> Standing:
+    audit, regret = one["audit"], {name: Estimate(**found) for name, found in one["regret"].items()}
+    about = (one["name"], one["trusts"], one["promise"], audit["verdict"], audit["epsilon_lower"])
+    return Standing(*about, regret, one["syncs"], one["left_out"])
 
 
-def regret_table(found: dict[str, Any]) -> list[str]:
-    """As the page has it."""
-    rows = []
-    for one in found["outcomes"]:
-        promise = "no" if one["promise"] == "none" else "yes"
-        cells = [cell(one["regret"][name]) for name in NAMES]
-        rows.append(f"| {' | '.join([one['name'], one['trusts'], promise, one['audit']['verdict'], *cells])} |")
-    return rows
+OUTCOMES = [standing(one) for one in FOUND["outcomes"]]
 
 
-def syncs_table(found: dict[str, Any]) -> list[str]:
-    known = {one["name"]: one for one in found["outcomes"]}
-    rows = []
-    for name in TALKING:
-        one = known[name]
-        cells = [f"{one['syncs'][at]:.0f}, {one['regret'][at]['mean']:.3f}" for at in NAMES]
-        rows.append(f"| {' | '.join([name, *cells])} |")
-    return rows
+def tables(text: str) -> list[list[str]]:
+    """The rows of every table, heads included."""
+    return [block.splitlines() for block in re.findall(r"(?:^\|.*\n)+", text, flags=re.MULTILINE)]
 
 
-def tables() -> list[list[str]]:
-    """The rows of every table of the page, without head and line."""
-    blocks = re.findall(r"(?:^\|.*\n)+", PAGE, flags=re.MULTILINE)
-    return [block.splitlines()[2:] for block in blocks]
+def cells(rows: list[str]) -> dict[tuple[str, str], str]:
+    """What stands in a table, by the names of row and column."""
+    head, _, *others = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+    return {(row[0], column): cell for row in others for column, cell in zip(head, row, strict=True)}
 
 
-def test_the_tables_are_those_of_the_numbers() -> None:
-    _, regret, syncs = tables()
-    assert regret == regret_table(FOUND)
-    assert syncs == syncs_table(FOUND)
+WHO, REGRET, SYNCS = tables(PAGE)
 
 
-def regret(name: str) -> list[float]:
-    (one,) = [one for one in FOUND["outcomes"] if one["name"] == name]
-    return [one["regret"][at]["mean"] for at in NAMES]
+def written_by(folder: Path, *options: str) -> str:
+    """The tables that the command of the page writes."""
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
+    file = folder / "my_protocol.py"
+    file.write_text(code)
+    result = CliRunner().invoke(app, ["compare", str(file), "--out", str(folder), *options])
+    assert result.exit_code == 0, result.exception
+    return (folder / "comparison.md").read_text()
+
+
+def test_the_page_has_the_tables_that_the_command_wrote() -> None:
+    found = as_markdown(OUTCOMES, NAMES, TITLE)
+    regret, syncs = tables(found)
+    assert regret == REGRET
+    assert [*syncs[:2], *(markdown_row(syncs_row(one, NAMES)) for one in OUTCOMES if one.name in TALKING)] == SYNCS
+    mean, stderr = OUTCOMES[0].regret["shop"]
+    drifted = replace(OUTCOMES[0], regret={**OUTCOMES[0].regret, "shop": Estimate(mean + 0.001, stderr)})
+    assert tables(as_markdown([drifted, *OUTCOMES[1:]], NAMES, TITLE))[0] != REGRET
+
+
+def test_the_picture_is_that_of_the_numbers(tmp_path: Path) -> None:
+    draw_contest(OUTCOMES, NAMES, tmp_path / "again.svg", TITLE)
+    assert (tmp_path / "again.svg").read_bytes() == FIGURE.read_bytes()
 
 
 def test_who_wins_where_is_as_the_page_says() -> None:
-    standing = [
-        one["name"] for one in FOUND["outcomes"] if one["promise"] != "none" and one["audit"]["verdict"] == "holds"
-    ]
-    stated = [name for name in standing if not name.endswith(" practical")]
-    for place in range(len(NAMES)):
-        assert min(standing, key=lambda name: regret(name)[place]) == "secure-sum practical"
-        assert min(stated, key=lambda name: regret(name)[place]) == "secure-sum"
-    assert min(regret("shariff-sheffet")) > 0.9
-    assert min(*regret("zheng")[1:], *regret("local")[1:]) > 0.9
-    assert regret("chowdhury-zhou")[0] < 0.5 < 0.9 < min(regret("chowdhury-zhou")[1:])
-    broken = [one["name"] for one in FOUND["outcomes"] if one["audit"]["verdict"] == "broken"]
-    assert sorted(broken) == ["azize-basu", "dubey", "fed-lin-ucb", "he"]
+    private = [one for one in OUTCOMES if one.private]
+    proven = [one for one in private if not one.name.endswith(" practical") and one.name != YOURS]
+    regret = {one.name: {at: found.mean for at, found in one.regret.items()} for one in OUTCOMES}
+    for at in NAMES:
+        first = sorted(private, key=lambda one: one.regret[at].mean)
+        assert first[0].name in ("secure-sum practical", YOURS)
+        assert min(proven, key=lambda one: one.regret[at].mean).name == "secure-sum"
+    for at in ("letor", "warfarin"):
+        assert regret["fed-lin-ucb"][at] > max(regret[name][at] for name in ("silo practical", "secure-sum practical"))
+    near_chance = [at for at in NAMES if regret["shariff-sheffet"][at] > 0.9]
+    assert near_chance == ["synthetic", "clinic", "shop", "warfarin"]
+    for name in ("zheng", "local"):
+        assert min(regret[name]["clinic"], regret[name]["shop"]) > 0.9
+    assert regret["chowdhury-zhou"]["synthetic"] < 0.5
+    assert min(regret["chowdhury-zhou"]["clinic"], regret["chowdhury-zhou"]["shop"]) > 0.9
+    assert min(regret["sdp-vector-sum"][at] for at in ("synthetic", "clinic", "shop")) > 0.9
+    assert all(0.7 < regret["sdp-vector-sum exact"][at] / regret["silo"][at] < 1.3 for at in NAMES)
+    assert regret["dubey"]["synthetic"] < 1.1 * regret["fed-lin-ucb"]["synthetic"]
+    broken = sorted(one.name for one in OUTCOMES if one.verdict == "broken")
+    assert broken == ["azize-basu", "dubey", "fed-lin-ucb", "he"]
+    (amplified,) = [one for one in OUTCOMES if one.name == "sdp-amplified"]
+    assert list(amplified.left_out) == NAMES
 
 
-def test_the_numbers_are_those_of_the_command_as_the_page_has_it() -> None:
-    assert FOUND["budget"] == {"epsilon": BUDGET.epsilon, "delta": BUDGET.delta}
+def test_the_numbers_are_of_all_instances_and_entrants() -> None:
+    assert FOUND["budget"] == {"epsilon": 1.0, "delta": 1e-5}
     assert (FOUND["runs"], FOUND["seed"]) == (3, 0)
-    assert [one["name"] for one in FOUND["outcomes"]] == [entrant.name for entrant in ENTRANTS]
+    assert [one.name for one in OUTCOMES] == [YOURS, *(entrant.name for entrant in ENTRANTS)]
+    assert list(INSTANCES) == NAMES
     sizes = {one["name"]: (one["silos"], one["rounds"], one["dim"]) for one in FOUND["instances"]}
-    assert sizes == {one.name: (one.silos, one.rounds, one.task.dim) for one in instances(Paths())}
+    for made in instances(Paths()):
+        assert sizes[made.name] == (made.silos, made.rounds, made.task.dim)
+    for name in NEEDS:
+        assert f"{name} (by path)" in REGRET[0]
 
 
-def test_every_baseline_is_on_the_page() -> None:
-    listed = re.findall(r"`([a-z-]+)`", " ".join(row.split("|")[1] for row in tables()[0]))
-    assert set(BASELINES) < set(listed)
-    for name, known in BASELINES.items():
-        (row,) = [row for row in tables()[0] if row.startswith(f"| `{name}`")]
-        year = re.search(r"\d{4}$", known.paper)
-        assert year is not None
-        assert year[0] in row
+def test_some_of_the_numbers_found_again_by_the_command(tmp_path: Path) -> None:
+    """Without data: `yours` and a few others, on three instances; the other rows and columns take longer."""
+    again = cells(tables(written_by(tmp_path, "--against", ",".join(QUICKLY), "--trials", "200"))[0])
+    assert {row for row, _ in again} == {YOURS, *QUICKLY}
+    printed = cells(REGRET)
+    assert again == {place: printed[place] for place in again}
 
 
-@pytest.mark.parametrize("name", ["fed-lin-ucb", "chowdhury-zhou", "secure-sum practical"])
-def test_some_of_the_numbers_found_again(name: str) -> None:
-    """Those that take a moment; the torture test finds all of them again."""
-    (entrant,) = [one for one in ENTRANTS if one.name == name]
-    (expected,) = [one for one in FOUND["outcomes"] if one["name"] == name]
-    few = [one for one in instances(Paths()) if one.name in ("synthetic", "clinic")]
-    (outcome,) = contest([entrant._replace(case=None)], few, BUDGET, runs=3, seed=0, trials=1)
-    for instance in few:
-        found = outcome.regret[instance.name]
-        assert found.mean == pytest.approx(expected["regret"][instance.name]["mean"], rel=1e-6)
-        assert found.stderr == pytest.approx(expected["regret"][instance.name]["stderr"], rel=1e-6)
+@pytest.mark.shared
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the folder ../shared/data is not there")
+def test_some_of_the_numbers_on_data_found_again_by_the_command(tmp_path: Path) -> None:
+    paths = [word for name, path in DATA.items() for word in (f"--{name}", str(path))]
+    again = cells(tables(written_by(tmp_path, "--against", "secure-sum", "--trials", "50", *paths))[0])
+    printed = cells(REGRET)
+    assert again == {place: printed[place] for place in again}
+    assert (YOURS, "letor (by path)") in again
+
+
+@pytest.mark.shared
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the folder ../shared/data is not there")
+def test_a_random_direction_is_better_than_a_random_action_on_letor() -> None:
+    made = {one.name: one.task for one in instances(Paths(DATA["letor"]))}
+    lost = {}
+    for name in ("letor", "shop"):
+        task = made[name]
+        assert isinstance(task, Tabled)
+        directions = np.random.default_rng(0).standard_normal((task.dim, 60))
+        scores, means = task.table.features @ directions, np.asarray(task.table.means)
+        regret, chance = [], []
+        for start, end in pairwise(task.table.offsets):
+            here = means[start:end]
+            regret.append(here.max() - here[scores[start:end].argmax(axis=0)])
+            chance.append(here.max() - here.mean())
+        lost[name] = np.mean(regret, axis=0) / np.mean(chance)
+    errors = {name: float(np.std(found)) / math.sqrt(60) for name, found in lost.items()}
+    assert np.mean(lost["letor"]) < 1 - 4 * errors["letor"]
+    assert abs(np.mean(lost["shop"]) - 1) < 4 * errors["shop"]
 
 
 @pytest.mark.torture
-def test_all_of_the_numbers_found_again(tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["compare", "--out", str(tmp_path), "--json"])
-    assert result.exit_code == 0, result.exception
-    found = json.loads(result.stdout)
-    assert regret_table(found) == regret_table(FOUND)
-    assert syncs_table(found) == syncs_table(FOUND)
+def test_all_of_the_numbers_found_again_by_the_command(tmp_path: Path) -> None:
+    """On data too, where they are there."""
+    paths = [word for name, path in DATA.items() if path.exists() for word in (f"--{name}", str(path))]
+    regret, syncs = tables(written_by(tmp_path, *paths))
+    again, printed = cells(regret), cells(REGRET)
+    assert {row for row, _ in again} == {row for row, _ in printed}
+    assert again == {place: printed[place] for place in again}
+    if paths:
+        assert regret == REGRET
+        assert [row for row in syncs if row in SYNCS] == SYNCS
+        assert (tmp_path / FIGURE.name).read_bytes() == FIGURE.read_bytes()
+
+
+def test_every_baseline_is_on_the_page() -> None:
+    listed = re.findall(r"`([a-z-]+)`", " ".join(row.split("|")[1] for row in WHO))
+    assert set(BASELINES) < set(listed)
+    for name, known in BASELINES.items():
+        (row,) = [row for row in WHO if row.startswith(f"| `{name}`")]
+        year = re.search(r"\d{4}$", known.paper)
+        assert year is not None
+        assert year[0] in row
 
 
 def test_the_file_on_the_page_is_a_protocol(tmp_path: Path) -> None:

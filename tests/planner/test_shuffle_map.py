@@ -17,22 +17,13 @@ GALLERY = ROOT / "docs" / "gallery"
 LEMMA, P_SUMS, BATCHES, VECTORS, EXACT_VECTORS = shuffling.WAYS
 
 
-@pytest.mark.parametrize(
-    "way, rounds, epsilon",
-    [
-        (LEMMA, 100, 1e-3),
-        (P_SUMS, 1_000, 1e-4),
-        (BATCHES, 100, 1e-3),
-        (BATCHES, 10_000, 1.0),
-        (VECTORS, 100, 1.0),
-        (EXACT_VECTORS, 10_000, 1e-5),
-        (EXACT_VECTORS, 1_000, 1.0),
-    ],
-)
-def test_the_printed_map_is_what_is_computed(way, rounds, epsilon):
+@pytest.mark.parametrize("way", shuffling.WAYS)
+def test_every_cell_of_the_pages_table_is_what_is_computed(way):
     printed = {(one.way, one.rounds, one.epsilon): one.silos for one in shuffle_map.read(GALLERY)}
     assert len(printed) == len(shuffling.WAYS) * len(shuffle_map.ROUNDS) * len(shuffle_map.EPSILONS)
-    assert printed[way, rounds, epsilon] == pytest.approx(shuffling.fewest_silos(way, rounds, epsilon))
+    for rounds in shuffle_map.ROUNDS:
+        for epsilon in shuffle_map.TABLED:
+            assert printed[way, rounds, epsilon] == pytest.approx(shuffling.fewest_silos(way, rounds, epsilon))
 
 
 def test_the_page_has_every_row():

@@ -15,6 +15,7 @@ from fedbandit.simulator.plot import save
 __all__ = ["draw_contest"]
 
 MARKS = {"holds": "o", "broken": "x", "-": "D"}
+KEY = "circle: the audit holds; cross: it is broken; diamond: nothing is sent"
 
 
 def draw_contest(outcomes: Sequence[Standing], instances: Sequence[str], path: Path, title: str) -> None:
@@ -52,6 +53,6 @@ def draw_contest(outcomes: Sequence[Standing], instances: Sequence[str], path: P
         axes.set_title(instance, fontsize=9)
         axes.grid(alpha=0.25)
     panels[0][0].set_yticks(list(rows.values()), list(rows), fontsize=8)
-    figure.supxlabel("regret per user (1: an action at random)", fontsize=9)
+    figure.supxlabel(f"regret per user (1: an action at random)\n{KEY}", fontsize=9)
     figure.suptitle(title, fontsize=10)
     save(figure, path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from fedbandit import presets
@@ -22,7 +22,7 @@ TRUSTED = {  # whom a user has to trust, in a word
     Faith.SERVER: "server",
     Faith.EVERYBODY: "all",
 }
-EXACT = " exact"  # suffix of a baseline that adds the least sufficient noise instead of the noise of its paper
+EXACT = " exact"  # suffix of a protocol that adds the least sufficient noise instead of the noise of its paper
 
 
 class Entrant(NamedTuple):
@@ -30,7 +30,7 @@ class Entrant(NamedTuple):
 
     name: str
     plan: Callable[[Plan], Plan]
-    case: Callable[[Plan], Case] | None  # what to audit, given the plan asked for; None: nothing is ever sent
+    cases: Callable[[Sequence[Plan]], list[Case]] | None  # audits of the plans asked for; None: nothing is ever sent
 
 
 def asked_plan(silos: int, rounds: int, dim: int, privacy: Privacy) -> Plan:
@@ -39,8 +39,8 @@ def asked_plan(silos: int, rounds: int, dim: int, privacy: Privacy) -> Plan:
 
 
 def yours(planned: Callable[[Plan], Plan]) -> Entrant:
-    """The entrant for a user's own protocol."""
-    return Entrant(YOURS, planned, lambda asked: _reduced(planned, asked))
+    """The entrant for a user's own protocol. Its plans may differ from instance to instance, so each is audited."""
+    return Entrant(YOURS, planned, lambda asked: [_reduced(planned, one) for one in asked])
 
 
 def _preset(name: str) -> Entrant:
@@ -65,12 +65,22 @@ def _exact(name: str) -> Entrant:
     def planned(asked: Plan) -> Plan:
         return baseline(name, asked, "exact")
 
-    return Entrant(name + EXACT, planned, lambda asked: _reduced(planned, asked))
+    return Entrant(name + EXACT, planned, lambda asked: [_reduced(planned, asked[0])])
 
 
-def _named(name: str) -> Callable[[Plan], Case]:
+def _exact_vector_sum() -> Entrant:
+    """P_vec with the number of noise bits that its promise needs, instead of the theorem's."""
+    name = "sdp-vector-sum"
+    return Entrant(
+        name + EXACT,
+        lambda asked: presets.plan_for(name, asked).changed(calibration="exact"),
+        _named("vector-sum"),
+    )
+
+
+def _named(name: str) -> Callable[[Sequence[Plan]], list[Case]]:
     """The audit case of that name, at the budget that was asked for."""
-    return lambda asked: case(name, *_budget(asked))
+    return lambda asked: [case(name, *_budget(asked[0]))]
 
 
 def _reduced(planned: Callable[[Plan], Plan], asked: Plan) -> Case:
@@ -89,6 +99,8 @@ ENTRANTS = (
     _baseline("he"),
     *map(_baseline, (name for name in BASELINES if name != "he")),
     *map(_exact, (name for name, known in BASELINES.items() if len(known.calibrations) > 1)),
-    *map(_preset, ("dubey", "private-adaptive", "ldp", "silo", "secure-sum", "local")),
+    *map(_preset, ("dubey", "private-adaptive", "ldp", "sdp-amplified", "sdp-vector-sum")),
+    _exact_vector_sum(),
+    *map(_preset, ("silo", "secure-sum", "local")),
     *map(_practical, ("silo", "secure-sum")),
 )

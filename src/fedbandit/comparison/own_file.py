@@ -1,8 +1,9 @@
 """Loads a user's own protocol from a plain Python file.
 
 The file must define `plan(asked)`. Given a plan with the silos, rounds, dimension and budget of an instance, it returns
-the plan to play: for as many silos and rounds, or for one silo that meets all their users one by one. The returned plan
-may use every trust model and mechanism of the library, and those that the file itself defines:
+the plan to play: for as many silos and rounds, or for one silo that meets all their users one by one, with that budget
+or with none. The returned plan may use every trust model and mechanism of the library, and those that the file itself
+defines:
 
 * `TRUST`, a `Trust` as in a file of `protocol/trusts`: then `trust=TRUST.name` works;
 * `encoder(size)`, as in a file of `protocol/mechanisms`: then `mechanism="name_of_the_file"` works.
@@ -14,7 +15,8 @@ import importlib.util
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+import traceback
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -25,7 +27,7 @@ from fedbandit.protocol import mechanisms, trusts
 from fedbandit.protocol import trust as trust_models
 from fedbandit.protocol.trust import Trust
 
-__all__ = ["Planned", "plugged_in"]
+__all__ = ["FIELD", "Planned", "plugged_in"]
 
 Planned = Callable[[Plan], Plan]
 FIELD = "protocol"  # the argument that errors name
@@ -33,22 +35,25 @@ FIELD = "protocol"  # the argument that errors name
 
 @contextmanager
 def plugged_in(file: Path) -> Iterator[Planned]:
-    """The function `plan` of a file. Inside this context, plans know the file's trust model and mechanism by name."""
+    """The function `plan` of a file. Inside this context, plans know the file's trust model and mechanism by name, and
+    an error in the file's code becomes one line that says where it happened."""
     module = _loaded(file)
     planned, declared = getattr(module, "plan", None), getattr(module, "TRUST", None)
     if not callable(planned):
         raise ArgumentError(FIELD, f"must define a function plan(asked) that returns a Plan; {str(file)!r} does not")
+    copies = [file]
     with ExitStack() as stack:
         if declared is not None:
-            stack.enter_context(_known(file, trusts, _new_trust(declared).replace("-", "_")))
+            copies.append(stack.enter_context(_known(file, trusts, _new_trust(declared).replace("-", "_"))))
         if hasattr(module, "encoder"):
-            stack.enter_context(_known(file, mechanisms, _new_mechanism(file.stem)))
-        yield lambda asked: _checked(_planned(planned, asked, file), asked)
+            copies.append(stack.enter_context(_known(file, mechanisms, _new_mechanism(file.stem))))
+        with _blamed(copies):
+            yield lambda asked: _checked(planned(asked), asked)
 
 
 def _loaded(file: Path) -> ModuleType:
     if not file.is_file():
-        raise ArgumentError(FIELD, f"must be a file that there is, got {str(file)!r}")
+        raise ArgumentError(FIELD, f"must be a Python file; there is no file {str(file)!r}")
     if file.suffix != ".py" or not file.stem.isidentifier():
         raise ArgumentError(FIELD, f"must be a Python file whose name is an identifier, got {str(file)!r}")
     spec = importlib.util.spec_from_file_location(f"compared_{file.stem}", file)
@@ -57,9 +62,10 @@ def _loaded(file: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look their module up
     try:
-        spec.loader.exec_module(module)
-    except Exception as error:  # a user's file may raise anything
-        raise ArgumentError(FIELD, f"cannot be run: {file}: {type(error).__name__}: {error}") from error
+        with _blamed([file]):
+            spec.loader.exec_module(module)
+    except SyntaxError as error:  # nothing of the file was run, so no frame of the traceback is its own
+        raise ArgumentError(FIELD, f"cannot be run: {file}, line {error.lineno}: SyntaxError: {error.msg}") from error
     finally:
         del sys.modules[spec.name]
     return module
@@ -80,28 +86,37 @@ def _new_mechanism(name: str) -> str:
 
 
 @contextmanager
-def _known(file: Path, package: ModuleType, name: str) -> Iterator[None]:
-    """Add a copy of the file, under this name, to a package that lists its plug-ins by looking into its folders."""
+def _blamed(copies: Sequence[Path]) -> Iterator[None]:
+    """Turn an error in the code of a file, or of a copy of it, into one line that names the first of `copies`. Errors
+    elsewhere are not the file's fault and pass unchanged, as does an `ArgumentError`, which says what is wrong."""
+    try:
+        yield
+    except ArgumentError:
+        raise
+    except (Exception, SystemExit) as error:  # a user's file may raise anything
+        own = {str(copy.absolute()) for copy in copies}
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename in own]
+        if not lines:
+            raise
+        what = f"cannot be run: {copies[0]}, line {lines[-1]}: {type(error).__name__}: {error}"
+        raise ArgumentError(FIELD, what) from error
+
+
+@contextmanager
+def _known(file: Path, package: ModuleType, name: str) -> Iterator[Path]:
+    """Add a copy of the file, under this name, to a package that lists its plug-ins by looking into its folders; the
+    path of the copy."""
     before = package.__path__
     with tempfile.TemporaryDirectory() as folder:
-        shutil.copy(file, Path(folder) / f"{name}.py")
+        copy = Path(shutil.copy(file, Path(folder) / f"{name}.py"))
         package.__path__ = [*before, folder]
         importlib.invalidate_caches()
         try:
-            yield
+            yield copy
         finally:
             package.__path__ = before
             sys.modules.pop(f"{package.__name__}.{name}", None)
             mechanisms.encoder.cache_clear()
-
-
-def _planned(planned: Callable[[Plan], object], asked: Plan, file: Path) -> object:
-    try:
-        return planned(asked)
-    except ArgumentError:
-        raise  # no theorem covers what was asked for: a result of the comparison, not a mistake in the file
-    except Exception as error:  # a user's file may raise anything
-        raise ArgumentError(FIELD, f"cannot be run: {file}: {type(error).__name__}: {error}") from error
 
 
 def _checked(plan: object, asked: Plan) -> Plan:
@@ -114,6 +129,10 @@ def _checked(plan: object, asked: Plan) -> Plan:
             f"must return a plan of {asked.silos} silos and {asked.rounds} rounds, or of 1 and {users}, and dimension "
             f"{asked.dim}, got {plan.silos}, {plan.rounds} and {plan.dim}",
         )
+    if plan.privacy not in (None, asked.privacy):
+        assert asked.privacy is not None
+        kept = f"must keep the budget that all are asked for, {asked.privacy.pair}, with its adjacency and visits"
+        raise ArgumentError(FIELD, f"{kept}, or have none, got {plan.privacy}")
     if plan.bits != asked.bits:
         raise ArgumentError(FIELD, f"must keep the grid of {asked.bits} bits that all entrants share, got {plan.bits}")
     return plan

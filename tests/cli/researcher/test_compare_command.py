@@ -14,7 +14,7 @@ from fedbandit.comparison import entrants
 from fedbandit.comparison import instances as standard
 from fedbandit.comparison.contest import Standing
 from fedbandit.comparison.entrants import ENTRANTS
-from fedbandit.comparison.instances import INSTANCES, Instance
+from fedbandit.comparison.instances import INSTANCES
 from fedbandit.simulator.result import Estimate
 from fedbandit.simulator.tasks import synthetic
 
@@ -46,8 +46,24 @@ def test_a_file_of_ones_own_is_compared_and_audited(tmp_path: Path) -> None:
     assert found["instances"] == [{"name": "synthetic", "silos": 4, "rounds": 40, "dim": 3}]
     assert (tmp_path / "comparison.svg").exists()
     assert json.loads((tmp_path / "comparison.json").read_text()) == found
+    table = (tmp_path / "comparison.md").read_text().split("\n\n")[1].splitlines()
+    assert [row.split(" | ")[:4] for row in table[2:]] == [
+        ["| yours", "own silo", "yes", "holds"],
+        ["| fed-lin-ucb", "all", "no", "broken"],
+        ["| secure-sum", "two", "yes", "holds"],
+    ]
     assert "skipped letor: it needs --letor PATH" in result.stderr
     assert "skipped warfarin: it needs --warfarin PATH" in result.stderr
+
+
+@pytest.mark.usefixtures("small")
+def test_only_those_who_were_named_take_part(tmp_path: Path) -> None:
+    options = ["--runs", "1", "--trials", "20", "--out", str(tmp_path), "--json"]
+    result = CliRunner().invoke(app, ["compare", "--against", " secure-sum,secure-sum", *options])
+    assert result.exit_code == 0, result.exception
+    assert [one["name"] for one in json.loads(result.stdout)["outcomes"]] == ["secure-sum"]
+    refused = CliRunner().invoke(app, ["compare", "--against", "nobody", *options])
+    assert "against must be one of" in str(refused.exception)
 
 
 @pytest.mark.usefixtures("small")
@@ -65,8 +81,7 @@ def test_the_table_fits_eighty_columns(capsys: pytest.CaptureFixture[str]) -> No
         Standing(entrant.name, "own silo", "(1, 1e-05)", "broken", 0.5, regret, {}, {"letor": "why"})
         for entrant in ENTRANTS
     ]
-    played = [Instance(name, synthetic(3, 5), 4, 40) for name in INSTANCES]
-    compare_command._show(rows, played, "(1, 1e-05), 3 runs, seed 0: regret per user, 1 is chance")
+    compare_command._show(rows, list(INSTANCES), "(1, 1e-05), 3 runs, seed 0: regret per user, 1 is chance")
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2 + len(rows)
     assert max(len(line.rstrip()) for line in lines) <= 80

@@ -15,12 +15,13 @@ from fedbandit.privacy.budget import Privacy
 
 if TYPE_CHECKING:
     from fedbandit.comparison.contest import Standing
+    from fedbandit.comparison.entrants import Entrant
     from fedbandit.comparison.instances import Instance
 
 __all__ = ["compare"]
 
 QUICK = 0.1  # of the rounds
-FIGURE, NUMBERS = "comparison.svg", "comparison.json"
+FIGURE, NUMBERS, TABLES = "comparison.svg", "comparison.json", "comparison.md"
 
 
 def compare(
@@ -29,35 +30,40 @@ def compare(
     ] = None,
     letor: Annotated[Path | None, typer.Option(help="Judged documents: a LETOR file or folder.")] = None,
     warfarin: Annotated[Path | None, typer.Option(help="The warfarin CSV.")] = None,
+    against: Annotated[str | None, typer.Option(help="Only these, by name, separated by commas.")] = None,
     epsilon: options.Epsilon = 1.0,
     delta: options.Delta = 1e-5,
     runs: Annotated[int, typer.Option(min=1, help="Independent runs.")] = 3,
     seed: options.Seed = 0,
     trials: Annotated[int, typer.Option(min=1, help="Runs of each world in an audit.")] = 1_000,
     quick: Annotated[bool, typer.Option("--quick", help="A tenth of the rounds.")] = False,
-    out: Annotated[Path, typer.Option(help="Folder for the picture and its numbers.")] = Path("out/compare"),
+    out: Annotated[Path, typer.Option(help="Folder for the picture, its numbers and tables.")] = Path("out/compare"),
     json: options.Json = False,
     wide: options.Wide = False,
 ) -> None:
     """Compare protocols on five standard instances: promise, audit, and regret in units of chance."""
     from fedbandit.comparison.contest import contest
     from fedbandit.comparison.contest_plot import draw_contest
-    from fedbandit.comparison.entrants import ENTRANTS, yours
+    from fedbandit.comparison.contest_text import as_markdown
+    from fedbandit.comparison.entrants import yours
     from fedbandit.comparison.instances import INSTANCES, NEEDS, Paths, instances
     from fedbandit.comparison.own_file import plugged_in
 
     _validate.count("seed", seed, least=0)
+    others = _others(against)
     privacy, folder = Privacy(epsilon, delta), output.writable_folder(out)
     played = instances(Paths(letor, warfarin), QUICK if quick else 1.0)
     for name in INSTANCES:
         if name not in {instance.name for instance in played}:
             output.remark(f"skipped {name}: it needs {NEEDS[name]}")
     with nullcontext() if protocol is None else plugged_in(protocol) as planned:
-        entrants = ENTRANTS if planned is None else (yours(planned), *ENTRANTS)
+        entrants = others if planned is None else (yours(planned), *others)
         with output.progress_bar("comparing") as progress:
             outcomes = contest(entrants, played, privacy, runs, seed, trials, progress)
     title = f"{privacy.pair}, {counted(runs, 'run')}, seed {seed}: regret per user, 1 is chance"
-    draw_contest(outcomes, [instance.name for instance in played], folder / FIGURE, title)
+    names = [instance.name for instance in played]
+    draw_contest(outcomes, names, folder / FIGURE, title)
+    (folder / TABLES).write_text(as_markdown(outcomes, names, title))
     found = {
         "budget": {"epsilon": epsilon, "delta": delta},
         "runs": runs,
@@ -66,11 +72,22 @@ def compare(
         "outcomes": [outcome.as_dict() for outcome in outcomes],
     }
     (folder / NUMBERS).write_text(output.as_json(found) + "\n")
-    output.remark(f"written: {folder}/{FIGURE}, {NUMBERS}")
+    output.remark(f"written: {folder}/{FIGURE}, {NUMBERS}, {TABLES}")
     if json:
         output.print_json(found)
     else:
-        _show(outcomes, played, title)
+        _show(outcomes, names, title)
+
+
+def _others(against: str | None) -> tuple[Entrant, ...]:
+    """Those of all entrants that were named."""
+    from fedbandit.comparison.entrants import ENTRANTS
+
+    if against is None:
+        return ENTRANTS
+    known = {entrant.name: entrant for entrant in ENTRANTS}
+    named = dict.fromkeys(name.strip() for name in against.split(","))
+    return tuple(known[_validate.one_of("against", name, known)] for name in named)
 
 
 def _size(instance: Instance) -> dict[str, Any]:
@@ -78,26 +95,12 @@ def _size(instance: Instance) -> dict[str, Any]:
     return {"name": instance.name, **size}
 
 
-def _show(outcomes: list[Standing], played: list[Instance], title: str) -> None:
+def _show(outcomes: list[Standing], instances: list[str], title: str) -> None:
     """A row per protocol, a column per instance."""
-    from fedbandit.comparison.contest import NO_PROMISE
+    from fedbandit.comparison.contest_text import regret_columns, regret_row
 
-    rows = [
-        [
-            outcome.name,
-            outcome.trusts,
-            "no" if outcome.promise == NO_PROMISE else "yes",
-            outcome.verdict,
-            *(_cell(outcome, instance.name) for instance in played),
-        ]
-        for outcome in outcomes
-    ]
-    columns = ["protocol", "trusts", "DP", "audit", *(instance.name for instance in played)]
-    output.print_table(title, columns, rows, narrow=True, wide=("trusts", "DP"))
+    rows = [regret_row(outcome, instances, errors=False) for outcome in outcomes]
+    output.print_table(title, regret_columns(instances), rows, narrow=True, wide=("trusts", "DP"))
     for outcome in outcomes:
         for instance, why in outcome.left_out.items():
             output.remark(f"{outcome.name} is left out of {instance}: {why}")
-
-
-def _cell(outcome: Standing, instance: str) -> str:
-    return f"{outcome.regret[instance].mean:.3f}" if instance in outcome.regret else "-"
