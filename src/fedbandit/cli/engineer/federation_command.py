@@ -125,7 +125,7 @@ def init(
         f"{_configured(directory, founded)} (for nats-server), {founding.OPERATOR_KEYS} (keep it)"
     )
     if agreed.protocol.has_mixer and "mixer" not in roles:
-        output.say("a mixer must join too: another organisation than the analyzer's, for the two must not collude")
+        output.say("a mixer must join too, from another organisation than the analyzer's: the two must not collude")
 
 
 @federation.command()
