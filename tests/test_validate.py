@@ -90,6 +90,10 @@ def test_a_number_that_no_float_holds_is_refused_everywhere() -> None:
 
 def test_names_that_nothing_reads_and_names_that_are_missing() -> None:
     _validate.known_keys("plan", ["a"], ["a", "b"], required=["a"])
+    with pytest.raises(ArgumentError, match=r"^plan does not know 'round' \(did you mean 'rounds'\?\); it"):
+        _validate.known_keys("plan", ["round"], ["rounds", "silos"])
+    with pytest.raises(ArgumentError, match=r"^plan does not know 'r+'; it takes rounds$"):
+        _validate.known_keys("plan", ["r" * 1_000_000], ["rounds"])  # no time is lost on what somebody sends
     with pytest.raises(ArgumentError, match=r"^plan does not know 'c', 'd'; it takes a, b$") as error:
         _validate.known_keys("plan", ["d", "a", "c"], ["b", "a"])
     assert error.value.field == "plan"

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
+from difflib import get_close_matches
 from typing import Any, TypeVar
 
 import numpy as np
@@ -32,6 +33,7 @@ __all__ = [
 
 Name = TypeVar("Name", bound=str)
 LARGEST_COUNT = 2**63 - 1
+MISSPELT, LONGEST, ALIKE = 3, 40, 0.75  # names that are compared with known ones, their letters, and how alike
 NORM_SLACK = 1e-6  # features scaled to norm 1 in float32 land this close to it
 
 
@@ -123,7 +125,10 @@ def known_keys(where: str, given: Iterable[str], allowed: Iterable[str], require
     names = sorted(allowed)
     unknown = sorted(given - set(names))
     if unknown:
-        raise ArgumentError(where, f"does not know {', '.join(map(repr, unknown))}; it takes {', '.join(names)}")
+        typed = [name for name in unknown[:MISSPELT] if len(name) <= LONGEST]
+        meant = [near for name in typed for near in get_close_matches(name, names, n=1, cutoff=ALIKE)]
+        hint = f" (did you mean {', '.join(map(repr, meant))}?)" if meant else ""
+        raise ArgumentError(where, f"does not know {', '.join(map(repr, unknown))}{hint}; it takes {', '.join(names)}")
     missing = [name for name in required if name not in given]
     if missing:
         raise ArgumentError(where, f"must give {', '.join(map(repr, missing))}")

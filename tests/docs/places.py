@@ -10,8 +10,9 @@ import fedbandit as fb
 from fedbandit.federation.setup.home import Home
 from fedbandit.federation.store.decision_log import DecisionLog
 from tests.federation.small import small_plan
+from tests.simulator.data import cohorts, texts
 
-__all__ = ["decisions_logged", "log_and_table", "plan_and_parties"]
+__all__ = ["data_sets", "decisions_logged", "log_and_table", "plan_and_parties"]
 
 PLAN = """
 silos = 2
@@ -47,6 +48,12 @@ def log_and_table(folder: Path) -> None:
     rows = [f"{18 + 7 * n % 80},{'low' if 7 * n % 80 > 40 else 'high'}\n" for n in range(200)]
     (folder / "patients.csv").write_text("age,dose\n" + "".join(rows))
     (folder / "schema.toml").write_text(SCHEMA)
+
+
+def data_sets(folder: Path) -> None:
+    """Judged queries and patients, made up in the form of the paper's data sets."""
+    texts.write(folder / "judged.txt", texts.judged(60, 8))
+    cohorts.write(folder / "patients.csv", cohorts.cohort(80))
 
 
 def decisions_logged(home: Path) -> None:

@@ -23,6 +23,7 @@ COMMANDS = ("sh", "bash", "console")
 # What a page takes for granted: the folder that its reader already has.
 BEFORE: dict[str, Callable[[Path], None]] = {
     "audit.md": places.plan_and_parties,
+    "frontier.md": places.data_sets,
     "seeing.md": places.log_and_table,
 }
 

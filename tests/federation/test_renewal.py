@@ -99,7 +99,7 @@ def test_a_prior_that_somebody_has_swapped_is_refused(ended, tmp_path):
         ("visits", 2 * plan.prior.visits),
     ):
         swapped = plan.changed(prior=type(plan.prior)(**{**vars(plan.prior), field: value}))
-        with pytest.raises(ArgumentError, match=r"prior must be a model of the last term.*none of the 3"):
+        with pytest.raises(ArgumentError, match=r"prior must be a model of the last term.*not among the 3"):
             opened(home, swapped)
     with opened(home, plan) as silo:
         assert silo.term.number == 2

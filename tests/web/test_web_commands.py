@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -16,6 +17,14 @@ from contextlib import contextmanager
 import pytest
 
 from fedbandit.federation.one_process import Federation
+from tests.docs.pages import DOCS, blocks
+
+# The commands of docs/seeing.md, which serve until Ctrl-C, without `fedbandit` and remarks.
+WEB, PAGE = (
+    shlex.split(block.text, comments=True)[1:]
+    for block in blocks(DOCS / "seeing.md")
+    if "test_web_commands" in block.mark
+)
 
 # Whoever runs the tests in the background has Ctrl-C ignored, and so would all that they start.
 HEARS = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
@@ -39,7 +48,7 @@ def started(*arguments: str) -> Iterator[str]:
 
 
 def test_the_planner_is_served_to_this_machine() -> None:
-    with started("web", "--port", "0") as said:
+    with started(*WEB, "--port", "0") as said:  # any that is free: others may run this, too
         (url,) = re.findall(r"http://127\.0\.0\.1:\d+/", said)
         with urllib.request.urlopen(url, timeout=30) as page:
             assert b"planner.js" in page.read()
@@ -49,8 +58,8 @@ def test_the_planner_is_served_to_this_machine() -> None:
 
 
 def test_a_directory_is_served_with_a_token_of_its_own(federation: Federation) -> None:
-    home = federation.folder / "analyzer"
-    with started("status", str(home), "--web") as said:
+    home = str(federation.folder / "analyzer")
+    with started(*(home if word == "hospital-a" else word for word in PAGE)) as said:
         (url,) = re.findall(r"http://127\.0\.0\.1:\d+/", said)
         (token,) = re.findall(r"token: (\S+)", said)
         assert token not in url

@@ -128,7 +128,7 @@ def test_bad_input_to_simulate_leaves_nothing_behind(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("silo = 3", "does not know 'silo'; it takes adjacency, apart, arms,"),
+        ("silo = 3", "does not know 'silo' (did you mean 'silos'?); it takes adjacency, apart, arms,"),
         ("[plan]\nsilos = 3", "does not know 'plan'"),
         ('silos = "three"', "silos must be of type int, got 'three'"),
         ("silos = 3.5", "silos must be of type int, got 3.5"),

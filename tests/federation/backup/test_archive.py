@@ -144,7 +144,7 @@ def test_nothing_is_taken_out_that_the_manifest_does_not_name(tmp_path, files):
             taken_out(tmp_path / "file", tmp_path / f"out-{number}")
     assert not (tmp_path / "elsewhere").exists()
     (tmp_path / "file").write_bytes(b"no backup at all")
-    with pytest.raises(ArgumentError, match="damaged, or not a backup"):
+    with pytest.raises(ArgumentError, match="whole file that `fedbandit backup` made"):
         taken_out(tmp_path / "file", tmp_path / "out")
 
 

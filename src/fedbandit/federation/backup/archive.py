@@ -172,7 +172,7 @@ def _tar(stream: _Stream) -> Iterator[tarfile.TarFile]:
         with tarfile.open(fileobj=cast(IO[bytes], stream), mode="r|") as tar:
             yield tar
     except tarfile.TarError as error:
-        raise ArgumentError("backup", f"is damaged, or not a backup: {error}") from None
+        raise ArgumentError("backup", f"must be a whole file that `fedbandit backup` made: {error}") from None
 
 
 def _manifest(tar: tarfile.TarFile, member: tarfile.TarInfo | None) -> Manifest:

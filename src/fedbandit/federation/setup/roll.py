@@ -185,7 +185,7 @@ class Roll:
             return replace(now, operator=edition.operator, signer=edition.signer, seats=seats)
         if edition.change == "dismiss":
             if edition.name not in now.silos:
-                raise EditionError(f"can only lose silos, and {edition.name!r} is not one of them")
+                raise EditionError(f"can lose silos only, and {edition.name!r} is not a silo")
             if len(now.silos) - 1 < now.plan.smallest_cohort:
                 raise EditionError(f"must keep at least {now.plan.smallest_cohort} silos, the plan's smallest cohort")
             return replace(now, parties=tuple(p for p in now.parties if p.name != edition.name), seats=seats)

@@ -101,7 +101,7 @@ def _check_prior(store: SiloStore, term: Term, plan: Plan, prior: Prior) -> None
             return
     raise ArgumentError(
         "prior",
-        f"must be a model of the last term, and is none of the {len(models)} that this silo has. If it was away when"
+        f"must be a model of the last term; it is not among the {len(models)} that this silo has. If it was away when"
         " the term ended, serve it under the last plan until the analyzer has sent it the newest model; otherwise the"
         " plan of the new term is wrong: tell whoever has sent it",
     )

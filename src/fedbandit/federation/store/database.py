@@ -332,5 +332,6 @@ def _claim(path: Path) -> IO[bytes]:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         file.close()
-        raise ArgumentError("store", f"{path} is in use by another process; several workers need PostgreSQL") from None
+        reason = f"{path} is in use by another process: stop that one first (several workers need PostgreSQL)"
+        raise ArgumentError("store", reason) from None
     return file

@@ -50,7 +50,7 @@ def read_engine(url: str | Path) -> Engine:
         return database
     path = Path(url)
     if not path.is_file():
-        raise ArgumentError("store", f"must be a file, and {path} is none: bring the store back, or start its party")
+        raise ArgumentError("store", f"must be a file, which {path} is not: bring the store back, or start its party")
     engine = SqliteReader(path)
     try:
         _check_there(engine, path)
