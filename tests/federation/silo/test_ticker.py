@@ -5,8 +5,10 @@ import copy
 import numpy as np
 import pytest
 
+from fedbandit.federation.silo import book
 from fedbandit.federation.silo.serving import Silo
 from fedbandit.federation.silo.ticker import LOOK_AGAIN, SumsFull
+from fedbandit.federation.states import ReleaseState
 from fedbandit.federation.timing import COUNTED_PACE, TicksOverdue, Timing
 from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy
@@ -90,6 +92,11 @@ def test_releases_of_a_counted_calendar_leave_at_whole_paces_after_their_tick(tm
             hand.pass_time(seconds * COUNTED_PACE)
             assert silo.ticker.wait_to_send(0) == pytest.approx(wait * COUNTED_PACE)
         assert silo.ticker.wait_to_send(1) == 0.0  # of a tick that this process has not seen, nothing is known
+        come(silo, 5)
+        assert silo.tick() == [1]
+        hand.pass_time(0.5 * COUNTED_PACE)
+        for sync, wait in ((0, 0.25), (1, 0.5)):  # each after its own tick, whichever came since
+            assert silo.ticker.wait_to_send(sync) == pytest.approx(wait * COUNTED_PACE)
 
 
 def test_what_a_killed_process_had_closed_leaves_at_whole_paces_too(tmp_path, hand, monkeypatch):
@@ -164,12 +171,106 @@ def test_the_first_batch_may_fill_the_sums_and_no_more(tmp_path, hand, narrow, m
         monkeypatch.setattr(silo.ticker, "_capacity", 2)
         with pytest.raises(SumsFull):
             silo.tick()
+        assert silo.ticker.due()  # a batch is closed and not drawn
         monkeypatch.setattr(silo.ticker, "_capacity", 3)
         assert silo.tick() == [0]
         come(silo, 1)
         hand.pass_time(60.0)
         with pytest.raises(SumsFull, match=r"^4 people"):
             silo.tick()
+
+
+def test_without_an_end_a_release_holds_the_last_batches_and_no_more(tmp_path, hand, narrow):
+    plan = narrow.changed(endless=True, forget=0.5, mechanism="toeplitz")
+    touches = plan.encoder.touches
+    with opened(tmp_path, hand, plan) as silo:
+        for sync in range(touches + 2):
+            hand.pass_time(60.0)
+            assert silo.tick() == [sync]
+        with_people(silo, 1, plan.capacity // 2)  # the next release has the batches from 2 on
+        come(silo, 1)
+        hand.pass_time(60.0)
+        assert silo.tick() == [touches + 2]
+        with_people(silo, 3, plan.capacity // 2)
+        come(silo, 1)
+        hand.pass_time(60.0)
+        with pytest.raises(SumsFull):
+            silo.tick()
+
+
+# -- who else draws, and who may not ---------------------------------------------------------------------------
+
+
+class Word:
+    """What the others say: until when the silo takes part, and whether it may draw; and what it shows them."""
+
+    def __init__(self, until=10**6, held=None):
+        self.until, self.held, self.shown = until, held, []
+
+    def takes_part(self, sync):
+        return sync < self.until
+
+    def at_once(self, sync, message, ledger):
+        self.shown.append((sync, ledger))
+
+
+def test_batches_of_a_silo_that_was_dismissed_stay_open(tmp_path, hand, monkeypatch):
+    with opened(tmp_path, hand) as silo:
+        monkeypatch.setattr(silo.ticker, "_sealer", Word(until=2))
+        hand.pass_time(60.0)
+        assert silo.tick() == [0]
+        hand.pass_time(120.0)
+        assert silo.tick() == [1]
+        assert silo.ticker.open_sync == 2
+        assert silo.store.release(1, 2) is None
+
+
+def test_nothing_is_drawn_before_the_others_have_said_how_far_they_saw_the_silo_come(tmp_path, hand, monkeypatch):
+    with opened(tmp_path, hand) as silo:
+        word = Word(held="unasked")
+        monkeypatch.setattr(silo.ticker, "_sealer", word)
+        hand.pass_time(60.0)
+        assert silo.tick() == []
+        assert silo.store.in_state(1, ReleaseState.CLOSED) == [0]
+        assert silo.store.ledger() == []
+        word.held = None
+        assert silo.tick() == [0]
+        assert len(silo.store.ledger()) == 1
+
+
+def test_each_release_shows_the_ledger_with_its_own_entry(tmp_path, hand, monkeypatch):
+    with opened(tmp_path, hand) as silo:
+        word = Word()
+        monkeypatch.setattr(silo.ticker, "_sealer", word)
+        for sync in range(3):
+            hand.pass_time(60.0)
+            assert silo.tick() == [sync]
+            assert word.shown[-1] == (sync, book.head(silo.store.last_entry()))
+            assert word.shown[-1][1].length == sync + 1
+
+
+@pytest.mark.parametrize("sees", [True, False], ids=["before drawing", "at the disk"])
+def test_what_another_worker_has_drawn_is_not_drawn_again(tmp_path, hand, monkeypatch, sees):
+    """Both took themselves for the leader, and the other was faster: before this one looks, or while it draws."""
+    with opened(tmp_path, hand) as silo:
+        hand.pass_time(60.0)
+        assert silo.tick() == [0]
+        drawn = silo.store.release(1, 0)
+        monkeypatch.setattr(silo.store, "in_state", lambda term, state: [0])
+        if not sees:
+            monkeypatch.setattr(silo.store, "encoder", lambda term: None)
+        assert silo.tick() == []
+        assert silo.store.release(1, 0) == drawn
+        assert len(silo.store.ledger()) == 1
+
+
+def test_after_a_release_the_files_are_clear_unless_raw_rows_are_kept(tmp_path, hand, monkeypatch):
+    with opened(tmp_path, hand) as silo:
+        for cleared in (True, False):  # False: a reader is in the way
+            monkeypatch.setattr(silo.store.engine, "forget", lambda cleared=cleared: cleared)
+            assert silo.ticker.tidy() is cleared
+        monkeypatch.setattr(silo.ticker, "_keep_raw", True)
+        assert silo.ticker.tidy()  # there is nothing to clear
 
 
 # -- what waits for a word -------------------------------------------------------------------------------------
@@ -228,3 +329,16 @@ def test_a_word_that_the_clock_is_right_lasts_until_the_ticks_are_drawn_and_no_l
         hand.pass_time(3600.0 + 180.0)
         with pytest.raises(TicksOverdue):
             silo.tick()
+
+
+def test_a_look_at_two_overdue_ticks_does_not_use_the_word_up(tmp_path, hand):
+    plan = PLAN.changed(schedule=by_clock(7200.0))
+    opened(tmp_path, hand, plan).close()
+    hand.reboot()
+    hand.pass_time(2 * 7200.0 + 3601.0)  # the second is late as well
+    with opened(tmp_path, hand, plan) as silo:
+        assert silo.status()["held"] is not None
+    with opened(tmp_path, hand, plan, catch_up=True) as silo:
+        for _ in range(2):
+            assert silo.status()["held"] is None
+        assert silo.tick() == [0, 1]
