@@ -69,11 +69,6 @@ class Checked:
     alone_measured: Estimate
 
     @property
-    def ratio(self) -> float:
-        """Predicted over measured."""
-        return self.predicted / self.measured.mean
-
-    @property
     def wrong(self) -> bool:
         """Whether a federation was recommended that is more than a tenth worse than staying alone."""
         return self.recommended != ALONE and self.measured.mean > WORST * self.alone_measured.mean

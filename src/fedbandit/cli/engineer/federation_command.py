@@ -33,7 +33,6 @@ PLANNED = (
     *("silos", "rounds", "dim", "epsilon", "delta", "participations", "apart", "trust", "mechanism"),
     *("calibration", "schedule", "visits", "cohort"),
 )
-SETTINGS = "party.json"
 SERVING = ("host", "port", "tls_certificate", "tls_key")
 DAY, MOST_DAYS = 86_400.0, 3650.0
 federation = typer.Typer(
@@ -249,6 +248,7 @@ def _continued(last: Plan, offered: Plan, model: Path, weight: float, *, asked: 
     `asked` means that the user has named the directory of the model.
     """
     from fedbandit.federation import renewal
+    from fedbandit.federation.setup.home import SETTINGS
     from fedbandit.federation.setup.home import Home as Party
 
     if not asked and not (model / SETTINGS).exists():
@@ -319,7 +319,6 @@ def accept(
     offered.save(home / FEDERATION)
     if new_term:
         (home / MEMBERS).unlink(missing_ok=True)  # editions belong to one term, and continue its file
-    if new_term:
         output.say(f"{offered.plan.guarantee}\n")
     output.say(f"fingerprint {offered.fingerprint}: compare it with the others'")
 
