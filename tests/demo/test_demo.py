@@ -101,9 +101,13 @@ def test_kill_minus_nine_of_a_silo_the_mixer_and_the_broker_changes_no_count(tmp
 
 def test_a_machine_that_is_slower_than_it_was_gets_more_time(tmp_path, monkeypatch):
     """Silos that came up after several ticks drew nothing, and the demo gave up after two minutes."""
-    founded = []
-    found = founding.local
-    monkeypatch.setattr(live.founding, "local", lambda *args: founded.append(args) or found(*args))
+    founded, found = [], founding.local
+
+    def noted(*args):
+        founded.append(args)
+        return found(*args)
+
+    monkeypatch.setattr(founding, "local", noted)
     monkeypatch.setattr(live, "PATIENCE", (0.01, 6.0))
     check(play_live(tmp_path / "f", PLAN, USERS, lambda done: None), restarts=0)
     assert len(founded) == 2
