@@ -29,7 +29,7 @@ POLICIES = (
 def evaluate(
     log: Annotated[Path, typer.Argument(help="A Parquet file of decisions, or the folder of `fedbandit silo log`.")],
     policy: Annotated[list[str] | None, typer.Option(help=POLICIES)] = None,
-    level: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
     plot: Annotated[Path | None, typer.Option(help="Draw the intervals: .svg, .png or .pdf.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write a report: one HTML file with charts, to be printed.")] = None,
     json: options.Json = False,
