@@ -181,7 +181,9 @@ def test_late_and_missing_rewards(fedbandit: Command) -> None:
 
 def test_help_shows_the_defaults_that_there_are() -> None:
     """They are those of `Experiment`, which help does not load."""
-    shown = {option.name: option.show_default for option in loaded("simulate").params if option.name != "file"}
+    shown = {
+        option.name: vars(option).get("show_default") for option in loaded("simulate").params if option.name != "file"
+    }
     for field in fields(Experiment):
         if field.default not in (None, False):
             given = ",".join(field.default) if isinstance(field.default, tuple) else str(field.default)
