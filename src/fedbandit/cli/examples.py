@@ -13,7 +13,7 @@ EXAMPLES = {
     "compare": "fedbandit compare my_protocol.py --runs 1",
     "evaluate": "fedbandit evaluate log --policy uniform --policy model --plot worth.svg",
     "replay": "fedbandit replay visits.csv --schema schema.toml --silo-column hospital \\\n"
-    "      --action treatment --reward better",
+    "      --action treatment --reward better --epsilon 1",
     "paper": "fedbandit paper list",
     "paper list": "fedbandit paper list",
     "paper run": "fedbandit paper run fig1b --quick --out figures",

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
+from fedbandit.cli.main import loaded
+from fedbandit.cli.researcher.experiment import Experiment
 from fedbandit.presets import NAMES
 from fedbandit.simulator import runner
 from tests.cli.harness import SMALL, Command, assert_refused
@@ -174,3 +177,14 @@ def test_late_and_missing_rewards(fedbandit: Command) -> None:
     assert plain != late
     refused = fedbandit("simulate", *SMALL, "--protocols", "ldp-eager", "--delay", "8")
     assert_refused(refused, "delays must be left out for 'ldp-eager': its silos act on every user at once")
+
+
+def test_help_shows_the_defaults_that_there_are() -> None:
+    """They are those of `Experiment`, which help does not load."""
+    shown = {
+        option.name: vars(option).get("show_default") for option in loaded("simulate").params if option.name != "file"
+    }
+    for field in fields(Experiment):
+        if field.default not in (None, False):
+            given = ",".join(field.default) if isinstance(field.default, tuple) else str(field.default)
+            assert shown[field.name] == given, field.name

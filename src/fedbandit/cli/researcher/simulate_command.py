@@ -23,33 +23,54 @@ RUNNING = {"runs", "seed", "precision"}  # how the simulation is run, whoever ta
 def simulate(
     context: typer.Context,
     file: Annotated[Path | None, typer.Argument(help="A TOML file; options override it.")] = None,
-    protocols: Annotated[str | None, typer.Option(help="Names, separated by commas.")] = None,
-    silos: Annotated[int | None, typer.Option(help="Number of silos, M.")] = None,
-    rounds: Annotated[int | None, typer.Option(help="Rounds of every silo, T.")] = None,
+    protocols: Annotated[
+        str | None, typer.Option(help="Names, separated by commas.", show_default="fed-lin-ucb,ldp,silo,secure-sum")
+    ] = None,
+    silos: Annotated[int | None, typer.Option(help="Number of silos, M.", show_default="20")] = None,
+    rounds: Annotated[int | None, typer.Option(help="Rounds of every silo, T.", show_default="2000")] = None,
     batch: options.Batch = None,
-    dim: Annotated[int | None, typer.Option(help="Dimension of the features, d.")] = None,
-    arms: Annotated[int | None, typer.Option(help="Actions of every user.")] = None,
-    epsilon: Annotated[float | None, typer.Option(help="Privacy budget epsilon.")] = None,
-    delta: Annotated[float | None, typer.Option(help="Privacy budget delta.")] = None,
-    adjacency: Annotated[str | None, typer.Option(help="replace-one or add-remove.")] = None,
-    participations: Annotated[int | None, typer.Option(help="Rounds of one silo per user.")] = None,
-    silos_per_user: Annotated[int | None, typer.Option(help="Silos per user.")] = None,
-    apart: Annotated[int | None, typer.Option(help="Least number of syncs between two counted visits.")] = None,
-    forget: Annotated[float | None, typer.Option(help="Also play each protocol with this weight per sync.")] = None,
+    dim: Annotated[int | None, typer.Option(help="Dimension of the features, d.", show_default="10")] = None,
+    arms: Annotated[int | None, typer.Option(help="Actions of every user.", show_default="100")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="Privacy budget epsilon.", show_default="1.0")] = None,
+    delta: Annotated[float | None, typer.Option(help="Privacy budget delta.", show_default="1e-05")] = None,
+    adjacency: Annotated[
+        str | None, typer.Option(help="replace-one or add-remove.", show_default="replace-one")
+    ] = None,
+    participations: Annotated[int | None, typer.Option(help="Rounds of one silo per user.", show_default="1")] = None,
+    silos_per_user: Annotated[int | None, typer.Option(help="Silos per user.", show_default="1")] = None,
+    apart: Annotated[
+        int | None, typer.Option(help="Least number of syncs between two counted visits.", show_default="0")
+    ] = None,
+    forget: Annotated[
+        float | None, typer.Option(help="Also play each protocol with this weight per sync.", show_default="1.0")
+    ] = None,
     endless: Annotated[bool | None, typer.Option("--endless", help="With --forget: for a run without an end.")] = None,
-    drift: Annotated[float | None, typer.Option(help="How far theta moves per round, at random.")] = None,
+    drift: Annotated[
+        float | None, typer.Option(help="How far theta moves per round, at random.", show_default="0.0")
+    ] = None,
     jump_at: Annotated[int | None, typer.Option(help="The round after which theta is a new one.")] = None,
     own: Annotated[
-        int | None, typer.Option(help="How many weights of theta differ by silo; also play plans that learn them.")
+        int | None,
+        typer.Option(
+            help="How many weights of theta differ by silo; also play plans that learn them.", show_default="0"
+        ),
     ] = None,
-    differing: Annotated[float | None, typer.Option(help="How far silos differ in those weights, 0 to 1.")] = None,
-    own_share: Annotated[float | None, typer.Option(help="Share of mu^2 that learning them may spend.")] = None,
-    rewards: Annotated[str | None, typer.Option(help="bernoulli, gaussian, clipped or exact.")] = None,
-    contexts: Annotated[str | None, typer.Option(help="fresh for every user, or fixed.")] = None,
-    confidence: Annotated[str | None, typer.Option(help="theory, proof or practical radii.")] = None,
-    precision: Annotated[str | None, typer.Option(help="float32 or float64 scores.")] = None,
-    runs: Annotated[int | None, typer.Option(help="Independent runs.")] = None,
-    seed: Annotated[int | None, typer.Option(help="The same seed gives the same numbers.")] = None,
+    differing: Annotated[
+        float | None, typer.Option(help="How far silos differ in those weights, 0 to 1.", show_default="0.0")
+    ] = None,
+    own_share: Annotated[
+        float | None, typer.Option(help="Share of mu^2 that learning them may spend.", show_default="0.2")
+    ] = None,
+    rewards: Annotated[
+        str | None, typer.Option(help="bernoulli, gaussian, clipped or exact.", show_default="bernoulli")
+    ] = None,
+    contexts: Annotated[str | None, typer.Option(help="fresh for every user, or fixed.", show_default="fresh")] = None,
+    confidence: Annotated[
+        str | None, typer.Option(help="theory, proof or practical radii.", show_default="theory")
+    ] = None,
+    precision: Annotated[str | None, typer.Option(help="float32 or float64 scores.", show_default="float32")] = None,
+    runs: Annotated[int | None, typer.Option(help="Independent runs.", show_default="5")] = None,
+    seed: Annotated[int | None, typer.Option(help="The same seed gives the same numbers.", show_default="0")] = None,
     delay: Annotated[float, typer.Option(help="How many rounds later rewards come, on average.")] = 0.0,
     missing: Annotated[float, typer.Option(help="Share of rewards that never come.")] = 0.0,
     out: Annotated[Path | None, typer.Option(help="Folder for the frame, the plans and a plot.")] = None,
