@@ -111,9 +111,15 @@ def _schema(path: Path | None, plan: dict[str, object]) -> Schema:
 def _plan(given: dict[str, object], schema: Schema, epsilon: float | None, delta: float | None) -> Plan:
     """The plan, with the schema's dimension; silos and rounds are set when the table is known."""
     values = {name: value for name, value in given.items() if name not in ("dim", "schema")}
-    fields = {**SIZES, **values, "schema": schema.as_dict(), "privacy": _budget(values, epsilon, delta)}
+    budget = _budget(values, epsilon, delta)
+    fields = {**SIZES, **values, "schema": schema.as_dict(), "privacy": budget}
     with _validate.reading("plan"):
-        return Plan.from_dict(fields)
+        try:
+            return Plan.from_dict(fields)
+        except ArgumentError as error:
+            if budget is None and error.field == "privacy":  # the trust model needs a budget
+                raise ArgumentError("epsilon", "must be given, by --epsilon or in the plan (--plan)") from None
+            raise
 
 
 def _budget(values: dict[str, object], epsilon: float | None, delta: float | None) -> dict[str, object] | None:
@@ -121,8 +127,6 @@ def _budget(values: dict[str, object], epsilon: float | None, delta: float | Non
     fields = dict(planned) if isinstance(planned, dict) else {}
     fields |= {name: value for name, value in (("epsilon", epsilon), ("delta", delta)) if value is not None}
     if not fields:
-        if planned is None and values.get("trust") != "none":
-            raise ArgumentError("epsilon", "must be given, by --epsilon or in the plan (--plan)")
         return None
     Privacy.from_dict(fields)
     return fields
