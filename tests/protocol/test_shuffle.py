@@ -14,6 +14,7 @@ from fedbandit.plan import Plan
 from fedbandit.privacy.accounting import gaussian_epsilon
 from fedbandit.privacy.budget import Privacy
 from fedbandit.privacy.clones import amplified_epsilon, shuffled_epsilon_of
+from fedbandit.privacy.ledger import Gaussian
 from fedbandit.protocol.adversaries import SeesMessages
 from fedbandit.protocol.trusts.shuffle import Hidden, SeesShuffled, ShuffleProtocol
 from fedbandit.protocol.trusts.shuffle import _guarantee as promised
@@ -208,6 +209,17 @@ def test_several_silos_cost_more_behind_a_mixer_than_without_one_and_never_more_
     many = shuffled(silos=50, privacy=Privacy(1e-2, 1e-6, silos_per_user=40))
     assert many.protocol.scales == pytest.approx(many.changed(trust="silo").protocol.scales)
     assert "At this noise it is so without the mixer too." in many.guarantee.statement
+
+
+@pytest.mark.parametrize("silos, needed", [(2, False), (5_000, True)])
+def test_what_several_silos_spend_without_a_mixer_is_composed_in_squares(silos: int, needed: bool) -> None:
+    """Two silos each release a sum that one user moves: mu^2 doubles, so sqrt 2 times one shift is accounted for."""
+    plan = shuffled(silos=silos, mechanism="batches", privacy=Privacy(1e-2, 1e-6, silos_per_user=2), bits=20)
+    event, one = plan.release("a", 1, 0), math.sqrt(4.5) + 2 * math.sqrt(6) * 2.0**-21
+    assert event is not None
+    assert isinstance(event.cost, Gaussian)
+    assert event.cost.sensitivity == pytest.approx(math.sqrt(2) * one, rel=1e-9)
+    assert plan.protocol.needs_mixer == needed
 
 
 def test_an_epsilon_beyond_all_powers_of_e_is_no_reason_to_fail() -> None:
