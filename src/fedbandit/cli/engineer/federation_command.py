@@ -49,7 +49,7 @@ def init(
     context: typer.Context,
     directory: Annotated[Path, typer.Argument(help="A new directory for the federation's file and the broker's.")],
     name: Annotated[str, typer.Option(help="Name of the federation: letters, digits, - and _.")],
-    plan: Annotated[Path | None, typer.Option(help="The plan as JSON; otherwise the options below.")] = None,
+    plan: Annotated[Path | None, typer.Option(help="The plan as JSON or TOML; otherwise the options below.")] = None,
     silos: options.Silos = 3,
     rounds: Annotated[int, typer.Option(help="Periods of the clock, or decisions of every silo, T.")] = 365,
     dim: options.Dim = 10,
@@ -62,7 +62,7 @@ def init(
     calibration: Annotated[str, typer.Option(help="exact, or paper: the noise of the paper's theorem.")] = "exact",
     schedule: Annotated[str, typer.Option(help=f"When silos synchronise: {SCHEDULES}.")] = "clock:86400:1.1",
     visits: Annotated[
-        str, typer.Option(help="public: that, when and how often somebody asks is not hidden.")
+        str, typer.Option(help="With public, it is not hidden whether, when and how often somebody asks.")
     ] = "private",
     cohort: Annotated[int | None, typer.Option(help="Fewest silos in a sync; all by default.")] = None,
     broker: Annotated[
@@ -76,7 +76,8 @@ def init(
     settle: Annotated[float, typer.Option(help="Seconds a batch stays open after its tick.")] = 0.0,
     settle_last: Annotated[float, typer.Option(help="The same for the last batch of the term.")] = 0.0,
     start: Annotated[
-        float | None, typer.Option(help="Unix time from which a clock counts; a day after everybody is there.")
+        float | None,
+        typer.Option(help="Unix time from which a clock counts; by default a day after everybody is there."),
     ] = None,
     reward_window: Annotated[float, typer.Option(help="Seconds that a decision waits for its reward.")] = 7_776_000.0,
     host: Annotated[list[str] | None, typer.Option(help="Roles to be run here: analyzer, mixer.")] = None,

@@ -42,8 +42,8 @@ Stay = Annotated[
     bool,
     typer.Option(
         "--stay",
-        help="If others work under another plan, stay and say so instead of ending with code 3, after which whoever"
-        " starts it again would do so for ever.",
+        help="If others work under another plan, keep running and say so, instead of ending with code 3. Without it,"
+        " a service manager that restarts on every code would do so for ever.",
     ),
 ]
 Agreed = Annotated[bool, typer.Option("--yes", help="Give up what is shown without it. It cannot be undone.")]

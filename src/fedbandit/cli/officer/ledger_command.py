@@ -29,7 +29,7 @@ def ledger(
     file: Annotated[Path, typer.Argument(help="A ledger: one JSON entry per line, or a silo's SQLite database.")],
     head: Annotated[
         str | None,
-        typer.Option(help="A hash you noted, the last one then: entries cut off or rewritten since are noticed."),
+        typer.Option(help="The head that you noted earlier: entries that were cut off or rewritten since are noticed."),
     ] = None,
     federation: Annotated[
         Path | None,
@@ -47,10 +47,10 @@ def ledger(
 ) -> None:
     """What has been spent and what is left, from the signed hash chain of a silo's releases.
 
-    The chain alone shows that entries were not altered one by one. With the federation file, that the silo wrote them
-    all; with a witness, that it has not rewritten or lost what it had sent by then, unless it has lost a copy and says
-    so: then as many entries give up as were lost, each at its cost. A silo can still add entries, which say that it
-    spent more, and nobody can see a release that it never sent to anybody.
+    The chain alone shows that no single entry was altered. The federation file also shows that the silo wrote all of
+    them. A witness also shows that the silo has neither rewritten nor lost what it had sent by then. A silo that has lost
+    a copy and says so is an exception: as many entries as were lost then say that they give up, each at its cost. A silo
+    can still add entries, which say that it spent more, and nobody can see a release that it never sent to anybody.
     """
     entries = _read(file)
     silo = entries[0].event.silo if entries else None
