@@ -77,7 +77,7 @@ def init(
     settle_last: Annotated[float, typer.Option(help="The same for the last batch of the term.")] = 0.0,
     start: Annotated[
         float | None,
-        typer.Option(help="Unix time from which a clock counts; by default a day after everybody is there."),
+        typer.Option(help="Unix time from which a clock counts; else a day after everybody is there."),
     ] = None,
     reward_window: Annotated[float, typer.Option(help="Seconds that a decision waits for its reward.")] = 7_776_000.0,
     host: Annotated[list[str] | None, typer.Option(help="Roles to be run here: analyzer, mixer.")] = None,

@@ -47,9 +47,9 @@ def ledger(
 ) -> None:
     """What has been spent and what is left, from the signed hash chain of a silo's releases.
 
-    The chain alone shows that no single entry was altered. The federation file also shows that the silo wrote all of
-    them. A witness also shows that the silo has neither rewritten nor lost what it had sent by then. A silo that has lost
-    a copy and says so is an exception: as many entries as were lost then say that they give up, each at its cost. A silo
+    The chain alone shows that no entry was altered by itself. The federation file also shows that the silo wrote all of
+    them. A witness also shows that the silo has neither rewritten nor lost what it had sent by then. There is one
+    exception: a silo that has lost a copy and says so gives up as many entries as were lost, each at its cost. A silo
     can still add entries, which say that it spent more, and nobody can see a release that it never sent to anybody.
     """
     entries = _read(file)
