@@ -61,7 +61,7 @@ def init(
     calibration: Annotated[str, typer.Option(help="exact, or paper: the noise of the paper's theorem.")] = "exact",
     schedule: Annotated[str, typer.Option(help=f"When silos synchronise: {SCHEDULES}.")] = "clock:86400:1.1",
     visits: Annotated[
-        str, typer.Option(help="public: whether, when and how often somebody asks is not hidden.")
+        str, typer.Option(help="With public, it is not hidden whether, when and how often somebody asks.")
     ] = "private",
     cohort: Annotated[int | None, typer.Option(help="Fewest silos in a sync; all by default.")] = None,
     broker: Annotated[

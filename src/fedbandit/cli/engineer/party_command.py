@@ -44,8 +44,8 @@ Stay = Annotated[
     bool,
     typer.Option(
         "--stay",
-        help="If the others work under another plan, keep running and say so, instead of ending with code 3, which a"
-        " supervisor would answer with restarts for ever.",
+        help="If others work under another plan, keep running and say so, instead of ending with code 3. Without it,"
+        " a service manager that restarts on every code would do so for ever.",
     ),
 ]
 Agreed = Annotated[bool, typer.Option("--yes", help="Give up what is shown without this. It cannot be undone.")]

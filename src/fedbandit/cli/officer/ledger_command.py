@@ -29,7 +29,7 @@ def ledger(
     file: Annotated[Path, typer.Argument(help="A ledger: one JSON entry per line, or a silo's SQLite database.")],
     head: Annotated[
         str | None,
-        typer.Option(help="A last hash that you noted earlier: it shows if entries were cut off or rewritten since."),
+        typer.Option(help="The head that you noted earlier: entries that were cut off or rewritten since are noticed."),
     ] = None,
     federation: Annotated[
         Path | None,
@@ -47,10 +47,10 @@ def ledger(
 ) -> None:
     """What has been spent and what is left, from the signed hash chain of a silo's releases.
 
-    The chain alone shows that no single entry was altered. With the federation file, it shows that the silo wrote all
-    entries. With a witness, it also shows that the silo has not rewritten or lost anything that it had sent by then; if
-    it has lost a copy and says so, one entry gives up each lost release, at its full cost. A silo can still add
-    entries, which say that it spent more, and nobody can see a release that it never sent to anybody.
+    The chain alone shows that no entry was altered by itself. The federation file also shows that the silo wrote all of
+    them. A witness also shows that the silo has neither rewritten nor lost what it had sent by then. There is one
+    exception: a silo that has lost a copy and says so gives up as many entries as were lost, each at its cost. A silo
+    can still add entries, which say that it spent more, and nobody can see a release that it never sent to anybody.
     """
     entries = _read(file)
     silo = entries[0].event.silo if entries else None
