@@ -219,6 +219,7 @@ def test_what_several_silos_spend_without_a_mixer_is_composed_in_squares(silos: 
     assert event is not None
     assert isinstance(event.cost, Gaussian)
     assert event.cost.sensitivity == pytest.approx(math.sqrt(2) * one, rel=1e-9)
+    assert isinstance(plan.protocol, ShuffleProtocol)
     assert plan.protocol.needs_mixer == needed
 
 
