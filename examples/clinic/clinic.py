@@ -173,7 +173,7 @@ def live(folder: Path, seed: int) -> tuple[Plan, list[Home], np.ndarray]:
         keep_a_log(home)
     streams = [np.random.default_rng((seed, number)) for number in range(HOSPITALS)]
     come = [[[patient(rng) for _ in range(PATIENTS)] for _ in range(DAYS)] for rng in streams]
-    with Processes(folder, [Home.load(home.path) for home in homes]):
+    with Processes(folder, [Home.load(home.path) for home in homes], until=start):
         hospitals = [Hospital(*one, start, day) for one in zip(silos, come, streams, strict=True)]
         expected = asyncio.run(together(hospitals))
     return plan, silos, np.array(expected).reshape(HOSPITALS, DAYS, PATIENTS)

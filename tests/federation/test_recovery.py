@@ -261,7 +261,7 @@ def test_a_party_that_is_not_behind_or_not_answered_is_left_alone(tmp_path):
         assert running.outcome(1).cohort.tolist() == [1, 1, 1]
         await running.stop("mixer")
         await running.stop("analyzer")
-        with pytest.raises(TimeoutError, match="must run"):
+        with pytest.raises(TimeoutError, match="must be running"):
             await recover(running.homes["mixer"], agreed=True, patience=1.0)
 
     run(tmp_path, plan, scenario)

@@ -7,7 +7,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -72,17 +72,16 @@ def _running(path: Path, plan: Plan) -> Iterator[tuple[Processes, float]]:
     nothing. If other work slows the machine down while the processes start, the federation is founded again, with a
     clock that starts later.
     """
-    for patience in PATIENCE:
-        homes, start = _founded(path, plan, patience)
-        processes = Processes(path, homes)
-        try:
-            processes.start(until=start)
-            break
-        except NotUp:
-            if patience == PATIENCE[-1]:
-                raise
-            shutil.rmtree(path)
-    with processes:
+    with ExitStack() as running:
+        for patience in PATIENCE:
+            homes, start = _founded(path, plan, patience)
+            try:
+                processes = running.enter_context(Processes(path, homes, until=start))
+                break
+            except NotUp:
+                if patience == PATIENCE[-1]:
+                    raise
+                shutil.rmtree(path)
         yield processes, start
 
 

@@ -34,13 +34,12 @@ class NotUp(RuntimeError):
 
 
 class Processes:
-    """Broker and parties, from `start` to the end of the block.
-
-    A process that dies is started again, as a service manager would do.
+    """Broker and parties, as long as the block lasts. A process that dies is started again, as a service manager would
+    do. If a silo is not ready at the time `until` (seconds of the epoch), all are stopped and NotUp is raised.
     """
 
-    def __init__(self, path: Path, homes: list[Home]) -> None:
-        self.path, self.homes = path, homes
+    def __init__(self, path: Path, homes: list[Home], until: float) -> None:
+        self.path, self.homes, self.until = path, homes, until
         self.restarts = 0
         self._commands: dict[str, list[str]] = {
             "broker": [str(broker.server_binary()), "-c", str(path / founding.BROKER_CONFIG)]
@@ -62,11 +61,7 @@ class Processes:
         with self._lock:
             return self._running[name].pid
 
-    def start(self, until: float) -> None:
-        """Start all processes.
-
-        If a silo is not ready at `until` (in Unix time), stop them all and raise NotUp.
-        """
+    def __enter__(self) -> Self:
         try:
             self._start("broker")
             self._wait_for_broker()
@@ -75,12 +70,10 @@ class Processes:
                 self._start(home.settings.name)
             self._watcher.start()
             for home in self.silos:
-                self._wait_for(home, until)
+                self._wait_for(home)
         except BaseException:
             self.stop()
             raise
-
-    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -126,8 +119,8 @@ class Processes:
                 raise RuntimeError(f"the broker did not come up in {READY:.0f} s; see {self.path}/broker.log")
             time.sleep(0.02)
 
-    def _wait_for(self, home: Home, until: float) -> None:
-        while time.time() < until:
+    def _wait_for(self, home: Home) -> None:
+        while time.time() < self.until:
             try:
                 answer = httpx.get(f"{url(home)}/readyz", timeout=5).json()
                 if answer["ready"] and answer["connected"]:

@@ -81,7 +81,7 @@ def test_whoever_comes_too_soon_is_served_by_the_public_model(tmp_path):
 def test_the_audit_sees_a_silo_that_forgets_the_distance(monkeypatch):
     count = SiloStore.count
     monkeypatch.setattr(SiloStore, "count", lambda self, *given, apart, **more: count(self, *given, **more))
-    assert "data of those who do not count are in a batch" in served_apart(plan_of()).failed
+    assert "a batch contains data of those who do not count" in served_apart(plan_of()).failed
 
 
 def test_places_that_are_counted_do_not_go_with_it():
