@@ -30,7 +30,7 @@ torture: .venv/dev-installed
 
 # Branch coverage of the parts that guarantees and rewards rest on; fails below 95 %.
 coverage: .venv/dev-installed
-	$(BIN)/python -m pytest tests/protocol tests/privacy tests/federation tests/demo tests/test_contributing.py \
+	$(BIN)/python -m pytest tests/protocol tests/privacy tests/federation tests/demo tests/web tests/cli tests/test_contributing.py \
 	    --cov=fedbandit.protocol --cov=fedbandit.privacy --cov=fedbandit.federation --cov-branch --cov-report=term \
 	    --cov-fail-under=95
 
