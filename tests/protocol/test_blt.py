@@ -92,7 +92,8 @@ def test_what_no_fit_can_be_has_no_noise_to_compare() -> None:
         ((0.4, 1.5), (0.1, 0.1)),
         ((0.5,), (1.5,)),
         ((0.5,), (1.8,)),
-        ((0.3, 0.7), (1e-300, 1e-300)),  # a zero of C that no float tells from a decay
+        ((0.3, 0.7), (1e-300, 1e-300)),  # zeros of C that no float tells from a decay
+        ((0.3, 0.7), (0.2, 1e-300)),  # one of them
     ):
         assert blt.noise(decays, weights, 10) == math.inf
     assert blt.noise((0.5,), (1.49,), 10) < math.inf

@@ -13,8 +13,9 @@ import pytest
 from fedbandit.bandit.statistics import Scales, contributions
 from fedbandit.plan import Plan
 from fedbandit.presets import NAMES, plan_for
-from fedbandit.privacy.accounting import compose_gdp, gaussian_epsilon, gaussian_sigma
+from fedbandit.privacy.accounting import compose_gdp, gaussian_epsilon, gaussian_sigma, theorem_ldp_sigma
 from fedbandit.privacy.budget import Privacy
+from fedbandit.privacy.ledger import Gaussian
 from fedbandit.protocol import trust as trust_models
 from fedbandit.protocol.guarantee import Acting, Calibration, Guarantee, Request, nothing
 from fedbandit.schedule import adaptive, every, growing
@@ -324,3 +325,14 @@ def test_a_notebook_shows_answers_steps_and_assumptions_where_there_are_any() ->
     for text in ("Because", "Assuming", "<ol", "<ul", "<table"):
         assert text not in shown
     assert "No privacy guarantee: why." in shown
+
+
+def test_a_release_with_the_noise_of_the_theorem_costs_that_noise_all_of_it_the_silos_own() -> None:
+    """Nothing is released beside it, and nobody shares it."""
+    plan = Plan(3, 20, 2, Privacy(1.0, 1e-5), "silo", "tree", every(5), calibration="paper")
+    event = plan.release("silo-1", 1, 0)
+    assert event is not None
+    assert isinstance(event.cost, Gaussian)
+    sigma = theorem_ldp_sigma(1.0, 1e-5, 3.0)  # four syncs: a datum enters 1 + log2 4 p-sums
+    assert (event.cost.sigma, event.cost.own_sigma) == pytest.approx((sigma, sigma), rel=1e-12)
+    assert event.cost.sensitivity == pytest.approx(math.sqrt(4.5), rel=1e-5)

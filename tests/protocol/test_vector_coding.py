@@ -83,10 +83,10 @@ def test_one_silo_knows_its_own_bits(silos: int, counted: int) -> None:
 def test_what_the_bits_of_some_silos_are_worth(of: int) -> None:
     """A hair less than the binomial itself: numbers are scaled in floating point before they are rounded."""
     coding = ExactCoding(SCALES, -20.0, 5)
-    node = coding.node(0, 30, 2)
-    exact = node.unit * gaussian_std(6 * of * node.noise_bits, -20.0)
-    assert exact * (1 - 1.1e-9) < coding.worth(node, of) < exact * (1 - 0.9e-9)
-    assert (coding.worth(node, of) >= 12.0) == (of >= 4)
+    by_hand = Node(0, 30, 100, 5_000, 5_000, 2.0)
+    exact = 0.02 * gaussian_std(of * 30_000, -20.0)
+    assert exact * (1 - 1.1e-9) < coding.worth(by_hand, of) < exact * (1 - 0.9e-9)
+    assert (coding.worth(coding.node(0, 30, 2), of) >= 12.0) == (of >= 4)
 
 
 def test_rounding_adds_a_hundredth_to_the_variance_at_most() -> None:

@@ -116,7 +116,7 @@ def raised(q: Floats, diagonal: Floats, power: float) -> Floats:
     return np.asarray(stepped / stepped.sum())
 
 
-def factor(p: Floats, q: Floats, forget: float = 1.0) -> Floats:
+def factor(p: Floats, q: Floats, forget: float) -> Floats:
     """Lower-triangular C with C^T C = diag(q)^-1/2 (M^T M)^1/2 diag(q)^-1/2, scaled to unit columns."""
     wanted = root(p, q, forget)
     gram = wanted / np.sqrt(np.outer(wanted.diagonal(), wanted.diagonal()))
