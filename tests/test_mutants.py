@@ -66,3 +66,8 @@ def test_a_changed_constant_forgets_itself_alone(digests: Digests) -> None:
     before = digests(SOURCE)
     after = digests(SOURCE.replace("LIMIT = 3", "LIMIT = 5"))
     assert [name for digest, name in before.items() if digest not in after] == ["module.py: LIMIT = 3 -> LIMIT = 4"]
+
+
+def test_rewording_a_docstring_forgets_nothing(digests: Digests) -> None:
+    reworded = SOURCE.replace("def same(x):", 'def same(x):\n    """The same, and one."""')
+    assert digests(reworded) == digests(SOURCE)

@@ -135,10 +135,10 @@ def mutants(path: Path) -> Iterator[Mutant]:
     plain = ast.unparse(tree)
     met: Counter[str] = Counter()
     for place, change in list(_sites(tree)):
-        before = ast.unparse(place.owner)
+        before = _code(place.owner)
         with _changed(place, change):
             source = ast.unparse(ast.fix_missing_locations(tree))
-            after = ast.unparse(place.owner)
+            after = _code(place.owner)
         difference = difflib.unified_diff(plain.splitlines(), source.splitlines(), lineterm="", n=0)
         diff = "\n".join(list(difference)[3:])
         if diff:
@@ -147,8 +147,19 @@ def mutants(path: Path) -> Iterator[Mutant]:
             yield mutant._replace(nth=met[mutant.name])
 
 
+def _code(owner: ast.AST) -> str:
+    """The text of a function without its docstring: rewording that leaves the mutants of a function as they are."""
+    if not isinstance(owner, ast.FunctionDef | ast.AsyncFunctionDef) or ast.get_docstring(owner) is None:
+        return ast.unparse(owner)
+    words, owner.body = owner.body, owner.body[1:] or [ast.Pass()]
+    try:
+        return ast.unparse(owner)
+    finally:
+        owner.body = words
+
+
 def _digest(path: Path, scope: str, before: str, after: str) -> str:
-    """Identifies a mutant wherever its function moves in the file, by the function before and after the change."""
+    """What identifies a mutant wherever its function moves in the file: the code as it is and as it becomes."""
     text = "\n".join([path.relative_to(PACKAGE).as_posix(), scope, before, after])
     return hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
 
