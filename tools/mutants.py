@@ -148,14 +148,20 @@ def mutants(path: Path) -> Iterator[Mutant]:
 
 
 def _code(owner: ast.AST) -> str:
-    """The text of a function without its docstring: rewording that leaves the mutants of a function as they are."""
-    if not isinstance(owner, ast.FunctionDef | ast.AsyncFunctionDef) or ast.get_docstring(owner) is None:
-        return ast.unparse(owner)
-    words, owner.body = owner.body, owner.body[1:] or [ast.Pass()]
+    """The text of a statement without the docstrings of functions: rewording one leaves all mutants as they are."""
+    worded = [
+        node
+        for node in ast.walk(owner)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and ast.get_docstring(node) is not None
+    ]
+    bodies = [node.body for node in worded]
+    for node in worded:
+        node.body = node.body[1:] or [ast.Pass()]
     try:
         return ast.unparse(owner)
     finally:
-        owner.body = words
+        for node, body in zip(worded, bodies, strict=True):
+            node.body = body
 
 
 def _digest(path: Path, scope: str, before: str, after: str) -> str:
