@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 VERSIONS ?= 3.11 3.12 3.13
 
-.PHONY: demo test lint docs torture coverage mutants matrix browser clean
+.PHONY: demo test lint docs torture gallery coverage mutants matrix browser clean
 
 demo: .venv/demo-installed
 	$(BIN)/fedbandit demo
@@ -27,6 +27,11 @@ docs: .venv/docs-installed
 torture: .venv/dev-installed
 	$(BIN)/python -m pytest tests -m 'torture or fire' --full --dist worksteal \
 	    -o faulthandler_timeout=3600 -o faulthandler_exit_on_timeout=true
+
+# Every panel of docs/gallery, drawn again at the paper's 25 runs and compared to the digit. Takes most of an hour;
+# panels on real data need the folder ../shared/data.
+gallery: .venv/dev-installed
+	$(BIN)/python -m pytest -n 0 tests/paper/test_panels.py -m gallery
 
 # Branch coverage of the parts that guarantees and rewards rest on; fails below 95 %.
 coverage: .venv/dev-installed

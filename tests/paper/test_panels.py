@@ -210,13 +210,13 @@ def check_panel(name: str, sources: Sources, folder: Path) -> None:
     assert gallery.write_index(folder).read_text() == (GALLERY / "README.md").read_text()
 
 
-@pytest.mark.torture
+@pytest.mark.gallery
 @pytest.mark.parametrize("name", SYNTHETIC)
 def test_a_synthetic_panel_of_the_gallery_is_drawn_again_to_the_digit(name: str, tmp_path: Path) -> None:
     check_panel(name, Sources(), tmp_path)
 
 
-@pytest.mark.torture
+@pytest.mark.gallery
 @pytest.mark.shared
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the folder ../shared/data is not there")
 @pytest.mark.parametrize("name", [name for name in PANELS if name not in SYNTHETIC])
