@@ -151,6 +151,17 @@ def test_what_a_ledger_has_spent_is_true_where_rows_were_drawn_unequally_often(d
     assert spent(entries, mechanisms.encoder).mu >= moved * (1 - 1e-9)
 
 
+def test_a_sync_that_was_not_drawn_yet_costs_nothing() -> None:
+    """The first row of C is (1, 0): drawn twice, and nothing after it, it costs sqrt 2 times its sensitivity."""
+    event = plan("apart").release("a", 1, 0)
+    assert event is not None
+    assert isinstance(event.cost, ledger.Gaussian)
+    first = ledger.append(ledger.GENESIS, event)
+    entries = [first, ledger.append(first.hash, event, 2)]
+    once = event.cost.sensitivity / event.cost.sigma
+    assert spent(entries, mechanisms.encoder).mu == pytest.approx(math.sqrt(2) * once)
+
+
 @pytest.mark.parametrize("trust", ["silo", "secure-sum", "central"])
 @pytest.mark.parametrize("silos_per_user", [1, 2])
 def test_the_proof_says_that_a_late_reward_moves_more(trust: str, silos_per_user: int) -> None:
