@@ -27,7 +27,7 @@ from fedbandit.bandit import linucb, literature
 from fedbandit.bandit.confidence import NOISELESS, Confidence, NoiseLaw, Radii, Rule
 from fedbandit.bandit.linucb import Fit
 from fedbandit.bandit.policies import UCB, Policy, as_policy
-from fedbandit.bandit.prior import COSTS_NOTHING, Prior
+from fedbandit.bandit.prior import Prior
 from fedbandit.bandit.statistics import Scales
 from fedbandit.plan_checks import check_effects, check_fields, check_headroom, people_that_fit
 from fedbandit.plan_data import PERSONAL_SHARE
@@ -264,7 +264,7 @@ class Plan:
         promised = self._built.guarantee
         if not promised.promised:
             return promised
-        before = () if self.prior is None else (COSTS_NOTHING,)
+        before = () if self.prior is None else (self.prior.step,)
         fits = FEW_ENOUGH.format(self.capacity // self.silos, " in one release" if self.endless else "")
         assumes = (fits,) if isinstance(self.schedule, Clock) and self.trusting.live else ()  # counted rounds fit
         return replace(promised, steps=(*promised.steps, *before), assumes=(*promised.assumes, *assumes))

@@ -9,7 +9,7 @@ import pytest
 import fedbandit as fb
 from fedbandit._arrays import Floats
 from fedbandit._validate import ArgumentError
-from fedbandit.bandit.prior import COSTS_NOTHING, Prior
+from fedbandit.bandit.prior import COSTS_NOTHING, IN_THE_CLEAR, Prior
 from fedbandit.bandit.statistics import Scales, unpack, width
 from fedbandit.knowledge import OwnData, local_knowledge, nothing_public, prior_of, public_model
 from fedbandit.simulator.result import Result, estimate
@@ -124,6 +124,8 @@ def test_it_costs_nothing_and_says_so() -> None:
     prior = prior_of(PLAN, 3, np.ones(width(DIM)))
     later = PLAN.changed(prior=prior)
     assert later.guarantee.steps == (*PLAN.guarantee.steps, COSTS_NOTHING)
+    clear = prior_of(PLAN.changed(privacy=None, trust="none"), 0, np.ones(PLAN.protocol.width))
+    assert PLAN.changed(prior=clear).guarantee.steps == (*PLAN.guarantee.steps, IN_THE_CLEAR)
     assert later.release("silo", 2, 0).cost == PLAN.release("silo", 1, 0).cost  # type: ignore[union-attr]
     assert later.protocol == PLAN.protocol
     assert later.hash != PLAN.hash

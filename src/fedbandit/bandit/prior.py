@@ -16,12 +16,17 @@ from fedbandit._validate import ArgumentError
 from fedbandit.bandit.confidence import NoiseLaw
 from fedbandit.bandit.statistics import Scales, width
 
-__all__ = ["COSTS_NOTHING", "Prior"]
+__all__ = ["COSTS_NOTHING", "IN_THE_CLEAR", "Prior"]
 
 COSTS_NOTHING = (
     "Models begin with sums that an earlier term has released. They are computed from what everybody knew before this "
     "term began, and cost nothing more. A person who is counted in both terms has spent both budgets, which add up; "
     "their silo's ledger says to how much."
+)
+IN_THE_CLEAR = (
+    "Models begin with sums that an earlier term has released without noise. They are computed from what everybody "
+    "knew before this term began, and cost nothing more. But that term promised nothing: for a person who is counted "
+    "in both, the promise is about what they give in this one."
 )
 
 
@@ -31,7 +36,8 @@ class Prior:
 
     Formal guarantee: using a prior spends nothing. It is a function of releases that the earlier term has accounted
     for, it was fixed before anybody came in this term, and models are computed only from it and from this term's
-    releases. For a person who is counted in both terms, the two budgets compose; the silo's ledger has both.
+    releases. For a person who is counted in both terms, the two budgets compose; the silo's ledger has both. A
+    term without a budget has none to compose: its sums have no noise, and `step` says so.
 
     Radii: with the prior's weight w, the sums are W = w W_old + W_new (and likewise U), with independent noise of
     variance w^2 s_old^2 + s_new^2 in each number. So Lemma subG holds with that law of the noise, the visits of both
@@ -55,6 +61,11 @@ class Prior:
             raise ArgumentError("prior", "must have noise and visits of 0 or more")
         if _validate.positive("weight", self.weight) > 1:
             raise ArgumentError("weight", f"must be at most 1, with which nothing is forgotten, got {self.weight!r}")
+
+    @property
+    def step(self) -> str:
+        """What the proof of a plan that begins with these sums says about them."""
+        return COSTS_NOTHING if any(self.noise) else IN_THE_CLEAR
 
     def check(self, dim: int) -> None:
         """Refuse sums of another dimension."""

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from fedbandit import Plan, Privacy, Silo
+from fedbandit.federation.one_process import StillClock
 from fedbandit.federation.setup import founding
 from fedbandit.federation.silo import book
 from fedbandit.federation.store import open_engine
@@ -86,6 +87,30 @@ def test_a_store_that_is_not_a_silo_s_and_an_empty_file_are_refused(tmp_path: Pa
     data = json.loads(run("ledger", tmp_path / "silo.db", "--json").stdout)
     assert (data["entries"], data["spent"]["epsilon"]) == (0, 0.0)
     assert "nothing has been released" in run("ledger", tmp_path / "silo.db").stderr
+
+
+def test_a_term_in_the_clear_is_no_term_that_spent_nothing(tmp_path: Path) -> None:
+    """A plan without a budget writes no entry; the ledger said that nothing had been released."""
+    store = tmp_path / "silo.db"
+
+    def whole_term(plan: Plan, new_term: bool) -> dict[str, object]:
+        now = StillClock()
+        with Silo.open(store, plan, clock=now, new_term=new_term, catch_up=True) as silo:
+            assert silo.status()["epsilon_spent"] == 0.0
+            for _ in range(plan.rounds + 1):
+                now.now += 3600
+                silo.tick()
+            assert silo.ended
+            return silo.status()
+
+    for status in (whole_term(PLAN.changed(privacy=None, trust="none"), False), whole_term(PLAN, True)):
+        assert status["epsilon_all_terms"] is None
+    data = json.loads(run("ledger", store, "--json").stdout)
+    assert (data["in_the_clear"], data["spent"]["epsilon"]) == ([1], None)
+    assert [term["term"] for term in data["terms"]] == [2]
+    said = " ".join(run("ledger", store).stderr.split())
+    assert "term 1: its plan has no budget, and its sums left the silo in the clear" in said
+    assert said.endswith("a user in every term (replace-one) has no bound on what was spent.")
 
 
 def test_a_silo_is_no_witness_of_itself(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json as json_text
 import math
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
@@ -62,9 +63,10 @@ def ledger(
     if since is not None:
         checked.append(f"{since} since the head you noted")
     total, length = spent(entries, mechanisms.encoder), numbers(entries)[-1] if entries else 0
-    last = entries[-1].hash if entries else None
+    last, clear = entries[-1].hash if entries else None, _in_the_clear(file)
     if json:
-        together = {"epsilon": total.epsilon, "delta": total.delta, "adjacency": total.adjacency}
+        epsilon = math.inf if clear else total.epsilon
+        together = {"epsilon": epsilon, "delta": total.delta, "adjacency": total.adjacency}
         terms = [_as_dict(term) for term in total.terms]
         checks = {"signatures": signed is not None, "witnessed": [number for number, _ in seen], "since_head": since}
         output.print_json(
@@ -73,6 +75,7 @@ def ledger(
                 "head": last,
                 **checks,
                 "terms": terms,
+                "in_the_clear": clear,
                 "spent": together,
             }
         )
@@ -80,7 +83,7 @@ def ledger(
     gone = sum(entry.left_out for entry in entries)
     if gone:
         checked.append(f"{gone} no longer kept, for which later ones stand")
-    _show(total, length, last, checked)
+    _show(total, length, last, checked, clear)
 
 
 def _read(path: Path) -> list[Entry]:
@@ -111,6 +114,21 @@ def _from_database(path: Path) -> list[Entry]:
     if not begun:
         raise LedgerError(f"file must be a silo's database, {str(path)!r} is not: no term was ever begun in it")
     return from_columns(rows)
+
+
+def _in_the_clear(path: Path) -> list[int]:
+    """Terms of a silo's store that released sums under a plan without a budget: the ledger has no entry of them. A file
+    that holds a ledger and nothing else does not tell."""
+    if not read_bytes(path).startswith(SQLITE):
+        return []
+    try:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
+            if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'releases'").fetchall():
+                return []
+            query = "SELECT term, plan FROM terms WHERE term IN (SELECT term FROM releases) ORDER BY term"
+            return [int(term) for term, plan in database.execute(query) if json_text.loads(plan)["privacy"] is None]
+    except (sqlite3.Error, ValueError, TypeError, KeyError) as error:
+        raise LedgerError(f"the plans of the terms in {str(path)!r} cannot be read: {error!r}") from None
 
 
 def _is_of_silo(ask: Callable[[str], Iterable[Any]]) -> bool:
@@ -188,7 +206,7 @@ def _as_dict(term: TermSpent) -> dict[str, Any]:
     }
 
 
-def _show(total: Spent, entries: int, last: str | None, checked: list[str]) -> None:
+def _show(total: Spent, entries: int, last: str | None, checked: list[str], clear: list[int]) -> None:
     columns = ["term", "plan", "trust", "adjacency", "releases", "budget", "spent", "left"]
     title = f"{entries} entries, {', '.join(['chained', *checked])}"
     output.print_table(title, columns, [_row(term) for term in total.terms], wide=("plan", "adjacency"))
@@ -197,10 +215,15 @@ def _show(total: Spent, entries: int, last: str | None, checked: list[str]) -> N
     for term in total.terms:
         for remark in _remarks(term):
             output.remark(f"term {term.term}: {remark}.")
+    for number in clear:
+        output.remark(
+            f"term {number}: its plan has no budget, and its sums left the silo in the clear, without entries."
+        )
     if total.converted:
         converted = ", ".join(map(str, total.converted))
         output.remark(f"term(s) {converted} count as replace-one in the total: at most twice the shift of add-remove.")
-    output.remark(_together(total) if total.terms else "nothing has been released, and nothing spent.")
+    spent_something = total.terms or clear
+    output.remark(_together(total, clear) if spent_something else "nothing has been released, and nothing spent.")
 
 
 def _remarks(term: TermSpent) -> Iterator[str]:
@@ -218,9 +241,9 @@ def _remarks(term: TermSpent) -> Iterator[str]:
         yield "more was spent than planned"
 
 
-def _together(total: Spent) -> str:
+def _together(total: Spent, clear: list[int]) -> str:
     who = f"a user in every term ({total.adjacency})"
-    if not math.isfinite(total.epsilon):
+    if clear or not math.isfinite(total.epsilon):
         return f"{who} has no bound on what was spent."
     return f"{who} has spent no more than epsilon = {at_most(total.epsilon)} at delta = {_delta(total.delta)}."
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
@@ -57,19 +58,26 @@ def _weight(plan: Plan, missed: list[int], last: int) -> float:
 
 def _budget(store: SiloStore, plan: Plan, term: int) -> dict[str, Any]:
     """What the ledger says, this term and all of them together; None where no number would be true."""
-    spent, privacy = book.spending(store.ledger()), plan.privacy
+    spent, privacy, clear = book.spending(store.ledger()), plan.privacy, _in_the_clear(store)
     this = next((one for one in spent.terms if one.term == term), None)
+    nothing_yet = None if term in clear else 0.0
     return {
         "epsilon": privacy.epsilon if privacy else None,
         "delta": privacy.delta if privacy else None,
         "adjacency": privacy.adjacency if privacy else None,
-        "epsilon_spent": _finite(this.epsilon) if this else 0.0,
+        "epsilon_spent": _finite(this.epsilon) if this else nothing_yet,
         "epsilon_left": this.left if this else privacy.epsilon if privacy else None,
         "spent_against": "; ".join(this.against) if this else None,
-        "epsilon_all_terms": _finite(spent.epsilon),
+        "epsilon_all_terms": None if clear else _finite(spent.epsilon),
         "delta_all_terms": spent.delta,
         "adjacency_all_terms": spent.adjacency if spent.terms else None,
     }
+
+
+def _in_the_clear(store: SiloStore) -> list[int]:
+    """Terms that released sums under a plan without a budget: no entry tells of them, and nothing bounds them."""
+    plans = {term.number: json.loads(term.plan) for term in store.terms()}
+    return [number for number, plan in plans.items() if plan["privacy"] is None and store.drawn(number)]
 
 
 def _finite(epsilon: float) -> float | None:
