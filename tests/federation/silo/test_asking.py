@@ -3,9 +3,11 @@
 import asyncio
 from typing import Any, cast
 
+import numpy as np
 import pytest
 
 from fedbandit.federation.setup import founding
+from fedbandit.federation.setup.home import Home
 from fedbandit.federation.silo import agent as agent_module
 from fedbandit.federation.silo.agent import LEAD, TIDY, Agent
 from fedbandit.federation.silo.outgoing import Sealer
@@ -13,6 +15,8 @@ from fedbandit.federation.silo.serving import Silo
 from fedbandit.federation.states import ReleaseState
 from fedbandit.federation.store.seen import SeenStore
 from fedbandit.federation.timing import TicksOverdue, Timing
+from fedbandit.federation.wire import heads
+from fedbandit.federation.wire.parcels import Outcome, SignedOutcome
 from fedbandit.schedule import every
 from tests.federation.small import small_plan
 
@@ -61,6 +65,31 @@ def test_a_question_that_could_not_be_stored_is_not_asked(joined, monkeypatch):
     asyncio.run(agent.introduce(cast(Any, link)))
     (asked,) = {message_id.split(".")[3] for message_id in link.ids}
     assert agent.seen.asked(bytes.fromhex(asked))
+
+
+def test_a_model_that_comes_while_the_store_does_not_work_is_not_refused(joined, tmp_path, monkeypatch):
+    """It was, and acknowledged: the silo had no model of that sync until the analyzer happened to say it again."""
+    agent, link, _ = joined
+    agent._sealer.clear()
+    agent.silo.decide([[1.0, 0.0]])
+    assert agent.silo.tick() == [0]
+    asyncio.run(agent.send(cast(Any, link)))
+    analyzer = Home.load(tmp_path / "homes" / "analyzer").party()
+    first = heads.link(bytes(32), f"{analyzer.agreement.id} {agent.plan.hash}".encode())
+    outcome = Outcome(np.zeros(agent.plan.protocol.width), analyzer.agreement.cohort(["silo-0", "silo-1"]))
+    model = SignedOutcome(outcome, first, analyzer.signed(1, heads.link(first, outcome.encode())))
+    envelope = analyzer.seal("model", agent.party.public, 0, model.encode())
+    of, failures = SeenStore.of, iter([OSError("the database is away")])
+
+    def fails_at_first(self, party):
+        for error in failures:
+            raise error
+        return of(self, party)
+
+    monkeypatch.setattr(SeenStore, "of", fails_at_first)
+    monkeypatch.setattr(agent_module, "RETRY", 0.01)
+    asyncio.run(agent.handle([envelope]))
+    assert (agent.refused, agent.silo.version) == (0, 1)
 
 
 def test_a_release_that_came_to_nothing_is_sent_again_unchanged(joined):

@@ -55,6 +55,20 @@ def test_it_decides_as_the_library_does(silo, plan):
     assert decision.model == 0
 
 
+def test_a_model_that_another_thread_fits_meanwhile_is_not_taken_for_this_one(silo, plan, monkeypatch):
+    """Messages are checked in one thread while another one reads what other workers have stored."""
+    prefix = np.zeros(plan.protocol.width)
+
+    def interrupted(silo, name, value):
+        object.__setattr__(silo, name, value)
+        if name == "_fitted" and value[1].sync == 0:
+            silo.fitted(1, prefix)
+
+    monkeypatch.setattr(Silo, "__setattr__", interrupted)
+    assert silo.fitted(0, prefix).sync == 0
+    assert silo.fitted(1, prefix).sync == 1
+
+
 def test_after_a_sync_it_decides_from_the_new_model(silo, plan):
     prefix = np.zeros(width(2))
     prefix[:2] = [-500.0, 900.0]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from fedbandit._validate import ArgumentError
+from fedbandit.federation.backup.snapshots import put_in_place, take_snapshot
 from fedbandit.federation.doctor import in_store
 from fedbandit.federation.silo import book
 from fedbandit.federation.silo.serving import Silo
@@ -150,6 +151,26 @@ def test_in_a_running_term_formats_4_and_5_are_brought_forward(store_url, tmp_pa
         for _ in range(5):
             silo.reward(silo.decide(np.eye(2)).id, 0.5)
         assert silo.tick() == [1]
+
+
+def test_a_file_that_was_brought_forward_can_be_saved_and_put_into_a_database(tmp_path, empty_postgres):
+    """What `put_in_place` tells whoever has a backup of an earlier format and a database."""
+    old, saved = str(tmp_path / "old.db"), tmp_path / "saved"
+    make(old, "5", of_format("5", served(tmp_path / "template.db", 1)))
+    with Silo.open(old, PLAN, secret=SECRET) as silo:
+        releases = silo.store.releases(1)
+    assert releases[0].drawn
+    take_snapshot(old, saved)
+    put_in_place(saved, empty_postgres)
+    with Silo.open(empty_postgres, PLAN, secret=SECRET) as silo:
+        assert silo.store.releases(1) == releases
+
+
+@pytest.mark.parametrize("held", ["4", "5"])
+def test_a_database_of_an_earlier_format_is_not_said_to_be_empty_by_a_backup(tmp_path, empty_postgres, held):
+    make(empty_postgres, held)
+    with pytest.raises(ArgumentError, match=f"has format {held}: back it up with the version that wrote it"):
+        take_snapshot(empty_postgres, tmp_path / "saved")
 
 
 @pytest.mark.parametrize("held", ["4", "5"])

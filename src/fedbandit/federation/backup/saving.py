@@ -23,7 +23,7 @@ from fedbandit._validate import ArgumentError
 from fedbandit.federation.backup import archive
 from fedbandit.federation.backup.archive import STORE, Manifest, StoreFacts
 from fedbandit.federation.backup.broker_paths import taken_out
-from fedbandit.federation.backup.snapshots import take_snapshot, without_raw_rows
+from fedbandit.federation.backup.snapshots import check_saved, take_snapshot, without_raw_rows
 from fedbandit.federation.setup.agreement import Agreement
 from fedbandit.federation.setup.founding import BROKER_CONFIG, OPERATOR_KEYS, configurations, roll_of
 from fedbandit.federation.setup.home import FEDERATION, MEMBERS, NAMED, SETTINGS, TOKEN, Home
@@ -127,11 +127,7 @@ def _facts(party: Home, agreement: Agreement, snapshot: Path, raw: bool) -> Stor
     engine = read_engine(snapshot)
     try:
         with engine.read() as sql:
-            held = format_of(sql)
-            if held != FORMAT:
-                raise ArgumentError(
-                    "store", f"has format {held}: back it up with the version that wrote it, or start this one first"
-                )
+            check_saved(format_of(sql))
             waiting = users_waiting(sql)
         check_tied(engine, agreement, party.owner)
         if party.settings.role != "silo":

@@ -20,7 +20,7 @@ from fedbandit.federation.store.migrations import format_of
 from fedbandit.federation.store.opening import is_postgres, read_engine
 from fedbandit.federation.store.schema import FORMAT, TABLES, tables
 
-__all__ = ["put_in_place", "take_snapshot", "without_raw_rows"]
+__all__ = ["check_saved", "put_in_place", "take_snapshot", "without_raw_rows"]
 
 AT_ONCE = 1000  # rows that are copied together
 
@@ -45,14 +45,17 @@ def without_raw_rows(snapshot: Path) -> None:
         target.execute("VACUUM")
 
 
+def check_saved(held: str | None) -> None:
+    """Refuse to save a store of another format: this version cannot tell what is in it."""
+    if held != FORMAT:
+        raise ArgumentError(
+            "store", f"has format {held}: back it up with the version that wrote it, or start this one first"
+        )
+
+
 def put_in_place(snapshot: Path, url: str | Path) -> None:
     """Restore a snapshot as a new store."""
-    engine = read_engine(snapshot)
-    try:
-        with engine.read() as sql:
-            held = format_of(sql)
-    finally:
-        engine.close()
+    held = _format_in(snapshot)
     if is_postgres(url):
         if held != FORMAT:
             raise ArgumentError(
@@ -63,6 +66,12 @@ def put_in_place(snapshot: Path, url: str | Path) -> None:
         _rows_to_postgres(snapshot, str(url))
     else:
         _file_to(snapshot, Path(url))
+
+
+def _format_in(url: str | Path) -> str | None:
+    """The format of a store; one of this format that has lost tables is refused."""
+    with closing(read_engine(url)) as engine, engine.read() as sql:
+        return format_of(sql)
 
 
 def _pages_of(path: Path, target: sqlite3.Connection) -> None:
@@ -93,8 +102,9 @@ def _rows_of_postgres(url: str, target: sqlite3.Connection) -> None:
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         connection.read_only = True
         found = {str(name) for (name,) in connection.execute(_FOUND)}
-        if not set(TABLES) <= found:
+        if not found & set(TABLES):
             raise ArgumentError("store", "is not there: a party that was never started has nothing to save")
+        check_saved(_format_in(url))
         target.execute("BEGIN")
         for statement in (*tables("BLOB", "REAL", "INTEGER", "WITHOUT ROWID"), EVENTS):
             target.execute(statement)
@@ -124,6 +134,9 @@ def _rows_to_postgres(snapshot: Path, url: str) -> None:
             columns = _columns(source, table)
             if not columns:  # this silo has no table of events
                 continue
+            # A file that was brought from an earlier format still has the columns that are empty since.
+            made = connection.execute(f"SELECT * FROM {table} LIMIT 0".encode()).description or ()
+            columns = [column.name for column in made if column.name in columns]
             into = f"COPY {table} ({', '.join(columns)}) FROM STDIN".encode()
             with connection.cursor().copy(into) as copy:
                 for row in _chunks(source, f"SELECT {', '.join(columns)} FROM {table}"):

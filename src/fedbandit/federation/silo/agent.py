@@ -55,6 +55,13 @@ class _Taken(NamedTuple):
     content: Greeting | SignedOutcome | Edition | Head
 
 
+class _Known(NamedTuple):
+    """What a model is held against: the head of the analyzer's models that have come, and the sync that is open."""
+
+    head: Head
+    open_sync: int
+
+
 class Agent:
     """Runs beside the service of a silo.
 
@@ -166,7 +173,7 @@ class Agent:
     async def handle(self, envelopes: list[bytes]) -> None:
         """Take in outcomes of syncs and greetings; it returns when all of them are done with."""
         for envelope in envelopes:
-            taken = self._opened(envelope)
+            taken = self._opened(envelope, await self._known())
             if taken is None:
                 continue
             if isinstance(taken.content, Greeting):
@@ -224,7 +231,21 @@ class Agent:
 
     # -- messages ---------------------------------------------------------------------------------------------------
 
-    def _opened(self, envelope: bytes) -> _Taken | None:
+    async def _known(self) -> _Known:
+        """How far the analyzer and this silo have come. The store is tried again until it answers: a message must not
+        be refused because of it. Meanwhile decisions go on."""
+        while True:
+            try:
+                return await asyncio.to_thread(self._look_up)
+            except Exception as error:
+                log.error("a message waits for the store: %s: %s; trying again", type(error).__name__, error)
+                await asyncio.sleep(RETRY)
+
+    def _look_up(self) -> _Known:
+        head = self.seen.of(self._analyzer.name).head
+        return _Known(head, self.silo.store.term(self.silo.term.number).open_sync)
+
+    def _opened(self, envelope: bytes, known: _Known) -> _Taken | None:
         """What is in a message. Whatever its bytes do to the code that reads them, this is where it ends."""
         try:
             context, payload = self.party.open(envelope)
@@ -232,7 +253,7 @@ class Agent:
                 return _Taken(context, Greeting.decode(payload))
             if context.kind == "members":
                 return _Taken(context, Edition.decode(payload))
-            return _Taken(context, self._model(context, payload))
+            return _Taken(context, self._model(context, payload, known))
         except Exception as error:  # deliberately broad, RecursionError and MemoryError included
             self._refused.note(error)
             return self._outdated_model(error) if isinstance(error, Outdated) else None
@@ -246,20 +267,19 @@ class Agent:
                 return _Taken(error.context, self.party.checked(self._analyzer.name, model.head))
         return None
 
-    def _model(self, context: Context, payload: bytes) -> SignedOutcome:
+    def _model(self, context: Context, payload: bytes, known: _Known) -> SignedOutcome:
         """A model of the analyzer that fits those before it, at its time, and can be used."""
-        sync, known = context.sync, self.seen.of(self._analyzer.name).head
+        sync, last = context.sync, known.head
         if context.kind != "model" or context.sender != self._analyzer.name or sync >= self.silo.syncs:
             raise MessageError(f"a silo takes models from the analyzer, not {context.kind!r} of {context.sender}")
         model = SignedOutcome.decode(payload, self.plan)
         self.party.checked(self._analyzer.name, model.head)
         if model.head.length != sync + 1:
             raise MessageError(f"the head of model {sync} is that of {model.head.length}")
-        ticked = self.silo.store.term(self.silo.term.number).open_sync
-        if sync > known.length and sync >= ticked:
-            raise MessageError(f"model {sync} is early: model {known.length} is next")
+        if sync > last.length and sync >= known.open_sync:
+            raise MessageError(f"model {sync} is early: model {last.length} is next")
         first = heads.link(bytes(32), f"{self.party.agreement.id} {self.plan.hash}".encode())
-        if known.length == sync and model.previous != (known.hash if sync else first):
+        if last.length == sync and model.previous != (last.hash if sync else first):
             self._halt(f"the analyzer's model {sync} does not follow the models it has sent: it has told two stories")
             raise MessageError("the model does not follow the ones before it")
         self.silo.fitted(sync, model.outcome.prefix)  # it can be used

@@ -423,10 +423,10 @@ class Silo:
 
     def fitted(self, sync: int, prefix: Floats) -> PublicModel:
         """The model of the prefix sum of a sync. Whoever checks a message makes it, and `refresh` need not again."""
-        of = (sync, prefix.tobytes())
-        if self._fitted is None or self._fitted[0] != of:
-            self._fitted = (of, public_model(self.plan, sync, prefix, self.plan.ticks[sync]))
-        return self._fitted[1]
+        of, known = (sync, prefix.tobytes()), self._fitted  # read once: another thread may fit another model meanwhile
+        if known is None or known[0] != of:
+            known = self._fitted = (of, public_model(self.plan, sync, prefix, self.plan.ticks[sync]))
+        return known[1]
 
     @property
     def version(self) -> int:
