@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from dataclasses import fields as dataclass_fields
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fedbandit import Plan, Privacy, adaptive, clock, every
+from fedbandit._arrays import Integers
 from fedbandit.audit.cases import DIM, case, case_of, reduced
 from fedbandit.audit.live_game import live_reduced
 from fedbandit.audit.report import Report, audit
 from fedbandit.presets import NAMES
+from fedbandit.privacy.noise import NoiseSource
 from fedbandit.problem import Category, Number, Schema
+from fedbandit.protocol.base import Message
+from fedbandit.protocol.encoder import Stream
+from fedbandit.protocol.trusts.silo import SiloProtocol
 from tests.audit.faults import scaled
 
 TRIALS = {"ldp-eager": 300, "dubey": 100, "sdp-amplified": 400, "ldp": 1_000, "silo": 1_000, "private-adaptive": 1_000}
@@ -88,6 +96,32 @@ def test_what_sends_nothing_cannot_be_audited() -> None:
 def test_anybody_s_plan_can_be_audited(plan: Plan) -> None:
     report = audit(reduced(plan), 300, seed=0)
     assert report.verdict == "holds"
+
+
+@dataclass(frozen=True)
+class Forgetful(SiloProtocol):
+    """Noise on the first numbers only, as many as three dimensions have."""
+
+    noisy: int = 9
+
+    def release(self, state: Stream, batch: Integers, noise: NoiseSource) -> tuple[Stream, Message]:
+        after, (sent,) = super().release(state, batch, noise)
+        _, exact = self.encoder.step(state, batch)
+        return after, (np.where(np.arange(self.width) < self.noisy, sent, exact),)
+
+
+@pytest.mark.parametrize("noisy, found", [(65, "holds"), (64, "broken"), (9, "broken")])
+def test_noise_that_is_missing_beyond_the_audited_dimension_is_noticed(noisy: int, found: str) -> None:
+    plan = Plan(20, 200, 10, Privacy(1.0, 1e-5), trust="silo", schedule=every(20))
+    case = reduced(plan)
+    assert case.plan.dim == 3
+    sound = case.whole[0].protocol
+    assert isinstance(sound, SiloProtocol)
+    fields = {field.name: getattr(sound, field.name) for field in dataclass_fields(sound)}
+    game = replace(case.whole[0], protocol=Forgetful(**fields, noisy=noisy))
+    report = audit(replace(case, whole=(game,)), 300, seed=0)
+    assert report.verdict == found
+    assert all("in the whole plan" in text for text in report.failed)
 
 
 @pytest.mark.parametrize(

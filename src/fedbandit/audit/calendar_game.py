@@ -92,6 +92,19 @@ class CalendarGame:
                 recorder.add(adversary.residuals(claimed, few, world))
         return Scored(scores, (tuple(envelope),), recorder.tallies())
 
+    def squares(self, noise: NoiseSource) -> dict[str, Floats]:
+        """By stream of noise, in one run: the sum of every entry's squared residuals over syncs and silos, and their
+        number, (width, 2)."""
+        claimed, found = self.claimed, dict[str, Floats]()
+        for moment in self._moments(0, 1, noise):
+            for adversary in self.adversaries:
+                for residual in adversary.residuals(claimed, moment, 0):
+                    if not residual.uniform:
+                        sums = (residual.values**2).sum(axis=(0, 1))
+                        count = np.full(len(sums), float(np.prod(residual.values.shape[:2])))
+                        found[residual.name] = found.get(residual.name, 0.0) + np.stack([sums, count], axis=-1)
+        return found
+
     def exact_mu(self) -> dict[str, float]:
         """By adversary, the mu of the claimed noise for these two worlds, computed without drawing noise.
 

@@ -8,11 +8,15 @@ from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from typing import Any
 
+import numpy as np
+
+from fedbandit.audit import residuals
 from fedbandit.audit.auditor import CONFIDENCE, Check, CheckKind, Finding, examined, ignore_interrupts
 from fedbandit.audit.calendar_game import CalendarGame
 from fedbandit.audit.cases import Case, Claim
 from fedbandit.audit.worlds import neighbours, worst_pairs
 from fedbandit.privacy.accounting import gaussian_epsilon
+from fedbandit.privacy.noise import SimulatedNoise
 from fedbandit.protocol.adversaries import Bound
 
 __all__ = ["PROVES", "REFUTES", "Report", "audit", "audit_all"]
@@ -24,6 +28,7 @@ REFUTES: dict[Bound, str] = {
 }
 LARGEST_MU = 30.0  # larger values of mu are not told apart
 ARITHMETIC = 1e-6  # relative error allowed for floating point
+WHOLE = 2**31  # the stream of noise for the plan as it is; games have the first ones
 #: What a failed check of each kind proves, in words.
 PROVES: dict[CheckKind, str] = {
     "claimed noise": "even noise of exactly the claimed size would not keep the claim",
@@ -103,7 +108,7 @@ def audit(
     runs = case.trials if trials is None else trials
     delta = case.budget[1] if case.claim is None else case.claim.delta
     found = examined(case.games, delta, runs, seed, workers, progress)
-    checks = (*_claimed_noise(case, delta), *found.checks, *_apart(case))
+    checks = (*_claimed_noise(case, delta), *_whole_noise(case, seed), *found.checks, *_apart(case))
     return Report(
         case.name,
         case.described,
@@ -136,6 +141,15 @@ def _claimed_noise(case: Case, delta: float) -> Iterator[Check]:
             yield _arithmetic("size of the claimed noise", (game, *_turned(game)), case.claim.epsilon, delta)
     if case.whole:
         yield _arithmetic("size of the claimed noise, in the whole plan", case.whole, case.claim.epsilon, delta)
+
+
+def _whole_noise(case: Case, seed: int) -> Iterator[Check]:
+    """Whether every number of the plan as it is has its noise: the games play it in fewer dimensions and syncs, where
+    a fault that begins beyond them cannot be seen."""
+    for game in case.whole[:1]:
+        noise = SimulatedNoise(np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(WHOLE,))))
+        for name, (tests, failed) in residuals.too_small(game.squares(noise)).items():
+            yield Check("residuals", f"{name}, in the whole plan", tests, failed)
 
 
 def _arithmetic(what: str, games: Iterable[CalendarGame], claimed: float, delta: float) -> Check:

@@ -22,9 +22,10 @@ from scipy.special import chdtr, chdtrc, ndtri, pdtrc, stdtr
 from fedbandit._arrays import Floats, Words
 from fedbandit.protocol.adversaries import Residual
 
-__all__ = ["FALSE_ALARMS", "Recorder", "ResidualTally", "Tallies", "failures", "merged", "tallied"]
+__all__ = ["FALSE_ALARMS", "Recorder", "ResidualTally", "Tallies", "failures", "merged", "tallied", "too_small"]
 
 FALSE_ALARMS = 0.001  # of all tests of one audit together
+WHOLE_ALARMS = 1e-6  # of these, for the plan as it is (`too_small`): a number without noise is found whatever the level
 _TAIL = (1e-4, 1e-3, 5e-3, 0.02)
 EDGES = np.array([*_TAIL, *np.linspace(0.05, 0.95, 19), *(1 - p for p in reversed(_TAIL))])  # of bins, as probabilities
 BINS = len(EDGES) + 1
@@ -228,7 +229,14 @@ _MEANS = {
 def failures(tallies: Tallies) -> dict[str, tuple[int, tuple[str, ...]]]:
     """By stream: the number of tests, and for each kind of test that failed, the worst failure in words."""
     tests = {name: list(_tests(tally)) for name, tally in tallies.items()}
-    level = FALSE_ALARMS / max(1, sum(map(len, tests.values())))
+    level = (FALSE_ALARMS - WHOLE_ALARMS) / max(1, sum(map(len, tests.values())))
+    return {name: (len(done), tuple(_worst(done, level))) for name, done in tests.items()}
+
+
+def too_small(streams: Mapping[str, Floats]) -> dict[str, tuple[int, tuple[str, ...]]]:
+    """The same for streams of which only the squares of every entry were summed up, (width, 2): sum and number."""
+    tests = {name: list(_sizes("entry of all silos", sums)) for name, sums in streams.items()}
+    level = WHOLE_ALARMS / max(1, sum(map(len, tests.values())))
     return {name: (len(done), tuple(_worst(done, level))) for name, done in tests.items()}
 
 
@@ -243,8 +251,7 @@ def _worst(tests: Sequence[_Test], level: float) -> Iterator[str]:
 
 def _tests(tally: ResidualTally) -> Iterator[_Test]:
     for family, sums in tally.squares.items():
-        shares, p = sums[..., 0] / sums[..., 1], chdtr(sums[..., 1], sums[..., 0])
-        yield from (_Test(family, at, float(shares[at]), float(p[at])) for at in np.ndindex(p.shape))
+        yield from _sizes(family, sums)
     for family, sums in tally.products.items():
         found, p = _correlations(sums)
         places = (at for at in np.ndindex(p.shape) if family != "entries" or at[0] < at[1])
@@ -253,6 +260,12 @@ def _tests(tally: ResidualTally) -> Iterator[_Test]:
         yield from _law("law", (entry,), counts)
     yield from _law("whole law", (), tally.bins.sum(axis=0))  # stronger in few runs
     yield _repeats(tally)
+
+
+def _sizes(family: str, sums: Floats) -> Iterator[_Test]:
+    """Whether a sum of squares is too small for its number of standard Gaussians: exact."""
+    shares, p = sums[..., 0] / sums[..., 1], chdtr(sums[..., 1], sums[..., 0])
+    yield from (_Test(family, at, float(shares[at]), float(p[at])) for at in np.ndindex(p.shape))
 
 
 def _correlations(sums: Floats) -> tuple[Floats, Floats]:
