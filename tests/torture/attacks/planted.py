@@ -106,7 +106,7 @@ def _only_the_analyzer_is_compared(patch: pytest.MonkeyPatch) -> None:
 
 
 def _early_models_taken(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Agent, "_model", lambda self, context, payload: SignedOutcome.decode(payload, self.plan))
+    patch.setattr(Agent, "_model", lambda self, context, payload, known: SignedOutcome.decode(payload, self.plan))
 
 
 def _no_cap(patch: pytest.MonkeyPatch) -> None:
