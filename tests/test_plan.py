@@ -145,7 +145,10 @@ def test_bad_input_is_one_line_that_names_the_argument(fields: dict[str, object]
         ({"exploration": 0.5}, "exploration must be 1 unless confidence is 'published', got 0.5"),
         ({"reward_noise": 0.5}, "reward_noise must be 1 unless confidence is 'published', got 0.5"),
         ({"schedule": clock(1.0), "bits": 40}, r"bits must be at most \d+ here, got 40: the sums of 1,000,000,000"),
-        ({"ratio": 2.0, "calibration": "paper"}, "ratio must be 1 unless calibration is 'exact', got 2.0"),
+        (
+            {"ratio": 2.0, "calibration": "paper"},
+            "ratio must be 1 unless calibration is 'exact' or 'literature', got 2.0",
+        ),
         ({"trust": "central", "decode_at": "silo"}, "decode_at must be 'analyzer' for trust 'central', got 'silo'"),
         ({"trust": "local"}, "trust 'local' must have mechanism 'batches' and calibration 'exact'"),
         ({"trust": "local", "mechanism": "batches", "acting": "eager"}, "acting must be 'lazy' for trust 'local'"),
@@ -502,7 +505,7 @@ def test_counts_spend_the_budget_of_their_theorem_at_once() -> None:
 def test_a_shuffled_release_costs_what_it_would_without_a_shuffler() -> None:
     plan = plan_for("sdp-amplified", SHUFFLED, every(10))
     (term,) = spent_by(plan, range(5)).terms
-    stated = float(str(plan.guarantee).split("computed exactly, is (")[1].split(",")[0])
+    stated = float(str(plan.guarantee).split("Without a mixer, a silo's transcript is (")[1].split(",")[0])
     assert term.epsilon == pytest.approx(stated, rel=0.005)
     assert not term.overspent
 
@@ -632,7 +635,9 @@ def test_where_the_coarsest_grid_is_still_too_fine_there_are_too_many_rounds() -
         in_the_clear(2**62, 1)
 
 
-@pytest.mark.parametrize(("ratio", "said"), [(2.0, "nearer to 1, got 2:"), (1.0, "1 already, and epsilon and delta")])
+@pytest.mark.parametrize(
+    ("ratio", "said"), [(2.0, "nearer to 1, got 2:"), (1.0, "1, as it is, with a larger epsilon and delta")]
+)
 def test_where_noise_alone_is_too_large_the_ratio_is_named(ratio: float, said: str) -> None:
     with pytest.raises(ArgumentError, match=rf"^ratio must be {said}"):
         GOOD.changed(privacy=Privacy(1e-30, 1e-30), ratio=ratio)
@@ -642,8 +647,8 @@ def test_a_cohort_that_changes_nothing_is_refused_and_one_of_all_silos_is_not() 
     shuffled = SHUFFLED.changed(trust="shuffle", mechanism="tree", schedule=every(50), calibration="paper")
     local = GOOD.changed(trust="local", mechanism="batches")
     for plan, why in (
-        (shuffled, "it counts on every silo"),
-        (local, "it does not run live, and nobody is ever missing"),
+        (shuffled, "it needs every silo"),
+        (local, "it does not run live, so no silo is ever missing"),
     ):
         assert plan.changed(cohort=plan.silos).smallest_cohort == plan.silos
         with pytest.raises(ArgumentError, match=rf"^cohort must be left out for trust '{plan.trust}', got 4: {why}$"):
@@ -732,10 +737,13 @@ def test_on_a_clock_there_is_room_for_a_thousand_million_people_and_no_more() ->
 def test_how_many_visits_fit_is_assumed_where_nobody_knows_how_many_come() -> None:
     """A silo whose sums are full falls silent, which depends on how many came."""
     plan = Plan(2000, 30, 2, Privacy(1.0, 1e-5), schedule=clock(60.0))
-    said = f"no silo counts more than {plan.capacity // 2000:,} visits: one that does releases nothing more"
+    said = f"no silo counts more than {plan.capacity // 2000:,} visits: a silo that does stops releasing"
     assert said in plan.guarantee.assumes[-1]
     endless = plan.changed(forget=0.9, endless=True)
-    assert f"more than {endless.capacity // 2000:,} visits in one release: one that" in endless.guarantee.assumes[-1]
+    assert (
+        f"more than {endless.capacity // 2000:,} visits in one release: a silo that does"
+        in endless.guarantee.assumes[-1]
+    )
     for other in (plan.changed(schedule=every(3)), plan.changed(trust="local", mechanism="batches")):
         assert "no silo counts more" not in str(other.guarantee)  # rounds are few enough; nothing runs live
     assert plan.changed(trust="none", privacy=None).guarantee.assumes == ()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-__all__ = ["EXTRAS", "counted", "folded", "lasting", "listed", "paragraph", "spans", "tabled", "to_install"]
+__all__ = ["EXTRAS", "counted", "folded", "lasting", "listed", "paragraph", "sized", "spans", "tabled", "to_install"]
 
 # Packages that only some of the code needs, and the extra that brings them.
 _LIVE = ("opendp", "cryptography", "nats", "msgspec", "uvicorn", "uvloop", "httptools", "httpx", "prometheus_client")
@@ -51,6 +51,18 @@ def counted(number: int, noun: str) -> str:
     ('1 silo', '1,000 silos')
     """
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def sized(size: int) -> str:
+    """A number of bytes, in the largest unit of which it holds at least one.
+
+    >>> sized(812), sized(3_482), sized(8_388_608), sized(5 * 2**29)
+    ('812 bytes', '3.4 kB', '8.0 MB', '2.5 GB')
+    """
+    for unit, name in ((2**30, "GB"), (2**20, "MB"), (2**10, "kB")):
+        if size >= unit:
+            return f"{size / unit:.1f} {name}"
+    return counted(size, "byte")
 
 
 def lasting(seconds: float) -> str:

@@ -257,7 +257,7 @@ class Plan:
         >>> guarantee.epsilon, guarantee.delta, guarantee.against
         (1.0, 0.1, "everybody outside the user's silo")
         >>> print(guarantee.steps[-2])
-        That mu is exactly (1, 0.1)-DP (analytic Gaussian).
+        With that mu it is exactly (1, 0.1)-DP (analytic Gaussian).
         >>> print(Plan(100, 10_000, 10, trust="none").guarantee)
         No privacy guarantee: every silo's sums are sent in the clear.
         """

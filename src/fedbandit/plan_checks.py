@@ -64,7 +64,8 @@ def check_fields(plan: Plan) -> None:
         raise ArgumentError("decode_at", f"must be {possible} for trust {plan.trust!r}, got {plan.decode_at!r}")
     if plan.ratio != 1 and plan.calibration not in ("exact", "literature"):
         raise ArgumentError(
-            "ratio", f"must be 1 unless calibration is 'exact', got {plan.ratio!r}: others fix the noise"
+            "ratio",
+            f"must be 1 unless calibration is 'exact' or 'literature', got {plan.ratio!r}: the others fix the noise",
         )
     if plan.calibration not in plan.trusting.calibrations:
         possible = " or ".join(map(repr, plan.trusting.calibrations))
@@ -101,8 +102,8 @@ def check_effects(plan: Plan) -> None:
     if plan.uncounted == "local" and not plan.keeps_local:
         raise ArgumentError(
             "uncounted",
-            "must not be 'local' where silos act eagerly, people visit several, or visits count only some syncs "
-            "apart: whoever was served by raw data must never count again; nor where a silo is shown none",
+            "must not be 'local' where a silo sees no raw data, nor where silos act eagerly, people visit several "
+            "silos, or visits must lie apart to count: people who were served by raw data must never count again",
         )
     _check_spacing(plan)
     _check_forgetting(plan)
@@ -112,13 +113,13 @@ def check_effects(plan: Plan) -> None:
     if plan.colluding and not trusting.shares_noise:
         raise ArgumentError(
             "colluding",
-            f"must be left out for trust {plan.trust!r}, got {plan.colluding}: its noise is not planned for that",
+            f"must be left out for trust {plan.trust!r}, got {plan.colluding}: it would not change the noise",
         )
     if plan.cohort is not None and plan.cohort < plan.silos and (trusting.whole or not trusting.live):
-        why = "it counts on every silo" if trusting.whole else "it does not run live, and nobody is ever missing"
+        why = "it needs every silo" if trusting.whole else "it does not run live, so no silo is ever missing"
         raise ArgumentError("cohort", f"must be left out for trust {plan.trust!r}, got {plan.cohort}: {why}")
     if plan.people != 1 and not isinstance(plan.schedule, Clock):
-        raise ArgumentError("people", f"must be 1 unless a clock ticks, got {plan.people}: a round is a visit")
+        raise ArgumentError("people", f"must be 1 without a clock, got {plan.people}: a round is then one visit")
     for name in ("exploration", "reward_noise"):
         if getattr(plan, name) != 1 and plan.confidence != "published":
             raise ArgumentError(
@@ -133,13 +134,15 @@ def _check_spacing(plan: Plan) -> None:
     if not apart:
         return
     if plan.acting != "lazy":
-        raise ArgumentError("apart", f"must be 0 where silos act eagerly, got {apart}: a visit moves others, too")
+        raise ArgumentError(
+            "apart", f"must be 0 where silos act eagerly, got {apart}: a visit then changes what others do"
+        )
     if isinstance(plan.schedule, Adaptive):
         raise ArgumentError("apart", f"must be 0 where data decide when to synchronise, got {apart}")
     if apart >= len(plan.times) and not plan.endless:
         raise ArgumentError(
             "apart",
-            f"must be less than the {len(plan.times)} syncs, got {apart}: nobody counts twice; leave it out",
+            f"must be less than the {len(plan.times)} syncs, got {apart}: nobody could count twice; leave it out",
         )
 
 
@@ -165,15 +168,19 @@ def _check_endless(plan: Plan) -> None:
     even = isinstance(plan.schedule, Clock | Every | At) and getattr(plan.schedule, "ratio", 1) == 1
     if not even:
         raise ArgumentError(
-            "endless", f"must be false with {plan.schedule}: without an end a clock ticks evenly (or every(batch))"
+            "endless", f"must be false with {plan.schedule}: a run without an end needs an even clock or every(batch)"
         )
     if plan.forget > LONGEST_WEIGHT:
         raise ArgumentError(
-            "forget", f"must be at most {LONGEST_WEIGHT:g} without an end, got {plan.forget!r}: it remembers too long"
+            "forget",
+            f"must be at most {LONGEST_WEIGHT:g} in a run without an end, got {plan.forget!r}: a larger weight "
+            "remembers too long",
         )
     if not plan.trusting.endless:
         able = ", ".join(name for name in trust_names() if declared(name).endless)
-        raise ArgumentError("endless", f"must be false for trust {plan.trust!r}: it is proven for {able}")
+        raise ArgumentError(
+            "endless", f"must be false for trust {plan.trust!r}: runs without an end are proven only for {able}"
+        )
 
 
 def _check_personal(plan: Plan) -> None:
@@ -190,7 +197,7 @@ def _check_personal(plan: Plan) -> None:
         raise ArgumentError("personal", f"must be some of the features, each once, got {plan.personal}")
     if not plan.trusting.personal:
         able = ", ".join(name for name in trust_names() if declared(name).personal)
-        raise ArgumentError("personal", f"must be empty for trust {plan.trust!r}: it is for {able}")
+        raise ArgumentError("personal", f"must be empty for trust {plan.trust!r}: it is possible only for {able}")
     if plan.acting != "lazy" or isinstance(plan.schedule, Adaptive):
         raise ArgumentError("personal", "must be empty unless silos act lazily on a public schedule")
 
@@ -203,9 +210,11 @@ def _check_prior(plan: Plan) -> None:
         raise ArgumentError("prior", f"must be a Prior or None, got {plan.prior!r}")
     plan.prior.check(plan.dim)
     if plan.acting != "lazy" or isinstance(plan.schedule, Adaptive):
-        raise ArgumentError("prior", "must be left out where silos act eagerly, or data decide when to synchronise")
+        raise ArgumentError("prior", "must be left out where silos act eagerly or data decide when to synchronise")
     if plan.confidence == "published":
-        raise ArgumentError("prior", "must be left out where confidence is 'published': its radii know no prior noise")
+        raise ArgumentError(
+            "prior", "must be left out where confidence is 'published': its radii do not allow for a prior's noise"
+        )
 
 
 def check_headroom(plan: Plan) -> None:
@@ -222,7 +231,7 @@ def check_headroom(plan: Plan) -> None:
         raise ArgumentError("bits", f"must be at most {possible} here, got {plan.bits}: {held}")
     if noise < people:
         raise ArgumentError("rounds", f"must be fewer: {held}")
-    way_out = f"nearer to 1, got {plan.ratio:g}" if plan.ratio != 1 else "1 already, and epsilon and delta larger"
+    way_out = f"nearer to 1, got {plan.ratio:g}" if plan.ratio != 1 else "1, as it is, with a larger epsilon and delta"
     raise ArgumentError("ratio", f"must be {way_out}: {held}")
 
 

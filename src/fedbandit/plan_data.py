@@ -100,7 +100,7 @@ def as_html(plan: Plan) -> str:
     """The plan, its guarantee and its schema as HTML."""
     budget = "none" if plan.privacy is None else plan.privacy.pair
     sent = "by data" if plan.bytes_per_silo is None else f"{plan.bytes_per_silo:,} bytes per silo"
-    rounds = f"{plan.rounds:,}{' (without an end; so many are looked at)' if plan.endless else ''}"
+    rounds = f"{plan.rounds:,}{' (a run without an end; figures are for these)' if plan.endless else ''}"
     rows = [
         ("silos, rounds, dimension", f"{plan.silos:,}, {rounds}, {plan.dim}"),
         ("budget", budget),

@@ -40,6 +40,13 @@ def test_verdicts(name: str) -> None:
     assert claim is None if name == "fed-lin-ucb" else claim == {"epsilon": 1.0, "delta": 1e-5}
 
 
+def test_where_nothing_is_claimed_nothing_holds() -> None:
+    report = _audited("silo")
+    assert report.verdict == "holds"
+    assert replace(report, claim=None).verdict == "nothing claimed"
+    assert replace(report, claim=None, budget=(0.0, 1e-5)).verdict == "broken"
+
+
 def test_eager_is_broken_by_far() -> None:
     assert _audited("ldp-eager").epsilon_lower > 5
 

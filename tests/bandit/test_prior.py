@@ -9,7 +9,7 @@ import pytest
 
 from fedbandit._validate import ArgumentError
 from fedbandit.bandit.confidence import NoiseLaw
-from fedbandit.bandit.prior import Prior
+from fedbandit.bandit.prior import COSTS_NOTHING, IN_THE_CLEAR, Prior
 from fedbandit.bandit.statistics import Scales, width
 from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy
@@ -25,6 +25,18 @@ def test_every_sync_leaves_less_of_it(sync: int, left: float) -> None:
     np.testing.assert_allclose(PRIOR.left(sync, 0.8), left * np.array(SUMS))
     np.testing.assert_allclose(PRIOR.left(sync, 0.8, np.ones((3, 5))), np.full((3, 5), left))
     np.testing.assert_allclose(PRIOR.left(sync, 1.0), 0.5 * np.array(SUMS))
+
+
+@pytest.mark.parametrize(
+    ("noise", "step"),
+    [
+        (Scales(3.0, 4.0, 0.25), COSTS_NOTHING),
+        (Scales(3.0, 0.0, 0.0), IN_THE_CLEAR),  # contexts in the clear, rewards not
+        (Scales(0.0, 0.0, 0.0), IN_THE_CLEAR),
+    ],
+)
+def test_a_budget_was_spent_only_where_every_sum_had_noise(noise: Scales, step: str) -> None:
+    assert Prior(SUMS, noise, visits=40.0).step == step
 
 
 def test_its_noise_adds_up_in_squares_and_fades() -> None:

@@ -49,6 +49,10 @@ class PostgresServer:
 
     def start(self):
         self._process = subprocess.Popen(self._command, stderr=subprocess.DEVNULL, cwd="/")
+        self.wait()
+
+    def wait(self):
+        """Until it answers: it may be recovering from a crash that a test caused."""
         _wait_for_postgres(self.url)
 
     def stop(self, how=signal.SIGINT):

@@ -215,7 +215,7 @@ async def _first_term(town: Town, elsewhere: Path) -> None:
     for name in ("mixer", "analyzer"):
         run("federation", "new-keys", path / name)
         await town.changed("rotate", path, path / name / f"{name}.card.json", "--from-sync", 5)
-    assert "no member" in (town.agents["a"].problem or "")
+    assert "not a member" in (town.agents["a"].problem or "")
     spent = len(town.agents["a"].silo.store.ledger())
     town.visits("a")  # it decides on, and nothing of it counts
     await town.sync(5, "bcd")

@@ -11,9 +11,11 @@ from typer.testing import CliRunner
 from fedbandit._validate import ArgumentError
 from fedbandit._words import spans
 from fedbandit.cli.main import app
+from fedbandit.federation import recovery
 from fedbandit.federation.recovery import recover
 from fedbandit.federation.silo import book
 from fedbandit.federation.silo.forwarding import OldCopy, loss
+from fedbandit.federation.silo.serving import Silo
 from fedbandit.federation.states import ReleaseState, SyncState
 from fedbandit.federation.status import status
 from fedbandit.federation.store import silo_store
@@ -326,3 +328,12 @@ def test_a_command_that_is_killed_half_way_is_run_again(tmp_path, monkeypatch):
         assert book.spending(store.ledger()).terms[0].released == 5
 
     run(tmp_path, PLANS["secure-sum"], scenario)
+
+
+def test_a_plan_without_a_budget_has_no_epsilon_that_could_be_reported(tmp_path):
+    """Nothing is in its ledger, and everything was sent in the clear: that is not an epsilon of 0."""
+    plan = PLANS["secure-sum"]
+    with Silo.open(tmp_path / "private.db", plan) as silo:
+        assert recovery._spent(silo, ()) == 0.0
+    with Silo.open(tmp_path / "clear.db", plan.changed(privacy=None, trust="none")) as silo:
+        assert recovery._spent(silo, ()) is None

@@ -259,7 +259,7 @@ def test_a_silo_that_has_lost_its_ledger_between_two_terms_draws_nothing(renewed
         file.unlink()
     problem = begun_anew(renewed, "silo-00")
     assert problem is not None
-    assert "a ledger of 3 entries, it holds 0 and 0" in problem
+    assert "a ledger of 3 entries; this store holds 0 and 0" in problem
 
 
 def test_nor_does_one_that_was_no_member_for_a_while(ended, tmp_path):
@@ -277,7 +277,7 @@ def test_nor_does_one_that_was_no_member_for_a_while(ended, tmp_path):
     shutil.copy(folder / "members.json", home.path / "members.json")
     for file in home.path.glob("silo.db*"):
         file.unlink()
-    assert "a ledger of 3 entries, it holds 1 and 0" in (begun_anew(folder, "silo-00") or "")
+    assert "a ledger of 3 entries; this store holds 1 and 0" in (begun_anew(folder, "silo-00") or "")
 
 
 def test_new_keys_let_a_silo_go_on_that_has_lost_its_ledger(ended, tmp_path):

@@ -222,7 +222,7 @@ def test_where_nothing_is_known_about_the_points_of_a_release_only_the_noise_cou
     alone = MANY.changed(calibration="exact", trust="silo").protocol.scales
     for other in (MANY.changed(calibration="exact", visits="public"), MANY.changed(calibration="exact", silos=2)):
         assert other.protocol.scales == pytest.approx(alone)
-        assert "At this noise it is so without the mixer too" in other.guarantee.statement
+        assert "With this much noise, the same holds without the mixer" in other.guarantee.statement
     assert not MANY.changed(visits="public").guarantee.promised  # the lemma's own noise is less than that
     toeplitz = MANY.changed(calibration="exact", mechanism="toeplitz")
     assert toeplitz.protocol.scales == pytest.approx(toeplitz.changed(trust="silo").protocol.scales)

@@ -131,7 +131,7 @@ def test_what_is_left_over_is_counted_and_nothing() -> None:
     assert eta(math.sqrt(SPARE)) == pytest.approx(2 * math.exp(-2 * math.pi**2 * SPARE), rel=1e-12, abs=0.0)
     assert slack(100, 3) == pytest.approx(2 * 100 * 4 * 3 * eta(math.sqrt(SPARE)), rel=1e-12, abs=0.0)
     often = plan(20, "local", "batches", privacy=Privacy(1.0, 1e-5, participations=50)).guarantee.steps[-1]
-    assert f"adds no more than {_above(slack(50 * width(2), 1000))} to epsilon" in often  # more visits than releases
+    assert f"adds at most {_above(slack(50 * width(2), 1000))} to epsilon" in often  # more visits than releases
     factor = math.log1p(2 * 0.1 / (1 - 0.1))  # (1 + eta) / (1 - eta) at eta = 0.1: 3 eta is enough
     assert factor <= 3 * 0.1
 
@@ -145,7 +145,7 @@ def _above(number: float) -> str:
 def test_what_silos_release_to_themselves_is_counted_too() -> None:
     alone = Plan(4, 30, 2, Privacy(1.0, 1e-5), schedule=every(5))
     for made, numbers in ((alone, 6 * width(2)), (alone.changed(personal=(0,)), 2 * 6 * width(2))):
-        assert f"adds no more than {_above(slack(numbers, 4))} to epsilon" in made.guarantee.steps[-1]
+        assert f"adds at most {_above(slack(numbers, 4))} to epsilon" in made.guarantee.steps[-1]
 
 
 def test_a_fifth_of_a_step_breaks_the_promise() -> None:
@@ -192,7 +192,9 @@ def test_a_grid_too_coarse_is_refused_and_the_bits_that_would_do_are_named(name:
     with pytest.raises(ArgumentError) as refused:
         plan(1, **CASES[name])  # type: ignore[arg-type]
     assert refused.value.field == "bits"
-    named = re.match(r"bits must be at least (\d+) here, got 1: noise of \S+ must be 4 steps", str(refused.value))
+    named = re.match(
+        r"bits must be at least (\d+) here, got 1: noise of \S+ must be at least 4 grid steps", str(refused.value)
+    )
     assert named is not None
     bits = int(named[1])
     if bits > 2:  # one fewer will not do
@@ -214,7 +216,9 @@ def test_every_number_is_drawn_with_the_spare_variance_on_top(mechanism: str, ca
     np.testing.assert_allclose(left, np.array(fine.protocol.scales) * rounding, rtol=1e-9)
     said = coarse.guarantee.steps[-1] if coarse.guarantee.promised else ""
     if said:
-        bits, wide, cost = re.search(r"grid 2\^-(\d+), .* least (\S+) steps wide .* than (\S+) to eps", said).groups()  # type: ignore[union-attr]
+        bits, wide, cost = re.search(
+            r"grid 2\^-(\d+), .* least (\S+) steps wide .* at most (\S+) to eps", said
+        ).groups()  # type: ignore[union-attr]
         assert int(bits) == coarse.protocol.release_bits
         assert float(wide) == pytest.approx(coarse.protocol.drawn_scales.min(), rel=0.01)
         assert float(cost) == pytest.approx(slack(4 * width(2), 1000), rel=0.5, abs=0.0)

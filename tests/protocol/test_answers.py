@@ -72,11 +72,16 @@ def test_where_nothing_is_promised_nothing_is_answered() -> None:
         (
             "central",
             "everybody but the analyzer",
-            "sees what it sees, every silo's sums",
-            "the analyzer draws the whole",
+            "sees every silo's sums, as it does",
+            "the analyzer draws all the noise",
         ),
-        ("shuffled-users", "the analyzer and the silos", "any one other user; with the mixer too", "must be skipped"),
-        ("shuffle", "the analyzer", "the noise alone still gives the promise, against all of them", "skipped for all"),
+        (
+            "shuffled-users",
+            "the analyzer and the silos",
+            "any one other user; if the mixer colludes too",
+            "must be skipped",
+        ),
+        ("shuffle", "the analyzer", "the noise alone still keeps the promise, against all of them", "skipped for all"),
         ("vector-sum", "the analyzer alone", "nothing is promised against the mixer, alone or with", "skipped for all"),
         (
             "secure-sum",
@@ -98,7 +103,7 @@ def test_for_whom_in_words(trust: str) -> None:
     budget = (1e-3, 1e-4) if trust == "shuffle" else (1.0, 1e-5)
     replaced, added = (plan(trust, privacy=Privacy(*budget, one)) for one in ADJACENCIES)
     assert answers(replaced)["For whom"] == (
-        "each person: nobody can tell their data from anybody else's in their place (replace-one)"
+        "each person: nobody can tell whether their data were replaced by another person's (replace-one)"
     )
     assert answers(added)["For whom"] == (
         "each person: nobody can tell whether they took part or stayed away (add-remove)"
@@ -125,12 +130,12 @@ def test_what_no_silo_can_see_to_is_assumed(trust: str) -> None:
     made = plan(trust)
     said, assumed = answers(made)["How often one may come"], " ".join(made.guarantee.assumes)
     if trust in ("local", "shuffled-users"):  # the silo is not trusted to count either
-        assert said.endswith("; users see to it themselves, for nobody else is trusted to")
-        assert "comes no more often than is said above" in assumed
+        assert said.endswith("; users enforce this themselves, since nobody else is trusted to")
+        assert "comes no more often than stated above" in assumed
         assert "user key" not in str(made.guarantee)
         return
-    assert "leaves out whoever comes to it more often" in said
-    assert said.endswith("nobody enforces the number of silos, for no silo sees who visits another")
+    assert "leaves out anybody who comes to it more often" in said
+    assert said.endswith("nobody enforces the number of silos, because no silo sees who visits another")
     assert "nobody visits more than 1 silo: no silo sees who visits another" in assumed
     assert "a person who comes to a silo again is given the same user key there" in assumed
 
@@ -155,7 +160,7 @@ def test_a_rule_that_looks_at_data_does_not_assume_that_times_are_fixed(trust: s
     )
     assert "times and sizes of messages are fixed by the plan, not by data" in fixed
     assert "fixed by the plan, not by data" not in decided
-    assert "when silos synchronise is decided by a noisy rule, whose cost is counted" in decided
+    assert "a noisy rule, whose cost is counted, decides when silos synchronise" in decided
 
 
 @pytest.mark.parametrize("trust", sorted(set(PROMISING) - {"shuffle", "shuffled-users", "vector-sum"}))
@@ -165,11 +170,11 @@ def test_add_remove_hides_whether_somebody_asks(trust: str) -> None:
     for schedule in (every(5), clock(60.0)):
         with pytest.raises(ValueError, match=r"^visits must be 'private' under add-remove"):
             added.changed(schedule=schedule, visits="public")
-    empty = "whoever stays away leaves their round empty"
+    empty = "a person who stays away leaves their round empty"
     if trust == "local":  # users send for themselves: tests/protocol/test_shuffled_users.py
         return
     assert empty in str(added.guarantee)
-    assert "a live federation runs this only by a clock" in str(added.guarantee)
+    assert "a live federation runs this plan only on a clock" in str(added.guarantee)
     assert empty not in str(added.changed(schedule=clock(60.0)).guarantee)
     assert empty not in str(plan(trust).guarantee)
 
@@ -179,21 +184,21 @@ def test_where_silos_act_eagerly_nobody_is_served_by_the_public_model_alone() ->
     for acting in ("lazy", "eager"):
         said = answers(plan("silo", acting=acting, uncounted="public"))["Who does not count"]
         assert said.endswith(
-            "they are served by the public model, as everybody is"
+            "they are served by the public model, like everybody else"
             if acting == "lazy"
-            else "they are served as everybody is, by the public model and the raw sums of the batch so far"
+            else "they are served like everybody else, by the public model and the raw sums of the batch so far"
         )
 
 
 def test_public_visits_are_one_more_thing_that_is_public() -> None:
     made = plan("silo", visits="public")
     assert answers(made)["What is public"] == (
-        "which silos take part, when they synchronise, how long messages are, every model, and that, when and how "
-        "often somebody asks, and whether they share"
+        "which silos take part, when they synchronise, how long messages are, every model, that somebody asks, when "
+        "and how often they ask, and whether they share"
     )
     assert (
-        "that, when and how often somebody asks is public, and whether they share: a silo may tick by counting "
-        "requests, and whoever opts out is not counted"
+        "it is public that somebody asks, when and how often they ask, and whether they share: a silo may tick by "
+        "counting requests, and people who opt out are not counted"
     ) in made.guarantee.assumes
 
 
@@ -211,8 +216,8 @@ def test_how_often_at_the_defaults_too(trust: str, participations: int, silos: i
     made = plan(trust, privacy=Privacy(1.0, 1e-5, participations=participations, silos_per_user=silos))
     said = answers(made)["How often one may come"]
     assert said.startswith(words)
-    assert ("a silo counts by the user key it is given" in said) == (trust != "local")
-    assert ("takes whoever comes without a key for a new person" in said) == (trust != "local")
+    assert ("a silo counts visits by the user key it is given" in said) == (trust != "local")
+    assert ("treats anybody without a key as a new person" in said) == (trust != "local")
 
 
 # -- secure-sum: who is the adversary? --------------------------------------------------------------------------------
@@ -238,11 +243,11 @@ def test_any_one_silo_faces_the_printed_epsilon(silos: int, delta: float, faced:
     unprotected = default.changed(colluding=0)
     assert seen_by_a_silo(unprotected) == pytest.approx(faced, abs=5e-4)
     assert seen_by_a_silo(unprotected, colluding=0) == pytest.approx(1.0, rel=1e-4)
-    faces = f"any one other silo, with the analyzer or without it: {at_most(seen_by_a_silo(unprotected))}"
+    faces = f"any one other silo, with the analyzer or without it: epsilon = {at_most(seen_by_a_silo(unprotected))}"
     assert faces in answers(unprotected)["If parties collude"]
     assert answers(unprotected)["Against whom"] == "the mixer alone or the analyzer alone"
     assert "The analyzer knows none of their noise." in str(unprotected.guarantee)
-    assert f"Each of the {silos} adds noise of variance 1/{silos} of that" in str(unprotected.guarantee)
+    assert f"Each of the {silos} adds noise with 1/{silos} of the variance above" in str(unprotected.guarantee)
     assert unprotected.protocol.scales.bias == pytest.approx(default.protocol.scales.bias * math.sqrt(1 - 1 / silos))
 
 
@@ -263,15 +268,15 @@ def test_numbers_of_a_secure_sum_with_several_colluding(colluding: int, visits: 
     assert f"against the analyzer together with {who};" in made.guarantee.statement
     assert seen_by_a_silo(made, colluding) == pytest.approx(1.0, rel=1e-4)
     one_more = seen_by_a_silo(made, colluding + 1)
-    more = f"any {colluding + 1} other silos, with the analyzer or without it: {at_most(one_more)}"
+    more = f"any {colluding + 1} other silos, with the analyzer or without it: epsilon = {at_most(one_more)}"
     assert more in said["If parties collude"]
     assert f"At least 8 silos take part in a sync. {'One of them knows its' if colluding == 1 else colluding}" in text
-    assert f"Each of the other {honest} adds noise of variance 1/{honest} of that" in text
-    assert "at least 8 of the 10 are there" in said["If a silo is missing"]
+    assert f"Each of the other {honest} adds noise with 1/{honest} of the variance above" in text
+    assert "at least 8 of the 10 silos are there" in said["If a silo is missing"]
     alone = together(made)
     assert f"mixer and analyzer together: epsilon = {at_most(alone)};" in said["If parties collude"]
     assert f"each silo's own noise still gives ({at_most(alone)}, 0.001)" in made.guarantee.statement
-    larger = re.search(r"mu is then (\S+) instead of (\S+), an exact epsilon of (\S+)\.", text)
+    larger = re.search(r"mu is then (\S+) instead of (\S+), which is an exact epsilon of (\S+)\.", text)
     assert larger is not None
     ratio = float(larger[1]) / float(larger[2])
     assert ratio == pytest.approx(math.sqrt(honest / visits), rel=5e-4)  # not sqrt(honest) for several silos
@@ -290,8 +295,8 @@ def together(made: Plan) -> float:
 def test_with_one_honest_silo_each_ones_own_noise_is_enough() -> None:
     made = plan("secure-sum", 2, bits=30)
     assert together(made) == pytest.approx(1.0, rel=1e-4)
-    assert "more silos together gain nothing, for each silo's own noise is enough" in str(made.guarantee)
-    assert "The other one adds all of that noise." in str(made.guarantee)
+    assert "more silos together gain nothing, because each silo's own noise is enough" in str(made.guarantee)
+    assert "The other one adds all of the noise stated above." in str(made.guarantee)
     assert made.protocol.scales == pytest.approx(made.changed(trust="silo").protocol.scales)
 
 
@@ -331,7 +336,7 @@ def test_against_another_silo_the_vector_sum_has_the_noise_of_the_others_alone(
     assert max(faced) == pytest.approx(math.sqrt(silos / (silos - 1)), rel=1e-4)
     said = answers(made)["If parties collude"]
     assert said.startswith(f"any one other silo, with the analyzer or without it: epsilon = {stated[1]};")
-    assert f"those of {silos - 1} of {silos} silos are left" in str(made.guarantee)
+    assert f"The bits of {silos - 1} of {silos} silos are then left" in str(made.guarantee)
     assert "no silo tells the analyzer its own noise (for the first statement)" in made.guarantee.assumes
 
 
@@ -370,17 +375,17 @@ def test_local_noise_composes_over_visits_to_exactly_the_budget(visits: int, sil
         assert made.protocol.scales.diagonal == pytest.approx(15.83, abs=0.01)
     if visits * silos > 1:
         times = visits * silos
-        assert f"A user comes {times} times at most, with noise of its own each time" in text
-        assert f"these shifts compose in squares: sqrt {times} times the sensitivity" in text
+        assert f"A user comes at most {times} times, with new noise each time" in text
+        assert f"the shifts compose in squares, to sqrt {times} times the sensitivity" in text
     assert f"at most {visits} rounds of a silo, at worst" not in text
 
 
 @pytest.mark.parametrize(
-    ("trust", "how"), [("silo", "compose in squares: sqrt 3 times"), ("central", "add up: 3 times")]
+    ("trust", "how"), [("silo", "compose in squares, to sqrt 3 times"), ("central", "add up to 3 times")]
 )
 def test_several_silos_in_the_proof(trust: str, how: str) -> None:
     text = str(plan(trust, privacy=Privacy(1.0, 1e-5, silos_per_user=3)).guarantee)
-    assert f"A user visits at most 3 silos; these shifts {how} the sensitivity." in text
+    assert f"A user visits at most 3 silos; the shifts {how} the sensitivity." in text
     assert "visits at most" not in str(plan(trust).guarantee)
 
 
@@ -397,10 +402,15 @@ def test_acting_eagerly_by_the_clock_is_refused(trust: str) -> None:
 @pytest.mark.parametrize(
     ("silos", "colluding", "said", "adds"),
     [
-        (1, 0, "At least 1 silo takes part in a sync.", "It adds all of that noise."),
-        (2, 1, "At least 2 silos take part in a sync.", "The other one adds all of that noise."),
-        (2, 0, "At least 2 silos take part in a sync.", "Each of the 2 adds noise of variance 1/2 of that"),
-        (3, 1, "At least 3 silos take part in a sync.", "Each of the other 2 adds noise of variance 1/2 of that"),
+        (1, 0, "At least 1 silo takes part in a sync.", "It adds all of the noise stated above."),
+        (2, 1, "At least 2 silos take part in a sync.", "The other one adds all of the noise stated above."),
+        (2, 0, "At least 2 silos take part in a sync.", "Each of the 2 adds noise with 1/2 of the variance above"),
+        (
+            3,
+            1,
+            "At least 3 silos take part in a sync.",
+            "Each of the other 2 adds noise with 1/2 of the variance above",
+        ),
     ],
 )
 def test_who_adds_how_much_of_the_noise(silos: int, colluding: int, said: str, adds: str) -> None:
@@ -413,6 +423,8 @@ def test_it_says_who_does_not_count_and_what_serves_them() -> None:
     made = plan("silo")
     local, public = (answers(made.changed(uncounted=way))["Who does not count"] for way in ("local", "public"))
     for said in (local, public):
-        assert said.startswith("whoever opts out or comes more often than that; nothing of theirs leaves their silo")
-    assert "its raw data included; those who count are served by the public model alone" in local
-    assert "served by the public model, as everybody is" in public
+        assert said.startswith(
+            "anybody who opts out or comes more often than that; none of their data leaves their silo"
+        )
+    assert "including its raw data; people who count are served only by the public model" in local
+    assert "served by the public model, like everybody else" in public

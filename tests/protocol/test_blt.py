@@ -104,7 +104,9 @@ def test_a_horizon_that_no_fit_reaches_is_refused(monkeypatch: pytest.MonkeyPatc
     """At ten million syncs it was a StopIteration."""
     monkeypatch.setattr(blt, "MOST_BUFFERS", 2)
     assert blt.encoder(47).size == 47
-    with pytest.raises(ArgumentError, match=r"^mechanism must not be 'blt' over 400 syncs: no 2 buffers come near$"):
+    with pytest.raises(
+        ArgumentError, match=r"^mechanism must not be 'blt' over 400 syncs: no fit with 2 buffers is close enough$"
+    ):
         blt.encoder(400)
 
 

@@ -53,7 +53,7 @@ def test_a_mixer_that_is_needed_a_little_is_needed() -> None:
     alone = plan.request.exact_epsilon(plan.protocol.scales.diagonal, joint_silos=False)
     assert 1.3 < alone < 1.6
     assert f"against the analyzer. Without the mixer it is ({at_most(alone)}, 0.001)." in plan.guarantee.statement
-    assert "so without the mixer too" not in str(plan.guarantee)
+    assert "holds without the mixer" not in str(plan.guarantee)
     assert any("the mixer does not collude" in one for one in plan.guarantee.assumes)
     assert [one.name for one in plan.protocol.adversaries()] == [SeesShuffled().name]
 

@@ -71,9 +71,9 @@ def test_every_number_of_the_proof_follows_from_the_plan(name: str) -> None:
     assert f"The bits of {left} silo{'' if left == 1 else 's'} of {silos}, " in str(made.guarantee)
     assert number(made, f"of {silos}, # in each number, are worth") == bits * users * left // silos
     moved = 1e-3 * delta / (7 * 5 * made.privacy.silos_per_user) / (1 + math.exp(epsilon))
-    assert number(made, r"tails of binomials, e\^-# in each") == pytest.approx(-math.log(moved), abs=0.051)
+    assert number(made, r"tails of the binomials, e\^-# in each") == pytest.approx(-math.log(moved), abs=0.051)
     assert number(made, "in each of # counts") == 35
-    all_moved = number(made, "times all of them is at most #")
+    all_moved = number(made, r"Their total times \(1 \+ e\^epsilon\) is at most #")
     assert 1e-3 * delta * (1 - 1e-9) <= all_moved <= 1.1e-3 * delta
     assert all_moved == float(f"{all_moved:.1e}")
     worth = number(made, "are worth Gaussian noise of # on")
@@ -81,13 +81,13 @@ def test_every_number_of_the_proof_follows_from_the_plan(name: str) -> None:
     assert worth == pytest.approx(exact, abs=1e-4)
     assert worth >= number(made, "Noise of standard deviation # on the diagonal")
     variance = unit**2 * bits * users * 3 / 16
-    decoded = "Decoded, the noise of a p-sum has standard deviation # on"
+    decoded = "After decoding, the noise of a p-sum has standard deviation # on"
     assert number(made, decoded) == pytest.approx(math.sqrt(variance), rel=5e-5)
-    rounded = number(made, "and at most # with what rounding adds")
+    rounded = number(made, "and at most # including what rounding adds")
     assert rounded == pytest.approx(math.sqrt(variance + unit**2 * users / 4), rel=5e-5)
     assert (rounded > 1.0005 * math.sqrt(variance)) == (made.times[0] > 1_000)
     assert number(made, "each silo's counts, with # noise bits") == bits * users // silos
-    kept = number(made, r"That mu is exactly \(\S+, #\)-DP")
+    kept = number(made, r"With that mu it is exactly \(\S+, #\)-DP")
     assert 0.99 * delta < kept <= (1 - 1e-3) * delta
     digits = f"{kept:e}".split("e")[0].rstrip("0")
     assert len(digits) <= 4  # three digits and a point
@@ -104,7 +104,7 @@ def test_the_epsilon_against_the_mixer_is_met_by_the_bits_of_one_silo(name: str)
     counted = protocol(made)
     nodes = [counted.node(k) for k in range(1, made.encoder.size + 1)]
     shift = made.request.sensitivity * math.sqrt(visited)  # of all releases of one silo; several add up in squares
-    kept = number(made, r"That mu is exactly \(\S+, #\)-DP")
+    kept = number(made, r"With that mu it is exactly \(\S+, #\)-DP")
 
     def enough(epsilon: float) -> bool:
         log_moved = math.log(1e-3 * delta / (7 * 5 * visited)) - math.log1p(math.exp(epsilon))
@@ -114,9 +114,10 @@ def test_the_epsilon_against_the_mixer_is_met_by_the_bits_of_one_silo(name: str)
     printed = number(made, r"counts, it is \(#, ")
     assert enough(printed)
     assert printed == made.privacy.epsilon if made.silos < 3 else not enough(0.999 * printed)
-    assert number(made, r"computed in the same way, it is \(#, ") == printed
+    assert number(made, r"Computed in the same way, it is \(#, ") == printed
     assert (
-        f"sees each silo's counts: it is ({printed:g}, {delta:g})" in dict(made.guarantee.answers)["If parties collude"]
+        f"alone or with all others, it is ({printed:g}, {delta:g}):"
+        in dict(made.guarantee.answers)["If parties collude"]
     )
 
 

@@ -158,7 +158,7 @@ def test_old_entries_may_go_and_nothing_else() -> None:
     assert spent(kept, mechanisms.encoder) == spent(whole, mechanisms.encoder)
     assert [ledger.from_json(ledger.to_json(entry)) for entry in kept] == kept
     assert ledger.entries_since(kept, whole[24].hash) == 5
-    with pytest.raises(LedgerError, match="19 that are kept no more"):
+    with pytest.raises(LedgerError, match="19 entries that are no longer kept"):
         ledger.entries_since(kept, whole[3].hash)
     ledger.verify(kept, witnessed=[(25, whole[24].hash)])
     for seen in ((25, whole[23].hash), (31, whole[23].hash), (3, whole[2].hash)):  # the last is kept no more
@@ -234,7 +234,7 @@ def test_a_plan_without_an_end_is_another_plan_and_reads_back() -> None:
     assert Plan.from_dict(plan.as_dict()) == plan
     assert "endless" not in plan.changed(endless=False).as_dict()
     assert plan.hash != plan.changed(endless=False).hash
-    assert "in at most 1 round of 1 silo, ever: there is no end" in str(plan.guarantee)
+    assert "in at most 1 round of 1 silo, ever: the run has no end" in str(plan.guarantee)
     assert "There is no last release" in str(plan.guarantee)
     assert "without an end" in plan._repr_html_()
     assert isinstance(plan.protocol, SecureSumProtocol)

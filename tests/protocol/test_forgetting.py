@@ -162,8 +162,8 @@ def test_a_plan_that_forgets_nothing_keeps_its_identity() -> None:
     assert "forget" not in plan.as_dict()
     assert plan.hash != plan_of().hash
     assert Plan.from_dict(plan_of().as_dict()) == plan_of()
-    assert "in which one sync leaves 0.9 to the past" in str(plan_of().guarantee)
-    assert "to the past" not in str(plan.guarantee)
+    assert "each sync multiplies the weight of the past by 0.9" in str(plan_of().guarantee)
+    assert "of the past" not in str(plan.guarantee)
 
 
 def test_visits_are_remembered_by_their_weights() -> None:

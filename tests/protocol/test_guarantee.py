@@ -154,7 +154,8 @@ def test_eager_acting_never_promises_with_the_papers_constants(trust: str, calib
     if calibration == "exact" and isinstance(schedule, type(every(5)) | type(growing())) and trust not in FREE:
         assert made.guarantee.promised
         assert any(
-            step.startswith("Acting eagerly, a user can change the actions of all") for step in made.guarantee.steps
+            step.startswith("Silos act eagerly, so a user can change the actions of all")
+            for step in made.guarantee.steps
         )
         lazily = made.changed(acting="lazy", trust="silo" if trust == "shuffle" else trust)  # no clones of raw sums
         whole = 1e-3 if trust == "vector-sum" else 1e-6  # whole bits and steps: nearly as many as are needed
@@ -240,7 +241,7 @@ def test_numbers_in_the_proof_follow_from_each_other() -> None:
 
 def test_amplification_says_that_the_mixer_is_not_what_protects() -> None:
     made = plan_for("sdp-amplified", Plan(100, 10_000, 10, Privacy(1e-3, 1e-4), bits=16))
-    assert "At this noise it is so without the mixer too." in made.guarantee.statement
+    assert "With this much noise, the same holds without the mixer." in made.guarantee.statement
     unshuffled = gaussian_epsilon(3 * math.sqrt(4.5) / made.protocol.scales.bias, 1e-4)
     assert unshuffled <= 1e-3
 
@@ -296,13 +297,14 @@ def test_the_narrowest_noise_must_be_four_steps_wide_whichever_it_is(ratio: floa
     step = 2.0**-24
     for narrow in (Scales(3.99, 9.0, 9.0), Scales(9.0, 3.99, 9.0), Scales(9.0, 9.0, 3.99)):
         with pytest.raises(
-            ValueError, match=r"^bits must be at least 25 here, got 24: noise of 2\.38e-07 must be 4 steps"
+            ValueError,
+            match=r"^bits must be at least 25 here, got 24: noise of 2\.38e-07 must be at least 4 grid steps",
         ):
             request.on_grid(narrow.times(step))
     drawn = request.on_grid(Scales(4.0, 5.0, 6.0).times(step))
     assert tuple(drawn) == pytest.approx([math.sqrt(wide**2 + 8) * step for wide in (4.0, 5.0, 6.0)], rel=1e-12)
     (least,) = re.findall(
-        r"where it is at least (\S+) steps wide \(4 are needed\): with 8 squared", request.grid_step(drawn)
+        r"where it is at least (\S+) steps wide \(4 are needed\)\. With 8 squared", request.grid_step(drawn)
     )
     assert float(least) == pytest.approx(math.sqrt(24), rel=1e-2)
 
@@ -319,7 +321,7 @@ def test_the_grid_that_is_printed_is_that_of_the_releases(mechanism: str, bits: 
 def test_a_notebook_shows_answers_steps_and_assumptions_where_there_are_any() -> None:
     promise = Plan(3, 20, 2, Privacy(1.0, 1e-5)).guarantee
     shown = promise._repr_html_()
-    for text in ("Because", "Assuming", "<ol", "<table", "Against whom", "That mu is exactly (1, 1e-05)-DP"):
+    for text in ("Because", "Assuming", "<ol", "<table", "Against whom", "With that mu it is exactly (1, 1e-05)-DP"):
         assert text in shown
     shown = nothing("why")._repr_html_()
     for text in ("Because", "Assuming", "<ol", "<ul", "<table"):

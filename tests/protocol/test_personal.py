@@ -192,7 +192,7 @@ def test_a_plan_reads_back_and_says_what_it_does() -> None:
     assert Plan.from_dict(plan.as_dict()) == plan
     assert {"personal", "personal_share"}.isdisjoint(plan.changed(personal=(), personal_share=0.2).as_dict())
     said = str(plan.guarantee)
-    assert "that spends 25% of mu^2" in said
+    assert "These releases spend 25% of mu^2" in said
     assert "the public model and what their silo has released to itself" in said
     endless = plan.changed(forget=0.8, endless=True)
     assert endless.guarantee.promised

@@ -72,12 +72,19 @@ def test_one_round_and_the_noise_that_hides_it(
     assert sensitivity == pytest.approx(one * norm, rel=1e-4)
     sigma = gaussian_sigma(1.0, 1e-5) * column * (shift + rounded)
     diagonal, off, bias, mu = numbers(
-        text, "deviation # on the diagonal, # off it and # on the bias makes it mu-GDP with mu = # (Gaussians"
+        text,
+        "deviation # on the diagonal, # off it and # on the bias makes the transcript mu-GDP with mu = # (Gaussians",
     )
     assert (diagonal, off, bias) == pytest.approx((sigma, sigma / math.sqrt(2), sigma / math.sqrt(ratio)), rel=1e-4)
     assert gaussian_epsilon(mu, 1e-5) == pytest.approx(1.0, abs=1e-4)
-    assert "That mu is exactly (1, 1e-05)-DP (analytic Gaussian)." in text
-    for absent in ("A user takes part", "Acting eagerly", "The schedule looks", "A user visits", "point apart"):
+    assert "With that mu it is exactly (1, 1e-05)-DP (analytic Gaussian)." in text
+    for absent in (
+        "A user takes part",
+        "act eagerly",
+        "The schedule looks",
+        "A user visits",
+        "point in partly opposite",
+    ):
         assert absent not in text
 
 
@@ -104,10 +111,10 @@ def test_on_a_coarse_grid_several_rounds_are_rounded_as_often(acting: str, said:
 def test_several_silos_of_a_user_are_said_how_they_add_up(visits: int) -> None:
     privacy = Privacy(1.0, 1e-5, silos_per_user=visits)
     apart, together = (str(plan(privacy=privacy, trust=trust).guarantee) for trust in ("silo", "central"))
-    for text, how in ((apart, f"compose in squares: sqrt {visits} times"), (together, f"add up: {visits} times")):
-        said = f"A user visits at most {visits} silos; these shifts {how} the sensitivity."
+    for text, how in ((apart, f"compose in squares, to sqrt {visits} times"), (together, f"add up to {visits} times")):
+        said = f"A user visits at most {visits} silos; the shifts {how} the sensitivity."
         assert (said in text) == (visits > 1)
-        assert ("these shifts" in text) == (visits > 1)
+        assert ("the shifts" in text) == (visits > 1)
 
 
 @pytest.mark.parametrize("participations", [1, 3])
@@ -116,7 +123,9 @@ def test_a_whole_batch_that_acts_eagerly(schedule: Schedule, largest: int, parti
     made = plan(acting="eager", privacy=Privacy(1.0, 1e-5, "add-remove", participations), schedule=schedule)
     assert largest == max(np.diff((0, *made.times)))
     users, most, times, one, total = numbers(
-        str(made.guarantee), "the actions of all # users of each batch they are in, at most #: # x # = #."
+        str(made.guarantee),
+        "the actions of all # users of every batch that the user is in. The number of such batches is at most #: "
+        "# x # = #.",
     )
     assert (users, most, times) == (largest, participations, participations * largest)
     assert one == pytest.approx(math.sqrt(4.5), abs=1e-4)  # another's action: a replacement
@@ -135,7 +144,7 @@ def test_theorem_ldp_in_its_own_words(epsilon: float, delta: float) -> None:
     text = str(plan(mechanism="tree", calibration="paper", privacy=Privacy(epsilon, delta)).guarantee)
     size, kappa, stream, half, sigma = numbers(
         text,
-        "Theorem LDP: each p-sum is 1/(2 sigma_0^2)-zCDP, a datum enters kappa = 1 + log2 # = # of them, so each of "
+        "Theorem LDP: each p-sum is 1/(2 sigma_0^2)-zCDP and a datum enters kappa = 1 + log2 # = # of them, so each of "
         "the two streams is (#, #)-DP at sigma_0 = #.",
     )
     assert (size, half) == (12, delta / 2)
@@ -168,7 +177,7 @@ def test_theorem_sdp_in_its_own_words() -> None:
     assert (silos, points) == (2000, 20)
     assert (local_epsilon, local_delta) == pytest.approx((local.local_epsilon, local.local_delta), rel=0.01)
     assert sigma == pytest.approx(made.protocol.scales.bias, rel=1e-4)
-    alone, at = numbers(text, "without a mixer, computed exactly, is (#, #)-DP.")
+    alone, at = numbers(text, "Without a mixer, a silo's transcript is (#, #)-DP, computed exactly.")
     assert at == 1e-4
     assert alone == pytest.approx(gaussian_epsilon(math.sqrt(3 * 4.5) / sigma, 1e-4), rel=0.01)
     assert "Live noise is drawn on the grid 2^-20" in text

@@ -184,7 +184,7 @@ def test_both_mu_of_the_proof_with_and_without_a_mixer_that_keeps_to_itself(visi
     )
     own = math.sqrt(plan.protocol.scales.diagonal**2 - 8 * 4.0**-20)  # without what the grid needs
     moved = math.sqrt(3) * (math.sqrt(4.5) + 2 * math.sqrt(6) * 2.0**-21)  # three levels of a tree over 4 releases
-    printed = re.search(r"mu is then (\S+) instead of (\S+), an exact epsilon", str(plan.guarantee))
+    printed = re.search(r"mu is then (\S+) instead of (\S+), which is an exact epsilon", str(plan.guarantee))
     assert printed is not None
     alone, together = map(float, printed.groups())
     assert alone == pytest.approx(moved * math.sqrt(visits) / own, abs=1e-5)

@@ -100,8 +100,8 @@ def test_every_number_of_an_amplified_promise(mechanism: str, levels: int, visit
     said = "1 release" if releases == 1 else f"{releases} releases"
     among, epsilon, delta = numbers(
         text,
-        f"Among # silos, one of the others being counted as colluding, {said} that hold the user, each shuffled anew "
-        "and composed optimally, are (#, #)-DP.",
+        f"Among the remaining # silos, optimal composition over {said} with the user's data, each shuffled anew, gives "
+        "(#, #)-DP.",
     )
     assert (among, delta) == (4_999, 1e-6)
     certified = amplified_epsilon(visits * one / sigma, points * one / sigma, 4_999, releases, 1e-6)
@@ -110,15 +110,18 @@ def test_every_number_of_an_amplified_promise(mechanism: str, levels: int, visit
     alone = gaussian_epsilon(math.sqrt(levels) * visits * one / sigma, 1e-6)
     for where, before in (
         (guarantee.statement, "Without the mixer it is (#, #)"),
-        (text, "What a silo's transcript promises without a mixer, computed exactly, is (#, #)-DP."),
-        (dict(guarantee.answers)["If parties collude"], "with the mixer too, the noise alone is left, (#, #), against"),
+        (text, "Without a mixer, a silo's transcript is (#, #)-DP, computed exactly."),
+        (
+            dict(guarantee.answers)["If parties collude"],
+            "if the mixer colludes too, only the noise is left: (#, #), against",
+        ),
     ):
         printed, at_delta = numbers(where, before)
         assert alone * (1 - 1e-9) <= printed <= alone * 1.002
         assert at_delta == 1e-6
     assert alone > 1.5e-2
     assert "every reward is counted in the batch of its round" in text
-    assert "without the mixer too" not in text
+    assert "holds without the mixer" not in text
     assert "one after the other" not in text  # that is for several silos
     assert plan.protocol.adversaries() == (SeesShuffled(),)
 
@@ -127,9 +130,11 @@ def test_where_nothing_is_hidden_the_proof_is_that_of_the_noise_alone() -> None:
     plan, silo = shuffled(silos=3), shuffled(silos=3).changed(trust="silo")
     assert plan.protocol.scales == silo.protocol.scales
     assert plan.guarantee.steps[: len(silo.guarantee.steps) - 1] == silo.guarantee.steps[:-1]
-    (alone, delta) = numbers(str(plan.guarantee), "without a mixer, computed exactly, is (#, #)-DP.")
+    (alone, delta) = numbers(
+        str(plan.guarantee), "Without a mixer, a silo's transcript is (#, #)-DP, computed exactly."
+    )
     assert (alone, delta) == (0.01, 1e-6)
-    assert "At this noise it is so without the mixer too." in plan.guarantee.statement
+    assert "With this much noise, the same holds without the mixer." in plan.guarantee.statement
     assert "every reward is counted" not in str(plan.guarantee)
     assert "clone" not in str(plan.guarantee)
     assert [type(one) for one in plan.protocol.adversaries()] == [SeesShuffled, SeesMessages]
@@ -185,19 +190,17 @@ def test_every_number_of_a_promise_to_people_who_visit_several_silos(visits: int
     text, sigma = str(plan.guarantee), plan.protocol.scales.diagonal
     one = math.sqrt(4.5) + 2 * math.sqrt(6) * 2.0**-21
     each = 1e-6 / sum(math.exp(i * 1e-2 / visits) for i in range(visits))
-    epsilon, delta = numbers(
-        text, "1 release that hold the user, each shuffled anew and composed optimally, are (#, #)-DP."
-    )
+    epsilon, delta = numbers(text, "over 1 release with the user's data, each shuffled anew, gives (#, #)-DP.")
     assert delta == pytest.approx(each, rel=1e-3)
     assert epsilon == pytest.approx(amplified_epsilon(one / sigma, 5 * one / sigma, 4_999, 1, each), rel=1e-3)
     together, whole = numbers(
-        text, f"visits at most {visits} silos. These are changed one after the other, which makes it (#, #)-DP"
+        text, f"visits at most {visits} silos. Changing these one after the other gives (#, #)-DP"
     )
     assert together == pytest.approx(visits * epsilon, rel=1e-3)
     assert 0.99e-2 < together <= 1e-2
     assert whole == 1e-6
     alone = gaussian_epsilon(math.sqrt(visits) * one / sigma, 1e-6)
-    assert numbers(text, "computed exactly, is (#, #)-DP.")[0] == pytest.approx(alone, rel=1e-3)
+    assert numbers(text, "transcript is (#, #)-DP, computed exactly.")[0] == pytest.approx(alone, rel=1e-3)
 
 
 def test_several_silos_cost_more_behind_a_mixer_than_without_one_and_never_more_than_without_one() -> None:
@@ -208,7 +211,7 @@ def test_several_silos_cost_more_behind_a_mixer_than_without_one_and_never_more_
     assert noises[1] / noises[0] > math.sqrt(2)
     many = shuffled(silos=50, privacy=Privacy(1e-2, 1e-6, silos_per_user=40))
     assert many.protocol.scales == pytest.approx(many.changed(trust="silo").protocol.scales)
-    assert "At this noise it is so without the mixer too." in many.guarantee.statement
+    assert "With this much noise, the same holds without the mixer." in many.guarantee.statement
 
 
 @pytest.mark.parametrize("silos, needed", [(2, False), (5_000, True)])
@@ -226,7 +229,7 @@ def test_what_several_silos_spend_without_a_mixer_is_composed_in_squares(silos: 
 def test_an_epsilon_beyond_all_powers_of_e_is_no_reason_to_fail() -> None:
     made = shuffled(silos=3, mechanism="batches", privacy=Privacy(3000.0, 1e-6, silos_per_user=3), bits=24)
     assert made.guarantee.promised
-    assert "At this noise it is so without the mixer too." in made.guarantee.statement
+    assert "With this much noise, the same holds without the mixer." in made.guarantee.statement
 
 
 @pytest.mark.parametrize("sigma_share", [0.2, 0.99, 1.0])

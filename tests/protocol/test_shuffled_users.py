@@ -92,17 +92,17 @@ def test_a_mechanism_that_composes_is_refused_with_what_there_is(trust: str, sai
 def test_nothing_is_left_to_a_silo_that_is_not_trusted(trust: str, adjacency: Adjacency) -> None:
     guarantee = made(adjacency, trust).guarantee
     said = dict(guarantee.answers)["Who does not count"]
-    assert said == "whoever sends nothing; they are served by the public model, as everybody is"
+    assert said == "anybody who sends nothing; they are served by the public model, like everybody else"
     assert "raw data" not in str(guarantee)
     assert "a silo refuses" not in str(guarantee)
-    assert any("users see to it before they add noise" in one for one in guarantee.assumes)
+    assert any("users make sure of it before they add noise" in one for one in guarantee.assumes)
 
 
 @pytest.mark.parametrize("schedule", [every(10), clock(60)])
 def test_a_message_that_is_missing_shows(schedule: object) -> None:
     """Who stays away under add-remove must send noise: with users' own messages an empty round is no message."""
     plan = made("add-remove", "local").changed(schedule=schedule)
-    assert "whoever stays away sends noise alone in their place" in " ".join(plan.guarantee.assumes)
+    assert "a person who stays away sends noise alone instead" in " ".join(plan.guarantee.assumes)
     assert "leaves their round empty" not in str(plan.guarantee)
     assert "noise alone" not in str(plan.changed(privacy=Privacy(1.0, 1e-5)).guarantee)
 
@@ -116,7 +116,7 @@ def test_the_promise_without_the_mixer_is_the_noise_alone() -> None:
 def test_every_message_among_which_a_user_hides_is_noise_on_a_grid() -> None:
     """One factor per number and message: of all users in the batch, in either world."""
     plan = made("replace-one")
-    printed = re.search(r"adds no more than (\S+) to epsilon", plan.guarantee.steps[-1])
+    printed = re.search(r"adds at most (\S+) to epsilon", plan.guarantee.steps[-1])
     assert printed is not None
     users, numbers = 100 * 1000, plan.protocol.width
     assert float(printed[1]) >= 2 * 3 * eta(math.sqrt(SPARE)) * numbers * users

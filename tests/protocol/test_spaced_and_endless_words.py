@@ -91,16 +91,17 @@ def test_the_step_about_visits_apart_has_the_numbers_of_the_matrix() -> None:
 
 
 @pytest.mark.parametrize(
-    ("trust", "how"), [("silo", "compose in squares: sqrt 2 times"), ("secure-sum", "add up: 2 times")]
+    ("trust", "how"), [("silo", "compose in squares, to sqrt 2 times"), ("secure-sum", "add up to 2 times")]
 )
 def test_two_silos_are_mentioned(trust: str, how: str) -> None:
     text = str(plan_of(trust, {"silos_per_user": 2}).guarantee)
-    assert f"A user visits at most 2 silos; these shifts {how} the sensitivity." in text
+    assert f"A user visits at most 2 silos; the shifts {how} the sensitivity." in text
     assert "A user visits" not in str(plan_of(trust).guarantee)
 
 
 @pytest.mark.parametrize(
-    ("endless", "words"), [(True, "is not made up for"), (False, "it makes up for what it missed")]
+    ("endless", "words"),
+    [(True, "does not make up for what it missed"), (False, "missing makes up for what it missed")],
 )
 def test_what_a_silo_missed(endless: bool, words: str) -> None:
     assert words in str(plan_of("silo", forget=0.9, endless=endless).guarantee)
@@ -114,7 +115,7 @@ def test_what_the_grid_adds_is_for_the_releases_that_hold_somebody(endless: bool
     budget = {"participations": 2, "silos_per_user": 3}
     plan = plan_of(budget=budget, forget=0.9, endless=endless, personal=personal)
     numbers = width(2) * (plan.encoder.touches * 2 * 3 if endless else 12) * (2 if personal else 1)
-    assert f"adds no more than {at_most(slack(numbers, 4), 1)} to epsilon" in plan.guarantee.steps[-1]
+    assert f"adds at most {at_most(slack(numbers, 4), 1)} to epsilon" in plan.guarantee.steps[-1]
 
 
 # -- what is left if parties collude ------------------------------------------------------------------------------
@@ -130,7 +131,7 @@ def test_collusion_by_hand(visited: int) -> None:
     answers = dict(plan.guarantee.answers)
     assert answers["If parties collude"] == (
         f"mixer and analyzer together: epsilon = {at_most(gaussian_epsilon(alone, 1e-5))}; any 2 other silos, with the "
-        f"analyzer or without it: {at_most(gaussian_epsilon(mu * math.sqrt(3 / 2), 1e-5))}"
+        f"analyzer or without it: epsilon = {at_most(gaussian_epsilon(mu * math.sqrt(3 / 2), 1e-5))}"
     )
 
 

@@ -210,6 +210,6 @@ def test_visits_that_lie_apart_are_refused_where_they_would_change_nothing() -> 
 def test_public_actions_are_never_chosen_by_raw_rewards() -> None:
     """Rewards are said to be hidden: an eager silo's next action, in the clear, is a function of them."""
     lazy = Plan(4, 20, 2, Privacy(1.0, 1e-5), "public-contexts", "batches", every(5))
-    assert "Rewards alone are (1, 1e-05)-differentially private" in lazy.guarantee.statement
+    assert "Only rewards are (1, 1e-05)-differentially private" in lazy.guarantee.statement
     with pytest.raises(ArgumentError, match=r"^acting must be 'lazy' for trust 'public-contexts'"):
         lazy.changed(acting="eager")

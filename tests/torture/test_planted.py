@@ -19,7 +19,6 @@ RARE = (  # those that take more than a few, and are looked for in full only
     "a party greets under keys that nobody has heard of",
 )
 BEGIN = {  # the seed from which on it is looked for; else 0
-    "what is kept is sent under keys that were replaced": 4000,
     "nothing is ever said again": 2000,
 }
 

@@ -398,7 +398,7 @@ def test_the_store_of_another_silo(killed: Killed, tally: Tally) -> None:
 
 def test_the_store_of_another_plan(killed: Killed, tally: Tally) -> None:
     other = PLAN.changed(rounds=5)
-    with pytest.raises(ValueError, match="a new plan is a new term"):
+    with pytest.raises(ValueError, match="a new plan begins a new term"):
         Silo.open(killed.path, other, name="silo-0", secret=SECRET, timing=Timing(start=START), clock=killed.clock)
     tally("storage faults", 1)
 

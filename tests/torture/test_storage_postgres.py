@@ -31,6 +31,7 @@ def server() -> Iterator[PostgresServer]:
 @pytest.fixture
 def database(server: PostgresServer) -> PostgresServer:
     """The server, with nothing in it."""
+    server.wait()
     admin(server, "DROP SCHEMA public CASCADE", "CREATE SCHEMA public")
     return server
 

@@ -67,9 +67,12 @@ class Report:
     @property
     def verdict(self) -> str:
         """`broken` if the lower bound exceeds the claimed epsilon (without a claim: the budget's), or if a check
-        failed: then an assumption of the proof is not true."""
+        failed: then an assumption of the proof is not true. Otherwise `holds`, or `nothing claimed`: where there is no
+        claim, none can hold."""
         allowed = self.budget[0] if self.claim is None else self.claim.epsilon
-        return "broken" if self.epsilon_lower > allowed or self.failed else "holds"
+        if self.epsilon_lower > allowed or self.failed:
+            return "broken"
+        return "nothing claimed" if self.claim is None else "holds"
 
     @property
     def failed(self) -> tuple[str, ...]:

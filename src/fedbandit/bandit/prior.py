@@ -24,9 +24,9 @@ COSTS_NOTHING = (
     "their silo's ledger says to how much."
 )
 IN_THE_CLEAR = (
-    "Models begin with sums that an earlier term has released without noise. They are computed from what everybody "
-    "knew before this term began, and cost nothing more. But that term promised nothing: for a person who is counted "
-    "in both, the promise is about what they give in this one."
+    "Models begin with sums that an earlier term has released, some or all of them without noise. They are computed "
+    "from what everybody knew before this term began, and cost nothing more. But that term promised nothing: for a "
+    "person who is counted in both, the promise is about what they give in this one."
 )
 
 
@@ -37,7 +37,7 @@ class Prior:
     Formal guarantee: using a prior spends nothing. It is a function of releases that the earlier term has accounted
     for, it was fixed before anybody came in this term, and models are computed only from it and from this term's
     releases. For a person who is counted in both terms, the two budgets compose; the silo's ledger has both. A
-    term without a budget has none to compose: its sums have no noise, and `step` says so.
+    term that released some sums without noise promised nothing, so no budget composes; `step` says so.
 
     Radii: with the prior's weight w, the sums are W = w W_old + W_new (and likewise U), with independent noise of
     variance w^2 s_old^2 + s_new^2 in each number. So Lemma subG holds with that law of the noise, the visits of both
@@ -65,7 +65,7 @@ class Prior:
     @property
     def step(self) -> str:
         """What the proof of a plan that begins with these sums says about them."""
-        return COSTS_NOTHING if any(self.noise) else IN_THE_CLEAR
+        return COSTS_NOTHING if all(self.noise) else IN_THE_CLEAR
 
     def check(self, dim: int) -> None:
         """Refuse sums of another dimension."""

@@ -14,8 +14,12 @@ from fedbandit.simulator.plot import save
 
 __all__ = ["draw_contest"]
 
-MARKS = {"holds": "o", "broken": "x", "-": "D"}
-KEY = "circle: the audit holds; cross: it is broken; diamond: nothing is sent"
+MARKS = {  # by verdict: the mark, and what it means
+    "holds": ("o", "circle: the audit holds"),
+    "broken": ("x", "cross: it is broken"),
+    "nothing claimed": ("s", "square: nothing is claimed"),
+    "-": ("D", "diamond: nothing is sent"),
+}
 
 
 def draw_contest(outcomes: Sequence[Standing], instances: Sequence[str], path: Path, title: str) -> None:
@@ -40,7 +44,7 @@ def draw_contest(outcomes: Sequence[Standing], instances: Sequence[str], path: P
                 mean,
                 rows[outcome.name],
                 xerr=2 * stderr if stderr == stderr else None,
-                fmt=MARKS[outcome.verdict],
+                fmt=MARKS[outcome.verdict][0],
                 color=painted[outcome.name],
                 markersize=5,
                 linewidth=1.2,
@@ -53,6 +57,8 @@ def draw_contest(outcomes: Sequence[Standing], instances: Sequence[str], path: P
         axes.set_title(instance, fontsize=9)
         axes.grid(alpha=0.25)
     panels[0][0].set_yticks(list(rows.values()), list(rows), fontsize=8)
-    figure.supxlabel(f"regret per user (1: an action at random)\n{KEY}", fontsize=9)
+    there = {outcome.verdict for outcome in outcomes}
+    key = "; ".join(meaning for verdict, (_, meaning) in MARKS.items() if verdict in there)
+    figure.supxlabel(f"regret per user (1: an action at random)\n{key}", fontsize=9)
     figure.suptitle(title, fontsize=10)
     save(figure, path)

@@ -90,7 +90,9 @@ async def _silo(home: Home, party: Party, agreed: bool) -> Recovery:
 
 
 def _spent(silo: Silo, more: tuple[LedgerRow, ...]) -> float | None:
-    """The epsilon of this term by the silo's ledger plus these entries; None if it is not finite."""
+    """The epsilon of this term by the silo's ledger plus these entries; None if there is no bound."""
+    if silo.plan.privacy is None:  # what it sends is in the clear, and no entry is written
+        return None
     spent = book.spending([*silo.store.ledger(), *more])
     epsilon = next((term.epsilon for term in spent.terms if term.term == silo.term.number), 0.0)
     return epsilon if math.isfinite(epsilon) else None

@@ -52,7 +52,7 @@ class Privacy:
         _validate.count("silos_per_user", self.silos_per_user)
         if _validate.count("apart", self.apart, least=0) and self.participations == 1:
             raise _validate.ArgumentError(
-                "apart", f"must be 0 where a user counts once, got {self.apart}: say how often, with participations"
+                "apart", f"must be 0 where a user counts once, got {self.apart}: set participations above 1"
             )
 
     def as_dict(self) -> dict[str, Any]:

@@ -144,7 +144,7 @@ class Clear:
         return "nobody: the sums left the silo in the clear"
 
 
-ONLY_SUMS = "everybody who sees sums over silos only, and knows no more of their noise than the plan allows"
+ONLY_SUMS = "everybody who sees only sums over silos, and knows no more of their noise than the plan allows for"
 Cost = Gaussian | Binomial | Entrusted | Clear
 _COSTS: dict[str, type[Gaussian] | type[Binomial] | type[Entrusted] | type[Clear]] = {
     known.kind: known for known in (Gaussian, Binomial, Entrusted, Clear)
@@ -186,7 +186,7 @@ class Release:
             raise _validate.ArgumentError("forget", f"must be at most 1, got {self.forget!r}")
         _validate.count("visits", self.visits)
         if bool(_validate.count("apart", self.apart, least=0)) != (self.visits > 1):
-            raise _validate.ArgumentError("visits", "must be more than 1 where they lie apart, and 1 elsewhere")
+            raise _validate.ArgumentError("visits", "must be more than 1 where visits must lie apart, and 1 otherwise")
 
     @property
     def endless(self) -> bool:
@@ -256,13 +256,13 @@ def verify(
     for place, entry in enumerate(entries):
         number += 1 + entry.left_out
         if entry.left_out and not _may_follow_a_gap(entry, entries[place - 1] if place else None):
-            raise LedgerError(f"entry {number} does not follow the one before: one was removed, added or moved")
+            raise LedgerError(f"entry {number} does not follow the one before it: an entry was removed, added or moved")
         if entry.previous != previous and not entry.left_out:
-            raise LedgerError(f"entry {number} does not follow the one before: one was removed, added or moved")
+            raise LedgerError(f"entry {number} does not follow the one before it: an entry was removed, added or moved")
         if entry.hash != _hash(entry.previous, entry.event):
-            raise LedgerError(f"entry {number} was altered: its hash is not that of its content")
+            raise LedgerError(f"entry {number} was altered: its hash does not match its content")
         if entry.event.silo != entries[0].event.silo:
-            raise LedgerError(f"entry {number} is of silo {entry.event.silo!r}; a ledger belongs to one silo")
+            raise LedgerError(f"entry {number} is from silo {entry.event.silo!r}, but a ledger belongs to one silo")
         previous = entry.hash
     if head is not None:
         entries_since(entries, head)
@@ -301,7 +301,7 @@ def entries_since(entries: Sequence[Entry], head: str) -> int:
     found = places.get(noted)
     if found is None:
         raise LedgerError(
-            f"no entry has the hash {noted[:12]} that was noted: entries are missing at the end, or were written anew"
+            f"no entry has the noted hash {noted[:12]}: entries are missing at the end, or entries were rewritten"
             f"{_or_left_out(entries)}"
         )
     return (numbers(entries)[-1] if entries else 0) - found
@@ -309,7 +309,7 @@ def entries_since(entries: Sequence[Entry], head: str) -> int:
 
 def _or_left_out(entries: Sequence[Entry]) -> str:
     gone = sum(entry.left_out for entry in entries)
-    return f", or it was that of one of the {gone:,} that are kept no more" if gone else ""
+    return f", or the hash is that of one of the {gone:,} entries that are no longer kept" if gone else ""
 
 
 def _verify_signatures(entries: Sequence[Entry], signed: Checks) -> None:
@@ -328,8 +328,8 @@ def _verify_witness(entries: Sequence[Entry], count: int, hash_: str) -> None:
     if not count or (count in at and hash_ in {at[count].hash, *_lost_heads(entries)[count]}):
         return
     raise LedgerError(
-        f"others have seen a ledger of {count} entries with last hash {hash_[:12]}; this one has {last} "
-        f"and does not contain it: it was rewritten, or put back to an older copy{_or_left_out(entries)}"
+        f"others have seen a ledger of {count} entries with last hash {hash_[:12]}; this one has {last} entries and "
+        f"does not contain that hash: it was rewritten, or replaced by an older copy{_or_left_out(entries)}"
     )
 
 
@@ -411,7 +411,7 @@ def from_columns(rows: Iterable[Columns]) -> list[Entry]:
         before, text, own, signed = (_typed(name, value, "str") for name, value in columns.items())
         place = _typed("number", number, "int")
         if place < following:
-            raise LedgerError(f"entry {place + 1} stands in the wrong place")
+            raise LedgerError(f"entry {place + 1} is in the wrong place")
         entries.append(Entry(before, event_from_json(text), own, signed, place - following))
         following = place + 1
     return entries
@@ -447,14 +447,16 @@ def _event(data: Mapping[str, Any]) -> Release:
     own = {field.name: str(field.type) for field in fields(_COSTS[kind])}
     wrong = sorted((set(values) | set(LATER)) ^ {*shared, *own})
     if wrong:
-        differs = ", ".join(name or "a name of no letters" for name in wrong)
-        raise LedgerError(f"a {kind} event must have the fields {', '.join((*shared, *own))}; it differs in {differs}")
+        differs = ", ".join(name or "an empty name" for name in wrong)
+        raise LedgerError(
+            f"a {kind} event must have the fields {', '.join((*shared, *own))}; this one differs in {differs}"
+        )
     typed = {name: _typed(name, value, (shared | own)[name]) for name, value in values.items()}
     try:
         cost = _COSTS[kind](**{name: typed.pop(name) for name in own})
         return Release(**typed, cost=cost)
     except (ValueError, OverflowError) as error:
-        raise LedgerError(f"a {kind} event cannot be: {error}") from None
+        raise LedgerError(f"a {kind} event is invalid: {error}") from None
 
 
 def _typed(name: str, value: Any, type_name: str) -> Any:

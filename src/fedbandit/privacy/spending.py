@@ -173,7 +173,7 @@ def _term(events: Sequence[Release], encoders: Encoders) -> TermSpent:
     first = events[0]
     for event in events:
         if _shared(event) != _shared(first):
-            raise LedgerError(f"term {first.term} has releases of two minds about its plan {first.plan[:12]}")
+            raise LedgerError(f"the releases of term {first.term} disagree about its plan {first.plan[:12]}")
     counts = Counter(event.sync for event in events)
     adjacency: Adjacency = "add-remove" if first.adjacency == "add-remove" else "replace-one"
     return TermSpent(

@@ -22,11 +22,11 @@ __all__ = ["FLIP", "LEAK", "PUBLISHED", "GaussianNoise", "Stated", "gaussian_noi
 
 LEAK = "whether a sync happens depends on users' raw data, and noise on what is sent does not hide that"
 FLIP = (
-    "acting on raw sums, one user changes the actions of the others in the batch, the batch sum moves by far more "
-    "than 1, and the theorem's proof does not apply; act lazily"
+    "silos act on raw sums, so one user changes the actions of others in the batch, the batch sum moves by far more "
+    "than 1, and the theorem's proof does not apply; act lazily instead"
 )
 VISITS_SILOS = "visits at most {} silos"
-PUBLISHED = "these are the constants of the published simulation, not the theorem's"
+PUBLISHED = "the noise uses the constants of the published simulation, not those of the theorem"
 
 
 class GaussianNoise(NamedTuple):
@@ -86,9 +86,9 @@ def _exact(request: Request, joint_silos: bool, comes: str) -> GaussianNoise:
     steps = (
         *_sensitivity_steps(request, joint_silos, comes),
         f"Noise of standard deviation {scales.diagonal:.4f} on the diagonal, {scales.off_diagonal:.4f} off it and "
-        f"{scales.bias:.4f} on the bias makes it mu-GDP with mu = {request.mu(sigma, joint_silos):.5f} (Gaussians, "
-        "composed adaptively).",
-        f"That mu is exactly {privacy.pair}-DP (analytic Gaussian).",
+        f"{scales.bias:.4f} on the bias makes the transcript mu-GDP with mu = {request.mu(sigma, joint_silos):.5f} "
+        "(Gaussians, composed adaptively).",
+        f"With that mu it is exactly {privacy.pair}-DP (analytic Gaussian).",
     )
     beside = 0.0 if request.personal is None else request.personal.share / request.released_share
     return GaussianNoise(sigma, request.user_shift(joint_silos), scales, steps, beside=beside)
@@ -99,8 +99,8 @@ def _theorem(request: Request, joint_silos: bool, comes: str) -> GaussianNoise:
     privacy = request.asked
     sigma = theorem_ldp_sigma(privacy.epsilon, privacy.delta, tree_levels(request.encoder.size))
     slack = (
-        "The theorem takes the sensitivity of each stream to be 1, which is that of adding or removing a user; whether "
-        "its slack covers the rest is computed exactly:"
+        "The theorem takes the sensitivity of each stream to be 1, as for adding or removing a user. The next steps "
+        "compute exactly whether its slack covers the true sensitivity."
     )
     return _computed(
         request, joint_silos, comes, Stated(sigma, Scales.flat(sigma), _theorem_step(request, sigma)), slack
@@ -131,7 +131,7 @@ def _theorem_step(request: Request, sigma: float) -> str:
     levels, delta = tree_levels(request.encoder.size), request.asked.delta / 2
     stream = zcdp_epsilon(levels / (2 * sigma**2), delta)
     return (
-        f"Theorem LDP: each p-sum is 1/(2 sigma_0^2)-zCDP, a datum enters kappa = 1 + log2 {request.encoder.size} = "
+        f"Theorem LDP: each p-sum is 1/(2 sigma_0^2)-zCDP and a datum enters kappa = 1 + log2 {request.encoder.size} = "
         f"{levels:.3f} of them, so each of the two streams is ({at_most(stream)}, {exactly(delta)})-DP at sigma_0 = "
         f"{sigma:.4f}."
     )
@@ -160,8 +160,9 @@ def _sensitivity_steps(request: Request, joint_silos: bool, comes: str) -> tuple
     ]
     if request.acting == "eager":
         steps.append(
-            f"Acting eagerly, a user can change the actions of all {request.largest_batch} users of each batch they "
-            f"are in, at most {privacy.participations}: {shift.participations} x {one_round:.5f} = {shift.total:.4g}."
+            f"Silos act eagerly, so a user can change the actions of all {request.largest_batch} users of every batch "
+            f"that the user is in. The number of such batches is at most {privacy.participations}: "
+            f"{shift.participations} x {one_round:.5f} = {shift.total:.4g}."
         )
     elif shift.participations > 1:
         steps.append(
@@ -174,19 +175,19 @@ def _sensitivity_steps(request: Request, joint_silos: bool, comes: str) -> tuple
         steps.append(_batch_step(request))
     if request.sensitivity > request.reach * shift.total * (1 + 1e-12):
         steps.append(
-            "Columns of the encoder point apart, so a user whose reward comes in another batch can move the releases "
-            f"further: {request.sensitivity:.4f}."
+            "Some columns of the encoder point in partly opposite directions, so a user whose reward arrives in "
+            f"another batch can move the releases further: sensitivity {request.sensitivity:.4f}."
         )
     if encoder.forget < 1:
         steps.append(
-            f"What is decoded from these releases are weighted sums, in which one sync leaves {encoder.forget:g} to "
-            "the past: that is computed from what was released, and costs nothing more."
+            "The sums decoded from these releases are weighted: each sync multiplies the weight of the past by "
+            f"{encoder.forget:g}. They are computed from what was released, so they cost nothing more."
         )
     if encoder.endless:
         steps.append(
-            "There is no last release. What is said here holds for the first K of them, with the same numbers for "
-            "every K; whatever can be seen in all of them is the limit of what can be seen in finitely many, so it "
-            "holds for all of them together."
+            "There is no last release. These statements hold for the first K releases, with the same numbers for every "
+            "K. Anything that can be seen in all releases is the limit of what can be seen in finitely many, so the "
+            "statements hold for all releases together."
         )
     if request.share < 1:
         steps.append(
@@ -196,15 +197,15 @@ def _sensitivity_steps(request: Request, joint_silos: bool, comes: str) -> tuple
     if request.personal is not None:
         columns = len(request.personal.columns)
         steps.append(
-            f"At every sync a silo also releases, to itself, the numbers that its own part of theta ({columns} of "
-            f"{request.dim} weights) is learnt from, with noise of its own that is enough for the silo alone: that "
-            f"spends {request.personal.share:.0%} of mu^2, the shared releases the rest. What people are served by "
-            "follows from both."
+            "At every sync each silo also releases to itself the numbers from which it learns its own part of theta "
+            f"({columns} of {request.dim} weights), with separate noise that is enough for the silo alone. These "
+            f"releases spend {request.personal.share:.0%} of mu^2, and the shared releases spend the rest. How people "
+            "are served is computed from both."
         )
     visits = privacy.silos_per_user
     if visits > 1:
-        how = f"add up: {visits} times" if joint_silos else f"compose in squares: sqrt {visits} times"
-        steps.append(f"A user {comes.format(visits)}; these shifts {how} the sensitivity.")
+        how = f"add up to {visits} times" if joint_silos else f"compose in squares, to sqrt {visits} times"
+        steps.append(f"A user {comes.format(visits)}; the shifts {how} the sensitivity.")
     return tuple(steps)
 
 
@@ -212,7 +213,7 @@ def _batch_step(request: Request) -> str:
     """The step of the proof from a batch to all releases."""
     shift, encoder = request.shift, request.encoder
     releases = (
-        f"{encoder.touches} releases and none after them"
+        f"{encoder.touches} releases and no later ones"
         if encoder.endless
         else (f"{encoder.touches} of {encoder.size} releases")
     )
@@ -229,8 +230,8 @@ def _spaced_step(request: Request) -> str:
     over = ", ever" if request.encoder.endless else f" of {request.encoder.size}"
     return (
         f"A user counts in at most {privacy.participations} batches{over}, any two at least "
-        f"{privacy.apart} syncs apart. Whichever they are, and whichever they would be with other data, the columns of "
-        f"{request.encoder.name} add up to a norm of at most {reach:.4f} (all in one batch: "
+        f"{privacy.apart} syncs apart. Whichever batches these are, and whichever they would be with other data, the "
+        f"sum of their columns in {request.encoder.name} has a norm of at most {reach:.4f} (all visits in one batch: "
         f"{privacy.participations * request.encoder.column_norm:.4f}): sensitivity {shift.total:.5f} x {reach:.4f} = "
         f"{reach * shift.total:.4f}."
     )

@@ -111,7 +111,9 @@ class EndlessEncoder(ToeplitzEncoder):
 
     def _check_falls(self, apart: int) -> None:
         if not self._falls:
-            raise ArgumentError("apart", f"must be 0 for mechanism {self.name!r}, got {apart}: its band does not fall")
+            raise ArgumentError(
+                "apart", f"must be 0 for mechanism {self.name!r}, got {apart}: the entries of its band do not fall"
+            )
 
     # -- the same, as a stream --------------------------------------------------------------------------------------
 

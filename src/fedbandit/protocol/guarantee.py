@@ -45,53 +45,54 @@ DecodeAt = Literal["analyzer", "silo"]
 Visits = Literal["private", "public"]
 Uncounted = Literal["local", "public"]
 
-BOUNDED = "features have norm at most 1 and rewards lie in [0, 1]; a silo refuses others"
+BOUNDED = "features have norm at most 1 and rewards lie in [0, 1]; a silo refuses anything else"
 BOUNDED_BY_USERS = (
-    "features have norm at most 1 and rewards lie in [0, 1]: users see to it before they add noise, for nobody else can"
+    "features have norm at most 1 and rewards lie in [0, 1]: users make sure of it before they add noise, since nobody "
+    "else can"
 )
 FIXED_TIMES = "times and sizes of messages are fixed by the plan, not by data"
 DECIDED_TIMES = (
-    "sizes of messages are fixed by the plan; when silos synchronise is decided by a noisy rule, whose cost is counted"
+    "the plan fixes the sizes of messages; a noisy rule, whose cost is counted, decides when silos synchronise"
 )
 COMMON_ASSUMPTIONS = (BOUNDED, FIXED_TIMES)
 NEIGHBOURS = {
-    "replace-one": "each person: nobody can tell their data from anybody else's in their place (replace-one)",
+    "replace-one": "each person: nobody can tell whether their data were replaced by another person's (replace-one)",
     "add-remove": "each person: nobody can tell whether they took part or stayed away (add-remove)",
 }
 PUBLIC = "which silos take part, when they synchronise, how long messages are"
 PUBLIC_VISITS = (
-    "that, when and how often somebody asks is public, and whether they share: a silo may tick by counting requests, "
-    "and whoever opts out is not counted"
+    "it is public that somebody asks, when and how often they ask, and whether they share: a silo may tick by counting "
+    "requests, and people who opt out are not counted"
 )
 OWN_DATA = (
-    "what a silo is told of a person (features, the actions that are offered and allowed, rewards) depends on that "
-    "person, on public things (models among them) and on chance, not on other people's data that were not released"
+    "what a silo is told about a person (features, the actions that are offered and allowed, rewards) depends on that "
+    "person, on public information (models included) and on chance, not on other people's unreleased data"
 )
-PLAN_APART = "the plan, its schema included, does not depend on anybody's data that were not released"
-FEW_ENOUGH = "no silo counts more than {:,} visits{}: one that does releases nothing more, and that shows"
+PLAN_APART = "the plan, including its schema, does not depend on anybody's unreleased data"
+FEW_ENOUGH = "no silo counts more than {:,} visits{}: a silo that does stops releasing, and others can see that"
 OWN_CHOICE = (
-    "where the application chooses in the model's place, its choice depends on the person's own record, on public "
-    "things (models among them) and on chance, not on other people's data that were not released"
+    "where the application chooses instead of the model, its choice depends on the person's own record, on public "
+    "information (models included) and on chance, not on other people's unreleased data"
 )
-NOT_COUNTED = "whoever opts out or comes more often{} than that; nothing of theirs leaves their silo, and "
-SENDS_NOTHING = "whoever sends nothing; they are served by the public model, as everybody is"
+NOT_COUNTED = "anybody who opts out or comes more often{} than that; none of their data leaves their silo, and "
+SENDS_NOTHING = "anybody who sends nothing; they are served by the public model, like everybody else"
 SERVED: dict[Uncounted, str] = {
-    "public": "they are served by the public model, as everybody is",
+    "public": "they are served by the public model, like everybody else",
     "local": (
-        "they are served by all that it knows, its raw data included; those who count are served by the public model "
-        "alone, and nobody counts any more, in this run or a later one, who was once served otherwise"
+        "they are served by everything the silo knows, including its raw data; people who count are served only by the "
+        "public model, and anybody who was once served otherwise never counts again, in this run or a later one"
     ),
 }
-SERVED_EAGERLY = "they are served as everybody is, by the public model and the raw sums of the batch so far"
+SERVED_EAGERLY = "they are served like everybody else, by the public model and the raw sums of the batch so far"
 OWN_TOO = "the public model and what their silo has released to itself"
 SAME_KEY = "a person who comes to a silo again is given the same user key there"
 EMPTY_ROUND = (
-    "whoever stays away leaves their round empty, so that nobody else's batch moves; live, where rounds are counted by "
-    "who comes, that is not so: a live federation runs this only by a clock"
+    "a person who stays away leaves their round empty, so that everybody else stays in the same batch; this is not so "
+    "in a live federation that counts rounds by who comes, so a live federation runs this plan only on a clock"
 )
 NOISE_ALONE = (
-    "whoever stays away sends noise alone in their place: where users send for themselves, a message that is missing "
-    "would show"
+    "a person who stays away sends noise alone instead: users send their own messages, so others would notice a "
+    "missing one"
 )
 
 
@@ -202,7 +203,7 @@ class Request:
             )
         public = f"{PUBLIC}, and every model"
         if self.visits == "public":
-            public = f"{PUBLIC}, every model, and that, when and how often somebody asks, and whether they share"
+            public = f"{PUBLIC}, every model, that somebody asks, when and how often they ask, and whether they share"
         answers = (
             ("Against whom", against),
             ("For whom", NEIGHBOURS[privacy.adjacency]),
@@ -258,14 +259,16 @@ class Request:
         privacy = self.asked
         rounds = "1 round" if privacy.participations == 1 else f"{privacy.participations:,} rounds"
         silos = "1 silo" if privacy.silos_per_user == 1 else f"each of {privacy.silos_per_user:,} silos"
-        over = "ever: there is no end" if self.encoder.endless else "over the whole run"
+        over = "ever: the run has no end" if self.encoder.endless else "over the whole run"
         covered = f"in at most {rounds} of {silos}{_apart(privacy.apart)}, {over}"
         if not silos_count:
-            return f"{covered}; users see to it themselves, for nobody else is trusted to"
-        across = "; nobody enforces the number of silos, for no silo sees who visits another" if self._few_silos else ""
+            return f"{covered}; users enforce this themselves, since nobody else is trusted to"
+        across = (
+            "; nobody enforces the number of silos, because no silo sees who visits another" if self._few_silos else ""
+        )
         return (
-            f"{covered}; a silo counts by the user key it is given, leaves out whoever comes to it more often"
-            f"{' or sooner' if privacy.apart else ''}, and takes whoever comes without a key for a new person{across}"
+            f"{covered}; a silo counts visits by the user key it is given, leaves out anybody who comes to it more "
+            f"often{' or sooner' if privacy.apart else ''}, and treats anybody without a key as a new person{across}"
         )
 
     @property
@@ -406,7 +409,7 @@ class Request:
             raise _validate.ArgumentError(
                 "bits",
                 f"must be at least {self._bits_for(narrowest)} here, got {self.bits}: noise of {narrowest:.3g} must be "
-                f"{LEAST:g} steps of the grid wide, and a step is {step:.3g}",
+                f"at least {LEAST:g} grid steps wide, and a step is {step:.3g}",
             )
         return Scales(*(widened(scale, step) for scale in scales))
 
@@ -438,7 +441,7 @@ class Request:
         numbers = releases * messages * kinds * width(self.dim)
         return (
             f"{whose} is drawn on the grid 2^-{self.bits + self.encoder.fraction_bits}, where it is at least "
-            f"{min(scales) / self._grid_step:.3g} steps wide ({LEAST:g} are needed): with {SPARE:g} squared steps of "
-            f"variance on top, that adds no more than {at_most(slack(numbers, self.silos), 1)} to epsilon and, "
-            "relatively, to delta."
+            f"{min(scales) / self._grid_step:.3g} steps wide ({LEAST:g} are needed). With {SPARE:g} squared "
+            f"steps added to its variance, the grid adds at most {at_most(slack(numbers, self.silos), 1)} to epsilon "
+            "and at most that fraction of delta to delta."
         )

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedbandit.cli.engineer.demo_command import demo_plan, spent_in_words
+import pytest
+
+from fedbandit.cli.engineer import demo_command
+from fedbandit.cli.engineer.demo_command import demo, demo_plan, spent_in_words
 from fedbandit.privacy.budget import Privacy
 
 PLAN = demo_plan(3, 60, "central", Privacy(1.0, 0.1))
@@ -23,3 +26,10 @@ def test_it_says_what_the_silo_that_spent_most_has_spent_and_against_whom() -> N
 def test_no_number_is_never_zero() -> None:
     assert spent_in_words(PLAN, [known(0.9, "everybody"), known(None, "nobody")]) == "no bound"
     assert spent_in_words(PLAN.changed(trust="none", privacy=None), [known(0.0, None)]) == "-"
+
+
+def test_what_is_not_installed_is_named_with_the_extra_that_brings_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for missing in ("nats", "numba"):
+        monkeypatch.setattr(demo_command, "find_spec", lambda name, missing=missing: None if name == missing else name)
+        with pytest.raises(ImportError, match=rf"No module named '{missing}': pip install 'fedbandit\[demo\]'"):
+            demo()

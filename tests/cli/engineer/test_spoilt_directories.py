@@ -127,7 +127,7 @@ CASES = {
     "plan garbled": Case(changed(FEDERATION, lambda data: data.update(plan=5)), ("cannot be", COPY), roles=("a",)),
     "plan of another term": Case(
         changed(FEDERATION, lambda data: data["plan"].update(rounds=77)),
-        ("a new plan is a new term",), ("run",), ("a",),
+        ("a new plan begins a new term",), ("run",), ("a",),
     ),
     "times were changed": Case(
         changed(FEDERATION, lambda data: data["timing"].update(deadline=7.0)), ("changed since",), READING
@@ -162,7 +162,7 @@ CASES = {
     "store without tables": Case(sql("PRAGMA user_version = 1", anew=True), ("is empty",), READING),
     "store of another program": Case(sql("CREATE TABLE x (y)", anew=True), ("must be one of fedbandit's",)),
     "store that lost a table": Case(sql("DROP TABLE models"), ("has lost models",)),
-    "store of another party": Case(store_like("one/analyzer"), ("is that of the analyzer analyzer",)),
+    "store of another party": Case(store_like("one/analyzer"), ("belongs to the analyzer analyzer",)),
     "store of a later version": Case(sql("UPDATE meta SET value = x'3939' WHERE key = 'format'"), ("version",)),
     "store of the first version": Case(
         sql("UPDATE meta SET value = x'31' WHERE key = 'format'"), ("0.1.0",), ("status", "run", "forward")

@@ -35,11 +35,16 @@ def test_ledger_from_a_file(tmp_path: Path) -> None:
     assert data["spent"]["epsilon"] == pytest.approx(1.0, abs=1e-6)
     assert data["terms"][0]["left"] == pytest.approx(0.0, abs=1e-6)
     assert (data["terms"][0]["released"], data["terms"][0]["syncs"]) == (SYNCS, SYNCS)
-    assert "12 of 12" in run("ledger", file).stdout
+    assert data["in_the_clear"] is None  # entries alone do not tell
+    shown = run("ledger", file)
+    assert "12 of 12" in shown.stdout
+    said = " ".join(shown.stderr.split())
+    assert "only the silo's own store shows such terms" in said
+    assert "a user in every term of these entries (replace-one) has spent" in said
     file.write_text("\n".join(map(to_json, WHOLE[:4] + WHOLE[5:])))
     assert "removed" in str(run("ledger", file).exception)
     file.write_text(to_json(WHOLE[0]).replace("gaussian", "teapot"))
-    assert "line 1: event kind" in str(run("ledger", file).exception)
+    assert f"{file}, line 1: event kind" in str(run("ledger", file).exception)
 
 
 def test_ledger_of_a_live_silo_s_database(tmp_path: Path) -> None:
@@ -144,7 +149,7 @@ def test_ledger_names_the_adjacency_and_against_whom(tmp_path: Path) -> None:
     said = " ".join(run("ledger", file).stderr.split())
     assert "term 1: spent against everybody outside the silo." in said
     assert "term(s) 2 count as replace-one in the total" in said
-    assert "a user in every term (replace-one) has spent no more than epsilon = " in said
+    assert "a user in every term of these entries (replace-one) has spent no more than epsilon = " in said
 
 
 def test_ledger_says_what_went_wrong(tmp_path: Path) -> None:

@@ -188,7 +188,7 @@ def test_a_plan_without_an_end(fedbandit: Command) -> None:
     said = fedbandit("plan", *USUAL, "--batch", "25", "--forget", "0.9", "--endless", "--json")
     rows = {row["name"]: row for row in said.json["plans"] if row["applicable"]}
     assert sorted(rows) == ["central", "secure-sum", "silo"]
-    assert "ever: there is no end" in rows["silo"]["guarantee"]
+    assert "ever: the run has no end" in rows["silo"]["guarantee"]
     with_end = fedbandit("plan", *USUAL, "--batch", "25", "--forget", "0.9", "--json").json["plans"]
     noise = {row["name"]: row["noise"] for row in with_end}
     assert rows["silo"]["noise"] == pytest.approx(noise["silo"], rel=1e-6)

@@ -189,7 +189,7 @@ def test_a_ledger_that_drew_again_what_others_hold_is_not_brought_forward(lost):
         release(silo, 1)  # 3, which others have seen
         assert not is_known(silo.store.ledger(), heads[3])
         for seen in ([heads[3]], [heads[3], heads[5]]):
-            with pytest.raises(ArgumentError, match="two were written"):
+            with pytest.raises(ArgumentError, match="so there are two"):
                 forward(silo.store, *seen)
 
 

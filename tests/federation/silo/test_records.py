@@ -208,8 +208,8 @@ def test_strictly_they_are_refused(tmp_path: Path) -> None:
         ({"context": {}, "actions": [3]}, "actions.0 must be a name, or a table with an id, got int"),
         ({"context": {}, "actions": [{"name": "low"}]}, "actions.0 does not know 'name'; it takes features, id"),
         ({"context": {}, "actions": [{"id": 3}]}, "actions.0 must have a text for its id and a table of features"),
-        ({"context": {}, "allowed": ["lowest"]}, "allowed must be ids of actions that are offered, got 'lowest'"),
-        ({"context": {}, "allowed": ["low", 1]}, "allowed must be ids of actions that are offered, got '1'"),
+        ({"context": {}, "allowed": ["lowest"]}, "allowed must be ids of offered actions, got 'lowest'"),
+        ({"context": {}, "allowed": ["low", 1]}, "allowed must be ids of offered actions, got '1'"),
         ({"context": {}, "allowed": [3]}, "allowed must lie between 0 and 2, got 3 to 3"),
         ({"actions": None}, "actions must"),
     ],
@@ -227,7 +227,7 @@ def test_tables_that_cannot_be_meant_are_refused(silo: Silo) -> None:
         silo.decide_many([PERSON], users=["a", "b"])
     with pytest.raises(ArgumentError, match=r"^rewards must have a column 'reward', got decision$"):
         silo.reward_all({"decision": []})
-    with pytest.raises(ArgumentError, match=r"^actions must be left out: contexts are rows, of every action$"):
+    with pytest.raises(ArgumentError, match=r"^actions must be left out: contexts already hold a row per action$"):
         silo.decide_many(np.zeros((1, 2, NAMED.dim)), actions=["low"])
 
 

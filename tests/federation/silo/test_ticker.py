@@ -176,7 +176,7 @@ def test_the_first_batch_may_fill_the_sums_and_no_more(tmp_path, hand, narrow, m
         assert silo.tick() == [0]
         come(silo, 1)
         hand.pass_time(60.0)
-        with pytest.raises(SumsFull, match=r"^4 people"):
+        with pytest.raises(SumsFull, match=r"would hold 4 people,"):
             silo.tick()
 
 

@@ -216,8 +216,8 @@ def test_a_counted_calendar_needs_an_explicit_word(schedule):
 
 def test_public_visits_stand_in_the_guarantee_and_the_status(tmp_path):
     assert PUBLIC_VISITS in small_plan().guarantee.assumes
-    assert "that, when and how often somebody asks is public" in str(small_plan().guarantee)
-    assert "how often somebody asks, and whether they share." in str(small_plan().guarantee)
+    assert "it is public that somebody asks, when and how often they ask" in str(small_plan().guarantee)
+    assert "how often they ask, and whether they share." in str(small_plan().guarantee)
     assert PUBLIC_VISITS not in PLAN.guarantee.assumes
     with Silo.open(tmp_path / "s.db", small_plan()) as silo:
         assert silo.status()["visits"] == "public"

@@ -113,7 +113,7 @@ def test_a_header_with_a_name_that_is_none_is_refused_even_if_it_is_signed(name)
     if len(name) > 40:  # the field has no room for more: it is another name, and no name is that of a federation
         assert claimed(odd).federation == name[:40]
         return
-    with pytest.raises(EnvelopeError, match="no name"):
+    with pytest.raises(EnvelopeError, match="not a name"):
         claimed(odd)
 
 

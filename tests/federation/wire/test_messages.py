@@ -86,7 +86,7 @@ def test_an_empty_array_of_an_absurd_shape_is_refused():
     [np.array([-1])],
 ])  # fmt: skip
 def test_what_is_not_a_state_is_refused(arrays):
-    with pytest.raises(MessageError, match="how many"):
+    with pytest.raises(MessageError, match="number of steps"):
         decode_stream(encode(arrays))
 
 
@@ -95,7 +95,7 @@ def test_a_model_follows_a_whole_hash():
     outcome = Outcome(np.zeros(small_plan().protocol.width), np.ones(3, dtype=np.int64))
     for previous in (b"", b"x", bytes(33)):
         head = heads.NONE._replace(length=1, hash=heads.link(previous, outcome.encode()))
-        with pytest.raises(MessageError, match="head is not that"):
+        with pytest.raises(MessageError, match="head does not belong"):
             SignedOutcome.decode(SignedOutcome(outcome, previous, head).encode(), small_plan())
 
 

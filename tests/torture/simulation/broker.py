@@ -152,10 +152,14 @@ class Broker:
 class SimulatedLink:
     """One process's connection to the broker: the part of a `Link` that parties use."""
 
-    def __init__(self, broker: Broker, name: str, process: Process, alter: Alter) -> None:
+    def __init__(
+        self, broker: Broker, name: str, process: Process, alter: Alter, leaves: Callable[[bytes], None]
+    ) -> None:
         self._broker, self._name, self._process, self._alter = broker, name, process, alter
+        self._leaves = leaves
 
     async def publish(self, subject: str, data: bytes, message_id: str) -> None:
+        self._leaves(data)
         sent = self._alter(data)
         if sent is None:
             return

@@ -138,7 +138,12 @@ class _World:
         disk = Disk(lambda disk, statements: oracle.wrote(name, disk, statements))
 
         def connect(process: Process) -> Link:
-            return cast(Link, SimulatedLink(self._broker, name, process, self._alter.get(name, honest)))
+            alter = self._alter.get(name, honest)
+
+            def leaves(envelope: bytes) -> None:
+                oracle.leaves(self._nodes[name].party, envelope)
+
+            return cast(Link, SimulatedLink(self._broker, name, process, alter, leaves))
 
         return Node(observed, Clock(self._loop.time), disk, connect, self.say, oracle.fail)
 

@@ -24,7 +24,7 @@ from fedbandit.federation.silo.serving import Acknowledgement
 from fedbandit.federation.states import DecisionState, ReleaseState, SyncState
 from fedbandit.federation.store.silo_store import SiloStore
 from fedbandit.federation.timing import JUMP
-from fedbandit.federation.wire.envelopes import OVERHEAD, Kind
+from fedbandit.federation.wire.envelopes import OVERHEAD, Kind, resigned
 from fedbandit.federation.wire.heads import NO_QUESTION, Greeting
 from fedbandit.federation.wire.keys import PartyKeys, PublicKeys, Role
 from fedbandit.federation.wire.parcels import Holds, Mixed, Outcome, Parcel, SignedOutcome
@@ -136,6 +136,7 @@ class Oracle:
         self._questions: dict[str, bytes] = {}  # the last of each party
         self._answers: dict[bytes, tuple[bytes, int]] = {}  # by envelope: the question, how many results were seen
         self._heard: dict[str, int] = {}  # how many of its results those had seen who have answered a party put back
+        self._told: dict[str, dict[str, int]] = {}  # the same, by who has answered
         self._unshared: set[float] = set()
         self._people: dict[float, bytes | None] = {}  # by reward
 
@@ -164,7 +165,7 @@ class Oracle:
         if on_purpose:
             memory.acknowledged.clear()
             self.put_back.add(name)
-            self._heard[name] = self._certain_to_answer(name)
+            self._heard[name], self._told[name] = self._certain_to_answer(name), {}
         self._still_there(name, memory)
 
     def _certain_to_answer(self, name: str) -> int:
@@ -350,6 +351,16 @@ class Oracle:
         answer, seen = self._answers.get(envelope, (NO_QUESTION, 0))
         if name in self._heard and answer != NO_QUESTION and answer == self._questions.get(name):
             self._heard[name] = max(seen, self._heard[name])
+            self._told[name][self._said[envelope].sender] = seen
+
+    def leaves(self, party: Party, envelope: bytes) -> None:
+        """A party begins to send a message: it must be signed with the keys that count for its sync, as far as this
+        party knows. Signatures of one message under one key are alike."""
+        said = self._said.get(envelope)
+        if said is None or said.kind in ("greeting", "members") or len(party.roll.keys_of(party.name)) == 1:
+            return
+        if resigned(envelope, party.keys_at(said.sync).signer) != envelope:
+            self.fail(f"{party.name} sends {said.kind!r} of sync {said.sync} under keys that were replaced")
 
     def crossed(self, envelope: bytes) -> None:
         """The broker has a message; those that no honest party has sealed are not looked at."""
@@ -391,12 +402,17 @@ class Oracle:
         return {to for sender, kind, of, to in self._crossed if (sender, kind, of) == (silo, "release", sync)}
 
     def _nobody_knows(self, silo: str, sync: int) -> bool:
-        """Whether no one could tell a silo that was put back that it had sent this release: it had reached none but
-        parties that were put back too, to before they had seen it. (All that it sends to are asked. A release that one
-        of two receivers has got is half of a message: the silo was killed before it sent the other.)"""
+        """Whether no one could tell a silo that was put back that it had sent this release. All that it sends to are
+        asked: each had not seen it when it answered (the broker was late), or was put back too, to before it had."""
         reached = self._reached(silo, sync)
-        seen = {of for name in self._receivers for who, of in self.memory(name).results_of if who == silo}
-        return silo in self.put_back and reached <= self.put_back and max(seen, default=-1) < sync
+        return silo in self.put_back and all(self._does_not_know(name, silo, sync) for name in reached)
+
+    def _does_not_know(self, name: str, silo: str, sync: int) -> bool:
+        answered = self._told.get(silo, {})
+        if name in answered:
+            return answered[name] <= sync
+        seen = [of for who, of in self.memory(name).results_of if who == silo]
+        return name in self.put_back and max(seen, default=-1) < sync
 
     def _differs(self, sender: str, kind: Kind, sync: int) -> None:
         """Another message than before. A party that was put back cannot know what it has said unless somebody has it
@@ -406,7 +422,7 @@ class Oracle:
             self._say(f"{sender}, put back, tells another result of sync {sync}")
             self.told_twice.add((sender, sync))
         elif kind == "release" and self._nobody_knows(sender, sync):
-            self._say(f"{sender}, put back, sends another release {sync}: whoever had got the first was put back too")
+            self._say(f"{sender}, put back, sends another release {sync}: nobody could tell it that there was one")
         elif not (kind == "holds" and sender in self.put_back):
             self.fail(f"{sender} has sent two different messages {kind!r} of sync {sync}")
 

@@ -6,6 +6,7 @@ import signal
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,7 @@ import numpy as np
 import typer
 
 from fedbandit import _validate, presets
+from fedbandit._words import EXTRAS
 from fedbandit.cli import options, output
 from fedbandit.look.colours import colours
 from fedbandit.plan import Plan
@@ -47,6 +49,7 @@ def demo(
     wide: options.Wide = False,
 ) -> None:
     """Run broker, analyzer, mixer and silos as processes, let users come over HTTP, compare what was learnt."""
+    _check_installed()
     from fedbandit.demo.visitors import Visitors
     from fedbandit.federation.setup.agreement import check_live, check_trust
 
@@ -66,6 +69,13 @@ def demo(
         _show(plan, live, curves, plot)
     if not live.check.passed:
         raise typer.Exit(1)
+
+
+def _check_installed() -> None:
+    """The demo needs two other extras and its own, which brings them: nobody is sent from one to the next."""
+    for name, extra in EXTRAS.items():
+        if extra in ("live", "simulate") and find_spec(name) is None:
+            raise ImportError(f"No module named {name!r}: pip install 'fedbandit[demo]'")
 
 
 def demo_plan(silos: int, rounds: int, trust: str, privacy: Privacy) -> Plan:

@@ -96,7 +96,7 @@ def _read(path: Path) -> list[Entry]:
             try:
                 entries.append(from_json(line))
             except LedgerError as error:
-                raise LedgerError(f"line {number}: {error}") from None
+                raise LedgerError(f"{path}, line {number}: {error}") from None
     if not entries:
         raise LedgerError(f"file must hold a ledger, {str(path)!r} holds no entry")
     return entries
@@ -116,11 +116,11 @@ def _from_database(path: Path) -> list[Entry]:
     return from_columns(rows)
 
 
-def _in_the_clear(path: Path) -> list[int]:
+def _in_the_clear(path: Path) -> list[int] | None:
     """Terms of a silo's store that released sums under a plan without a budget: the ledger has no entry of them. A file
-    that holds a ledger and nothing else does not tell."""
+    that holds a ledger and nothing else does not tell: None."""
     if not read_bytes(path).startswith(SQLITE):
-        return []
+        return None
     try:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
             if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'releases'").fetchall():
@@ -206,7 +206,7 @@ def _as_dict(term: TermSpent) -> dict[str, Any]:
     }
 
 
-def _show(total: Spent, entries: int, last: str | None, checked: list[str], clear: list[int]) -> None:
+def _show(total: Spent, entries: int, last: str | None, checked: list[str], clear: list[int] | None) -> None:
     columns = ["term", "plan", "trust", "adjacency", "releases", "budget", "spent", "left"]
     title = f"{entries} entries, {', '.join(['chained', *checked])}"
     output.print_table(title, columns, [_row(term) for term in total.terms], wide=("plan", "adjacency"))
@@ -215,7 +215,9 @@ def _show(total: Spent, entries: int, last: str | None, checked: list[str], clea
     for term in total.terms:
         for remark in _remarks(term):
             output.remark(f"term {term.term}: {remark}.")
-    for number in clear:
+    if clear is None:
+        output.remark("a term whose plan has no budget leaves no entries: only the silo's own store shows such terms.")
+    for number in clear or []:
         output.remark(
             f"term {number}: its plan has no budget, and its sums left the silo in the clear, without entries."
         )
@@ -241,8 +243,8 @@ def _remarks(term: TermSpent) -> Iterator[str]:
         yield "more was spent than planned"
 
 
-def _together(total: Spent, clear: list[int]) -> str:
-    who = f"a user in every term ({total.adjacency})"
+def _together(total: Spent, clear: list[int] | None) -> str:
+    who = f"a user in every term {'of these entries ' if clear is None else ''}({total.adjacency})"
     if clear or not math.isfinite(total.epsilon):
         return f"{who} has no bound on what was spent."
     return f"{who} has spent no more than epsilon = {at_most(total.epsilon)} at delta = {_delta(total.delta)}."

@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from nats.errors import Error as NatsError
 from nats.js.errors import APIError, NoStreamResponseError
 
+from fedbandit._words import sized
 from fedbandit.federation.doctor.findings import Diagnosis, fails, fine, warns
 from fedbandit.federation.doctor.on_disk import holds
 from fedbandit.federation.setup import founding
@@ -177,7 +178,7 @@ async def _clock(link: Link, stream: str) -> list[Diagnosis]:
 
 def _payload(link: Link, agreement: Agreement) -> list[Diagnosis]:
     largest, taken = parcels.largest(agreement.plan), link.client.max_payload
-    says = f"the broker accepts {taken / 2**20:.1f} MB, the plan's largest message has {largest / 2**20:.1f} MB"
+    says = f"the broker accepts {sized(taken)}, the plan's largest message has {sized(largest)}"
     if largest > taken:
         return [fails("message size", says, "raise max_payload in the broker's configuration and reload it")]
     return [fine("message size", says)]
@@ -205,7 +206,7 @@ async def _streams(link: Link, agreement: Agreement) -> list[Diagnosis]:
         behind = [
             str(peer.name) for peer in (info.cluster.replicas if info.cluster else None) or [] if not peer.current
         ]
-        says = f"{state.messages} messages, {state.bytes / 2**20:.1f} MB, {config.num_replicas} copies"
+        says = f"{state.messages} messages, {sized(state.bytes)}, {config.num_replicas} copies"
         if short:
             do = "run `fedbandit federation provision`: it raises them to the plan's"
             found.append(fails(f"stream {name}", f"made for another plan: {', '.join(short)} too low", do))

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from fedbandit._words import sized
 from fedbandit.federation.doctor.asking import ANYWHERE, ask
 from fedbandit.federation.doctor.findings import Diagnosis, fails, fine, warns
 from fedbandit.federation.setup.certificates import authority, check_pair, expires
@@ -85,7 +86,7 @@ def disk(path: Path) -> Iterator[Diagnosis]:
     """Check the free space on the disk of the store."""
     free = shutil.disk_usage(path).free
     says, do = (
-        f"{free / 2**30:.1f} GB are free on the disk of {path}",
+        f"{sized(free)} are free on the disk of {path}",
         "make room: on a full disk the store takes no rewards",
     )
     if free < FEW:

@@ -14,6 +14,7 @@ from nats.errors import TimeoutError as NatsTimeout
 from nats.js.errors import ServiceUnavailableError
 
 from fedbandit._validate import ArgumentError
+from fedbandit._words import sized
 from fedbandit.federation.setup.agreement import Agreement, check_broker
 from fedbandit.federation.setup.editions import Edition
 from fedbandit.federation.setup.home import FEDERATION, MEMBERS, Home, put_aside
@@ -220,7 +221,7 @@ def _check_size(plan: Plan) -> None:
         raise ArgumentError(
             "plan",
             f"must have messages of at most {broker.MAX_PAYLOAD >> 20} MB, the limit of the broker; "
-            f"with {plan.silos} silos and {plan.dim} features a message has {size / 2**20:.0f} MB",
+            f"with {plan.silos} silos and {plan.dim} features a message has {sized(size)}",
         )
 
 

@@ -1,4 +1,4 @@
-"""A silo's side of the federation: ticks, sends what was drawn, takes in what came of the syncs."""
+"""A silo's side of the federation: it ticks, sends the releases that were drawn, and takes in the models."""
 
 from __future__ import annotations
 
@@ -40,51 +40,51 @@ from fedbandit.federation.wire.repeats import Repeats
 __all__ = ["Agent"]
 
 log = logging.getLogger(__name__)
-LOOK = 0.05  # seconds between looks at the calendar, where it does not say when to look again
-LEAD = 1.0  # seconds between looks at which worker leads
-ASK_AGAIN = 10.0  # seconds until a question that not all have answered is asked again
+LOOK = 0.05  # seconds between looks at the calendar, if the calendar does not say when the next tick is due
+LEAD = 1.0  # seconds between checks of which worker leads
+ASK_AGAIN = 10.0  # seconds until those who have not answered a question are asked again
 RETRY = 0.5  # seconds until the store is tried again
-TIDY = 30.0  # seconds after a release, at most, until raw rows leave the files and the next noise is drawn
-TIDY_AFTER_SYNC = 2.0  # the same once the sync is over: models come first, those of other silos on the machine too
+TIDY = 30.0  # seconds after a release until raw rows are cleared from the files and the next noise is drawn, at most
+TIDY_AFTER_SYNC = 2.0  # the same after the end of a sync: models come first, also at other silos on this machine
 
 
 class _Taken(NamedTuple):
-    """What is in a verified message."""
+    """A verified message: its context and its content."""
 
     context: Context
     content: Greeting | SignedOutcome | Edition | Head
 
 
 class _Known(NamedTuple):
-    """What a model is held against: the head of the analyzer's models that have come, and the sync that is open."""
+    """What a new model is checked against: the head of the analyzer's models so far, and the open sync."""
 
     head: Head
     open_sync: int
 
 
 class Agent:
-    """Runs beside the service of a silo.
+    """Runs next to the service of a silo and takes part in the federation for it.
 
-    Nothing is drawn or sent before those whom releases are for have shown the same plan, read the same format, and said
-    how far they have seen this silo come: no further than its own store.
+    Nothing is drawn or sent until every receiver of releases has shown that it has the same plan and reads the same
+    format, and has said how far it has seen this silo come: no further than the silo's own store.
     """
 
     def __init__(
         self, silo: Silo, party: Party, sealer: Sealer, *, steady: Callable[[], float] = time.monotonic
     ) -> None:
-        """`steady` is a clock that is never set."""
+        """`steady` is a clock that nobody sets."""
         self.silo, self.party, self.plan, self._steady = silo, party, silo.plan, steady
-        self.link: Link | None = None  # none before the broker has answered
+        self.link: Link | None = None  # None until the broker has answered
         self.seen = SeenStore(silo.store.engine, self.plan.hash[:16])
         self._sealer = sealer
         self._clock_problem: str | None = None
-        self._clock_kind = "clock"  # which of `troubles.KINDS` that is
+        self._clock_kind = "clock"  # the kind of that problem, one of `troubles.KINDS`
         self._behind: str | None = None
-        self._unsent: MessageTooLarge | None = None  # what the broker does not take
+        self._unsent: MessageTooLarge | None = None  # the message that the broker refuses as too large
         self._question, self._ask_at = NO_QUESTION, -math.inf
-        self._outdated: set[str] = set()  # parties that have not heard of the newest members
+        self._outdated: set[str] = set()  # parties that do not know the newest edition of the members
         self._leads = False
-        self._told: str | None = None  # what the store says about why nothing is drawn
+        self._told: str | None = None  # the problem that was last written to the store
         self._tidy_at = 0.0  # a process that was killed may have left raw rows in the files
         self._refused = Refused()
         self.registrar = Registrar(party, self._refused)
@@ -98,7 +98,7 @@ class Agent:
         return self.party.agreement.holder("analyzer")
 
     async def adopt(self, editions: Iterable[Edition]) -> None:
-        """Take in new editions of the members. The others are greeted, and so hear of them if they have not yet."""
+        """Take in new editions of the members, and greet the others, so that they hear of these editions too."""
         before = self.party.roll.number
         await asyncio.to_thread(self.registrar.adopt, list(editions))
         if self.registrar.problem is not None:
@@ -111,22 +111,23 @@ class Agent:
 
     @property
     def _dismissed(self) -> str | None:
-        """That this silo is no member any more, or has not the keys of one: it serves on, and draws nothing."""
+        """Why this silo takes no part in the open sync: it is no longer a member, or lacks the keys that the others
+        know. It goes on serving, and draws nothing."""
         sync = self.silo.ticker.open_sync
         if self.silo.ended or self.party.takes_part(sync):
             return None
         if self.party.is_member(sync):
             return f"from sync {sync} on the others know this silo by keys that it does not have: it draws nothing"
-        return f"this silo is no member of the federation from sync {sync} on: it decides by the last model it was sent"
+        return f"this silo is not a member of the federation from sync {sync} on: it decides by the last model it has"
 
     @property
     def problem(self) -> str | None:
-        """Why it is not ticking or not drawing, if it is not although the term runs."""
+        """The first reason why the silo does not tick or draw although the term runs; None if it does."""
         return first(self.troubles)
 
     @property
     def troubles(self) -> Troubles:
-        """All that keeps it from ticking or drawing."""
+        """All reasons why the silo does not tick or draw, by kind."""
         found = {
             self._sealer.kind: None if self.silo.ended else self._sealer.held,
             self._clock_kind: self._clock_problem,
@@ -142,12 +143,12 @@ class Agent:
 
     @property
     def refused(self) -> int:
-        """Messages that were refused."""
+        """The number of messages that were refused."""
         return self._refused.count
 
     @property
     def refusals(self) -> Mapping[str, int]:
-        """The same by reason."""
+        """The number of messages that were refused, by reason."""
         return self._refused.reasons
 
     @property
@@ -171,7 +172,7 @@ class Agent:
         await self._ask()
 
     async def handle(self, envelopes: list[bytes]) -> None:
-        """Take in outcomes of syncs and greetings; it returns when all of them are done with."""
+        """Take in the outcomes of syncs, greetings and editions; return when all of them are dealt with."""
         for envelope in envelopes:
             taken = self._opened(envelope, await self._known())
             if taken is None:
@@ -192,12 +193,12 @@ class Agent:
         self._news.set()
 
     async def tick(self) -> None:
-        """Do what the calendar says is due; nothing, while the clock cannot be believed or once the sums are full."""
+        """Do what the calendar says is due. Do nothing while the clock cannot be trusted, or once the sums are full."""
         try:
             released = await self._release() if self.silo.ticker.due() else []
             self._clock_problem = None
         except (TicksHeld, SumsFull) as error:
-            if self._clock_problem is None:  # asked several times per second: said once
+            if self._clock_problem is None:  # this runs several times per second, so it is logged once
                 log.warning("%s", error)
             self._clock_problem, self._clock_kind = str(error), "clock" if isinstance(error, TicksHeld) else "sums"
             return
@@ -213,7 +214,8 @@ class Agent:
             return await asyncio.to_thread(self.silo.ticker.release)
 
     async def send(self, link: Link) -> None:
-        """Seal what can be sealed now; publish what is sealed, in order, and what was sent and came to nothing."""
+        """Seal the releases that can be sealed now; publish the sealed ones in order, and again those that were sent
+        some time ago and have no outcome yet."""
         sealed, sent = await asyncio.to_thread(self._sendable)
         for sync in sealed:
             await asyncio.sleep(self.silo.ticker.wait_to_send(sync))
@@ -223,7 +225,8 @@ class Agent:
                 await self._publish(link, sync)
 
     def _sendable(self) -> tuple[list[int], list[int]]:
-        """Seal what can be sealed now; the syncs whose releases are sealed, and those whose releases were sent."""
+        """Seal the releases that can be sealed now. Returns the syncs whose releases are sealed, and those whose
+        releases were sent."""
         store, term = self.silo.store, self.silo.term.number
         if store.in_state(term, ReleaseState.DRAWN):
             self._seal_drawn()
@@ -232,8 +235,8 @@ class Agent:
     # -- messages ---------------------------------------------------------------------------------------------------
 
     async def _known(self) -> _Known:
-        """How far the analyzer and this silo have come. The store is tried again until it answers: a message must not
-        be refused because of it. Meanwhile decisions go on."""
+        """How far the analyzer and this silo have come. It tries again until the store answers, because a message must
+        not be refused on account of the store. Decisions go on meanwhile."""
         while True:
             try:
                 return await asyncio.to_thread(self._look_up)
@@ -246,7 +249,7 @@ class Agent:
         return _Known(head, self.silo.store.term(self.silo.term.number).open_sync)
 
     def _opened(self, envelope: bytes, known: _Known) -> _Taken | None:
-        """What is in a message. Whatever its bytes do to the code that reads them, this is where it ends."""
+        """The content of a message; None if it is refused. Any error that its bytes cause in reading them ends here."""
         try:
             context, payload = self.party.open(envelope)
             if context.kind == "greeting":
@@ -259,7 +262,7 @@ class Agent:
             return self._outdated_model(error) if isinstance(error, Outdated) else None
 
     def _outdated_model(self, error: Outdated) -> _Taken | None:
-        """The head of a model under keys that were replaced: the analyzer has come as far as that."""
+        """The head of a model that came under replaced keys: it shows how far the analyzer has come."""
         self._outdated.add(error.context.sender)
         with contextlib.suppress(Exception):
             if error.context.kind == "model" and error.context.sender == self._analyzer.name:
@@ -268,25 +271,25 @@ class Agent:
         return None
 
     def _model(self, context: Context, payload: bytes, known: _Known) -> SignedOutcome:
-        """A model of the analyzer that fits those before it, at its time, and can be used."""
+        """A model of the analyzer, checked: it follows the models before it, is not early, and can be used."""
         sync, last = context.sync, known.head
         if context.kind != "model" or context.sender != self._analyzer.name or sync >= self.silo.syncs:
-            raise MessageError(f"a silo takes models from the analyzer, not {context.kind!r} of {context.sender}")
+            raise MessageError(f"a silo takes models from the analyzer, not {context.kind!r} from {context.sender}")
         model = SignedOutcome.decode(payload, self.plan)
         self.party.checked(self._analyzer.name, model.head)
         if model.head.length != sync + 1:
-            raise MessageError(f"the head of model {sync} is that of {model.head.length}")
+            raise MessageError(f"the head of model {sync} counts {model.head.length} models")
         if sync > last.length and sync >= known.open_sync:
             raise MessageError(f"model {sync} is early: model {last.length} is next")
         first = heads.link(bytes(32), f"{self.party.agreement.id} {self.plan.hash}".encode())
         if last.length == sync and model.previous != (last.hash if sync else first):
             self._halt(f"the analyzer's model {sync} does not follow the models it has sent: it has told two stories")
             raise MessageError("the model does not follow the ones before it")
-        self.silo.fitted(sync, model.outcome.prefix)  # it can be used
+        self.silo.fitted(sync, model.outcome.prefix)  # fails if the model cannot be used
         return model
 
     async def _learn(self, sync: int, model: SignedOutcome) -> None:
-        """Store a model and decide by it. Only the store can fail here, and is tried again until it does not."""
+        """Store a model and decide by it. Only the store can fail here, and this tries again until it works."""
         included = self.party.name in self.party.at(sync).counted(model.outcome.cohort)
         while True:
             try:
@@ -310,15 +313,15 @@ class Agent:
             return
 
     def _say(self, sync: int, outcome: Outcome, included: bool) -> None:
-        """One line per sync."""
+        """Log one line per sync."""
         word = "skipped" if outcome.skipped else "done, with this silo" if included else "done, without this silo"
         counted = int(np.count_nonzero(outcome.cohort))
         line = {"sync": sync, "silos": counted, "included": included, "model": self.silo.version}
         log.info("sync %d %s: model %d", sync, word, self.silo.version, extra=line)
 
     def _keep(self, sync: int, model: SignedOutcome, included: bool) -> None:
-        """Write down a model and its head, both at once: an analyzer that was put back, and asks, must hear of it. Of a
-        model that is refused the head stays."""
+        """Store a model and its head in one transaction: an analyzer that was put back to an old copy must hear of it
+        when it asks. Of a model that is refused, only the head is stored."""
         if included and not self.silo.store.closed(self.silo.term.number, sync):
             self._halt(f"model {sync} counts a release that this store never made: it was put back to an old copy")
         sightings = [(self._analyzer.name, sync + 1, model.head)]
@@ -329,8 +332,8 @@ class Agent:
             raise
 
     async def _tell_models(self) -> None:
-        """Say to the mixer which models this silo has. Its releases do; this is for when none of them may get there,
-        or none follows."""
+        """Tell the mixer which models this silo has. Releases say so too; this is for when its releases may not get
+        there, or when no more will follow."""
         for receiver in self._sealer.receivers:
             if receiver.role == "mixer":
                 await self._greet(receiver)
@@ -338,14 +341,14 @@ class Agent:
     # -- greetings --------------------------------------------------------------------------------------------------
 
     async def _asks(self) -> None:
-        """Ask those whom releases are for how far they have seen this silo come, until all have answered."""
+        """Ask the receivers of releases how far they have seen this silo come, until all of them have answered."""
         while True:
             self._answers.clear()
             if self._leads and self._sealer.held not in (None, self._unsendable) and self._behind is None:
                 await self._ask()
                 await self.judge()
             with contextlib.suppress(TimeoutError):
-                # Where workers share a store, another one may have taken the answer in. (`wait_for` would lose a
+                # If workers share a store, another worker may have received the answer. (`wait_for` would lose a
                 # cancellation that comes together with the answer.)
                 async with asyncio.timeout(LEAD if self._leads else LOOK):
                     await self._answers.wait()
@@ -354,7 +357,7 @@ class Agent:
         if self._question == NO_QUESTION:
             question = secrets.token_bytes(len(NO_QUESTION))
             await asyncio.to_thread(self.seen.ask, question)
-            self._question = question  # not before it is on disk: answers to it would not be recognised
+            self._question = question  # only once it is on disk: before that, answers to it would not be recognised
         elif self._steady() < self._ask_at:
             return
         self._ask_at = self._steady() + ASK_AGAIN
@@ -369,8 +372,8 @@ class Agent:
             return
         seen = await asyncio.to_thread(self.seen.of, receiver.name)
         models = (await asyncio.to_thread(self.seen.of, self._analyzer.name)).head
-        # The head of the silo's own ledger goes with its releases, at their time. Here it would tell whoever asks often
-        # when a release was drawn, and so how long that took: more people take longer.
+        # The head of the silo's own ledger travels with its releases, at their public time. If a greeting had it,
+        # anybody who asks often would learn when a release was drawn, so how long it took: more people take longer.
         own = heads.NONE
         greeting = self.party.greeting(Greeting(FORMAT, FORMAT, question, answer, seen.syncs, seen.head, own, models))
         words = f"{question.hex()}.{answer.hex()}.{models.length}.{greeting.edition}"
@@ -379,7 +382,8 @@ class Agent:
         await self.link.publish(self.party.subject_to(receiver), sealed, message_id)
 
     async def _greeted(self, context: Context, greeting: Greeting) -> None:
-        """Note an answer to one's own question; answer the analyzer's; ask again if somebody works otherwise now."""
+        """Note an answer to this silo's question, or answer a question; ask again if the sender may now work under
+        another plan or format."""
         mismatch, sender = self.party.differs(context), self.party.agreement.member(context.sender)
         if sender is None or sender.role == "silo":
             return
@@ -399,7 +403,8 @@ class Agent:
         self._answers.set()
 
     async def _compare_members(self, sender: PublicKeys, greeting: Greeting) -> None:
-        """Tell one who has older editions of the members; ask one who has newer ones, by saying which are here."""
+        """Send newer editions of the members to a sender who has older ones. Greet a sender who has newer ones: it then
+        sees which are missing here."""
         if self.link is None or sender not in self._sealer.receivers:
             return
         if (after := self.registrar.behind(greeting)) is not None:
@@ -408,14 +413,14 @@ class Agent:
             await self._greet(sender)
 
     async def answers(self) -> dict[str, Greeting]:
-        """What all those whom releases are for have answered; empty until all of them have."""
+        """The answers of all receivers of releases, by party; empty until all of them have answered."""
         answers = await asyncio.to_thread(self.seen.answers, self._question)
         if any(receiver.name not in answers for receiver in self._sealer.receivers):
             return {}
         return {name: Greeting.decode(answer) for name, answer in answers.items()}
 
     async def judge(self) -> None:
-        """Draw from now on if all have answered and none has seen more of this silo than it knows itself."""
+        """Allow drawing once all have answered and none has seen more of this silo than the silo itself knows."""
         if not (greetings := await self.answers()):
             return
         for name, greeting in greetings.items():
@@ -448,7 +453,7 @@ class Agent:
             store.seal(term, sync, wire)
 
     async def _publish(self, link: Link, sync: int) -> None:
-        """To all receivers at once: none waits until the broker has the others' on disk."""
+        """Publish a release to all receivers at the same time, so that none waits for the broker to store another's."""
         release = await asyncio.to_thread(self.silo.store.release, self.silo.term.number, sync)
         assert release is not None
         assert release.sealed is not None
@@ -474,7 +479,7 @@ class Agent:
                     await self._look_around()
                 if self._leads:
                     await self.tick()
-            except Exception as error:  # a full disk, a database that is away: decisions go on, ticks wait
+            except Exception as error:  # a full disk, an unreachable database: decisions go on, ticks wait
                 if self._clock_problem is None:
                     log.error("nothing ticks: %s: %s", type(error).__name__, error)
                 self._clock_problem = f"the store does not work, so nothing ticks: {type(error).__name__}: {error}"
@@ -483,15 +488,15 @@ class Agent:
             await asyncio.sleep(min(LEAD, self.silo.ticker.look_in() or LOOK))
 
     async def _look_around(self) -> None:
-        """Where several workers serve one silo: who leads, what the others have taken in."""
+        """Find out which worker leads, and what other workers of this silo have taken in."""
         if self.silo.store.engine.shared or self.silo.unwritten or (self.problem or "") != self._told:
             await asyncio.to_thread(self._look)
         else:
             self._leads = True
-        self._news.set()  # what was not sent, or was sent and came to nothing, may be due again
+        self._news.set()  # a release that was not sent, or has no outcome yet, may be due again
 
     def _look(self) -> None:
-        """In one thread: a hand-over costs more than what most of this does."""
+        """What `_look_around` does with the store, in one thread: changing threads costs more than most of this."""
         self._leads = self.silo.store.engine.lead()
         if self._leads:
             self._tell()
@@ -501,7 +506,7 @@ class Agent:
             self.silo.refresh()
 
     def _tell(self) -> None:
-        """Write down why nothing ticks or is drawn, for whoever asks for the status of this silo."""
+        """Write to the store why nothing ticks or is drawn; the status of this silo shows it."""
         reason = self.problem or ""
         if reason != self._told:
             self.silo.store.set_state(self.silo.term.number, PROBLEM, reason.encode())
@@ -519,8 +524,9 @@ class Agent:
                     self._give_up(error)
 
     async def _retry(self, link: Link) -> None:
-        """Send what the broker did not take. Until it does, nothing is drawn: the next release would fare no better,
-        and be paid for. The others' word from then on is judged as ever."""
+        """Send again the message that the broker refused. Nothing is drawn until the broker accepts it: the next
+        release would be refused too, and would still be paid for. After that, the answers of the others
+        are judged again before anything is drawn."""
         if self._unsent is not None:
             await link.publish(self._unsent.subject, self._unsent.data, self._unsent.message_id)
             self._unsent = None

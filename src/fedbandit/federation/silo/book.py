@@ -1,5 +1,5 @@
 """The silo's ledger on disk: one typed event per release, chained by hashes and signed, so that nobody can edit it
-unnoticed; its head is what the others hold against the silo."""
+unnoticed. Others keep its head, and compare the silo's later ledger with it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["check", "entries", "entry", "head", "length", "own_signer", "spendin
 
 
 def entry(last: LedgerRow | None, event: Release, signer: Ed25519PrivateKey) -> LedgerRow:
-    """The ledger row of an event, after the last one, signed by the silo."""
+    """The ledger row of an event, chained to the last row and signed by the silo."""
     number = 0 if last is None else last.number + 1
 
     def sign(count: int, hash_: bytes) -> bytes:
@@ -32,38 +32,38 @@ def entry(last: LedgerRow | None, event: Release, signer: Ed25519PrivateKey) -> 
 
 
 def head(row: LedgerRow | None) -> Head:
-    """The head of a ledger whose last row this is: how many entries, the last hash, the silo's signature."""
+    """The head of the ledger that ends with this row: the number of entries, the last hash, the silo's signature."""
     if row is None:
         return heads.NONE
     return Head(row.number + 1, bytes.fromhex(row.hash), bytes.fromhex(row.signature))
 
 
 def length(rows: Sequence[LedgerRow]) -> int:
-    """How many entries the ledger has, those that are kept no more included."""
+    """How many entries the ledger has, including those that are no longer stored."""
     return rows[-1].number + 1 if rows else 0
 
 
 def entries(rows: Sequence[LedgerRow]) -> list[Entry]:
-    """The chain as it is on disk, verified."""
+    """The entries on disk, as a verified chain."""
     chain = ledger.from_columns((row.number, row.previous, row.event, row.hash, row.signature) for row in rows)
     ledger.verify(chain)
     return chain
 
 
 def spending(rows: Sequence[LedgerRow]) -> Spent:
-    """What the ledger says was spent, composed over its terms."""
+    """What was spent according to the ledger, composed over its terms."""
     return spent(check(rows), mechanisms.encoder)
 
 
 def own_signer(secret: bytes) -> Ed25519PrivateKey:
-    """The key of a silo on its own, which has no keys of a federation: made from its secret."""
+    """The key with which a silo outside any federation signs its ledger: derived from its secret."""
     return Ed25519PrivateKey.from_private_bytes(
         hashlib.sha256(b"fedbandit ledger of a silo on its own" + secret).digest()
     )
 
 
 def check(rows: Sequence[LedgerRow]) -> list[Entry]:
-    """The same, for whoever works with it: a ledger that was changed is not added to, and nothing is said by it."""
+    """The entries, as a verified chain; ArgumentError if the ledger was changed, so that nobody extends it."""
     try:
         return entries(rows)
     except LedgerError as error:

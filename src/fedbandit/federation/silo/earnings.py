@@ -1,8 +1,8 @@
-"""Is it learning? The mean reward of those who count, now and in the first weeks of the term.
+"""Is it learning? The mean reward of people who count, now and in the first weeks of the term.
 
-Sums alone are kept, of the first two weeks and of the last two, and of stretches of syncs: enough for means and
-intervals. They stay in the silo, on its own page, and are forgotten with the term. Before one of them has a few dozen
-rewards nothing is shown, and a stretch goes on until it has: the mean of one person is that person's.
+Only sums are kept, of the first two weeks, of the last two and of stretches of syncs: enough for means and intervals.
+They stay in the silo, on its own page, and are forgotten with the term. A mean is shown once it is over a few dozen
+rewards, and a stretch goes on until it has that many, because the mean of one person would reveal that person's reward.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from fedbandit.federation.store.silo_store import SiloStore
 __all__ = ["FEWEST", "QUANTILE", "WEEK", "Earned", "Learning", "RewardTrend", "Stretch"]
 
 WEEK = 7 * 86_400.0
-FIRST = 2  # weeks that count as the first
-FEWEST = 30  # rewards of a period before its mean is shown
-QUANTILE = 1.959963984540054  # of the normal law at 97.5 %
+FIRST = 2  # how many weeks count as the first
+FEWEST = 30  # rewards that a period must have before its mean is shown
+QUANTILE = 1.959963984540054  # the 97.5 % quantile of the normal distribution
 NAME, COURSE = "earnings", "earnings by sync"
-STRETCHES = 200  # that are kept; more become half as many
+STRETCHES = 200  # stretches that are kept; if there are more, pairs are joined
 
 
 class Earned(NamedTuple):
-    """Some rewards: how many, their sum, their squares."""
+    """Sums over rewards: how many, their total, the total of their squares."""
 
     visits: int = 0
     total: float = 0.0
@@ -62,7 +62,7 @@ class Learning(NamedTuple):
 
 
 class _Weeks(NamedTuple):
-    """What is kept: the first weeks, and the week `week` with the one before it."""
+    """The sums that are kept: of the first weeks, of week number `week`, and of the week before it."""
 
     first: Earned = Earned()
     week: int = 0
@@ -71,7 +71,7 @@ class _Weeks(NamedTuple):
 
     def plus(self, week: int, more: Earned) -> _Weeks:
         first = self.first.plus(more) if week < FIRST else self.first
-        if week <= self.week:  # a worker that writes late counts in the week that is
+        if week <= self.week:  # a worker that writes late adds to the current week
             return self._replace(first=first, current=self.current.plus(more))
         before = self.current if week == self.week + 1 else Earned()
         return _Weeks(first, week, before, more)
@@ -87,7 +87,7 @@ class _Weeks(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """Rewards that counted in some syncs in a row."""
+    """The rewards that counted in consecutive syncs, from `first` to `last`."""
 
     first: int
     last: int
@@ -98,7 +98,7 @@ class Stretch(NamedTuple):
 
 
 def _extended(course: list[Stretch], more: Stretch) -> list[Stretch]:
-    """With the rewards of one more sync: a new stretch only once the last has enough of them."""
+    """The course with the rewards of one more sync; a new stretch begins only once the last one has enough rewards."""
     last = course[-1] if course else None
     if last is not None and (more.first <= last.last or last.earned.visits < FEWEST):
         course = [*course[:-1], last.joined(more)]
@@ -116,14 +116,15 @@ def _course(data: bytes) -> list[Stretch]:
 
 
 class RewardTrend:
-    """Rewards are added in memory and written down now and then; what a killed process had not written is lost."""
+    """The sums of one term. Rewards are added in memory and written to the store now and then; if the process is
+    killed, what it has not written is lost."""
 
     def __init__(self, store: SiloStore, term: int, began: float) -> None:
         self._store, self._term, self._began = store, term, began
         self._lock, self._new = threading.Lock(), dict[int, Earned]()  # by sync
 
     def note(self, rewards: RewardColumns, verdicts: Sequence[Verdict]) -> None:
-        """Rewards have come, and this became of them."""
+        """Add the rewards that count, according to their verdicts."""
         fresh = dict[int, list[float]]()
         for verdict, part in runs(verdicts):
             if verdict.state is DecisionState.COUNTED and not verdict.repeated and not verdict.conflict:
@@ -134,7 +135,7 @@ class RewardTrend:
                 self._keep(sums)
 
     def flush(self, now: float) -> None:
-        """Write down what is new, beside what other workers have."""
+        """Add what is new to what is in the store, which other workers add to as well."""
         with self._lock:
             new, self._new = self._new, {}
         if not new:
@@ -147,13 +148,13 @@ class RewardTrend:
             raise
 
     def learning(self) -> Learning | None:
-        """How it goes; None in the first weeks, and while there are too few rewards to say."""
+        """Whether the silo is learning; None in the first weeks, and while there are too few rewards to say."""
         stored = self._store.state(self._term, NAME)
         if stored is None:
             return None
         weeks = _Weeks.decode(stored)
         first, recent = weeks.first, weeks.current
-        if weeks.week > FIRST:  # the week before is none of the first ones
+        if weeks.week > FIRST:  # the week before is not one of the first
             recent = recent.plus(weeks.before)
         if weeks.week < FIRST or min(first.visits, recent.visits) < FEWEST:
             return None
@@ -162,7 +163,7 @@ class RewardTrend:
         return Learning(first.mean, recent.mean, (gain - wide, gain, gain + wide))
 
     def course(self) -> tuple[list[Stretch], Earned | None]:
-        """Rewards over time, and those of the first weeks, as far as there are enough to be shown."""
+        """The stretches over time, and the rewards of the first weeks, each only with enough rewards to be shown."""
         stored, weeks = (self._store.state(self._term, name) for name in (COURSE, NAME))
         first = Earned() if weeks is None else _Weeks.decode(weeks).first
         stretches = [] if stored is None else [one for one in _course(stored) if one.earned.visits >= FEWEST]

@@ -1,11 +1,11 @@
-"""An old copy of a silo's store, brought forward: what others have seen of it since is given up, and not drawn again.
+"""Brings an old copy of a silo's store forward: releases that others have seen are given up, and not drawn again.
 
-The releases that were drawn after the copy was made exist; their data are lost to this store, and what they spent is
-spent. Each becomes a release that was given up, and an entry of the ledger that says so and names the heads that others
-hold. The rewards of those batches are not counted again: of decisions that were made before, by a process that is gone,
-and have no reward here, nobody knows whether they had one, so they count no more. What cannot be brought back is who
-was counted in the meantime: a person of those batches may count once more, or sooner, than the plan says, with a new
-decision; nor who was set apart and served by raw data since. Where that matters, let the term end and begin a new one.
+The releases that were drawn after the copy was made exist. This store has lost their data, and what they spent is
+spent. Each becomes a release that was given up, with a ledger entry that says so and names the heads that others hold.
+The rewards of those batches are not counted again: a decision that an earlier process made and that has no reward here
+may have had its reward counted there, so it no longer counts. Two things cannot be brought back. One is who was counted
+in the meantime: with a new decision, a person of those batches may count once more, or sooner, than the plan says. The
+other is who was set apart and served by raw data since. Where that matters, let the term end and begin a new one.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ WAY_OUT = (
 
 
 def is_known(ledger: Sequence[LedgerRow], seen: Head) -> bool:
-    """Whether a head that others have seen is one of this ledger, or one of a lost ledger whose releases this one has
-    given up: its entry of the same number says so, and so nothing up to there is drawn again."""
+    """Whether a head that others have seen belongs to this ledger, or to a lost ledger whose releases this one has
+    given up. In that case the entry of the same number says so, and nothing up to there is drawn again."""
     if _contains(ledger, seen):
         return True
     row = _row(ledger, seen.length)
@@ -46,8 +46,8 @@ def is_known(ledger: Sequence[LedgerRow], seen: Head) -> bool:
 
 
 def _contains(ledger: Sequence[LedgerRow], head: Head) -> bool:
-    """Whether the ledger once had this head, as far as it can be told: that of a row which is kept no more, in a term
-    without an end, is behind this ledger and believed."""
+    """Whether the ledger once had this head, as far as the rows can tell. In a term without an end old rows are
+    deleted; a head of such a row is behind this ledger, and is believed."""
     if not head.length:
         return True
     row = _row(ledger, head.length)
@@ -55,25 +55,25 @@ def _contains(ledger: Sequence[LedgerRow], head: Head) -> bool:
 
 
 def _row(ledger: Sequence[LedgerRow], length: int) -> LedgerRow | None:
-    """The last row of the ledger when it was so long; None if there is none, or if it is kept no more."""
+    """The last row of the ledger when it had this length; None if it never had, or if the row is no longer kept."""
     found = bisect_left(ledger, length - 1, key=lambda row: row.number)
     return ledger[found] if found < len(ledger) and ledger[found].number == length - 1 else None
 
 
 def further(store: SiloStore, term: int, plan: Plan, greetings: Mapping[str, Greeting]) -> str | None:
-    """Why this store cannot be the one that others know, if it cannot; the greetings are by party, and what they have
-    seen is the silo's own word."""
+    """Why this store cannot be the one that others have seen; None if it can. The greetings are by party, and the heads
+    in them carry the silo's own signature."""
     ledger, drawn = store.ledger(), store.drawn(term)
     for name, greeting in greetings.items():
         seen, syncs = greeting.seen, greeting.syncs
-        # Where there is a ledger, its signed head says how far; a bare number is anybody's word.
+        # If there is a ledger, its signed head says how far; anybody could claim a bare number.
         if syncs > drawn if plan.privacy is None else not is_known(ledger, seen):
             return (
                 f"this store is an old copy, or empty: {name} has seen {syncs} releases of this term and a ledger of"
-                f" {seen.length} entries, it holds {drawn} and {book.length(ledger)}. Nothing is drawn from it, since a"
-                " release drawn twice tells what each draw hides. Put the newest copy in its place, or bring this one"
-                " forward: stop the silo and run `fedbandit silo forward`; those syncs then count as missed and as"
-                " spent"
+                f" {seen.length} entries; this store holds {drawn} and {book.length(ledger)}. Nothing is drawn from it,"
+                " because a release drawn twice reveals what each draw hides. Put the newest copy in its place, or"
+                " bring this one forward: stop the silo and run `fedbandit silo forward`; those syncs then count as"
+                " missed and as spent"
             )
     return None
 
@@ -93,13 +93,13 @@ class Loss(NamedTuple):
     """What is given up when a silo's store is brought forward."""
 
     syncs: tuple[int, ...]
-    rewards: int  # that this store has counted for the batches of those syncs
-    entries: tuple[LedgerRow, ...]  # of the ledger, one per sync, where the plan spends anything
+    rewards: int  # rewards that this store has counted in the batches of those syncs
+    entries: tuple[LedgerRow, ...]  # ledger entries, one per sync, if the plan spends anything
 
 
 def loss(copy: OldCopy) -> Loss:
-    """What bringing this store forward would give up: the syncs that others have seen releases for and it has not.
-    ArgumentError where it cannot be done."""
+    """What is given up if this store is brought forward: the syncs whose releases others have seen and this store does
+    not have. ArgumentError if it cannot be brought forward."""
     store, plan, silo, signer, answers, former = copy
     term, ledger = store.terms()[-1], store.ledger()
     releases, drawn = store.releases(term.number), store.drawn(term.number)
@@ -112,8 +112,8 @@ def loss(copy: OldCopy) -> Loss:
     if unknown and (furthest <= drawn or min(unknown) <= book.length(ledger)):
         raise ArgumentError(
             "store",
-            "cannot be brought forward: others hold another ledger of this silo, of the same length or shorter, so two"
-            f" were written. {WAY_OUT}",
+            "cannot be brought forward: others hold another ledger of this silo, of the same length or shorter, so"
+            f" there are two. {WAY_OUT}",
         )
     syncs = tuple(range(drawn, furthest))
     rewards = sum(release.users for release in releases if release.sync in syncs)
@@ -123,8 +123,8 @@ def loss(copy: OldCopy) -> Loss:
 
 
 def _syncs(plan: Plan, answer: Greeting, earlier: int) -> int:
-    """Releases of this term that somebody has seen. Where releases are entered in the ledger, the silo's own signature
-    under its length bounds them; more than that is not this silo's word."""
+    """How many releases of this term somebody has seen. If releases are entered in the ledger, the length that the silo
+    has signed is an upper bound; a claim beyond it is not the silo's own."""
     if plan.release("silo", 1, 0) is None:
         return answer.syncs
     if answer.seen.length - answer.syncs > earlier:
@@ -145,7 +145,7 @@ def _entries(
     others: Sequence[Head],
     last: LedgerRow | None,
 ) -> tuple[LedgerRow, ...]:
-    """One entry per sync; each names all heads that others hold and this ledger does not."""
+    """One ledger entry per sync; each names all heads that others hold and this ledger does not have."""
     text = "; ".join(LOST + head.hash.hex() for head in others)
     rows: list[LedgerRow] = []
     for sync in syncs:
@@ -157,10 +157,10 @@ def _entries(
 
 
 def bring_forward(copy: OldCopy, *, at: float) -> list[int]:
-    """Give up the syncs that others have seen releases for and this store has not; returns them.
+    """Give up the syncs whose releases others have seen and this store does not have; returns these syncs.
 
-    All of them are given up or none. The silo must not be running, the term must be the one that the answers are about,
-    and `at` is the time now.
+    Either all of them are given up or none. The silo must not be running, the answers must be about the current term,
+    and `at` is the current time.
     """
     lost = loss(copy)
     if not lost.syncs:
@@ -170,7 +170,8 @@ def bring_forward(copy: OldCopy, *, at: float) -> list[int]:
 
 
 def begin_at(store: SiloStore, plan: Plan, term: Term, since: int, at: float) -> Term:
-    """A silo that becomes a member at sync `since`: its batches before go by empty, are never sent and cost nothing."""
+    """Begin the term of a silo that becomes a member at sync `since`. Its earlier batches are empty, are never sent and
+    cost nothing."""
     _give_up(store, plan, term, range(since), (), at, lost=False)
     return store.term(term.number)
 
@@ -178,7 +179,7 @@ def begin_at(store: SiloStore, plan: Plan, term: Term, since: int, at: float) ->
 def _give_up(
     store: SiloStore, plan: Plan, term: Term, syncs: Sequence[int], entries: Sequence[LedgerRow], at: float, lost: bool
 ) -> None:
-    """The syncs are over for this silo: their batches go by empty."""
+    """Mark the syncs as over for this silo, with empty batches."""
     protocol, stored = plan.protocol, store.encoder(term.number)
     state = protocol.init() if stored is None else messages.decode_stream(stored)
     own = store.state(term.number, OWN_RELEASE)
@@ -186,6 +187,6 @@ def _give_up(
         state, _ = protocol.encoder.step(state, np.zeros(protocol.width, dtype=np.int64))
         own = own_after(plan, own, None)
     nothing = messages.encode([np.zeros(protocol.width, dtype=part.dtype) for part in protocol.parts])
-    places = 0 if isinstance(plan.schedule, Clock) else plan.times[syncs[-1]]  # those of the batches were taken
+    places = 0 if isinstance(plan.schedule, Clock) else plan.times[syncs[-1]]  # their batches' places are taken
     encoder = messages.encode_stream(state)
     store.give_up(term.number, syncs, nothing, encoder, entries, places=places, at=at, lost=lost, own_release=own)

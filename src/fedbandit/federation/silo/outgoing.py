@@ -1,4 +1,4 @@
-"""What a silo puts on the wire for a release: the message of its protocol, sealed for those who may read it."""
+"""What a silo sends for a release: the message of its protocol, sealed for the parties that may read it."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ UNASKED = "the others have not yet said how far they have seen this silo come"
 class Sealer:
     """Turns drawn releases into the bytes on the wire, as the plan's protocol routes its messages.
 
-    It also keeps the silo from drawing (`held`) until the others have said how far they have seen it come: a store that
-    was put back to an older state would draw releases a second time, and the two together tell what each one hides.
+    It also keeps the silo from drawing (`held`) until the others have said how far they have seen it come. A store that
+    was put back to an older state would draw releases a second time, and two draws together reveal what each one hides.
     """
 
     def __init__(self, party: Party) -> None:
@@ -32,42 +32,42 @@ class Sealer:
         self._protocol = party.agreement.plan.protocol
         self._models: Callable[[], Head] = lambda: heads.NONE
         self.held: str | None = UNASKED  # why nothing may be drawn now
-        self.kind = "others"  # which of `troubles.KINDS` that is
+        self.kind = "others"  # the kind of that reason, one of `troubles.KINDS`
 
     def signer(self, sync: int) -> Ed25519PrivateKey:
-        """What the silo signs its ledger's entry of a sync with."""
+        """The key with which the silo signs the ledger entry of a sync."""
         return self._party.keys_at(sync).signer
 
     def takes_part(self, sync: int) -> bool:
-        """Whether the silo is a member of the federation at a sync, with keys that it has: else a release would be
-        spent for nothing."""
+        """Whether the silo is a member of the federation at a sync and has the keys of that member. If not, a release
+        would spend budget for nothing."""
         return self._party.takes_part(sync)
 
     def hold(self, reason: str, kind: str = "others") -> None:
-        """Nothing is drawn from now on."""
+        """Keep the silo from drawing, for this reason."""
         self.held, self.kind = reason, kind
 
     def clear(self) -> None:
-        """The others have seen no more of this silo than it knows itself: it may draw."""
+        """Let the silo draw: the others have seen no more of it than it knows itself."""
         self.held = None
 
     def watch(self, models: Callable[[], Head]) -> None:
-        """Where to look up the head of the models that have come: it travels with each release."""
+        """Set the function that looks up the head of the models received so far; the head travels with each release."""
         self._models = models
 
     @property
     def receivers(self) -> list[PublicKeys]:
-        """Whom a release is sent to, in this order."""
+        """The parties that a release is sent to, in this order."""
         agreement = self._party.agreement
         return [agreement.holder(role) for role in agreement.subjects.receivers]
 
     def at_once(self, sync: int, drawn: Message, ledger: Head) -> Wire | None:
-        """The wire of a release that was just drawn; None if it depends on what became of earlier ones."""
+        """The wire form of a release that was just drawn; None if it depends on the fate of earlier releases."""
         return None if self._protocol.waits else self._wire(sync, drawn, ledger)
 
     def settled(self, releases: Sequence[StoredRelease], ledger: Callable[[int], Head]) -> Iterator[tuple[int, Wire]]:
-        """The wire of every release, drawn but not sealed, that waits for nothing any more; `ledger` is the head after
-        the entry of a sync. (A later one would witness releases that were not sent.)"""
+        """The wire form of every release that is drawn, not sealed, and no longer waits for earlier ones. `ledger`
+        gives the head after the entry of a sync. (A later head would reveal releases that were not sent.)"""
         for release in releases:
             earlier = [other for other in releases if other.sync < release.sync]
             if release.state is ReleaseState.DRAWN and all(other.state.settled for other in earlier):
@@ -88,7 +88,7 @@ class Sealer:
         return Wire(messages.encode(message), messages.pack(sealed))
 
     def _parcel(self, receiver: PublicKeys, sync: int, message: Message) -> Parcel:
-        """What one receiver gets: the arrays it reads, and, for the mixer, what it carries to the analyzer."""
+        """The parcel for one receiver: arrays that it reads and, for the mixer, sealed ones that it carries onward."""
         parts = list(zip(self._protocol.parts, message, strict=True))
         read = tuple(array for part, array in parts if part.reader == receiver.role and not part.blind)
         if receiver.role != "mixer":

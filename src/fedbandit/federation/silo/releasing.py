@@ -1,10 +1,10 @@
-"""The release of a batch, by the protocol of the plan and nothing else: collect, encode, add exact noise.
+"""The release of a batch, by the plan's protocol and nothing else: collect, encode, add exact noise.
 
-No person's contribution is longer than the sensitivity counts on. Features enter with norm at most 1 and rewards within
-h of the plan's centre, so the integers of a contribution, bias b and matrix W, obey
+No person's contribution is longer than the sensitivity assumes. Features enter with norm at most 1 and rewards within h
+of the plan's centre, so the integers of a contribution, bias b and matrix W, obey
     ratio |b|^2 + |W|^2 <= (2^bits sqrt(ratio h^2 + 1) + sqrt(ratio dim + dim^2) / 2)^2
-with ratio and h as the plan has them. Floating-point errors, 2^-50 of a number, are within the last term: for two
-features or more it cannot be reached, and for one feature the largest numbers are on the grid.
+with the plan's ratio and h. Floating-point errors, 2^-50 of a number, are within the last term: with two features or
+more that term cannot be reached, and with one feature the largest numbers are on the grid.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ __all__ = ["draw", "own_after", "own_sums", "prepare"]
 
 
 def draw(plan: Plan, state: Stream, rows: Sequence[CountedRow], noise: ExactNoise) -> tuple[Stream, Message]:
-    """Release the next batch. The noise must be an `ExactNoise`: its type has no seed to set. The rows must be those of
-    a batch, whose type nothing else has that a silo keeps of its people."""
+    """Release the next batch. The noise must be an `ExactNoise`, a type that has no seed. The rows must be
+    `CountedRow`s, a type that only rows of a batch have, and nothing else that a silo stores of its people."""
     if type(noise) is not ExactNoise:
         raise TypeError(f"noise must be an ExactNoise, got {type(noise).__name__}")
     if any(type(row) is not CountedRow for row in rows):
@@ -39,8 +39,8 @@ def draw(plan: Plan, state: Stream, rows: Sequence[CountedRow], noise: ExactNois
 
 
 def own_after(plan: Plan, before: bytes | None, message: Message | None) -> bytes | None:
-    """The state of a silo's own decoder after one more release to itself, with what is decoded from all of them; None
-    where a plan has none. A release that was given up (`message` None) goes by empty."""
+    """The state of a silo's own decoder after one more release to itself, with the sums decoded from all of them; None
+    if the plan has no personal part. A release that was given up (`message` is None) counts as empty."""
     if not plan.personal:
         return None
     state = _own_state(plan, before)
@@ -50,7 +50,7 @@ def own_after(plan: Plan, before: bytes | None, message: Message | None) -> byte
 
 
 def own_sums(plan: Plan, state: bytes | None) -> Floats:
-    """What a silo has released to itself so far, decoded, in natural units (width,)."""
+    """The decoded sums of what a silo has released to itself so far, in natural units (width,)."""
     return np.asarray(_own_state(plan, state).memory[-1] * 2.0**-plan.bits)
 
 
@@ -63,14 +63,14 @@ def _own_state(plan: Plan, state: bytes | None) -> Stream:
 
 
 def prepare(protocol: Protocol, noise: ExactNoise) -> None:
-    """Draw the next release's Gaussians ahead of its tick, where silos draw any."""
+    """Draw the Gaussian noise of the next release ahead of its tick, if silos draw any."""
     if not protocol.needs_points and not protocol.mixer_draws and protocol.drawn_scales.any():
         noise.prepare(protocol.drawn_scales)
 
 
 def _points(plan: Plan, sync: int, rows: Sequence[CountedRow]) -> Integers:
-    """Contributions of a batch (users, width). Where the protocol counts every point, a batch has as many as planned,
-    the missing ones empty; elsewhere one row holds the sum, which is all that `collect` looks at."""
+    """The contributions of a batch (users, width). If the protocol needs every point, a batch has as many rows as
+    planned, with empty ones for those that are missing. Otherwise one row holds the sum: `collect` uses no more."""
     x, y = _checked(plan, rows)
     if not plan.protocol.needs_points:
         return statistics.summed(x, y, plan.bits, plan.centre)[None]

@@ -3,8 +3,9 @@
 Rules that hold at every instant, whatever is killed:
 - a reward that was acknowledged is in exactly one batch, once;
 - release k is drawn once and is on disk, with the budget it spends, before anybody sees it;
-- nothing about a user's data changes when a release happens or how long it is;
-- whoever may be released is decided for by the public model alone, and whoever was not is never released.
+- when a release happens and how long it is do not depend on any user's data;
+- a person whose data may be released is served by the public model alone, and once a person was served by anything
+  else, no further data of theirs are released.
 """
 
 from __future__ import annotations
@@ -72,15 +73,15 @@ class Acknowledgement(NamedTuple):
 
 
 class RewardConflict(ValueError):
-    """The decision has another reward already."""
+    """The decision already has a different reward."""
 
 
 class TermEnded(ValueError):
-    """The last batch was released; rewards count no more."""
+    """The last batch of the term was released; rewards no longer count."""
 
 
 class OutcomeConflict(ValueError):
-    """There is one model k; somebody sent a second one."""
+    """There is only one model k, and somebody sent a second one."""
 
 
 class Silo:
@@ -112,7 +113,7 @@ class Silo:
         began = clock.read().wall if timing.start is None else timing.start
         self.term = open_term(store, plan, began, new_term, self.name)
         self._own_release = (self.term.number, OWN_RELEASE)
-        self._fitted: tuple[tuple[int, bytes], PublicModel] | None = None  # of which prefix sum, and its model
+        self._fitted: tuple[tuple[int, bytes], PublicModel] | None = None  # the prefix sum last fitted, and its model
         if since > self.term.open_sync and not store.releases(self.term.number):
             self.term = begin_at(store, plan, self.term, since, clock.read().wall)
         self.ids = DecisionIds(secret, f"{plan.hash}/{self.term.number}", plan.dim)
@@ -178,16 +179,16 @@ class Silo:
         log: DecisionLog | None = None,
         since: int = 0,
     ) -> Self:
-        """Open a silo's store (a path, or a postgresql:// URL) under a plan, or begin one.
+        """Open a silo's store (a path, or a postgresql:// URL) under a plan; a new store is created.
 
-        A store that began under another plan is refused; with `new_term`, and once the old term's ticks are over, the
+        A store that began under another plan is refused. With `new_term`, and once the old term's ticks are over, the
         new plan begins a new term on the same ledger. `secret` seals decision ids and salts user keys; by default it
-        is kept in a file beside the store. `timing` is what the federation agreed on, `sealer` what turns releases
+        is kept in a file next to the store. `timing` is what the federation agreed on, and `sealer` turns releases
         into sealed messages; a silo on its own needs neither. `clock` tells the time, by default the machine's. Raw
-        rows are deleted when their batch is released unless `keep_raw`. With `catch_up` somebody vouches for the
-        clock: all ticks that are overdue are done, however many there are. With `strict`, a record with a value
-        that is missing, out of range or unknown is an error. With a `log` every decision is kept there, for evaluation
-        in this silo. `since` is the first sync that the silo is a member of; nothing is released for those before.
+        rows are deleted when their batch is released unless `keep_raw`. With `catch_up` the caller vouches for the
+        clock: all overdue ticks are done, however many there are. With `strict`, a record with a value that is
+        missing, out of range or unknown is an error. With a `log` every decision is kept there, for evaluation in this
+        silo. `since` is the first sync that the silo is a member of; nothing is released for earlier syncs.
         """
         engine = open_engine(store)
         try:
@@ -227,18 +228,19 @@ class Silo:
         """Choose among `actions`, restricted to `allowed` if given.
 
         Actions are rows, (arms, dim), or the name of a registered set. Under a plan with a schema they can be records:
-        then `context` is the person's, `actions` are tables with an `id` and `features`, or left out where the schema
-        names them, and `allowed` and `chosen` may speak of ids instead of indices.
+        then `context` is the person's record, `actions` are tables with an `id` and `features`, or are left out if the
+        schema names them, and `allowed` and `chosen` may hold ids instead of indices.
 
         `user` is the application's key of the person, kept only as a salted hash, for the participation cap. Without
-        it the decision is taken to be for a person who comes once: the guarantee then rests on the application.
+        it, the decision counts as one for a person who comes once: the guarantee then rests on the application.
 
-        Under a plan with `apprentice` the application may say what it has `chosen` itself, and with which `propensity`
-        if it knows: that is played and learnt from. The guarantee says what such a choice may depend on.
+        Under a plan with `apprentice` the application may say which action it has `chosen` itself, and with which
+        `propensity` if it knows. That action is played and learnt from. The guarantee says what such a choice may
+        depend on.
 
-        Unless `shared`, the person opts out: what counted before stays counted, and nothing that comes of them from now
-        on leaves the silo in this term. They and whoever is over the cap are served by all that the silo knows, unless
-        the plan says otherwise.
+        Unless `shared`, the person opts out: what counted before stays counted, and none of the person's later data
+        leave the silo in this term. People who opt out or are over the cap are served by all that the silo knows,
+        unless the plan says otherwise.
         """
         return self._decider.decide(Asked(actions, context, user, allowed, chosen, propensity, shared))
 
@@ -250,13 +252,13 @@ class Silo:
         user: str | None = None,
         allowed: Sequence[Any] | None = None,
     ) -> tuple[Decision, list[float]]:
-        """A decision for a record, and the probability that each of the actions had."""
+        """A decision for a record, and the probability of each action."""
         return self._decider.rank(Asked(actions, context, user, allowed))
 
     @property
     def odd_values(self) -> dict[str, dict[str, int]]:
-        """How often a value of a record was missing, clamped or unknown, by field, since this process began. For this
-        silo's own eyes: nobody else is told."""
+        """How often a value of a record was missing, clamped or unknown, per field, since this process began. For this
+        silo only: nobody else is told."""
         return self._decider.odd_values
 
     def decide_many(
@@ -267,12 +269,12 @@ class Silo:
         *,
         shared: Shared = True,
     ) -> list[Decision]:
-        """Decisions for many at once: `contexts` is (people, arms, dim), `users` their keys.
+        """Decisions for many people at once: `contexts` is (people, arms, dim), `users` the people's keys.
 
         Under a plan with a schema `contexts` can be a table of records, one per person: a frame of polars or pandas, an
-        Arrow table, a list of records. `actions` are then what all of them are offered, by default the schema's named
-        ones, and `users` may be the name of the column that holds the keys. Unless `shared`, all of them opt out; it
-        may be a list of true and false, one per person, or the name of the column that holds them.
+        Arrow table, a list of records. `actions` are then the actions that everybody is offered, by default those that
+        the schema names, and `users` may be the name of the column that holds the keys. Unless `shared`, all of them
+        opt out; it may also be a list of true and false, one per person, or the name of the column that holds them.
         """
         return self._decider.decide_many(contexts, users, actions, shared)
 
@@ -287,32 +289,32 @@ class Silo:
         return self._window
 
     def deciding_writes(self, user: str | None) -> bool:
-        """Whether a decision for somebody who shares takes a place in the store, or sets them apart, and so may have to
-        wait."""
+        """Whether a decision for a person who shares writes to the store (takes a place, or sets the person apart), and
+        so may have to wait."""
         return self._seats.counted or (user is not None and self._apart.writes(self.ids.person(user)))
 
     def quicken(self) -> None:
-        """Load what makes decisions faster. It takes a while, beside which decisions go on: call it in a thread."""
+        """Load what makes decisions faster. This takes a while, and decisions go on meanwhile: call it in a thread."""
         self._decider.quicken()
 
     def register(self, name: str, actions: ArrayLike) -> None:
-        """Keep an action set under a name; a name means one set for good."""
+        """Keep an action set under a name; the set of a name never changes."""
         self._decider.register(name, actions)
 
     def action_sets(self) -> dict[str, int]:
-        """Registered sets and how many actions each has."""
+        """The number of actions of each registered set, by name."""
         return self._decider.action_sets()
 
     # -- rewards ----------------------------------------------------------------------------------------------------
 
     def reward(self, decision: str, reward: float) -> Acknowledgement:
-        """Count a reward in the open batch; on disk when this returns. The same again is acknowledged again."""
+        """Count a reward in the open batch. It is on disk when this returns. A repeat is acknowledged again."""
         return acknowledged(self.reward_many([self.read(decision, reward)])[0])
 
     def reward_all(self, rewards: Any) -> list[Acknowledgement]:
         """Count many rewards in one transaction: pairs of a decision's id and its reward, or a table with the columns
-        `decision` and `reward`. One that is refused is refused before any is counted, except for a conflict with an
-        earlier reward, which is raised when all others are on disk."""
+        `decision` and `reward`. If one is refused, none is counted; only a conflict with an earlier reward is raised
+        once all others are on disk."""
         pairs = _rewards_of(columns_of(rewards)) if is_table(rewards) else list(rewards)
         told = list[Acknowledgement]()
         for verdict, part in runs(self.reward_many(self._read_all(pairs))):
@@ -325,12 +327,12 @@ class Silo:
 
     @property
     def _oldest(self) -> float:
-        """When a decision was made at the earliest whose reward is taken. Those that were once too old stay so: a clock
-        that is behind must not count a reward again that was counted and forgotten."""
+        """The earliest time of a decision whose reward is still accepted. It never moves back: with a clock that is
+        behind, a reward that was counted and then forgotten would be counted again."""
         return max(self._clock.expected - self._window, self._expired_before)
 
     def _read_all(self, pairs: Sequence[tuple[str, float]]) -> RewardColumns:
-        """The same for many: at once if their decisions were made together and nothing is unusual about the rewards."""
+        """Check many rewards: in one go if their decisions were made together and all rewards are plain numbers."""
         oldest, values = self._oldest, [reward for _, reward in pairs]
         made = self.ids.read_together([decision for decision, _ in pairs])
         if made is None or not _plain(values) or made.issued < oldest:
@@ -344,7 +346,7 @@ class Silo:
         if issued < oldest:
             raise DecisionExpired(f"decision has expired: its reward was waited for {self._window / DAY:g} days")
         if issued < self._forwarded and place == OPEN_BATCH and not self.ids.mine(nonce):
-            place = NOWHERE  # its reward may have counted in a batch that was lost with a store, and counts once
+            place = NOWHERE  # its reward may have counted in a batch of a lost store, and must count once
         return Reward(nonce, person, features, value, self.ids.digest(nonce, value), place)
 
     def reward_many(self, rewards: Sequence[Reward], durable: bool = True) -> list[Verdict]:
@@ -371,11 +373,11 @@ class Silo:
 
     @property
     def unwritten(self) -> bool:
-        """Whether `flush` may have something to do."""
+        """Whether `flush` may have something to write."""
         return self._log is not None or self._counter.waiting.decisions > 0
 
     def flush(self) -> None:
-        """Write down how many decisions were answered since the last time."""
+        """Write to disk how many decisions were answered since the last time, earnings, and the log."""
         if self._counter.waiting.decisions:
             self.reward_many([])
         self.earnings.flush(self._clock.expected)
@@ -386,7 +388,7 @@ class Silo:
     # -- releases ---------------------------------------------------------------------------------------------------
 
     def tick(self) -> list[int]:
-        """Do all that is due: close batches, draw their releases, make raw rows unreadable. Steps released now."""
+        """Do all that is due: close batches, draw their releases, make raw rows unreadable. Returns the syncs."""
         released = self.ticker.release()
         if released:
             self.ticker.tidy()
@@ -397,14 +399,14 @@ class Silo:
     def learn(
         self, sync: int, outcome: Outcome, included: bool, also: Callable[[Sql], object] = lambda sql: None
     ) -> None:
-        """Take the outcome of a sync: once it is on disk, with what `also` writes, the model decides. Another outcome
-        of the same sync is refused: there is one model k."""
+        """Store the outcome of a sync, with what `also` writes, and then decide by its model. A different outcome of
+        the same sync is refused: there is only one model k."""
         if not self.store.outcome(self.term.number, sync, included, outcome.encode(), also):
-            raise OutcomeConflict(f"sync {sync} has an outcome already, and this is another one")
+            raise OutcomeConflict(f"sync {sync} already has an outcome, and this is a different one")
         self.refresh()
 
     def refresh(self) -> None:
-        """Read models that have come since, e.g. through another worker of this silo."""
+        """Read models that have come since the last time, e.g. through another worker of this silo."""
         version, public = self._decider.current
         newest = None
         for sync, value in self.store.models(self.term.number, version - 1):
@@ -413,7 +415,7 @@ class Silo:
             newest = newest if outcome.skipped else (sync, outcome.prefix)
         if newest is not None:
             public = self.fitted(*newest)
-            if self.plan.personal:  # of the silo's own part it knows what it has released to itself, and no more
+            if self.plan.personal:  # the silo's own part rests only on what it has released to itself
                 public = personal_model(self.plan, public, own_sums(self.plan, self.store.state(*self._own_release)))
         self._decider.use(version, public)
         if self._log is not None:
@@ -422,20 +424,20 @@ class Silo:
             self._apart.refresh(public)
 
     def fitted(self, sync: int, prefix: Floats) -> PublicModel:
-        """The model of the prefix sum of a sync. Whoever checks a message makes it, and `refresh` need not again."""
-        of, known = (sync, prefix.tobytes()), self._fitted  # read once: another thread may fit another model meanwhile
+        """The model of the prefix sum of a sync. It is kept, so that a check and `refresh` fit it only once."""
+        of, known = (sync, prefix.tobytes()), self._fitted  # read once: another thread may fit a model meanwhile
         if known is None or known[0] != of:
             known = self._fitted = (of, public_model(self.plan, sync, prefix, self.plan.ticks[sync]))
         return known[1]
 
     @property
     def version(self) -> int:
-        """Syncs that the deciding model has learnt from."""
+        """The number of syncs that the deciding model has learnt from."""
         return self._decider.current[0]
 
     @property
     def public(self) -> PublicModel:
-        """What those who count are served by."""
+        """The public model, which serves people who count."""
         return self._decider.current[1]
 
     def model(self) -> tuple[int, list[float]]:
@@ -446,7 +448,7 @@ class Silo:
     # -- what it is doing -------------------------------------------------------------------------------------------
 
     def status(self) -> dict[str, Any]:
-        """Where the term stands. How many have come is exact, and for the silo's own eyes: no noise hides it."""
+        """Where the term stands. The numbers of people are exact, without noise, so they are for the silo only."""
         known = silo_status(self.store, self.plan, self.store.term(self.term.number))
         known["held"] = self._held()
         waiting = self._counter.waiting
@@ -463,7 +465,7 @@ class Silo:
 
     @property
     def ended(self) -> bool:
-        """Whether the last release of the term was made: serving goes on with the last model."""
+        """Whether the last release of the term was made; serving goes on with the last model."""
         return self.ticker.open_sync >= self.syncs
 
     def close(self) -> None:
@@ -483,7 +485,7 @@ class Silo:
 
 
 def _plain(rewards: Sequence[Any]) -> bool:
-    """Whether all of these are numbers from 0 to 1, as Python's own kind."""
+    """Whether all of these are Python floats from 0 to 1."""
     return (
         {*map(type, rewards)} <= {float} and all(map(partial(le, 0.0), rewards)) and all(map(partial(ge, 1.0), rewards))
     )
@@ -497,13 +499,13 @@ def _rewards_of(columns: Columns) -> list[tuple[str, float]]:
 
 
 def _number_of(reward: Any) -> Any:
-    """A truth value or a decimal of a table as the number it is; what is none is refused with the others."""
+    """A truth value or a decimal from a table, as a number. Anything else is returned unchanged, and refused later."""
     number = as_number(reward)
     return reward if number is None else number
 
 
 def acknowledged(verdict: Verdict) -> Acknowledgement:
-    """The answer to the caller, or the reason why there is none."""
+    """The answer to the caller; raises if the reward was refused."""
     if verdict.conflict:
         raise RewardConflict("reward differs from the one that was acknowledged for this decision")
     if verdict.state is DecisionState.EXPIRED:

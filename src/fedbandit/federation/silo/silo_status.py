@@ -1,4 +1,4 @@
-"""Where a silo's term stands, read from its store. How many have come is for its own eyes, the rest is public."""
+"""Where a silo's term stands, read from its store. The numbers of people are for the silo only; the rest is public."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from fedbandit.plan import Plan
 
 __all__ = ["PROBLEM", "silo_status"]
 
-PROBLEM = "problem"  # why nothing ticks or is drawn, kept in the store by the process that found out
+PROBLEM = "problem"  # the name under which the serving process stores why nothing ticks or is drawn
 
 
 def silo_status(store: SiloStore, plan: Plan, term: Term) -> dict[str, Any]:
-    """A silo's term: decisions, releases, what was missed and what it cost, budget."""
+    """The status of a silo's term: decisions, releases, missed syncs and the weight that they cost, budget."""
     releases = store.releases(term.number)
     missed, given_up = (
         [release.sync for release in releases if release.state is state]
@@ -48,16 +48,16 @@ def silo_status(store: SiloStore, plan: Plan, term: Term) -> dict[str, Any]:
 
 
 def _weight(plan: Plan, missed: list[int], last: int) -> float:
-    """Share of this silo's batches that the last model holds: less than 1 where missed syncs are not made up for."""
+    """The share of this silo's batches that the last model holds: below 1 if missed syncs are not made up for."""
     if last < 0:
         return 1.0
-    first = max(0, last - plan.reach)  # of what came before, nothing is left
+    first = max(0, last - plan.reach)  # earlier syncs are forgotten completely
     since = [sync - first for sync in missed if sync >= first]
     return float(plan.protocol.kept_weights(since, last - first).sum() / plan.encoder.target_row(last - first).sum())
 
 
 def _budget(store: SiloStore, plan: Plan, term: int) -> dict[str, Any]:
-    """What the ledger says, this term and all of them together; None where no number would be true."""
+    """The budget according to the ledger, of this term and of all terms; None where no number would be true."""
     spent, privacy, clear = book.spending(store.ledger()), plan.privacy, _in_the_clear(store)
     this = next((one for one in spent.terms if one.term == term), None)
     nothing_yet = None if term in clear else 0.0
@@ -75,7 +75,7 @@ def _budget(store: SiloStore, plan: Plan, term: int) -> dict[str, Any]:
 
 
 def _in_the_clear(store: SiloStore) -> list[int]:
-    """Terms that released sums under a plan without a budget: no entry tells of them, and nothing bounds them."""
+    """The terms that released sums under a plan without a budget: they have no ledger entries, and no bound holds."""
     plans = {term.number: json.loads(term.plan) for term in store.terms()}
     return [number for number, plan in plans.items() if plan["privacy"] is None and store.drawn(number)]
 

@@ -21,12 +21,13 @@ from fedbandit.plan import Plan
 __all__ = ["check_begins", "check_continues", "check_secret", "end_term", "open_term", "own_secret"]
 
 SECRET_BYTES = 32
-ENDED = "ended "  # under which, and its plan, a store has that a term was ended before its last release
+ENDED = "ended "  # followed by a plan's hash: the name under which a store notes that its term was ended early
 
 
 def open_term(store: SiloStore, plan: Plan, start: float, new_term: bool, silo: str = "") -> Term:
-    """The running term, which must be of this plan, or a new one if it is asked for and the last is over. For a `silo`
-    that was dismissed it is over; it was not sent its last models, so it has nothing to compare a prior with."""
+    """The running term, which must have this plan; or a new term, if `new_term` asks for one and the last is over. For
+    a `silo` that was dismissed, the last term is over. It was not sent the last models of that term, so it has nothing
+    to compare a prior with."""
     terms = store.terms()
     if terms and terms[-1].plan_hash == plan.hash:
         return terms[-1]
@@ -34,14 +35,14 @@ def open_term(store: SiloStore, plan: Plan, start: float, new_term: bool, silo: 
         raise ArgumentError(
             "plan",
             f"must hash to {terms[-1].plan_hash[:16]}, under which this store began, got {plan.hash[:16]}; "
-            "a plan does not change in a term, a new plan is a new term (`silo serve --new-term`)",
+            "a plan does not change within a term, and a new plan begins a new term (`silo serve --new-term`)",
         )
     check_begins(store, plan, silo)
     return store.begin_term(plan.hash, json.dumps(plan.as_dict(), sort_keys=True), start)
 
 
 def check_begins(store: SiloStore, plan: Plan, silo: str) -> None:
-    """Refuse a plan that cannot be that of a new term on this store now. Nothing is written."""
+    """Refuse a plan that cannot begin a new term on this store now. Nothing is written."""
     terms = store.terms()
     left = bool(terms) and _left(store, terms[-1], silo)
     if terms and _runs(store, terms[-1]) and not left:
@@ -57,15 +58,15 @@ def check_begins(store: SiloStore, plan: Plan, silo: str) -> None:
 
 
 def end_term(store: SiloStore) -> None:
-    """Somebody says that the running term ends here. What is still to be released of it never is, and costs nothing: a
-    person's guarantee is about all releases of a term, and holds for those that there are."""
+    """End the running term here, on somebody's word. Its remaining releases are never made and cost nothing: a person's
+    guarantee is about all releases of a term, so it holds for those that were made."""
     if terms := store.terms():
         store.remember(ENDED + terms[-1].plan_hash, b"early")
 
 
 def _runs(store: SiloStore, term: Term) -> bool:
-    """Whether a term still has releases to make. One without an end is over when a new one begins. So is one of which
-    nothing was drawn, as when there was a mistake in its plan: nothing has left the silo, and nothing was spent."""
+    """Whether a term still has releases to make. A term without an end is over when a new one begins. So is a term in
+    which nothing was drawn, e.g. because its plan had a mistake: nothing has left the silo, and nothing was spent."""
     plan = Plan.from_dict(json.loads(term.plan))
     if plan.endless or not store.drawn(term.number) or store.recall(ENDED + term.plan_hash) is not None:
         return False
@@ -73,13 +74,13 @@ def _runs(store: SiloStore, term: Term) -> bool:
 
 
 def _left(store: SiloStore, term: Term, silo: str) -> bool:
-    """Whether the silo was dismissed in a term, by the editions of its members that it has heard of."""
+    """Whether the silo was dismissed in a term, according to the editions of the members that it has received."""
     editions = kept_editions(store.recall, term.plan_hash)
     return any((edition.change, edition.name) == ("dismiss", silo) for edition in editions)
 
 
 def check_continues(last: Plan, plan: Plan) -> None:
-    """Refuse to begin with sums that mean something else than the new plan's."""
+    """Refuse to begin with the last plan's sums if they mean something else than the new plan's."""
     for name in ("dim", "schema", "centre"):
         if getattr(last, name) != getattr(plan, name):
             raise ArgumentError(
@@ -88,13 +89,13 @@ def check_continues(last: Plan, plan: Plan) -> None:
 
 
 def _check_prior(store: SiloStore, term: Term, plan: Plan, prior: Prior) -> None:
-    """Refuse a prior that is none of the models which this silo was sent in the last term: whoever wrote the plan would
-    otherwise decide what silos believe."""
+    """Refuse a prior that is not one of the models that this silo was sent in the last term: otherwise the author of
+    the plan would decide what silos believe."""
     last = Plan.from_dict(json.loads(term.plan))
     check_continues(last, plan)
     models = store.models(term.number)
     if not models and last.prior is not None and replace(last.prior, weight=prior.weight) == prior:
-        return  # nothing has come of the last term
+        return  # the last term has sent no model
     for sync, value in reversed(models):
         known = last.known(Outcome.decode(value, last).prefix, last.ticks[sync])
         if prior_of(last, sync, known, prior.weight) == prior:
@@ -103,19 +104,19 @@ def _check_prior(store: SiloStore, term: Term, plan: Plan, prior: Prior) -> None
         "prior",
         f"must be a model of the last term; it is not among the {len(models)} that this silo has. If it was away when"
         " the term ended, serve it under the last plan until the analyzer has sent it the newest model; otherwise the"
-        " plan of the new term is wrong: tell whoever has sent it",
+        " plan of the new term is wrong: tell its sender",
     )
 
 
 def check_secret(store: SiloStore, secret: bytes) -> None:
-    """Under another secret the users of this store would be counted anew; refuse it."""
+    """Refuse a secret that this store did not begin with: under another secret its users would be counted anew."""
     mark = hashlib.sha256(b"fedbandit secret of a silo" + secret).digest()[:8]
     if store.remember("secret", mark) != mark:
-        raise ArgumentError("secret", "must be the one this store began with; this is another")
+        raise ArgumentError("secret", "must be the one this store began with, and is not")
 
 
 def own_secret(store: str | Path) -> bytes:
-    """The secret of a silo that is opened by path alone: in a file beside the store, made on first use."""
+    """The secret of a silo that is opened by path alone: in a file next to the store, created on first use."""
     if "://" in str(store):
         raise ArgumentError("secret", "must be given for a store at a URL: all workers of a silo share it")
     path = Path(store).with_name(Path(store).name + ".key")

@@ -1,4 +1,4 @@
-"""What must survive a crash: SQLite by default, PostgreSQL by URL, one implementation over both."""
+"""The stores, which survive a crash: SQLite by default, PostgreSQL by URL, one implementation over both."""
 
 from fedbandit.federation.store.database import Engine
 from fedbandit.federation.store.opening import open_engine, read_engine

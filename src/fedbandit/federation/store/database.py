@@ -1,4 +1,4 @@
-"""Two databases behind one small interface: transactions that are on disk when they return."""
+"""A small interface to two databases: a transaction is on disk when it returns. SQLite is implemented here."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ __all__ = [
 ]
 
 Row = tuple[Any, ...]
-WAIT = 10.0  # seconds for a file that somebody else is using
-COPY_AFTER = 200  # transactions of some pages each: about when SQLite itself would
+WAIT = 10.0  # seconds to wait for a file that somebody else is using
+COPY_AFTER = 200  # transactions of a few pages each: about when SQLite itself would copy its log
 log = logging.getLogger(__name__)
-# Tables that are looked through when a store is opened: what was spent, sent and said. They have a few rows per sync;
-# the others have one per person, and say that they are damaged when they are read.
+# Tables that are checked for damage when a store is opened: what was spent, sent and said. They have a few rows per
+# sync. The other tables have a row per person, and damage in them shows when they are read.
 CHECKED = {"meta", "terms", "releases", "contents", "ledger", "states", "models", "syncs"}
 
 
 class Sql(Protocol):
-    """Statements inside one transaction; values are written as `?`."""
+    """Statements inside one transaction; `?` stands for a value."""
 
     def all(self, query: str, values: Sequence[Any] = ()) -> list[Row]: ...
 
     def later(self, query: str, values: Sequence[Any] = ()) -> Callable[[], list[Row]]:
-        """What `all` gives, once it is called for: the question may go to the database together with the next one."""
+        """A function that returns what `all` would. The query may go to the database together with the next one."""
         ...
 
     def many(self, query: str, rows: Sequence[Row]) -> None: ...
@@ -55,18 +55,18 @@ class Sql(Protocol):
 
 
 class Engine(Protocol):
-    """A database. `transaction` commits when it is left, or leaves no trace."""
+    """A database. A `transaction` commits when its block ends; after an error it leaves no trace."""
 
     shared: bool  # whether other processes may write to it too
 
     def transaction(self, durable: bool = True, letting_go: bool = False) -> AbstractContextManager[Sql]:
-        """Unless `durable`, a crash of the machine may undo it (never a part of it, never an earlier one). If it is
-        `letting_go`, other processes need not wait until it is on disk: they see before what it has written, and must
-        not tell anybody before something of theirs is durable."""
+        """Unless `durable`, a crash of the machine may undo it (never only a part of it, never an earlier one instead).
+        If `letting_go`, other processes need not wait until it is on disk: they see earlier what it has written, and
+        must not tell anybody before a transaction of their own is durable."""
         ...
 
     def read(self) -> AbstractContextManager[Sql]:
-        """Statements that only look."""
+        """Statements that only read."""
         ...
 
     def harden(self) -> None:
@@ -78,14 +78,14 @@ class Engine(Protocol):
         ...
 
     def forget(self) -> bool:
-        """Deleted rows leave the files too, as far as the database can see to it; False if a reader is in the way."""
+        """Clear deleted rows from the files, as far as the database can; False if a reader is in the way."""
         ...
 
     def close(self) -> None: ...
 
 
 def remember(engine: Engine, key: str, value: bytes) -> bytes:
-    """Keep a value for good; the one kept first is returned."""
+    """Keep a value under a key for good. Returns the value that was kept first."""
     with engine.transaction() as sql:
         sql.all("INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT DO NOTHING", (key, value))
         ((found,),) = sql.all("SELECT value FROM meta WHERE key = ?", (key,))
@@ -93,15 +93,15 @@ def remember(engine: Engine, key: str, value: bytes) -> bytes:
 
 
 def recall(engine: Engine, key: str) -> bytes | None:
-    """A value that was kept, or None."""
+    """The value kept under a key, or None."""
     with engine.read() as sql:
         rows = sql.all("SELECT value FROM meta WHERE key = ?", (key,))
         return bytes(rows[0][0]) if rows else None
 
 
 def create(sql: Sql, statements: Sequence[str], found: Iterable[str]) -> None:
-    """Make the tables of a new store, or bring those of an earlier format to this one. A format that cannot be is
-    refused; in a store of this format a missing table is a loss that nobody may paper over."""
+    """Create the tables of a new store, or bring those of an earlier format to this one. A format that cannot be
+    brought forward is refused. In a store of this format a missing table is an error: it is not created again."""
     there = set(found)
     if "meta" in there and migrate(sql, statements, there):
         return
@@ -116,12 +116,12 @@ def create(sql: Sql, statements: Sequence[str], found: Iterable[str]) -> None:
 class SqliteEngine:
     """One file, one process: write-ahead log, synchronous FULL, deleted pages overwritten.
 
-    `sync` forces a file to the disk; when it has failed once, what the log holds may be lost although a later call
-    succeeds (the kernel reports an error once). From then on nothing counts as durable until all of it was written
-    anew, into the database itself.
+    `sync` forces a file to the disk. Once it has failed, the contents of the log may be lost even if a later call
+    succeeds, because the kernel reports an error only once. From then on nothing counts as durable until all of the log
+    has been written again, into the database itself.
 
-    The log is copied into the database by a connection of its own, beside those who write. SQLite would do that within
-    a commit, and whoever commits, an event loop for one, would wait for the disk several times over.
+    A separate connection copies the log into the database, in parallel with writers. SQLite would do that within a
+    commit, and the caller, which may be an event loop, would wait for the disk several times over.
     """
 
     shared = False
@@ -186,8 +186,8 @@ class SqliteEngine:
             yield _SqliteSql(self._connection)
 
     def harden(self) -> None:
-        """What a FULL commit does at its end: the write-ahead log is forced to the disk. (A copy, which may have moved
-        what was in it into the database, forces both itself.)"""
+        """Force the write-ahead log to the disk, as a FULL commit does at its end. (If the log was copied into the
+        database meanwhile, the copy has forced both to the disk.)"""
         if self._suspect:
             with self._lock:
                 self._write_anew()
@@ -214,8 +214,8 @@ class SqliteEngine:
             self._file.close()
 
     def _copy(self) -> None:
-        """Copy the log into the database now and then, as far as nobody reads or writes what is to be copied. What is
-        durable does not depend on it: if it fails, it is tried again later."""
+        """Copy the log into the database from time to time, as far as readers and writers allow. Durability does not
+        depend on it: if it fails, it is tried again later."""
         if self._since < COPY_AFTER or self._suspect or not self._copying.acquire(blocking=False):
             return
         try:
@@ -231,14 +231,15 @@ class SqliteEngine:
             self._connection.execute("ROLLBACK")
 
     def _write_anew(self) -> None:
-        """Copy the whole log into the database, force that to the disk, and begin the log again."""
+        """Copy the whole log into the database, force the database to the disk, and begin a new log."""
         self._connection.execute("PRAGMA synchronous = FULL")
         if not self._checkpoint():
             raise OSError("the log could not be written anew after a failed sync: somebody is reading the store")
         self._suspect = False
 
     def _checkpoint(self) -> bool:
-        """Rewards wait meanwhile, so it does not: with a reader in the way it is tried again later."""
+        """Copy the whole log and cut it to nothing; False if a reader is in the way. It does not wait for readers,
+        because rewards would wait with it."""
         with self._copying:
             self._connection.execute("PRAGMA busy_timeout = 0")
             ((busy, _, _),) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
@@ -247,7 +248,7 @@ class SqliteEngine:
 
 
 class SqliteReader:
-    """A look into a store that another process may be writing."""
+    """Reads a store that another process may be writing."""
 
     shared = True
 
@@ -290,48 +291,48 @@ class _SqliteSql:
         self._connection.executemany(query, rows)
 
     def lock(self, table: str) -> None:
-        """Nothing to do: SQLite has one writer at a time."""
+        """Do nothing: SQLite has one writer at a time."""
 
 
 def not_ours(path: Path) -> ArgumentError:
-    """A database of another program: nothing is added to it."""
+    """The error for a database of another program, to which nothing is added."""
     says = f"must be one of fedbandit's, and {path} has other tables"
     return ArgumentError("store", f"{says}: look at `store` in party.json, or put the party's own store back")
 
 
 def damaged(path: Path, error: sqlite3.DatabaseError) -> ArgumentError:
-    """A file that SQLite cannot read, wholly or in part."""
+    """The error for a file that SQLite cannot read, wholly or in part."""
     return ArgumentError(
         "store", f"{path} is damaged ({error}): nothing is done with it; put the newest whole copy in its place"
     )
 
 
 def _check_place(path: Path) -> None:
-    """A store is a file of this process's own, in a folder that is there."""
+    """Refuse a path that cannot be a store: it must be a file that can be written, in a folder that exists."""
     problem = None
-    if path.name == ":memory:":  # SQLite's word for a database that no restart finds again
+    if path.name == ":memory:":  # SQLite's name for a database that is gone after a restart
         problem = "would forget what was spent"
     elif path.is_dir():
         problem = "is a folder"
     elif not path.parent.is_dir():
-        problem = f"cannot be made: there is no folder {str(path.parent)!r}"
+        problem = f"cannot be created: there is no folder {str(path.parent)!r}"
     elif path.exists() and not os.access(path, os.R_OK | os.W_OK):
-        problem = "may not be written"
+        problem = "cannot be read and written by this user"
     if problem is not None:
         raise ArgumentError("store", f"must be a file that can be written; {str(path)!r} {problem}")
 
 
 def _claim(path: Path) -> IO[bytes]:
-    """Hold the file's lock for as long as the process lives: two processes on one file would be two silos."""
+    """Hold the store's lock for as long as the process lives: two processes on one store would be two silos."""
     try:
         file = open(path.with_name(path.name + ".lock"), "wb")  # noqa: SIM115 (held open on purpose)
     except OSError as error:
-        reason = f"must be a file that can be written; beside {str(path)!r} nothing can be ({error.strerror})"
+        reason = f"must be a file that can be written; next to {str(path)!r} no file can be created ({error.strerror})"
         raise ArgumentError("store", reason) from error
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         file.close()
-        reason = f"{path} is in use by another process: stop that one first (several workers need PostgreSQL)"
+        reason = f"{path} is in use by another process: stop that process first (several workers need PostgreSQL)"
         raise ArgumentError("store", reason) from None
     return file

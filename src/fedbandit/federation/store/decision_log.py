@@ -1,8 +1,8 @@
-"""A silo's own log of its decisions: what was offered, chosen, with which probability, and what came of it.
+"""A silo's own log of its decisions: the offered actions, the chosen one, its probability, and its reward.
 
-It is kept only where somebody asks for it, in a file of its own on the silo's machine, and nothing ever sends it. It
-holds raw data of people for longer than their batch is open: that is what the retention is for. It is a log and no
-promise: entries of the last second may be lost in a crash, and a log that cannot be written stops nobody.
+It is kept only if somebody asks for it, in a separate file on the silo's machine, and nothing ever sends it. It holds
+raw data of people for longer than their batch is open; that is why entries are deleted after some days. It promises
+nothing: entries of the last second may be lost in a crash, and decisions go on if the log cannot be written.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ log = logging.getLogger(__name__)
 KEPT_DAYS = 90.0
 AT_ONCE = 128  # entries that are written together
 LONGEST = 0.5  # seconds that an entry waits for others
-LOOKS = 24  # times, in the days that entries are kept, at which those that are older are deleted
-KEY_CHARACTERS = 16  # of a decision id: its nonce, in base64
-WAIT = 10.0  # seconds for a file that another worker is writing
+LOOKS = 24  # how often old entries are deleted, within the days that an entry is kept
+KEY_CHARACTERS = 16  # the first characters of a decision id: its nonce, in base64
+WAIT = 10.0  # seconds to wait for a file that another worker is writing
 _TABLES = """
 CREATE TABLE IF NOT EXISTS decisions (key TEXT PRIMARY KEY, at REAL NOT NULL, plan TEXT NOT NULL,
     model INTEGER NOT NULL, rows BLOB NOT NULL, arms INTEGER NOT NULL, action INTEGER NOT NULL, own INTEGER NOT NULL,
@@ -62,8 +62,8 @@ class DecisionLog:
         self._lock = threading.Lock()
         self._waiting: list[Statement] = []
         self._timer: threading.Timer | None = None
-        self._looked = -math.inf  # when it was last looked for entries that are too old, by the silo's clock
-        self._plan = ""  # the hash of the plan that models are fitted by
+        self._looked = -math.inf  # when old entries were last deleted, by the silo's clock
+        self._plan = ""  # the hash of the plan of the current model
         self._connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=WAIT)
         for pragma in ("journal_mode = WAL", "synchronous = OFF", "secure_delete = ON"):
             self._connection.execute(f"PRAGMA {pragma}")
@@ -84,9 +84,9 @@ class DecisionLog:
         own: bool = False,
         record: str | None = None,
     ) -> None:
-        """A decision among `rows` (arms, dim). `probabilities` are the policy's for every action, `propensity` that of
-        what was played, None if nobody knows. `own`: the application chose, and the policy did not. `record` is the raw
-        record behind the rows, as JSON."""
+        """Log a decision among `rows` (arms, dim). `probabilities` are the policy's, one per action; `propensity` is
+        the probability of the action that was played, None if nobody knows it. `own` says that the application chose,
+        not the policy. `record` is the raw record that the rows were made from, as JSON."""
         self.expire(at)
         self._add(
             _DECISION,
@@ -107,26 +107,26 @@ class DecisionLog:
         )
 
     def rewarded(self, rewards: Sequence[Reward], verdicts: Sequence[Verdict], at: float) -> None:
-        """Rewards that were taken, whether or not they count in a batch."""
+        """Log the rewards that were accepted, whether or not they count in a batch."""
         for reward, verdict in zip(rewards, verdicts, strict=True):
             if not (verdict.repeated or verdict.conflict or verdict.state is DecisionState.EXPIRED):
                 key = base64.urlsafe_b64encode(reward.nonce).decode()
                 self._add(_REWARD, (key, at, reward.reward))
 
     def model(self, version: int, model: Model, plan: Plan) -> None:
-        """The model that decides from now on. It is public."""
+        """Log the model that decides from now on. It is public."""
         self._plan = plan.hash
         policy = json.dumps(plan.policy.as_dict())
         values = (plan.hash, version, model.theta.tobytes(), model.root.tobytes(), float(model.radius), policy)
         self._add(_MODEL, values)
 
     def flush(self) -> None:
-        """Write down what is waiting."""
+        """Write the waiting entries to the file."""
         with self._lock:
             self._write()
 
     def expire(self, now: float) -> None:
-        """Delete what is older than the days kept, rewards with their decisions; nothing if that was done just now."""
+        """Delete decisions and rewards that are older than the days kept; do nothing if that was done recently."""
         if abs(now - self._looked) < self._kept / LOOKS:
             return
         self._looked, old = now, now - self._kept
@@ -136,7 +136,7 @@ class DecisionLog:
             self._write()
 
     def frame(self) -> pl.DataFrame:
-        """One row per decision, oldest first; `reward` is null where none has come."""
+        """One row per decision, oldest first; `reward` is null if none has come."""
         import polars as pl  # imported late: a silo that only serves does not need it
 
         self.flush()
@@ -148,8 +148,8 @@ class DecisionLog:
         return pl.DataFrame(rows, schema=_columns(pl), orient="row")
 
     def models(self) -> pl.DataFrame:
-        """One row per version of the model, in the order in which they came: its parameters, and the policy that chose
-        by it. Every term of the silo begins anew with version 0."""
+        """One row per version of the model, in the order in which they came: its parameters, and the policy that used
+        it. Every term of the silo begins with version 0 again."""
         import polars as pl
 
         self.flush()
@@ -163,7 +163,7 @@ class DecisionLog:
         return pl.DataFrame(rows, schema={**kinds, "policy": pl.String}, orient="row")
 
     def export(self, folder: str | Path) -> Path:
-        """Write decisions.parquet and models.parquet; returns the folder. They are as raw as the log itself."""
+        """Write decisions.parquet and models.parquet, and return the folder. They hold the same raw data as the log."""
         where = Path(folder)
         where.mkdir(parents=True, exist_ok=True)
         where.chmod(0o700)
@@ -187,7 +187,7 @@ class DecisionLog:
                 self._timer.start()
 
     def _write(self) -> None:
-        """All that is waiting, in one transaction; given up with a line in the process's own log if that fails."""
+        """Write the waiting entries in one transaction; if that fails, they are lost, and the process logs an error."""
         waiting, self._waiting = self._waiting, []
         if self._timer is not None:
             self._timer.cancel()

@@ -1,6 +1,6 @@
-"""Events: decisions under ids that an application chose itself, from their making to their reward.
+"""Events: decisions under ids that the application chose itself, from the decision to its reward.
 
-An event's row is kept for as long as rewards are waited for. Its decision id is forgotten once its reward is counted.
+The row of an event is kept for as long as its reward may come. Its decision id is deleted once the reward is counted.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ EVENTS = """
 CREATE TABLE IF NOT EXISTS events (term BIGINT NOT NULL, event TEXT NOT NULL, decision TEXT NOT NULL,
     active BIGINT NOT NULL, reward DOUBLE PRECISION, made DOUBLE PRECISION NOT NULL, PRIMARY KEY (term, event))
 """
-TIDY = 1000  # events between two looks for old ones
+TIDY = 1000  # new events between two deletions of old ones
 
 
 class Event(NamedTuple):
-    """A decision that waits for its reward, or, where `decision` is "", has it. Unless it is `active`, nobody has seen
-    the decision yet, and a reward that came early is held."""
+    """A decision that waits for its reward, or already has it (then `decision` is ""). Until the event is `active`,
+    nobody has seen the decision, and a reward that comes early is held back."""
 
     decision: str
     active: bool
@@ -29,7 +29,7 @@ class Event(NamedTuple):
 
 
 class EventStore:
-    """Events of one term, in the store of a silo; they are forgotten `window` seconds after they were made."""
+    """The events of one term, in the store of a silo; they are deleted `window` seconds after they were made."""
 
     def __init__(self, engine: Engine, term: int, window: float) -> None:
         self._engine, self._term, self._window, self._made = engine, term, window, 0
@@ -38,8 +38,8 @@ class EventStore:
             sql.all("DELETE FROM events WHERE term < ?", (term,))
 
     def put(self, event: str, decision: str, active: bool, now: float) -> None:
-        """Keep a decision under an id; one that was kept under it before is replaced. Not forced to the disk: what a
-        crash of the machine takes away is an event whose reward will be unknown, as if nobody had decided."""
+        """Keep a decision under an id, in place of an earlier one under the same id. It is not forced to the disk: if a
+        crash of the machine loses the event, its reward will be unknown, as if nobody had decided."""
         values = (self._term, _key(event), decision, int(active), now)
         with self._engine.transaction(durable=False) as sql:
             sql.all(
@@ -53,7 +53,7 @@ class EventStore:
             self._made += 1
 
     def hold(self, event: str, reward: float) -> Event | None:
-        """Note the reward of an event that is not active yet, the first one for good; the event as it is then."""
+        """Note the reward of an event that is not active yet; the first one stays. Returns the event after that."""
         where = (self._term, _key(event))
         with self._engine.transaction() as sql:
             sql.all(
@@ -63,14 +63,14 @@ class EventStore:
             return _found(sql, *where)
 
     def activate(self, event: str) -> Event | None:
-        """The decision was seen: its reward counts from now on, and one that is held should be counted."""
+        """Note that the decision was seen: its reward counts from now on, and one that is held should be counted."""
         where = (self._term, _key(event))
         with self._engine.transaction() as sql:
             sql.all("UPDATE events SET active = 1 WHERE term = ? AND event = ?", where)
             return _found(sql, *where)
 
     def done(self, event: str) -> None:
-        """The reward is counted, for good and elsewhere."""
+        """Note that the reward is counted, durably and elsewhere."""
         with self._engine.transaction(durable=False) as sql:
             sql.all(
                 "UPDATE events SET decision = '', reward = NULL WHERE term = ? AND event = ?", (self._term, _key(event))
@@ -83,5 +83,5 @@ def _found(sql: Sql, term: int, event: str) -> Event | None:
 
 
 def _key(event: str) -> str:
-    """Ids are the application's and may say something about a person: only their hash is kept."""
+    """The hash of an event's id. The application's ids may tell something about a person, so only this is kept."""
     return sha256(event.encode(errors="surrogatepass")).hexdigest()

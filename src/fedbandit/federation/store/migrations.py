@@ -1,7 +1,7 @@
-"""From the tables of an earlier version to those of this one, in the transaction that opens the store.
+"""Brings the tables of an earlier version to this one, in the transaction that opens the store.
 
-A step is taken only where everything that the store says stays true: what was spent above all. Where that cannot be,
-the store is refused with the reason, and nothing in it is changed. docs/upgrading.md has the policy.
+A step is taken only if everything in the store stays true, above all what was spent. If it would not, the store is
+refused with the reason, and nothing in it is changed. docs/upgrading.md has the policy.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ END_FIRST = "Let its term end with that version, keep the file, which says what 
 
 
 def format_of(sql: Sql) -> str | None:
-    """The format of the tables; None where no version has made any."""
+    """The format of the tables; None if the store has none yet."""
     rows = sql.all("SELECT value FROM meta WHERE key = 'format'")
     return bytes(rows[0][0]).decode(errors="replace") if rows else None
 
@@ -50,7 +50,7 @@ def migrate(sql: Sql, statements: Sequence[str], found: Collection[str]) -> bool
     missing = sorted(set(TABLES) - added - set(found))
     if missing:
         raise ArgumentError("store", f"has lost {', '.join(missing)}: bring the store back, it is not begun anew")
-    for statement in statements:  # only those are made that are not there
+    for statement in statements:  # they create only the tables that are missing
         sql.all(statement)
     for one in way:
         if one in _STEPS:
@@ -66,10 +66,11 @@ def _refused(held: str, why: str) -> ArgumentError:
 
 
 def _from_3(sql: Sql) -> None:
-    """Format 4 keeps who has opted out and the silo's own sums, which begin empty, and cohorts as bits.
+    """From format 3 to format 4, which adds who has opted out and the silo's own sums (empty at first), and keeps
+    cohorts as bits.
 
-    Only between terms: parties of that version speak another format of messages, so in a running term nobody would read
-    what this version sends, and sealed messages in the store could be read by nobody.
+    This is possible only between terms: parties of that version use another format of messages, so in a running term
+    nobody would read what this version sends, and nobody could read the sealed messages in the store.
     """
     if sql.all("SELECT 1 FROM meta WHERE key = 'plan'"):
         raise _refused(
@@ -96,7 +97,7 @@ def _from_3(sql: Sql) -> None:
 
 
 def _from_5(sql: Sql) -> None:
-    """Format 6 has the bytes of releases in a table of their own. The columns that held them stay, empty."""
+    """From format 5 to format 6, which has the bytes of releases in a separate table. The old columns stay, empty."""
     sql.all(
         "INSERT INTO contents (term, sync, drawn, sent, sealed)"
         " SELECT term, sync, drawn, sent, sealed FROM releases WHERE drawn IS NOT NULL"
@@ -104,7 +105,7 @@ def _from_5(sql: Sql) -> None:
     sql.all("UPDATE releases SET drawn = NULL, sent = NULL, sealed = NULL")
 
 
-_STEPS: dict[str, Callable[[Sql], None]] = {  # what the next format needs besides its new tables
+_STEPS: dict[str, Callable[[Sql], None]] = {  # by format: what the next format needs in addition to its new tables
     "3": _from_3,
     "5": _from_5,
 }

@@ -1,4 +1,4 @@
-"""From a path or a URL to the database behind it, and whether that takes what is written."""
+"""Opens the database at a path or a URL, and checks whose it is and whether it can be written."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from fedbandit.federation.store.schema import EARLIER, FORMAT, TABLES
 __all__ = ["begun", "check_current", "check_owner", "claim", "is_postgres", "open_engine", "probe", "read_engine"]
 
 POSTGRES = ("postgresql://", "postgres://")
-OWNER = "party"  # what a store says whose it is under
+OWNER = "party"  # the key under which a store keeps the name of its party
 
 
 def is_postgres(url: str | Path) -> bool:
-    """Whether the store is a database server's."""
+    """Whether the store is in PostgreSQL."""
     return str(url).startswith(POSTGRES)
 
 
 def open_engine(url: str | Path) -> Engine:
-    """`postgresql://...` for several workers, a path for SQLite; creates the tables, refuses another format."""
+    """Open a store: `postgresql://...` for several workers, a path for SQLite. It creates the tables, brings those of
+    earlier formats to this one, and refuses a format that it cannot bring forward."""
     engine: Engine
     if is_postgres(url):
         from fedbandit.federation.store.postgres import PostgresEngine  # imported late: psycopg is an extra
@@ -37,7 +38,7 @@ def open_engine(url: str | Path) -> Engine:
 
 
 def read_engine(url: str | Path) -> Engine:
-    """The same, to look at only: beside the process that works with it. Nothing is made, and no format changed."""
+    """Open a store for reading only, while another process may work with it. Nothing is created or changed."""
     if is_postgres(url):
         from fedbandit.federation.store.postgres import PostgresEngine
 
@@ -63,7 +64,7 @@ def read_engine(url: str | Path) -> Engine:
 
 
 def begun(url: str | Path) -> bool:
-    """Whether a party was ever started on this store: there is a file, or the database has tables of a party."""
+    """Whether a party was ever started on this store: its file exists, or the database has tables of a party."""
     if not is_postgres(url):
         return Path(url).exists()
     from fedbandit.federation.store.postgres import PostgresEngine
@@ -76,7 +77,7 @@ def begun(url: str | Path) -> bool:
 
 
 def check_current(engine: Engine) -> None:
-    """Refuse tables of another format than this version's, for whoever only looks: they are not changed for that."""
+    """Refuse tables that do not have this version's format: a reader does not change them."""
     with engine.read() as sql:
         held = format_of(sql)
     if held == FORMAT:
@@ -90,21 +91,21 @@ def check_current(engine: Engine) -> None:
 
 
 def claim(engine: Engine, owner: str) -> None:
-    """Keep whose a store is, or refuse one that is somebody else's: two parties on one store would be neither."""
+    """Note which party a store belongs to; refuse a store of another party, because two parties cannot share one."""
     remember(engine, OWNER, owner.encode())
     check_owner(engine, owner)
 
 
 def check_owner(engine: Engine, owner: str) -> None:
-    """Refuse a store that says that it is another party's; those of earlier versions do not say whose they are."""
+    """Refuse a store of another party. A store of an earlier version does not say which party it belongs to."""
     found = recall(engine, OWNER)
     if found is not None and found != owner.encode():
-        says = f"must be that of the {owner}, and is that of the {found.decode(errors='replace')}"
+        says = f"must belong to the {owner}, and belongs to the {found.decode(errors='replace')}"
         raise ArgumentError("store", f"{says}: put each party's own store back, and look at `store` in party.json")
 
 
 def _check_there(engine: Engine, path: Path) -> None:
-    """Refuse a file that is no store."""
+    """Refuse a file that is not a store."""
     with engine.read() as sql:
         there = {str(name) for (name,) in sql.all("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if there and "meta" not in there:
@@ -113,7 +114,7 @@ def _check_there(engine: Engine, path: Path) -> None:
 
 
 def _check_tables(engine: Engine, there: set[str], where: str) -> None:
-    """Refuse a store that has lost tables: what is missing must not be taken for nothing."""
+    """Refuse a store that has lost tables: a missing table must not be taken for an empty one."""
     if not there:
         do = "if its party is just being started, look again; if not, it was lost: bring the store back"
         raise ArgumentError("store", f"{where} is empty: {do}")
@@ -123,8 +124,8 @@ def _check_tables(engine: Engine, there: set[str], where: str) -> None:
 
 
 def probe(engine: Engine) -> None:
-    """Write something that says nothing, another thing each time, since SQLite does not write what is there already; a
-    store that is full, or away, raises."""
+    """Test that the store can be written; raises if it is full or unreachable. It writes random bytes, because SQLite
+    does not write a value that is there already."""
     with engine.transaction(durable=False) as sql:
         sql.all(
             "INSERT INTO states (term, name, value) VALUES (0, 'probe', ?)"

@@ -1,8 +1,8 @@
-"""Sums of all that a silo has seen of its people: they serve those whose data are not released, and never leave.
+"""Sums of all that a silo has seen of its people: they serve people whose data are not released, and stay in the silo.
 
-One row per part: every batch that was released, and what is never released, by why it is not and, where a plan forgets,
-by the batch that was open when it came. A batch that was not released yet is in the raw rows. Sums are added in the
-transaction that says what became of the reward, so each reward is in them once.
+Each part of the sums is one row: a batch that was released, or visits that are never released. The latter are separated
+by the reason and, if the plan forgets, by the batch that was open when they came. A batch that is not released yet is
+in the raw rows. A reward is added in the transaction that settles what becomes of it, so each is in the sums once.
 """
 
 from __future__ import annotations
@@ -41,33 +41,33 @@ _PART = {DecisionState.LEFT_OUT: NOWHERE, DecisionState.KEPT: UNSHARED}
 class PartSums(NamedTuple):
     """Sums of some visits: how many, their squared rewards, and their packed contributions as int64 bytes."""
 
-    visits: float  # a whole number, unless some of it is forgotten
+    visits: float  # a whole number, unless the sums are weighted by forgetting
     squares: float
     value: bytes
 
     @property
     def sums(self) -> Integers | int:
-        """The packed contributions (width,), on the plan's grid; 0 where none are kept."""
+        """The packed contributions (width,), on the plan's grid; 0 if none are kept."""
         return np.frombuffer(self.value, dtype="<i8").astype(np.int64) if self.value else 0
 
     def plus(self, more: PartSums) -> PartSums:
-        """Both together."""
+        """The sums of both together."""
         value = np.asarray(self.sums + more.sums, dtype="<i8").tobytes() if self.value or more.value else b""
         return PartSums(self.visits + more.visits, self.squares + more.squares, value)
 
     def times(self, weight: float) -> PartSums:
-        """What is left of them where a sync leaves this weight to the past."""
+        """The sums after a sync at which the past keeps this weight."""
         value = np.rint(weight * self.sums).astype("<i8").tobytes() if self.value else b""
         return PartSums(weight * self.visits, weight * self.squares, value)
 
 
 NO_SUMS = PartSums(0, 0.0, b"")
-Adding = Callable[[Rows], PartSums]  # by the plan's rules
+Adding = Callable[[Rows], PartSums]  # computes the sums of rows by the plan's rules
 
 
 def keep(sql: Sql, term: int, judged: Sequence[tuple[Reward, Verdict]], adding: Adding, by_sync: bool = False) -> None:
-    """Add rewards that are never released to the sums of those, all together or `by_sync`: by the batch that is
-    open."""
+    """Add rewards that are never released to their sums: to one sum per reason, or with `by_sync` to one per reason and
+    open batch."""
     for state, kind in _PART.items():
         rows = [(reward.features, reward.reward) for reward, verdict in judged if verdict.state is state]
         if rows:
@@ -76,12 +76,12 @@ def keep(sql: Sql, term: int, judged: Sequence[tuple[Reward, Verdict]], adding: 
 
 
 def _kept_part(kind: int, sync: int) -> int:
-    """NOWHERE and UNSHARED of the first batch, and so on downwards."""
+    """The part of visits that are never released: `kind` itself for the first batch, smaller numbers for later ones."""
     return kind - len(_PART) * sync
 
 
 def kind_of(part: int) -> int:
-    """NOWHERE or UNSHARED, of a part that is never released."""
+    """The kind, NOWHERE or UNSHARED, of a part that is never released."""
     return NOWHERE - (NOWHERE - part) % len(_PART)
 
 
@@ -91,7 +91,7 @@ def sync_of(part: int) -> int:
 
 
 def add(sql: Sql, term: int, part: int, more: PartSums) -> None:
-    """Add to the sums of a part; the caller holds the term."""
+    """Add to the sums of a part; the caller holds the lock of the term."""
     found = sql.all("SELECT visits, squares, value FROM own_sums WHERE term = ? AND part = ?", (term, part))
     put(sql, term, part, _sums(*found[0]).plus(more) if found else more)
 
@@ -106,13 +106,13 @@ def put(sql: Sql, term: int, part: int, sums: PartSums) -> None:
 
 
 def parts(sql: Sql, term: int) -> dict[int, PartSums]:
-    """All sums of a term: by sync, and those that are never released."""
+    """All sums of a term, by part: one per released batch, and those that are never released."""
     rows = sql.all("SELECT part, visits, squares, value FROM own_sums WHERE term = ? ORDER BY part", (term,))
     return {int(part): _sums(*values) for part, *values in rows}
 
 
 def prune(sql: Sql, term: int, before: int) -> None:
-    """Forget the sums of what came before a batch; how many visits were never released is still known."""
+    """Delete the sums of visits from before a batch, but keep how many of these visits were never released."""
     gone = pruned(sql, term)
     for part, visits in sql.all("SELECT part, visits FROM own_sums WHERE term = ?", (term,)):
         if sync_of(int(part)) >= before:
@@ -128,13 +128,13 @@ def prune(sql: Sql, term: int, before: int) -> None:
 
 
 def pruned(sql: Sql, term: int) -> dict[int, int]:
-    """Visits by kind, NOWHERE or UNSHARED, whose sums are kept no more."""
+    """The number of visits whose sums were deleted, by kind, NOWHERE or UNSHARED."""
     rows = sql.all("SELECT value FROM states WHERE term = ? AND name = ?", (term, PRUNED))
     return {int(kind): visits for kind, visits in json.loads(bytes(rows[0][0])).items()} if rows else {}
 
 
 def waiting_rows(sql: Sql, term: int) -> list[CountedRow]:
-    """Rows that count and are in no sums yet: those of batches that were not released."""
+    """The rows that count and are not in any sums yet, because their batches were not released."""
     query = (
         "SELECT DISTINCT sync FROM raw_rows WHERE term = ? AND sync NOT IN (SELECT part FROM own_sums WHERE term = ?)"
     )

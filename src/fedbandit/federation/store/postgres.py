@@ -17,45 +17,45 @@ __all__ = ["PostgresEngine"]
 
 LEADER = 0x66656462616E6469  # the advisory lock of the leading worker
 SCHEMA_LOCK = LEADER + 1
-# A transaction of its own that writes to the server's log, of which nobody takes notice, and commits: that takes all
-# earlier ones with it. One that only has a number (`txid_current()`) is not forced to the disk when it commits.
+# A separate transaction that writes a message to the server's log, which nobody reads, and commits: that makes all
+# earlier transactions durable. One that only has a number (`txid_current()`) is not forced to the disk by its commit.
 HARDEN = "SELECT pg_logical_emit_message(true, 'fedbandit', '')"
 CONNECT_TIMEOUT = 5  # seconds
 FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0  # seconds between attempts to connect
 
 
 class PostgresEngine:
-    """One connection for statements, one that holds the leader's lock; both come back after the server went away.
+    """One connection for statements, and one that holds the leader's lock; both are made again after an outage.
 
-    While the server is away every call fails at once, but for one attempt to connect per back-off time: callers are
-    told, nobody waits in a queue, and decisions, which need no database, go on.
+    While the server is unreachable, every call fails at once, except for one attempt to connect per back-off time. So
+    callers get an error, nobody waits in a queue, and decisions, which need no database, go on.
     """
 
     shared = True
 
     def __init__(self, url: str, *, reading: bool = False) -> None:
-        """Makes the tables, or brings them to this version's format; `reading`, it only looks, and can do no more."""
+        """Create the tables, or bring them to this version's format; if `reading`, allow reading only."""
         self._url, self._reading = url, reading
         self._lock = threading.RLock()
         self._away = Backoff()
-        self._loose = self._lost = False  # whether something may not be on disk yet, whether it may never be
+        self._loose = self._lost = False  # whether something may not be on disk yet; whether it may be lost
         self._connection = self._connect()
         self._leading: psycopg.Connection[Row] | None = None
         if reading:
             return
         with self.transaction() as sql:
-            sql.all("SELECT pg_advisory_xact_lock(?)", (SCHEMA_LOCK,))  # CREATE IF NOT EXISTS races with itself
+            sql.all("SELECT pg_advisory_xact_lock(?)", (SCHEMA_LOCK,))  # two CREATE IF NOT EXISTS at a time can fail
             create(sql, tables("BYTEA", "DOUBLE PRECISION", "BIGINT", ""), _tables(sql))
 
     def tables(self) -> set[str]:
-        """The names of all tables that are there."""
+        """The names of all tables in the schema."""
         with self.read() as sql:
             return _tables(sql)
 
     @contextmanager
     def transaction(self, durable: bool = True, letting_go: bool = False) -> Iterator[Sql]:
-        """Every way to the server and back is one on which a thread also waits for the interpreter, with locks held:
-        what needs no answer goes together with what does, the last statements with the commit."""
+        """A transaction in a pipeline. After every round trip to the server a thread also waits for the interpreter,
+        with locks held. So statements that need no answer travel with the next one that does, or the commit."""
         with self._lock:
             connection = self._alive()
             self._loose = self._loose or not durable
@@ -70,7 +70,7 @@ class PostgresEngine:
                     if durable and letting_go:
                         sql.send(HARDEN)
             except BaseException:
-                with suppress(psycopg.OperationalError):  # the server may be gone, and the transaction with it
+                with suppress(psycopg.OperationalError):  # the server may be gone, and the transaction too
                     connection.rollback()
                 raise
 
@@ -82,8 +82,8 @@ class PostgresEngine:
                 yield _PostgresSql(connection, pipeline)
 
     def harden(self) -> None:
-        """The log is written in order: a durable commit takes all earlier ones with it. If the server went away since
-        the first of them, it may have lost them, and what it makes durable now says nothing about them: an error."""
+        """Make all earlier transactions durable: the server writes its log in order, so one durable commit covers them.
+        If the connection was lost since the first of them, the server may have lost them too, and this raises."""
         with self._lock:
             connection, lost, self._lost = self._alive(), self._lost, False
             if lost:
@@ -92,7 +92,7 @@ class PostgresEngine:
             self._loose = False
 
     def lead(self) -> bool:
-        """Whether this worker holds the lock; while the server is away nobody does."""
+        """Whether this worker holds the leader's lock; nobody does while the server is unreachable."""
         with self._lock:
             if self._leading is not None:
                 try:
@@ -112,8 +112,8 @@ class PostgresEngine:
             return False
 
     def forget(self) -> bool:
-        """The table's file is cleared. What the server's own log holds of deleted rows goes when the server recycles
-        it: that is the server's to configure."""
+        """Clear deleted rows from the table's file. The server's own log still holds them until the server recycles it,
+        which is a matter of the server's configuration."""
         with self._lock:
             self._alive().execute("VACUUM raw_rows")
             return True
@@ -125,7 +125,7 @@ class PostgresEngine:
                 self._leading.close()
 
     def _alive(self) -> psycopg.Connection[Row]:
-        """The connection for statements, made anew if it was lost."""
+        """The connection for statements; a new one if it was lost."""
         if self._connection.closed or self._connection.broken:
             self._lost, self._loose = self._lost or self._loose, False
             self._connection = self._connect()
@@ -150,13 +150,13 @@ def _tables(sql: Sql) -> set[str]:
 
 
 class Backoff:
-    """How long to leave a server alone that did not answer: twice as long each time, up to a limit."""
+    """How long to wait before trying a server again that did not answer: twice as long each time, up to a limit."""
 
     def __init__(self) -> None:
         self._wait, self._again = 0.0, 0.0
 
     def check(self) -> None:
-        """Refuse to try again too early."""
+        """Raise if it is too early to try again."""
         if time.monotonic() < self._again:
             raise psycopg.OperationalError(f"the database did not answer; next try in {self._wait:g} s at most")
 
@@ -169,14 +169,14 @@ class Backoff:
 
 
 class _PostgresSql:
-    """Statements that go to the server, in order, when an answer is wanted, or at the end. One that fails does so
-    then."""
+    """Statements that go to the server, in order, when an answer is needed or the transaction ends. An error in one of
+    them is raised then."""
 
     def __init__(self, connection: psycopg.Connection[Row], pipeline: psycopg.Pipeline) -> None:
         self._connection, self._pipeline = connection, pipeline
 
     def send(self, query: str, values: Sequence[Any] = ()) -> psycopg.Cursor[Row]:
-        """A statement whose answer nobody waits for."""
+        """Queue a statement without waiting for its answer."""
         return self._connection.execute(query.replace("?", "%s").encode(), values)
 
     def all(self, query: str, values: Sequence[Any] = ()) -> list[Row]:

@@ -1,8 +1,8 @@
-"""What a party of a federation without an end forgets, so that its files stay as large as they are.
+"""What a party of a federation without an end deletes, so that its files do not grow.
 
-Rows of syncs whose batches have no weight left in any release or model go; so do the ledger's entries of them, which
-later entries stand for. What stays for good is who has counted how often and who has opted out, by keyed hashes: that
-grows with people, not with syncs.
+It deletes the rows of syncs whose batches have no weight left in any release or model, and their ledger entries, which
+later entries stand for. It keeps for good, by keyed hashes, who has counted how often and who has opted out: that grows
+with people, not with syncs.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from fedbandit.federation.store.database import Sql
 
 __all__ = ["drawn", "forget_rewarded", "forgotten_before", "head_key", "holds_key", "prune_syncs", "prune_term"]
 
-FORGOTTEN = "expired"  # a state
+FORGOTTEN = "expired"  # the name of a state in the store
 _TIME = struct.Struct("<d")
 
 
 def prune_term(sql: Sql, term: int, before: int) -> None:
-    """Of a silo: all that belongs to the syncs before this one, if all of them were drawn."""
+    """Delete all that a silo has of the syncs before this one, if all of them were drawn."""
     if drawn(sql, term) <= before:
         return
     _prune_ledger(sql, term, before)
@@ -32,8 +32,9 @@ def prune_term(sql: Sql, term: int, before: int) -> None:
 
 
 def forget_rewarded(sql: Sql, term: int, before: float, known: int) -> int:
-    """Which decisions were rewarded in batches closed before a time, where that is more than up to batch `known`; and
-    keep that time, since nobody can tell any more of decisions from before it. Returns the last such batch, or -1."""
+    """Forget which decisions were rewarded in batches closed before a time, if the last of these batches is after batch
+    `known`. The time is kept, because nobody knows any more whether decisions from before it were rewarded. Returns the
+    last such batch, or -1."""
     query = "SELECT sync FROM releases WHERE term = ? AND closed > 0 AND closed < ? ORDER BY sync DESC LIMIT 1"
     rows = sql.all(query, (term, before))
     last = int(rows[0][0]) if rows else -1
@@ -48,13 +49,14 @@ def forget_rewarded(sql: Sql, term: int, before: float, known: int) -> int:
 
 
 def forgotten_before(sql: Sql, term: int) -> float:
-    """The time that `forget_rewarded` has kept."""
+    """The time that `forget_rewarded` has kept; minus infinity if there is none."""
     rows = sql.all("SELECT value FROM states WHERE term = ? AND name = ?", (term, FORGOTTEN))
     return float(_TIME.unpack(bytes(rows[0][0]))[0]) if rows else -math.inf
 
 
 def prune_syncs(sql: Sql, before: int) -> None:
-    """Of a mixer or an analyzer: results and heads of the syncs before this one, and what was said of them."""
+    """Delete what a mixer or an analyzer has of the syncs before this one: results, heads, and what the mixer was told
+    about them."""
     for (sync,) in sql.all("SELECT sync FROM syncs WHERE sync < ?", (before,)):
         sql.all("DELETE FROM states WHERE term = 0 AND name = ?", (head_key(sync),))
         sql.all("DELETE FROM meta WHERE key = ?", (holds_key(sync),))
@@ -62,25 +64,25 @@ def prune_syncs(sql: Sql, before: int) -> None:
 
 
 def drawn(sql: Sql, term: int) -> int:
-    """How many releases of a term were drawn or given up, whether or not their rows are kept: that goes in order."""
+    """How many releases of a term were drawn or given up, in order from the first, whether or not their rows stay."""
     query = "SELECT coalesce(max(sync) + 1, 0) FROM releases WHERE term = ? AND state <> ?"
     ((number,),) = sql.all(query, (term, ReleaseState.CLOSED.value))
     return int(number)
 
 
 def head_key(sync: int) -> str:
-    """Under which the head after a sync is kept."""
+    """The name under which the head after a sync is kept."""
     return f"head {sync}"
 
 
 def holds_key(sync: int) -> str:
-    """Under which it is kept what the analyzer has told the mixer that it holds for a sync."""
+    """The key under which the mixer keeps what the analyzer says that it holds for a sync."""
     return f"holds {sync}"
 
 
 def _prune_ledger(sql: Sql, term: int, before: int) -> None:
-    """The entries of the term's releases before this one, but for the first, which follows the term before. The one of
-    `before` itself stays, too: it stands for them."""
+    """Delete the ledger entries of the term's releases before this one, except the first, which links to the term
+    before. The entry of `before` itself also stays: it stands for the deleted ones."""
     gone, first = list[int](), True
     for number, text in sql.all("SELECT number, event FROM ledger ORDER BY number"):
         event = json.loads(text)

@@ -1,7 +1,7 @@
-"""What becomes of rewards that come in one transaction: counted once, recognised again, left out or kept.
+"""What becomes of the rewards of one transaction: each is counted once, recognised as a repeat, left out or kept.
 
-Only a reward whose verdict is COUNTED becomes a `CountedRow`, and only those are ever released. Of the others the sums
-are kept, and stay in the silo.
+Only a reward whose verdict is COUNTED becomes a `CountedRow`, and only those are ever released. The others are added to
+sums that stay in the silo.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ __all__ = [
 ]
 
 UNLIMITED = 2**62
-OPEN_BATCH, NOWHERE, UNSHARED = -1, -2, -3  # places of a decision other than a batch of its own
-FOR_GOOD = 0  # in the place of a term, which are numbered from 1: whoever is out of that one is out of all of them
+OPEN_BATCH, NOWHERE, UNSHARED = -1, -2, -3  # places of a decision that are not a planned batch
+FOR_GOOD = 0  # stands for all terms, which are numbered from 1: people out of "term 0" are out of every term
 _REWARD = struct.Struct("<d")
 Known = tuple[DecisionState, int, bytes]
 
 
 class Reward(NamedTuple):
-    """A reward as it is stored. `digest` tells a repeated reward from another one after the raw row is gone, `place` is
-    the batch that its decision belongs to."""
+    """A reward as it is stored. `digest` tells a repeated reward from a different one after the raw row is deleted;
+    `place` is the batch that its decision belongs to."""
 
     nonce: bytes
     person: bytes | None
@@ -62,8 +62,8 @@ class Reward(NamedTuple):
 
 @dataclass(frozen=True)
 class RewardColumns(Sequence[Reward]):
-    """Rewards, field by field: of many of them, each step takes a whole column, in a fraction of the time that a look
-    at every one of them takes."""
+    """Rewards as columns, one per field. With many rewards, a step over whole columns takes a fraction of the time of a
+    step per reward."""
 
     nonces: Sequence[bytes]
     people: Sequence[bytes | None]
@@ -74,7 +74,7 @@ class RewardColumns(Sequence[Reward]):
 
     @classmethod
     def of(cls, rewards: Sequence[Reward]) -> RewardColumns:
-        """The same rewards."""
+        """These rewards, as columns."""
         if isinstance(rewards, RewardColumns):
             return rewards
         return cls(*zip(*rewards, strict=True)) if rewards else cls((), (), (), (), (), ())
@@ -102,15 +102,15 @@ class RewardColumns(Sequence[Reward]):
 
 
 class CountedRow(NamedTuple):
-    """What a batch holds of a person who counts; read from the store's batches, and from nowhere else."""
+    """What a batch holds of a person who counts. Such rows are read from the store's batches, and from nowhere else."""
 
     features: bytes
     reward: float
 
 
 class Verdict(NamedTuple):
-    """What became of a reward: the state of its decision, the batch it counts in, whether it had come before, and
-    whether the person has counted as often as they may."""
+    """What became of a reward: the state of its decision, the batch it counts in, whether the same or a different
+    reward had come before, and whether the person has now counted as often as allowed."""
 
     state: DecisionState
     sync: int
@@ -120,13 +120,13 @@ class Verdict(NamedTuple):
 
     @property
     def stays(self) -> bool:
-        """Whether it has come first now, and is never released."""
+        """Whether the reward came for the first time, and is never released."""
         return not self.repeated and not self.conflict and self.state in (DecisionState.LEFT_OUT, DecisionState.KEPT)
 
 
 def runs(verdicts: Sequence[Verdict]) -> Iterator[tuple[Verdict, slice]]:
-    """Each verdict that some rewards in a row have, and which rewards these are."""
-    if verdicts and verdicts.count(verdicts[0]) == len(verdicts):  # mostly all of them
+    """The runs of equal verdicts: each verdict, and the slice of consecutive rewards that have it."""
+    if verdicts and verdicts.count(verdicts[0]) == len(verdicts):  # usually all are equal
         yield verdicts[0], slice(0, len(verdicts))
         return
     at = 0
@@ -137,16 +137,16 @@ def runs(verdicts: Sequence[Verdict]) -> Iterator[tuple[Verdict, slice]]:
 
 
 def known_among(sql: Sql, rewards: RewardColumns) -> dict[bytes, Known]:
-    """Decisions among these that have a reward already."""
+    """The decisions among these that already have a reward."""
     if not rewards:
         return {}
-    # Ids that were given out together lie side by side: mostly nothing is there between the first and the last of them.
+    # Ids that were issued together are neighbours: usually there is no row between the first and the last of them.
     between = "SELECT nonce, state, sync, digest FROM rewarded WHERE nonce BETWEEN ? AND ? LIMIT ?"
     rows = sql.all(between, (min(rewards.nonces), max(rewards.nonces), len(rewards)))
     if not rows:
         return {}
     nonces = {*rewards.nonces}
-    if len(rows) == len(rewards):  # there may be more
+    if len(rows) == len(rewards):  # the limit was reached, so there may be more
         marks = ", ".join("?" * len(nonces))
         rows = sql.all(f"SELECT nonce, state, sync, digest FROM rewarded WHERE nonce IN ({marks})", list(nonces))
     found = [(bytes(nonce), DecisionState(state), sync, bytes(digest)) for nonce, state, sync, digest in rows]
@@ -154,18 +154,18 @@ def known_among(sql: Sql, rewards: RewardColumns) -> dict[bytes, Known]:
 
 
 def times_counted(sql: Sql, term: int, people: Sequence[bytes | None]) -> dict[bytes, int]:
-    """How often these users have been counted; whoever has opted out counts no more."""
+    """How often each of these users has counted; UNLIMITED for those who opted out, so that they do not count again."""
     counted = _by_person(sql, "participants", "times", term, people)
     return {**counted, **dict.fromkeys(opted_out(sql, term, people), UNLIMITED)}
 
 
 def last_counted(sql: Sql, term: int, people: Sequence[bytes | None]) -> dict[bytes, int]:
-    """The batch that each of these users last counted in, under a plan whose visits lie apart."""
+    """The batch that each of these users last counted in, under a plan whose visits must lie apart."""
     return _by_person(sql, "last_counted", "sync", term, people)
 
 
 def opted_out(sql: Sql, term: int, people: Sequence[bytes | None]) -> set[bytes]:
-    """Who of these people has opted out in this term, or counts no more in any."""
+    """Those of these people who have opted out of this term, or of all terms."""
     keyed = _keyed(people)
     if not keyed:
         return set()
@@ -175,14 +175,14 @@ def opted_out(sql: Sql, term: int, people: Sequence[bytes | None]) -> set[bytes]
 
 
 def opt_out(sql: Sql, term: int, people: Sequence[bytes]) -> None:
-    """Write down that these people have opted out of a term, or of all of them."""
+    """Store that these people have opted out of a term, or of all terms (`FOR_GOOD`)."""
     for person in people:
         sql.all("INSERT INTO opted_out (term, person) VALUES (?, ?) ON CONFLICT DO NOTHING", (term, person))
 
 
 def apart(sql: Sql, term: int, cap: int) -> tuple[set[bytes], set[bytes]]:
-    """People of whom nothing more is released, for they have opted out, or counted as often as they may; and those of
-    them of whom nothing is released in a later term either."""
+    """The people whose data are no longer released, because they have opted out or have counted as often as allowed;
+    and those of them whose data are not released in later terms either."""
     for_good = sql.all("SELECT person FROM opted_out WHERE term = ?", (FOR_GOOD,))
     rows = sql.all("SELECT person FROM participants WHERE term = ? AND times >= ?", (term, cap))
     rows += sql.all("SELECT person FROM opted_out WHERE term = ?", (term,)) + for_good
@@ -190,7 +190,7 @@ def apart(sql: Sql, term: int, cap: int) -> tuple[set[bytes], set[bytes]]:
 
 
 def times_seated(sql: Sql, term: int, people: Sequence[bytes | None]) -> dict[bytes, int]:
-    """How many places these people have taken."""
+    """How many places each of these people has taken."""
     return _by_person(sql, "seats", "times", term, people)
 
 
@@ -204,27 +204,27 @@ def _by_person(sql: Sql, table: str, column: str, term: int, people: Sequence[by
 
 
 def _keyed(people: Sequence[bytes | None]) -> list[bytes]:
-    """Whoever of these people has a key, once."""
+    """The people among these who have a key, each once."""
     return sorted(person for person in {*people} if person is not None)
 
 
 @dataclass
 class Judge:
-    """Decides what becomes of each reward of one transaction, and remembers what it decided."""
+    """Decides what becomes of each reward of one transaction, and keeps its decisions for `insert`."""
 
     open_sync: int  # the open batch
-    syncs: int  # batches of the term: after the last none is open
+    syncs: int  # batches of the term; after the last, none is open
     cap: int
     known: dict[bytes, Known]
     times: dict[bytes, int]
     fresh: list[tuple[Reward, Verdict]] = field(default_factory=list)
-    alike: tuple[RewardColumns, Verdict] | None = None  # the same of many that have one verdict
-    apart: int = 0  # syncs that must lie between two batches that a person counts in; 0: none, they may share one
-    last: dict[bytes, int] = field(default_factory=dict)  # where the person counted last, if visits must lie apart
+    alike: tuple[RewardColumns, Verdict] | None = None  # in place of `fresh`, for many rewards with one verdict
+    apart: int = 0  # syncs from one batch that a person counts in to the next, at least; 0: they may be one batch
+    last: dict[bytes, int] = field(default_factory=dict)  # the batch a person last counted in, if visits must lie apart
 
     def judge_all(self, rewards: RewardColumns) -> list[Verdict]:
-        """Each of them; all at once where nothing tells one from another: none has come before, none has a person or a
-        place."""
+        """The verdict on each reward. They are judged together if none has come before, none has a person and none has
+        a place: then all have the same verdict."""
         apart = self.known or {*rewards.people} != {None} or {*rewards.places} != {OPEN_BATCH}
         if apart or self.open_sync >= self.syncs or len({*rewards.nonces}) < len(rewards):
             return [self.judge(reward) for reward in rewards]
@@ -233,7 +233,7 @@ class Judge:
         return [verdict] * len(rewards)
 
     def judged(self) -> dict[tuple[int, DecisionState], RewardColumns]:
-        """Rewards that have come first now, by their batch and what became of them."""
+        """The rewards that came for the first time, by their batch and their state."""
         if self.alike is not None:
             rewards, verdict = self.alike
             return {(verdict.sync, verdict.state): rewards}
@@ -243,7 +243,7 @@ class Judge:
         return {key: RewardColumns.of(some) for key, some in found.items()}
 
     def judge(self, reward: Reward) -> Verdict:
-        """What becomes of one more reward of the transaction."""
+        """The verdict on one more reward of the transaction."""
         if reward.nonce in self.known:
             return self._known(*self.known[reward.nonce], reward.digest)
         if self.open_sync >= self.syncs:
@@ -262,7 +262,7 @@ class Judge:
         return verdict
 
     def _known(self, state: DecisionState, sync: int, stored: bytes, digest: bytes) -> Verdict:
-        if state is DecisionState.COUNTED and sync < self.open_sync:  # no row is rewritten when its batch is released
+        if state is DecisionState.COUNTED and sync < self.open_sync:  # a release does not rewrite these rows
             state = advance(DECISION, state, DecisionEvent.RELEASE)
         if stored != digest:
             return Verdict(state, sync, repeated=False, conflict=True)
@@ -272,7 +272,7 @@ class Judge:
         return person is not None and self.times[person] >= self.cap
 
     def _admit(self, person: bytes | None, sync: int) -> bool:
-        """Whether the person may count once more, in this batch; if so, that is used up."""
+        """Whether the person may count once more, in this batch; if so, it is noted that they have."""
         if person is None:
             return True
         if self.times.get(person, 0) >= self.cap:
@@ -292,13 +292,13 @@ def _first(event: DecisionEvent, sync: int) -> Verdict:
 
 
 def users_in(sql: Sql, term: int, sync: int) -> int:
-    """Users who count in a batch."""
+    """How many users count in a batch."""
     ((users,),) = sql.all("SELECT coalesce(sum(users), 0) FROM raw_rows WHERE term = ? AND sync = ?", (term, sync))
     return int(users)
 
 
 def users_waiting(sql: Sql) -> int:
-    """Users who count in batches that were not released."""
+    """How many users count in batches that were not released."""
     query = (
         "SELECT coalesce(sum(users), 0) FROM raw_rows WHERE NOT EXISTS"
         " (SELECT 1 FROM own_sums WHERE own_sums.term = raw_rows.term AND own_sums.part = raw_rows.sync)"
@@ -308,7 +308,7 @@ def users_waiting(sql: Sql) -> int:
 
 
 def rows_of(sql: Sql, term: int, sync: int) -> Iterator[CountedRow]:
-    """Features and reward of every user of a batch."""
+    """The features and reward of every user in a batch."""
     query = "SELECT users, features, rewards FROM raw_rows WHERE term = ? AND sync = ?"
     for users, features, rewards in sql.all(query, (term, sync)):
         size = len(features) // users
@@ -317,7 +317,7 @@ def rows_of(sql: Sql, term: int, sync: int) -> Iterator[CountedRow]:
 
 
 def insert(sql: Sql, term: int, judge: Judge) -> None:
-    """Write down what the judge decided."""
+    """Store what the judge decided."""
     people = set[bytes]()
     for (sync, state), rewards in judge.judged().items():
         _remember(sql, term, sync, state, rewards)
@@ -342,12 +342,12 @@ def insert(sql: Sql, term: int, judge: Judge) -> None:
 
 
 def _remember(sql: Sql, term: int, sync: int, state: DecisionState, rewards: RewardColumns) -> None:
-    """That these decisions have their reward. One statement cuts them out of two texts of bytes, in a third of the time
-    that one statement for each takes."""
+    """Store that these decisions have their reward. One statement cuts all rows out of two byte strings, in a third of
+    the time of one statement per row."""
     nonces, digests = rewards.nonces, rewards.digests
-    if sorted(nonces) != list(nonces):  # by the key of the table
+    if sorted(nonces) != list(nonces):  # in the order of the table's key
         nonces, digests = zip(*sorted(zip(nonces, digests, strict=True)), strict=True)
-    nonce, digest = len(nonces[0]), len(digests[0])  # all have one length
+    nonce, digest = len(nonces[0]), len(digests[0])  # all have the same length
     sql.all(
         "INSERT INTO rewarded (nonce, term, sync, state, digest)"
         " WITH RECURSIVE row_ (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM row_ WHERE n < ?)"

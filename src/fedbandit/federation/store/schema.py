@@ -1,10 +1,10 @@
-"""The tables of a party. Raw users' data is in `raw_rows` only, and leaves it when its batch is released.
+"""The tables of a party. Users' raw data are in `raw_rows` only, and are deleted when their batch is released.
 
-The users who were counted in one transaction are one raw row: they come, are read and are deleted together. Sums of
-what a silo has seen stay in `own_sums`, and in the silo.
+The users who were counted in one transaction are one raw row: they are written, read and deleted together. Sums of what
+a silo has seen stay in `own_sums`, and in the silo.
 
-The bytes of a release are in `contents`, and do not change. Its state, in `releases`, does so four times: in one row
-with them, SQLite would write all of them anew each time.
+The bytes of a release are in `contents`, and do not change. The state of the release, in `releases`, changes four
+times: if it were in the same row as the bytes, SQLite would write all of them again each time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ EARLIER = {  # by format: the version
     **dict.fromkeys("34", "from between 0.2.0 and 0.3.0"),
     "5": "0.3.0",
 }
-ADDED = {  # by format: tables that the next one has besides
+ADDED = {  # by format: the tables that the next format adds
     "3": ("opted_out", "own_sums"),
     "4": ("last_counted",),
     "5": ("contents",),
@@ -66,6 +66,7 @@ TABLES = tuple(re.findall(r"CREATE TABLE IF NOT EXISTS (\w+)", _TABLES))
 
 
 def tables(blob: str, float_: str, int_: str, clustered: str) -> list[str]:
-    """CREATE statements with a database's names for bytes, doubles, 64-bit integers, and tables that are their key."""
+    """The CREATE statements, with a database's names for bytes, doubles, 64-bit integers, and tables stored in the
+    order of their key."""
     names = {"blob": blob, "float": float_, "int": int_, "clustered": clustered}
     return [statement.strip().format(**names) for statement in _TABLES.strip().split(";")]

@@ -1,4 +1,4 @@
-"""What a party has seen of the others, the newest head of each; and its question to them, what they have seen of it."""
+"""What a party has seen of the others, and its question to them: how much they have seen of it."""
 
 from __future__ import annotations
 
@@ -12,26 +12,27 @@ from fedbandit.federation.wire.heads import NONE, Head
 __all__ = ["EARLIER", "Seen", "SeenStore"]
 
 _SYNCS = struct.Struct("<I")
-EARLIER = "earlier"  # the scope of what was seen in earlier terms
+EARLIER = "earlier"  # the scope of heads that were seen in earlier terms
 _QUESTION, _ANSWER, _SEEN = "question", "answer ", "seen "
 
 
 class Seen(NamedTuple):
-    """How far a party was seen to have come: syncs of this plan, and its head."""
+    """How far a party has come, as far as was seen: the number of syncs under this plan, and its newest head."""
 
     syncs: int = 0
     head: Head = NONE
 
 
 class SeenStore:
-    """Every method is one transaction, on disk when it returns. A new plan begins with a new `scope`; of the heads of
-    every place those of the last `places` are kept, all of them if that is None."""
+    """Stores the newest head of each party, and answers to this party's question. Every method is one transaction, on
+    disk when it returns. Each plan has its own `scope`. Where the head of every place is kept, only those of the last
+    `places` stay, or all of them if that is None. (The place of a head is its length.)"""
 
     def __init__(self, engine: Engine, scope: str, places: int | None = None) -> None:
         self._engine, self._scope, self._places = engine, scope, places
 
     def of(self, party: str) -> Seen:
-        """The furthest that the party was seen to be; before anything was seen in this term, in an earlier one."""
+        """The furthest that the party was seen to have come in this term, or else in an earlier one."""
         with self._engine.read() as sql:
             known = self._of(sql, party)
             if known.head != NONE or known.syncs or (found := _get(sql, f"{_SEEN}{EARLIER} {party}")) is None:
@@ -39,15 +40,15 @@ class SeenStore:
             return Seen(0, Head.decode(found[_SYNCS.size :]))
 
     def at(self, party: str, count: int) -> Head | None:
-        """The party's head at this place, if it was kept."""
+        """The party's head at this place; None if it was not kept."""
         with self._engine.read() as sql:
             found = _get(sql, self._place(party, count))
             return None if found is None else Head.decode(found)
 
     def note(self, sightings: Sequence[tuple[str, int, Head]], *, every: Collection[str] = ()) -> list[str]:
-        """Keep the newest head of each party (party, syncs, head); of those in `every` one for each place.
+        """Keep the newest head of each party (party, syncs, head), and the head of every place for parties in `every`.
 
-        Returns the parties of which a head of the same place with another hash was known: they have told two stories.
+        Returns the parties that have told two stories: a head with the same place and another hash was known.
         """
         if not sightings:
             return []
@@ -57,7 +58,7 @@ class SeenStore:
     def note_within(
         self, sql: Sql, sightings: Sequence[tuple[str, int, Head]], *, every: Collection[str] = ()
     ) -> list[str]:
-        """The same within a transaction that has more to write."""
+        """Do what `note` does, within a transaction that also writes other things."""
         return [party for party, syncs, head in sightings if self._told_two(sql, party, syncs, head, party in every)]
 
     def _told_two(self, sql: Sql, party: str, syncs: int, head: Head, every: bool) -> bool:
@@ -77,7 +78,7 @@ class SeenStore:
         return False
 
     def ask(self, question: bytes) -> None:
-        """Begin to wait for answers to a new question; those to earlier ones are forgotten."""
+        """Begin to wait for answers to a new question; answers to earlier questions are deleted."""
         with self._engine.transaction() as sql:
             _put(sql, _QUESTION, question)
             sql.all("DELETE FROM states WHERE term = 0 AND name LIKE ?", (f"{_ANSWER}%",))
@@ -88,7 +89,7 @@ class SeenStore:
             return _get(sql, _QUESTION) == question
 
     def answered(self, question: bytes, party: str, answer: bytes) -> bool:
-        """Keep an answer; False if it is not one to the question that was asked last."""
+        """Keep an answer; False if it does not answer the question that was asked last."""
         with self._engine.transaction() as sql:
             if _get(sql, _QUESTION) != question:
                 return False
@@ -96,7 +97,7 @@ class SeenStore:
             return True
 
     def answers(self, question: bytes | None = None) -> dict[str, bytes]:
-        """Answers to this question, or to the last one, by party."""
+        """The answers, by party, to the last question; none if `question` is given and is not the last one."""
         with self._engine.read() as sql:
             if question is not None and _get(sql, _QUESTION) != question:
                 return {}
@@ -110,7 +111,7 @@ class SeenStore:
         return Seen(_SYNCS.unpack(found[: _SYNCS.size])[0], Head.decode(found[_SYNCS.size :]))
 
     def _drop(self, sql: Sql, party: str, newest: int) -> None:
-        """Forget the heads of places that are too old."""
+        """Delete the heads of places that are too old."""
         if self._places is None:
             return
         start = self._place(party, 0)[:-1]

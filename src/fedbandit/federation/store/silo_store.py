@@ -47,14 +47,14 @@ class Term(NamedTuple):
 
 
 class Wire(NamedTuple):
-    """What a release is on the wire: the message, and its sealed bytes. Fixed once; these and no others are sent."""
+    """A release as it is sent: the message, and its sealed bytes. They are fixed once; no others are ever sent."""
 
     sent: bytes
     sealed: bytes
 
 
 class StoredRelease(NamedTuple):
-    """A release: `drawn` by the protocol, `sent` as the message, `sealed` as the bytes on the wire."""
+    """A release in the store: what the protocol has `drawn`, the message that is `sent`, and its `sealed` bytes."""
 
     sync: int
     state: ReleaseState
@@ -77,7 +77,7 @@ class SiloStore:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self._expired: dict[int, int] = {}  # by term: the last batch whose decisions were forgotten
+        self._expired: dict[int, int] = {}  # by term: the last batch whose rewarded decisions were forgotten
 
     # -- terms ------------------------------------------------------------------------------------------------------
 
@@ -86,7 +86,7 @@ class SiloStore:
             return [Term(*row) for row in sql.all(f"SELECT {_TERM} FROM terms ORDER BY term")]
 
     def begin_term(self, plan_hash: str, plan: str, started: float) -> Term:
-        """Start the next term; of an earlier one its ledger stays, and who of its users is to count no more."""
+        """Start the next term. Of earlier terms, only the ledger stays, and which users must no longer count."""
         with self.engine.transaction() as sql:
             sql.lock("terms")
             rows = [Term(*row) for row in sql.all(f"SELECT {_TERM} FROM terms ORDER BY term")]
@@ -109,7 +109,7 @@ class SiloStore:
     # -- rewards ----------------------------------------------------------------------------------------------------
 
     def seat(self, term: int, people: Sequence[bytes | None], cap: int, durable: bool) -> list[int | None]:
-        """Number the next decisions of the term, from 1; None for a person who has `cap` numbers already."""
+        """Number the next decisions of the term, from 1; None for a person who already has `cap` numbers."""
         with self.engine.transaction(durable) as sql:
             taken, times = _held(sql, term)().seated, times_seated(sql, term, people)
             numbers: list[int | None] = []
@@ -143,16 +143,17 @@ class SiloStore:
         adding: Adding = lambda rows: NO_SUMS._replace(visits=len(rows)),
         by_sync: bool = False,
     ) -> list[Verdict]:
-        """Count decisions made since the last call and put rewards into their batches, each once.
+        """Count the decisions made since the last call, and put rewards into their batches, each once.
 
-        `cap` is how often one person may count, and `apart` how many syncs after the last time at the soonest; beyond
-        it, sooner, or when the batch of its place is closed, a reward is `LEFT_OUT`; that of a decision that is not
-        shared is `KEPT`. Both are added to the silo's own sums by `adding`, `by_sync` where these are forgotten. After
-        the last of the `syncs` no batch is open: a first reward is then `EXPIRED`. Unless `durable`, nothing may be
+        `cap` is how often one person may count, and `apart` how many syncs after the last time, at the soonest. A
+        reward over the cap, too soon, or for a batch that is closed is `LEFT_OUT`. The reward of a decision that is not
+        shared is `KEPT`. Both are added to the silo's own sums by `adding`, `by_sync` if the plan forgets. After the
+        last of the `syncs` no batch is open: a first reward is then `EXPIRED`. Unless `durable`, nothing may be
         acknowledged before the engine's `harden`.
         """
         columns = RewardColumns.of(rewards)
-        with self.engine.transaction(durable, letting_go=True) as sql:  # whoever meets these rewards does the same
+        # Letting go is safe: a worker that sees these rewards answers only after a durable transaction of its own.
+        with self.engine.transaction(durable, letting_go=True) as sql:
             held, known = _held(sql, term), known_among(sql, columns)
             judge = Judge(
                 open_sync=held().open_sync,
@@ -170,23 +171,24 @@ class SiloStore:
             return verdicts
 
     def opt_out(self, term: int, people: Sequence[bytes], for_good: bool = False) -> None:
-        """Whatever comes of people from now on, it is not released in this term; nor in a later one, if `for_good`."""
+        """From now on, release no more data of these people in this term, nor in later ones if `for_good`."""
         with self.engine.transaction() as sql:
-            _held(sql, term)()  # no reward of theirs is being counted meanwhile
+            _held(sql, term)()  # so that none of their rewards is being counted meanwhile
             opt_out(sql, FOR_GOOD if for_good else term, people)
 
     def apart(self, term: int, cap: int) -> tuple[set[bytes], set[bytes]]:
-        """Of whom nothing more is released in this term; and who of these count in no later one either."""
+        """The people whose data are no longer released in this term; and those of them who never count again."""
         with self.engine.read() as sql:
             return apart(sql, term, cap)
 
     def own(self, term: int) -> tuple[dict[int, PartSums], list[CountedRow]]:
-        """All that the silo keeps of its people: sums by part, and rows that are in none of them yet."""
+        """All that the silo keeps of its people: the sums by part, and the rows that are not in any sums yet."""
         with self.engine.read() as sql:
             return own_sums.parts(sql, term), own_sums.waiting_rows(sql, term)
 
     def kept(self, term: int) -> dict[int, int]:
-        """How many rewards are never released: NOWHERE those over the cap, UNSHARED those of people who opted out."""
+        """How many rewards are never released, by kind: NOWHERE for those left out (over the cap, too soon, too late),
+        UNSHARED for those of people who opted out."""
         with self.engine.read() as sql:
             kept: dict[int, int] = {}
             for part, visits in sql.all("SELECT part, visits FROM own_sums WHERE term = ? AND part < 0", (term,)):
@@ -215,11 +217,11 @@ class SiloStore:
     ) -> int:
         """Count decisions and close the batches that are due by the calendar (`due` maps places taken to ticks).
 
-        Nothing enters a closed batch any more. `at` is the time now, kept with the batches that are closed, `clock` the
+        Nothing enters a closed batch. `at` is the current time, kept with the batches that are closed; `clock` is the
         name and the value of a state to keep. Returns the sync that is open now.
 
-        It does not wait for the disk: what is drawn of a closed batch, or counted after it, does, and is on disk only
-        together with this. Lost in a crash with nothing after it, the batch is open again, with the same rewards.
+        This does not wait for the disk. Drawing from a closed batch, or counting after it, does wait, and makes this
+        durable too. If a crash loses this with nothing after it, the batch is open again, with the same rewards.
         """
         with self.engine.transaction(durable=False) as sql:
             _count_decisions(sql, term, decisions, unkeyed)
@@ -240,10 +242,11 @@ class SiloStore:
         own: PartSums = NO_SUMS,
         own_release: bytes | None = None,
     ) -> None:
-        """Release, ledger event and encoder state, together or not at all; a release that exists is never redrawn.
+        """Store a release, its ledger entry and the encoder's state, together or not at all. A release that exists is
+        never drawn again.
 
-        With `wire`, what is sent and its sealed bytes are fixed in the same transaction. `own` are the sums of the
-        batch, which the silo keeps when the raw rows are deleted, `own_release` the state of its releases to itself.
+        With `wire`, the message and its sealed bytes are fixed in the same transaction. `own` are the sums of the
+        batch, which the silo keeps when the raw rows are deleted; `own_release` is the state of its releases to itself.
         """
         with self.engine.transaction() as sql:
             _enter(sql, term, sync, ReleaseEvent.DRAW, drawn, encoder, entry)
@@ -252,7 +255,7 @@ class SiloStore:
             if not keep_raw:
                 sql.all("DELETE FROM raw_rows WHERE term = ? AND sync = ?", (term, sync))
             if sql.all("SELECT 1 FROM models WHERE term = ? AND sync = ?", (term, sync)):
-                _advance(sql, term, sync, ReleaseEvent.OUTCOME_WITHOUT)  # the sync went by before the tick
+                _advance(sql, term, sync, ReleaseEvent.OUTCOME_WITHOUT)  # the sync was over before the tick
             elif wire is not None:
                 _seal(sql, term, sync, wire)
 
@@ -269,12 +272,14 @@ class SiloStore:
         lost: bool,
         own_release: bytes | None = None,
     ) -> None:
-        """In place of the releases that a lost store has drawn: nothing, which is never sent, and what they spent.
+        """Give up the releases that a lost store has drawn: enter an empty one for each, which is never sent, and what
+        it spent.
 
-        All of them or none: a store that has given up only some would draw the others again. `encoder` is the state
-        after the last of the `syncs`, `entries` has one row per sync or none, so many `places` of the term are taken,
-        whoever had them, `at` is the time now (no clock is believed that is behind the last batch). If anything was
-        `lost`, decisions made before may have counted in those batches: `forwarded` tells the silo."""
+        All are given up or none: a store that has given up only some would draw the others again. `encoder` is the
+        state after the last of the `syncs`. `entries` has one ledger row per sync, or none at all. `places` is how many
+        places of the term are taken, by whomever. `at` is the current time (a clock that is behind the last batch is
+        not believed). If anything was `lost`, earlier decisions may have counted in those batches: `forwarded` tells
+        the silo."""
         with self.engine.transaction() as sql:
             now = _held(sql, term)()
             _set_known(sql, term, FORWARDED, _TIME.pack(at) if lost else None)
@@ -288,15 +293,15 @@ class SiloStore:
                 sql.all("DELETE FROM raw_rows WHERE term = ? AND sync = ?", (term, sync))
 
     def forwarded(self, term: int) -> float:
-        """When this store was last brought forward, or the beginning of time."""
+        """When this store was last brought forward; minus infinity if it never was."""
         found = self.state(term, FORWARDED)
         return -math.inf if found is None else float(_TIME.unpack(found)[0])
 
     def expire(self, term: int, before: float) -> int:
-        """Forget which decisions were rewarded in batches closed before a time: their ids are no longer taken. Returns
-        the last of those batches, or -1.
+        """Forget which decisions were rewarded in batches closed before a time: their ids are no longer accepted.
+        Returns the last of those batches, or -1.
 
-        A batch whose time is unknown (0) says nothing about those before it.
+        A batch whose closing time is unknown (0) cannot be that last one.
         """
         with self.engine.transaction(durable=False) as sql:
             last = pruning.forget_rewarded(sql, term, before, self._expired.get(term, -1))
@@ -304,25 +309,25 @@ class SiloStore:
         return self._expired[term]
 
     def expired_before(self, term: int) -> float:
-        """Nobody knows any more which decisions from before this time were rewarded: none of them is taken, whatever
-        the clock says now."""
+        """The time before which nobody knows which decisions were rewarded: rewards of earlier decisions are not
+        accepted, whatever the clock says now."""
         with self.engine.read() as sql:
             return pruning.forgotten_before(sql, term)
 
     def prune(self, term: int, before: int) -> None:
-        """Of a term without an end: forget all that belongs to syncs before this one, except who has counted, how
-        often, and that they opted out. Nothing of it is left in any release or model."""
+        """In a term without an end, delete all that belongs to syncs before this one, except who has counted how often
+        and who has opted out. Those syncs have no weight left in any release or model."""
         if before > 0:
             with self.engine.transaction(durable=False) as sql:
                 pruning.prune_term(sql, term, before)
 
     def drawn(self, term: int) -> int:
-        """How many releases of a term were drawn or given up: that goes in order."""
+        """How many releases of a term were drawn or given up, in order from the first."""
         with self.engine.read() as sql:
             return pruning.drawn(sql, term)
 
     def set_state(self, term: int, name: str, value: bytes) -> None:
-        """Keep a value of the term, in place of the last one."""
+        """Keep a value of the term under a name, in place of the last one."""
         with self.engine.transaction(durable=False) as sql:
             _set_state(sql, term, name, value)
 
@@ -332,12 +337,12 @@ class SiloStore:
             return bytes(rows[0][0]) if rows else None
 
     def seal(self, term: int, sync: int, wire: Wire) -> None:
-        """Fix the bytes that go on the wire. A release that was missed meanwhile, in another thread, stays so."""
+        """Fix the bytes that are sent. A release that has become MISSED meanwhile, in another thread, stays so."""
         with self.engine.transaction() as sql:
             _seal(sql, term, sync, wire)
 
     def acknowledged(self, term: int, sync: int) -> None:
-        """The broker has the sealed bytes. Forgotten in a crash, they are sent again, which changes nothing."""
+        """Note that the broker has the sealed bytes. If a crash loses the note, they are sent again, harmlessly."""
         with self.engine.transaction(durable=False) as sql:
             _advance(sql, term, sync, ReleaseEvent.ACKNOWLEDGED)
 
@@ -347,7 +352,7 @@ class SiloStore:
             return [_release(row) for row in sql.all(query, (term,))]
 
     def in_state(self, term: int, state: ReleaseState) -> list[int]:
-        """Steps of the releases in a state, in order."""
+        """The syncs of the releases in a state, in order."""
         with self.engine.read() as sql:
             query = "SELECT sync FROM releases WHERE term = ? AND state = ? ORDER BY sync"
             return [int(sync) for (sync,) in sql.all(query, (term, state.value))]
@@ -370,8 +375,8 @@ class SiloStore:
             return [LedgerRow(*row) for row in sql.all(f"SELECT {_LEDGER} FROM ledger ORDER BY number")]
 
     def entry(self, term: int, sync: int) -> LedgerRow | None:
-        """The ledger's entry of a release of the last term: it has one for each that was drawn or given up, in order.
-        None where the plan spends nothing."""
+        """The ledger entry of a release of the last term. The ledger has one for each release that was drawn or given
+        up, in order. None if the plan spends nothing."""
         drawn = "SELECT max(sync) + 1 FROM releases WHERE term = ? AND state <> ?"
         number = f"(SELECT max(number) FROM ledger) + 1 - ({drawn}) + ?"
         with self.engine.read() as sql:  # one statement: another worker may be drawing
@@ -389,8 +394,8 @@ class SiloStore:
     def outcome(
         self, term: int, sync: int, included: bool, model: bytes, also: Callable[[Sql], object] = lambda sql: None
     ) -> bool:
-        """Store what came of a sync; False if another outcome of the same sync is here already. `also` is done in the
-        same transaction."""
+        """Store the outcome of a sync; False if a different outcome of the same sync is already stored. `also` is
+        called in the same transaction."""
         with self.engine.transaction() as sql:
             also(sql)
             _held(sql, term)()  # two workers may take in the same outcome at the same time
@@ -404,7 +409,7 @@ class SiloStore:
             return True
 
     def models(self, term: int, after: int = -1) -> list[tuple[int, bytes]]:
-        """Outcomes of the syncs after `after`, oldest first."""
+        """The outcomes of the syncs later than `after`, oldest first."""
         with self.engine.read() as sql:
             query = "SELECT sync, value FROM models WHERE term = ? AND sync > ? ORDER BY sync"
             return [(sync, bytes(value)) for sync, value in sql.all(query, (term, after))]
@@ -412,13 +417,13 @@ class SiloStore:
     # -- registered action sets and other values --------------------------------------------------------------------
 
     def register(self, name: str, value: bytes) -> None:
-        """Keep an action set under a name; a name means one set for good."""
+        """Keep an action set under a name; the set of a name never changes."""
         with self.engine.transaction() as sql:
             sql.all("INSERT INTO action_sets (name, value) VALUES (?, ?) ON CONFLICT DO NOTHING", (name, value))
             ((found,),) = sql.all("SELECT value FROM action_sets WHERE name = ?", (name,))
         if bytes(found) != value:
             raise ArgumentError(
-                "name", f"{name!r} means an action set with other features; register this under a new one"
+                "name", f"{name!r} already has an action set with other features; register this one under a new name"
             )
 
     def action_sets(self) -> dict[str, bytes]:
@@ -426,7 +431,7 @@ class SiloStore:
             return {name: bytes(value) for name, value in sql.all("SELECT name, value FROM action_sets")}
 
     def remember(self, key: str, value: bytes) -> bytes:
-        """Keep a value for good; the one kept first is returned."""
+        """Keep a value under a key for good. Returns the value that was kept first."""
         return remember(self.engine, key, value)
 
     def recall(self, key: str) -> bytes | None:
@@ -445,7 +450,7 @@ _RELEASE = (
 
 
 def _held(sql: Sql, number: int) -> Callable[[], Term]:
-    """The term's row, locked: whoever holds it decides alone what enters the open batch."""
+    """The term's row, locked: only the holder of the lock decides what enters the open batch."""
     rows = sql.later(f"SELECT {_TERM} FROM terms WHERE term = ? FOR UPDATE", (number,))
 
     def term() -> Term:
@@ -457,7 +462,7 @@ def _held(sql: Sql, number: int) -> Callable[[], Term]:
 
 
 def _close(sql: Sql, term: Term, open_sync: int, at: float) -> int:
-    """Close the batches before `open_sync`; returns the sync that is open then."""
+    """Close the batches before `open_sync`; returns the sync that is open after that."""
     for sync in range(term.open_sync, open_sync):
         state = advance(RELEASE, ReleaseState.OPEN, ReleaseEvent.TICK)
         users = users_in(sql, term.number, sync)
@@ -511,7 +516,7 @@ def _advance(sql: Sql, term: int, sync: int, event: ReleaseEvent) -> ReleaseStat
 def _enter(
     sql: Sql, term: int, sync: int, event: ReleaseEvent, drawn: bytes, encoder: bytes, entry: LedgerRow | None
 ) -> None:
-    """A release, the encoder's state after it, and its entry in the ledger."""
+    """Store a release, the encoder's state after it, and its entry in the ledger."""
     _advance(sql, term, sync, event)
     sql.all("INSERT INTO contents (term, sync, drawn) VALUES (?, ?, ?)", (term, sync, drawn))
     _set_state(sql, term, ENCODER, encoder)

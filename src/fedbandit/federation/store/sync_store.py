@@ -1,4 +1,4 @@
-"""The memory of a mixer or an analyzer: what came in for the open syncs, and one result per sync, for good."""
+"""The memory of a mixer or an analyzer: messages for the open syncs, and one final result per sync."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class SyncStore:
         self.engine = engine
 
     def bind(self, plan_hash: str) -> None:
-        """Tie this store to one plan for good; refuse it for another."""
+        """Tie this store to one plan for good; ArgumentError if it is tied to another."""
         bound = self.remember("plan", plan_hash.encode()).decode()
         if bound != plan_hash:
             raise ArgumentError("plan", f"must hash to {bound[:16]}, with which this store began, got {plan_hash[:16]}")
 
     def receive(self, arrived: Sequence[tuple[int, str, bytes]]) -> None:
-        """Keep each sender's first message for a sync (sync, sender, value); for a closed sync, nothing."""
+        """Keep each sender's first message for a sync (sync, sender, value); keep nothing for a closed sync."""
         with self.engine.transaction() as sql:
             for sync, sender, value in arrived:
                 state = advance(SYNC, _state(sql, sync), SyncEvent.RELEASE)
@@ -51,18 +51,18 @@ class SyncStore:
                     _set(sql, sync, state)
 
     def head(self, sync: int) -> Head:
-        """This party's own head after a sync that is closed; before the first there is none."""
+        """This party's own head after a closed sync; `NONE` if there is no such sync."""
         with self.engine.read() as sql:
             rows = sql.all("SELECT value FROM states WHERE term = 0 AND name = ?", (pruning.head_key(sync),))
             return Head.decode(bytes(rows[0][0])) if rows else NONE
 
     def senders_after(self, sync: int) -> set[str]:
-        """Who has sent something for a later sync."""
+        """The parties that have sent something for a later sync."""
         with self.engine.read() as sql:
             return {sender for (sender,) in sql.all("SELECT DISTINCT sender FROM inbox WHERE sync > ?", (sync,))}
 
     def senders(self, sync: int) -> set[str]:
-        """Who has sent something for a sync."""
+        """The parties that have sent something for a sync."""
         with self.engine.read() as sql:
             return {sender for (sender,) in sql.all("SELECT sender FROM inbox WHERE sync = ?", (sync,))}
 
@@ -74,8 +74,8 @@ class SyncStore:
     def close(
         self, sync: int, event: SyncEvent, cohort: Sequence[str], value: bytes, head: Head, state: bytes | None = None
     ) -> None:
-        """Fix the result of a sync, with the head of the chain and the decoder's state after it; what came in for it
-        is deleted."""
+        """Fix the result of a sync, with the head of the chain and the decoder's state after it; the messages for it
+        are deleted."""
         with self.engine.transaction() as sql:
             _set(sql, sync, advance(SYNC, _state(sql, sync), event), json.dumps(list(cohort)), value)
             sql.all("DELETE FROM inbox WHERE sync <= ?", (sync,))
@@ -84,8 +84,8 @@ class SyncStore:
                 _put(sql, "decoder", state)
 
     def give_up(self, head: Head, state: bytes | None = None) -> list[int]:
-        """Go on after the sync with this head, which others have seen: every sync up to it that has no result here will
-        never have one. `state` is the decoder's after them. Returns the syncs that were given up."""
+        """Continue after the sync with this head, which others have seen. Every sync up to it without a result here
+        will never have one. `state` is the decoder's state after them. Returns the syncs that were given up."""
         given_up = list(range(self.next_sync(), head.length))
         with self.engine.transaction() as sql:
             for sync in given_up:
@@ -101,7 +101,7 @@ class SyncStore:
             _set(sql, sync, advance(SYNC, _state(sql, sync), SyncEvent.ACKNOWLEDGED))
 
     def prune(self, before: int) -> None:
-        """Of a run without an end: forget the syncs before this one, their results and heads."""
+        """In a run without an end, delete the syncs before this one, with their results and heads."""
         if before > 0:
             with self.engine.transaction(durable=False) as sql:
                 pruning.prune_syncs(sql, before)
@@ -123,7 +123,7 @@ class SyncStore:
             return _stored(rows[0]) if rows else StoredSync(sync, SyncState.WAITING, (), None)
 
     def unpublished(self) -> list[StoredSync]:
-        """Syncs with a result that the broker has not acknowledged, oldest first. (They are published in order.)"""
+        """The syncs whose result the broker has not acknowledged, oldest first. (Results are published in order.)"""
         with self.engine.read() as sql:
             query = "SELECT sync, state, cohort, value FROM syncs WHERE sync > ? ORDER BY sync"
             later = [_stored(row) for row in sql.all(query, (_last(sql, [SyncState.PUBLISHED.value]),))]
@@ -136,16 +136,16 @@ class SyncStore:
             return bytes(rows[0][0]) if rows else None
 
     def remember(self, key: str, value: bytes) -> bytes:
-        """Keep a value for good; the one kept first is returned."""
+        """Keep a value under a key for good. Returns the value that was kept first."""
         return remember(self.engine, key, value)
 
     def complain(self, problem: str) -> None:
-        """Keep why this party refuses to go on (empty: it goes on), for whoever asks how it is doing."""
+        """Keep why this party refuses to go on, for its status; an empty text says that it goes on."""
         with self.engine.transaction() as sql:
             _put(sql, "problem", problem.encode())
 
     def problem(self) -> str | None:
-        """Why this party refuses to go on, if it does."""
+        """Why this party refuses to go on; None if it goes on."""
         with self.engine.read() as sql:
             rows = sql.all("SELECT value FROM states WHERE term = 0 AND name = 'problem'")
             return bytes(rows[0][0]).decode() or None if rows else None
@@ -160,7 +160,7 @@ class SyncStore:
 
 
 def _last(sql: Sql, states: Sequence[str]) -> int:
-    """The last sync in one of these states, or -1. Looked for from the end, so that a long term costs no more."""
+    """The last sync in one of these states, or -1. The query searches from the end, so a long term costs no more."""
     marks = ", ".join("?" * len(states))
     rows = sql.all(f"SELECT sync FROM syncs WHERE state IN ({marks}) ORDER BY sync DESC LIMIT 1", states)
     return int(rows[0][0]) if rows else -1

@@ -29,15 +29,16 @@ from fedbandit.protocol.encoder import Stream
 __all__ = ["Analyzer"]
 
 log = logging.getLogger(__name__)
-AT_ONCE = 64  # models on their way to the broker: the first leave while others are sealed
+AT_ONCE = 64  # models that are sealed or sent at the same time: the first leave while others are sealed
 
 
 class Analyzer(SyncKeeper):
-    """Keeps what silos and the mixer send it until the sync closes; outcome and decoder state are one transaction."""
+    """Keeps what silos and the mixer send until the sync closes. The outcome and the decoder's state are stored in one
+    transaction."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._tells: Repeats[int] = Repeats(self.agreement.timing.deadline, self._steady)  # what is held, to the mixer
+        self._tells: Repeats[int] = Repeats(self.agreement.timing.deadline, self._steady)  # `Holds` sent to the mixer
 
     def accept(self, context: Context, payload: bytes) -> Taken:
         sender, sync = context.sender, context.sync
@@ -54,10 +55,14 @@ class Analyzer(SyncKeeper):
 
     @property
     def asks(self) -> tuple[tuple[PublicKeys, ...], int]:
-        """The silos: they have the models. A cohort of them, or, where the analyzer itself draws the noise, all members
-        of the next sync, since a second draw for one sync would tell what the first one hides. Where silos do not speak
-        to the analyzer, the mixer, which hears of each model with the releases after it. (All that is in a
-        model then comes from the mixer, which sends the same bytes again: the last model is made again as it was.)"""
+        """Who is asked how far this analyzer has come, and how many must answer.
+
+        The silos are asked, because they have the models. As many as a cohort must answer; if the analyzer itself draws
+        the noise, all members of the next sync must, because a second draw for one sync would reveal what the first one
+        hides. If silos do not send to the analyzer, the mixer is asked, which hears of each model with the releases
+        after it. (All that is in a model then comes from the mixer, which sends the same bytes again, so the last model
+        is made again exactly as it was.)
+        """
         if not self._hears_silos:
             return (self.agreement.holder("mixer"),), 1
         draws = self.plan.protocol.mixer_draws and self._mixer is None
@@ -66,7 +71,8 @@ class Analyzer(SyncKeeper):
         return tuple(self.party.roll.keys_of(name)[0] for name in silos), enough
 
     async def answer(self, sender: PublicKeys, greeting: Greeting) -> None:
-        """A mixer that asks may have lost what it was told: it is told again."""
+        """Answer a question. A mixer that asks may have lost what it was told, so it is told again; a new silo that has
+        no model is sent the last one."""
         await super().answer(sender, greeting)
         if sender.name == self._mixer:
             self._tells.forget()
@@ -77,7 +83,7 @@ class Analyzer(SyncKeeper):
                 await self.publish(closed, only=sender.name)
 
     async def spread(self, before: int) -> None:
-        """Everybody is told, those who have just left included."""
+        """Tell everybody of the editions after this one, including parties that have just left."""
         if before == self.party.roll.number:
             await super().spread(before)
         for name in self._ever(before):
@@ -90,8 +96,8 @@ class Analyzer(SyncKeeper):
         return messages.encode_stream(state)
 
     async def prepare(self, sync: int, late: bool) -> None:
-        """Tell the mixer, once and for good, whose parcels are here: when all are, or at the deadline; not a mixer that
-        was told and has made its total, whatever has become of the store that told it."""
+        """Tell the mixer whose parcels are here, once and for good: when all are here, or at the deadline. A mixer that
+        has already sent its total is not told, even if this store has lost what it said before."""
         if self._mixer is None or not self._hears_silos or (self._tells.said(sync) and not self._tells.due(sync)):
             return
         key, senders = holds_key(sync), self.store.senders(sync)
@@ -122,8 +128,8 @@ class Analyzer(SyncKeeper):
         return self._decode(sync, event, list(inbox), lambda: self._mixed_here(inbox))
 
     async def publish(self, closed: StoredSync, only: str | None = None) -> None:
-        """Model k to every silo; the bytes inside are the stored ones. A mixer that sends a total again does so for
-        silos that have not heard of it and can tell nobody else: then to every silo too."""
+        """Send model k, the stored bytes, to every silo. If the mixer sends a total again, it does so for silos that
+        have not heard of the outcome and can tell nobody else: then every silo is sent the model again."""
         assert closed.value is not None
         outcome, sync = Outcome.decode(closed.value, self.plan), closed.sync
         model = SignedOutcome(outcome, self.previous(sync), self.store.head(sync)).encode()
@@ -138,37 +144,37 @@ class Analyzer(SyncKeeper):
                 await self.link.publish(self.party.subject_to(receiver), sealed, message_id)
 
         everybody = only is None or (only == self._mixer and not self._hears_silos)
-        silos = dict.fromkeys((*self.party.at(sync).silos, *self.agreement.silos))  # those who are to join, too
+        silos = dict.fromkeys((*self.party.at(sync).silos, *self.agreement.silos))  # also silos that will join
         await asyncio.gather(*(send(name) for name in silos if everybody or only == name))
 
     def _greets(self) -> tuple[PublicKeys, ...]:
-        """Everybody: those who have another plan or another format must see it, and those who have left must hear of
-        it, even if this party was killed before it could tell them."""
+        """Everybody is greeted: parties with another plan or format must see that, and parties that were dismissed must
+        hear of it, even if this party was killed before it could tell them."""
         return tuple(self.party.roll.keys_of(name)[0] for name in self._ever())
 
     def _ever(self, before: int = 0) -> list[str]:
-        """All others who are members, were at the beginning, or came or went by an edition after this one."""
+        """All other parties that are members, were so at the beginning, or are named in an edition after this one."""
         names = {party.name: None for members in (self.agreement, self.party.at(0)) for party in members.parties}
         names |= {edition.name: None for edition in self.party.roll.editions[before:] if edition.name}
         return [name for name in names if name != self.party.name]
 
     def _close_mixed(self, sync: int, inbox: dict[str, bytes]) -> SyncEvent:
-        """The mixer has fixed the cohort, from those whose parcels A has said that it holds."""
+        """Close a sync with the mixer's total. The mixer has fixed the cohort, from the silos that A said it holds."""
         assert self._mixer is not None
         mixed = Mixed.decode(inbox.pop(self._mixer), self.plan)
         cohort = self.party.at(sync).counted(mixed.cohort)
         if len(cohort) < int(mixed.cohort.sum()):
-            log.error("sync %d: the mixer counts silos in that are not members of it", sync)
+            log.error("sync %d: the mixer has counted silos that are not members of it", sync)
             return self._skip(sync)
-        if len(cohort) < self.plan.smallest_cohort:  # skipped by the mixer, or a mixer that breaks the rules
+        if len(cohort) < self.plan.smallest_cohort:  # the mixer has skipped the sync, or breaks the rules
             return self._skip(sync)
         if self._hears_silos and not set(cohort) <= set(inbox):
-            log.error("sync %d: the mixer counts silos in that this analyzer does not hold", sync)
+            log.error("sync %d: the mixer has counted silos whose parcels this analyzer does not hold", sync)
             return self._skip(sync)
         return self._decode(sync, SyncEvent.COMPLETE, cohort, lambda: self._held(sync, mixed, inbox, cohort))
 
     def _mixed_here(self, inbox: dict[str, bytes]) -> Message:
-        """Without a mixer, A does what it does."""
+        """The mixed parcels under a plan without a mixer: A itself does the work of S."""
         held = parcels.held_by_analyzer(self.plan.protocol, (), (), self._parcels(inbox, list(inbox)))
         return self.plan.protocol.mix(held, self.noise)
 
@@ -189,8 +195,8 @@ class Analyzer(SyncKeeper):
         return array
 
     def _decode(self, sync: int, event: SyncEvent, cohort: list[str], collect: Callable[[], Message]) -> SyncEvent:
-        """The prefix sum of a sync. One that cannot be decoded, ever, since a sender or the mixer is faulty, is
-        skipped: what is in a message must not stop the federation."""
+        """Decode the prefix sum of a sync, and close it. A sync that can never be decoded, because a sender or the
+        mixer is faulty, is skipped: the contents of a message must not stop the federation."""
         try:
             state, decoded = self.plan.protocol.decode(self._state(), collect())
             prefix = np.asarray(decoded, dtype=np.float64)
@@ -204,7 +210,7 @@ class Analyzer(SyncKeeper):
         return event
 
     def _skip(self, sync: int) -> SyncEvent:
-        """Nobody is in this sync: the decoder moves on, the last prefix sum stays, and with it the model."""
+        """Close a sync without silos: the decoder moves on, and the last prefix sum stays, and so does the model."""
         last = self.store.last_value()
         prefix = np.zeros(self.plan.protocol.width) if last is None else Outcome.decode(last, self.plan).prefix
         event, nobody = SyncEvent.DEADLINE_SHORT, np.zeros(self.plan.silos, dtype=np.int64)
@@ -221,10 +227,10 @@ class Analyzer(SyncKeeper):
 
     @property
     def _mixer(self) -> str | None:
-        """The mixer's name, where there is one."""
+        """The mixer's name; None under a plan without a mixer."""
         return self.agreement.holder("mixer").name if self.plan.protocol.has_mixer else None
 
     @property
     def _hears_silos(self) -> bool:
-        """Whether silos send to the analyzer themselves under this plan."""
+        """Whether silos send to the analyzer directly under this plan."""
         return "analyzer" in self.agreement.subjects.receivers

@@ -1,4 +1,4 @@
-"""What mixer and analyzer have in common: collect a sync, close it once, publish what came of it."""
+"""What mixer and analyzer have in common: they collect messages for a sync, close it once, and publish its result."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ from fedbandit.federation.wire.repeats import Repeats
 __all__ = ["SyncKeeper"]
 
 log = logging.getLogger(__name__)
-LOOK = 0.1  # seconds between looks at the deadline
-ASK_AGAIN = 10.0  # seconds until a question that nobody has answered is asked again
+LOOK = 0.1  # seconds between checks of the deadline
+ASK_AGAIN = 10.0  # seconds until those who have not answered are asked again
 RETRY = 0.5  # seconds until the store is tried again
 
 
 class SyncKeeper(ABC):
-    """Syncs are closed in order, each once: what is on disk decides, whatever is killed in between.
+    """Closes syncs in order, each once. Only what is on disk decides, so it may be killed at any moment.
 
-    Before it closes any, it asks others how far they have seen it come. One who has been further than its own store
-    says was put back to an older state, and closes nothing: a second total or model of a sync would tell what the
-    first one hid. Brought forward (`give_up`), it leaves those syncs out and goes on with the next.
+    Before it closes any sync, it asks others how far they have seen it come. If they have seen more than its own store
+    has, the store was put back to an older state, and it closes nothing: a second total or model of a sync would reveal
+    what the first one hides. Once brought forward (`give_up`), it leaves those syncs out and goes on.
 
-    No message ends the process or comes twice: what cannot be used is refused, counted and done with.
+    No message ends the process. One that cannot be used is refused and counted, and is not delivered again.
     """
 
     def __init__(
@@ -60,12 +60,12 @@ class SyncKeeper(ABC):
         clock: Callable[[], float] | None = None,
         steady: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`clock` is the public time, `steady` a clock that is never set."""
+        """`clock` is the public time, `steady` a clock that nobody sets."""
         self.party, self.store, self.link = party, store, link
         self.plan = party.agreement.plan
         party.roll.tie(store.remember, store.recall)
         self.noise = ExactNoise()
-        self.ahead: Head | None = None  # its own head that others have seen and its store has not, if there is one
+        self.ahead: Head | None = None  # its own head, if others have seen one that its store does not have
         self._clock, self._steady = clock or SteadyClock().now, steady
         self._refused = Refused()
         self.registrar = Registrar(party, self._refused)
@@ -74,11 +74,11 @@ class SyncKeeper(ABC):
         self._answered, self._heard = set[str](), False
         self.deadlines = Deadlines(party, store, self._clock, steady)
         self._advancing = asyncio.Lock()
-        self._outdated: list[str] = []  # parties that have not heard of the newest members
-        self._complained = ""  # what the store says about why nothing is closed
-        self._failing: dict[str, tuple[str, str]] = {}  # by what was tried: the kind of trouble, until it works
-        self.elsewhere: set[str] = set()  # parties that were last heard of under another plan
-        self._unanswered: set[tuple[int, str]] = set()  # syncs, and who has sent something for them since
+        self._outdated: list[str] = []  # parties that do not know the newest edition of the members
+        self._complained = ""  # the reason that was last written to the store
+        self._failing: dict[str, tuple[str, str]] = {}  # by what was tried: kind and text of the trouble
+        self.elsewhere: set[str] = set()  # parties whose last greeting was under another plan
+        self._unanswered: set[tuple[int, str]] = set()  # a sync, and a party that has just sent something for it
         self._repeats: Repeats[tuple[int, str]] = Repeats(self.agreement.timing.deadline, steady)
         store.bind(self.plan.hash)
         store.complain(self.problem or "")
@@ -89,23 +89,23 @@ class SyncKeeper(ABC):
 
     @abstractmethod
     def accept(self, context: Context, payload: bytes) -> Taken:
-        """What is in a verified message of this plan; whatever is wrong with it raises. Nothing is stored here."""
+        """The content of a verified message of this plan; raises if anything is wrong with it. It stores nothing."""
 
     @abstractmethod
     def close(self, sync: int, late: bool) -> SyncEvent | None:
-        """Close the sync and store its result if it is time; the event that closed it, or None."""
+        """Close the sync and store its result if it is time. Returns the event that closed it, or None."""
 
     @abstractmethod
     async def publish(self, closed: StoredSync, only: str | None = None) -> None:
-        """Send a sync's stored result to those it is for, or again to `only` one of them."""
+        """Send a sync's stored result to all its receivers, or again to `only` one of them."""
 
     @property
     @abstractmethod
     def asks(self) -> tuple[tuple[PublicKeys, ...], int]:
-        """Who is asked how far this party has come, and how many of them must have answered."""
+        """Who is asked how far this party has come, and how many of them must answer."""
 
-    async def prepare(self, sync: int, late: bool) -> None:  # noqa: B027 (a mixer has nothing to say before)
-        """Say what must be said before a sync can be closed."""
+    async def prepare(self, sync: int, late: bool) -> None:  # noqa: B027 (a mixer has nothing to say)
+        """Tell others what they must know before the sync can be closed."""
 
     # -- work -------------------------------------------------------------------------------------------------------
 
@@ -115,7 +115,7 @@ class SyncKeeper(ABC):
         return self.party.agreement
 
     async def adopt(self, editions: Iterable[Edition]) -> None:
-        """Take in new editions of the members, and see to it that others hear of them."""
+        """Take in new editions of the members, and make sure that others hear of them."""
         before = self.party.roll.number
         await self._patiently(lambda: self._adopt(editions))
         if self.party.roll.number > before or self.registrar.lacks():
@@ -127,24 +127,24 @@ class SyncKeeper(ABC):
             self._refuse(self.registrar.problem)
 
     async def spread(self, before: int) -> None:
-        """Let others hear of the editions after this one: a greeting tells them that there are some."""
+        """Let others hear of the editions after this one, by a greeting that says which edition is here."""
         for receiver in self.asks[0]:
             await self.registrar.introduce(self.link, receiver, before)
             await self._greet(receiver)
 
     @property
     def refused(self) -> int:
-        """Messages that were refused."""
+        """The number of messages that were refused."""
         return self._refused.count
 
     @property
     def refusals(self) -> Mapping[str, int]:
-        """The same by reason."""
+        """The number of messages that were refused, by reason."""
         return self._refused.reasons
 
     @property
     def troubles(self) -> Troubles:
-        """All that keeps it from closing syncs."""
+        """All reasons why it does not close syncs, by kind."""
         found = dict(self._failing.values())
         if self.problem is not None:
             found["behind"] = self.problem
@@ -158,19 +158,19 @@ class SyncKeeper(ABC):
 
     @property
     def waiting_for(self) -> tuple[str, ...]:
-        """Silos of which nothing has come for a sync that is open, or whose public time is over, if they send here."""
+        """The silos that have sent nothing for the next sync although it is due; none if silos do not send here."""
         direct = self.party.public.role in self.agreement.subjects.receivers
         return self.deadlines.waiting_for if direct else ()
 
     @property
     def answered(self) -> bool:
-        """Whether enough others have said how far they have seen this party come; then it stays so, whoever joins."""
+        """Whether enough others have said how far they have seen this party come. Once true, it stays true."""
         self._heard = self._heard or len(self._answered) >= self.asks[1]
         return self._heard
 
     @property
     def ready(self) -> bool:
-        """Whether enough others have said how far they have seen this party come, and it is no further than that."""
+        """Whether enough others have said how far they have seen this party come, and it has no problem."""
         return self.problem is None and self.answered
 
     async def run(self) -> None:
@@ -181,12 +181,12 @@ class SyncKeeper(ABC):
             tasks.create_task(self._ask())
 
     async def handle(self, envelopes: list[bytes]) -> None:
-        """Take in a bundle of messages, then close what can be closed. It returns when all of them are done with."""
+        """Take in a bundle of messages, then close the syncs that can be closed. Returns when both are done."""
         await self.take(envelopes)
         await self._undeterred(self.advance)
 
     async def take(self, envelopes: list[bytes]) -> None:
-        """Take in a bundle of messages and close nothing. What comes after an edition of the members counts by it."""
+        """Take in a bundle of messages and close nothing. Messages after an edition of the members are judged by it."""
         taken: list[Taken] = []
         for message in filter(None, map(self._opened, envelopes)):
             if message.edition is None:
@@ -208,7 +208,7 @@ class SyncKeeper(ABC):
                 await self._greeted(message.context, message.greeting)
 
     async def advance(self) -> None:
-        """Close syncs in order for as long as the next one can be closed."""
+        """Close syncs in order, as long as the next one can be closed."""
         async with self._advancing:
             self._explain()
             if not self.ready:
@@ -231,8 +231,8 @@ class SyncKeeper(ABC):
         return True
 
     def give_up(self) -> list[int]:
-        """Leave out the syncs whose results others have seen and this store has not: they count as over, and the next
-        one follows the result that was seen. Returns them."""
+        """Give up the syncs whose results others have seen and this store does not have: they count as over, and the
+        next one follows the result that was seen. Returns the syncs that were given up."""
         if self.ahead is None:
             return []
         given_up = self.store.give_up(self.ahead, self.state_after(self.ahead.length))
@@ -242,11 +242,11 @@ class SyncKeeper(ABC):
         return given_up
 
     def state_after(self, syncs: int) -> bytes | None:
-        """The decoder's state when so many syncs are over and those without a result here are left out."""
+        """The decoder's state after this many syncs, without those that have no result here; None if no decoder."""
         return None
 
     async def _answer_again(self) -> None:
-        """Whoever still sends something for a sync that is over has not heard what came of it: it is told again."""
+        """Send the result of a sync again to parties that still send something for it: they have not got it."""
         unanswered, self._unanswered = sorted(self._unanswered), set()
         for sync, sender in unanswered:
             closed = self.store.at(sync)
@@ -255,7 +255,7 @@ class SyncKeeper(ABC):
                 self._repeats.done((sync, sender))
 
     def own(self) -> Head:
-        """This party's own head: the syncs it has closed."""
+        """This party's own head, after the syncs that it has closed."""
         return self.store.head(self.store.next_sync() - 1)
 
     def next_head(self, sync: int, content: bytes) -> Head:
@@ -269,7 +269,7 @@ class SyncKeeper(ABC):
         return heads.link(bytes(32), f"{self.agreement.id} {self.plan.hash}".encode())
 
     def _opened(self, envelope: bytes) -> Taken | None:
-        """What is in a message. Whatever its bytes do to the code that reads them, this is where it ends."""
+        """The content of a message; None if it is refused. Any error that its bytes cause in reading them ends here."""
         try:
             context, payload = self.party.open(envelope)
             if context.kind == "greeting":
@@ -288,16 +288,16 @@ class SyncKeeper(ABC):
             return None
 
     def _heads(self, context: Context, payload: bytes) -> Taken | None:
-        """The heads in a message under keys that were replaced: its signer, who has not heard of it, has come as far as
-        that, and does nothing of it again when its store is put back."""
+        """The heads in a message under replaced keys. Its signer, which has not heard of its new keys, has come as far
+        as they say, and must not do any of it again if its store is put back."""
         with contextlib.suppress(Exception):
             if context.kind not in TIMELESS and context.sync < len(self.plan.ticks):
                 return Taken(context, sightings=self.accept(context, payload).sightings)
         return None
 
     def _timely(self, taken: Taken) -> Taken:
-        """The message, or only the heads in it if it comes before its time. Whoever's clock is wrong, their signer has
-        come as far as they say, and is held to it when its store is put back."""
+        """The message, or only its heads if it comes before its time. No matter whose clock is wrong, the signer of the
+        heads has come as far as they say, and must be told so if its store is put back."""
         try:
             self.deadlines.check(taken.context.sync)
         except EnvelopeError as error:
@@ -306,7 +306,7 @@ class SyncKeeper(ABC):
         return taken
 
     def _read_greeting(self, context: Context, greeting: Greeting) -> Taken:
-        """A greeting, and which models of this plan its sender has."""
+        """A greeting, with the head of the models that its sender has, if it is under this plan."""
         if greeting.models == NONE or self.party.differs(context) is not None:
             return Taken(context, greeting=greeting)
         analyzer = self.agreement.holder("analyzer").name
@@ -314,8 +314,8 @@ class SyncKeeper(ABC):
         return Taken(context, sightings=(Sighting(analyzer, models.length, models),), greeting=greeting)
 
     def _keep(self, taken: Sequence[Taken]) -> None:
-        """Put what came in on disk. Heads come first: a party that is put back and asks at a moment when only a part is
-        on disk must hear how far it was seen."""
+        """Write messages to disk. Heads come first: a party that was put back, and asks when only some of this is on
+        disk, must hear how far it was seen."""
         sightings = [sighting for message in taken for sighting in message.sightings]
         others = [sighting for sighting in sightings if sighting.party != self.party.name]
         keepers = [party.name for party in self.agreement.parties if party.role != "silo"]
@@ -327,37 +327,37 @@ class SyncKeeper(ABC):
         self.store.receive([message.arrived for message in taken if message.arrived is not None])
 
     def _checked(self, name: str, head: Head) -> Head:
-        """The head of a mixer's or an analyzer's chain, if that party has signed it and the plan has so many syncs."""
+        """The head of a mixer's or an analyzer's chain, if that party signed it and the plan has that many syncs."""
         if head.length > len(self.plan.ticks):
-            raise MessageError(f"the head of {name} is after {head.length} syncs; the plan has {len(self.plan.ticks)}")
+            raise MessageError(f"the head of {name} counts {head.length} syncs; the plan has {len(self.plan.ticks)}")
         return self.party.checked(name, head)
 
     def _contradicted(self, party: str) -> None:
-        """A party has signed two different heads of the same place."""
+        """Report a party that has signed two different heads of the same place."""
         if all(known.role == "silo" for known in self.party.roll.keys_of(party)):
             log.error("%s has drawn a release twice: it has signed two ledgers of the same length", party)
             return
-        self._refuse(f"{party} has told different parties different things: it has signed two heads of one place")
+        self._refuse(f"{party} has told different parties different things: it has signed two heads of the same length")
 
     # -- greetings --------------------------------------------------------------------------------------------------
 
     async def greet(self) -> None:
-        """Greet everybody who has not answered yet, so that those under another plan or format see it, and ask how far
-        they have seen this party come."""
+        """Greet everybody who has not answered yet, so that parties under another plan or format notice, and ask how
+        far they have seen this party come."""
         for receiver in self._greets():
             if receiver.name not in self._answered:
                 await self.registrar.introduce(self.link, receiver)
                 await self._greet(receiver, question=self._question)
 
     async def _ask(self) -> None:
-        """Ask until enough have answered."""
+        """Ask again and again, until enough have answered."""
         while True:
             if not self.ready:
                 await self._undeterred(self.greet)
             await asyncio.sleep(ASK_AGAIN)
 
     def _greets(self) -> tuple[PublicKeys, ...]:
-        """Who is greeted at the start."""
+        """The parties that are greeted at the start."""
         return self.asks[0]
 
     async def _greet(self, receiver: PublicKeys, *, question: bytes = NO_QUESTION, answer: bytes = NO_QUESTION) -> None:
@@ -369,7 +369,7 @@ class SyncKeeper(ABC):
         await self.link.publish(self.party.subject_to(receiver), sealed, message_id)
 
     async def _greeted(self, context: Context, greeting: Greeting) -> None:
-        """Answer a question; note an answer to one's own."""
+        """Answer a question; note an answer to this party's own question."""
         mismatch, sender = self.party.differs(context), self.party.roll.keys_of(context.sender)[0]
         (self.elsewhere.discard if mismatch is None else self.elsewhere.add)(sender.name)
         if greeting.answer == self._question:
@@ -383,7 +383,8 @@ class SyncKeeper(ABC):
             await self.answer(sender, greeting)
 
     async def _compare_members(self, sender: PublicKeys, greeting: Greeting) -> None:
-        """Tell one who has older editions of the members; ask one who has newer ones, by saying which are here."""
+        """Send newer editions of the members to a sender who has older ones. Greet a sender who has newer ones: it then
+        sees which are missing here."""
         if not self._can_tell(sender):
             return
         if (after := self.registrar.behind(greeting)) is not None:
@@ -392,13 +393,13 @@ class SyncKeeper(ABC):
             await self._greet(sender)
 
     async def _tell(self, name: str, after: int) -> None:
-        """Pass on the editions after this one to a party, member or not any more, if it can be told."""
+        """Pass on the editions after number `after` to a member or former member, if this party may send to it."""
         receiver = self.party.roll.keys_of(name)[0]
         if self._can_tell(receiver):
             await self.registrar.tell(self.link, receiver, after)
 
     async def answer(self, sender: PublicKeys, greeting: Greeting) -> None:
-        """Say how far the one who asks was seen to have come."""
+        """Answer a question: say how far the sender was seen to have come."""
         await self._greet(sender, answer=greeting.question)
 
     def _take_answer(self, sender: PublicKeys, greeting: Greeting) -> None:
@@ -410,16 +411,16 @@ class SyncKeeper(ABC):
             self._refused.note(error)
 
     def _can_tell(self, receiver: PublicKeys) -> bool:
-        """Whether this party may send to that one."""
+        """Whether this party may send to the receiver."""
         return receiver.role != self.party.public.role
 
     def _compare(self, seen: Head) -> None:
-        """Hold what others have seen of this party against its own store."""
+        """Compare what others have seen of this party with its own store."""
         closed, role = self.store.next_sync(), self.party.public.role
         if seen.length > closed:
             self._refuse(
-                f"this store is behind: it has closed {closed} syncs, others have seen {seen.length}. It is an old"
-                " copy, or empty. Nothing is closed from it, since a second result of a sync would undo what the first"
+                f"this store is behind: it has closed {closed} syncs, and others have seen {seen.length}. It is an old"
+                " copy, or empty. Nothing is closed from it, as a second result of a sync would reveal what the first"
                 " one hides. Put the newest copy in its place, or bring this one forward, which gives those syncs up:"
                 f" stop it and run `fedbandit {role} forward`"
             )
@@ -459,7 +460,7 @@ class SyncKeeper(ABC):
             await self._undeterred(self.advance)
 
     def _explain(self) -> None:
-        """Write down why nothing is closed, for whoever asks for the status of this party."""
+        """Write to the store why nothing is closed; the status of this party shows it."""
         waiting = "" if self.answered else self._unheard
         if (reason := self.problem or waiting) != self._complained:
             self.store.complain(reason)
@@ -471,8 +472,8 @@ class SyncKeeper(ABC):
         return f"nothing is closed before these say how far they have seen it come: {names}"
 
     async def _undeterred(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do what the store or the broker can make fail and what is done again at the next look: neither a full disk
-        nor a message that is too large ends a process."""
+        """Do work that may fail because of the store or the broker, and that is done again at the next look. Neither a
+        full disk nor a message that is too large ends the process."""
         try:
             await work()
             self._failing.pop("closing", None)
@@ -482,7 +483,7 @@ class SyncKeeper(ABC):
             await asyncio.sleep(RETRY)
 
     async def _patiently(self, work: Callable[[], None]) -> None:
-        """Do what only the store can make fail, until it does not: a full disk loses no message."""
+        """Do work that only the store can make fail, and try again until it works: a full disk loses no message."""
         while True:
             try:
                 work()
@@ -495,5 +496,5 @@ class SyncKeeper(ABC):
 
 
 def _failure(error: Exception) -> tuple[str, str]:
-    """What an error is about that comes from the store, or from a broker that takes no such message."""
+    """The kind and the text of an error from the store, or from a broker that refuses a message as too large."""
     return "size" if isinstance(error, MessageTooLarge) else "store", f"{type(error).__name__}: {error}"

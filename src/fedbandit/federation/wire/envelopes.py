@@ -1,12 +1,13 @@
-"""Sealed and signed: what crosses the broker can be read by one party only and comes from the party it names.
+"""Sealed and signed envelopes: only one party can read a message, and it comes from the party that it names.
 
 An envelope is ``header | signature | ciphertext``. The header has one fixed length: format, kind, sync, plan,
 federation, sender and receiver, so nothing has to be parsed before the signature is checked. It is the `info` of the
-HPKE encryption and stands under the Ed25519 signature, so an envelope moved to another context opens nowhere. The key
-encapsulation is the hybrid of ML-KEM-768 and X25519: what is recorded today stays sealed if either of the two holds.
+HPKE encryption and is covered by the Ed25519 signature, so an envelope that is moved to another context cannot be
+opened. The key encapsulation is the hybrid of ML-KEM-768 and X25519: a message that is recorded today stays sealed if
+either of the two holds.
 
-A message that a shuffler must strip of its sender is sealed without a name or a signature (`seal_anonymously`) inside
-an envelope for the shuffler.
+A message whose sender the shuffler must hide is sealed without a name or a signature (`seal_anonymously`), inside an
+envelope for the shuffler.
 """
 
 from __future__ import annotations
@@ -43,9 +44,9 @@ __all__ = [
     "unseal_anonymously",
 ]
 
-FORMAT = 3  # of envelopes and of what is in them; parties tell each other which ones they read when they greet
+FORMAT = 3  # of envelopes and their contents; in greetings, parties tell each other which formats they read
 MAGIC = b"FBE" + str(FORMAT).encode()
-GREETING = b"FBE3"  # of greetings, for good, whatever the format: it is how versions learn of each other
+GREETING = b"FBE3"  # of greetings, in every format, for good: by greetings versions learn of each other
 SIGNATURE_BYTES = 64
 Kind = Literal["greeting", "release", "mixed", "model", "holds", "members"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -76,14 +77,14 @@ class Context(NamedTuple):
 
 
 def seal(plain: bytes, context: Context, receiver: MLKEM768X25519PublicKey, sender: Ed25519PrivateKey) -> bytes:
-    """Encrypt for the receiver and sign. Two seals of the same message differ: keep the bytes to send them again."""
+    """Encrypt for the receiver and sign. Each seal of a message differs: keep the bytes to send them again."""
     header = context.header()
     ciphertext = _SUITE.encrypt(plain, receiver, info=header)
     return header + sender.sign(header + ciphertext) + ciphertext
 
 
 def resigned(envelope: bytes, sender: Ed25519PrivateKey) -> bytes:
-    """The same sealed message under this key of its sender's; the same bytes, if it was signed with it."""
+    """The same sealed message, signed with this key of its sender; the same bytes if it already was."""
     header, ciphertext = envelope[: _HEADER.size], envelope[_HEADER.size + SIGNATURE_BYTES :]
     return header + sender.sign(header + ciphertext) + ciphertext
 
@@ -103,14 +104,14 @@ def unseal(envelope: bytes, expected: Context, sender: Ed25519PublicKey, receive
 
 
 def seal_anonymously(plain: bytes, context: Context, receiver: MLKEM768X25519PublicKey) -> bytes:
-    """Encrypt without saying who: the context must name nobody as the sender."""
+    """Encrypt without a sender's name: the sender in the context must be `NOBODY`."""
     if context.sender != NOBODY:
         raise ArgumentError("sender", f"must be {NOBODY!r} in an anonymous message, got {context.sender!r}")
     return bytes(_SUITE.encrypt(plain, receiver, info=context.header()))
 
 
 def unseal_anonymously(ciphertext: bytes, expected: Context, receiver: MLKEM768X25519PrivateKey) -> bytes:
-    """The message of an anonymous ciphertext; that it came through the shuffler is all that is known of it."""
+    """The message of an anonymous ciphertext. All that is known of its origin is that it came through the shuffler."""
     try:
         return bytes(_SUITE.decrypt(ciphertext, receiver, info=expected.header()))
     except (InvalidTag, ValueError):
@@ -118,7 +119,7 @@ def unseal_anonymously(ciphertext: bytes, expected: Context, receiver: MLKEM768X
 
 
 def claimed(envelope: bytes) -> Context:
-    """What the header claims, unverified: enough to look up which key to verify it with."""
+    """What the header claims, unverified: enough to look up the key that must verify it."""
     if envelope[: len(MAGIC)] not in (MAGIC, GREETING):
         raise EnvelopeError(f"not an envelope of format {FORMAT}")
     if len(envelope) < OVERHEAD:
@@ -137,11 +138,11 @@ def _magic(kind: Kind) -> bytes:
 
 
 def _name(field: bytes) -> str:
-    """A name in a field that is filled up with zeros; nothing else may stand in it."""
+    """The name in a field that is padded with zeros; anything else in it is refused."""
     try:
         return party_name(field.rstrip(b"\0").decode("ascii"))
     except ValueError:
-        raise EnvelopeError("header has a field that is no name") from None
+        raise EnvelopeError("header has a field that is not a name") from None
 
 
 def _compare(claim: Context, expected: Context) -> None:

@@ -1,9 +1,9 @@
-"""How far a party has come, in its own signed words: the last link of its chain, for others to hold against it.
+"""Heads: a party's signed statement of how far it has come, the last link of its chain.
 
-A silo's chain is its ledger; the mixer's the totals it made, the analyzer's the models. Each party keeps the newest
-head it has seen of each other one and tells it when they greet. So a party that was put back to an older state (a
-restored backup, an empty store) learns that it has been further, and two heads of one party that do not fit are a
-proof, signed by that party, that it told different parties different things.
+A silo's chain is its ledger, the mixer's chain is the totals that it made, and the analyzer's chain is the models. Each
+party keeps the newest head that it has seen of each other party, and tells that party when they greet. So a party that
+was put back to an older state (a restored backup, an empty store) learns that it was further before. And two heads of
+one party that contradict each other prove, by its own signature, that it told different parties different things.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _HEAD = struct.Struct("<Q32s64s")
 _GREETING = struct.Struct("<4sBB16s16sI")
 _MEMBERS = struct.Struct("<I32s")
 HEAD_BYTES = _HEAD.size
-MAGIC = b"FBG1"  # a greeting is read by every version: it is how versions learn of each other
+MAGIC = b"FBG1"  # every version reads greetings: by them versions learn of each other
 NO_QUESTION = bytes(16)
 
 
 class Head(NamedTuple):
-    """After `length` links the chain's last hash is this, says `signature`."""
+    """A signed statement that a chain of `length` links ends with this hash."""
 
     length: int
     hash: bytes  # 32
@@ -44,7 +44,7 @@ class Head(NamedTuple):
         return cls(*_HEAD.unpack(data))
 
     def is_of(self, name: str, verifier: Ed25519PublicKey) -> bool:
-        """Whether the party signed it. That nothing was done yet needs no signature."""
+        """Whether the party signed it. The head of an empty chain needs no signature."""
         if self == NONE:
             return True
         try:
@@ -58,12 +58,12 @@ NONE = Head(0, bytes(32), bytes(64))
 
 
 def signed(name: str, count: int, hash_: bytes, signer: Ed25519PrivateKey) -> Head:
-    """The head in the party's own word."""
+    """A head, signed by its party."""
     return Head(count, hash_, signer.sign(_statement(name, count, hash_)))
 
 
 def link(previous: bytes, content: bytes) -> bytes:
-    """The hash of the next link."""
+    """The hash of the next link of a chain."""
     return hashlib.sha256(previous + hashlib.sha256(content).digest()).digest()
 
 
@@ -72,18 +72,19 @@ def _statement(name: str, count: int, hash_: bytes) -> bytes:
 
 
 class Greeting(NamedTuple):
-    """Which formats the sender reads, what it asks or answers, what it has seen of the receiver, where it is itself
-    (a mixer or an analyzer: silos say so with their releases), and which models it has."""
+    """A greeting: which formats the sender reads, what it asks or answers, what it has seen of the receiver, its own
+    head (if it is a mixer or an analyzer; silos send theirs with their releases), and which models and members it
+    has."""
 
     oldest: int
     newest: int
     question: bytes = NO_QUESTION  # to be sent back in the answer
     answer: bytes = NO_QUESTION  # the question that this answers
-    syncs: int = 0  # of the receiver under this plan, as far as the sender has seen
-    seen: Head = NONE  # of the receiver
+    syncs: int = 0  # syncs of the receiver under this plan, as far as the sender has seen
+    seen: Head = NONE  # the newest head of the receiver that the sender has seen
     own: Head = NONE
-    models: Head = NONE  # of the analyzer, as far as the sender has them
-    edition: int = 0  # of the members, as far as the sender has them
+    models: Head = NONE  # the head of the analyzer's models that the sender has
+    edition: int = 0  # the newest edition of the members that the sender has
     members: bytes = bytes(32)  # the hash of that edition
 
     def encode(self) -> bytes:
@@ -93,7 +94,8 @@ class Greeting(NamedTuple):
 
     @classmethod
     def decode(cls, data: bytes) -> Greeting:
-        """A later version may add to the end; the earliest said nothing about models, later ones nothing of members."""
+        """Read a greeting. A later version may append fields. The earliest version has no models, and some later ones
+        have models but no members."""
         if len(data) < _GREETING.size + 2 * HEAD_BYTES or data[:4] != MAGIC:
             raise MessageError("not a greeting")
         _, *fields = _GREETING.unpack(data[: _GREETING.size])

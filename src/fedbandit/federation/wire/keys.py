@@ -1,7 +1,7 @@
-"""A party's three key pairs: to sign what it says, to open what is sealed for it, to log in at the broker.
+"""A party's three key pairs: to sign its messages, to open messages sealed for it, and to log in at the broker.
 
-The broker key is separate because an untrusted broker chooses what it signs. Private keys live in one file that only
-its owner can read; they never leave the machine they were made on.
+The broker key is separate because an untrusted broker chooses what is signed with it. Private keys are in one file that
+only its owner can read; they never leave the machine on which they were made.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _NKEY_USER = 20 << 3  # the kind byte of a user key: it makes the text begin wit
 
 @dataclass(frozen=True)
 class PublicKeys:
-    """What the others know of a party."""
+    """The public keys of a party, with its name and role: what the others know of it."""
 
     name: str
     role: Role
@@ -77,8 +77,8 @@ class PublicKeys:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> PublicKeys:
-        """The keys in a table. Those of a size that cannot be are refused; the rest is looked at when a key is used:
-        of a thousand parties a silo speaks to two."""
+        """Read the keys from a table. Keys of a wrong size are refused here; everything else is checked when a key is
+        used, because of a thousand parties a silo sends to two."""
         _validate.known_keys("public keys", data, cls.__dataclass_fields__, required=("name", "role"))
         try:
             keys = {name: bytes.fromhex(data[name]) for name in ("identity", "mlkem", "x25519", "broker")}
@@ -91,10 +91,10 @@ class PublicKeys:
 
     @classmethod
     def load(cls, path: Path) -> PublicKeys:
-        """The keys on a card that a party has sent."""
+        """Read the keys on a card that a party has sent, and check them."""
         with _validate.reading(str(path)):
             public = cls.from_dict(_validate.table(str(path), path.read_bytes()))
-            _ = public.verifier, public.sealing  # whoever admits a party looks at its keys
+            _ = public.verifier, public.sealing  # fails if the keys cannot be used
             return public
 
 
@@ -109,12 +109,12 @@ class PartyKeys:
         return cls({name: secrets.token_bytes(size) for name, size in SEED_BYTES.items()})
 
     def rotated(self) -> PartyKeys:
-        """New keys for a party that stays who it is: the salt under which a silo hashes its users' keys is the same, or
-        everybody would be counted anew."""
+        """New keys for the same party. The salt under which a silo hashes its users' keys stays the same, because
+        otherwise everybody would be counted anew."""
         return PartyKeys({**PartyKeys.generate().seeds, "salt": self.seeds["salt"]})
 
     def save(self, path: Path) -> None:
-        """Write a new file, mode 0600; an existing one is never overwritten."""
+        """Write a new file with mode 0600; an existing file is never overwritten."""
         text = json.dumps({name: seed.hex() for name, seed in self.seeds.items()}, indent=1)
         write_secret(path, text.encode())
 
@@ -137,7 +137,7 @@ class PartyKeys:
 
     @cached_property
     def identity(self) -> bytes:
-        """The public key that others know what these keys sign by."""
+        """The public key by which others verify the signatures of these keys."""
         return Ed25519PrivateKey.from_private_bytes(self.seeds["identity"]).public_key().public_bytes_raw()
 
     @cached_property
@@ -170,7 +170,7 @@ class PartyKeys:
 
 
 def as_role(text: str) -> Role:
-    """The role of this name."""
+    """The role with this name; ArgumentError if there is none."""
     return _validate.one_of("role", text, ROLES)
 
 
@@ -195,7 +195,7 @@ def write_secret(path: Path, content: bytes) -> None:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        raise ValueError(f"{path} exists already; a key is never overwritten") from None
+        raise ValueError(f"{path} already exists; a key is never overwritten") from None
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
         file.flush()
@@ -210,5 +210,5 @@ def read_secret(path: Path) -> bytes:
         raise ArgumentError(str(path), f"must be a file: {LOST_SECRET}")
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & 0o077:
-        raise ArgumentError(str(path), f"must be readable by its owner only (chmod 600), its mode is {mode:o}")
+        raise ArgumentError(str(path), f"must be readable by its owner only (chmod 600); its mode is {mode:o}")
     return path.read_bytes()

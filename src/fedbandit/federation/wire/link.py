@@ -1,4 +1,4 @@
-"""A party's connection to the broker: publish once, read in order, come back after every outage."""
+"""A party's connection to the broker: it publishes once, reads in order, and reconnects after every outage."""
 
 from __future__ import annotations
 
@@ -28,39 +28,41 @@ from fedbandit.federation.wire.taking import SafeClient, Taker
 __all__ = ["BrokerAddress", "BrokerRefusal", "Carrier", "Link", "MessageTooLarge"]
 
 log = logging.getLogger(__name__)
-RETRY = 0.5  # seconds until what failed is tried again
-WAIT = 5.0  # seconds for an answer of the broker
-TOO_LARGE = 10054  # the broker's number for a message over the limit of a stream
-PING = 15  # seconds between signs of life: after two without an answer the connection is dead, and made anew
+RETRY = 0.5  # seconds until a failed call is tried again
+WAIT = 5.0  # seconds to wait for an answer of the broker
+TOO_LARGE = 10054  # the broker's error code for a message over the limit of a stream
+PING = 15  # seconds between pings: after two without an answer the connection counts as dead, and is made again
 CHUNK = 64  # messages taken at a time
 
 
 @dataclass(frozen=True)
 class BrokerAddress:
-    """Where the broker is: its URL, or those of its nodes with commas; `ca` for a private certificate authority,
-    `tls://` in the URLs for TLS."""
+    """Where the broker is: its URL, or the URLs of its nodes, separated by commas. `ca` is the file of a private
+    certificate authority; URLs with `tls://` use TLS."""
 
     url: str
     ca: str | None = None
 
     @property
     def urls(self) -> list[str]:
-        """Each of the nodes."""
+        """The URL of each node."""
         return self.url.split(",")
 
     def context(self) -> ssl.SSLContext | None:
-        """What the broker's certificate is verified by; BrokerRefusal if the authority cannot be read."""
+        """The TLS context that verifies the broker's certificate; None without TLS. BrokerRefusal if the file of the
+        authority cannot be read."""
         if not self.url.startswith("tls://"):
             return None
         try:
             return ssl.create_default_context(cafile=self.ca)
-        except OSError as error:  # an error of TLS is one, and has no name of a file
+        except OSError as error:  # an SSLError is an OSError, and does not name the file
             says = f"cannot be verified: {self.ca}, which broker_ca in party.json names, cannot be read ({error})"
             raise BrokerRefusal("certificate", f"the certificate of the broker at {self.url} {says}") from None
 
 
 class BrokerRefusal(PermissionError):
-    """It is of no use to try again before somebody has changed something. `kind` is one of `troubles.KINDS`."""
+    """The broker refuses this party, and trying again is useless until somebody changes something. `kind` is one of
+    `troubles.KINDS`."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -68,18 +70,18 @@ class BrokerRefusal(PermissionError):
 
 
 class MessageTooLarge(ValueError):
-    """The broker does not take a message, and will not before its limits are other ones."""
+    """The broker refuses a message because of its size, and will until its limits are changed."""
 
     def __init__(self, subject: str, data: bytes, message_id: str) -> None:
         super().__init__(
-            f"the broker takes no message of {len(data)} bytes on {subject}: its streams are made for another plan"
+            f"the broker takes no message of {len(data)} bytes on {subject}: its streams were made for another plan"
             " (`fedbandit federation provision` brings them up to date)"
         )
         self.subject, self.data, self.message_id = subject, data, message_id
 
 
 class Carrier(Protocol):
-    """What a mixer or an analyzer needs of a connection."""
+    """What a mixer or an analyzer needs from a connection."""
 
     async def publish(self, subject: str, data: bytes, message_id: str) -> None: ...
 
@@ -87,32 +89,32 @@ class Carrier(Protocol):
 
 
 class Link:
-    """One connection under one key. What is sent while the broker is away is sent when it is back."""
+    """One connection under one key. Messages published while the broker is unreachable are sent when it is back."""
 
     def __init__(self, client: Client, name: str) -> None:
         self.client, self.name = client, name
-        self._troubles: dict[str, str] = {}  # by what was tried last
+        self._troubles: dict[str, str] = {}  # by what was tried: why it failed last
         self._refused_size = 0  # bytes of the last message that was too large
-        self.ending: asyncio.Task[None] | None = None  # closing it, since the broker no longer knows the key
+        self.ending: asyncio.Task[None] | None = None  # the task that closes it, if the broker no longer knows the key
         self.js: JetStreamContext = client.jetstream(timeout=WAIT)
 
     @classmethod
     async def connect(cls, address: BrokerAddress, name: str, key: Ed25519PrivateKey) -> Self:
-        """Log in at one of the broker's nodes. It waits for a broker that is not up yet, and gives up (BrokerRefusal)
-        on one that does not know the key or whose certificate cannot be verified."""
+        """Log in at one of the broker's nodes. This waits for a broker that is not up yet. It gives up (BrokerRefusal)
+        if the broker does not know the key, or if its certificate cannot be verified."""
         client = SafeClient()
-        # nats-py signs with a callback, but learns the public nkey from an optional package only.
+        # nats-py can sign with a callback, but gets the public nkey only from an optional package.
         client._public_nkey = public_nkey(key.public_key().public_bytes_raw())
         client._auth_configured = True
         loop = asyncio.get_running_loop()
         refused: asyncio.Future[None] = loop.create_future()
-        links: list[Link] = []  # the connection, once there is one
-        reasons: list[tuple[str, str]] = []  # of several nodes one may be set up wrongly: as many must refuse
+        links: list[Link] = []  # this connection, once it is made
+        reasons: list[tuple[str, str]] = []  # one of several nodes may be set up wrongly, so all must refuse
 
         async def failed(error: Exception) -> None:
             log.warning("broker: %s", error or type(error).__name__)
             reason = _hopeless(error, name)
-            if reason is not None and links:  # the broker has taken the key away: a party may have another one
+            if reason is not None and links:  # the broker has dropped the key: the party may have another one
                 links[0].ending = links[0].ending or loop.create_task(links[0].close())
             elif reason is not None and not refused.done():
                 reasons.append(reason)
@@ -150,8 +152,8 @@ class Link:
 
     @classmethod
     async def connect_with(cls, address: BrokerAddress, name: str, keys: Sequence[Ed25519PrivateKey]) -> Self:
-        """Log in with the first of a party's keys that the broker knows: it may have been told of new ones before the
-        party was, or after."""
+        """Log in with the first of a party's keys that the broker knows. The broker may learn of new keys before or
+        after the party does."""
         for key in keys[:-1]:
             try:
                 return await cls.connect(address, name, key)
@@ -162,15 +164,16 @@ class Link:
 
     @property
     def trouble(self) -> str | None:
-        """Why nothing is published or read although there is a connection, if that is so."""
+        """Why nothing is published or read although there is a connection; None if all is well."""
         return next(iter(self._troubles.values()), None)
 
     async def publish(self, subject: str, data: bytes, message_id: str) -> None:
-        """Return when the broker has it on disk; a repeat of the same id and data is stored once. MessageTooLarge if
-        the broker's limits are below it: trying again is of use only once they have changed.
+        """Publish a message; return when the broker has it on disk. A repeat of the same id and data is stored once.
+        MessageTooLarge if it is over the broker's limits: trying again helps only once they are changed.
 
-        The broker looks at the id alone, whoever has sent it: without the hash of the data, which nobody knows before
-        they are published, one party could use up the id of another's message, which would then be dropped.
+        The broker compares ids alone, whoever the sender is. So the id that it sees includes the hash of the data,
+        which nobody knows before they are published: otherwise one party could use up the id of another's message,
+        which the broker would then drop.
         """
         unique = f"{message_id}.{hashlib.sha256(data).hexdigest()}"
         while True:
@@ -194,7 +197,7 @@ class Link:
                 await asyncio.sleep(RETRY)
 
     async def read(self, consumer: Consumer, handle: Callable[[list[bytes]], Awaitable[None]]) -> None:
-        """Hand messages to `handle`, in order, for ever; they are done when `handle` has returned."""
+        """Pass messages to `handle`, in order, for ever. They are acknowledged when `handle` has returned."""
         taker = Taker(self.client, consumer, WAIT)
         try:
             while True:
@@ -207,7 +210,7 @@ class Link:
                 await taker.close()
 
     async def _taken(self, taker: Taker, consumer: Consumer) -> list[Msg]:
-        """The next messages, after however many attempts; only a connection that was closed ends them."""
+        """The next messages, after as many attempts as it takes; raises only if the connection was closed."""
         wait = RETRY
         while True:
             _go_on()
@@ -216,7 +219,7 @@ class Link:
                 self._troubles.pop("reading", None)
                 _go_on()
                 return messages
-            except Exception as error:  # deliberately broad: whatever one message does, the next ones are read
+            except Exception as error:  # deliberately broad: whatever one message causes, the next ones are read
                 if self.client.is_closed:
                     raise
                 if self.client.is_connected:
@@ -229,19 +232,19 @@ class Link:
         try:
             for message in messages:
                 await message.ack()
-        except Exception as error:  # they come again, which changes nothing
+        except Exception as error:  # they are delivered again, which changes nothing
             log.warning("acknowledging to %s: %s", consumer.stream, str(error) or type(error).__name__)
 
     async def close(self) -> None:
-        """Let go of the connection. That the broker is gone is no error then: whoever closes may be stopping."""
+        """Close the connection. It is not an error if the broker is gone: the caller may be stopping."""
         if not self.client.is_closed:
             with contextlib.suppress(OSError, NatsError):
                 await self.client.close()
 
 
 def _go_on() -> None:
-    """Notice that this task was cancelled: the client waits with `wait_for`, which loses a cancellation that comes
-    together with the answer."""
+    """Raise CancelledError if this task was cancelled: the client waits with `wait_for`, which loses a cancellation
+    that comes together with the answer."""
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError
@@ -250,7 +253,7 @@ def _go_on() -> None:
 def _unavailable(what: str, error: Exception) -> str:
     return (
         f"the broker answers, but its stream for {what} does not ({type(error).__name__}): JetStream is off or has no"
-        " quorum, or the stream is gone (`fedbandit federation provision` makes it again)"
+        " quorum, or the stream is gone (`fedbandit federation provision` creates it again)"
     )
 
 
@@ -259,7 +262,7 @@ def _too_large(error: Exception) -> bool:
 
 
 def _hopeless(error: Exception, name: str) -> tuple[str, str] | None:
-    """Why it is of no use to try again, if it is not: of which kind that is, and in words."""
+    """The kind and the text of an error after which trying again is useless; None for any other error."""
     if isinstance(error, ssl.SSLCertVerificationError):
         why = f"shows a certificate that cannot be verified ({error.verify_message}); give its authority: --broker-ca"
         return "certificate", why
@@ -267,12 +270,13 @@ def _hopeless(error: Exception, name: str) -> tuple[str, str] | None:
 
 
 async def _end(connecting: asyncio.Task[None]) -> None:
-    """Cancel until it has ended: an attempt that fails at that very moment hides the cancellation, and is repeated."""
+    """Cancel the attempt to connect until it has ended: if it fails at that very moment, it hides the cancellation and
+    tries again."""
     while not connecting.done():
         connecting.cancel()
         await asyncio.wait({connecting}, timeout=RETRY)
 
 
 def _denied(error: Exception) -> bool:
-    """Whether the broker does not know the key. While connecting, nats-py has only the server's own words for it."""
+    """Whether the broker does not know the key. While connecting, nats-py only passes on the server's text."""
     return isinstance(error, AuthorizationError) or AUTHORIZATION_VIOLATION in str(error).lower()

@@ -1,7 +1,7 @@
 """The bytes of a message: a tuple of arrays, in one canonical form.
 
-``magic | number of arrays | for each: type, number of dimensions, dimensions | data``, little-endian, row-major. Same
-arrays, same bytes; and since every array's shape is fixed by the plan, the length says nothing about the data.
+``magic | number of arrays | for each: type, number of dimensions, dimensions | data``, little-endian, row-major. The
+same arrays give the same bytes; and as the plan fixes every array's shape, the length reveals nothing of the data.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ __all__ = ["MessageError", "decode", "decode_stream", "encode", "encode_stream",
 
 MAGIC = b"FBM1"
 MAX_DIMENSIONS = 8
-MAX_EMPTY = 2**20  # an empty array costs no bytes: what the other sides of its shape may be
+MAX_EMPTY = 2**20  # the largest product of an empty array's other sides: it costs no bytes, so they are bounded here
 _TYPES: tuple[np.dtype[Any], ...] = (np.dtype("<i8"), np.dtype("<u8"), np.dtype("<f8"))
 
 
 class MessageError(ValueError):
-    """Bytes that are not a message of this version."""
+    """Bytes that are not a message of this version, or not one that the plan allows."""
 
 
 def encode(arrays: Sequence[Numbers]) -> bytes:
@@ -41,10 +41,9 @@ def encode(arrays: Sequence[Numbers]) -> bytes:
 def decode(
     data: bytes, shapes: Sequence[tuple[int, ...]] | None = None, *, most: int | None = None
 ) -> tuple[Numbers, ...]:
-    """The arrays again, bit for bit; with `shapes`, refuse arrays of any other shape, with `most`, more arrays.
+    """The arrays again, bit for bit. With `shapes`, arrays of any other shape are refused; with `most`, more arrays.
 
-    What comes from another party is read with one of the two, so that nothing is made of it that the plan does not
-    have a place for.
+    A message from another party is read with one of the two, so that it holds nothing that the plan has no place for.
     """
     reader = _Reader(data)
     if reader.take(4) != MAGIC:
@@ -65,7 +64,7 @@ def pack(parts: Sequence[bytes]) -> bytes:
 
 
 def unpack(data: bytes, most: int | None = None) -> list[bytes]:
-    """The byte strings that `pack` was given; with `most`, refuse to look at more."""
+    """The byte strings that `pack` was given; with `most`, more than that are refused."""
     reader = _Reader(data)
     if reader.take(4) != MAGIC:
         raise MessageError(f"not a message of version {MAGIC.decode()}")
@@ -86,7 +85,7 @@ def decode_stream(data: bytes) -> Stream:
     """The state that `encode_stream` wrote."""
     arrays = decode(data)
     if not arrays or arrays[0].shape != (1,) or arrays[0].dtype != np.int64 or arrays[0][0] < 0:
-        raise MessageError("a state must begin with how many steps were done")
+        raise MessageError("a state must begin with the number of steps that were done")
     return Stream(int(arrays[0][0]), arrays[1:])
 
 
@@ -132,7 +131,7 @@ def _head(reader: _Reader) -> tuple[np.dtype[Any], tuple[int, ...]]:
 
 
 def _array(reader: _Reader, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Numbers:
-    size = math.prod(shape) * dtype.itemsize  # Python integers: no overflow, and `take` bounds it by what is there
+    size = math.prod(shape) * dtype.itemsize  # Python integers do not overflow; `take` bounds it by the bytes there
     if not size and math.prod(max(side, 1) for side in shape) > MAX_EMPTY:
         raise MessageError(f"message holds an empty array of shape {shape}")
     return np.frombuffer(reader.take(size), dtype=dtype).reshape(shape).astype(dtype.newbyteorder("="))

@@ -1,8 +1,8 @@
-"""What the parties tell each other about one sync, as values and as bytes, and S and A on them.
+"""What the parties tell each other about one sync, as values and as bytes, and how S and A work on them.
 
-A silo hands a `Parcel` to each party that gets something; the analyzer says whose parcels it `Holds`; the mixer passes
-`Mixed` on; the analyzer answers with a `SignedOutcome`. How many arrays there are, who reads which, and what is only
-carried, is declared by the plan's protocol (`Protocol.parts`). Nothing here touches a network.
+A silo sends a `Parcel` to each receiver; the analyzer says whose parcels it `Holds`; the mixer sends `Mixed` to the
+analyzer; the analyzer answers with a `SignedOutcome`. The plan's protocol declares how many arrays there are, who reads
+which, and what is only carried (`Protocol.parts`). Nothing here touches a network.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ __all__ = ["Holds", "Mixed", "Outcome", "Parcel", "SignedOutcome", "held_by_anal
 
 
 class Parcel(NamedTuple):
-    """What one silo hands to one party for a sync: arrays that it reads, and ciphertexts that it only carries.
+    """What one silo sends to one party for a sync: arrays that the party reads, and ciphertexts that it only carries.
 
-    With it travel the head of the silo's ledger after this release, and that of the models it has from the analyzer.
+    With them travel the head of the silo's ledger after this release, and the head of the models that the silo has.
     """
 
     arrays: Message  # (width,) each
@@ -41,7 +41,7 @@ class Parcel(NamedTuple):
 
     @classmethod
     def decode(cls, data: bytes, protocol: Protocol, reader: Role) -> Parcel:
-        """The parcel, if it has the form that the protocol gives to parcels for this reader."""
+        """Read a parcel; MessageError unless it has the form that the protocol prescribes for this reader."""
         wanted = [part for part in protocol.parts if part.reader == reader and not part.blind]
         blind = sum(part.blind for part in protocol.parts) if reader == "mixer" else 0
         parts = messages.unpack(data, most=2 + blind)
@@ -53,10 +53,10 @@ class Parcel(NamedTuple):
 
 
 class Holds(NamedTuple):
-    """Whose parcels of a sync the analyzer holds; given once and for good, so that the mixer leaves the others out."""
+    """Whose parcels of a sync the analyzer holds. It says so once and for good, and the mixer leaves the others out."""
 
     cohort: Integers  # (silos,), 0 or 1, by seat
-    models: Head = heads.NONE  # of the analyzer itself
+    models: Head = heads.NONE  # the analyzer's own head
 
     def encode(self) -> bytes:
         return messages.pack([self.models.encode(), messages.encode([_bits(self.cohort)])])
@@ -65,18 +65,18 @@ class Holds(NamedTuple):
     def decode(cls, data: bytes, plan: Plan) -> Holds:
         parts = messages.unpack(data, most=2)
         if len(parts) != 2:
-            raise MessageError("a list of what is held must have a head and a cohort")
+            raise MessageError("a message about what is held must have a head and a cohort")
         (bits,) = messages.decode(parts[1], [_words(plan)])
         return cls(_cohort(bits, plan), Head.decode(parts[0]))
 
 
 class Mixed(NamedTuple):
-    """What the mixer passes on for a sync: who is in it, the arrays it mixed, the ciphertexts in their new order."""
+    """What the mixer sends for a sync: its cohort, the arrays that it mixed, and the ciphertexts in their new order."""
 
     cohort: Integers  # (silos,), 0 or 1, by seat
-    arrays: Message = ()  # (rows, width) each; none for a sync that was skipped
+    arrays: Message = ()  # (rows, width) each; empty for a sync that was skipped
     carried: tuple[bytes, ...] = ()  # by blind part, then by silo
-    totals: Head = heads.NONE  # of the mixer, after this sync
+    totals: Head = heads.NONE  # the mixer's own head after this sync
 
     def encode(self) -> bytes:
         parts = [messages.encode([_bits(self.cohort)]), messages.encode(self.arrays), *self.carried]
@@ -84,7 +84,7 @@ class Mixed(NamedTuple):
 
     @classmethod
     def decode(cls, data: bytes, plan: Plan) -> Mixed:
-        """What a mixer sent, if it has the form that the plan gives it."""
+        """Read what a mixer sent; MessageError unless it has the form that the plan prescribes."""
         protocol = plan.protocol
         blind = sum(part.blind for part in protocol.parts)
         parts = messages.unpack(data, most=3 + plan.silos * blind)
@@ -96,7 +96,7 @@ class Mixed(NamedTuple):
         arrays = messages.decode(parts[2], most=len(read))
         _check_arrays(arrays, read)
         if any(array.shape not in ((1, protocol.width), (present, protocol.width)) for array in arrays):
-            raise MessageError("message holds an array whose shape is not the plan's")
+            raise MessageError("message holds an array of a shape that the plan does not have")
         if len(parts) - 3 != present * blind:
             raise MessageError(f"a sync of {present} silos must carry {present * blind} ciphertexts")
         return cls(cohort, arrays, tuple(parts[3:]), Head.decode(parts[0]))
@@ -105,7 +105,7 @@ class Mixed(NamedTuple):
 class Outcome(NamedTuple):
     """The result of a sync: the prefix sum over all silos, and which silos are in this sync's total.
 
-    An empty cohort is a sync that was skipped; the prefix sum is then the one before it, and the model stays.
+    If the cohort is empty, the sync was skipped; the prefix sum is then that of the sync before, and the model stays.
     """
 
     prefix: Floats  # (width,), natural units
@@ -127,7 +127,7 @@ class Outcome(NamedTuple):
 
 
 class SignedOutcome(NamedTuple):
-    """An outcome on its way to the silos: with the analyzer's head after it, and the hash that this one follows."""
+    """An outcome as it is sent to the silos: with the hash that it follows, and the analyzer's head after it."""
 
     outcome: Outcome
     previous: bytes
@@ -138,21 +138,21 @@ class SignedOutcome(NamedTuple):
 
     @classmethod
     def decode(cls, data: bytes, plan: Plan) -> SignedOutcome:
-        """The model, if the head is that of a chain with this outcome at its end; who signed it is not looked at."""
+        """Read a model; MessageError unless its head is of a chain that ends with it. No signature is checked."""
         parts = messages.unpack(data, most=3)
         if len(parts) != 3:
-            raise MessageError("a model must have the hash before it, a head and an outcome")
+            raise MessageError("a model must have the hash of the one before it, a head and an outcome")
         previous, head, outcome = parts[0], Head.decode(parts[1]), Outcome.decode(parts[2], plan)
         if len(previous) != len(head.hash) or heads.link(previous, outcome.encode()) != head.hash:
-            raise MessageError("the analyzer's head is not that of this model")
+            raise MessageError("the analyzer's head does not belong to this model")
         return cls(outcome, previous, head)
 
 
-EDITION = 6144  # bytes that an edition of the members has at most: two names, and a party's public keys as text
+EDITION = 6144  # bytes of an edition of the members, at most: two names, and a party's public keys as text
 
 
 def largest(plan: Plan) -> int:
-    """Bytes of the largest message that anybody sends under a plan, sealed."""
+    """The size in bytes of the largest sealed message that any party sends under a plan."""
     protocol, silos = plan.protocol, plan.silos
     array, ciphertext = 64 + 8 * protocol.width, 64 + 8 * protocol.width + OVERHEAD
     blind = sum(part.blind for part in protocol.parts)
@@ -162,7 +162,8 @@ def largest(plan: Plan) -> int:
 
 
 def mixed(protocol: Protocol, cohort: Integers, parcels: Sequence[Parcel], noise: NoiseSource) -> Mixed:
-    """S on one sync's parcels: what it reads goes through `mix` itself, what it carries goes through as its place."""
+    """The result of S on one sync's parcels. Arrays that it reads go through `mix`; of ciphertexts that it carries, the
+    positions do, and so give the new order."""
     places = np.arange(len(parcels))[:, None]
     readable = iter(_stacked([parcel.arrays for parcel in parcels]))
     parts = [protocol.parts[i] for i in protocol.mixed_parts]
@@ -179,7 +180,8 @@ def mixed(protocol: Protocol, cohort: Integers, parcels: Sequence[Parcel], noise
 def held_by_analyzer(
     protocol: Protocol, from_mixer: Message, opened: Sequence[Numbers], own: Sequence[Parcel]
 ) -> Message:
-    """All parts of a sync in the protocol's order: those that S mixed, those it carried, opened, and A's own."""
+    """All parts of a sync in the protocol's order: those that S mixed, those that it carried (opened), and those that A
+    got from silos."""
     mixer, direct = iter(from_mixer), iter(_stacked([parcel.arrays for parcel in own]))
     rows = len(opened) // max(1, sum(part.blind for part in protocol.parts))
     blind = iter(np.stack(opened[start : start + rows]) for start in range(0, len(opened), rows or 1))
@@ -191,7 +193,7 @@ def held_by_analyzer(
 
 
 def _stacked(rows: Sequence[Message]) -> Message:
-    """Messages of several silos, (silos, width) each."""
+    """The messages of several silos as one, with arrays (silos, width)."""
     return tuple(np.stack(arrays) for arrays in zip(*rows, strict=True))
 
 
@@ -200,7 +202,7 @@ def _two_heads(data: bytes) -> tuple[Head, Head]:
 
 
 def _check_arrays(arrays: Message, parts: Sequence[Part]) -> None:
-    """Refuse arrays of another number or type than the plan's, before they are counted in."""
+    """Refuse arrays if their number or a type is not the plan's, before they are used."""
     if len(arrays) != len(parts):
         raise MessageError(f"message must hold {len(parts)} arrays, got {len(arrays)}")
     for array, part in zip(arrays, parts, strict=True):
@@ -208,7 +210,7 @@ def _check_arrays(arrays: Message, parts: Sequence[Part]) -> None:
             raise MessageError(f"message holds {array.dtype}, which is not the plan's form")
 
 
-WORD = 64  # silos to a word of a cohort's bits
+WORD = 64  # silos per word of a cohort's bits
 
 
 def _words(plan: Plan) -> tuple[int]:
@@ -224,7 +226,7 @@ def _bits(cohort: Integers) -> Words:
 
 
 def _cohort(bits: Numbers, plan: Plan) -> Integers:
-    """The cohort again, as 0s and 1s; there are no others than the plan's silos."""
+    """The cohort as 0s and 1s again; MessageError if it has more than the plan's silos."""
     if bits.dtype != np.uint64:
         raise MessageError(f"cohort must be words of bits, not {bits.dtype}")
     members = np.unpackbits(bits.astype("<u8").view(np.uint8), bitorder="little")

@@ -1,4 +1,4 @@
-"""Messages that were refused: counted by reason, and logged without letting whoever sends them fill the log."""
+"""Messages that were refused: counted by reason, and logged so that their senders cannot fill the log."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from collections.abc import Callable
 __all__ = ["Refused"]
 
 log = logging.getLogger(__name__)
-QUIET = 10.0  # seconds between lines
+QUIET = 10.0  # seconds between log lines
 
 
 class Refused:
     """A count of refused messages. The first is logged at once, later ones at most every few seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self.reasons: Counter[str] = Counter()  # by the kind of error: the code knows few, whatever is sent
+        self.reasons: Counter[str] = Counter()  # by the type of error, of which there are few, whatever is sent
         self._clock, self._unsaid, self._next = clock, 0, -float("inf")
 
     @property
     def count(self) -> int:
-        """Messages that were refused."""
+        """The number of messages that were refused."""
         return self.reasons.total()
 
     def note(self, reason: BaseException) -> None:

@@ -1,7 +1,8 @@
-"""What is said again: a receiver may have lost what the broker took from its sender.
+"""Messages that are sent again, because a receiver may have lost a message that the broker has accepted.
 
-It may have refused it while its own clock was wrong, or was put back to a copy from before it came. So whoever waits
-for an answer says the same bytes again, now and then, until the answer comes; taking them twice changes nothing.
+The receiver may have refused it while its own clock was wrong, or may have been put back to an older copy. So a sender
+that waits for an answer sends the same bytes again from time to time, until the answer comes. Receiving them twice
+changes nothing.
 """
 
 from __future__ import annotations
@@ -12,35 +13,35 @@ from typing import Generic, TypeVar
 __all__ = ["Repeats"]
 
 Key = TypeVar("Key", bound=Hashable)
-MOST = 4096  # messages whose times are kept; the oldest are those of syncs that are long over
+MOST = 4096  # messages whose times are kept; the oldest belong to syncs that are long over
 
 
 class Repeats(Generic[Key]):
-    """When each message was sent last by this process, and how often; it is due again after `patience` seconds."""
+    """When this process last sent each message, and how often; a message is due again after `patience` seconds."""
 
     def __init__(self, patience: float, steady: Callable[[], float]) -> None:
         self._patience, self._steady = patience, steady
         self._sent: dict[Key, tuple[float, int]] = {}
 
     def said(self, key: Key) -> bool:
-        """Whether this process has sent it."""
+        """Whether this process has sent the message."""
         return key in self._sent
 
     def due(self, key: Key) -> bool:
-        """Whether it is time to say it again. The time of what an earlier process has said begins now."""
+        """Whether it is time to send the message again. If an earlier process sent it, the waiting time begins now."""
         return self._steady() - self._sent.setdefault(key, (self._steady(), 0))[0] > self._patience
 
     def suffix(self, key: Key) -> str:
-        """What tells this repeat's message id from the others': the broker would not take the same id again."""
+        """A suffix that makes the message id of this repeat new: the broker would drop a message with the same id."""
         times = self._sent.get(key, (0.0, 0))[1]
         return f".{times}" if times else ""
 
     def done(self, key: Key) -> None:
-        """It was sent."""
+        """Note that the message was sent."""
         self._sent[key] = (self._steady(), self._sent.get(key, (0.0, 0))[1] + 1)
         while len(self._sent) > MOST:
             del self._sent[next(iter(self._sent))]
 
     def forget(self) -> None:
-        """The receiver may have lost all of it: it counts as not said."""
+        """Treat all messages as not sent, because the receiver may have lost them."""
         self._sent.clear()

@@ -1,13 +1,13 @@
-"""Who may say what to whom: subjects of the broker, and what each role may publish and read.
+"""Who may send what to whom: the subjects of the broker, and what each role may publish and read.
 
-    fb.<federation>.analyzer.<sender>    releases, and what the mixer passes on
+    fb.<federation>.analyzer.<sender>    releases, and what the mixer sends
     fb.<federation>.mixer.<sender>       releases for the mixer, and which of them the analyzer holds
     fb.<federation>.silo.<receiver>      models
 
 and greetings on each of them.
 
-Each of the three is one durable stream, and each party has one reader. A party can publish under its own name only and
-can take messages from its own consumer only; the operator makes the consumers, so no party can point one elsewhere.
+Each of the three is one durable stream, and each party has one consumer. A party can publish only under its own name,
+and can take messages only from its own consumer. The operator creates the consumers, so no party can redirect one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fedbandit.federation.wire.keys import PublicKeys, Role
 __all__ = ["ACK", "OPERATOR", "Consumer", "Subjects", "inbox", "taking"]
 
 OPERATOR = "operator"
-ACK = "$JS.ACK"  # what the server puts before the reply subject of every message of a stream
+ACK = "$JS.ACK"  # the prefix that the server gives to the reply subject of every message of a stream
 
 
 class Consumer(NamedTuple):
@@ -43,7 +43,7 @@ class Subjects:
         return "mixer" in self.receivers
 
     def subject(self, role: Role, party: str) -> str:
-        """Where messages for a role go; `party` is the sender's name, or for a silo its own."""
+        """The subject of messages for a role. `party` is the name of the sender; for role silo, of the receiver."""
         return f"fb.{self.federation}.{role}.{party}"
 
     def stream(self, role: Role) -> str:
@@ -51,7 +51,7 @@ class Subjects:
         return f"FB_{self.federation}_{role}"
 
     def streams(self) -> dict[str, str]:
-        """Stream to the subjects it keeps."""
+        """The subjects that each stream keeps, by stream."""
         roles: tuple[Role, ...] = ("analyzer", "silo", "mixer") if self.has_mixer else ("analyzer", "silo")
         return {self.stream(role): self.subject(role, "*") for role in roles}
 
@@ -61,19 +61,19 @@ class Subjects:
         return Consumer(self.stream(party.role), party.name, self.subject(party.role, what))
 
     def services(self, party: PublicKeys) -> list[str]:
-        """What a party calls: the subjects it says something on, to take its messages, to acknowledge them."""
+        """The subjects that a party calls: to publish, to take its messages, and to acknowledge them."""
         reads = self.consumer(party)
         return [*self.said_by(party), taking(reads), f"{ACK}.{reads.stream}.{reads.name}.>"]
 
     def permissions(self, party: PublicKeys) -> dict[str, Any]:
-        """What the broker lets a party do, and nothing else."""
+        """All that the broker lets a party do."""
         return {
             "publish": {"allow": self.services(party)},
             "subscribe": {"allow": [f"{inbox(party.name)}.>"]},
         }
 
     def operator_permissions(self) -> dict[str, Any]:
-        """The operator makes and inspects the streams and their consumers; it takes no messages from them."""
+        """All that the broker lets the operator do: create, change and inspect streams and consumers, not read."""
         calls = [
             f"$JS.API.{call}"
             for name in self.streams()
@@ -99,10 +99,10 @@ class Subjects:
 
 
 def inbox(name: str) -> str:
-    """The prefix under which a party gets its answers; nobody else can listen there."""
+    """The prefix of the subjects on which a party gets answers; nobody else can listen there."""
     return f"_INBOX_{name}"
 
 
 def taking(consumer: Consumer) -> str:
-    """Where a message of a consumer is asked for."""
+    """The subject on which the next message of a consumer is requested."""
     return f"$JS.API.CONSUMER.MSG.NEXT.{consumer.stream}.{consumer.name}"

@@ -113,7 +113,9 @@ def forgetting(size: int, forget: float) -> Encoder:
     if fit is None and reach == 1:
         raise ArgumentError("forget", f"must be larger for mechanism 'blt', got {forget:g}: nothing is remembered")
     if fit is None:  # beyond a million syncs: decays would have to be finer than 2^-24
-        raise ArgumentError("mechanism", f"must not be 'blt' over {size:,} syncs: no {MOST_BUFFERS} buffers come near")
+        raise ArgumentError(
+            "mechanism", f"must not be 'blt' over {size:,} syncs: no fit with {MOST_BUFFERS} buffers is close enough"
+        )
     decays, weights = fit
     powers = np.array(decays) ** np.arange(size - 1)[:, None]
     column = np.append(1.0, powers @ np.array(weights))  # a power series would lose four digits

@@ -94,7 +94,8 @@ def _shariff_sheffet(request: Request) -> Stated:
     sigma = math.sqrt(2) * off_diagonal
     step = (
         f"Shariff & Sheffet 2018 add noise of {off_diagonal:.4f} to the numbers off the diagonal of every node of a "
-        f"tree over {rounds:,} releases, and {sigma:.4f} to those on it. What that promises is computed exactly:"
+        f"tree over {rounds:,} releases, and {sigma:.4f} to those on it. The next steps compute exactly what that "
+        "promises."
     )
     return Stated(sigma, request.exact_scales(sigma), step)
 
@@ -104,13 +105,13 @@ def _guarantee(request: Request, noise: GaussianNoise, scales: Scales) -> Guaran
         return nothing(noise.problem)
     privacy = request.asked
     return request.promise(
-        f"All that leaves the analyzer is {privacy.pair}-differentially private for each "
+        f"Everything that leaves the analyzer is {privacy.pair}-differentially private for each "
         f"user of any silo ({privacy.adjacency}), against everybody but the analyzer.",
         against="everybody but the analyzer",
         steps=(*noise.steps, request.grid_step(scales)),
         assumes=(*COMMON_ASSUMPTIONS, "the analyzer is trusted with every silo's sums"),
-        collusion="whoever colludes with the analyzer sees what it sees, every silo's sums; others gain nothing",
-        missing="nothing changes: the analyzer draws the whole noise of every sync",
+        collusion="anybody who colludes with the analyzer sees every silo's sums, as it does; others gain nothing",
+        missing="nothing changes: the analyzer draws all the noise of every sync",
     )
 
 

@@ -85,7 +85,7 @@ def users_request(request: Request) -> Request:
 def _build(request: Request) -> Built:
     """Each user's own noise; the mechanism after it has nothing to compose and must be `batches`."""
     check_users("local", request)
-    comes = "comes {} times at most, with noise of its own each time"
+    comes = "comes at most {} times, with new noise each time"
     noise = gaussian_noise(users_request(request), joint_silos=False, comes=comes, literature=_zheng)
     scales = request.on_grid(noise.scales)
     protocol = LocalProtocol(request.encoder, scales, request.dim, request.bits, request.silos)
@@ -98,8 +98,8 @@ def _zheng(request: Request) -> Stated:
         raise ArgumentError("ratio", f"must be 1 for the noise of Zheng et al., got {request.ratio!r}")
     sigma = zheng_sigma(request.asked.epsilon, request.asked.delta)
     step = (
-        f"Zheng et al. 2020 let each user add noise of {sigma:.4f} to every number of theirs. What that promises is "
-        "computed exactly:"
+        f"Zheng et al. 2020 let each user add noise of {sigma:.4f} to each of their numbers. The next steps compute "
+        "exactly what that promises."
     )
     return Stated(sigma, Scales.flat(sigma), step)
 
@@ -113,7 +113,7 @@ def _guarantee(request: Request, noise: GaussianNoise, scales: Scales) -> Guaran
         f"the user's silo included ({privacy.adjacency}).",
         against="everybody",
         steps=(*noise.steps, request.grid_step(scales, "Each user's noise")),
-        assumes=(BOUNDED_BY_USERS, "each user draws their own noise, and comes no more often than is said above"),
+        assumes=(BOUNDED_BY_USERS, "each user draws their own noise, and comes no more often than stated above"),
         collusion="the promise is against all of them together",
         missing="nothing changes: users protect themselves",
         silos_count=False,

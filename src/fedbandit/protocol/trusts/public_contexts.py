@@ -54,7 +54,7 @@ def _build(request: Request) -> Built:
     if request.acting != "lazy":
         raise ArgumentError(
             "acting",
-            "must be 'lazy' for trust 'public-contexts': the next action, which anybody may read, would tell the raw "
+            "must be 'lazy' for trust 'public-contexts': anybody may read the next action, which would reveal the raw "
             "rewards that it was chosen by",
         )
     drawn = request.on_grid(Scales.flat(reward_sigma(request))).bias
@@ -62,8 +62,8 @@ def _build(request: Request) -> Built:
         request.encoder, Scales(drawn, 0.0, 0.0), request.dim, request.bits, request.silos
     )
     why = (
-        f"contexts and actions are in the clear. Rewards alone are {request.asked.pair}-differentially private, if "
-        "whoever comes, and what they are offered and given, is public anyway"
+        f"contexts and actions are in the clear. Only rewards are {request.asked.pair}-differentially private, "
+        "provided that it is public anyway who comes, and what they are offered and given"
     )
     return Built(protocol, nothing(why), lambda sync: Clear("everybody"))
 

@@ -242,10 +242,10 @@ def _guarantee(request: Request, noise: GaussianNoise, honest: int, scales: Scal
         steps=(
             *noise.steps,
             f"At least {_silos(request.cohort)} in a sync. {_left_out(request.colluding)} {_shares(request, honest)}",
-            "A share is uniform modulo 2^64 whatever the release, so the mixer's view tells nothing, and the "
+            "A share is uniform modulo 2^64 whatever the release is, so the mixer's view reveals nothing, and the "
             "analyzer's view is a function of the noisy sum and of uniform words.",
-            f"Mixer and analyzer together see each silo's release with its own noise alone: mu is then {mu_alone:.5f} "
-            f"instead of {mu:.5f}, an exact epsilon of {at_most(alone)}.",
+            "Together, mixer and analyzer see each silo's release with no noise but the silo's own: mu is then "
+            f"{mu_alone:.5f} instead of {mu:.5f}, which is an exact epsilon of {at_most(alone)}.",
             request.grid_step(scales),
         ),
         assumes=(
@@ -281,25 +281,25 @@ def _silos(number: int) -> str:
 def _shares(request: Request, honest: int) -> str:
     """How the noise of the sum is divided."""
     if honest == 1:
-        return f"{'The other one' if request.colluding else 'It'} adds all of that noise."
+        return f"{'The other one' if request.colluding else 'It'} adds all of the noise stated above."
     others = "of the other" if request.colluding else "of the"
-    return f"Each {others} {honest} adds noise of variance 1/{honest} of that, and independent Gaussians add up."
+    return f"Each {others} {honest} adds noise with 1/{honest} of the variance above, and independent Gaussians add up."
 
 
 def _beyond(request: Request, noise: GaussianNoise, honest: int) -> str:
     """What is left if one more silo colludes than the plan counts on."""
     if honest == 1:
-        return "more silos together gain nothing, for each silo's own noise is enough"
+        return "more silos together gain nothing, because each silo's own noise is enough"
     epsilon = request.exact_epsilon(noise.sigma * math.sqrt(1 - 1 / honest), joint_silos=True)
-    return f"{_others(request.colluding + 1)}, with the analyzer or without it: {at_most(epsilon)}"
+    return f"{_others(request.colluding + 1)}, with the analyzer or without it: epsilon = {at_most(epsilon)}"
 
 
 def _missing(request: Request) -> str:
     if request.cohort == request.silos:
-        return "the sync is skipped for all: the noise counts on every silo"
+        return "the sync is skipped for all silos: the noise of every silo is needed"
     return (
-        f"the sync goes on without it while at least {request.cohort} of the {request.silos} are there, and is skipped "
-        "for all otherwise; what it missed is not made up for"
+        f"the sync goes ahead without it if at least {request.cohort} of the {request.silos} silos are there, and is "
+        "skipped for all silos otherwise; a silo that was missing does not make up for what it missed"
     )
 
 

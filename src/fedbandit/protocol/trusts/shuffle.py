@@ -104,7 +104,9 @@ def _build(request: Request) -> Built:
     """The lemma's noise ("paper"), the least that its proof certifies ("exact"), or the published simulation's."""
     privacy = request.asked
     if privacy.apart:
-        raise ArgumentError("apart", f"must be 0 for trust 'shuffle', got {privacy.apart}: its clones count batches")
+        raise ArgumentError(
+            "apart", f"must be 0 for trust 'shuffle', got {privacy.apart}: its proof does not allow for spacing"
+        )
     if request.calibration == "published":
         levels = published_levels(request.encoder.size)
         sigma = published_sdp_sigma(privacy.epsilon, privacy.delta, request.silos, request.rounds, levels)
@@ -114,7 +116,8 @@ def _build(request: Request) -> Built:
     for field in ("participations", "silos_per_user"):
         if getattr(privacy, field) > 1:
             raise ArgumentError(
-                field, "must be 1 for trust 'shuffle' unless calibration is 'exact': its lemma has one datum per user"
+                field,
+                "must be 1 for trust 'shuffle' unless calibration is 'exact': its lemma allows one datum per user",
             )
     local = _local_budget(request)
     return _built(request, Scales.flat(local.sigma), _guarantee(request, local.sigma, _lemma_steps(request, local)))
@@ -210,9 +213,9 @@ def _guarantee(request: Request, sigma: float, before: tuple[str, ...]) -> Guara
     scales = request.exact_scales(sigma) if request.calibration == "exact" else Scales.flat(sigma)
     assumes: tuple[str, ...] = COMMON_ASSUMPTIONS
     if unshuffled <= privacy.epsilon * (1 + SAME):
-        words = " At this noise it is so without the mixer too."
+        words = " With this much noise, the same holds without the mixer."
         steps: tuple[str, ...] = (_alone_step(request, unshuffled),)
-        collusion = "the noise alone still gives the promise, against all of them together"
+        collusion = "the noise alone still keeps the promise, against all of them together"
     else:
         amplified = math.inf if hidden is None else hidden.epsilon(request, sigma)
         if hidden is None or amplified > privacy.epsilon * (1 + SAME):
@@ -221,8 +224,8 @@ def _guarantee(request: Request, sigma: float, before: tuple[str, ...]) -> Guara
         words = f" Without the mixer it is {request.pair_of(unshuffled)}."
         steps = (*_clone_steps(request, hidden, sigma, amplified), _alone_step(request, unshuffled))
         collusion = (
-            "the promise is against the analyzer together with any one other silo; with the mixer too, the noise alone "
-            f"is left, {request.pair_of(unshuffled)}, against all of them together"
+            "the promise is against the analyzer together with any one other silo; if the mixer colludes too, only the "
+            f"noise is left: {request.pair_of(unshuffled)}, against all of them together"
         )
         assumes = (
             *assumes,
@@ -236,20 +239,20 @@ def _guarantee(request: Request, sigma: float, before: tuple[str, ...]) -> Guara
         steps=(*before, *steps, request.grid_step(request.on_grid(scales))),
         assumes=assumes,
         collusion=collusion,
-        missing="the sync is skipped for all: the lemma counts on every silo",
+        missing="the sync is skipped for all silos: the lemma needs every silo",
     )
 
 
 def _lemma_steps(request: Request, local: Amplified) -> tuple[str, ...]:
     """How the theorem arrives at its noise."""
     return (
-        f"Half of the budget for each stream, shared over {_counted(request.encoder.touches)} by advanced "
+        f"Each stream gets half of the budget, shared over {_counted(request.encoder.touches)} by advanced "
         f"composition: each shuffled release must be ({local.epsilon:.3g}, {local.delta:.3g})-DP.",
         f"The amplification lemma with {request.silos} silos of {request.rounds} points allows a local epsilon of "
         f"{local.local_epsilon:.3g} at delta_0 = {local.local_delta:.3g}: sigma_0 = {local.sigma:.5g}.",
         *_unknown_points(request),
-        "The lemma takes the sensitivity of a stream to be 1, which is that of adding or removing a user; what its "
-        "noise promises is computed:",
+        "The lemma takes the sensitivity of a stream to be 1, as for adding or removing a user. The next steps compute "
+        "what its noise really promises.",
     )
 
 
@@ -260,21 +263,21 @@ def _clone_steps(request: Request, hidden: Hidden, sigma: float, amplified: floa
     if visits > 1:
         one_silo = f"({at_most(amplified / visits)}, {at_most(_for_one_silo(request.asked)[1])})"
         several = (
-            f"A user visits at most {visits} silos. These are changed one after the other, which makes it "
+            f"A user visits at most {visits} silos. Changing these one after the other gives "
             f"{request.pair_of(amplified)}-DP (group privacy).",
         )
     return (
         f"One user moves a release by at most {hidden.shift / sigma:.4g} standard deviations, and releases of two "
-        f"silos are at most {hidden.spread / sigma:.4g} apart: every other silo is now and then a clone of the user's "
-        "(privacy/clones.py).",
-        f"Among {hidden.silos:,} silos, one of the others being counted as colluding, {_counted(hidden.releases)} that "
-        f"hold the user, each shuffled anew and composed optimally, are {one_silo}-DP.",
+        f"silos are at most {hidden.spread / sigma:.4g} apart, so every other silo is sometimes a clone of the user's "
+        "silo (privacy/clones.py).",
+        f"One other silo is counted as colluding. Among the remaining {hidden.silos:,} silos, optimal composition over "
+        f"{_counted(hidden.releases)} with the user's data, each shuffled anew, gives {one_silo}-DP.",
         *several,
     )
 
 
 def _alone_step(request: Request, unshuffled: float) -> str:
-    return f"What a silo's transcript promises without a mixer, computed exactly, is {request.pair_of(unshuffled)}-DP."
+    return f"Without a mixer, a silo's transcript is {request.pair_of(unshuffled)}-DP, computed exactly."
 
 
 def _counted(releases: int) -> str:
@@ -286,8 +289,8 @@ def _unknown_points(request: Request) -> tuple[str, ...]:
     if request.counted:
         return ()
     return (
-        "On a clock nobody knows how many points a silo will have, so the lemma proves nothing here: its noise is that "
-        "of one point per period, and the promise rests on the next step alone.",
+        "On a clock nobody knows how many points a silo will have, so the lemma proves nothing here. Its noise is what "
+        "it asks for with one point per period, and the promise rests only on the exact computation below.",
     )
 
 

@@ -90,7 +90,8 @@ def _build(request: Request) -> Built:
         raise ArgumentError("participations", "must be 1 for trust 'shuffled-users': a user sends one message")
     if not request.counted:
         raise ArgumentError(
-            "schedule", "must count rounds for trust 'shuffled-users': a crowd must be known beforehand"
+            "schedule",
+            "must count rounds for trust 'shuffled-users': the number of users in a batch must be known beforehand",
         )
     crowd = Crowd.of(request)
     sigma = crowd.sigma(request)
@@ -106,9 +107,10 @@ def _clone_steps(request: Request, crowd: Crowd, sigma: float) -> tuple[str, ...
     amplified = request.pair_of(crowd.epsilon(request, sigma))
     return (
         f"One user's message moves by at most {crowd.shift / sigma:.4g} standard deviations of their own noise, and "
-        f"two users' are at most {crowd.spread / sigma:.4g} apart: everybody else is now and then a clone of the user.",
-        f"Among {crowd.users:,} users of the smallest batch, one of them being counted as colluding, a message is "
-        f"{amplified}-DP once it is shuffled; it is sent once, and nothing is composed.",
+        f"the messages of two users are at most {crowd.spread / sigma:.4g} apart, so everybody else is sometimes a "
+        "clone of the user.",
+        f"One other user of the smallest batch is counted as colluding. Among the remaining {crowd.users:,} users, a "
+        f"message is {amplified}-DP once it is shuffled. It is sent once, so nothing is composed.",
     )
 
 
@@ -121,20 +123,20 @@ def _guarantee(request: Request, sigma: float, scales: Scales, steps: tuple[str,
         against="the analyzer and the silos",
         steps=(
             *steps,
-            f"Without the mixer it is {alone}-DP, computed exactly.",
+            f"Without the mixer, each user's own data is {alone}-DP, computed exactly.",
             request.grid_step(scales, "Each user's noise", messages=request.largest_batch),
         ),
         assumes=(
             BOUNDED_BY_USERS,
-            "each user draws their own noise, sends through the mixer, and comes no more often than is said above",
+            "each user draws their own noise, sends through the mixer, and comes no more often than stated above",
             "the mixer does not collude with the analyzer or a silo",
             "every batch has as many users as planned",
         ),
         collusion=(
-            "the promise is against the analyzer together with any one other user; with the mixer too, the user's own "
-            f"noise is left, {alone}, against all of them together"
+            "the promise is against the analyzer together with any one other user; if the mixer colludes too, only the "
+            f"user's own noise is left: {alone}, against all of them together"
         ),
-        missing="the users of a batch are fewer than the promise counts on: the sync must be skipped",
+        missing="the batch has fewer users than the promise relies on, so the sync must be skipped",
         silos_count=False,
     )
 
@@ -143,7 +145,7 @@ TRUST = Trust(
     name="shuffled-users",
     build=_build,
     faith=Faith.TWO_WHO_DO_NOT_COLLUDE,
-    who="Users trust nobody with their data as it is. The mixer must not collude with the analyzer or a silo.",
+    who="Users trust nobody with their raw data. The mixer must not collude with the analyzer or a silo.",
     whole=True,
     silo_sees=False,
     live=False,  # a live silo would have to run on the users' own devices

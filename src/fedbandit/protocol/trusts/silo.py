@@ -109,7 +109,7 @@ class DecodedSilo(Protocol):
         if self.encoder.forget != 1:
             raise ArgumentError(
                 "forget",
-                f"must be 1 where silos decode, got {self.encoder.forget:g}: weighted sums are no whole numbers",
+                f"must be 1 where silos decode, got {self.encoder.forget:g}: weighted sums are not whole numbers",
             )
 
     def init(self, lead: tuple[int, ...] = ()) -> Stream:
@@ -190,7 +190,11 @@ def _guarantee(request: Request, noise: GaussianNoise, scales: Scales) -> Guaran
 
 
 def _made_up(request: Request) -> str:
-    return "what it missed is not made up for" if request.encoder.endless else "it makes up for what it missed"
+    return (
+        "a silo that was missing does not make up for what it missed"
+        if request.encoder.endless
+        else "a silo that was missing makes up for what it missed"
+    )
 
 
 TRUST = Trust(

@@ -239,7 +239,7 @@ def _check_reach(request: Request) -> None:
     if request.adaptive or not request.counted:
         how = "be public" if request.adaptive else "count rounds, not time,"
         raise ArgumentError(
-            "schedule", f"must {how} for trust 'vector-sum': P_vec is told beforehand how many points it adds"
+            "schedule", f"must {how} for trust 'vector-sum': P_vec must know beforehand how many points it adds"
         )
     limit = _largest_epsilon(request)
     if request.calibration == "paper" and privacy.epsilon > limit:
@@ -299,29 +299,30 @@ def _exact_guarantee(
         against=against,
         steps=(
             *before,
-            f"Noise is binomial instead, and counted: a p-sum of n = {first.users:,} users has g = {first.grid:,} "
-            f"steps and b = {first.noise_bits:,} noise bits per user in each number, a quarter of them ones. A step is "
-            f"{first.unit:.4g} long on the diagonal, {first.unit * first.finer.off_diagonal:.4g} off it and "
+            f"Instead of that Gaussian noise, noise bits are counted: a p-sum of n = {first.users:,} users has g = "
+            f"{first.grid:,} steps and b = {first.noise_bits:,} noise bits per user in each number, and each bit is a "
+            f"one with probability 1/4. A step is {first.unit:.4g} long on the diagonal, "
+            f"{first.unit * first.finer.off_diagonal:.4g} off it and "
             f"{first.unit * first.finer.bias:.4g} on the bias.",
             f"The bits of {counted(left, 'silo')} of {request.silos}, {first.trials // request.silos * left:,} in "
-            f"each number, are worth Gaussian noise of {coding.worth(first, left):.4f} on the diagonal: what is "
-            "counted is post-processing of it, rounding at random included (privacy/binomial_noise.py). So it is in "
-            "every p-sum.",
-            f"That leaves out tails of binomials, e^{coding.log_moved:.1f} in each of "
-            f"{request.encoder.size * protocol.width:,} counts: (1 + e^epsilon) times all of them is at most {moved}, "
-            "which was kept back from delta.",
-            f"Decoded, the noise of a p-sum has standard deviation {first.std:.5g} on the diagonal, and at most "
-            f"{first.std * first.most_rounding:.5g} with what rounding adds.",
-            f"The mixer sees each silo's counts, with {first.trials // request.silos:,} noise bits in each number: "
-            f"computed in the same way, {one_silo}.",
+            f"each number, are worth Gaussian noise of {coding.worth(first, left):.4f} on the diagonal: the counts, "
+            "with their random rounding, are post-processing of sums with that noise (privacy/binomial_noise.py). The "
+            "same is true of every p-sum.",
+            f"This leaves out the tails of the binomials, e^{coding.log_moved:.1f} in each of "
+            f"{request.encoder.size * protocol.width:,} counts. Their total times (1 + e^epsilon) is at most "
+            f"{moved}, which was kept back from delta.",
+            f"After decoding, the noise of a p-sum has standard deviation {first.std:.5g} on the diagonal, and at most "
+            f"{first.std * first.most_rounding:.5g} including what rounding adds.",
+            f"The mixer sees each silo's counts, with {first.trials // request.silos:,} noise bits in each number. "
+            f"Computed in the same way, {one_silo}.",
         ),
         assumes=(
             *COMMON_ASSUMPTIONS,
             "the mixer, which sees each silo's noisy counts, shows nobody more than their totals",
             "all silos take part in every sync",
         ),
-        collusion=f"the mixer, alone or with all others, sees each silo's counts: {one_silo}",
-        missing="the sync is skipped for all: P_vec counts on every silo",
+        collusion=f"against the mixer, alone or with all others, {one_silo}: the mixer sees each silo's counts",
+        missing="the sync is skipped for all silos: P_vec needs every silo",
     )
 
 
@@ -357,11 +358,11 @@ def _guarantee(request: Request, protocol: VectorSumProtocol, coding: TheoremCod
         f"any silo ({privacy.adjacency}), against the analyzer alone.{_against_a_silo(request)}",
         against="the analyzer alone",
         steps=(
-            f"Half of the budget for each stream, shared over {counted(protocol.tree.levels, 'p-sum')} by advanced "
+            f"Each stream gets half of the budget, shared over {counted(protocol.tree.levels, 'p-sum')} by advanced "
             f"composition: each run of P_vec must be ({coding.epsilon:.4g}, {coding.delta:.4g})-SDP.",
-            f"P_vec is so with g = max(2 sqrt n, d, 4), p = 1/4 and b = 24e4 g^2 log(4 (d^2 + 1) / delta)^2 / "
+            f"P_vec achieves this with g = max(2 sqrt n, d, 4), p = 1/4 and b = 24e4 g^2 log(4 (d^2 + 1) / delta)^2 / "
             f"(epsilon^2 n): for n = {first.users} users, g = {first.grid} and b = {first.noise_bits}.",
-            f"The noise of a p-sum then has standard deviation {first.std:.5g} in each coordinate, whatever n.",
+            f"The noise of a p-sum then has standard deviation {first.std:.5g} in each coordinate, whatever n is.",
             *_subtracting_step(request),
         ),
         assumes=(
@@ -371,7 +372,7 @@ def _guarantee(request: Request, protocol: VectorSumProtocol, coding: TheoremCod
             "all silos take part in every sync",
         ),
         collusion=f"{_colluding_silo(request)}; nothing is promised against the mixer, alone or with others",
-        missing="the sync is skipped for all: P_vec counts on every silo",
+        missing="the sync is skipped for all silos: P_vec needs every silo",
     )
 
 
@@ -401,9 +402,9 @@ def _subtracting_step(request: Request) -> tuple[str, ...]:
         return ()
     left, silos = request.silos - 1, request.silos
     return (
-        "Every silo sees the models and may subtract its own noise bits: then those of "
-        f"{left} of {silos} silos are left, what the theorem asks for at an epsilon sqrt({silos}/{left}) times as "
-        f"large: {request.pair_of(epsilon)}.",
+        "Every silo sees the models and may subtract its own noise bits. The bits of "
+        f"{left} of {silos} silos are then left, which is what the theorem asks for at an epsilon sqrt({silos}/{left}) "
+        f"times as large: {request.pair_of(epsilon)}.",
     )
 
 

@@ -1,1 +1,1 @@
-"""Decisions: what a silo chooses among, who is served by what, the ids that rewards come back with."""
+"""Decisions: the actions to choose from, the model that serves each person, the ids that rewards refer to."""

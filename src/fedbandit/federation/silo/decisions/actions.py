@@ -1,4 +1,4 @@
-"""What a silo chooses among: features sent with the request, or a set that was registered before."""
+"""The actions that a silo chooses from: features sent with the request, or a set that was registered before."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ __all__ = [
 
 MAX_ARMS = 100_000
 SINGLE = np.dtype("<f4")
-BLOCK = 2**15  # numbers that are scored at a time
-MOST = (1 + _validate.NORM_SLACK) ** 2  # of the square of a norm
+BLOCK = 2**15  # how many numbers are scored at a time
+MOST = (1 + _validate.NORM_SLACK) ** 2  # the largest square of a norm that is accepted
 
 
 class ActionSet:
-    """A registered set: scores and the policy's probabilities are computed once per model, then a choice is one
+    """A registered set. Scores and the policy's probabilities are computed once per model; after that, a choice is one
     look-up."""
 
     def __init__(self, features: Floats) -> None:
@@ -49,7 +49,7 @@ class ActionSet:
         self._scored: tuple[Model, Policy, Appraisal] | None = None
 
     def score(self, model: Model, policy: Policy) -> Appraisal:
-        """What the model and the policy of the plan say of the whole set."""
+        """The whole set, scored by this model under this policy."""
         known = self._scored
         if known is None or known[0] is not model or known[1] != policy:
             known = self._scored = (model, policy, Appraisal.of(self.features, model, policy))
@@ -57,7 +57,7 @@ class ActionSet:
 
 
 class Appraisal:
-    """An action set as a model sees it."""
+    """Actions with their scores under a model, and the policy that chooses among them."""
 
     def __init__(self, features: Floats, means: Floats, spreads: Floats, policy: Policy) -> None:
         self._features, self._means, self._spreads, self._policy = features, means, spreads, policy
@@ -68,7 +68,7 @@ class Appraisal:
         return cls(features, *linucb.scores(features, model), policy)
 
     def choose(self, allowed: Sequence[int] | None, chance: Callable[[], float]) -> Pick:
-        """The policy's choice among the actions allowed; `chance` gives uniform numbers in [0, 1)."""
+        """The policy's choice among the allowed actions; `chance` gives uniform numbers in [0, 1)."""
         if allowed is not None:
             subset = subset_of(allowed, len(self._means))
             choice = self._among(subset, chance())
@@ -109,8 +109,8 @@ def choose_many(means: Floats, spreads: Floats, policy: Policy, chance: Callable
 
 
 class Chooser:
-    """Chooses among actions that came with a request, and checks them meanwhile. It works at once; once `quicken` has
-    loaded the compiled way, which takes the same decisions, it is several times as fast."""
+    """Checks the actions that came with a request, and chooses the best. It works from the start; after `quicken` has
+    loaded compiled code, which makes the same decisions, it is several times as fast."""
 
     def __init__(self, dim: int) -> None:
         self._dim = dim
@@ -120,21 +120,21 @@ class Chooser:
         self._weighed: tuple[Model, tuple[Floats, float]] | None = None
 
     def quicken(self) -> None:
-        """Load the compiled way. The first time on a machine it is compiled: that takes some seconds."""
+        """Load the compiled code. The first time on a machine it must be compiled, which takes some seconds."""
         from fedbandit.bandit.compiled import best_of, best_of_many, weights_of
 
         self._weights_of = weights_of
         self._best, self._best_of_many = best_of, best_of_many
 
     def _numbers(self, model: Model) -> tuple[Floats, float]:
-        """A model as the compiled way takes it."""
+        """A model in the form that the compiled code takes."""
         known = self._weighed
         if known is None or known[0] is not model:
             known = self._weighed = (model, (self._weights_of(model), float(model.radius)))
         return known[1]
 
     def one(self, actions: ArrayLike, model: Model, allowed: Sequence[int] | None) -> tuple[int, Floats]:
-        """The best of the `actions`, of these only the `allowed` ones, and its features, inside the unit ball."""
+        """The best of the `actions` (only of the `allowed` ones, if given), and its features, inside the unit ball."""
         if self._best is not None and allowed is None:
             features = _as_array(actions, self._dim)
             if features is not None and _fits(features, 2, self._dim):
@@ -160,14 +160,15 @@ class Chooser:
 
 
 class QuickAppraisal:
-    """Actions that came with a request and are looked at only when one of them is chosen, by upper bounds."""
+    """Actions that came with a request, under a policy that takes the highest upper bound: they are scored only when
+    one is chosen."""
 
     def __init__(self, chooser: Chooser, actions: ArrayLike, model: Model) -> None:
         self._chooser, self._actions, self._model = chooser, actions, model
         self._row: Floats = np.empty(0)
 
     def choose(self, allowed: Sequence[int] | None, chance: Callable[[], float]) -> Pick:
-        """The best of the actions allowed; nothing is left to chance."""
+        """The best of the allowed actions; chance plays no part."""
         action, self._row = self._chooser.one(self._actions, self._model, allowed)
         return Pick(action, 1.0)
 
@@ -177,13 +178,13 @@ class QuickAppraisal:
 
 
 def _fits(features: Floats, sides: int, dim: int) -> bool:
-    """Whether the compiled way may look at it."""
+    """Whether the compiled code can take these features."""
     fits = features.ndim == sides and features.shape[-1] == dim and 0 < features.shape[-2] <= MAX_ARMS
     return fits and features.flags.c_contiguous
 
 
 def _best_of_many(features: Floats, model: Model) -> Indices:
-    """In blocks that stay in the cache."""
+    """The best of each person's actions, (people,), scored in blocks that stay in the cache."""
     people, arms, dim = features.shape
     block = max(1, BLOCK // (arms * dim))
     best = np.empty(people, dtype=np.intp)
@@ -194,14 +195,14 @@ def _best_of_many(features: Floats, model: Model) -> Indices:
 
 
 def _shortened(row: Floats) -> Floats:
-    """A row that was checked, (dim,), at norm 1 if it is longer than that by rounding."""
+    """A checked row, (dim,); if it is longer than 1 by rounding, it is scaled to norm 1."""
     square = row @ row
     return row if square <= 1 else row / np.sqrt(square)
 
 
 def checked(actions: ArrayLike, dim: int) -> Floats:
-    """Features from outside: shape, number of arms, finiteness and norms are checked. Rows may be longer than 1 by
-    rounding: the one that is chosen is shortened."""
+    """Features from outside, with their shape, number of arms, finiteness and norms checked. Rows may be longer than 1
+    by rounding; the chosen one is shortened later."""
     features = _as_array(actions, dim)
     if features is None or features.ndim != 2 or features.shape[1] != dim or _longest(features) is None:
         features = _validate.features("actions", actions, dim)  # says what is wrong
@@ -211,7 +212,7 @@ def checked(actions: ArrayLike, dim: int) -> Floats:
 
 
 def checked_many(contexts: ArrayLike, dim: int) -> Floats:
-    """Features (people, arms, dim) from outside, checked alike."""
+    """Features (people, arms, dim) from outside, checked as `checked` does for one person."""
     array = np.asarray(contexts, dtype=np.float64)
     if array.ndim != 3 or array.shape[-1] != dim or not 0 < array.shape[1] <= MAX_ARMS:
         raise ArgumentError("contexts", f"must have shape (people, arms, {dim}), got {array.shape}")
@@ -221,13 +222,13 @@ def checked_many(contexts: ArrayLike, dim: int) -> Floats:
 
 
 def numbered(field: str, actions: Sequence[Any], names: Sequence[str]) -> Sequence[int]:
-    """Actions by their indices, if they are given by names."""
+    """The indices of actions that are given by names; indices are returned unchanged."""
     if not any(isinstance(one, str) for one in actions):
         return actions
     known = {name: number for number, name in enumerate(names)}
     unknown = [one for one in actions if not isinstance(one, str) or one not in known]
     if unknown:
-        raise ArgumentError(field, f"must be ids of actions that are offered, got {str(unknown[0])[:100]!r}")
+        raise ArgumentError(field, f"must be ids of offered actions, got {str(unknown[0])[:100]!r}")
     return [known[one] for one in actions]
 
 
@@ -241,7 +242,7 @@ def from_bytes(data: bytes, dim: int) -> Floats:
 
 
 def subset_of(allowed: Sequence[int], arms: int, field: str = "allowed") -> Indices:
-    """Indices of the actions allowed, in ascending order, so that ties go to the lowest."""
+    """Indices of the allowed actions, in ascending order, so that ties go to the lowest."""
     if any(isinstance(index, bool) or not isinstance(index, (int, np.integer)) for index in allowed):
         raise ArgumentError(field, "must hold whole numbers")
     if len(allowed) == 0:
@@ -253,7 +254,7 @@ def subset_of(allowed: Sequence[int], arms: int, field: str = "allowed") -> Indi
 
 def _as_array(actions: ArrayLike, dim: int) -> Floats | None:
     try:
-        if isinstance(actions, list) and set(map(len, actions)) == {dim}:  # from JSON: the quickest way
+        if isinstance(actions, list) and set(map(len, actions)) == {dim}:  # from JSON: packing is the fastest
             packed = struct.pack(f"{len(actions) * dim}d", *chain.from_iterable(actions))
             return np.frombuffer(packed).reshape(-1, dim)
         return np.asarray(actions, dtype=np.float64)
@@ -262,15 +263,15 @@ def _as_array(actions: ArrayLike, dim: int) -> Floats | None:
 
 
 def into_ball(features: Floats) -> Floats | None:
-    """The rows, those longer than 1 by rounding alone shortened to norm 1; None if any is longer than that, or not
-    finite.
+    """The rows, with those that are longer than 1 by rounding alone shortened to norm 1; None if a row is longer than
+    rounding explains, or not finite.
 
-    What a silo stores of a person is computed from such a row: see `releasing` for the bound that follows.
+    A silo computes a person's contribution from such a row: see `releasing` for the bound that follows.
     """
     largest = _longest(features)
     if largest is None or largest < 1 - 1e-12:
         return None if largest is None else features
-    # A registered set is known by its bytes: they do not depend on how the squares were added up above.
+    # A registered set is recognised by its bytes, so they must not depend on how the squares were added up above.
     squares = np.einsum("...d,...d->...", features, features)
     return np.asarray(features / np.sqrt(np.maximum(squares, 1.0))[..., None])
 
@@ -283,8 +284,8 @@ def inside(features: Floats) -> Floats:
 
 
 def _longest(features: Floats) -> float | None:
-    """The largest square of a row's norm; None if it is too large, or not a number."""
-    with np.errstate(over="ignore", invalid="ignore"):  # what comes of it is refused
+    """The largest square of a row's norm; None if it is larger than `MOST`, or not a number."""
+    with np.errstate(over="ignore", invalid="ignore"):  # an overflow or NaN is refused below
         squares = np.vecdot(features, features).ravel()
-    largest = float(squares[squares.argmax()]) if squares.size else 0.0  # the argmax of NaN and others is the NaN
+    largest = float(squares[squares.argmax()]) if squares.size else 0.0  # argmax finds a NaN if there is one
     return largest if largest <= MOST else None

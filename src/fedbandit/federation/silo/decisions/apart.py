@@ -1,4 +1,4 @@
-"""Who is served by what: those who count by the public model alone, the others by all that the silo knows."""
+"""Which model serves whom: the public model alone for people who count, all that the silo knows for the others."""
 
 from __future__ import annotations
 
@@ -20,30 +20,31 @@ log = logging.getLogger(__name__)
 
 
 class Way(NamedTuple):
-    """How somebody is served: a place outside all batches (None: whoever counts takes one), and what decides unless it
-    is the public model."""
+    """How a person is served: `place` is one outside all batches, or None for a person who counts and so takes a place
+    in a batch; `local` is the model that decides, or None for the public model."""
 
     place: int | None
     local: LocalModel | None
 
 
 class Apart:
-    """Those of whom nothing more is released in a term, and what the silo knows for them. Safe to use from several
-    threads."""
+    """The people whose data are no longer released in a term, and the silo's own knowledge that serves them. Safe to
+    use from several threads."""
 
     def __init__(self, store: SiloStore, plan: Plan, term: int, cap: int, public: PublicModel) -> None:
         self._store, self._term, self._cap = store, term, cap
         self._serves_local = plan.serves_uncounted == "local"
         self._own = OwnKnowledge(store, plan, term, public)
         self._people, self._for_good = store.apart(term, cap)
-        self._soon: list[bytes] = []  # they have counted for the last time, and it may not be on disk yet
+        self._soon: list[bytes] = []  # people who have counted for the last time, which may not be on disk yet
         self._lock = threading.Lock()
         if self._serves_local:
             self._own.refresh(public)
 
     def way(self, person: bytes | None, shared: bool) -> Way:
-        """How a person is served. Local knowledge only serves people of whom it is on disk that nothing more of them is
-        released, in this term or a later one, or whom nobody will recognise: what they do later may depend on it."""
+        """How a person is served. What a person does later may depend on how they were served. So local knowledge
+        serves only people without a user key, whom nobody will recognise, and people of whom the disk already says that
+        nothing more is released, in this term or a later one."""
         if self._counts(person, shared):
             return Way(None, None)
         place = NOWHERE if shared else UNSHARED
@@ -51,13 +52,13 @@ class Apart:
         return Way(place, self._own.model() if known and self._serves_local else None)
 
     def ways(self, people: Sequence[bytes | None], shared: Sequence[bool]) -> list[Way]:
-        """The same for many; all that is to be on disk is written at once."""
+        """How each of many people is served; all that must be on disk is written in one go."""
         both = list(zip(people, shared, strict=True))
         self._written([person for person, shares in both if person is not None and not self._counts(person, shares)])
         return [self.way(person, shares) for person, shares in both]
 
     def writes(self, person: bytes) -> bool:
-        """Whether something must be on disk before this person is served who has not opted out."""
+        """Whether something must be written to disk before this person, who has not opted out, is served."""
         return self._serves_local and person in self._people and person not in self._for_good
 
     def holds_any(self, people: Iterable[bytes | None]) -> bool:
@@ -65,8 +66,8 @@ class Apart:
         return not self._people.isdisjoint(people)
 
     def note(self, rewards: RewardColumns, verdicts: Sequence[Verdict], durable: bool) -> None:
-        """What the silo knows grows. Who has counted for the last time is set apart once that is on disk: with the next
-        call at the latest, which comes when the disk has caught up with this one."""
+        """Add new rewards to what the silo knows. A person who has counted for the last time is set apart once that is
+        on disk: at the latest with the next call, which comes when this call's rewards are on disk."""
         last = list[bytes]()
         for verdict, part in runs(verdicts):
             if self._serves_local and _is_new(verdict):
@@ -80,11 +81,11 @@ class Apart:
                 self._people.update(self._soon)
 
     def refresh(self, public: PublicModel) -> None:
-        """There is a new public model."""
+        """Take in a new public model."""
         if not self._serves_local:
             return
         self._own.refresh(public)
-        if self._store.engine.shared:  # other workers set people apart, too
+        if self._store.engine.shared:  # other workers set people apart too
             people, for_good = self._store.apart(self._term, self._cap)
             self._people |= people
             self._for_good |= for_good
@@ -93,8 +94,8 @@ class Apart:
         return shared and (person is None or person not in self._people)
 
     def _written(self, people: Sequence[bytes]) -> bool:
-        """Whether it is on disk now that these people do not count: in this term, or, where raw data may decide for
-        them, in any. Without a store decisions go on, by the public model."""
+        """Write to disk that these people do not count in this term, or, where raw data may decide for them, in any
+        term. Returns whether that is on disk now. If the store does not work, decisions go on by the public model."""
         held = self._for_good if self._serves_local else self._people
         new = [person for person in people if person not in held]
         if not new:
@@ -111,6 +112,6 @@ class Apart:
 
 
 def _is_new(verdict: Verdict) -> bool:
-    """Whether the reward has come first now, and is in a batch or stays in the silo."""
+    """Whether the reward came for the first time, and is in a batch or stays in the silo."""
     counted = verdict.state is DecisionState.COUNTED and not verdict.repeated and not verdict.conflict
     return counted or verdict.stays

@@ -1,8 +1,8 @@
-"""How many decisions were answered, counted without a transaction each and yet not lost when the process is killed.
+"""A count of answered decisions that needs no transaction per decision and survives when the process is killed.
 
-The count lives in a memory-mapped file: what is written there outlives the process (kill -9 included), and goes into
-the database with the next transaction. A power failure loses at most what came since then. Nothing depends on the
-count: it is there to be shown.
+The count is in a memory-mapped file: what is written there outlives the process (even kill -9), and goes into the
+database with the next transaction. A power failure loses at most what was counted since the last one. The count is only
+shown; nothing depends on it.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from typing import NamedTuple
 
 __all__ = ["DecisionCounter", "Pending"]
 
-_LAYOUT = struct.Struct("<3Q")  # term, decisions, of these without a user key
+_LAYOUT = struct.Struct("<3Q")  # the term, its decisions, and how many of them had no user key
 
 
 class Pending(NamedTuple):
-    """Decisions, and those among them without a user key, that are on their way into the database."""
+    """Decisions that are not in the database yet, and how many of them have no user key."""
 
     decisions: int
     unkeyed: int
 
 
 class DecisionCounter:
-    """Decisions of one term. Without a path (several workers on one database) the count is in memory only."""
+    """Counts the decisions of one term. Without a path (several workers on one database) it counts in memory only."""
 
     def __init__(self, path: Path | None, term: int, decisions: int, unkeyed: int) -> None:
         self._lock = threading.Lock()
@@ -42,7 +42,7 @@ class DecisionCounter:
                 self._answered, self._unkeyed = max(decisions, total), max(unkeyed, without)
 
     def add(self, decisions: int, keyed: bool) -> None:
-        """So many more decisions, before they are answered."""
+        """Count more decisions, before they are answered."""
         with self._lock:
             self._answered += decisions
             self._unkeyed += 0 if keyed else decisions
@@ -51,13 +51,13 @@ class DecisionCounter:
 
     @property
     def waiting(self) -> Pending:
-        """What `take` would take."""
+        """What `take` would give."""
         with self._lock:
             return Pending(self._answered - self._taken.decisions, self._unkeyed - self._taken.unkeyed)
 
     @contextmanager
     def take(self) -> Iterator[Pending]:
-        """What the database does not know of yet, for one transaction; given back if that fails."""
+        """The decisions that the database does not know yet, for one transaction; put back if it fails."""
         with self._lock:
             before = self._taken
             self._taken = Pending(self._answered, self._unkeyed)
@@ -77,6 +77,6 @@ class DecisionCounter:
 def _mapped(path: Path) -> mmap.mmap:
     with path.open("a+b") as file:
         if path.stat().st_size < _LAYOUT.size:
-            file.write(bytes(_LAYOUT.size))  # not a hole: filling one would end the process when the disk is full
+            file.write(bytes(_LAYOUT.size))  # no hole: on a full disk, filling one would kill the process
             file.flush()
         return mmap.mmap(file.fileno(), _LAYOUT.size)

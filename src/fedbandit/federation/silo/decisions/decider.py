@@ -1,6 +1,7 @@
-"""Takes a silo's decisions: from what an application asks to an id that its reward comes back with.
+"""Makes a silo's decisions: from an application's request to the id that the reward refers to.
 
-Whoever may be released is decided for by the public model alone, and whoever was not is never released.
+A person whose data may be released is served by the public model alone. Once a person was served by anything else, no
+further data of theirs are released.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ from fedbandit.problem.records import Actions, Records, as_json
 
 __all__ = ["CHANCE", "Asked", "Decider", "Decision", "Shared", "UnknownActionSet"]
 
-CHANCE = SystemRandom().random  # what a policy draws by: nobody can foresee a choice, or draw it again
+CHANCE = SystemRandom().random  # the chance of a policy: nobody can foresee a choice or repeat its draw
 
 
 class Decision(NamedTuple):
-    """An answer: `id` to reward it with, the `action` chosen (its index), the version of the model that chose it, and
-    the probability with which it did; None where the application chose and did not say. `name` is what the action is
-    called, where actions have names."""
+    """The answer to an application: the `id` that the reward must come with, the index of the chosen `action`, and the
+    version of the `model` that chose it. `propensity` is the probability with which it was chosen, None if the
+    application chose and did not give one. `name` is the name of the action, where actions have names."""
 
     id: str
     action: int
@@ -54,7 +55,7 @@ class Decision(NamedTuple):
     name: str | None = None
 
 
-# A `Decision` from its fields, all of them. What `Decision(...)` does, without a call of Python's own for each of many.
+# Makes a `Decision` from a tuple of all its fields, as `Decision(...)` does but without a Python call per decision.
 _decision = cast(Callable[[tuple[Any, ...]], Decision], partial(tuple.__new__, Decision))
 
 
@@ -66,11 +67,11 @@ class UnknownActionSet(LookupError):
         self.name = name
 
 
-Shared = bool | Sequence[bool] | str  # for everybody, for each person, or the name of the column that says so
+Shared = bool | Sequence[bool] | str  # one for everybody, one per person, or the name of the column that has them
 
 
 class Asked(NamedTuple):
-    """What an application asks, in the words of `Silo.decide`."""
+    """An application's request, with the arguments of `Silo.decide`."""
 
     actions: Any
     context: Mapping[str, Any] | None
@@ -91,7 +92,7 @@ class _Made(NamedTuple):
 
 @dataclass(frozen=True)
 class _Offered:
-    """Actions to choose from: their rows as they came, what they are called, and the registered set that they are."""
+    """Actions to choose from: their rows as they came, their names, and the registered set, if they are one."""
 
     rows: Any
     dim: int
@@ -105,7 +106,7 @@ class _Offered:
 
 
 class Decider:
-    """Decides by the model that it was told to use last. Safe to use from several threads."""
+    """Decides by the model that was last passed to `use`. Safe to use from several threads."""
 
     def __init__(
         self,
@@ -128,7 +129,7 @@ class Decider:
         self._clock, self._chance, self._log = clock, chance, log
         self._sets = _action_sets(store)
         self._chooser = Chooser(plan.dim)
-        self._plain = plan.policy.certain and log is None  # the best action, and no questions asked
+        self._plain = plan.policy.certain and log is None  # always the best action, and nothing is logged
         self._records = None if plan.schema is None else Records(plan.schema, strict=strict, lock=threading.Lock())
 
     def use(self, version: int, public: PublicModel) -> None:
@@ -143,17 +144,17 @@ class Decider:
 
     @property
     def odd_values(self) -> dict[str, dict[str, int]]:
-        """How often a value of a record was missing, clamped or unknown, by field."""
+        """How often a value of a record was missing, clamped or unknown, per field."""
         return {} if self._records is None else self._records.odd
 
     # -- one at a time ----------------------------------------------------------------------------------------------
 
     def decide(self, asked: Asked) -> Decision:
-        """The policy's choice, or the application's own."""
+        """A decision: the policy's choice, or the application's own."""
         return self._made(asked).decision
 
     def rank(self, asked: Asked) -> tuple[Decision, list[float]]:
-        """A decision, and the probability that each of the actions had."""
+        """A decision, and the probability of each action."""
         made = self._made(asked, ranked=True)
         assert isinstance(made.appraisal, Appraisal)
         return made.decision, made.appraisal.likely(made.allowed).tolist()
@@ -206,13 +207,13 @@ class Decider:
 
     @property
     def _recorded(self) -> Records:
-        """What turns records into rows, under a plan with a schema."""
+        """The object that turns records into rows; ArgumentError if the plan has no schema."""
         if self._records is None:
             raise ArgumentError("context", "must be left out: the plan has no schema, so actions are rows of numbers")
         return self._records
 
     def _for_counted(self, offered: _Offered, public: PublicModel, quick: bool) -> Appraisal | QuickAppraisal:
-        """What the public model makes of the actions: the only way to serve those who are released."""
+        """The actions scored by the public model: the only way to serve people whose data are released."""
         if offered.known is not None:
             return offered.known.score(public.model, self._plan.policy)
         if quick:
@@ -220,11 +221,11 @@ class Decider:
         return Appraisal.of(offered.features, public.model, self._plan.policy)
 
     def _for_others(self, offered: _Offered, local: LocalModel) -> Appraisal:
-        """The same by all that the silo knows, for those who are not."""
+        """The actions scored by all that the silo knows, for people whose data are not released."""
         return Appraisal.of(offered.features, local.model, self._plan.policy)
 
     def _own_choice(self, chosen: int, allowed: Sequence[int] | None, arms: int) -> int:
-        """What the application has chosen, if the plan lets it choose."""
+        """The action that the application has chosen, if the plan lets it choose."""
         if not self._plan.apprentice:
             raise ArgumentError("chosen", "must be left out: under this plan the model chooses, see `apprentice`")
         (action,) = choosing.subset_of([chosen], arms, "chosen")
@@ -241,7 +242,7 @@ class Decider:
         if is_table(contexts):
             return self._decide_table(contexts, users, actions, shared)
         if actions is not None:
-            raise ArgumentError("actions", "must be left out: contexts are rows, of every action")
+            raise ArgumentError("actions", "must be left out: contexts already hold a row per action")
         rows = _as_rows(contexts)
         return self._decide_rows(rows, users, _flags(shared, len(rows)))
 
@@ -286,7 +287,7 @@ class Decider:
         return made
 
     def _decide_plainly(self, contexts: Floats, people: Sequence[bytes | None]) -> list[Decision]:
-        """The best action for each, by the public model: all of them count."""
+        """The best action for each person, by the public model; all of them count."""
         version, public = self.current
         chosen, rows = self._chooser.many(contexts, public.model)
         ids = self._ids.issue(rows, people, self._seats.take(people), self._clock.expected)
@@ -334,13 +335,13 @@ class Decider:
     # -- registered sets --------------------------------------------------------------------------------------------
 
     def register(self, name: str, actions: ArrayLike) -> None:
-        """Keep an action set under a name; a name means one set for good."""
+        """Keep an action set under a name; the set of a name never changes."""
         features = choosing.inside(choosing.checked(actions, self._plan.dim))
         self._store.register(party_name(name), messages.encode([features]))
         self._sets.setdefault(name, ActionSet(features))
 
     def action_sets(self) -> dict[str, int]:
-        """Registered sets and how many actions each has."""
+        """The number of actions of each registered set, by name."""
         return {name: len(known.features) for name, known in self._sets.items()}
 
     def _set(self, name: str) -> ActionSet:
@@ -353,14 +354,14 @@ class Decider:
 
 
 def _flag(shared: Any) -> bool:
-    """Whether somebody shares: only true or false says so, for whoever is taken to share counts."""
+    """Whether a person shares. Only true and false are accepted, because people who share count."""
     if not isinstance(shared, (bool, np.bool_)):
         raise ArgumentError("shared", f"must be true or false, got {shared!r}")
     return bool(shared)
 
 
 def _flags(shared: Shared, people: int) -> list[bool]:
-    """The same for each of many people."""
+    """Whether each of many people shares."""
     if isinstance(shared, (bool, np.bool_)):
         return [bool(shared)] * people
     if isinstance(shared, str) or not hasattr(shared, "__len__") or len(shared) != people:

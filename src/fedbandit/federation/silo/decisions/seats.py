@@ -1,7 +1,7 @@
-"""Places of decisions in the batches of a calendar that counts them.
+"""The places of decisions in batches, under a calendar that counts decisions.
 
-A decision takes its place when it is answered, before anybody knows its reward: so no reward can take the place of
-another person's. A person beyond the participation cap takes none, and so moves nothing.
+A decision takes its place when it is answered, before anybody knows its reward, so no reward can take another person's
+place. A person over the participation cap takes no place, and so does not move anybody else's.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ log = logging.getLogger(__name__)
 
 
 class Seats:
-    """Gives decisions their places; on a clock everybody belongs to whichever batch is open, and nothing is counted."""
+    """Gives decisions their places. Under a clock, every reward goes into the open batch, and nothing is counted."""
 
     def __init__(self, store: SiloStore, plan: Plan, term: Term, cap: int) -> None:
         self.counted = not isinstance(plan.schedule, Clock)
-        self.taken = term.seated  # as far as is known here
+        self.taken = term.seated  # as far as this worker knows
         self._store, self._term, self._times, self._cap = store, term.number, plan.times, cap
         self._fixed = plan.protocol.needs_points  # batches of a planned size: a reward counts in its place or nowhere
 
     def take(self, people: Sequence[bytes | None]) -> list[int]:
-        """Where each decision's reward may count. Without a store decisions go on, and have no place."""
+        """Where each decision's reward may count. If the store does not work, decisions go on without a place."""
         if not self.counted:
             return [OPEN_BATCH] * len(people)
         try:
@@ -42,7 +42,7 @@ class Seats:
         return [self._place(number) for number in numbers]
 
     def observe(self, taken: int) -> None:
-        """So many places are taken by now, by this worker and others."""
+        """Note how many places are taken, by this worker and others."""
         self.taken = max(self.taken, taken)
 
     def _place(self, number: int | None) -> int:

@@ -1,8 +1,8 @@
 """Decision ids that carry what the silo will need when the reward comes, sealed under the silo's own key.
 
-Deciding then writes nothing: no row can be lost in a crash, none is left behind by a reward that never comes, and any
-worker of a silo can take the reward. What the id says (the chosen features, the hash of the user) cannot be read or
-altered by whoever holds it, and it is bound to the plan: in another term it is unknown.
+So deciding writes nothing: no row can be lost in a crash, no row stays behind if the reward never comes, and any worker
+of the silo can take the reward. The holder of an id can neither read nor alter what it carries (the chosen features,
+the hash of the user). The id is bound to plan and term: in another term it is unknown.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ PERSON_BYTES = 16
 DIGEST_BYTES = 16
 TAG_BYTES = 16  # of AES-GCM
 GROUP_BYTES, GROUP_CHARACTERS = 3, 4  # of base64
-_FROM_URL = bytes.maketrans(b"-_+/", b"+/??")  # only the URL alphabet is an id
+_FROM_URL = bytes.maketrans(b"-_+/", b"+/??")  # an id uses the URL alphabet only
 _REWARD = struct.Struct("<d")
 _HEAD = struct.Struct(f"<Bii{PERSON_BYTES}s")  # whether there is a user key, place, minutes, hash of the user
 MINUTE = 60.0
-RECENT = 8192  # decisions, at least, whose ids need not be opened again: most rewards come soon
+RECENT = 8192  # decisions, at least, that are remembered, so that their ids need not be opened: most rewards come soon
 
 
 class UnknownDecision(LookupError):
-    """An id that this silo has not given out in this term."""
+    """This silo has not issued such an id in this term."""
 
 
 class DecisionExpired(ValueError):
-    """An id whose reward was waited for long enough."""
+    """The time for the reward of this decision is over."""
 
 
 class Ticket(NamedTuple):
-    """What a decision id holds."""
+    """The contents of a decision id."""
 
     nonce: bytes
     person: bytes | None
@@ -58,7 +58,7 @@ class Ticket(NamedTuple):
     issued: float  # unix time, to the minute
 
 
-_Plain = tuple[bytes, bytes | None, bytes, int, float]  # a Ticket, and none of the garbage collector's business
+_Plain = tuple[bytes, bytes | None, bytes, int, float]  # a Ticket as a tuple that needs no garbage collection
 
 
 class Issued(NamedTuple):
@@ -75,9 +75,9 @@ class Issued(NamedTuple):
 class DecisionIds:
     """Issues and reads decision ids; `secret` never leaves the silo.
 
-    A nonce is a random prefix, drawn once per process, and a count: no two are alike, and those of one process lie side
-    by side in the store's index, so that a reward does not touch a page of its own. Whoever holds two ids can tell how
-    many decisions lie between them, and nothing else.
+    A nonce is a random prefix, drawn once per process, and a count. No two are alike, and the nonces of one process are
+    neighbours in the store's index, so that rewards share its pages. Somebody who holds two ids can tell how many
+    decisions were made between them, and nothing else.
     """
 
     def __init__(self, secret: bytes, plan_hash: str, dim: int) -> None:
@@ -98,7 +98,7 @@ class DecisionIds:
     def issue(
         self, features: Floats, people: Sequence[bytes | None], places: Sequence[int], now: float = 0.0
     ) -> list[str]:
-        """New ids for decisions that chose these rows of `features`, (people, dim), for these hashes of users."""
+        """New ids for decisions that chose these rows, (people, dim); `people` are the hashes of the users."""
         chosen, size, minutes = features.tobytes(), self._features_bytes, int(now // MINUTE)
         rows = [chosen[at : at + size] for at in range(0, size * len(people), size)]
         nonces = [self._prefix + one.to_bytes(COUNT_BYTES, "big") for one in islice(self._count, len(rows))]
@@ -106,7 +106,7 @@ class DecisionIds:
         plain = [head + row + self._filling for head, row in zip(heads, rows, strict=True)]
         sealed = map(self._cipher.encrypt, nonces, plain, repeat(self._context))
         raw = b"".join(chain.from_iterable(zip(nonces, sealed, strict=True)))
-        # Every id has a whole number of base64's groups, so that all of them are written at once.
+        # Every id is a whole number of base64 groups, so one call encodes all of them.
         written, length = _text(raw), self._characters
         ids = [written[at : at + length] for at in range(0, len(written), length)]
         self._together = Issued(ids, nonces, people, rows, places, minutes * MINUTE)
@@ -127,14 +127,14 @@ class DecisionIds:
         return nonce + self._cipher.encrypt(nonce, head + features + self._filling, self._context)
 
     def read(self, decision: str) -> Ticket:
-        """What the id holds; UnknownDecision for anything this silo did not issue under this plan."""
+        """The contents of an id; UnknownDecision for anything that this silo did not issue under this plan."""
         if not isinstance(decision, str):
             raise ArgumentError("decision", f"must be the id of a decision, got {decision!r}")
         known = self._recent.get(decision) or self._less_recent.get(decision)
         return self._opened(decision) if known is None else Ticket(*known)
 
     def read_together(self, decisions: list[str]) -> Issued | None:
-        """What many ids hold, if they are those that were issued together last, in the same order."""
+        """The contents of many ids if they are exactly the ones last issued together, in the same order; else None."""
         known = self._together
         return known if known is not None and known.ids == decisions else None
 
@@ -147,11 +147,11 @@ class DecisionIds:
         keyed, place, minutes, person = _HEAD.unpack_from(plain)
         features = plain[_HEAD.size : _HEAD.size + self._features_bytes]
         if len(raw) != self._bytes:
-            raise UnknownDecision("decision is of another dimension")
+            raise UnknownDecision("decision has another dimension than this plan")
         return Ticket(raw[:NONCE_BYTES], person if keyed else None, features, place, minutes * MINUTE)
 
     def mine(self, nonce: bytes) -> bool:
-        """Whether this process has issued the id with this nonce, and no earlier one."""
+        """Whether this process, not an earlier one, has issued the id with this nonce."""
         return nonce.startswith(self._prefix)
 
     def person(self, user: str) -> bytes:
@@ -161,7 +161,7 @@ class DecisionIds:
         return hmac.digest(self._person_key, user.encode(errors="surrogatepass"), "sha256")[:PERSON_BYTES]
 
     def digests(self, nonces: Sequence[bytes], rewards: Sequence[float]) -> list[bytes]:
-        """`digest` of many."""
+        """The `digest` of each of many rewards."""
         found, copy = list[bytes](), self._digest.copy
         for nonce, packed in zip(nonces, map(_REWARD.pack, rewards), strict=True):
             hashed = copy()
@@ -170,21 +170,21 @@ class DecisionIds:
         return found
 
     def digest(self, nonce: bytes, reward: float) -> bytes:
-        """Recognises the same reward for the same decision after the raw row is gone; nobody without the secret can
-        tell the reward from it."""
+        """A keyed hash that recognises the same reward of the same decision after the raw row is deleted. Without the
+        secret, nobody can tell the reward from it."""
         hashed = self._digest.copy()
         hashed.update(nonce + _REWARD.pack(reward))
         return hashed.digest()
 
 
-@lru_cache(maxsize=64)  # those of people without a key are alike
+@lru_cache(maxsize=64)  # people without a key who come in the same minute share one
 def _head(person: bytes | None, place: int, minutes: int) -> bytes:
-    """What an id holds beside the features."""
+    """The part of an id's contents before the features."""
     return _HEAD.pack(person is not None, place, minutes, person or b"")
 
 
 def _text(raw: bytes) -> str:
-    """Bytes in the base64 of URLs."""
+    """Bytes in URL-safe base64."""
     return binascii.b2a_base64(raw, newline=False).replace(b"+", b"-").replace(b"/", b"_").decode()
 
 
