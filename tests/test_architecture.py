@@ -26,6 +26,17 @@ def test_every_module_of_the_walks_exists() -> None:
     assert [name for name in named if not any((root / name).exists() for root in roots)] == []
 
 
+def test_every_function_of_the_walks_exists() -> None:
+    """Each hop names a function that its module defines."""
+    hops = re.findall(r"^\| \d+ \| `([a-z_/]+\.py)` \| `(\w+)` \|", PAGE, re.MULTILINE)
+    assert len(hops) == len(re.findall(r"^\| \d+ \|", PAGE, re.MULTILINE)) > 40
+    for name, function in hops:
+        module = next(root / name for root in (SOURCE, SOURCE / "federation") if (root / name).exists())
+        nodes = ast.walk(ast.parse(module.read_text()))
+        defined = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+        assert function in defined, f"{name} has no {function}"
+
+
 def test_no_folder_is_crowded() -> None:
     crowded = Counter(module.parent for module in MODULES if module.stem != "__main__")
     assert {folder: count for folder, count in crowded.items() if count > 14} == {}

@@ -29,7 +29,6 @@ from fedbandit.bandit.linucb import Fit, Model, solved
 from fedbandit.bandit.prior import Prior
 from fedbandit.bandit.statistics import Scales, unpack
 from fedbandit.plan import Plan
-from fedbandit.protocol.trusts.secure_sum import PersonalSecureSum
 
 __all__ = [
     "NONE_YET",
@@ -141,14 +140,12 @@ def personal_model(plan: Plan, public: PublicModel, own: Floats) -> PublicModel:
     N(0, SPREAD^2) on delta, the best estimate follows for each eigenvector of G. If noise drowns the data, delta stays
     near 0 and the public model hardly changes.
     """
-    protocol = plan.protocol
-    assert isinstance(protocol, PersonalSecureSum), "only plans with personal columns come here"
     model, columns, lead = public.model, list(plan.personal), own.shape[:-1]
     more, square = [1] * (len(lead) + 1 - model.theta.ndim), (plan.dim, plan.dim)
     theta = np.broadcast_to(model.theta.reshape(*model.theta.shape[:-1], *more, plan.dim), (*lead, plan.dim)).copy()
     if public.sync != NONE_YET:
         gain = float(plan.encoder.prefix_norms[min(public.sync, plan.encoder.size - 1)])
-        theta[..., columns] += _own_part(own, theta, columns, protocol.own_scales.times(gain))
+        theta[..., columns] += _own_part(own, theta, columns, plan.request.own_scales().times(gain))
     root = np.broadcast_to(model.root.reshape(*model.root.shape[:-2], *more, *square), (*lead, *square))
     radius = np.broadcast_to(np.reshape(model.radius, (*np.shape(model.radius), *more)), lead)
     return public._replace(fit=public.fit._replace(model=Model(theta, root, radius)))

@@ -36,7 +36,7 @@ def result():
 @pytest.mark.parametrize("name", COVERED)
 def test_regret_stays_below_the_bound_wherever_its_proof_holds(result, name):
     plan = COVERED[name]
-    assert regret_bounds.bound_holds(plan)
+    assert (plan.confidence, plan.acting) == ("proof", "lazy")  # what the proof is about
     curve = result.frame.filter(result.frame["name"] == name)
     bounds = np.array([regret_bounds.bound(plan, round_).total for round_ in curve["round"]])
     assert (curve["regret"].to_numpy() < bounds).all()
@@ -45,7 +45,6 @@ def test_regret_stays_below_the_bound_wherever_its_proof_holds(result, name):
 
 def test_amplification_where_its_theorem_reaches():
     plan = presets.sdp_amplified(Plan(200, 50, DIM, privacy=Privacy(1e-4, 1e-3), confidence="proof", bits=12))
-    assert regret_bounds.bound_holds(plan)
     regret = simulate(tasks.synthetic(DIM, 10), {"it": plan}, runs=2, seed=0).final("it")
     found = regret_bounds.bound(plan)
     assert (regret < found.per_round).all()
@@ -67,14 +66,8 @@ def test_the_bound_by_the_formulas_of_the_proof():
     assert eager.radius - found.radius == pytest.approx(union)
 
 
-def test_the_proof_does_not_cover_other_ways_of_acting():
+def test_no_proof_covers_a_schedule_that_depends_on_data():
     plan = COVERED["Theorem LDP"]
-    for other in (
-        plan.changed(acting="eager"),
-        plan.changed(confidence="theory"),
-        plan.changed(schedule=adaptive(4.0)),
-    ):
-        assert not regret_bounds.bound_holds(other)
     with pytest.raises(ValueError, match="schedule must be public for a regret bound"):
         regret_bounds.bound(plan.changed(schedule=adaptive(4.0)))
 

@@ -20,7 +20,6 @@ import pytest
 from fedbandit.federation.board.alarms import Facts, alarms
 from fedbandit.federation.board.silo_board import Running, SiloBoard
 from fedbandit.federation.board.spending_curve import budget_of, spending_curve
-from fedbandit.federation.http import keeper_service
 from fedbandit.federation.http.keeper_service import KeeperService, create_keeper_app
 from fedbandit.federation.one_process import Federation
 from fedbandit.federation.setup import founding
@@ -169,8 +168,8 @@ def test_a_store_that_fails_is_an_alarm_beside_what_was_known(hundred: Path, mon
     def broken(engine: object) -> None:
         raise OSError("no space left on device")
 
-    monkeypatch.setattr(keeper_service, "probe", broken)
-    monkeypatch.setattr(keeper_service, "PROBE_AGAIN", -1.0)
+    monkeypatch.setattr("fedbandit.federation.http.service.probe", broken)
+    monkeypatch.setattr("fedbandit.federation.http.service.PROBE_AGAIN", -1.0)
     store.engine.close()
     after = json.loads(asyncio.run(service.board()))
     assert after["states"] == before["states"]

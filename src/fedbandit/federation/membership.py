@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from fedbandit.federation.setup.party import PlanMismatch
 from fedbandit.federation.telemetry.troubles import Troubles
@@ -37,6 +37,13 @@ class Worker(Protocol):
         ...
 
 
+class _Trouble(NamedTuple):
+    """Why the party does not take part."""
+
+    kind: str  # one of `troubles.KINDS`
+    says: str
+
+
 class Membership:
     """Keeps a party connected. A party whose plan differs from the others' ends; with `stay` it keeps running and
     reports that, but no longer takes part."""
@@ -46,7 +53,7 @@ class Membership:
     ) -> None:
         self._worker, self._connect, self._broker, self._stay = worker, connect, broker, stay
         self._link: Link | None = None
-        self._trouble: tuple[str, str] | None = None
+        self._trouble: _Trouble | None = None
 
     @property
     def connected(self) -> bool:
@@ -61,7 +68,7 @@ class Membership:
             found["broker"] = f"the broker at {self._broker} has not answered yet: nothing ticks until it does"
         if self._link is not None and self.connected and self._link.trouble is not None:
             found["streams"] = self._link.trouble
-        return found if self._trouble is None else {**found, self._trouble[0]: self._trouble[1]}
+        return found if self._trouble is None else {**found, self._trouble.kind: self._trouble.says}
 
     @property
     def refusals(self) -> Mapping[str, int]:
@@ -78,8 +85,8 @@ class Membership:
                 if (mismatch := _mismatch(error)) is not None:
                     await self._mismatched(mismatch)
                 kind = error.kind if isinstance(error, BrokerRefusal) else "broker"
-                self._trouble = kind, f"taking part failed: {_reason(error)}"
-                log.error("%s; trying again in %g s", self._trouble[1], wait, exc_info=error)
+                self._trouble = _Trouble(kind, f"taking part failed: {_reason(error)}")
+                log.error("%s; trying again in %g s", self._trouble.says, wait, exc_info=error)
             wait = FIRST_WAIT if time.monotonic() - began > LONGEST_WAIT else wait
             await asyncio.sleep(wait)
             wait = min(LONGEST_WAIT, 2 * wait)
@@ -101,8 +108,8 @@ class Membership:
         """End, or wait until somebody ends this process and starts it under the right plan."""
         if not self._stay:
             raise mismatch
-        self._trouble = "plan", f"refusing to take part: {mismatch}"
-        log.error("%s; end this process and start it under the plan of the others", self._trouble[1])
+        self._trouble = _Trouble("plan", f"refusing to take part: {mismatch}")
+        log.error("%s; end this process and start it under the plan of the others", self._trouble.says)
         await asyncio.Event().wait()
 
 

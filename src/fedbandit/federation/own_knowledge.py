@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -33,6 +34,13 @@ class LocalModel:
     model: Model
 
 
+class _Fresh(NamedTuple):
+    """Visits that are not yet in the sums."""
+
+    features: list[bytes]
+    rewards: list[float]
+
+
 class OwnKnowledge:
     """Everything that a silo has seen in a term, as far as this process knows: what was in the store at the last
     refresh, and what has come through this process since. Safe to use from several threads."""
@@ -41,7 +49,7 @@ class OwnKnowledge:
         self._store, self._plan, self._term = store, plan, term
         self._lock = threading.Lock()
         self._public = public
-        self._more: tuple[list[bytes], list[float]] = ([], [])  # features, rewards
+        self._more = _Fresh([], [])
         self._most = max(1, NUMBERS // plan.protocol.width)  # contributions
         self._seen, self._released = NO_SUMS, np.zeros(plan.protocol.width)
         self._model: LocalModel | None = None
@@ -55,15 +63,15 @@ class OwnKnowledge:
         released = self._held_by(public, parts)
         with self._lock:
             self._seen, self._released, self._public = seen, released, public
-            self._more, self._model = ([], []), None
+            self._more, self._model = _Fresh([], []), None
 
     def add(self, features: Sequence[bytes], rewards: Sequence[float]) -> None:
         """Add features and rewards that were just stored."""
         with self._lock:
-            self._more[0].extend(features)
-            self._more[1].extend(rewards)
+            self._more.features.extend(features)
+            self._more.rewards.extend(rewards)
             self._model = None
-            if len(self._more[0]) >= self._most:
+            if len(self._more.features) >= self._most:
                 self._fold()
 
     def model(self) -> LocalModel:
@@ -75,7 +83,7 @@ class OwnKnowledge:
             return self._model
 
     def _fold(self) -> None:
-        self._seen, self._more = self._seen.plus(_summed(self._plan, *self._more)), ([], [])
+        self._seen, self._more = self._seen.plus(_summed(self._plan, *self._more)), _Fresh([], [])
 
     def _known(self) -> Model:
         seen, width = self._seen, self._plan.protocol.width

@@ -20,7 +20,6 @@ __all__ = [
     "Order",
     "RegretBound",
     "bound",
-    "bound_holds",
     "cap_of_theorem_sdp",
     "general",
     "order_ldp",
@@ -103,11 +102,6 @@ def bound(plan: Plan, rounds: int | None = None) -> RegretBound:
         vector / math.sqrt(smallest),
         agents=plan.silos if plan.acting == "eager" else 1,
     )
-
-
-def bound_holds(plan: Plan) -> bool:
-    """Whether the proof covers how this plan acts: lazily, on a public schedule, with the radii of the proof."""
-    return plan.confidence == "proof" and plan.acting == "lazy" and plan.syncs is not None
 
 
 class Order(NamedTuple):

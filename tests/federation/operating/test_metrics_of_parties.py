@@ -200,7 +200,7 @@ def test_a_keeper_whose_store_fails_says_so_and_has_metrics_all_the_same(tmp_pat
         await post.greet()
         keeper = post.keepers["mixer"]
         service = KeeperService(Keeps(keeper), post.parties["mixer"], keeper.store, Keeps(keeper))
-        monkeypatch.setattr("fedbandit.federation.http.keeper_service.probe", full)
+        monkeypatch.setattr("fedbandit.federation.http.service.probe", full)
         assert "disk full" in (await service.readiness()).problems["store"]
         page = values((await service.metrics()).decode())
         assert (page["fedbandit_store_works"], page["fedbandit_ready"]) == (0, 0)

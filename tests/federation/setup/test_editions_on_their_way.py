@@ -325,7 +325,7 @@ def test_an_analyzer_that_draws_waits_for_nobody_who_is_still_to_join(tmp_path: 
     party.roll.take(roll.next(dismissal("silo-00", 1), keys.signer))
     assert analyzer.answered
     again = Analyzer(party, SyncStore(engine), office)
-    assert ([one.name for one in again.asks[0]], again.asks[1]) == (list(roll.charter.silos), 3)
+    assert ([one.name for one in again.asks.parties], again.asks.answers) == (list(roll.charter.silos), 3)
     engine.close()
 
 

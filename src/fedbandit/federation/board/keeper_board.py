@@ -14,6 +14,7 @@ from fedbandit.federation.states import SyncState
 from fedbandit.federation.store import SyncStore
 from fedbandit.federation.store.sync_store import StoredSync
 from fedbandit.federation.telemetry.troubles import Troubles
+from fedbandit.federation.wire.keys import Role
 from fedbandit.federation.wire.parcels import Outcome
 
 __all__ = ["KeeperBoard"]
@@ -30,7 +31,7 @@ class KeeperBoard:
         store: SyncStore | None,
         roll: Roll,
         name: str,
-        role: str,
+        role: Role,
         moment: Callable[[int], float | None],
         deadline: float,
     ) -> None:

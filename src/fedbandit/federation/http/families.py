@@ -18,7 +18,7 @@ from fedbandit.federation.setup.certificates import expires
 from fedbandit.federation.setup.home import KEY_FILES, Home
 from fedbandit.federation.telemetry.troubles import KINDS, Troubles
 from fedbandit.federation.timing import Timing, calendar
-from fedbandit.federation.wire.keys import read_secret
+from fedbandit.federation.wire.keys import Role, read_secret
 from fedbandit.plan import Plan
 
 __all__ = ["METRICS_MEDIA", "Dates", "Machine", "PartyView", "gauge", "page", "party_families"]
@@ -106,7 +106,7 @@ class PartyView(NamedTuple):
     """A party as it is now."""
 
     party: str
-    role: str
+    role: Role
     plan: Plan
     connected: bool
     store_works: bool

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Iterator, Mapping
-from functools import partial
 from typing import Any, Protocol
 
 import msgspec
@@ -15,12 +13,11 @@ from fedbandit.federation.board.keeper_board import KeeperBoard
 from fedbandit.federation.http import schemas
 from fedbandit.federation.http.app import App
 from fedbandit.federation.http.families import METRICS_MEDIA, Dates, Machine, PartyView, gauge, page, party_families
-from fedbandit.federation.http.group import StoreUnavailable, in_thread
+from fedbandit.federation.http.group import in_thread
 from fedbandit.federation.http.routes import Route, page_routes
-from fedbandit.federation.http.service import PATIENCE, PROBE_AGAIN, Connection
+from fedbandit.federation.http.service import Connection, StoreCheck
 from fedbandit.federation.setup.party import Party
 from fedbandit.federation.store import SyncStore
-from fedbandit.federation.store.opening import probe
 from fedbandit.federation.syncs.keeper import SyncKeeper
 from fedbandit.federation.telemetry.troubles import Troubles, first
 
@@ -42,7 +39,7 @@ class KeeperService:
     ) -> None:
         self._keeps, self._party, self._store, self._connection = keeps, party, store, connection
         self._machine = machine or Machine()
-        self._probed = 0.0
+        self._check = StoreCheck(store.engine)
         self._dates = dates = Dates(party.agreement.plan, party.agreement.timing)
         role = party.public.role
         self._board = KeeperBoard(store, party.roll, party.name, role, dates.of, dates.deadline)
@@ -100,16 +97,8 @@ class KeeperService:
         troubles = dict(self._connection.troubles)
         if not self._connection.connected and "broker" not in troubles:
             troubles["broker"] = "the broker does not answer: nothing comes in, nothing is sent"
-        try:
-            async with asyncio.timeout(PATIENCE):
-                if time.monotonic() - self._probed > PROBE_AGAIN:
-                    await in_thread(partial(probe, self._store.engine))
-                    self._probed = time.monotonic()
-        except StoreUnavailable as error:
-            troubles["store"] = str(error)
-        except TimeoutError:
-            troubles["store"] = f"the store has not answered for {PATIENCE:g} s"
-        return troubles
+        why = await self._check.trouble()
+        return troubles if why is None else {**troubles, "store": why}
 
 
 def create_keeper_app(service: KeeperService, token: str) -> App:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
@@ -28,14 +28,15 @@ from fedbandit.federation.silo.decisions.decider import UnknownActionSet
 from fedbandit.federation.silo.decisions.tickets import DecisionExpired, UnknownDecision
 from fedbandit.federation.silo.serving import RewardConflict, Silo, TermEnded, acknowledged
 from fedbandit.federation.store import Reward, Verdict
+from fedbandit.federation.store.database import Engine
 from fedbandit.federation.store.opening import probe
 from fedbandit.federation.telemetry.troubles import Troubles, first
 from fedbandit.federation.timing import Timing
 from fedbandit.problem.encoding import ActionRecord, Offered
 
-__all__ = ["UNCONNECTED", "Connection", "Service"]
+__all__ = ["UNCONNECTED", "Connection", "Service", "StoreCheck"]
 
-PROBE_AGAIN = 1.0  # seconds between writes that test whether the store works
+PROBE_AGAIN = 1.0  # seconds between writes that test whether the store works: anybody may ask
 PATIENCE = 5.0  # seconds after which a store that does not answer counts as not ready
 LAST = 20  # number of refused requests that the page shows
 AT_ONCE = 32  # decisions of a batch before other requests get a turn
@@ -69,6 +70,28 @@ class _Unconnected(NamedTuple):
 UNCONNECTED: Connection = _Unconnected()  # a silo without a federation
 
 
+class StoreCheck:
+    """Tests a party's store by writing to it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine, self._probed = engine, 0.0
+
+    async def trouble(self, before: Awaitable[object] | None = None) -> str | None:
+        """Why the store does not work, if it does not; `before` must succeed too, in the same time."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                if before is not None:
+                    await before
+                if time.monotonic() - self._probed > PROBE_AGAIN:
+                    await in_thread(partial(probe, self._engine))
+                    self._probed = time.monotonic()
+        except StoreUnavailable as error:
+            return str(error)
+        except TimeoutError:
+            return f"the store has not answered for {PATIENCE:g} s"
+        return None
+
+
 class Service:
     """The calls of one silo. Whatever may wait for a database or a disk runs in threads, outside the event loop."""
 
@@ -84,7 +107,7 @@ class Service:
         """`tally` is where this worker counts what it does; by default it counts alone. `timing` is what the federation
         agreed on, `machine` what the metrics show of the machine."""
         self._silo, self._connection, self._machine = silo, connection, machine
-        self._dates, self._probed = Dates(silo.plan, timing), 0.0
+        self._dates, self._check = Dates(silo.plan, timing), StoreCheck(silo.store.engine)
         self._group, self._metrics = GroupCommit(silo), Metrics(tally or WorkerTally())
         self._board = SiloBoard(silo.store, silo.plan, silo.name, self._dates.of, self._dates.deadline)
         self._last_refused: deque[dict[str, Any]] = deque(maxlen=LAST)
@@ -214,18 +237,8 @@ class Service:
 
     async def _troubles(self) -> Troubles:
         """What keeps the silo, including its store, from working as it should."""
-        troubles = dict(self._connection.troubles)
-        try:
-            async with asyncio.timeout(PATIENCE):
-                await self._group.put([])
-                if time.monotonic() - self._probed > PROBE_AGAIN:  # anybody may ask, and each probe writes
-                    await in_thread(partial(probe, self._silo.store.engine))
-                    self._probed = time.monotonic()
-        except StoreUnavailable as error:
-            troubles["store"] = str(error)
-        except TimeoutError:
-            troubles["store"] = f"the store has not answered for {PATIENCE:g} s"
-        return troubles
+        troubles, why = dict(self._connection.troubles), await self._check.trouble(self._group.put([]))
+        return troubles if why is None else {**troubles, "store": why}
 
     def close(self) -> None:
         """End the thread that waits for the disk."""

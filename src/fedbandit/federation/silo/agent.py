@@ -375,11 +375,8 @@ class Agent:
         # The head of the silo's own ledger travels with its releases, at their public time. If a greeting had it,
         # anybody who asks often would learn when a release was drawn, so how long it took: more people take longer.
         own = heads.NONE
-        greeting = self.party.greeting(Greeting(FORMAT, FORMAT, question, answer, seen.syncs, seen.head, own, models))
-        words = f"{question.hex()}.{answer.hex()}.{models.length}.{greeting.edition}"
-        message_id = f"greeting.{self.party.name}.{receiver.name}.{words}"
-        sealed = self.party.seal("greeting", receiver, 0, greeting.encode())
-        await self.link.publish(self.party.subject_to(receiver), sealed, message_id)
+        greeting = Greeting(FORMAT, FORMAT, question, answer, seen.syncs, seen.head, own, models)
+        await self.registrar.greet(self.link, receiver, greeting)
 
     async def _greeted(self, context: Context, greeting: Greeting) -> None:
         """Note an answer to this silo's question, or answer a question; ask again if the sender may now work under

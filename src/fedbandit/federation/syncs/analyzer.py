@@ -14,7 +14,7 @@ from fedbandit.federation.states import SyncEvent, SyncState
 from fedbandit.federation.store.pruning import holds_key
 from fedbandit.federation.store.sync_store import StoredSync
 from fedbandit.federation.syncs.deadlines import closing
-from fedbandit.federation.syncs.keeper import SyncKeeper
+from fedbandit.federation.syncs.keeper import SyncKeeper, Witnesses
 from fedbandit.federation.syncs.taken import Arrived, Sighting, Taken
 from fedbandit.federation.wire import messages, parcels
 from fedbandit.federation.wire.envelopes import Context
@@ -54,7 +54,7 @@ class Analyzer(SyncKeeper):
         return Taken(context, Arrived(sync, sender, payload), sightings)
 
     @property
-    def asks(self) -> tuple[tuple[PublicKeys, ...], int]:
+    def asks(self) -> Witnesses:
         """Who is asked how far this analyzer has come, and how many must answer.
 
         The silos are asked, because they have the models. As many as a cohort must answer; if the analyzer itself draws
@@ -64,11 +64,11 @@ class Analyzer(SyncKeeper):
         is made again exactly as it was.)
         """
         if not self._hears_silos:
-            return (self.agreement.holder("mixer"),), 1
+            return Witnesses((self.agreement.holder("mixer"),), 1)
         draws = self.plan.protocol.mixer_draws and self._mixer is None
         silos = self.party.at(self.store.next_sync()).silos if draws else self.agreement.silos
         enough = len(silos) if draws else self.plan.smallest_cohort
-        return tuple(self.party.roll.keys_of(name)[0] for name in silos), enough
+        return Witnesses(tuple(self.party.roll.keys_of(name)[0] for name in silos), enough)
 
     async def answer(self, sender: PublicKeys, greeting: Greeting) -> None:
         """Answer a question. A mixer that asks may have lost what it was told, so it is told again; a new silo that has

@@ -9,6 +9,7 @@ import secrets
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from fedbandit.federation.exact.exact_noise import ExactNoise
 from fedbandit.federation.setup.agreement import Agreement
@@ -33,12 +34,19 @@ from fedbandit.federation.wire.messages import MessageError
 from fedbandit.federation.wire.refused import Refused
 from fedbandit.federation.wire.repeats import Repeats
 
-__all__ = ["SyncKeeper"]
+__all__ = ["SyncKeeper", "Witnesses"]
 
 log = logging.getLogger(__name__)
 LOOK = 0.1  # seconds between checks of the deadline
 ASK_AGAIN = 10.0  # seconds until those who have not answered are asked again
 RETRY = 0.5  # seconds until the store is tried again
+
+
+class Witnesses(NamedTuple):
+    """Who is asked how far they have seen a party come."""
+
+    parties: tuple[PublicKeys, ...]
+    answers: int  # so many of them must answer
 
 
 class SyncKeeper(ABC):
@@ -101,8 +109,8 @@ class SyncKeeper(ABC):
 
     @property
     @abstractmethod
-    def asks(self) -> tuple[tuple[PublicKeys, ...], int]:
-        """Who is asked how far this party has come, and how many of them must answer."""
+    def asks(self) -> Witnesses:
+        """Who is asked how far this party has come."""
 
     async def prepare(self, sync: int, late: bool) -> None:  # noqa: B027 (a mixer has nothing to say)
         """Tell others what they must know before the sync can be closed."""
@@ -128,7 +136,7 @@ class SyncKeeper(ABC):
 
     async def spread(self, before: int) -> None:
         """Let others hear of the editions after this one, by a greeting that says which edition is here."""
-        for receiver in self.asks[0]:
+        for receiver in self.asks.parties:
             await self.registrar.introduce(self.link, receiver, before)
             await self._greet(receiver)
 
@@ -165,7 +173,7 @@ class SyncKeeper(ABC):
     @property
     def answered(self) -> bool:
         """Whether enough others have said how far they have seen this party come. Once true, it stays true."""
-        self._heard = self._heard or len(self._answered) >= self.asks[1]
+        self._heard = self._heard or len(self._answered) >= self.asks.answers
         return self._heard
 
     @property
@@ -358,15 +366,12 @@ class SyncKeeper(ABC):
 
     def _greets(self) -> tuple[PublicKeys, ...]:
         """The parties that are greeted at the start."""
-        return self.asks[0]
+        return self.asks.parties
 
     async def _greet(self, receiver: PublicKeys, *, question: bytes = NO_QUESTION, answer: bytes = NO_QUESTION) -> None:
         seen = self.seen.of(receiver.name)
-        greeting = self.party.greeting(Greeting(FORMAT, FORMAT, question, answer, seen.syncs, seen.head, self.own()))
-        sealed = self.party.seal("greeting", receiver, 0, greeting.encode())
-        words = f"{question.hex()}.{answer.hex()}.{greeting.edition}"
-        message_id = f"greeting.{self.party.name}.{receiver.name}.{words}"
-        await self.link.publish(self.party.subject_to(receiver), sealed, message_id)
+        greeting = Greeting(FORMAT, FORMAT, question, answer, seen.syncs, seen.head, self.own())
+        await self.registrar.greet(self.link, receiver, greeting)
 
     async def _greeted(self, context: Context, greeting: Greeting) -> None:
         """Answer a question; note an answer to this party's own question."""
@@ -405,7 +410,7 @@ class SyncKeeper(ABC):
     def _take_answer(self, sender: PublicKeys, greeting: Greeting) -> None:
         try:
             self._compare(self.party.checked(self.party.name, greeting.seen))
-            if sender in self.asks[0]:
+            if sender in self.asks.parties:
                 self._answered.add(sender.name)
         except MessageError as error:
             self._refused.note(error)
@@ -468,7 +473,7 @@ class SyncKeeper(ABC):
 
     @property
     def _unheard(self) -> str:
-        names = ", ".join(sorted(party.name for party in self.asks[0] if party.name not in self._answered))
+        names = ", ".join(sorted(party.name for party in self.asks.parties if party.name not in self._answered))
         return f"nothing is closed before these say how far they have seen it come: {names}"
 
     async def _undeterred(self, work: Callable[[], Awaitable[None]]) -> None:

@@ -7,7 +7,7 @@ import logging
 from fedbandit.federation.states import SyncEvent, SyncState
 from fedbandit.federation.store.sync_store import StoredSync
 from fedbandit.federation.syncs.deadlines import closing
-from fedbandit.federation.syncs.keeper import SyncKeeper
+from fedbandit.federation.syncs.keeper import SyncKeeper, Witnesses
 from fedbandit.federation.syncs.taken import Arrived, Sighting, Taken
 from fedbandit.federation.wire import parcels
 from fedbandit.federation.wire.envelopes import Context
@@ -83,8 +83,8 @@ class Mixer(SyncKeeper):
         await self.link.publish(self.party.subject_to(self._analyzer), sealed, message_id)
 
     @property
-    def asks(self) -> tuple[tuple[PublicKeys, ...], int]:
-        return (self._analyzer,), 1
+    def asks(self) -> Witnesses:
+        return Witnesses((self._analyzer,), 1)
 
     def _mixed(self, sync: int, cohort: list[str]) -> Mixed:
         """The result of S on the cohort's parcels; a result without silos if they can never be mixed."""

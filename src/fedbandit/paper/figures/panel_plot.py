@@ -70,10 +70,10 @@ def _draw_limits(axis: Axes, one: Drawn) -> None:
         axis.axhline(silos, label="MT, the most that can be lost", color="0.2", linestyle="-", linewidth=1.0)
 
 
-def _bounds(curves: dict[str, dict[str, Any]]) -> list[str]:
+def _bounds(curves: dict[str, dict[str, Any]], chance: float) -> list[str]:
     """A line that names the curves whose regret bound is vacuous, if there are any."""
-    bounded = {label: curve["bound"]["says"] for label, curve in curves.items() if curve["bound"] is not None}
-    vacuous = [label for label, says in bounded.items() if says.startswith("vacuous")]
+    bounded = {label: curve["bound"]["per_round"] for label, curve in curves.items() if curve["bound"] is not None}
+    vacuous = [label for label, per_round in bounded.items() if per_round >= chance]
     if not vacuous:
         return []
     return ["Regret bound vacuous here: " + ("all curves." if len(vacuous) == len(bounded) else "; ".join(vacuous))]
@@ -83,6 +83,6 @@ def _small_print(version: dict[str, Any]) -> str:
     size = f"{version['runs']} runs, {version['rounds']:,} rounds"
     lines = [f"{size}. The observation {HOLDS[version['holds']]}."]
     lines += [finding["text"] for finding in version["findings"]]
-    lines += _bounds(version["curves"])
+    lines += _bounds(version["curves"], version["chance"])
     lines += [f"Left out: {label}: {why}" for label, why in version["left_out"].items()]
     return "\n".join(textwrap.fill(line, WRAP, subsequent_indent="    ") for line in lines)
