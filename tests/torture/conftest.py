@@ -4,16 +4,24 @@ The same tests run twice: in part with `make test`, in full with `make torture`.
 to do and tells `tally(kind, count)` how much it did.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.federation.conftest import empty_postgres, postgres_url
+from tests.torture.stand_ins import checked_stand_ins
 
-__all__ = ["Size", "Tally", "empty_postgres", "postgres_url", "size", "tally"]
+__all__ = ["Size", "Tally", "empty_postgres", "postgres_url", "size", "stand_ins", "tally"]
 
 Size = Callable[[int, int], int]
 Tally = Callable[[str, int], None]
+
+
+@pytest.fixture(autouse=True)
+def stand_ins() -> Iterator[None]:
+    """A bug that is planted counts as caught only if what was planted can be called."""
+    with checked_stand_ins():
+        yield
 
 
 @pytest.fixture

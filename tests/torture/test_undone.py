@@ -130,11 +130,11 @@ def _lost_tables_are_made_again(patch: Patch) -> None:
 def _a_model_is_inserted_twice(patch: Patch) -> None:
     outcome = SiloStore.outcome
 
-    def insert(self: SiloStore, term: int, sync: int, included: bool, model: bytes) -> bool:
+    def insert(self: SiloStore, term: int, sync: int, included: bool, model: bytes, *also: Any) -> bool:
         with self.engine.transaction() as sql:
             if sql.all("SELECT 1 FROM models WHERE term = ? AND sync = ?", (term, sync)):
                 sql.all("INSERT INTO models (term, sync, value) VALUES (?, ?, ?)", (term, sync, model))
-        return outcome(self, term, sync, included, model)
+        return outcome(self, term, sync, included, model, *also)
 
     patch.setattr(SiloStore, "outcome", insert)
 
@@ -147,7 +147,7 @@ def _any_number_of_parts(patch: Patch) -> None:
 
 def _paths_as_they_were_given(patch: Patch) -> None:
     patch.setattr(options, "absolute", lambda path: path)
-    patch.setattr(Path, "resolve", lambda self: self)
+    patch.setattr(Path, "resolve", lambda self, strict=False: self)
 
 
 def _attack(play: Callable[[Any], Any], case: Any) -> Callable[..., None]:
@@ -235,7 +235,7 @@ UNDONE = [
     Undone(14, "the clock begins with the first command",
            _set(members_command, "_not_yet_begun", lambda agreed: agreed),
            test_setting_up.test_the_clock_begins_when_everybody_is_there),
-    Undone(14, "nothing is said when all is well", _set(keeper.log, "info", lambda *given: None),
+    Undone(14, "nothing is said when all is well", _set(keeper.log, "info", lambda *given, **more: None),
            test_keepers.test_what_goes_well_is_logged),
 ]  # fmt: skip
 

@@ -197,11 +197,12 @@ def _mixed_anew() -> None:
     """The total is made when it is sent."""
     publish = Mixer.publish
 
-    async def changed(self: Mixer, closed: StoredSync) -> None:
+    async def changed(self: Mixer, closed: StoredSync, only: str | None = None) -> None:
         assert closed.value is not None
         analyzer = self.agreement.holder("analyzer")
         mixed = Mixed(self.agreement.cohort(closed.cohort), totals=self.store.head(closed.sync))
-        await publish(self, closed._replace(value=self.party.seal("mixed", analyzer, closed.sync, mixed.encode())))
+        sealed = self.party.seal("mixed", analyzer, closed.sync, mixed.encode())
+        await publish(self, closed._replace(value=sealed), only)
 
     replace(Mixer, "publish", changed)
 

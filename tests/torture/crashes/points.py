@@ -21,6 +21,7 @@ from types import FrameType, ModuleType
 from typing import Literal, NamedTuple
 
 from fedbandit.federation.store.database import Sql, SqliteEngine
+from tests.torture.stand_ins import check_stand_in
 
 __all__ = ["WAYS", "Points", "Stop", "Way", "after_the_stop", "kill_me", "replace"]
 
@@ -38,6 +39,7 @@ class Stop(NamedTuple):
 
 def replace(owner: type | ModuleType, name: str, value: object) -> None:
     """Put another method in a class, or function in a module, for the rest of this process."""
+    check_stand_in(getattr(owner, name), value)
     setattr(owner, name, value)
 
 

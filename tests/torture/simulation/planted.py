@@ -240,8 +240,8 @@ def the_version_of_the_model_is_off_by_one(patch: Patch) -> None:
 def a_model_that_comes_twice_is_a_conflict(patch: Patch) -> None:
     outcome = SiloStore.outcome
 
-    def once(self: SiloStore, term: int, sync: int, included: bool, model: bytes) -> bool:
-        return sync not in [known for known, _ in self.models(term)] and outcome(self, term, sync, included, model)
+    def once(self: SiloStore, term: int, sync: int, *given: Any) -> bool:
+        return sync not in [known for known, _ in self.models(term)] and outcome(self, term, sync, *given)
 
     patch.setattr(SiloStore, "outcome", once)
 
