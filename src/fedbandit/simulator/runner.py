@@ -265,6 +265,9 @@ def check(task: Task, plans: Mapping[str, Plan], runs: int, seed: int, precision
         raise ArgumentError("plans", f"must be plans by name, such as {{'ours': plan}}, got {type(plans).__name__}")
     if not plans:
         raise ArgumentError("plans", "must name at least one plan, got none")
+    for name, plan in plans.items():
+        if not isinstance(plan, Plan):
+            raise ArgumentError("plans", f"must hold a Plan under every name, got {type(plan).__name__} for {name!r}")
     _validate.count("runs", runs)
     _validate.count("seed", seed, least=0)
     _validate.one_of("precision", precision, get_args(Precision))
