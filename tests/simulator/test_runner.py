@@ -181,3 +181,8 @@ def test_one_plan_is_not_plans_by_name() -> None:
         fb.simulate(TASK, BASE)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"^plans must hold a Plan under every name, got int for 'ours'$"):
         fb.simulate(TASK, {"theirs": BASE, "ours": 3})  # type: ignore[dict-item]
+
+
+def test_delays_are_no_number() -> None:
+    with pytest.raises(ValueError, match=r"^delays must be Delays\(\.\.\.\) of .*, got 3$"):
+        fb.simulate(TASK, {"ours": BASE}, delays=3)  # type: ignore[arg-type]
