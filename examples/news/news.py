@@ -51,7 +51,7 @@ def front_page(rng: random.Random) -> list[dict[str, object]]:
 
 
 def clicks(rng: random.Random, group: str, article: dict[str, object]) -> float:
-    """Readers click on what their group likes, and rather on what is fresh."""
+    """Readers click on what their group likes, and more often if it is fresh."""
     features = article["features"]
     assert isinstance(features, dict)
     liked = features["topic"] == LIKES[group]

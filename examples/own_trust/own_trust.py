@@ -2,7 +2,8 @@
 # # A trust model of your own
 #
 # `summing.py`, beside this file, is the whole trust model: silos protect their own users, and a mixer adds. Here it is
-# planned, simulated and audited.
+# planned, simulated and audited. Its noise is as large as that of `silo`, so the difference between the two regrets is
+# chance. What differs is who sees what.
 #
 #     python examples/own_trust/own_trust.py
 

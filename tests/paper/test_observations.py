@@ -80,4 +80,8 @@ def test_what_two_versions_say_together():
     only = conclusion({"as_proven": False, "as_simulated": True})
     assert only.startswith("The observed order appears only with the published simulation's constants")
     mixed = conclusion({"as_proven": True, "as_simulated": None})
-    assert mixed == "as_proven: the observation holds; as_simulated: the observation cannot be told from these runs."
+    cannot = "these runs cannot tell whether the observation holds"
+    assert mixed == f"as_proven: the observation holds; as_simulated: {cannot}."
+    assert conclusion({"as_proven": None, "as_simulated": True}).startswith(f"as_proven: {cannot}; as_simulated: ")
+    assert conclusion({"as_proven": False, "as_simulated": False}) == "The observation holds in neither version."
+    assert conclusion({"as_proven": None, "as_simulated": None}).startswith("In neither version can these runs tell")

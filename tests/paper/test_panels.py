@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
@@ -131,7 +132,9 @@ def test_pictures_summaries_and_index(tmp_path):
     assert (tmp_path / "a.svg").stat().st_size < 500_000
     gallery.write_summary(tmp_path, summary, "a.svg")
     text = gallery.write_index(tmp_path).read_text()
-    assert "![figA-a](a.svg)" in text
+    assert f"![{panel.title}](a.svg)" in text
+    assert text.count("nobody can lose more than 6.") == 1  # as_proven; Gaussian rewards have no such limit
+    assert text.count("rewards are not bounded by 1 here") == 1
     assert summary["conclusion"] in text
     assert "A quick run" in text
     for version in json.loads((tmp_path / "figA-a.json").read_text())["versions"].values():
@@ -139,6 +142,15 @@ def test_pictures_summaries_and_index(tmp_path):
             assert finding["text"] in text
         for label, curve in version["curves"].items():
             assert f"| {label} | {curve['regret']['mean']:.4g} " in text
+
+
+@pytest.mark.parametrize(("most", "drawn"), [(2.9, True), (3.1, False), (None, False)])
+def test_a_limit_that_would_press_the_curves_together_is_not_drawn(most: float | None, drawn: bool) -> None:
+    figure, axis = plt.subplots()
+    axis.plot([0, 1], [1.0, 0.5])
+    drawing._draw_limits(axis, 0.8, most)
+    assert any("MT" in label for label in axis.get_legend_handles_labels()[1]) == drawn
+    plt.close(figure)
 
 
 def test_judged_documents_with_another_number_of_features(tmp_path):

@@ -17,6 +17,15 @@ from fedbandit.simulator.result import Result, collected, estimate
 from tests.simulator.small import BASE, PLANS, RUNS
 
 
+def test_a_result_shows_itself_as_one_line_per_plan(result: Result) -> None:
+    size, head, *rows = repr(result).splitlines()
+    assert size == f"{RUNS} runs of 30 rounds, seed {result.seed}"
+    assert head.split("  ")[0] == "plan"
+    assert [row.split()[0] for row in rows] == list(result.names)
+    assert rows[0].split()[1] == f"{result.regret(result.names[0]).mean:.4g}"
+    assert all(name in result._repr_html_() for name in result.names)
+
+
 def test_what_a_result_says(result: Result) -> None:
     assert result.names == tuple(PLANS)
     assert set(result.frame.columns) == {"name", "run", "round", "regret"}

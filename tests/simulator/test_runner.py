@@ -179,3 +179,10 @@ def test_precision_is_one_of_two() -> None:
 def test_one_plan_is_not_plans_by_name() -> None:
     with pytest.raises(ValueError, match=r"^plans must be plans by name, such as \{'ours': plan\}, got Plan$"):
         fb.simulate(TASK, BASE)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"^plans must hold a Plan under every name, got int for 'ours'$"):
+        fb.simulate(TASK, {"theirs": BASE, "ours": 3})  # type: ignore[dict-item]
+
+
+def test_delays_are_no_number() -> None:
+    with pytest.raises(ValueError, match=r"^delays must be Delays\(\.\.\.\) of .*, got 3$"):
+        fb.simulate(TASK, {"ours": BASE}, delays=3)  # type: ignore[arg-type]

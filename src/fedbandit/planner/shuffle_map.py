@@ -69,6 +69,6 @@ def draw(found: Sequence[Threshold], path: Path) -> None:
         axis.tick_params(labelsize=8)
     axes[0].set_ylabel("silos from which it adds less noise", fontsize=9)
     handles, labels = axes[-1].get_legend_handles_labels()
-    title = f"Where shuffling pays (δ = {MAP_DELTA:g}, B = {MAP_BATCH}, d = {MAP_DIM}); secure-sum needs no such number"
+    title = f"Where shuffling pays (δ = {MAP_DELTA:g}, B = {MAP_BATCH}, d = {MAP_DIM}); secure-sum pays from 3 silos on"
     figure.legend(handles, labels, loc="outside upper center", ncols=2, frameon=False, fontsize=8, title=title)
     save(figure, path)

@@ -24,6 +24,9 @@ from fedbandit.simulator.engine import Played
 __all__ = ["Estimate", "Result", "collected", "estimate"]
 
 
+COLUMNS = ("plan", "time-averaged group regret", "standard error", "syncs")
+
+
 class Estimate(NamedTuple):
     """A mean over runs and its standard error (nan for a single run; both nan without runs)."""
 
@@ -156,13 +159,24 @@ class Result:
         late = self._last(name)["regret"].to_numpy() - rows["regret"].to_numpy()
         return np.asarray(late / (self._rounds - middle))
 
+    def __repr__(self) -> str:
+        """The table that a notebook shows, as text: what a person sees who types the result's name."""
+        lines = [COLUMNS, *self._rows()]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        shown = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
+        return "\n".join([self._size(), *shown])
+
     def _repr_html_(self) -> str:
-        rows = [
+        return _words.tabled(COLUMNS, self._rows(), self._size())
+
+    def _rows(self) -> list[tuple[str, str, str, str]]:
+        return [
             (name, f"{self.regret(name).mean:.4g}", f"{self.regret(name).stderr:.2g}", f"{self.syncs(name):g}")
             for name in self.names
         ]
-        columns = ("plan", "time-averaged group regret", "standard error", "syncs")
-        return _words.tabled(columns, rows, f"{self.runs} runs of {self._rounds:,} rounds, seed {self.seed}")
+
+    def _size(self) -> str:
+        return f"{_words.counted(self.runs, 'run')} of {_words.counted(self._rounds, 'round')}, seed {self.seed}"
 
     def _last(self, name: str) -> pl.DataFrame:
         """The rows of one plan's last round, in the order of runs."""

@@ -146,7 +146,7 @@ def simulate(
         if after is not None:
             raise ArgumentError("after", "must be left out where silos differ, or plans have personal columns")
     if delays != AT_ONCE:
-        _check_delays(plans, attendance)
+        _check_delays(plans, attendance, delays)
     rounds = next(iter(plans.values())).rounds
     record = recorded_rounds(plans, rounds)
     at_once = divided(task, plans, runs, seed, record, precision, attendance)
@@ -265,6 +265,9 @@ def check(task: Task, plans: Mapping[str, Plan], runs: int, seed: int, precision
         raise ArgumentError("plans", f"must be plans by name, such as {{'ours': plan}}, got {type(plans).__name__}")
     if not plans:
         raise ArgumentError("plans", "must name at least one plan, got none")
+    for name, plan in plans.items():
+        if not isinstance(plan, Plan):
+            raise ArgumentError("plans", f"must hold a Plan under every name, got {type(plan).__name__} for {name!r}")
     _validate.count("runs", runs)
     _validate.count("seed", seed, least=0)
     _validate.one_of("precision", precision, get_args(Precision))
@@ -291,8 +294,10 @@ def _check_differing(task: Task, plans: Mapping[str, Plan], attendance: Attendan
             )
 
 
-def _check_delays(plans: Mapping[str, Plan], attendance: Attendance) -> None:
+def _check_delays(plans: Mapping[str, Plan], attendance: Attendance, delays: Delays) -> None:
     """Refuse late rewards for plans that do not define what becomes of them."""
+    if not isinstance(delays, Delays):
+        raise ArgumentError("delays", f"must be Delays(...) of fedbandit.simulator.population, got {delays!r}")
     for name, plan in plans.items():
         if plan.acting == "eager" or isinstance(plan.schedule, Adaptive):
             raise ArgumentError("delays", f"must be left out for {name!r}: its silos act on every user at once")

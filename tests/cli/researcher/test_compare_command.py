@@ -62,6 +62,9 @@ def test_only_those_who_were_named_take_part(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["compare", "--against", " secure-sum,secure-sum", *options])
     assert result.exit_code == 0, result.exception
     assert [one["name"] for one in json.loads(result.stdout)["outcomes"]] == ["secure-sum"]
+    quick = CliRunner().invoke(app, ["compare", "--quick", "--against", "secure-sum", *options[:-1]])
+    assert quick.exit_code == 0, quick.exception
+    assert (tmp_path / "comparison.md").read_text().startswith("(1, 1e-05), 1 run of a tenth of the rounds, seed 0")
     refused = CliRunner().invoke(app, ["compare", "--against", "nobody", *options])
     assert "against must be one of" in str(refused.exception)
 

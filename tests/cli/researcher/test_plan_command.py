@@ -110,6 +110,7 @@ def test_the_best_plan_in_words(fedbandit: Command) -> None:
     said = fedbandit(*CLINIC, "--epsilon", "2")
     assert said.code == 0
     assert said.out.startswith("Federate, with secure-sum: (2, 1e-06)-DP, replace-one.\n")
+    assert "\nmonth, all: outcomes missed by then" in said.err  # 90 days have no quarter to compare
     assert "Each person's first visit is counted; silos synchronise after day " in said.out
     assert "not here: sdp-amplified: " in said.out
     own = fedbandit(*CLINIC, "--epsilon", "2", "--trust", "silo", "--json").json

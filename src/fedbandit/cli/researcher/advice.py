@@ -67,7 +67,7 @@ def _show(advice: Recommendation, others: dict[float, Option]) -> None:
     for one in advice.impossible:
         output.say(f"not here: {one.reason}")
     output.remark("cap: visits of one person that count. regret / T: per round (a visit to every silo), predicted.")
-    output.remark("month, quarter, all: outcomes missed by then, against knowing everybody's best action.")
+    output.remark(f"{', '.join(spans)}: outcomes missed by then, against knowing everybody's best action.")
     for line in assumptions(consortium):
         output.remark(line)
 

@@ -60,7 +60,8 @@ def compare(
         entrants = others if planned is None else (yours(planned), *others)
         with output.progress_bar("comparing") as progress:
             outcomes = contest(entrants, played, privacy, runs, seed, trials, progress)
-    title = f"{privacy.pair}, {counted(runs, 'run')}, seed {seed}: regret per user, 1 is chance"
+    size = f"{counted(runs, 'run')}{' of a tenth of the rounds' if quick else ''}"
+    title = f"{privacy.pair}, {size}, seed {seed}: regret per user, 1 is chance"
     names = [instance.name for instance in played]
     draw_contest(outcomes, names, folder / FIGURE, title)
     (folder / TABLES).write_text(as_markdown(outcomes, names, title))

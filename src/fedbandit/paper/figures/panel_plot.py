@@ -12,12 +12,13 @@ from matplotlib.axes import Axes
 from fedbandit.look.colours import PROTOCOLS
 from fedbandit.paper.figures.panel import Panel
 from fedbandit.paper.figures.running import Drawn
-from fedbandit.paper.figures.summary import HOLDS
+from fedbandit.paper.figures.summary import SAYS
 from fedbandit.simulator.plot import STYLES, save
 
 __all__ = ["draw"]
 
 WRAP = 92  # characters of small print that fit under one version
+FAR = 3.0  # a line this many times as high as everything else is not drawn
 HEIGHT, LINE = 4.1, 0.135  # inches: height of a picture without small print, and of each line of small print
 
 
@@ -30,7 +31,8 @@ def draw(panel: Panel, drawn: list[Drawn], summary: dict[str, Any], path: Path) 
         for index, curve in enumerate(panel.curves):
             if curve.label in one.result.plans:
                 _draw_curve(axis, one, curve.label, curve.protocol, index)
-        _draw_limits(axis, one)
+        silos = next(iter(one.result.plans.values())).silos
+        _draw_limits(axis, one.chance, silos if one.setting.constants == "as_proven" else None)
         axis.set_title(textwrap.fill(one.setting.heading, 62), fontsize=9)
         axis.set_xlabel(f"round t\n\n{text}", fontsize=7, ma="left")
         axis.set_ylabel("time-averaged group regret", fontsize=8)
@@ -62,12 +64,12 @@ def _draw_bound(axis: Axes, one: Drawn, label: str, colour: str) -> None:
         axis.plot(list(below), heights, label=f"bound of {label}", color=colour, linestyle=":", linewidth=2.2)
 
 
-def _draw_limits(axis: Axes, one: Drawn) -> None:
-    """Draw lines for the regret of random actions and for the most that can be lost: one per silo and round."""
-    silos = next(iter(one.result.plans.values())).silos
-    axis.axhline(one.chance, label="chance", color="0.45", linestyle=(0, (4, 2)), linewidth=1.0)
-    if one.setting.constants == "as_proven":
-        axis.axhline(silos, label="MT, the most that can be lost", color="0.2", linestyle="-", linewidth=1.0)
+def _draw_limits(axis: Axes, chance: float, most: float | None) -> None:
+    """Draw lines for the regret of random actions and for the most that can be lost, one per silo and round. The
+    latter is left out where it would press everything else together at the foot of the picture."""
+    axis.axhline(chance, label="chance", color="0.45", linestyle=(0, (4, 2)), linewidth=1.0)
+    if most is not None and most <= FAR * axis.dataLim.ymax:
+        axis.axhline(most, label="MT, the most that can be lost", color="0.2", linestyle="-", linewidth=1.0)
 
 
 def _bounds(curves: dict[str, dict[str, Any]], chance: float) -> list[str]:
@@ -81,7 +83,7 @@ def _bounds(curves: dict[str, dict[str, Any]], chance: float) -> list[str]:
 
 def _small_print(version: dict[str, Any]) -> str:
     size = f"{version['runs']} runs, {version['rounds']:,} rounds"
-    lines = [f"{size}. The observation {HOLDS[version['holds']]}."]
+    lines = [f"{size}: {SAYS[version['holds']]}."]
     lines += [finding["text"] for finding in version["findings"]]
     lines += _bounds(version["curves"], version["chance"])
     lines += [f"Left out: {label}: {why}" for label, why in version["left_out"].items()]

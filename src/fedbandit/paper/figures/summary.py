@@ -9,9 +9,19 @@ from fedbandit.paper.figures.panel import Panel
 from fedbandit.paper.figures.running import Drawn
 from fedbandit.simulator.tasks import Tabled
 
-__all__ = ["HOLDS", "conclusion", "summarise", "verdict"]
+__all__ = ["HOLDS", "SAYS", "conclusion", "summarise", "verdict"]
 
-HOLDS = {True: "holds", False: "does not hold", None: "cannot be told from these runs"}
+HOLDS = {True: "holds", False: "does not hold", None: "cannot be told"}
+SAYS = {
+    True: "the observation holds",
+    False: "the observation does not hold",
+    None: "these runs cannot tell whether the observation holds",
+}
+TOGETHER = {
+    True: "The observation holds in both versions.",
+    False: "The observation holds in neither version.",
+    None: "In neither version can these runs tell whether the observation holds.",
+}
 
 
 def summarise(panel: Panel, drawn: list[Drawn], quick: bool) -> dict[str, Any]:
@@ -31,13 +41,13 @@ def summarise(panel: Panel, drawn: list[Drawn], quick: bool) -> dict[str, Any]:
 def conclusion(holds: dict[str, bool | None]) -> str:
     """What the versions say together about the paper's observation."""
     if len(set(holds.values())) == 1:
-        return f"The observation {HOLDS[next(iter(holds.values()))]} in both versions."
-    if holds.get("as_simulated") is True:
+        return TOGETHER[next(iter(holds.values()))]
+    if holds == {"as_proven": False, "as_simulated": True}:
         return (
-            "The observed order appears only with the published simulation's constants; with the theorem's it "
-            f"{HOLDS[holds['as_proven']]}."
+            "The observed order appears only with the published simulation's constants; with the theorem's it does "
+            "not hold."
         )
-    return "; ".join(f"{name}: the observation {HOLDS[held]}" for name, held in holds.items()) + "."
+    return "; ".join(f"{name}: {SAYS[held]}" for name, held in holds.items()) + "."
 
 
 def verdict(findings: list[Observed], complete: bool) -> bool | None:

@@ -124,7 +124,8 @@ class BoundedModel(NamedTuple):
 
     def __str__(self) -> str:
         spread = f"from {self.means.min():.3g} to {self.means.max():.3g}"
-        return f"{self.scale:.4g} (prediction {self.shift:+.4g}), {spread}"
+        sign = "-" if self.shift < 0 else "+"
+        return f"{self.scale:.4g} x (prediction {sign} {abs(self.shift):.4g}), {spread}"
 
 
 def with_constant(rest: Floats) -> Singles:
