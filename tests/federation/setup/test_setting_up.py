@@ -117,7 +117,7 @@ def test_private_keys_stay_at_home(founded, tmp_path):
 def test_an_incomplete_federation_does_not_run(founded, tmp_path):
     card = join(founded, tmp_path, "a")
     assert "not yet" in run("federation", "admit", founded, card)
-    with pytest.raises(ValueError, match="lacks mixer, 1 of 2 silos"):
+    with pytest.raises(ValueError, match="still missing: mixer, 1 of 2 silos"):
         Home.load(founded / "analyzer").party()
 
 

@@ -60,7 +60,7 @@ def found(
     """Begin a federation: write the agreed file without parties, the operator's keys, and a configuration for each node
     of the broker. `broker_home` is where a node will keep its files, if that differs from where they are written."""
     if (path / FEDERATION).exists():
-        raise ArgumentError("directory", f"must be new: {path / FEDERATION} is the file of a federation already")
+        raise ArgumentError("directory", f"must be new: {path / FEDERATION} exists already; name another directory")
     check_broker(broker_url)
     _check_size(plan)
     operator = PartyKeys.generate()
