@@ -15,8 +15,8 @@ from fedbandit.planner import shuffle_map
 from tests.cli.harness import SMALL, Command, assert_refused
 from tests.docs.places import decisions_logged
 
-LINES = "┏┃┡│└"
-HASHES_AND_LINES = r"(?=\d*[a-f])[0-9a-f]+|[━─┏┡└┳╇┴┓┩┘]*"
+LINES = "┏┃┡┌│└"
+HASHES_AND_LINES = r"(?=\d*[a-f])[0-9a-f]+|[━─┏┡┌└┳╇┬┴┓┩┐┘]*"
 SMALLER = "--silos 3 --rounds 40 --dim 3 --arms 4 --runs 1"
 LONG = "a rather long name of a field of the record"
 SCHEMA = f"""

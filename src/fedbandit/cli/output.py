@@ -20,6 +20,7 @@ from fedbandit._validate import ArgumentError
 
 __all__ = [
     "as_json",
+    "called",
     "number",
     "print_json",
     "print_table",
@@ -73,7 +74,7 @@ def print_table(
 
 
 def _table(title: str, columns: list[str], rows: list[list[str]], narrow: bool) -> Table:
-    table = Table(title=title, title_justify="left", header_style="bold")
+    table = Table(title=title, title_justify="left", header_style="bold", show_header=any(columns))
     if narrow:
         table.box, table.pad_edge, table.collapse_padding = None, False, True
     widths = _widths(columns, rows, _room(columns, narrow))
@@ -121,6 +122,11 @@ def _room(columns: list[str], narrow: bool) -> int:
 def say(text: str) -> None:
     """Print lines of the result: unchanged, or on a terminal wrapped to its width."""
     _print(stdout, text)
+
+
+def called(role: str, name: str) -> str:
+    """What to call a party: by its role and its name, or by one word if they are the same."""
+    return role if role == name else f"{role} {name}"
 
 
 def remark(text: str) -> None:

@@ -3,9 +3,11 @@ for the silo only."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -69,6 +71,7 @@ def status(path: Path) -> dict[str, Any]:
         "fingerprint": agreement.fingerprint,
         "guarantee": plan.guarantee.statement,
         "assumes": list(plan.guarantee.assumes),
+        "next_tick": _shown(Dates(plan, agreement.timing).next(time.time())),
     }
     with looking(home, agreement) as engine:
         if engine is None:
@@ -130,6 +133,10 @@ class HomeBoard:
             return SiloBoard(store, self._agreement.plan, name, dates.of, dates.deadline)
         kept = None if engine is None else SyncStore(engine)
         return KeeperBoard(kept, self._roll, name, role, dates.of, dates.deadline)
+
+
+def _shown(moment: float | None) -> str | None:
+    return None if moment is None else datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds")
 
 
 def _models(engine: Engine, agreement: Agreement) -> str | None:

@@ -121,7 +121,7 @@ CASES = {
     "federation is a list": Case(holding(FEDERATION, b"[]"), ("must be one table of fields", COPY), roles=("a",)),
     "federation of others": Case(another(FEDERATION, "two/federation.json"), ("other keys or in another role",)),
     "federation without parties": Case(
-        changed(FEDERATION, lambda data: data.update(parties=[])), ("it lacks analyzer", "take the complete file")
+        changed(FEDERATION, lambda data: data.update(parties=[])), ("still missing: analyzer", "take the complete file")
     ),
     "no plan": Case(changed(FEDERATION, lambda data: data.update(plan={})), ("plan must give 'silos'", COPY)),
     "plan garbled": Case(changed(FEDERATION, lambda data: data.update(plan=5)), ("cannot be", COPY), roles=("a",)),

@@ -1,5 +1,6 @@
 """Backups of a party whose store others are writing: of one moment, and no more in them than was asked for."""
 
+import errno
 import json
 import shutil
 import sqlite3
@@ -15,7 +16,7 @@ from typer.testing import CliRunner
 
 from fedbandit._validate import ArgumentError
 from fedbandit.cli.main import app
-from fedbandit.federation.backup import archive
+from fedbandit.federation.backup import archive, saving
 from fedbandit.federation.backup.restoring import restore
 from fedbandit.federation.backup.saving import save
 from fedbandit.federation.backup.snapshots import put_in_place, take_snapshot
@@ -200,7 +201,7 @@ def test_the_commands(home, tmp_path):
     secret = tmp_path / "passphrase"
     secret.write_text("xyzzy\n")
     result = run(app, ["backup", str(home.path), str(tmp_path / "file"), "--passphrase-file", str(secret)])
-    assert (result.exit_code, "silo silo of trial" in result.output) == (0, True), result.output
+    assert (result.exit_code, ": silo of trial" in result.output) == (0, True), result.output
     result = run(app, ["restore", str(tmp_path / "file"), str(home.path), "--passphrase-file", str(secret)])
     assert "nothing is overwritten" in str(result.exception)
     back = tmp_path / "back"
@@ -233,6 +234,28 @@ def test_a_store_that_is_named_by_its_whole_path_comes_back(home, tmp_path):
     with pytest.raises(ArgumentError, match="there is no such folder; name another with --store"):
         restore(tmp_path / "my.db", tmp_path / "again", passphrase=bytes)
     assert not (tmp_path / "again").exists()
+
+
+@in_a_file
+@pytest.mark.parametrize("fault", ["disk", "store"])
+def test_a_full_disk_is_named_and_not_the_file_that_was_being_copied(home, tmp_path, monkeypatch, fault):
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, "No space left on device", "party.json")
+
+    def grown(*arguments):
+        error = sqlite3.OperationalError("database or disk is full")
+        error.sqlite_errorcode = sqlite3.SQLITE_FULL
+        raise error
+
+    opened(home).close()
+    if fault == "disk":
+        monkeypatch.setattr(shutil, "copyfile", full)
+    else:
+        monkeypatch.setattr(saving, "take_snapshot", grown)
+    with pytest.raises(ArgumentError, match="disk is full: while a backup is made, it needs as much room"):
+        save(home.path, tmp_path / "file")
+    assert not (tmp_path / "file").exists()
+    assert not list(home.path.glob(".backup-*"))
 
 
 @in_a_file

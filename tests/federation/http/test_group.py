@@ -1,6 +1,7 @@
 """Group commit: one transaction for all rewards that wait, and an answer to everybody who waits."""
 
 import asyncio
+import sqlite3
 
 import numpy as np
 
@@ -42,3 +43,13 @@ def test_every_waiting_caller_is_told_of_a_failure(silo, monkeypatch):
         return found
 
     assert all(isinstance(error, StoreUnavailable) for error in asyncio.run(main()))
+
+
+def test_what_a_disk_does_is_one_line_and_a_mistake_of_ours_is_there_in_full(caplog):
+    """A full disk wrote a traceback for every request into a log, which is on a disk too."""
+    full = StoreUnavailable.because(sqlite3.OperationalError("database or disk is full"))
+    assert str(full).startswith("the store does not work (database or disk is full)")
+    assert "can be sent again" in str(full)
+    mistake = StoreUnavailable.because(ZeroDivisionError("division by zero"))
+    assert "ZeroDivisionError: division by zero" in str(mistake)
+    assert [record.exc_info is not None for record in caplog.records] == [False, True]

@@ -150,7 +150,7 @@ def test_10_versions_do_not_fit(federation):
     assert decides(home)
     code, found = doctor(home.path)
     assert code == 2
-    assert "mixer reads formats 99 to 99" in found["versions", "failure"]["says"]
+    assert "mixer reads format 99;" in found["versions", "failure"]["says"]
     for name in ("mixer", "a"):
         federation.stop(name)
     federation.start("mixer")

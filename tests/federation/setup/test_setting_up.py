@@ -24,6 +24,7 @@ from fedbandit.federation.status import status
 from fedbandit.federation.timing import Timing
 from fedbandit.federation.wire.broker import BrokerProcess, free_port
 from fedbandit.federation.wire.keys import PartyKeys, PublicKeys
+from fedbandit.schedule import clock, every
 from tests.federation.small import small_plan
 
 PLAN = ["--silos", "2", "--rounds", "20", "--dim", "2", "--epsilon", "1", "--delta", "0.1", "--schedule", "every:5"]
@@ -116,7 +117,7 @@ def test_private_keys_stay_at_home(founded, tmp_path):
 def test_an_incomplete_federation_does_not_run(founded, tmp_path):
     card = join(founded, tmp_path, "a")
     assert "not yet" in run("federation", "admit", founded, card)
-    with pytest.raises(ValueError, match="lacks mixer, 1 of 2 silos"):
+    with pytest.raises(ValueError, match="still missing: mixer, 1 of 2 silos"):
         Home.load(founded / "analyzer").party()
 
 
@@ -313,7 +314,10 @@ def test_status_before_and_beside_a_running_silo(founded, tmp_path):
     complete(founded, tmp_path)
     known = status(tmp_path / "a")
     assert known["started"] is False
-    shown = " ".join(run("status", tmp_path / "a").replace("│", " ").split())
+    said = run("status", tmp_path / "a")
+    assert "--wide also shows: assumes." in said
+    assert not any(assumption[:30] in said for assumption in known["assumes"]), "a screenful that pushes the rest away"
+    shown = " ".join(run("status", tmp_path / "a", "--wide").replace("│", " ").split())
     for assumption in known["assumes"]:  # some contain commas: each begins a line of its own
         assert f"- {assumption}" in shown
     home = Home.load(tmp_path / "a")
@@ -439,3 +443,47 @@ def test_a_damaged_token_lets_nobody_in(tmp_path, left):
         home.token()
     with pytest.raises(ArgumentError, match="token must not be empty"):
         App([], "")
+
+
+def test_status_says_when_the_next_tick_is(tmp_path):
+    """A silo that waits for its clock showed nothing of it, and looked like one that does not work."""
+    start = time.time() + 300
+    plan = small_plan(silos=2, schedule=clock(10.0))
+    homes = founding.local(tmp_path / "homes", plan, ["a", "b"], Timing(5.0, start=start))
+    told = {home.settings.name: status(home.path)["next_tick"] for home in homes}
+    first = datetime.fromisoformat(told["a"]).timestamp()
+    assert abs(first - (start + 10.0)) <= 1.0
+    assert len(set(told.values())) == 1, "it is public, and the same for all"
+    counts = small_plan(silos=2, schedule=every(5), visits="public")
+    (home, *_) = founding.local(tmp_path / "counting", counts, ["a", "b"], Timing(5.0, start=start))
+    assert status(home.path)["next_tick"] is None
+
+
+def test_another_kind_of_file_is_called_by_what_it_should_be(founded, tmp_path):
+    card, file = join(founded, tmp_path, "a"), founded / "federation.json"
+    assert "must be a card, as `federation join` writes it" in run("federation", "admit", founded, file, ok=False)
+    for wrong in (card, founded / "nats.conf"):
+        said = run("federation", "join", tmp_path / "b", "--federation", wrong, "--name", "b", ok=False)
+        assert f"{wrong} must be a federation's file" in said
+
+
+def test_the_founders_commands_know_the_authority_that_the_analyzer_was_given(tmp_path):
+    """`doctor` failed in the founder's directory, although `init` had been told the authority."""
+    authority, broker = certify(tmp_path / "ca.pem"), ["--broker", "tls://broker.example.org:4222"]
+    said = run("federation", "init", tmp_path / "f", "--name", "trial", *PLAN, *broker, "--broker-ca", authority)
+    assert "broker.crt and broker.pem" in " ".join(said.split())
+    assert founding.authority(tmp_path / "f") == str(authority)
+    said = run("federation", "init", tmp_path / "plain", "--name", "trial", *PLAN)
+    assert "broker.crt" not in said
+    assert founding.authority(tmp_path / "plain") == ""
+
+
+def test_new_keys_that_are_not_new_or_of_another_role_are_refused_for_that_reason(founded, tmp_path):
+    agreed = Agreement.load(founded / "federation.json")
+    card = PublicKeys.load(join(founded, tmp_path, "a"))
+    agreed = agreed.admit(card)
+    with pytest.raises(ArgumentError, match="but has the keys that are known"):
+        agreed.rekeyed(card)
+    other = PartyKeys.generate().public("a", "mixer")
+    with pytest.raises(ArgumentError, match="of the silo 'a', but is of a mixer"):
+        agreed.rekeyed(other)

@@ -16,6 +16,7 @@ from fedbandit.federation.states import ReleaseState
 from fedbandit.federation.store.seen import SeenStore
 from fedbandit.federation.timing import TicksOverdue, Timing
 from fedbandit.federation.wire import heads
+from fedbandit.federation.wire.envelopes import FORMAT
 from fedbandit.federation.wire.parcels import Outcome, SignedOutcome
 from fedbandit.schedule import every
 from tests.federation.small import small_plan
@@ -181,3 +182,11 @@ def test_ticks_that_are_held_back_are_said_once_in_the_log(joined, monkeypatch, 
         asyncio.run(agent.tick())
     assert [record.levelname for record in caplog.records if "3 ticks are overdue" in record.message] == ["WARNING"]
     assert "3 ticks are overdue" in agent.troubles["clock"]
+
+    async def all_answered():
+        return {"analyzer": heads.Greeting(FORMAT, FORMAT)}
+
+    caplog.set_level("INFO")
+    monkeypatch.setattr(agent, "answers", all_answered)
+    asyncio.run(agent.judge())
+    assert "it draws releases once ticks are no longer held back" in caplog.messages[-1]

@@ -53,12 +53,16 @@ def backup(
     if json:
         output.print_json({**_facts(saved), "encrypted": passphrase is not None})
         return
-    output.say(f"{file}: {saved.role} {saved.party} of {saved.federation}{_stood(saved)}")
+    output.say(f"{file}: {output.called(saved.role, saved.party)} of {saved.federation}{_stood(saved)}")
     if passphrase is None:
         output.remark("It holds private keys in the clear, and is as secret as the directory (--encrypt seals it).")
     if saved.store is not None and saved.store.waiting:
-        what = "are in it as raw data: keep it no longer than those" if saved.store.raw else "are not in it"
-        output.remark(f"{saved.store.waiting} rewards that wait for their release {what}.")
+        one, raw = saved.store.waiting == 1, saved.store.raw
+        waiting = f"{counted(saved.store.waiting, 'reward')} that {'waits' if one else 'wait'}"
+        what = (
+            f"{'is' if one else 'are'} {'in it as raw data: delete it when the next is made' if raw else 'not in it'}"
+        )
+        output.remark(f"{waiting} for their release {what}.")
 
 
 def restore(
@@ -107,7 +111,7 @@ def restore(
         found = {} if done is None or done.recovery is None else {"lost": done.recovery._asdict()}
         output.print_json({**_facts(saved), **found, "problem": done.why_not or None if done else None})
     else:
-        output.say(f"{home}: {saved.role} {saved.party} of {saved.federation}{_stood(saved)}")
+        output.say(f"{home}: {output.called(saved.role, saved.party)} of {saved.federation}{_stood(saved)}")
         if saved.store is not None:
             for line in _lost(home, saved, done, in_place=without_store):
                 output.say(line)

@@ -121,8 +121,10 @@ def init(
     output.say(f"{agreed.guarantee}\n")
     output.say(
         f"written: {directory}/{FEDERATION} (send it to everybody who is to join), "
-        f"{_configured(directory, founded)} (for nats-server), {founding.OPERATOR_KEYS} (keep it)"
+        f"{_configured(directory, founded)} (for nats-server), {founding.OPERATOR_KEYS} (keep it secret)"
     )
+    if broker.startswith("tls://"):
+        output.say("the broker needs a certificate and its key beside its configuration: broker.crt and broker.pem")
     if agreed.protocol.has_mixer and "mixer" not in roles:
         output.say("a mixer must join too, run by another organisation than the analyzer: the two must not collude")
 

@@ -204,7 +204,7 @@ def _signed(directory: Path, sign: Callable[[], Roll]) -> Roll:
 
 def _told(directory: Path, roll: Roll) -> None:
     """Print what was done, and what to do next."""
-    from fedbandit.federation.setup.home import MEMBERS
+    from fedbandit.federation.setup.home import FEDERATION, MEMBERS
 
     edition = roll.editions[-1]
     output.say(
@@ -213,10 +213,19 @@ def _told(directory: Path, roll: Roll) -> None:
     )
     when = f"once sync {edition.from_sync - 1} is over, " if edition.change == "dismiss" and edition.from_sync else ""
     output.say(
-        f"{when}reload the broker twice (`nats-server --signal reload=PID`; it serves new accounts after the second"
-        f" time), then `fedbandit federation provision {directory}`. An analyzer that is run here passes the edition"
-        f" on; if there is none, and for a new member: `fedbandit federation accept HOME {MEMBERS}`"
+        f"{when}reload the broker twice (`nats-server --signal reload=PID`): it serves a new account only after the"
+        f" second time; then run `fedbandit federation provision {directory}`"
     )
+    passed = (directory / "analyzer" / FEDERATION).exists()
+    to = [] if passed else ["the analyzer's operator"]
+    to += [f"the new member {edition.name}"] if edition.change == "admit" else []
+    if passed:
+        output.say("the analyzer that is run here passes the edition on to the members")
+    if to:
+        output.say(
+            f"send {directory / MEMBERS} to {' and '.join(to)}, to be taken in with"
+            f" `fedbandit federation accept HOME {MEMBERS}`"
+        )
 
 
 def _runs(agreed: Agreement) -> bool:

@@ -17,6 +17,7 @@ SPENT = ("epsilon_spent", "epsilon_all_terms", "delta_all_terms")  # upper bound
 TOKEN_BYTES = 18
 PROBLEM = "problem"
 BUDGET = ("epsilon", "delta")
+ASSUMES = "assumes"  # a screenful that does not change while a term runs
 
 
 def status(
@@ -40,8 +41,11 @@ def status(
         output.print_json(known)
     else:
         first = {PROBLEM: known[PROBLEM]} if known.get(PROBLEM) else {}  # what somebody who asks must not overlook
-        rows = [[name, _cell(name, value)] for name, value in {**first, **known}.items()]
-        output.print_table(f"{known['role']} {known['party']}", ["", ""], rows)
+        shown = {name: value for name, value in {**first, **known}.items() if wide or name != ASSUMES}
+        rows = [[name, _cell(name, value)] for name, value in shown.items()]
+        output.print_table(output.called(known["role"], known["party"]), ["", ""], rows)
+        if not wide:
+            output.remark(f"--wide also shows: {ASSUMES}.")
 
 
 def _serve(home: Path, port: int) -> None:

@@ -126,7 +126,9 @@ def _furnish(folder: Path, home: Path, manifest: Manifest, store: str | None, wi
         kept.unlink()
         return
     if not is_postgres(party.settings.store):
-        raise ArgumentError("store", "must be a database that still exists: a store file would be new")
+        raise ArgumentError(
+            "--without-store", "is for a database that is still there, but this store was a file: leave the option out"
+        )
     snapshot.unlink()
 
 

@@ -9,9 +9,11 @@ protect a backup like the store, and keep it no longer than those rows may be ke
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
+import sqlite3
 import tempfile
 import time
 from collections.abc import Iterator
@@ -155,6 +157,14 @@ def _room(home: Path) -> Iterator[Path]:
     with _held(folder):
         try:
             yield folder
+        except (OSError, sqlite3.OperationalError) as error:
+            if (
+                getattr(error, "errno", None) != errno.ENOSPC
+                and getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_FULL
+            ):
+                raise
+            needs = f"while a backup is made, it needs as much room in {home} as the store takes"
+            raise ArgumentError("disk", f"is full: {needs}, and then as much where it is written") from None
         finally:
             shutil.rmtree(folder)
 

@@ -28,7 +28,7 @@ def ask(home: Home, call: str, *, patience: float = PATIENCE, token: bool = Fals
     """Call the party of this directory. Over TLS, only its own certificate is accepted. OSError: no answer."""
     settings, port = home.settings, home.served_on
     if not port:
-        raise ArgumentError("health_port", "must be set in party.json: this party reports its state nowhere")
+        raise ArgumentError("health_port", "must be set in party.json: so far this party reports its state nowhere")
     host = ANYWHERE.get(settings.host, settings.host)
     if settings.tls_certificate:
         check_pair(settings.tls_certificate, settings.tls_key)

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from nats.errors import Error as NatsError
 from nats.js.errors import APIError, NoStreamResponseError
 
-from fedbandit._words import sized
+from fedbandit._words import counted, sized
 from fedbandit.federation.doctor.findings import Diagnosis, fails, fine, warns
 from fedbandit.federation.doctor.on_disk import holds
 from fedbandit.federation.setup import founding
@@ -57,7 +57,7 @@ async def party(home: Home) -> list[Diagnosis]:
 async def founders(path: Path, ca: str | None) -> list[Diagnosis]:
     """Check the broker as its operator sees it: configurations, streams and their limits."""
     agreement, keys = founding.roll_of(path).newest, PartyKeys.load(path / founding.OPERATOR_KEYS)
-    address = BrokerAddress(agreement.broker, ca)
+    address = BrokerAddress(agreement.broker, ca or founding.authority(path) or None)
     found = [finding for file in founding.configurations(path, agreement) for finding in _configured(file)]
     found += [finding for url in address.urls for finding in await _node(url, address)]
     async with _linked(address, OPERATOR, [keys.broker], found) as link:
@@ -206,7 +206,8 @@ async def _streams(link: Link, agreement: Agreement) -> list[Diagnosis]:
         behind = [
             str(peer.name) for peer in (info.cluster.replicas if info.cluster else None) or [] if not peer.current
         ]
-        says = f"{state.messages} messages, {sized(state.bytes)}, {config.num_replicas} copies"
+        copies = f"{config.num_replicas} {'copy' if config.num_replicas == 1 else 'copies'}"
+        says = f"{counted(state.messages, 'message')}, {sized(state.bytes)}, {copies}"
         if short:
             do = "run `fedbandit federation provision`: it raises them to the plan's"
             found.append(fails(f"stream {name}", f"made for another plan: {', '.join(short)} too low", do))

@@ -24,6 +24,9 @@ class Look(NamedTuple):
     do: str
 
 
+BACK = "put a missing file back; a file that is there must belong to this user alone (chown, chmod 600)"
+
+
 def examine(path: Path, ca: str = "") -> Iterator[Diagnosis]:
     """The findings, in the order in which things depend on each other. Checks that fail for a reason already given are
     only named at the end."""
@@ -57,8 +60,8 @@ def _once(looks: Iterable[Look]) -> Iterator[Diagnosis]:
 def _party(home: Home) -> list[Look]:
     path, settings = home.path, home.settings
     return [
-        Look("keys", lambda: on_disk.keys(home), "give the file back to its owner (chown, chmod 600)"),
-        Look("token", lambda: on_disk.token(home), "give the file back to its owner (chown, chmod 600)"),
+        Look("keys", lambda: on_disk.keys(home), BACK),
+        Look("token", lambda: on_disk.token(home), BACK),
         Look("files", lambda: on_disk.files(path), "check who owns the directory"),
         Look("federation", lambda: on_disk.federation(home), "copy the file there that all other parties have"),
         Look("certificate", lambda: on_disk.certificates(settings), "check the paths in party.json"),

@@ -91,7 +91,9 @@ def _silo(silo: SiloStore, engine: Engine) -> Iterator[Diagnosis]:
     yield from _said((silo.state(term.number, PROBLEM) or b"").decode() or None)
     for name, answer in SeenStore(engine, term.plan_hash[:16]).answers().items():
         greeting = Greeting.decode(answer)
-        says = f"{name} reads formats {greeting.oldest} to {greeting.newest}; this version writes {WIRE}"
+        oldest, newest = greeting.oldest, greeting.newest
+        reads = f"format {newest}" if oldest == newest else f"formats {oldest} to {newest}"
+        says = f"{name} reads {reads}; this version writes {WIRE}"
         if greeting.reads(WIRE):
             yield fine("versions", says)
         else:

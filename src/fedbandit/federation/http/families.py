@@ -42,8 +42,13 @@ class Dates:
     def until_next(self, now: float | None = None) -> float | None:
         """Seconds until the next tick; None if it is unknown or there is none."""
         moment = time.time() if now is None else now
-        after = bisect_right(self._syncs, moment, key=self._moment)
-        return self._moment(after) - moment if after < len(self._syncs) else None
+        following = self.next(moment)
+        return None if following is None else following - moment
+
+    def next(self, now: float) -> float | None:
+        """The time of the next tick; None if it is unknown or there is none."""
+        after = bisect_right(self._syncs, now, key=self._moment)
+        return self._moment(after) if after < len(self._syncs) else None
 
     def since(self, sync: int, now: float | None = None) -> float | None:
         """Seconds since the tick of a sync, 0 if it is in the future; None if it is unknown or there is none."""

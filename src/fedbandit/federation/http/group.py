@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import Context
@@ -28,9 +29,13 @@ class StoreUnavailable(RuntimeError):
 
     @classmethod
     def because(cls, error: Exception) -> StoreUnavailable:
-        """The exception with the reason; the details go to the log."""
-        log.error("the store does not work", exc_info=error)
-        return cls(f"{type(error).__name__}: {error}")
+        """The exception with the reason. What a disk or a database does to a store is one line in the log; where
+        anything else comes from is there in full."""
+        outside = isinstance(error, (sqlite3.OperationalError, OSError)) or type(error).__module__.startswith("psycopg")
+        reason = str(error).partition("\n")[0] if outside else ""
+        reason = reason or f"{type(error).__name__}: {error}"
+        log.error("the store does not work: %s", reason, exc_info=None if outside else error)
+        return cls(f"the store does not work ({reason}); whatever is refused meanwhile can be sent again")
 
 
 class GroupCommit:

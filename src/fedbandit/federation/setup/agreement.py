@@ -131,9 +131,9 @@ class Agreement:
         if (lacking := self.plan.smallest_cohort - len(self.silos)) > 0:
             missing.append(f"{lacking} of {self.plan.smallest_cohort} silos")
         if missing:
-            lacks = f"it lacks {', '.join(missing)}"
-            do = "when they have been admitted, take the complete file (`federation accept`)"
-            raise ArgumentError("parties", f"of federation {self.id} are not complete: {lacks}; {do}")
+            lacks = f"of federation {self.id} are not complete, still missing: {', '.join(missing)}"
+            do = "the founder admits them (`federation admit`), then all take the complete file (`federation accept`)"
+            raise ArgumentError("parties", f"{lacks}; {do}")
 
     def check_keys(self) -> None:
         """Refuse public keys that cannot be used."""
@@ -151,9 +151,8 @@ class Agreement:
         """The agreement with new keys for a member; its name and role stay."""
         known = self.party(party.name)
         if (known.role, known == party) != (party.role, False):
-            raise ArgumentError(
-                "card", f"must have new keys of the {known.role} {party.name!r}: it is of a {party.role}, or not new"
-            )
+            has = "has the keys that are known" if known == party else f"is of a {party.role}"
+            raise ArgumentError("card", f"must have new keys of the {known.role} {party.name!r}, but {has}")
         return replace(self, parties=tuple(party if one == known else one for one in self.parties))
 
     @cached_property
@@ -198,7 +197,10 @@ class Agreement:
     @classmethod
     def load(cls, path: Path) -> Agreement:
         with _validate.reading(str(path)):
-            return cls.from_dict(_validate.table(str(path), path.read_bytes()))
+            data = _validate.table(str(path), path.read_bytes())
+            if not data.keys() & {"plan", "parties"}:
+                raise ArgumentError(str(path), "must be a federation's file, as `federation init` writes it")
+            return cls.from_dict(data)
 
 
 def unknown_party(name: str, federation: str) -> ArgumentError:

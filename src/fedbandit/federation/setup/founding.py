@@ -17,7 +17,7 @@ from fedbandit._validate import ArgumentError
 from fedbandit._words import sized
 from fedbandit.federation.setup.agreement import Agreement, check_broker
 from fedbandit.federation.setup.editions import Edition
-from fedbandit.federation.setup.home import FEDERATION, MEMBERS, Home, put_aside
+from fedbandit.federation.setup.home import FEDERATION, MEMBERS, SETTINGS, Home, put_aside
 from fedbandit.federation.setup.roll import Roll, read_editions, write_editions
 from fedbandit.federation.timing import Timing
 from fedbandit.federation.wire import broker, parcels
@@ -30,6 +30,7 @@ __all__ = [
     "BROKER_CONFIG",
     "OPERATOR_KEYS",
     "admit",
+    "authority",
     "change",
     "configurations",
     "configure",
@@ -59,7 +60,7 @@ def found(
     """Begin a federation: write the agreed file without parties, the operator's keys, and a configuration for each node
     of the broker. `broker_home` is where a node will keep its files, if that differs from where they are written."""
     if (path / FEDERATION).exists():
-        raise ArgumentError("directory", f"must be new: {path / FEDERATION} exists already")
+        raise ArgumentError("directory", f"must be new: {path / FEDERATION} exists already; name another directory")
     check_broker(broker_url)
     _check_size(plan)
     operator = PartyKeys.generate()
@@ -85,6 +86,12 @@ def operators_keys(keys: PartyKeys) -> tuple[bytes, bytes]:
     """The operator's public keys: for the broker, and for signing editions of the members. They are different keys
     because a broker chooses what it lets others sign."""
     return keys.broker.public_key().public_bytes_raw(), keys.signer.public_key().public_bytes_raw()
+
+
+def authority(path: Path) -> str:
+    """The file of the broker's certificate authority, as the parties that run here have it; empty for none."""
+    homes = [Home.load(path / role) for role in HOSTED if (path / role / SETTINGS).exists()]
+    return next((home.settings.broker_ca for home in homes if home.settings.broker_ca), "")
 
 
 def roll_of(path: Path) -> Roll:
@@ -244,11 +251,9 @@ async def provision(
         if file.exists():
             broker.read_configuration(file)
     copies = replicas or (COPIES if len(files) >= COPIES else 1)
-    keys = PartyKeys.load(path / OPERATOR_KEYS)
+    keys, address = PartyKeys.load(path / OPERATOR_KEYS), BrokerAddress(agreement.broker, ca or authority(path) or None)
     try:
-        link = await asyncio.wait_for(
-            Link.connect(BrokerAddress(agreement.broker, ca), OPERATOR, keys.broker), PATIENCE
-        )
+        link = await asyncio.wait_for(Link.connect(address, OPERATOR, keys.broker), PATIENCE)
     except TimeoutError:
         raise TimeoutError(f"the broker at {agreement.broker} has not answered for {PATIENCE:g} s") from None
     try:

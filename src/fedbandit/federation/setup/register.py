@@ -18,7 +18,6 @@ from nats.errors import Error as NatsError
 
 from fedbandit._validate import ArgumentError
 from fedbandit.federation.setup import founding
-from fedbandit.federation.setup.home import SETTINGS, Home
 from fedbandit.federation.setup.roll import Roll
 from fedbandit.federation.wire import broker
 from fedbandit.federation.wire.keys import PartyKeys
@@ -62,9 +61,8 @@ async def _note(link: Link, roll: Roll) -> None:
 
 
 async def _at_broker(path: Path, work: Callable[[Link, Roll], Awaitable[None]]) -> bool:
-    roll, analyzer = founding.roll_of(path), path / "analyzer"
-    ca = Home.load(analyzer).settings.broker_ca if (analyzer / SETTINGS).exists() else ""
-    address = BrokerAddress(roll.newest.broker, ca or None)
+    roll = founding.roll_of(path)
+    address = BrokerAddress(roll.newest.broker, founding.authority(path) or None)
     nodes = [(url.hostname or "", url.port or broker.DEFAULT_PORT) for url in map(urlparse, address.urls)]
     if not any(broker.listens(*node) for node in nodes):
         return False

@@ -430,7 +430,8 @@ class Agent:
         if worst is not None:
             self._halt(worst)
             return
-        log.info("the others have seen this silo come as far as it has: it draws releases")
+        later = "" if self._clock_problem is None else " once ticks are no longer held back"
+        log.info("the others have seen this silo come as far as it has: it draws releases%s", later)
         self._sealer.clear()
         self._news.set()
 

@@ -84,7 +84,7 @@ def check_continues(last: Plan, plan: Plan) -> None:
     for name in ("dim", "schema", "centre"):
         if getattr(last, name) != getattr(plan, name):
             raise ArgumentError(
-                "plan", f"must have the {name} of the last term to begin with its model; otherwise begin from nothing"
+                "plan", f"must have the {name} of the last term to begin with its model, or begin with --from-nothing"
             )
 
 

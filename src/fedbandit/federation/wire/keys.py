@@ -93,7 +93,10 @@ class PublicKeys:
     def load(cls, path: Path) -> PublicKeys:
         """Read the keys on a card that a party has sent, and check them."""
         with _validate.reading(str(path)):
-            public = cls.from_dict(_validate.table(str(path), path.read_bytes()))
+            data = _validate.table(str(path), path.read_bytes())
+            if not data.keys() & {"name", "role"}:
+                raise ArgumentError(str(path), "must be a card, as `federation join` writes it")
+            public = cls.from_dict(data)
             _ = public.verifier, public.sealing  # fails if the keys cannot be used
             return public
 
@@ -195,7 +198,9 @@ def write_secret(path: Path, content: bytes) -> None:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        raise ValueError(f"{path} already exists; a key is never overwritten") from None
+        raise ValueError(
+            f"{path} already exists, and a key is never overwritten: has this party joined before?"
+        ) from None
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
         file.flush()
