@@ -111,12 +111,12 @@ def test_the_epsilon_against_the_mixer_is_met_by_the_bits_of_one_silo(name: str)
         sigma = min(node.unit * gaussian_std(node.trials // made.silos, log_moved) for node in nodes)
         return gaussian_delta(shift / sigma, epsilon) <= kept
 
-    printed = number(made, r"counts, it is \(#, ")
+    printed = number(made, r"counts, the promise is \(#, ")
     assert enough(printed)
     assert printed == made.privacy.epsilon if made.silos < 3 else not enough(0.999 * printed)
-    assert number(made, r"Computed in the same way, it is \(#, ") == printed
+    assert number(made, r"Computed in the same way, the promise is \(#, ") == printed
     assert (
-        f"alone or with all others, it is ({printed:g}, {delta:g}):"
+        f"against all of them together, the mixer included, the promise is ({printed:g}, {delta:g}):"
         in dict(made.guarantee.answers)["If parties collude"]
     )
 

@@ -130,8 +130,9 @@ def test_collusion_by_hand(visited: int) -> None:
     alone = mu / visited * math.sqrt(3) * math.sqrt(visited)
     answers = dict(plan.guarantee.answers)
     assert answers["If parties collude"] == (
-        f"mixer and analyzer together: epsilon = {at_most(gaussian_epsilon(alone, 1e-5))}; any 2 other silos, with the "
-        f"analyzer or without it: epsilon = {at_most(gaussian_epsilon(mu * math.sqrt(3 / 2), 1e-5))}"
+        f"mixer and analyzer together, even with all other silos: epsilon = {at_most(gaussian_epsilon(alone, 1e-5))}; "
+        "any 2 other silos, even with one of the two: "
+        f"epsilon = {at_most(gaussian_epsilon(mu * math.sqrt(3 / 2), 1e-5))}"
     )
 
 
