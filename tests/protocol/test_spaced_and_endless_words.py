@@ -63,9 +63,9 @@ def test_two_draws_count_as_two() -> None:
 @pytest.mark.parametrize(
     ("apart", "words"),
     [
-        (1, "3 rounds of 1 silo, each in a batch of its own, over the whole run"),
-        (2, "3 rounds of 1 silo, any two at least 2 syncs apart, over the whole run"),
-        (3, "3 rounds of 1 silo, any two at least 3 syncs apart, over the whole run"),
+        (1, "3 visits to 1 silo, each in a batch of its own, over the whole run"),
+        (2, "3 visits to 1 silo, each at least 2 syncs after the last one there, over the whole run"),
+        (3, "3 visits to 1 silo, each at least 3 syncs after the last one there, over the whole run"),
     ],
 )
 def test_how_far_visits_lie_apart(apart: int, words: str) -> None:

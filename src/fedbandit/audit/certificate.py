@@ -87,7 +87,7 @@ def certificate(plan: Plan, report: Report | None, on: date, live: Report | None
         Section(heading, (guarantee.statement,), guarantee.steps, ordered=True),
         Section("What is assumed", (), guarantee.assumes),
         UNAUDITED if report is None else _audit(report, live, on),
-        _not_promised(plan),
+        *((_not_promised(plan),) if guarantee.promised else ()),  # limits of a promise that there is
     ]
     filled = tuple(s for s in sections if s.paragraphs or s.items or s.table)
     broken = any(audited.verdict == "broken" for audited in (report, live) if audited is not None)
@@ -190,7 +190,7 @@ def _who(plan: Plan) -> Section:
 
 def _not_promised(plan: Plan) -> Section:
     sees = plan.trusting.silo_sees
-    local = (LOCAL,) if plan.guarantee.promised and plan.serves_uncounted == "local" else ()
+    local = (LOCAL,) if plan.serves_uncounted == "local" else ()
     never = tuple(one.format(LEFT_OUT if sees else "") for one in NOT_PROMISED)
     return Section("What is not promised", (), (*((OWN_SILO,) if sees else ()), *local, *never))
 

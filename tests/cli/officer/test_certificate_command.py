@@ -74,6 +74,7 @@ def test_a_plan_without_a_budget_has_a_page_that_says_so(tmp_path: Path) -> None
     assert "> No privacy guarantee: every silo's sums are sent in the clear." in page
     assert "| Budget | none |" in page
     assert "Nobody: the plan has no budget" in page
+    assert "not covered" not in page  # there is no promise whose limits could be listed
 
 
 def test_certificate_of_a_schedule_that_the_data_decide(tmp_path: Path) -> None:
