@@ -1,4 +1,4 @@
-"""A certificate as Markdown and as HTML that prints on one sheet."""
+"""A certificate as Markdown and as HTML that prints on both sides of one sheet."""
 
 from __future__ import annotations
 
