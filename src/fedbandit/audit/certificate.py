@@ -29,7 +29,7 @@ ADJACENCY: dict[Adjacency, str] = {
 OWN_SILO = "Nothing is hidden from a user's own silo, which serves the user and sees the data."
 LOCAL = (
     "A recommendation to somebody who does not count depends on the raw data of their silo's people and may reveal "
-    "something about them: within a silo nothing is promised. (`uncounted = public` rules this out.)"
+    'something about them: within a silo nothing is promised. (A plan with uncounted = "public" rules this out.)'
 )
 NOT_PROMISED = (
     "What is true of people in general is not hidden: learning it is the purpose.",
