@@ -98,6 +98,7 @@ def test_what_sends_nothing_cannot_be_audited() -> None:
         Plan(20, 200, 3, Privacy(1.0, 1e-5), trust="silo", centre=0.5, ratio=2.0),
         Plan(20, 200, 3, Privacy(1.0, 1e-5, silos_per_user=3), colluding=2),
         Plan(20, 200, 3, Privacy(1.0, 1e-5), trust="central", cohort=10),
+        Plan(4, 32, 2, Privacy(1.0, 1e-5), trust="vector-sum", mechanism="tree", schedule=every(8)),
     ],
 )
 def test_anybody_s_plan_can_be_audited(plan: Plan) -> None:

@@ -37,8 +37,8 @@ def test_the_promise_in_plain_words_is_never_rounded_into_a_smaller_one(epsilon:
     promise = certificate(plan, audit(small_case(small_plan()), trials=50), date(2026, 1, 1)).promise
     times = promise.split(" at most ")[1].split(" times")[0]
     assert sum(map(float, times.split(" + "))) >= math.exp(epsilon)
-    assert f", plus a chance of {delta!r}. So nobody" in promise
-    share = float(promise.split(" right more than ")[1].split("%")[0]) / 100
+    assert f", plus a chance of {delta!r}. If they have to guess" in promise
+    share = float(promise.split(" right at most ")[1].split("%")[0]) / 100
     best = 1 - (1 - delta) * float(expit(-epsilon))
     assert best <= share <= best + 0.001 + 1e-12
 
@@ -73,9 +73,13 @@ def test_a_silo_that_is_shown_no_data_is_said_to_see_none(trust: str) -> None:
     plan = Plan(20, 32, 2, Privacy(1.0, 1e-5), trust, mechanism, every(8))
     page = certificate(plan, audit(small_case(small_plan()), trials=50), date(2026, 1, 1))
     said = " ".join(next(section.items for section in page.sections if section.heading == "What is not promised"))
-    for words in ("Nothing is hidden from a user's own silo", "the raw data of their silo", "leaves those rounds out"):
+    for words in (
+        "Nothing is hidden from a user's own silo",
+        "the raw data of their silo",
+        "leaves further visits out",
+    ):
         assert (words in said) == (trust == "silo")
-    assert "A user who takes part more often than stated is not covered" in said
+    assert "A user who comes more often than stated is not covered" in said
     if trust != "silo":
         with pytest.raises(ArgumentError, match=r"^uncounted must not be 'local'"):
             plan.changed(uncounted="local")

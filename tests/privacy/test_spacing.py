@@ -117,9 +117,9 @@ def test_a_plan_has_less_noise_and_says_why() -> None:
     together, spaced = (_plan(apart) for apart in (0, 30))
     assert spaced.noise_std < 0.6 * together.noise_std
     text = str(spaced.guarantee)
-    assert "in at most 12 rounds of 1 silo, any two at least 30 syncs apart, over the whole run" in text
+    assert "at most 12 visits to 1 silo, each at least 30 syncs after the last one there, over the whole run" in text
     assert "A user counts in at most 12 batches of 365, any two at least 30 syncs apart." in text
-    assert "leaves out anybody who comes to it more often or sooner" in text
+    assert "leaves out those that come more often or sooner" in text
     assert "apart" not in str(together.guarantee)
     assert spaced.serves_uncounted == "public"
     assert spaced.hash != together.hash

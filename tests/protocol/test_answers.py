@@ -72,7 +72,7 @@ def test_where_nothing_is_promised_nothing_is_answered() -> None:
         (
             "central",
             "everybody but the analyzer",
-            "sees every silo's sums, as it does",
+            "nothing is promised against them; all others together gain nothing",
             "the analyzer draws all the noise",
         ),
         (
@@ -85,7 +85,7 @@ def test_where_nothing_is_promised_nothing_is_answered() -> None:
         ("vector-sum", "the analyzer alone", "nothing is promised against the mixer, alone or with", "skipped for all"),
         (
             "secure-sum",
-            "the mixer alone or the analyzer together with any one other silo",
+            "any one other silo together with either the mixer or the analyzer",
             "mixer and analyzer together",
             "skipped",
         ),
@@ -103,11 +103,10 @@ def test_for_whom_in_words(trust: str) -> None:
     budget = (1e-3, 1e-4) if trust == "shuffle" else (1.0, 1e-5)
     replaced, added = (plan(trust, privacy=Privacy(*budget, one)) for one in ADJACENCIES)
     assert answers(replaced)["For whom"] == (
-        "each person: nobody can tell whether their data were replaced by another person's (replace-one)"
+        "each person: their data are compared with any other person's in their place (replace-one), so how many people "
+        "a silo has is not hidden"
     )
-    assert answers(added)["For whom"] == (
-        "each person: nobody can tell whether they took part or stayed away (add-remove)"
-    )
+    assert answers(added)["For whom"] == "each person: taking part is compared with staying away (add-remove)"
 
 
 @pytest.mark.parametrize("trust", PROMISING)
@@ -134,7 +133,7 @@ def test_what_no_silo_can_see_to_is_assumed(trust: str) -> None:
         assert "comes no more often than stated above" in assumed
         assert "user key" not in str(made.guarantee)
         return
-    assert "leaves out anybody who comes to it more often" in said
+    assert "leaves out those that come more often" in said
     assert said.endswith("nobody enforces the number of silos, because no silo sees who visits another")
     assert "nobody visits more than 1 silo: no silo sees who visits another" in assumed
     assert "a person who comes to a silo again is given the same user key there" in assumed
@@ -206,10 +205,10 @@ def test_public_visits_are_one_more_thing_that_is_public() -> None:
 @pytest.mark.parametrize(
     ("participations", "silos", "words"),
     [
-        (1, 1, "in at most 1 round of 1 silo, over the whole run"),
-        (3, 1, "in at most 3 rounds of 1 silo, over the whole run"),
-        (1, 2, "in at most 1 round of each of 2 silos, over the whole run"),
-        (1200, 2, "in at most 1,200 rounds of each of 2 silos, over the whole run"),
+        (1, 1, "the promise covers at most 1 visit to 1 silo, over the whole run"),
+        (3, 1, "the promise covers at most 3 visits to 1 silo, over the whole run"),
+        (1, 2, "the promise covers at most 1 visit to each of 2 silos, over the whole run"),
+        (1200, 2, "the promise covers at most 1,200 visits to each of 2 silos, over the whole run"),
     ],
 )
 def test_how_often_at_the_defaults_too(trust: str, participations: int, silos: int, words: str) -> None:
@@ -217,7 +216,7 @@ def test_how_often_at_the_defaults_too(trust: str, participations: int, silos: i
     said = answers(made)["How often one may come"]
     assert said.startswith(words)
     assert ("a silo counts visits by the user key it is given" in said) == (trust != "local")
-    assert ("treats anybody without a key as a new person" in said) == (trust != "local")
+    assert ("takes anybody without a key for a new person" in said) == (trust != "local")
 
 
 # -- secure-sum: who is the adversary? --------------------------------------------------------------------------------
@@ -243,7 +242,7 @@ def test_any_one_silo_faces_the_printed_epsilon(silos: int, delta: float, faced:
     unprotected = default.changed(colluding=0)
     assert seen_by_a_silo(unprotected) == pytest.approx(faced, abs=5e-4)
     assert seen_by_a_silo(unprotected, colluding=0) == pytest.approx(1.0, rel=1e-4)
-    faces = f"any one other silo, with the analyzer or without it: epsilon = {at_most(seen_by_a_silo(unprotected))}"
+    faces = f"any one other silo, even with one of the two: epsilon = {at_most(seen_by_a_silo(unprotected))}"
     assert faces in answers(unprotected)["If parties collude"]
     assert answers(unprotected)["Against whom"] == "the mixer alone or the analyzer alone"
     assert "The analyzer knows none of their noise." in str(unprotected.guarantee)
@@ -264,17 +263,18 @@ def test_numbers_of_a_secure_sum_with_several_colluding(colluding: int, visits: 
     made = plan("secure-sum", 10, Privacy(1.0, 1e-3, silos_per_user=visits), cohort=8, colluding=colluding, bits=30)
     honest, who = 8 - colluding, "any one other silo" if colluding == 1 else f"any {colluding} other silos"
     text, said = str(made.guarantee), answers(made)
-    assert said["Against whom"] == f"the mixer alone or the analyzer together with {who}"
-    assert f"against the analyzer together with {who};" in made.guarantee.statement
+    assert said["Against whom"] == f"{who} together with either the mixer or the analyzer"
+    assert f"against {said['Against whom']}. If mixer and analyzer collude" in made.guarantee.statement
     assert seen_by_a_silo(made, colluding) == pytest.approx(1.0, rel=1e-4)
     one_more = seen_by_a_silo(made, colluding + 1)
-    more = f"any {colluding + 1} other silos, with the analyzer or without it: epsilon = {at_most(one_more)}"
+    more = f"any {colluding + 1} other silos, even with one of the two: epsilon = {at_most(one_more)}"
     assert more in said["If parties collude"]
     assert f"At least 8 silos take part in a sync. {'One of them knows its' if colluding == 1 else colluding}" in text
     assert f"Each of the other {honest} adds noise with 1/{honest} of the variance above" in text
     assert "at least 8 of the 10 silos are there" in said["If a silo is missing"]
     alone = together(made)
-    assert f"mixer and analyzer together: epsilon = {at_most(alone)};" in said["If parties collude"]
+    both = f"mixer and analyzer together, even with all other silos: epsilon = {at_most(alone)};"
+    assert said["If parties collude"].startswith(both)
     assert f"each silo's own noise still gives ({at_most(alone)}, 0.001)" in made.guarantee.statement
     larger = re.search(r"mu is then (\S+) instead of (\S+), which is an exact epsilon of (\S+)\.", text)
     assert larger is not None
@@ -424,7 +424,8 @@ def test_it_says_who_does_not_count_and_what_serves_them() -> None:
     local, public = (answers(made.changed(uncounted=way))["Who does not count"] for way in ("local", "public"))
     for said in (local, public):
         assert said.startswith(
-            "anybody who opts out or comes more often than that; none of their data leaves their silo"
+            "anybody who has opted out or comes more often than that; nothing of such a visit leaves the silo (what "
+            "counted before is not taken back), and they are served by "
         )
     assert "including its raw data; people who count are served only by the public model" in local
     assert "served by the public model, like everybody else" in public

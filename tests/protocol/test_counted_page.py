@@ -111,12 +111,12 @@ def test_the_epsilon_against_the_mixer_is_met_by_the_bits_of_one_silo(name: str)
         sigma = min(node.unit * gaussian_std(node.trials // made.silos, log_moved) for node in nodes)
         return gaussian_delta(shift / sigma, epsilon) <= kept
 
-    printed = number(made, r"counts, it is \(#, ")
+    printed = number(made, r"counts, the promise is \(#, ")
     assert enough(printed)
     assert printed == made.privacy.epsilon if made.silos < 3 else not enough(0.999 * printed)
-    assert number(made, r"Computed in the same way, it is \(#, ") == printed
+    assert number(made, r"Computed in the same way, the promise is \(#, ") == printed
     assert (
-        f"alone or with all others, it is ({printed:g}, {delta:g}):"
+        f"against all of them together, the mixer included, the promise is ({printed:g}, {delta:g}):"
         in dict(made.guarantee.answers)["If parties collude"]
     )
 
@@ -130,7 +130,7 @@ def test_against_the_mixer_something_is_said_up_to_an_epsilon_of_1000(
     """The two that are left out would be 1,107 and 1,144. The bits of one of 300 silos, too few to be worth anything at
     1,000, where next to nothing may be moved, are enough for far less."""
     said = plan(asked, silos=silos, bits=24).guarantee.statement
-    printed = re.search(r"sees each silo's counts, it is \((\S+), ", said)
+    printed = re.search(r"sees each silo's counts, the promise is \((\S+), ", said)
     assert ("sees each silo's counts, nothing is promised." in said) == (printed is None) == (least is None)
     if printed is not None and least is not None:
         assert least < float(printed[1]) < least + 1
@@ -139,7 +139,7 @@ def test_against_the_mixer_something_is_said_up_to_an_epsilon_of_1000(
 def test_more_than_1000_that_was_asked_for_is_said_of_a_mixer_that_sees_no_more() -> None:
     for silos in (1, 2):
         said = plan(3000.0, silos=silos, bits=24).guarantee.statement
-        assert "Against the mixer, which sees each silo's counts, it is (3000, 1e-05)." in said
+        assert "Against the mixer, which sees each silo's counts, the promise is (3000, 1e-05)." in said
 
 
 def test_so_many_users_that_their_own_steps_overflow_are_refused() -> None:

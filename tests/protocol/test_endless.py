@@ -234,7 +234,7 @@ def test_a_plan_without_an_end_is_another_plan_and_reads_back() -> None:
     assert Plan.from_dict(plan.as_dict()) == plan
     assert "endless" not in plan.changed(endless=False).as_dict()
     assert plan.hash != plan.changed(endless=False).hash
-    assert "in at most 1 round of 1 silo, ever: the run has no end" in str(plan.guarantee)
+    assert "the promise covers at most 1 visit to 1 silo, ever: the run has no end" in str(plan.guarantee)
     assert "There is no last release" in str(plan.guarantee)
     assert "without an end" in plan._repr_html_()
     assert isinstance(plan.protocol, SecureSumProtocol)

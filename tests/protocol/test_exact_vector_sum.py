@@ -142,7 +142,9 @@ def test_a_release_spends_the_term_at_once() -> None:
 def test_what_the_mixer_can_tell_is_said(silos: int) -> None:
     """Each silo has its own bits: 1/M of all, where M - 1 of M are enough for the budget."""
     made = plan(silos=silos)
-    said = re.search(r"Against the mixer, which sees each silo's counts, it is \((\S+), 1e-05\)", str(made.guarantee))
+    said = re.search(
+        r"Against the mixer, which sees each silo's counts, the promise is \((\S+), 1e-05\)", str(made.guarantee)
+    )
     assert said is not None
     sigma = made.changed(trust="central").protocol.scales.diagonal / math.sqrt(silos - 1)
     expected = made.request.exact_epsilon(sigma, joint_silos=False)

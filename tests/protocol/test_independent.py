@@ -284,7 +284,7 @@ def test_what_is_left_if_more_of_them_collude_is_true(name: str) -> None:
     together = epsilon_of(largest_mu(plan, view(plan, plan.smallest_cohort, separately)), delta)
     for text, before in (
         (plan.guarantee.statement, "each silo's own noise still gives ("),
-        (answers, "mixer and analyzer together: epsilon = "),
+        (answers, "mixer and analyzer together, even with all other silos: epsilon = "),
         (str(plan.guarantee.steps), "an exact epsilon of "),
     ):
         assert together <= number(text, before) * (1 + 1e-3)
@@ -294,7 +294,7 @@ def test_what_is_left_if_more_of_them_collude_is_true(name: str) -> None:
         assert "more silos together gain nothing" in answers
         return
     more = epsilon_of(largest_mu(plan, view(plan, plan.smallest_cohort, total_and(plan.colluders + 1))), delta)
-    printed = number(answers, "with the analyzer or without it: epsilon = ")
+    printed = number(answers, "even with one of the two: epsilon = ")
     assert more <= printed * (1 + 1e-3)
     if plan.privacy.silos_per_user < plan.smallest_cohort - plan.colluders:
         assert more >= printed * (1 - 5e-3)

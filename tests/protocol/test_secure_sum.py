@@ -59,6 +59,22 @@ def test_the_mixers_share_does_not_depend_on_the_data_at_all() -> None:
     np.testing.assert_array_equal(split(data[0], source(9))[0], split(data[1], source(9))[0])
 
 
+def test_a_silo_that_colludes_tells_the_mixer_no_more_than_the_analyzer() -> None:
+    """The guarantee names both. With the models the mixer knows the sum, and with that silo the sum over the others.
+    Whichever releases the others had to make that sum, draw by draw it sees the same."""
+    rng = np.random.default_rng(2)
+    honest, told = rng.integers(-(2**40), 2**40, (4, 50)), rng.integers(-(2**40), 2**40, 50)
+    other = honest + np.array([[3], [-1], [-2], [0]])  # another world with the same sum
+    views = []
+    for releases in (honest, other):
+        for_mixer, for_analyzer = split(np.vstack([releases, told]), source(4))
+        total = for_mixer.sum(axis=0) + for_analyzer.sum(axis=0)
+        views.append((for_mixer, total - told.view(np.uint64)))
+    for first, second in zip(*views, strict=True):
+        np.testing.assert_array_equal(first, second)
+    np.testing.assert_array_equal(views[0][1].view(np.int64), honest.sum(axis=0))
+
+
 def test_the_analyzers_shares_are_independent_of_the_data() -> None:
     """Correlation of every bit of the share with every bit of the release: a 64 x 64 table of fair coins."""
     release = source(5).words((40_000,)).view(np.int64)

@@ -63,9 +63,9 @@ def test_two_draws_count_as_two() -> None:
 @pytest.mark.parametrize(
     ("apart", "words"),
     [
-        (1, "3 rounds of 1 silo, each in a batch of its own, over the whole run"),
-        (2, "3 rounds of 1 silo, any two at least 2 syncs apart, over the whole run"),
-        (3, "3 rounds of 1 silo, any two at least 3 syncs apart, over the whole run"),
+        (1, "3 visits to 1 silo, each in a batch of its own, over the whole run"),
+        (2, "3 visits to 1 silo, each at least 2 syncs after the last one there, over the whole run"),
+        (3, "3 visits to 1 silo, each at least 3 syncs after the last one there, over the whole run"),
     ],
 )
 def test_how_far_visits_lie_apart(apart: int, words: str) -> None:
@@ -130,8 +130,9 @@ def test_collusion_by_hand(visited: int) -> None:
     alone = mu / visited * math.sqrt(3) * math.sqrt(visited)
     answers = dict(plan.guarantee.answers)
     assert answers["If parties collude"] == (
-        f"mixer and analyzer together: epsilon = {at_most(gaussian_epsilon(alone, 1e-5))}; any 2 other silos, with the "
-        f"analyzer or without it: epsilon = {at_most(gaussian_epsilon(mu * math.sqrt(3 / 2), 1e-5))}"
+        f"mixer and analyzer together, even with all other silos: epsilon = {at_most(gaussian_epsilon(alone, 1e-5))}; "
+        "any 2 other silos, even with one of the two: "
+        f"epsilon = {at_most(gaussian_epsilon(mu * math.sqrt(3 / 2), 1e-5))}"
     )
 
 

@@ -283,8 +283,9 @@ def of_plan(audited: Case, plan: Plan) -> Case:
 
 def _whole(plan: Plan) -> tuple[CalendarGame, ...]:
     """Games of the unreduced plan with the worst pairs (in fewer dimensions if it is too large); none if it is still
-    too large, or if no exact mu can be computed for it."""
-    if isinstance(plan.schedule, Adaptive) or not plan.guarantee.promised:
+    too large, or if no exact mu can be computed for it: where people's data are rounded one by one, nobody but the user
+    is too few."""
+    if isinstance(plan.schedule, Adaptive) or not plan.guarantee.promised or plan.protocol.needs_points:
         return ()
     if all(adversary.bound != "gdp" for adversary in adversaries_of(plan)):
         return ()

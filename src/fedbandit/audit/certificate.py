@@ -17,27 +17,37 @@ from fedbandit.audit.report import REFUTES, Report
 from fedbandit.plan import Plan
 from fedbandit.privacy.budget import at_most, exactly
 from fedbandit.privacy.sensitivity import Adjacency
+from fedbandit.protocol.guarantee import Acting
 from fedbandit.schedule import Clock
 
 __all__ = ["Certificate", "Section", "certificate", "promise_in_words"]
 
 ADJACENCY: dict[Adjacency, str] = {
-    "replace-one": "Two worlds are neighbours if one user is replaced by any other user.",
-    "add-remove": "Two worlds are neighbours if one user takes part in one of them and not in the other.",
+    "replace-one": "Two worlds are neighbours if one user, with all visits that count, is replaced by any other user.",
+    "add-remove": "Two worlds are neighbours if one user, with all visits that count, takes part in only one of them.",
 }
 OWN_SILO = "Nothing is hidden from a user's own silo, which serves the user and sees the data."
 LOCAL = (
     "A recommendation to somebody who does not count depends on the raw data of their silo's people and may reveal "
-    "something about them: within a silo nothing is promised. (`uncounted = public` rules this out.)"
+    'something about them: within a silo nothing is promised. (A plan with uncounted = "public" rules this out.)'
 )
 NOT_PROMISED = (
     "What is true of people in general is not hidden: learning it is the purpose.",
-    "A user who takes part more often than stated is not covered{}.",
+    "People are protected, organisations are not: what is true of a silo's people as a group may show.",
+    "A user who comes more often than stated is not covered{}.",
     "Other data about the same user, released elsewhere, are not covered: their privacy loss adds up.",
     "Silos that lie about their users can spoil the model. They learn no more about others by lying.",
 )
 
-LEFT_OUT = "; a silo that recognises them leaves those rounds out"
+LEFT_OUT = ", unless the silo recognises them and leaves further visits out"
+ACTING: dict[Acting, str] = {
+    "lazy": "lazy: whoever counts is served by released sums alone",
+    "eager": "eager: silos also decide by the raw sums of the batch so far",
+}
+MEANS = {  # verdicts that are easily taken for more than they say
+    "holds": " No adversary got further than the claim allows. That is no proof: the proof is above.",
+    "broken": " Do not start: the promise, or something that its proof relies on, is not true.",
+}
 LARGE, SMALL = 20.0, 0.005  # e^epsilon is written differently for an epsilon above or below these
 THOUSAND = 1_000
 
@@ -62,8 +72,12 @@ class Certificate:
     sections: tuple[Section, ...]
 
 
-def certificate(plan: Plan, report: Report, on: date, live: Report | None = None) -> Certificate:
-    """The page for a plan and its audit; `live` is the report of the live audit, if there was one."""
+UNAUDITED = Section("Who tried to break it", ("Nobody: the plan has no budget, so an audit has nothing to break.",))
+
+
+def certificate(plan: Plan, report: Report | None, on: date, live: Report | None = None) -> Certificate:
+    """The page for a plan and its audit; `live` is the report of the live audit, if there was one. A plan without a
+    budget has no audit, because there is nothing that an audit could break."""
     guarantee = plan.guarantee
     heading = "Why it holds" if guarantee.promised else "Why nothing is promised"
     sections = [
@@ -72,8 +86,8 @@ def certificate(plan: Plan, report: Report, on: date, live: Report | None = None
         Section("In short", table=(("question", "answer"), *guarantee.answers) if guarantee.answers else ()),
         Section(heading, (guarantee.statement,), guarantee.steps, ordered=True),
         Section("What is assumed", (), guarantee.assumes),
-        _audit(report, live, on),
-        _not_promised(plan),
+        UNAUDITED if report is None else _audit(report, live, on),
+        *((_not_promised(plan),) if guarantee.promised else ()),  # limits of a promise that there is
     ]
     filled = tuple(s for s in sections if s.paragraphs or s.items or s.table)
     broken = any(audited.verdict == "broken" for audited in (report, live) if audited is not None)
@@ -97,8 +111,9 @@ def promise_in_words(plan: Plan) -> str:
     if guarantee.epsilon is None or guarantee.delta is None:
         return guarantee.statement
     otherwise = "with anybody else's in their place" if guarantee.adjacency == "replace-one" else "without them"
+    run = "as long as the run goes on" if plan.endless else "over the whole run"
     return (
-        f"Any finding that {guarantee.against} can make over the whole run is at most {_times(guarantee.epsilon)} "
+        f"Any finding that {guarantee.against} can make {run} is at most {_times(guarantee.epsilon)} "
         f"times as likely with your data as {otherwise}, plus a chance of {exactly(guarantee.delta)}"
         f"{_guesses(guarantee.epsilon, guarantee.delta)}."
     )
@@ -119,8 +134,8 @@ def _guesses(epsilon: float, delta: float) -> str:
     if share == "100.0%":
         return ", which hides next to nothing: somebody who has to guess between the two may be right every time"
     return (
-        ". So nobody who has to guess between the two, each as likely as the other, is right more than "
-        f"{share} of the time"
+        f". If they have to guess between the two, each as likely as the other, they are right at most {share} of the "
+        "time"
     )
 
 
@@ -131,16 +146,18 @@ def _best_guess(epsilon: float, delta: float) -> float:
 
 def _plan(plan: Plan) -> Section:
     budget = plan.privacy
-    asked = "none" if budget is None else f"epsilon = {exactly(budget.epsilon)}, delta = {exactly(budget.delta)}"
+    asked = (
+        f"epsilon = {exactly(budget.epsilon)}, delta = {exactly(budget.delta)}, for the whole run" if budget else "none"
+    )
     noise = (
-        f"{plan.protocol.scales.bias:.5g} in one entry of one silo's release; {plan.noise_std:.5g} in the worst total"
+        f"{plan.protocol.scales.bias:.5g} on the bias in one silo's release; {plan.noise_std:.5g} in the worst total"
     )
     rows = [
         ("Plan", plan.hash),
         ("Federation", f"{counted(plan.silos, 'silo')}, {_length(plan)} each, {counted(plan.dim, 'feature')}"),
-        ("Budget", f"{asked}, for the whole run"),
+        ("Budget", asked),
         ("Release", f"trust {plan.trust}, mechanism {plan.mechanism}, calibration {plan.calibration}"),
-        ("Acting", plan.acting),
+        ("Acting", ACTING[plan.acting]),
         ("Schedule", f"{plan.schedule}: {_sent(plan)}"),
         ("Noise", f"standard deviation {noise}"),
     ]
@@ -164,22 +181,16 @@ def _who(plan: Plan) -> Section:
     budget = plan.privacy
     paragraphs = [plan.trusting.who]
     if plan.colluders:
-        paragraphs.append(f"Of the silos, {plan.colluders:,} may collude with the analyzer.")
+        silos = f"At most {counted(plan.colluders, 'silo')} may collude"
+        paragraphs.append(f"{silos} with the mixer or the analyzer, but not with both.")
     if budget is not None:
-        paragraphs.append(
-            f"{ADJACENCY[budget.adjacency]} A user takes part in at most {counted(budget.participations, 'round')} of "
-            f"a silo{_apart(budget.apart)} and visits at most {counted(budget.silos_per_user, 'silo')}."
-        )
-    return Section("Whom to trust, and who counts as one user", tuple(paragraphs))
-
-
-def _apart(syncs: int) -> str:
-    return f", any two at least {counted(syncs, 'sync')} apart," if syncs else ""
+        paragraphs.append(ADJACENCY[budget.adjacency])
+    return Section("Whom to trust, and what is compared", tuple(paragraphs))
 
 
 def _not_promised(plan: Plan) -> Section:
     sees = plan.trusting.silo_sees
-    local = (LOCAL,) if plan.guarantee.promised and plan.serves_uncounted == "local" else ()
+    local = (LOCAL,) if plan.serves_uncounted == "local" else ()
     never = tuple(one.format(LEFT_OUT if sees else "") for one in NOT_PROMISED)
     return Section("What is not promised", (), (*((OWN_SILO,) if sees else ()), *local, *never))
 
@@ -194,7 +205,7 @@ def _audit(report: Report, live: Report | None, on: date) -> Section:
     head = (
         f"On {on.isoformat()} the protocol was run {report.trials:,} times in each of two neighbouring worlds, seed "
         f"{report.seed}. With {CONFIDENCE:.0%} confidence epsilon is at least "
-        f"{report.epsilon_lower:.4g} ({claimed}). Verdict: {report.verdict}."
+        f"{report.epsilon_lower:.4g} ({claimed}). Verdict: {report.verdict}.{MEANS.get(report.verdict, '')}"
     )
     rows = [
         (f.adversary, f"{f.hits / f.trials:.4f}", f"{f.alarms / f.trials:.4f}", f"{f.epsilon_lower:.4g}")
@@ -204,7 +215,8 @@ def _audit(report: Report, live: Report | None, on: date) -> Section:
         "Who tried to break it",
         (
             head,
-            f"Audited: {report.described}.{_cut(report)} The largest bound {REFUTES[report.worst.bound]}.",
+            f"Audited: {report.described}.{_cut(report)} If it is above the claim, the largest bound "
+            f"{REFUTES[report.worst.bound]}.",
             _checked(report),
             _live(live),
         ),

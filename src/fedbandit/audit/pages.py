@@ -1,4 +1,4 @@
-"""A certificate as Markdown and as HTML that prints on one sheet."""
+"""A certificate as Markdown and as HTML that prints on both sides of one sheet."""
 
 from __future__ import annotations
 
@@ -22,6 +22,11 @@ table { border-collapse: collapse; width: 100%; margin: 5px 0; font-variant-nume
 th, td { text-align: left; padding: 3px 10px 3px 0; border-bottom: 1px solid #dde4ea; vertical-align: top;
          overflow-wrap: anywhere }
 th { font-weight: 600; color: #51606e } td:first-child { white-space: nowrap; color: #51606e }
+@media (max-width: 600px) { td:first-child { white-space: normal } th, td:first-child { overflow-wrap: normal } }
+@media screen and (prefers-color-scheme: dark) {
+  body { background: #14191f; color: #dde4ea } h2 { color: #7cc4e4 } th, td:first-child { color: #a3b1bf }
+  .promise { background: #1b2a34; border-left-color: #7cc4e4 } th, td { border-bottom-color: #2c3742 }
+}
 @media print {
   body { font-size: 10.4px; line-height: 1.32; max-width: none; margin: 0; padding: 0 }
   h1 { font-size: 18px; margin-bottom: 7px } h2 { font-size: 11.5px; margin: 9px 0 3px }

@@ -144,7 +144,7 @@ class Clear:
         return "nobody: the sums left the silo in the clear"
 
 
-ONLY_SUMS = "everybody who sees only sums over silos, and knows no more of their noise than the plan allows for"
+ONLY_SUMS = "the parties that the plan's guarantee is against, who see only sums over silos"
 Cost = Gaussian | Binomial | Entrusted | Clear
 _COSTS: dict[str, type[Gaussian] | type[Binomial] | type[Entrusted] | type[Clear]] = {
     known.kind: known for known in (Gaussian, Binomial, Entrusted, Clear)

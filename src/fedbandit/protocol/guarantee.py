@@ -56,8 +56,11 @@ DECIDED_TIMES = (
 )
 COMMON_ASSUMPTIONS = (BOUNDED, FIXED_TIMES)
 NEIGHBOURS = {
-    "replace-one": "each person: nobody can tell whether their data were replaced by another person's (replace-one)",
-    "add-remove": "each person: nobody can tell whether they took part or stayed away (add-remove)",
+    "replace-one": (
+        "each person: their data are compared with any other person's in their place (replace-one), so how many people "
+        "a silo has is not hidden"
+    ),
+    "add-remove": "each person: taking part is compared with staying away (add-remove)",
 }
 PUBLIC = "which silos take part, when they synchronise, how long messages are"
 PUBLIC_VISITS = (
@@ -74,7 +77,10 @@ OWN_CHOICE = (
     "where the application chooses instead of the model, its choice depends on the person's own record, on public "
     "information (models included) and on chance, not on other people's unreleased data"
 )
-NOT_COUNTED = "anybody who opts out or comes more often{} than that; none of their data leaves their silo, and "
+NOT_COUNTED = (
+    "anybody who has opted out or comes more often{} than that; nothing of such a visit leaves the silo (what counted "
+    "before is not taken back), and "
+)
 SENDS_NOTHING = "anybody who sends nothing; they are served by the public model, like everybody else"
 SERVED: dict[Uncounted, str] = {
     "public": "they are served by the public model, like everybody else",
@@ -140,7 +146,7 @@ def _apart(syncs: int) -> str:
     """How far visits must lie apart, in words."""
     if syncs < 2:
         return ", each in a batch of its own" if syncs else ""
-    return f", any two at least {syncs:,} syncs apart"
+    return f", each at least {syncs:,} syncs after the last one there"
 
 
 def nothing(why: str) -> Guarantee:
@@ -257,18 +263,18 @@ class Request:
     def _visits(self, silos_count: bool) -> str:
         """How often one person is covered, and who sees to it."""
         privacy = self.asked
-        rounds = "1 round" if privacy.participations == 1 else f"{privacy.participations:,} rounds"
+        visits = "1 visit" if privacy.participations == 1 else f"{privacy.participations:,} visits"
         silos = "1 silo" if privacy.silos_per_user == 1 else f"each of {privacy.silos_per_user:,} silos"
         over = "ever: the run has no end" if self.encoder.endless else "over the whole run"
-        covered = f"in at most {rounds} of {silos}{_apart(privacy.apart)}, {over}"
+        covered = f"the promise covers at most {visits} to {silos}{_apart(privacy.apart)}, {over}"
         if not silos_count:
             return f"{covered}; users enforce this themselves, since nobody else is trusted to"
         across = (
             "; nobody enforces the number of silos, because no silo sees who visits another" if self._few_silos else ""
         )
         return (
-            f"{covered}; a silo counts visits by the user key it is given, leaves out anybody who comes to it more "
-            f"often{' or sooner' if privacy.apart else ''}, and treats anybody without a key as a new person{across}"
+            f"{covered}; a silo counts visits by the user key it is given, leaves out those that come more "
+            f"often{' or sooner' if privacy.apart else ''}, and takes anybody without a key for a new person{across}"
         )
 
     @property

@@ -32,9 +32,9 @@ def test_certificate_is_one_page_of_computed_figures(tmp_path: Path, ending: str
         assert text in page
     for question, answer in plan.guarantee.answers:
         assert f"| {question} | {answer} |" in page
-    assert "the analyzer together with any 3 other silos" in page
+    assert "any 3 other silos together with either the mixer or the analyzer" in page
     assert plan.trusting.who in page
-    assert "Of the silos, 3 may collude" in page
+    assert "At most 3 silos may collude with the mixer or the analyzer, but not with both." in page
     web = (tmp_path / "ours.certificate.html").read_text()
     assert web.startswith("<!doctype html>")
     assert "http" not in web.replace("http-equiv", "")  # nothing is loaded from elsewhere
@@ -68,6 +68,15 @@ def test_certificate_says_plainly_that_there_is_no_promise(tmp_path: Path) -> No
     assert "No privacy guarantee" in page
 
 
+def test_a_plan_without_a_budget_has_a_page_that_says_so(tmp_path: Path) -> None:
+    page = _page(tmp_path, Plan(5, 40, 2, trust="none"))
+    assert page.startswith("# No privacy certificate")
+    assert "> No privacy guarantee: every silo's sums are sent in the clear." in page
+    assert "| Budget | none |" in page
+    assert "Nobody: the plan has no budget" in page
+    assert "not covered" not in page  # there is no promise whose limits could be listed
+
+
 def test_certificate_of_a_schedule_that_the_data_decide(tmp_path: Path) -> None:
     plan = Plan(5, 40, 2, Privacy(1.0, 1e-5), trust="silo", mechanism="tree", schedule=adaptive(9.0))
     assert "the data decide when silos synchronise" in _page(tmp_path, plan)
@@ -80,7 +89,7 @@ def test_certificate_of_a_schedule_that_the_data_decide(tmp_path: Path) -> None:
         (5_000.0, "hides next to nothing"),
         (8.0, "at most 2,981 times as likely"),
         (1.0, "at most 2.72 times as likely"),
-        (1.0, "is right more than 73.2% of the time"),
+        (1.0, "they are right at most 73.2% of the time"),
         (1e-4, "at most 1 + 0.00011 times as likely"),
     ],
 )

@@ -40,7 +40,7 @@ def test_ledger_from_a_file(tmp_path: Path) -> None:
     assert "12 of 12" in shown.stdout
     said = " ".join(shown.stderr.split())
     assert "only the silo's own store shows such terms" in said
-    assert "a user in every term of these entries (replace-one) has spent" in said
+    assert "for a user in every term of these entries (replace-one) no more was spent" in said
     file.write_text("\n".join(map(to_json, WHOLE[:4] + WHOLE[5:])))
     assert "removed" in str(run("ledger", file).exception)
     file.write_text(to_json(WHOLE[0]).replace("gaussian", "teapot"))
@@ -115,7 +115,7 @@ def test_a_term_in_the_clear_is_no_term_that_spent_nothing(tmp_path: Path) -> No
     assert [term["term"] for term in data["terms"]] == [2]
     said = " ".join(run("ledger", store).stderr.split())
     assert "term 1: its plan has no budget, and its sums left the silo in the clear" in said
-    assert said.endswith("a user in every term (replace-one) has no bound on what was spent.")
+    assert said.endswith("for a user in every term (replace-one) nothing bounds what was spent.")
 
 
 def test_a_silo_is_no_witness_of_itself(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_ledger_names_the_adjacency_and_against_whom(tmp_path: Path) -> None:
     said = " ".join(run("ledger", file).stderr.split())
     assert "term 1: spent against everybody outside the silo." in said
     assert "term(s) 2 count as replace-one in the total" in said
-    assert "a user in every term of these entries (replace-one) has spent no more than epsilon = " in said
+    assert "for a user in every term of these entries (replace-one) no more was spent than epsilon = " in said
 
 
 def test_ledger_says_what_went_wrong(tmp_path: Path) -> None:

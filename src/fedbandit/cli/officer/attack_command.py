@@ -38,7 +38,7 @@ def attack(
     rows.append(["what the defence allows", f"{measured.limit:.4f}"])
     output.print_table(f"{chosen.title} ({measured.trials:,} trials, seed {seed})", ["", measured.measure], rows)
     for label, text in _story(chosen).items():
-        output.stdout.print(f"{label}: {text}.", highlight=False, soft_wrap=True)
+        output.say(f"{label}: {text}.")
 
 
 def _list(json: bool) -> None:

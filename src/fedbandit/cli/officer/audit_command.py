@@ -150,7 +150,7 @@ def _show(report: Report) -> None:
     if report.cut:
         output.remark(f"cut from the plan, so that it can be run many times: {report.cut}.")
     for kind in dict.fromkeys(finding.bound for finding in report.findings):
-        output.remark(f"bound {kind}: {REFUTES[kind]}.")
+        output.remark(f"bound {kind}: if it is above the claim, it {REFUTES[kind]}.")
     for check in report.checks:
         outcome = "as claimed" if not check.failed else "; ".join(check.failed)
         named = check.what if check.what.startswith(check.kind) else f"{check.kind}, {check.what}"

@@ -31,8 +31,9 @@ def certificate(
     """One page for a privacy officer: the promise, its proof, the audit, and what is not promised."""
     planned = read_plan(plan)
     folder = output.writable_folder(out)
-    report = audited(reduced(planned), trials, seed, workers)
-    on_the_live_path = audited(live_case_of(planned), None, seed, workers) if live else None
+    budgeted = planned.privacy is not None
+    report = audited(reduced(planned), trials, seed, workers) if budgeted else None
+    on_the_live_path = audited(live_case_of(planned), None, seed, workers) if live and budgeted else None
     page = certificates.certificate(planned, report, datetime.now(UTC).date(), on_the_live_path)
     texts = {folder / f"{plan.stem}.certificate{ending}": write(page) for ending, write in WRITERS.items()}
     for file, text in texts.items():

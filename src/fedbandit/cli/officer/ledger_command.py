@@ -244,10 +244,10 @@ def _remarks(term: TermSpent) -> Iterator[str]:
 
 
 def _together(total: Spent, clear: list[int] | None) -> str:
-    who = f"a user in every term {'of these entries ' if clear is None else ''}({total.adjacency})"
+    who = f"for a user in every term {'of these entries ' if clear is None else ''}({total.adjacency})"
     if clear or not math.isfinite(total.epsilon):
-        return f"{who} has no bound on what was spent."
-    return f"{who} has spent no more than epsilon = {at_most(total.epsilon)} at delta = {_delta(total.delta)}."
+        return f"{who} nothing bounds what was spent."
+    return f"{who} no more was spent than epsilon = {at_most(total.epsilon)} at delta = {_delta(total.delta)}."
 
 
 def _row(term: TermSpent) -> list[str]:

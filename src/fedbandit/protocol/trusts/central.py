@@ -110,7 +110,10 @@ def _guarantee(request: Request, noise: GaussianNoise, scales: Scales) -> Guaran
         against="everybody but the analyzer",
         steps=(*noise.steps, request.grid_step(scales)),
         assumes=(*COMMON_ASSUMPTIONS, "the analyzer is trusted with every silo's sums"),
-        collusion="anybody who colludes with the analyzer sees every silo's sums, as it does; others gain nothing",
+        collusion=(
+            "whoever colludes with the analyzer sees every silo's exact sums, and nothing is promised against them; "
+            "all others together gain nothing"
+        ),
         missing="nothing changes: the analyzer draws all the noise of every sync",
     )
 

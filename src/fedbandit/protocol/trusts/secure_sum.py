@@ -55,7 +55,8 @@ class SecureSumProtocol(Protocol):
     that of the noisy sum, (column_norm * shift / sigma)-GDP for each user of any silo, and S's view is uniform words. c
     colluding silos know their own noise and can subtract it, which is why h leaves them out. Every silo sees the
     decoded sums, so by default one is counted as colluding (c = 1): the promise is then against any one other silo,
-    too.
+    too. S sees the decoded sums as well, but no more than that and uniform words: what holds against A and those silos
+    holds against S and those silos.
     """
 
     colluding: int = 0
@@ -236,14 +237,14 @@ def _guarantee(request: Request, noise: GaussianNoise, honest: int, scales: Scal
     mu_alone, mu = request.mu(own_sigma, joint_silos=False), request.mu(noise.sigma, joint_silos=True)
     return request.promise(
         f"The noisy sums are {privacy.pair}-differentially private for each user of any silo "
-        f"({privacy.adjacency}), against {against}; the mixer alone sees uniform words. If mixer and analyzer collude, "
-        f"each silo's own noise still gives {request.pair_of(alone)}.",
-        against=f"the mixer alone or {against}",
+        f"({privacy.adjacency}), against {against}. If mixer and analyzer collude, each silo's own noise still gives "
+        f"{request.pair_of(alone)}.",
+        against=against,
         steps=(
             *noise.steps,
             f"At least {_silos(request.cohort)} in a sync. {_left_out(request.colluding)} {_shares(request, honest)}",
-            "A share is uniform modulo 2^64 whatever the release is, so the mixer's view reveals nothing, and the "
-            "analyzer's view is a function of the noisy sum and of uniform words.",
+            "Each share alone is uniform modulo 2^64 whatever the release is. So what the mixer sees, and what the "
+            "analyzer sees, can be computed from the noisy sum and from random numbers that depend on nothing.",
             "Together, mixer and analyzer see each silo's release with no noise but the silo's own: mu is then "
             f"{mu_alone:.5f} instead of {mu:.5f}, which is an exact epsilon of {at_most(alone)}.",
             request.grid_step(scales),
@@ -253,14 +254,19 @@ def _guarantee(request: Request, noise: GaussianNoise, honest: int, scales: Scal
             "mixer and analyzer do not collude (for the first statement)",
             f"a sync with fewer than {request.cohort} silos is not opened",
         ),
-        collusion=f"mixer and analyzer together: epsilon = {at_most(alone)}; {_beyond(request, noise, honest)}",
+        collusion=(
+            f"mixer and analyzer together, even with all other silos: epsilon = {at_most(alone)}; "
+            f"{_beyond(request, noise, honest)}"
+        ),
         missing=_missing(request),
     )
 
 
 def _against(colluding: int) -> str:
     """Against whom the sums are private."""
-    return f"the analyzer together with {_others(colluding)}" if colluding else "the analyzer alone"
+    if not colluding:
+        return "the mixer alone or the analyzer alone"
+    return f"{_others(colluding)} together with either the mixer or the analyzer"
 
 
 def _others(silos: int) -> str:
@@ -291,7 +297,7 @@ def _beyond(request: Request, noise: GaussianNoise, honest: int) -> str:
     if honest == 1:
         return "more silos together gain nothing, because each silo's own noise is enough"
     epsilon = request.exact_epsilon(noise.sigma * math.sqrt(1 - 1 / honest), joint_silos=True)
-    return f"{_others(request.colluding + 1)}, with the analyzer or without it: epsilon = {at_most(epsilon)}"
+    return f"{_others(request.colluding + 1)}, even with one of the two: epsilon = {at_most(epsilon)}"
 
 
 def _missing(request: Request) -> str:

@@ -290,7 +290,7 @@ def _exact_guarantee(
     """The promise against the analyzer together with one other silo, and what is left against the mixer."""
     privacy, first, left = request.asked, protocol.node(1), coding.counted_on
     alone = _epsilon_of_one_silo(request, protocol)
-    one_silo = f"it is {request.pair_of(alone)}" if alone < math.inf else "nothing is promised"
+    one_silo = f"the promise is {request.pair_of(alone)}" if alone < math.inf else "nothing is promised"
     against = "the analyzer" if request.silos == 1 else "the analyzer together with any one other silo"
     moved = at_most(TAILS * privacy.delta, 2)
     return request.promise(
@@ -321,8 +321,8 @@ def _exact_guarantee(
             "the mixer, which sees each silo's noisy counts, shows nobody more than their totals",
             "all silos take part in every sync",
         ),
-        collusion=f"against the mixer, alone or with all others, {one_silo}: the mixer sees each silo's counts",
-        missing="the sync is skipped for all silos: P_vec needs every silo",
+        collusion=f"against all of them together, the mixer included, {one_silo}: the mixer sees each silo's counts",
+        missing="the sync is skipped for all silos: the protocol needs every silo",
     )
 
 
@@ -372,7 +372,7 @@ def _guarantee(request: Request, protocol: VectorSumProtocol, coding: TheoremCod
             "all silos take part in every sync",
         ),
         collusion=f"{_colluding_silo(request)}; nothing is promised against the mixer, alone or with others",
-        missing="the sync is skipped for all silos: P_vec needs every silo",
+        missing="the sync is skipped for all silos: the protocol needs every silo",
     )
 
 
