@@ -55,10 +55,24 @@ def test_rewards_alone_are_hidden_where_releases_are_rounded() -> None:
         furthest = max(furthest, math.sqrt(squared))
     mu = 1 / gaussian_sigma(1.0, 1e-5)
     rounding = plan.request.release_rounding
-    assert rounding > 1e-3
+    units = encoder.rounding_units
+    assert rounding == pytest.approx(units * math.sqrt(3 + 9) * 2.0**-11 * math.sqrt(64), rel=1e-12)
+    assert rounding > 0.01
     assert furthest / reward_sigma(plan.request) <= mu
     counted = (1 + rounding_shift("replace-one", 3, 1) + rounding) * encoder.column_norm
     assert reward_sigma(plan.request) * mu == pytest.approx(counted, rel=1e-9)
+
+
+def test_rounding_of_releases_counts_in_full_where_columns_are_short() -> None:
+    """It is added to a shift that is multiplied by the column norm, below 1 in some mechanism of your own."""
+    plan = Plan(4, 64, 3, Privacy(1.0, 1e-5), "silo", "blt", every(1), bits=6)
+    long, encoder = plan.request.release_rounding, plan.encoder
+    assert encoder.column_norm > 1
+    object.__setattr__(encoder, "column_norm", 0.25)  # as of a column four times as short
+    try:
+        assert plan.request.release_rounding == pytest.approx(4 * long)
+    finally:
+        del encoder.__dict__["column_norm"]
 
 
 @pytest.mark.parametrize(("calibration", "acting"), [("published", "lazy"), ("paper", "eager")])

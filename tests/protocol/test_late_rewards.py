@@ -214,6 +214,13 @@ def test_a_band_with_a_gap_is_as_long_as_it_is(takes_back: str) -> None:
     assert endless_plan(takes_back, 30).encoder.touches == 5
 
 
+def test_columns_that_overlap_are_all_looked_at_and_no_more(takes_back: str) -> None:
+    """Columns 0 and 4 share row 4; column 4 ends in row 8."""
+    whole = endless_plan(takes_back, 9).encoder.coefficients
+    np.testing.assert_array_equal(endless_plan(takes_back, 1).encoder.overlapping, whole)
+    assert whole[8, 4] == -0.75
+
+
 BAND = (1.0, 0.0, 0.0, 0.0, -0.75)
 
 

@@ -24,6 +24,7 @@ from fedbandit.protocol.personal import Personal
 __all__ = [
     "BOUNDED_BY_USERS",
     "COMMON_ASSUMPTIONS",
+    "ELSEWHERE",
     "FEW_ENOUGH",
     "OWN_CHOICE",
     "OWN_DATA",
@@ -246,7 +247,7 @@ class Request:
             said.append(PUBLIC_VISITS)
         if self.apprentice:
             said.append(OWN_CHOICE)
-        if silos_count and self.uncounted == "local":
+        if self.uncounted == "local":
             said.append(ELSEWHERE)
         return tuple(said)
 

@@ -3,7 +3,6 @@
 import shutil
 from contextlib import contextmanager, suppress
 
-import numpy as np
 import pytest
 
 from fedbandit._validate import ArgumentError
@@ -248,46 +247,11 @@ def test_decisions_of_the_process_that_goes_on_count_within_the_minute(tmp_path)
         assert silo.reward(silo.decide([[1.0, 0.0]]).id, 0.5).counted
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"trust": "silo", "decode_at": "silo", "mechanism": "batches"},
-        {"trust": "silo", "decode_at": "silo", "mechanism": "tree"},
-        {"trust": "vector-sum", "mechanism": "tree", "calibration": "exact"},
-        {"trust": "silo", "mechanism": "blt"},
-    ],
-    ids=lambda fields: " ".join(fields.values()),
-)
-def test_after_a_loss_the_sums_are_those_of_a_silo_that_nobody_came_to(fields):
-    """Without noise: after sync 5 was given up, a silo sends what one sends that nobody came to in it.
-
-    Nobody came in sync 4 either: under P_alt, what was in the lost node would be lost."""
-    protocol = small_plan(silos=1, rounds=16, schedule=every(2), dim=2, **fields).protocol
-    visits = np.random.default_rng(3).integers(-(2**10), 2**10, (8, 2, protocol.width)) << 8
-    visits[[4, 5]] = 0
-    lost, there = protocol.init(), protocol.init()
-    for sync, points in enumerate(visits):
-        if sync == 5:
-            lost = protocol.without(lost)
-        else:
-            lost, sent = protocol.release(lost, protocol.collect(lost, points, Halves()), Halves())
-        there, told = protocol.release(there, protocol.collect(there, points, Halves()), Halves())
-        if sync != 5:
-            for one, other in zip(sent, told, strict=True):
-                assert np.abs(one - other).max() <= 4  # roundings at random
-        for one, other in zip(lost.memory, there.memory, strict=True):
-            assert one.shape == other.shape
-            assert one.dtype == other.dtype
-
-
-class Halves:
-    """Noise that is zero, and rounding to the nearest."""
-
-    def gaussian(self, scales, lead=()):
-        return np.zeros((*lead, len(scales)), dtype=np.int64)
-
-    def binomial(self, trials, probability, shape):
-        return np.full(shape, round(trials * probability), dtype=np.int64)
-
-    def rounded_total(self, values):
-        return np.rint(values.sum(axis=-2)).astype(np.int64)
+@pytest.mark.parametrize("mechanism", ["batches", "tree"])
+def test_a_silo_that_decodes_by_itself_goes_on_after_what_was_given_up(tmp_path, mechanism):
+    """It joins at sync 2, and draws all that follow."""
+    plan = small_plan(rounds=5, schedule=every(1), trust="silo", mechanism=mechanism, decode_at="silo")
+    with Silo.open(tmp_path / "late.db", plan, since=2) as silo:
+        assert silo.term.open_sync == 2
+        release(silo, 3)
+        assert silo.store.in_state(1, ReleaseState.DRAWN) == [2, 3, 4]

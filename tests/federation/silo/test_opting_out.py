@@ -305,6 +305,17 @@ def test_whoever_was_set_apart_and_opts_out_takes_no_more_places(tmp_path):
         assert silo.store.term(2).seated == 1
 
 
+def test_on_a_clock_there_are_no_places_and_none_are_written_down(tmp_path):
+    with Silo.open(tmp_path / "s.db", small_plan(schedule=clock(60.0), visits="private"), clock=HandClock()) as silo:
+        visit(silo, 0.5, user="a")
+        silo.reward_many([])
+        silo.decide(ACTIONS, user="b", shared=False)
+        a, b = (silo.ids.person(user) for user in "ab")
+        assert [silo._apart.way(person, True).place for person in (a, b)] == [NOWHERE, NOWHERE]
+        assert silo._apart.way(b, False).place == UNSHARED
+        assert silo.store.opted_out(1) == set()
+
+
 # -- everything the silo knows -------------------------------------------------------------------------------------
 
 
