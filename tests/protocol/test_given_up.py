@@ -3,9 +3,27 @@
 import numpy as np
 import pytest
 
+from fedbandit._arrays import Floats, Integers
 from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy
+from fedbandit.privacy.noise import SimulatedNoise
 from fedbandit.schedule import every
+
+
+class Halves(SimulatedNoise):
+    """Noise that is zero, and rounding to the nearest."""
+
+    def gaussian(self, scales: Floats, lead: tuple[int, ...] = ()) -> Integers:
+        return np.zeros((*lead, len(scales)), dtype=np.int64)
+
+    def binomial(self, trials: int, probability: float, shape: tuple[int, ...]) -> Integers:
+        return np.full(shape, round(trials * probability), dtype=np.int64)
+
+    def rounded_total(self, values: Floats) -> Integers:
+        return np.asarray(np.rint(values.sum(axis=-2)), dtype=np.int64)
+
+
+HALVES = Halves(np.random.default_rng(0))
 
 
 @pytest.mark.parametrize(
@@ -30,24 +48,11 @@ def test_after_a_loss_the_sums_are_those_of_a_silo_that_nobody_came_to(fields):
         if sync == 5:
             lost = protocol.without(lost)
         else:
-            lost, sent = protocol.release(lost, protocol.collect(lost, points, Halves()), Halves())
-        there, told = protocol.release(there, protocol.collect(there, points, Halves()), Halves())
+            lost, sent = protocol.release(lost, protocol.collect(lost, points, HALVES), HALVES)
+        there, told = protocol.release(there, protocol.collect(there, points, HALVES), HALVES)
         if sync != 5:
             for one, other in zip(sent, told, strict=True):
                 assert np.abs(one - other).max() <= 4  # roundings at random
         for one, other in zip(lost.memory, there.memory, strict=True):
             assert one.shape == other.shape
             assert one.dtype == other.dtype
-
-
-class Halves:
-    """Noise that is zero, and rounding to the nearest."""
-
-    def gaussian(self, scales, lead=()):
-        return np.zeros((*lead, len(scales)), dtype=np.int64)
-
-    def binomial(self, trials, probability, shape):
-        return np.full(shape, round(trials * probability), dtype=np.int64)
-
-    def rounded_total(self, values):
-        return np.rint(values.sum(axis=-2)).astype(np.int64)

@@ -90,10 +90,10 @@ def tallied(streams: Mapping[str, Sequence[Residual]]) -> Tallies:
         for other in others if not syncs[0].uniform else ():
             tallies[other].products[f"noise: {name}"] = _products(stacked[other], stacked[name], (0, 1, 2))
         if syncs[0].beside in stacked:
-            own, other = stacked[name], stacked[syncs[0].beside]
-            tallies[name].products["beside"] = _crossed(own, other)
-            tallies[name].products["beside, before"] = _crossed(own[1:], other[:-1])
-            tallies[name].products["beside, after"] = _crossed(own[:-1], other[1:])
+            own, first = stacked[name], stacked[syncs[0].beside]
+            tallies[name].products["beside"] = _crossed(own, first)
+            tallies[name].products["beside, before"] = _crossed(own[1:], first[:-1])
+            tallies[name].products["beside, after"] = _crossed(own[:-1], first[1:])
     return tallies
 
 
