@@ -277,8 +277,7 @@ def test_a_calendar_that_counts_does_not_show_who_was_set_apart_in_an_earlier_te
         with Silo.open(store, small_plan(schedule=every(2), rounds=4), clock=now, new_term=True) as silo:
             seen = []
             for user in "abcaad":
-                people = [user] if together else user
-                decided = silo.decide_many(ACTIONS[None], people) if together else [silo.decide(ACTIONS, user=people)]
+                decided = silo.decide_many(ACTIONS[None], [user]) if together else [silo.decide(ACTIONS, user=user)]
                 if user == "a":
                     counted.append(silo.reward(decided[0].id, 1.0).counted)
                 seen.append(silo.tick())
