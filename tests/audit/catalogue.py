@@ -139,6 +139,14 @@ def _own_noise(scales: Callable[[PersonalSecureSum], Scales]) -> Case:
     return with_protocol(small_case(plan), replace(protocol, own_scales=scales(protocol)))
 
 
+def _own_draw(kind: type[PersonalSecureSum]) -> Case:
+    """Both noises are of the claimed size, and one of them is made of the other."""
+    plan = small_plan(**PERSONAL)
+    protocol = plan.protocol
+    assert isinstance(protocol, PersonalSecureSum)
+    return with_protocol(small_case(plan), kind(**{f.name: getattr(protocol, f.name) for f in fields(protocol)}))
+
+
 def _own_not_counted() -> Case:
     """The shared releases spend the whole budget, as if silos released nothing to themselves."""
     return _other_plan({"personal": (), "personal_share": PERSONAL_SHARE}, **PERSONAL)
@@ -332,6 +340,12 @@ PROTOCOL: dict[str, Fault] = {
     ),
     "a silo's own release with a tenth less noise than claimed": Fault(
         lambda: _own_noise(lambda protocol: protocol.own_scales.times(0.9)), "residuals", "claimed variance"
+    ),
+    "a silo's own release with the noise of its shared one": Fault(
+        lambda: _own_draw(faults.OneDrawForBoth), "residuals", "of the silo's other noise (", 1_000
+    ),
+    "a silo's own release with the noise of the shared one before it": Fault(
+        lambda: _own_draw(faults.OneDrawForBothLater), "residuals", "other noise one release before", 1_000
     ),
     "silos' own releases not counted": Fault(_own_not_counted, "claimed noise", "epsilon of"),
     "Algorithm 1 as printed": Fault(lambda: case("ldp-eager", 1.0, 1e-5), "epsilon", trials=300),

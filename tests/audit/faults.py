@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,10 @@ from fedbandit.bandit.statistics import Scales, contributions
 from fedbandit.privacy.noise import NoiseSource
 from fedbandit.protocol.base import Message, Protocol
 from fedbandit.protocol.encoder import Encoder, Stream
+from fedbandit.protocol.personal import own_entries
 from fedbandit.protocol.trusts.central import CentralProtocol
 from fedbandit.protocol.trusts.local import LocalProtocol
-from fedbandit.protocol.trusts.secure_sum import SecureSumProtocol
+from fedbandit.protocol.trusts.secure_sum import PersonalSecureSum, SecureSumProtocol
 from fedbandit.protocol.trusts.silo import SiloProtocol
 from fedbandit.protocol.trusts.vector_sum import VectorSumProtocol
 
@@ -306,6 +308,41 @@ class OneRedraw(SiloProtocol):
         after, message = super().release(state, batch, noise)
         again = super().release(state, batch, noise)[1] if state.done == 0 else ()
         return after, (*message, *again)
+
+
+class OneDrawForBoth(PersonalSecureSum):
+    """A silo's own release has the noise of its shared release, made wider: the two together show the data."""
+
+    def release(self, state: Stream, batch: Integers, noise: NoiseSource) -> tuple[Stream, Message]:
+        after, (*shares, _) = super().release(state, batch, noise)
+        _, encoded = self.encoder.step(state, batch)
+        drawn = self._reused(sum(shares, start=np.uint64(0)).view(np.int64) - encoded, noise)
+        wider = np.where(own_entries(self.dim, self.columns), self.own_drawn_scales / self.drawn_scales, 0.0)
+        own = np.where(own_entries(self.dim, self.columns), encoded, 0) + np.rint(drawn * wider).astype(np.int64)
+        return after, (*shares, own)
+
+    def _reused(self, drawn: Integers, noise: NoiseSource) -> Integers:
+        """The draw that is used for the own release."""
+        return drawn
+
+
+class OneDrawForBothLater(OneDrawForBoth):
+    """The own release has the noise of the shared release before it."""
+
+    def release(self, state: Stream, batch: Integers, noise: NoiseSource) -> tuple[Stream, Message]:
+        if not state.done:
+            self.kept.clear()
+        return super().release(state, batch, noise)
+
+    def _reused(self, drawn: Integers, noise: NoiseSource) -> Integers:
+        last = self.kept[-1] if self.kept else noise.gaussian(self.drawn_scales, drawn.shape[:-1])
+        self.kept.append(drawn)
+        return last
+
+    @cached_property
+    def kept(self) -> list[Integers]:
+        """The draws so far."""
+        return []
 
 
 class LosesMemory(SiloProtocol):

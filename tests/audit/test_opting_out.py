@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -112,14 +113,18 @@ def rows_that_are_left_out_enter_the_batch(patch: Patch) -> None:
 
 def a_new_term_counts_whoever_was_served_by_raw_data(patch: Patch) -> None:
     sound = SiloStore.opt_out
-    patch.setattr(SiloStore, "opt_out", lambda self, term, people, for_good: sound(self, term, people))
+
+    def opt_out(self: SiloStore, term: int, people: Sequence[bytes], for_good: bool, **options: Any) -> None:
+        sound(self, term, people, **options)
+
+    patch.setattr(SiloStore, "opt_out", opt_out)
 
 
 def raw_data_decide_before_it_is_written_who_is_over_the_cap(patch: Patch) -> None:
     sound = Apart._written
 
-    def written(self: Apart, people: list[bytes]) -> bool:
-        return sound(self, [person for person in people if person not in self._people])
+    def written(self: Apart, people: Sequence[tuple[bytes, bool]]) -> bool:
+        return sound(self, [(person, shared) for person, shared in people if person not in self._people])
 
     patch.setattr(Apart, "_written", written)
 

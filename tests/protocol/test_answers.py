@@ -16,6 +16,7 @@ from fedbandit.privacy.budget import Privacy, at_most
 from fedbandit.privacy.sensitivity import ADJACENCIES, Adjacency
 from fedbandit.protocol import trust as trusts
 from fedbandit.protocol.adversaries import SeesMessages
+from fedbandit.protocol.guarantee import ELSEWHERE, Uncounted
 from fedbandit.protocol.trusts.secure_sum import SeesTotal
 from fedbandit.protocol.trusts.vector_sum import VectorSumProtocol
 from fedbandit.protocol.vector_coding import TheoremCoding
@@ -429,3 +430,14 @@ def test_it_says_who_does_not_count_and_what_serves_them() -> None:
         )
     assert "including its raw data; people who count are served only by the public model" in local
     assert "served by the public model, like everybody else" in public
+
+
+def test_who_was_served_by_raw_data_is_assumed_to_count_nowhere_else() -> None:
+    """Nobody can see to that: a silo knows its own people only."""
+    both: tuple[Uncounted, ...] = ("local", "public")
+    served = {
+        uncounted: Plan(3, 8, 2, Privacy(1.0, 1e-5), "silo", schedule=every(2), uncounted=uncounted).guarantee.assumes
+        for uncounted in both
+    }
+    assert set(served["local"]) - set(served["public"]) == {ELSEWHERE}
+    assert set(served["public"]) <= set(served["local"])

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 from fedbandit._validate import ArgumentError
+from fedbandit.bandit.statistics import contributions
 from fedbandit.plan import Plan
 from fedbandit.privacy.accounting import gaussian_sigma
 from fedbandit.privacy.budget import Privacy, at_most
 from fedbandit.privacy.grid import widened
-from fedbandit.privacy.ledger import Gaussian
-from fedbandit.protocol.guarantee import Calibration
+from fedbandit.privacy.ledger import GENESIS, Binomial, Gaussian, append
+from fedbandit.privacy.sensitivity import rounding_shift
+from fedbandit.privacy.spending import spent
+from fedbandit.protocol import mechanisms
+from fedbandit.protocol.guarantee import Acting, Calibration
 from fedbandit.protocol.trusts.public_contexts import reward_sigma
 from fedbandit.protocol.trusts.shuffle import Hidden, SeesShuffled
 from fedbandit.protocol.vector_coding import Node, PublishedCoding
@@ -30,6 +35,57 @@ def test_noise_that_hides_rewards_alone(participations: int, silos: int) -> None
     sigma = gaussian_sigma(2.0, 1e-3) * moved * 2  # a batch enters four of the eight releases
     assert reward_sigma(plan.request) == pytest.approx(sigma)
     assert plan.protocol.scales == pytest.approx((widened(sigma, 2.0**-7), 0.0, 0.0))
+
+
+def test_rewards_alone_are_hidden_where_releases_are_rounded() -> None:
+    """Buffers of `blt` are rounded at every sync: at 2^-1 and 2^-10 that moves a release by more than a reward does."""
+    plan = Plan(4, 64, 3, Privacy(1.0, 1e-5), "public-contexts", "blt", every(1), bits=1)
+    encoder, protocol, x = plan.encoder, plan.protocol, np.array([0.6, 0.0, 0.8])
+    furthest = 0.0
+    for seed in range(20):
+        others = np.random.default_rng(seed).integers(-40, 40, (64, protocol.width))
+        states, squared = [encoder.init((protocol.width,))] * 2, 0.0
+        for sync in range(64):
+            moved = []
+            for world, reward in enumerate((0.0, 1.0)):
+                one = contributions(x, reward, 1) if sync == 0 else 0
+                states[world], encoded = encoder.step(states[world], others[sync] + one)
+                moved.append(encoded[:3])
+            squared += float(np.sum((moved[0] - moved[1]) ** 2)) * 4.0**-protocol.release_bits
+        furthest = max(furthest, math.sqrt(squared))
+    mu = 1 / gaussian_sigma(1.0, 1e-5)
+    rounding = plan.request.release_rounding
+    units = encoder.rounding_units
+    assert rounding == pytest.approx(units * math.sqrt(3 + 9) * 2.0**-11 * math.sqrt(64), rel=1e-12)
+    assert rounding > 0.01
+    assert furthest / reward_sigma(plan.request) <= mu
+    counted = (1 + rounding_shift("replace-one", 3, 1) + rounding) * encoder.column_norm
+    assert reward_sigma(plan.request) * mu == pytest.approx(counted, rel=1e-9)
+
+
+def test_rounding_of_releases_counts_in_full_where_columns_are_short() -> None:
+    """It is added to a shift that is multiplied by the column norm, below 1 in some mechanism of your own."""
+    plan = Plan(4, 64, 3, Privacy(1.0, 1e-5), "silo", "blt", every(1), bits=6)
+    long, encoder = plan.request.release_rounding, plan.encoder
+    assert encoder.column_norm > 1
+    object.__setattr__(encoder, "column_norm", 0.25)  # as of a column four times as short
+    try:
+        assert plan.request.release_rounding == pytest.approx(4 * long)
+    finally:
+        del encoder.__dict__["column_norm"]
+
+
+@pytest.mark.parametrize(("calibration", "acting"), [("published", "lazy"), ("paper", "eager")])
+def test_counts_that_promise_nothing_spend_without_a_bound(calibration: Calibration, acting: Acting) -> None:
+    """The theorem's noise costs the budget only where the theorem holds."""
+    plan = Plan(3, 8, 2, Privacy(1.0, 1e-5), "vector-sum", "tree", every(4), acting=acting, calibration=calibration)
+    assert not plan.guarantee.promised
+    event = plan.release("a", 1, 0)
+    assert event is not None
+    assert spent([append(GENESIS, event)], mechanisms.encoder).epsilon == math.inf
+    kept = plan.changed(calibration="paper", acting="lazy").release("a", 1, 0)
+    assert kept is not None
+    assert isinstance(kept.cost, Binomial)
 
 
 def test_p_vec_as_it_was_simulated() -> None:

@@ -6,6 +6,7 @@ another person in the same one. C = [[1, 0], [-1, 1]] is the smallest: squared s
 
 from __future__ import annotations
 
+import importlib
 import math
 import re
 import sys
@@ -18,6 +19,7 @@ import numpy as np
 import pytest
 
 from fedbandit._arrays import Floats
+from fedbandit._validate import ArgumentError
 from fedbandit.bandit.statistics import contributions
 from fedbandit.plan import Plan
 from fedbandit.privacy import ledger
@@ -27,7 +29,8 @@ from fedbandit.privacy.sensitivity import Adjacency, joint_shift, late_factor
 from fedbandit.privacy.spending import spent
 from fedbandit.protocol import mechanisms
 from fedbandit.protocol.encoder import Encoder
-from fedbandit.schedule import every
+from fedbandit.protocol.endless import EndlessEncoder
+from fedbandit.schedule import clock, every
 
 BITS = 26
 MATRICES = {
@@ -190,3 +193,69 @@ def test_our_own_mechanisms_have_no_negative_entry(name: str) -> None:
 @pytest.mark.parametrize("name", MATRICES)
 def test_these_have(name: str) -> None:
     assert mechanisms.encoder(name, len(MATRICES[name])).has_negative
+
+
+@pytest.mark.parametrize("rounds", [1, 3, 30])
+def test_a_run_without_an_end_counts_late_rewards_however_few_rounds_are_looked_at(
+    rounds: int, takes_back: str
+) -> None:
+    """C[k, j] = 1 at k = j and -3/4 at k = j + 4: a reward that comes four syncs late moves the releases further."""
+    made = endless_plan(takes_back, rounds)
+    columns = np.zeros((2, 10))
+    columns[0, [0, 4]], columns[1, [4, 8]] = BAND[0::4], BAND[0::4]
+    people = users(made)
+    squared = np.sum((people[:, None, :, None] * columns[0] - people[None, :, :, None] * columns[1]) ** 2, axis=(2, 3))
+    found, budget = math.sqrt(float(squared.max())), 1 / gaussian_sigma(1.0, 1e-5)
+    assert 0.99 * budget <= found <= budget * (1 + 1e-9)
+
+
+def test_a_band_with_a_gap_is_as_long_as_it_is(takes_back: str) -> None:
+    """A release holds people of five batches, so five batches must fit into its sums."""
+    assert endless_plan(takes_back, 30).encoder.touches == 5
+
+
+def test_columns_that_overlap_are_all_looked_at_and_no_more(takes_back: str) -> None:
+    """Columns 0 and 4 share row 4; column 4 ends in row 8."""
+    whole = endless_plan(takes_back, 9).encoder.coefficients
+    np.testing.assert_array_equal(endless_plan(takes_back, 1).encoder.overlapping, whole)
+    assert whole[8, 4] == -0.75
+
+
+BAND = (1.0, 0.0, 0.0, 0.0, -0.75)
+
+
+@pytest.fixture
+def takes_back(tmp_path: Path) -> str:
+    """A mechanism without an end that has a negative entry."""
+    (tmp_path / "takes_back.py").write_text(
+        f"from {__name__} import BAND, EndlessGiven\n\n\n"
+        "def endless(size, forget):\n    return EndlessGiven(size, BAND, forget=forget)\n"
+    )
+    mechanisms.endless.cache_clear()
+    return "takes_back"
+
+
+@dataclass(frozen=True)
+class EndlessGiven(EndlessEncoder):
+    """A band written down."""
+
+    fraction_bits = 2
+
+
+def endless_plan(name: str, rounds: int) -> Plan:
+    return Plan(3, rounds, 2, Privacy(1.0, 1e-5), "silo", name, clock(60.0), bits=BITS, forget=0.9, endless=True)
+
+
+def test_entries_that_are_not_on_the_declared_grid_are_refused(tmp_path: Path) -> None:
+    """A silo would release with entries rounded to 1/4, and the sensitivity would be that of others."""
+    for function in ("encoder(size)", "endless(size, forget)"):
+        kind = "EndlessGiven(size, (1.0, 0.3), forget=forget)" if "forget" in function else "Given(size, OFF)"
+        (tmp_path / "off.py").write_text(
+            f"import numpy as np\nfrom {__name__} import EndlessGiven, Given\n\n"
+            f"OFF = np.array([[1.0, 0.0], [0.3, 1.0]])\n\n\ndef {function}:\n    return {kind}\n"
+        )
+        sys.modules.pop("fedbandit.protocol.mechanisms.off", None)
+        importlib.invalidate_caches()
+        with pytest.raises(ArgumentError, match=r"^mechanism 'off' must have entries that are multiples of 2\^-2, its"):
+            mechanisms.endless("off", 2, 0.9) if "forget" in function else mechanisms.encoder("off", 2)
+    sys.modules.pop("fedbandit.protocol.mechanisms.off", None)

@@ -81,13 +81,19 @@ class Recorder:
 
 
 def tallied(streams: Mapping[str, Sequence[Residual]]) -> Tallies:
-    """The tally of every stream, given its residuals sync by sync; that of a share also compares it with the noise."""
+    """The tally of every stream, given its residuals sync by sync; that of a share also compares it with the noise, and
+    that of a silo's second noise with the first."""
     stacked = {name: np.stack([r.values for r in syncs]) for name, syncs in streams.items()}
     tallies = {name: _tally(stacked[name], streams[name][0].coincidence) for name in stacked}
     for name, syncs in streams.items():
         others = [n for n, o in streams.items() if o[0].uniform and stacked[n].shape == stacked[name].shape]
         for other in others if not syncs[0].uniform else ():
             tallies[other].products[f"noise: {name}"] = _products(stacked[other], stacked[name], (0, 1, 2))
+        if syncs[0].beside in stacked:
+            own, first = stacked[name], stacked[syncs[0].beside]
+            tallies[name].products["beside"] = _crossed(own, first)
+            tallies[name].products["beside, before"] = _crossed(own[1:], first[:-1])
+            tallies[name].products["beside, after"] = _crossed(own[:-1], first[1:])
     return tallies
 
 
@@ -154,11 +160,10 @@ def _products(x: Floats, y: Floats, axes: tuple[int, ...]) -> Floats:
 
 
 def _crossed(x: Floats, y: Floats) -> Floats:
-    """The same sums for every entry of x with every entry of y, (width, width, 4)."""
-    width = x.shape[-1]
-    left, right = x.reshape(-1, width), y.reshape(-1, width)
+    """The same sums for every entry of x with every entry of y, (width, width of y, 4)."""
+    left, right = x.reshape(-1, x.shape[-1]), y.reshape(-1, y.shape[-1])
     xx, yy = (np.einsum("nd,nd->d", side, side) for side in (left, right))
-    shape = (width, width)
+    shape = (x.shape[-1], y.shape[-1])
     return np.stack(
         [left.T @ right, np.broadcast_to(xx[:, None], shape), np.broadcast_to(yy, shape), np.full(shape, len(left))],
         axis=-1,
@@ -222,6 +227,11 @@ _MEANS = {
     "law": "noise of entry {0[0]} is not Gaussian (chi-square {1:.0f})",
     "whole law": "noise of all entries together is not Gaussian (chi-square {1:.0f})",
     "repeats": "{1:.0f} noise vectors occur more than once",
+    "beside, before": "number {0[0]} of this noise is correlated with number {0[1]} of the silo's other noise"
+    " one release before ({1:+.3f})",
+    "beside, after": "number {0[0]} of this noise is correlated with number {0[1]} of the silo's other noise"
+    " one release later ({1:+.3f})",
+    "beside": "number {0[0]} of this noise is correlated with number {0[1]} of the silo's other noise ({1:+.3f})",
     "noise": "entry {0[0]} of the share is correlated with the noise it hides ({1:+.3f})",
 }
 

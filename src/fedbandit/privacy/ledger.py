@@ -129,7 +129,8 @@ class Entrusted:
 
 @dataclass(frozen=True)
 class Clear:
-    """Sums in the clear, with no noise in them and none added later: no number bounds what they spend."""
+    """Sums in the clear, with no noise in them and none added later, or with noise that promises nothing: no number
+    bounds what they spend."""
 
     receiver: str
 

@@ -57,6 +57,7 @@ class Residual(NamedTuple):
     values: Floats  # (trials, rows, width)
     coincidence: float  # the chance that two vectors of the stream agree
     uniform: bool = False  # whether these are the words of a share, which must not depend on what the share hides
+    beside: str = ""  # another stream, of the same silos, that this one must not depend on
 
 
 class Adversary(Interface):
@@ -99,13 +100,15 @@ def gaussian_score(
     return np.asarray(np.sum(residual * weights, axis=axes) - constant)
 
 
-def gaussian_residuals(name: str, observed: Numbers, expected: Numbers, scales: Floats) -> tuple[Residual, ...]:
+def gaussian_residuals(
+    name: str, observed: Numbers, expected: Numbers, scales: Floats, beside: str = ""
+) -> tuple[Residual, ...]:
     """The noise that is left of `observed` (trials, rows, width): one number per entry where noise is claimed."""
     noisy = np.flatnonzero(scales > 0)
     if not len(noisy):
         return ()
     values = ((observed - expected)[..., noisy] / scales[noisy]).astype(np.float64)
-    return (Residual(name, values, float(np.prod(1 / (2 * np.sqrt(np.pi) * scales[noisy])))),)
+    return (Residual(name, values, float(np.prod(1 / (2 * np.sqrt(np.pi) * scales[noisy]))), beside=beside),)
 
 
 def uniform_residuals(name: str, words: Words) -> tuple[Residual, ...]:

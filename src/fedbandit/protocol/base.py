@@ -106,6 +106,10 @@ class Protocol(ABC):
         state, encoded = self.encoder.step(state, batch)
         return state, (encoded + self.draw(noise, batch.shape[:-1]),)
 
+    def without(self, state: Stream) -> Stream:
+        """R's state after a batch that nobody is in, and of which nothing is ever sent."""
+        return self.encoder.step(state, np.zeros(self.width, dtype=np.int64))[0]
+
     def draw(self, noise: NoiseSource, lead: tuple[int, ...]) -> Integers:
         """The noise of one release, in release units (*lead, width)."""
         scales = self.drawn_scales

@@ -136,6 +136,11 @@ class Encoder(ABC):
                 "'toeplitz' and 'blt' have no limit",
             )
 
+    @property
+    def overlapping(self) -> Floats:
+        """C, or as much of it as shows how far any two of its columns point apart."""
+        return self.coefficients
+
     @cached_property
     def has_negative(self) -> bool:
         """Whether an entry of C is negative: columns may then point apart (`privacy.sensitivity.late_factor`)."""

@@ -102,6 +102,17 @@ class EndlessEncoder(ToeplitzEncoder):
         return spacing.evenly(self.size, visits, apart)
 
     @cached_property
+    def touches(self) -> int:
+        """The length of the band: how many releases hold something of a batch, or would if no entry of it were 0."""
+        return len(self._column)
+
+    @property
+    def overlapping(self) -> Floats:
+        """All columns that overlap with one column, whatever `size` is, with all the rows of those that do."""
+        rows = 2 * len(self._column) - 1
+        return np.stack([np.append(self.row(k), np.zeros(rows - 1 - k)) for k in range(rows)])
+
+    @cached_property
     def fingerprint(self) -> str:
         column = np.concatenate([self._column, np.round(self._decoder_column[: len(self._column)], 9), [self.forget]])
         return hashlib.sha256(column.tobytes()).hexdigest()[:16]

@@ -24,6 +24,7 @@ from fedbandit.protocol.personal import Personal
 __all__ = [
     "BOUNDED_BY_USERS",
     "COMMON_ASSUMPTIONS",
+    "ELSEWHERE",
     "FEW_ENOUGH",
     "OWN_CHOICE",
     "OWN_DATA",
@@ -90,6 +91,9 @@ SERVED: dict[Uncounted, str] = {
     ),
 }
 SERVED_EAGERLY = "they are served like everybody else, by the public model and the raw sums of the batch so far"
+ELSEWHERE = (
+    "whoever was served by a silo's raw data counts at no other silo in a later run: no silo sees who visits another"
+)
 OWN_TOO = "the public model and what their silo has released to itself"
 SAME_KEY = "a person who comes to a silo again is given the same user key there"
 EMPTY_ROUND = (
@@ -249,6 +253,8 @@ class Request:
             said.append(PUBLIC_VISITS)
         if self.apprentice:
             said.append(OWN_CHOICE)
+        if self.uncounted == "local":
+            said.append(ELSEWHERE)
         return tuple(said)
 
     @property
@@ -308,7 +314,7 @@ class Request:
         """
         visits = 1 if self.asked.apart else self.asked.participations
         together = visits * (1 if self.acting == "lazy" else self.largest_batch)
-        rounding = rounding_shift(self._moved_by, self.dim, self.bits, self.ratio) + self._release_rounding
+        rounding = rounding_shift(self._moved_by, self.dim, self.bits, self.ratio) + self.release_rounding
         return Shift(joint_shift(self._moved_by, self.reward_bound, self.ratio), rounding, together)
 
     @property
@@ -322,16 +328,21 @@ class Request:
         return max(1 - self.centre, self.centre)
 
     @property
-    def _release_rounding(self) -> float:
+    def release_rounding(self) -> float:
         """What rounding of releases adds to the shift: half a unit in each number, in either world, in every release.
 
         That includes releases that the batch no longer enters: two worlds that once differed may round differently for
-        ever. The shift is later multiplied by the column norm, and this part of it need not be. It is not divided by
-        the column norm to make up for that: the column norm is at least 1, so this errs on the safe side.
+        ever. The shift is later multiplied by the column norm, and this part of it need not be. To make up for that it
+        is divided by the column norm where that is below 1; above, leaving it as it is errs on the safe side.
         """
         release_bits = self.bits + self.encoder.fraction_bits
         one_release = rounding_shift("replace-one", self.dim, release_bits, self.ratio)
-        return self.encoder.rounding_units * one_release * math.sqrt(self.encoder.size)
+        return (
+            self.encoder.rounding_units
+            * one_release
+            * math.sqrt(self.encoder.size)
+            / min(1.0, self.encoder.column_norm)
+        )
 
     @property
     def sensitivity(self) -> float:
@@ -356,7 +367,7 @@ class Request:
         columns of C point apart."""
         if not self.encoder.has_negative:
             return 1.0
-        return late_factor(self._moved_by, self.reward_bound, self.ratio, self.encoder.coefficients)
+        return late_factor(self._moved_by, self.reward_bound, self.ratio, self.encoder.overlapping)
 
     def mu(self, sigma: float, joint_silos: bool) -> float:
         """The GDP parameter of the whole transcript, schedule and silos' own releases included, at noise `sigma` in the

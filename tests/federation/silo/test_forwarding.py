@@ -245,3 +245,13 @@ def test_decisions_of_the_process_that_goes_on_count_within_the_minute(tmp_path)
         silo._forwarded = clock.wall + 1.0  # brought forward in this very minute
         assert not silo.reward(before, 0.5).counted
         assert silo.reward(silo.decide([[1.0, 0.0]]).id, 0.5).counted
+
+
+@pytest.mark.parametrize("mechanism", ["batches", "tree"])
+def test_a_silo_that_decodes_by_itself_goes_on_after_what_was_given_up(tmp_path, mechanism):
+    """It joins at sync 2, and draws all that follow."""
+    plan = small_plan(rounds=5, schedule=every(1), trust="silo", mechanism=mechanism, decode_at="silo")
+    with Silo.open(tmp_path / "late.db", plan, since=2) as silo:
+        assert silo.term.open_sync == 2
+        release(silo, 3)
+        assert silo.store.in_state(1, ReleaseState.DRAWN) == [2, 3, 4]

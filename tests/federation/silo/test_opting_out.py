@@ -24,7 +24,7 @@ from fedbandit.federation.store.silo_store import Wire
 from fedbandit.federation.wire.parcels import Outcome
 from fedbandit.knowledge import OwnData, PublicModel, local_knowledge, nothing_public, public_model
 from fedbandit.privacy.budget import Privacy
-from fedbandit.schedule import clock
+from fedbandit.schedule import clock, every
 from tests.federation.clocks import HandClock
 from tests.federation.small import small_plan
 
@@ -204,6 +204,7 @@ def test_whoever_is_over_the_cap_is_written_down_before_raw_data_decide(silo, mo
     """Once: after that nothing is written, and no decision has to wait for the disk."""
     visit(silo, 0.5, user="a")
     monkeypatch.setattr(silo._seats, "counted", False)
+    monkeypatch.setattr(silo._apart, "_counted", False)
     assert silo.deciding_writes("a")
     assert not silo.deciding_writes("b")
     assert not silo.deciding_writes(None)
@@ -223,9 +224,9 @@ def test_many_are_written_down_at_once(silo, monkeypatch):
         visit(silo, 0.5, user=user)
     written, opt_out = list[int](), silo.store.opt_out
 
-    def counting(term, people, for_good):
+    def counting(term, people, **options):
         written.append(len(people))
-        opt_out(term, people, for_good)
+        opt_out(term, people, **options)
 
     monkeypatch.setattr(silo.store, "opt_out", counting)
     silo.decide_many(np.stack([ACTIONS] * 5), ["a", "b", "c", "d", "e"], shared=[True, True, True, True, False])
@@ -248,6 +249,70 @@ def test_whoever_was_never_served_by_raw_data_counts_in_the_next_term(tmp_path):
     with Silo.open(tmp_path / "s.db", public.changed(alpha=0.02), clock=now, new_term=True) as silo:
         assert visit(silo, 0.5, user="once")[1].counted
         assert visit(silo, 0.5, user="out")[1].counted
+
+
+SEATED = [
+    ("comes back before the reward", [("a", True, False), ("a", True, False)]),
+    ("comes back after the reward", [("a", True, True), ("a", True, False)]),
+    ("is never rewarded", [("a", True, False)]),
+]
+
+
+@pytest.mark.parametrize("first", [every(1), clock(60.0)], ids=str)
+@pytest.mark.parametrize("together", [False, True], ids=["one by one", "together"])
+def test_a_calendar_that_counts_does_not_show_who_was_set_apart_in_an_earlier_term(tmp_path, first, together):
+    """Whether somebody was, depends on when their reward came. So it must not decide when others' batches end."""
+    ticks, counted = [], []
+    for number, (_, visits) in enumerate(SEATED):
+        now, store = HandClock(), tmp_path / f"{number}.db"
+        plan = small_plan(schedule=first, rounds=1)
+        with Silo.open(store, plan, clock=now) as silo:
+            for user, shared, rewarded in visits:
+                decision = silo.decide(ACTIONS, user=user, shared=shared)
+                if rewarded:
+                    silo.reward(decision.id, 1.0)
+            silo.reward_many([])
+            now.pass_time(60.0)
+            assert silo.tick() == [0]
+        with Silo.open(store, small_plan(schedule=every(2), rounds=4), clock=now, new_term=True) as silo:
+            seen = []
+            for user in "abcaad":
+                decided = silo.decide_many(ACTIONS[None], [user]) if together else [silo.decide(ACTIONS, user=user)]
+                if user == "a":
+                    counted.append(silo.reward(decided[0].id, 1.0).counted)
+                seen.append(silo.tick())
+        ticks.append(seen)
+    assert ticks == [[[], [0], [], [], [], [1]]] * 3
+    assert counted == [True, False, False, False, False, False, True, False, False]
+
+
+def test_whoever_was_set_apart_and_opts_out_takes_no_more_places(tmp_path):
+    """Also after a restart: the flag is public under a calendar that counts, and said in this term."""
+    first, second = small_plan(schedule=every(1), rounds=1), small_plan(schedule=every(1), rounds=4)
+    with Silo.open(tmp_path / "s.db", first) as silo:
+        silo.decide(ACTIONS, user="a", shared=False)
+        silo.decide(ACTIONS, user="b")
+        silo.tick()
+    with Silo.open(tmp_path / "s.db", second, new_term=True) as silo:
+        silo.decide(ACTIONS, user="a", shared=False)
+        silo.decide(ACTIONS, user="a")
+        assert silo.store.term(2).seated == 0
+    with Silo.open(tmp_path / "s.db", second) as silo:
+        assert silo.store.opted_out(2) == {silo.ids.person("a")}
+        silo.decide(ACTIONS, user="a")
+        silo.decide_many(np.stack([ACTIONS] * 2), ["a", "c"])
+        assert silo.store.term(2).seated == 1
+
+
+def test_on_a_clock_there_are_no_places_and_none_are_written_down(tmp_path):
+    with Silo.open(tmp_path / "s.db", small_plan(schedule=clock(60.0), visits="private"), clock=HandClock()) as silo:
+        visit(silo, 0.5, user="a")
+        silo.reward_many([])
+        silo.decide(ACTIONS, user="b", shared=False)
+        a, b = (silo.ids.person(user) for user in "ab")
+        assert [silo._apart.way(person, True).place for person in (a, b)] == [NOWHERE, NOWHERE]
+        assert silo._apart.way(b, False).place == UNSHARED
+        assert silo.store.opted_out(1) == set()
 
 
 # -- everything the silo knows -------------------------------------------------------------------------------------

@@ -184,7 +184,7 @@ def _give_up(
     state = protocol.init() if stored is None else messages.decode_stream(stored)
     own = store.state(term.number, OWN_RELEASE)
     for _ in syncs:
-        state, _ = protocol.encoder.step(state, np.zeros(protocol.width, dtype=np.int64))
+        state = protocol.without(state)
         own = own_after(plan, own, None)
     nothing = messages.encode([np.zeros(protocol.width, dtype=part.dtype) for part in protocol.parts])
     places = 0 if isinstance(plan.schedule, Clock) else plan.times[syncs[-1]]  # their batches' places are taken

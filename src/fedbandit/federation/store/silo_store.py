@@ -170,11 +170,20 @@ class SiloStore:
             _count_decisions(sql, term, decisions, unkeyed)
             return verdicts
 
-    def opt_out(self, term: int, people: Sequence[bytes], for_good: bool = False) -> None:
-        """From now on, release no more data of these people in this term, nor in later ones if `for_good`."""
+    def opt_out(
+        self, term: int, people: Sequence[bytes], for_good: bool = False, without_place: Sequence[bytes] = ()
+    ) -> None:
+        """From now on, release no more data of these people in this term, nor in later ones if `for_good`. Those in
+        `without_place` have said so in this term, whether or not they were out before."""
         with self.engine.transaction() as sql:
             _held(sql, term)()  # so that none of their rewards is being counted meanwhile
             opt_out(sql, FOR_GOOD if for_good else term, people)
+            opt_out(sql, term, without_place)
+
+    def opted_out(self, term: int) -> set[bytes]:
+        """The people who have opted out of this term, and not only, some time, of all terms."""
+        with self.engine.read() as sql:
+            return {bytes(person) for (person,) in sql.all("SELECT person FROM opted_out WHERE term = ?", (term,))}
 
     def apart(self, term: int, cap: int) -> tuple[set[bytes], set[bytes]]:
         """The people whose data are no longer released in this term; and those of them who never count again."""

@@ -11,6 +11,8 @@ import importlib
 import pkgutil
 from functools import lru_cache
 
+import numpy as np
+
 from fedbandit import _validate
 from fedbandit._validate import ArgumentError
 from fedbandit.protocol.encoder import Encoder
@@ -51,6 +53,7 @@ def encoder(name: str, size: int, forget: float = 1.0) -> Encoder:
         made = module.forgetting(size, forget)
     else:
         raise ArgumentError("forget", f"must be 1 for mechanism {name!r}, got {forget:g}: it decodes plain sums")
+    _check_grid(name, made, size)
     return made
 
 
@@ -73,4 +76,15 @@ def endless(name: str, size: int, forget: float) -> EndlessEncoder:
         able = [one for one in names() if hasattr(importlib.import_module(f"{__name__}.{one}"), "endless")]
         raise ArgumentError("mechanism", f"must be {' or '.join(map(repr, able))} where there is no end, got {name!r}")
     made: EndlessEncoder = module.endless(size, forget)
+    _check_grid(name, made, made.touches)
     return made
+
+
+def _check_grid(name: str, made: Encoder, rows: int) -> None:
+    """Refuse a mechanism whose entries are not on the grid it declares: what a silo releases would be made with other
+    entries than those that its sensitivity is read off."""
+    row = made.row(rows - 1) * 2.0**made.fraction_bits
+    if not made.rounding_units and np.any(row != np.rint(row)):
+        raise ArgumentError(
+            "mechanism", f"{name!r} must have entries that are multiples of 2^-{made.fraction_bits}, its fraction_bits"
+        )

@@ -38,9 +38,10 @@ class PublicContextsProtocol(Protocol):
 
 
 def reward_sigma(request: Request) -> float:
-    """The noise that hides one user's reward in all releases together; a reward moves x y by at most 1."""
+    """The noise that hides one user's reward in all releases together; a reward moves x y by at most 1, and roundings,
+    of the user's numbers and of releases, move it further."""
     privacy = request.asked
-    moved = 1.0 + rounding_shift("replace-one", request.dim, request.bits)
+    moved = 1.0 + rounding_shift("replace-one", request.dim, request.bits) + request.release_rounding
     shift = moved * privacy.participations * math.sqrt(privacy.silos_per_user)
     return gaussian_sigma(privacy.epsilon, privacy.delta) * shift * request.encoder.column_norm
 

@@ -45,6 +45,7 @@ __all__ = ["TRUST", "PersonalSecureSum", "SecureSumProtocol", "SeesOwnToo", "See
 
 
 NO_NOISE = Scales.flat(0.0)
+SILOS_NOISE = "noise of the silos"
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,7 @@ class SeesTotal:
             *gaussian_residuals(
                 "noise of the total", total, summed(moment.expected)[world], scales * claimed.silos**0.5
             ),
-            *gaussian_residuals("noise of the silos", each, moment.expected[world], scales),
+            *gaussian_residuals(SILOS_NOISE, each, moment.expected[world], scales),
         )
 
 
@@ -183,7 +184,11 @@ class SeesOwnToo(SeesTotal):
         if self.colluding:
             return ()
         own = gaussian_residuals(
-            "noise of silos' own releases", moment.sent[-1][2], moment.expected[world], claimed.own_drawn_scales
+            "noise of silos' own releases",
+            moment.sent[-1][2],
+            moment.expected[world],
+            claimed.own_drawn_scales,
+            beside=SILOS_NOISE,
         )
         return (*super().residuals(claimed, moment, world), *own)
 

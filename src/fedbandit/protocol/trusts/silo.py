@@ -117,10 +117,21 @@ class DecodedSilo(Protocol):
         return Stream(0, (*encoding.memory, *decoding.memory))
 
     def release(self, state: Stream, batch: Integers, noise: NoiseSource) -> tuple[Stream, Message]:
-        encoders = len(self.encoder.init(()).memory)  # arrays that the encoder remembers; the rest are the decoder's
-        encoding, (node,) = super().release(Stream(state.done, state.memory[:encoders]), batch, noise)
-        decoding, prefix = self.encoder.decode_step(Stream(state.done, state.memory[encoders:]), node)
+        encoding, decoding = self._parted(state)
+        encoding, (node,) = super().release(encoding, batch, noise)
+        decoding, prefix = self.encoder.decode_step(decoding, node)
         return Stream(encoding.done, (*encoding.memory, *decoding.memory)), (np.rint(prefix).astype(np.int64),)
+
+    def without(self, state: Stream) -> Stream:
+        encoding, decoding = self._parted(state)
+        encoding = super().without(encoding)
+        decoding, _ = self.encoder.decode_step(decoding, np.zeros(self.width))
+        return Stream(encoding.done, (*encoding.memory, *decoding.memory))
+
+    def _parted(self, state: Stream) -> tuple[Stream, Stream]:
+        """The states of the encoder and of the decoder."""
+        encoders = len(self.encoder.init(()).memory)  # arrays that the encoder remembers; the rest are the decoder's
+        return Stream(state.done, state.memory[:encoders]), Stream(state.done, state.memory[encoders:])
 
     def init_analyzer(self, lead: tuple[int, ...] = ()) -> Stream:
         return Stream(0, ())

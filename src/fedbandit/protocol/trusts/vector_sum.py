@@ -37,7 +37,7 @@ from fedbandit.bandit.statistics import Scales, width
 from fedbandit.privacy.accounting import advanced_composition_share, published_levels
 from fedbandit.privacy.binomial_noise import ONES
 from fedbandit.privacy.budget import at_most, exactly
-from fedbandit.privacy.ledger import Binomial
+from fedbandit.privacy.ledger import Binomial, Clear
 from fedbandit.privacy.noise import NoiseSource
 from fedbandit.protocol.adversaries import (
     Adversary,
@@ -120,6 +120,15 @@ class VectorSumProtocol(Protocol):
         left[..., : node.level + 1, :] = 0
         return Stream(k, (left,)), (counts,)
 
+    def without(self, state: Stream) -> Stream:
+        """An empty batch has its planned number of users, each with zeros, which are ones too once they are shifted."""
+        k = state.done + 1
+        left = state.memory[0].astype(np.int64)
+        for level, node in self.nodes_of(k).items():
+            left[..., level, :] += np.rint(self.batch_users[k - 1] * BOUND / node.units(self.dim)).astype(np.int64)
+        left[..., : self.node(k).level + 1, :] = 0
+        return Stream(k, (left,))
+
     def mix(self, held: Message, noise: NoiseSource) -> Message:
         """S: to shuffle the bits of a coordinate is to add its counts."""
         (counts,) = held
@@ -197,11 +206,17 @@ def _build(request: Request) -> Built:
         published = PublishedCoding(privacy.epsilon, privacy.delta)
         protocol = _protocol(request, published)
         assumed = published.assumed_std(published_levels(request.encoder.size), request.dim)
-        return Built(protocol, nothing(PUBLISHED), protocol.cost, assumed)
+        return Built(protocol, nothing(PUBLISHED), _no_bound, assumed)
     share = advanced_composition_share(privacy.epsilon / 2, privacy.delta / 2, request.encoder.touches)
     coding = TheoremCoding(*share)
     protocol = _protocol(request, coding)
-    return Built(protocol, _guarantee(request, protocol, coding), protocol.cost)
+    guarantee = _guarantee(request, protocol, coding)
+    return Built(protocol, guarantee, protocol.cost if guarantee.promised else _no_bound)
+
+
+def _no_bound(sync: int) -> Clear:
+    """What a release costs where the theorem promises nothing: no number bounds it."""
+    return Clear("mixer")
 
 
 def _build_exactly(request: Request) -> Built:

@@ -13,6 +13,7 @@ from fedbandit.federation.store import SiloStore, Verdict
 from fedbandit.federation.store.rewards import NOWHERE, UNSHARED, RewardColumns, runs
 from fedbandit.knowledge import PublicModel
 from fedbandit.plan import Plan
+from fedbandit.schedule import Clock
 
 __all__ = ["Apart", "Way"]
 
@@ -20,8 +21,8 @@ log = logging.getLogger(__name__)
 
 
 class Way(NamedTuple):
-    """How a person is served: `place` is one outside all batches, or None for a person who counts and so takes a place
-    in a batch; `local` is the model that decides, or None for the public model."""
+    """How a person is served: `place` is one outside all batches, or None for a person who takes a place as everybody
+    does; `local` is the model that decides, or None for the public model."""
 
     place: int | None
     local: LocalModel | None
@@ -29,13 +30,20 @@ class Way(NamedTuple):
 
 class Apart:
     """The people whose data are no longer released in a term, and the silo's own knowledge that serves them. Safe to
-    use from several threads."""
+    use from several threads.
+
+    Under a calendar that counts decisions, places must follow from what is public: who asks, when, and whether they
+    share. Whether somebody was set apart in an earlier term is not public: it depends on when their rewards came. So
+    they take a place like everybody else, until they opt out in this term. Their rewards count nowhere all the same.
+    """
 
     def __init__(self, store: SiloStore, plan: Plan, term: int, cap: int, public: PublicModel) -> None:
         self._store, self._term, self._cap = store, term, cap
+        self._counted = not isinstance(plan.schedule, Clock)
         self._serves_local = plan.serves_uncounted == "local"
         self._own = OwnKnowledge(store, plan, term, public)
         self._people, self._for_good = store.apart(term, cap)
+        self._out = store.opted_out(term)
         self._soon: list[bytes] = []  # people who have counted for the last time, which may not be on disk yet
         self._lock = threading.Lock()
         if self._serves_local:
@@ -47,14 +55,14 @@ class Apart:
         nothing more is released, in this term or a later one."""
         if self._counts(person, shared):
             return Way(None, None)
-        place = NOWHERE if shared else UNSHARED
-        known = person is None or self._written([person])
-        return Way(place, self._own.model() if known and self._serves_local else None)
+        known = person is None or self._written([(person, shared)])
+        return Way(self._place(person, shared), self._own.model() if known and self._serves_local else None)
 
     def ways(self, people: Sequence[bytes | None], shared: Sequence[bool]) -> list[Way]:
         """How each of many people is served; all that must be on disk is written in one go."""
         both = list(zip(people, shared, strict=True))
-        self._written([person for person, shares in both if person is not None and not self._counts(person, shares)])
+        keyed = [(person, shares) for person, shares in both if person is not None]
+        self._written([(person, shares) for person, shares in keyed if not self._counts(person, shares)])
         return [self.way(person, shares) for person, shares in both]
 
     def writes(self, person: bytes) -> bool:
@@ -89,23 +97,33 @@ class Apart:
             people, for_good = self._store.apart(self._term, self._cap)
             self._people |= people
             self._for_good |= for_good
+            self._out |= self._store.opted_out(self._term)
+
+    def _place(self, person: bytes | None, shared: bool) -> int | None:
+        """The place of a person who does not count."""
+        if not shared:
+            return UNSHARED
+        return None if self._counted and person not in self._out else NOWHERE
 
     def _counts(self, person: bytes | None, shared: bool) -> bool:
         return shared and (person is None or person not in self._people)
 
-    def _written(self, people: Sequence[bytes]) -> bool:
+    def _written(self, people: Sequence[tuple[bytes, bool]]) -> bool:
         """Write to disk that these people do not count in this term, or, where raw data may decide for them, in any
-        term. Returns whether that is on disk now. If the store does not work, decisions go on by the public model."""
+        term; and of those who do not share, that they take no more places in this term. Returns whether that is on disk
+        now. If the store does not work, decisions go on by the public model."""
         held = self._for_good if self._serves_local else self._people
-        new = [person for person in people if person not in held]
-        if not new:
+        new = [person for person, _ in people if person not in held]
+        out = [person for person, shared in people if self._counted and not shared and person not in self._out]
+        if not new and not out:
             return True
         try:
-            self._store.opt_out(self._term, new, for_good=self._serves_local)
+            self._store.opt_out(self._term, new, for_good=self._serves_local, without_place=out)
         except Exception as error:
             log.error("whoever does not count is served by the public model: the store does not work: %s", error)
             return False
         self._people.update(new)
+        self._out.update(out)
         if self._serves_local:
             self._for_good.update(new)
         return True

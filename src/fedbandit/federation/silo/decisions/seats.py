@@ -1,7 +1,9 @@
 """The places of decisions in batches, under a calendar that counts decisions.
 
 A decision takes its place when it is answered, before anybody knows its reward, so no reward can take another person's
-place. A person over the participation cap takes no place, and so does not move anybody else's.
+place. A person over the participation cap takes no place, and so does not move anybody else's. Who takes a place
+follows from what is public under such a calendar: who asks, when, and whether they share. So somebody who was set apart
+in an earlier term takes one too (`apart`), although their reward counts nowhere.
 """
 
 from __future__ import annotations

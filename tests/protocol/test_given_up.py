@@ -1,0 +1,58 @@
+"""What a protocol goes on with after a sync that was given up: a batch that nobody was in."""
+
+import numpy as np
+import pytest
+
+from fedbandit._arrays import Floats, Integers
+from fedbandit.plan import Plan
+from fedbandit.privacy.budget import Privacy
+from fedbandit.privacy.noise import SimulatedNoise
+from fedbandit.schedule import every
+
+
+class Halves(SimulatedNoise):
+    """Noise that is zero, and rounding to the nearest."""
+
+    def gaussian(self, scales: Floats, lead: tuple[int, ...] = ()) -> Integers:
+        return np.zeros((*lead, len(scales)), dtype=np.int64)
+
+    def binomial(self, trials: int, probability: float, shape: tuple[int, ...]) -> Integers:
+        return np.full(shape, round(trials * probability), dtype=np.int64)
+
+    def rounded_total(self, values: Floats) -> Integers:
+        return np.asarray(np.rint(values.sum(axis=-2)), dtype=np.int64)
+
+
+HALVES = Halves(np.random.default_rng(0))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"trust": "silo", "decode_at": "silo", "mechanism": "batches"},
+        {"trust": "silo", "decode_at": "silo", "mechanism": "tree"},
+        {"trust": "vector-sum", "mechanism": "tree", "calibration": "exact"},
+        {"trust": "silo", "mechanism": "blt"},
+    ],
+    ids=lambda fields: " ".join(fields.values()),
+)
+def test_after_a_loss_the_sums_are_those_of_a_silo_that_nobody_came_to(fields):
+    """Without noise: after sync 5 was given up, a silo sends what one sends that nobody came to in it.
+
+    Nobody came in sync 4 either: under P_alt, what was in the lost node would be lost."""
+    protocol = Plan(1, 16, 2, Privacy(1.0, 1e-5), schedule=every(2), **fields).protocol
+    visits = np.random.default_rng(3).integers(-(2**10), 2**10, (8, 2, protocol.width)) << 8
+    visits[[4, 5]] = 0
+    lost, there = protocol.init(), protocol.init()
+    for sync, points in enumerate(visits):
+        if sync == 5:
+            lost = protocol.without(lost)
+        else:
+            lost, sent = protocol.release(lost, protocol.collect(lost, points, HALVES), HALVES)
+        there, told = protocol.release(there, protocol.collect(there, points, HALVES), HALVES)
+        if sync != 5:
+            for one, other in zip(sent, told, strict=True):
+                assert np.abs(one - other).max() <= 4  # roundings at random
+        for one, other in zip(lost.memory, there.memory, strict=True):
+            assert one.shape == other.shape
+            assert one.dtype == other.dtype
