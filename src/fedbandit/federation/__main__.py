@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from fedbandit.federation.process import run
+from fedbandit.federation.process import leave, run
 
 if __name__ == "__main__":
-    sys.exit(run(Path(sys.argv[1])))
+    leave(run(Path(sys.argv[1])))

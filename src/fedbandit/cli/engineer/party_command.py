@@ -198,5 +198,6 @@ def _check_role(found: str, role: str) -> None:
 
 
 def _exit(code: int) -> None:
-    if code:
-        raise typer.Exit(code)
+    from fedbandit.federation.process import leave
+
+    leave(code)
