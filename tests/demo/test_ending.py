@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
@@ -141,3 +142,36 @@ def test_processes_that_do_not_end_are_killed_after_one_time_for_all_of_them(mon
     assert time.monotonic() - began < 4.0
     for process in started:
         process.stdout.close()
+
+
+@pytest.mark.parametrize("number", CODES)
+def test_a_benchmark_that_is_told_to_end_stops_what_it_has_started(tmp_path, number):
+    """Silo, broker and database server went on, without anybody to stop them."""
+    note = tmp_path / "note"
+    program = f"""
+import pathlib, subprocess, sys, time
+from fedbandit.cli.researcher import bench_command
+
+def measure(progress):
+    process = subprocess.Popen(["sleep", "300"], start_new_session=True)
+    try:
+        pathlib.Path({str(note)!r}).write_text(f"{{process.pid}} ")
+        time.sleep(300)
+    finally:
+        process.terminate()
+        process.wait()
+
+bench_command._figures = lambda live: measure
+sys.argv = ["fedbandit", "bench", "--live"]
+from fedbandit.cli.main import main
+main()
+"""
+    with subprocess.Popen([sys.executable, "-c", program]) as bench:
+        end = time.monotonic() + 300
+        while not (note.exists() and note.read_text().endswith(" ")):
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        bench.send_signal(number)
+        assert bench.wait(60) == CODES[number]
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(note.read_text()), signal.SIGKILL)

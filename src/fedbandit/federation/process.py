@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
 
 import uvicorn
 import uvloop
@@ -58,7 +58,6 @@ __all__ = [
     "Orders",
     "bind",
     "claimed",
-    "leave",
     "listening",
     "remember_terms",
     "run",
@@ -123,16 +122,6 @@ def run(
             stop()
         faulthandler.cancel_dump_traceback_later()
     return 0
-
-
-def leave(code: int) -> NoReturn:
-    """End this process now. Everything is closed and on disk. To take the interpreter down in order takes seconds on a
-    busy machine, and waits for threads: one may be compiling, another may wait for a database that hangs."""
-    logging.shutdown()
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):  # nobody may be reading any more
-            stream.flush()
-    os._exit(code)
 
 
 def bind(engine: Engine, agreement: Agreement) -> None:

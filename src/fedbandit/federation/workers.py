@@ -18,7 +18,8 @@ from pathlib import Path
 from fedbandit import _validate
 from fedbandit._validate import ArgumentError
 from fedbandit.federation.http.metrics import TALLY, WorkerTally
-from fedbandit.federation.process import REFUSED, Orders, leave, listening, run
+from fedbandit.federation.leaving import leave
+from fedbandit.federation.process import REFUSED, Orders, listening, run
 from fedbandit.federation.setup.home import Home
 
 __all__ = ["serve"]

@@ -15,6 +15,7 @@ import typer
 from fedbandit import _validate, presets
 from fedbandit._words import EXTRAS
 from fedbandit.cli import options, output
+from fedbandit.federation.leaving import leave
 from fedbandit.look.colours import colours
 from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy, at_most, exactly
@@ -58,12 +59,15 @@ def demo(
     plan = demo_plan(silos, rounds, trust, Privacy(epsilon, delta))
     check_live(plan)
     users = Visitors(silos, rounds, DIM, ARMS, seed)
-    with heeded() as ending, _folder(out) as folder:
-        live = _play(folder, plan, users, ending)
-        with ending.at_once():
-            curves = {"live": _played(users, live), **_others(plan, users)}
-            plot = (out or Path("out") / "demo") / "demo.svg"
-            _plot(curves, plot)
+    try:
+        with heeded() as ending, _folder(out) as folder:
+            live = _play(folder, plan, users, ending)
+            with ending.at_once():
+                curves = {"live": _played(users, live), **_others(plan, users)}
+                plot = (out or Path("out") / "demo") / "demo.svg"
+                _plot(curves, plot)
+    except SystemExit as told:  # all that was started has been stopped
+        leave(int(told.code or 0))
     if json:
         output.print_json(_as_data(plan, live, curves, plot))
     else:
