@@ -202,6 +202,5 @@ def test_told_to_end_while_users_come_and_again_while_it_stops(demo, tmp_path, n
 
 def test_a_signal_in_a_destructor_ends_the_demo_too(demo):
     process, federation = demo(LOST)
-    until(process, lambda: len(running_under(federation)) == 5)
-    assert process.wait(60) == 128 + signal.SIGHUP
+    assert process.wait(600) == 128 + signal.SIGHUP  # 0 if it plays to its end
     assert running_under(federation) == []
