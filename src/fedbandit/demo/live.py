@@ -17,6 +17,7 @@ import numpy as np
 
 from fedbandit._arrays import Integers
 from fedbandit.demo.clients import SiloClient, Visits
+from fedbandit.demo.ending import Ending
 from fedbandit.demo.processes import NotUp, Processes, seconds_to_start, url
 from fedbandit.demo.verify import Verification, check
 from fedbandit.demo.visitors import Visitors
@@ -51,12 +52,14 @@ def play_live(
     users: Visitors,
     progress: Callable[[int], None],
     started: Callable[[Processes], None] = lambda processes: None,
+    ending: Ending | None = None,
 ) -> Live:
     """Set up a federation under `path`, start it, let the users come, stop it, and check what is on disk."""
-    with _running(path, plan) as (processes, start):
+    ending = ending or Ending()
+    with _running(path, plan, ending) as (processes, start):
         began = time.monotonic()
         started(processes)
-        visits, statuses = asyncio.run(_play(processes, users, plan, start, progress))
+        visits, statuses = ending.run(_play(processes, users, plan, start, progress))
         seconds, restarts = time.monotonic() - began, processes.restarts
         homes = processes.homes
     actions = np.array([one.actions for one in visits])
@@ -65,7 +68,7 @@ def play_live(
 
 
 @contextmanager
-def _running(path: Path, plan: Plan) -> Iterator[tuple[Processes, float]]:
+def _running(path: Path, plan: Plan, ending: Ending) -> Iterator[tuple[Processes, float]]:
     """The federation's processes, and when their clock starts.
 
     The clock must not start before all silos are up, because a silo that comes up when several ticks are overdue draws
@@ -74,9 +77,9 @@ def _running(path: Path, plan: Plan) -> Iterator[tuple[Processes, float]]:
     """
     with ExitStack() as running:
         for patience in PATIENCE:
-            homes, start = _founded(path, plan, patience)
+            homes, start = _founded(path, plan, patience, ending)
             try:
-                processes = running.enter_context(Processes(path, homes, until=start))
+                processes = running.enter_context(Processes(path, homes, start, ending))
                 break
             except NotUp:
                 if patience == PATIENCE[-1]:
@@ -85,13 +88,13 @@ def _running(path: Path, plan: Plan) -> Iterator[tuple[Processes, float]]:
         yield processes, start
 
 
-def _founded(path: Path, plan: Plan, patience: float) -> tuple[list[Home], float]:
+def _founded(path: Path, plan: Plan, patience: float, ending: Ending) -> tuple[list[Home], float]:
     """A federation under `path`, and when its clock starts, which depends on how long one process takes to start."""
     names = [f"silo-{number:03}" for number in range(1, plan.silos + 1)]  # in the order of the users' silos
-    each = seconds_to_start()
+    each = seconds_to_start(ending)
     settle_last = max(SETTLE_LAST, BACK * each * (os.cpu_count() or 1))
     start = time.time() + patience * (plan.silos + 3) * each
-    timing = Timing(max(DEADLINE, settle_last), SETTLE, settle_last, start)
+    timing = Timing(max(DEADLINE, 2 * settle_last), SETTLE, settle_last, start)
     return [_with_page(home) for home in founding.local(path, plan, names, timing)], start
 
 

@@ -9,12 +9,12 @@ import subprocess
 import sys
 import threading
 import time
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import httpx
-
+from fedbandit.demo.ending import LOOK, Ending
 from fedbandit.federation.setup import founding
 from fedbandit.federation.setup.home import Home
 from fedbandit.federation.wire import broker
@@ -23,6 +23,8 @@ __all__ = ["NotUp", "Processes", "seconds_to_start", "url"]
 
 READY = 120.0  # seconds until the broker must be up
 WATCH = 0.2
+GRACE = 10.0  # seconds that processes have to end by themselves, all of them together
+ANSWER = 2.0  # seconds that a silo has to say whether it is ready, until it is asked again
 
 
 class NotUp(RuntimeError):
@@ -36,10 +38,12 @@ class NotUp(RuntimeError):
 class Processes:
     """Broker and parties, as long as the block lasts. A process that dies is started again, as a service manager would
     do. If a silo is not ready at the time `until` (seconds of the epoch), all are stopped and NotUp is raised.
+
+    Signals are for `ending`: if a handler raised an exception here, processes could be left that nobody stops.
     """
 
-    def __init__(self, path: Path, homes: list[Home], until: float) -> None:
-        self.path, self.homes, self.until = path, homes, until
+    def __init__(self, path: Path, homes: list[Home], until: float, ending: Ending) -> None:
+        self.path, self.homes, self.until, self._ending = path, homes, until, ending
         self.restarts = 0
         self._commands: dict[str, list[str]] = {
             "broker": [str(broker.server_binary()), "-c", str(path / founding.BROKER_CONFIG)]
@@ -65,8 +69,9 @@ class Processes:
         try:
             self._start("broker")
             self._wait_for_broker()
-            asyncio.run(asyncio.wait_for(founding.provision(self.path), READY))
+            self._ending.run(asyncio.wait_for(founding.provision(self.path), READY))
             for home in self.homes:
+                self._ending.check()
                 self._start(home.settings.name)
             self._watcher.start()
             for home in self.silos:
@@ -86,23 +91,13 @@ class Processes:
         self._stopping.set()
         if self._watcher.is_alive():
             self._watcher.join()
-        parties = [process for name, process in self._running.items() if name != "broker"]
-        for group in (parties, [p for name, p in self._running.items() if name == "broker"]):
-            for process in group:
-                process.terminate()
-            for process in group:
-                try:
-                    process.wait(10)
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    process.wait()
+        _stop([process for name, process in self._running.items() if name != "broker"])
+        _stop([process for name, process in self._running.items() if name == "broker"])
 
     def _start(self, name: str) -> None:
-        with (self.path / f"{name}.log").open("ab") as log:
+        with self._lock, (self.path / f"{name}.log").open("ab") as log:
             # In a new session: Ctrl-C reaches only the demo, which then stops its parties in order.
-            process = subprocess.Popen(self._commands[name], stdout=log, stderr=log, start_new_session=True)
-        with self._lock:
-            self._running[name] = process
+            self._running[name] = subprocess.Popen(self._commands[name], stdout=log, stderr=log, start_new_session=True)
 
     def _watch(self) -> None:
         while not self._stopping.wait(WATCH):
@@ -117,25 +112,56 @@ class Processes:
         while not broker.listens(settings["host"], settings["port"]):
             if time.monotonic() > end:
                 raise RuntimeError(f"the broker did not come up in {READY:.0f} s; see {self.path}/broker.log")
-            time.sleep(0.02)
+            self._ending.pause(0.02)
 
     def _wait_for(self, home: Home) -> None:
         while time.time() < self.until:
-            try:
-                answer = httpx.get(f"{url(home)}/readyz", timeout=5).json()
-                if answer["ready"] and answer["connected"]:
-                    return
-            except httpx.HTTPError:
-                pass
-            time.sleep(0.1)
+            if _is_ready(home):
+                return
+            self._ending.pause(0.1)
         log = (self.path / f"{home.settings.name}.log").read_text(errors="replace")
         raise NotUp(home.settings.name, log)
 
 
-def seconds_to_start() -> float:
+def _is_ready(home: Home) -> bool:
+    """Whether a silo says that it is ready, and connected to the broker."""
+    asked = HTTPConnection(home.settings.host, home.served_on, timeout=ANSWER)
+    try:
+        asked.request("GET", "/readyz")
+        answer = json.loads(asked.getresponse().read())
+        return bool(answer["ready"] and answer["connected"])
+    except (OSError, HTTPException, ValueError):
+        return False
+    finally:
+        asked.close()
+
+
+def _stop(processes: list[subprocess.Popen[bytes]]) -> None:
+    """Terminate these processes, and kill those that have not ended when the time for all of them is over."""
+    for process in processes:
+        process.terminate()
+    end = time.monotonic() + GRACE
+    for process in processes:
+        try:
+            process.wait(max(0.0, end - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+    for process in processes:
+        process.wait()
+
+
+def seconds_to_start(ending: Ending | None = None) -> float:
     """How long a party takes to start on this machine now, divided by the number of cores."""
+    ending = ending or Ending()
     began = time.monotonic()
-    subprocess.run([sys.executable, "-c", "import fedbandit.federation.process"], check=True)
+    with subprocess.Popen([sys.executable, "-c", "import fedbandit.federation.process"]) as process:
+        try:
+            while process.poll() is None:
+                ending.pause(LOOK / 5)
+        finally:
+            process.kill()
+    if process.returncode:
+        raise RuntimeError("a party cannot be started: fedbandit.federation.process cannot be imported")
     return (time.monotonic() - began) / (os.cpu_count() or 1)
 
 

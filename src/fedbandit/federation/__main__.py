@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from fedbandit.federation.leaving import leave
 from fedbandit.federation.process import run
 
 if __name__ == "__main__":
-    sys.exit(run(Path(sys.argv[1])))
+    leave(run(Path(sys.argv[1])))

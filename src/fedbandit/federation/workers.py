@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import logging
 import multiprocessing
+import os
 import signal
 import socket
+import threading
 import time
 from collections.abc import MutableSequence
 from dataclasses import replace
@@ -16,6 +18,7 @@ from pathlib import Path
 from fedbandit import _validate
 from fedbandit._validate import ArgumentError
 from fedbandit.federation.http.metrics import TALLY, WorkerTally
+from fedbandit.federation.leaving import leave
 from fedbandit.federation.process import REFUSED, Orders, listening, run
 from fedbandit.federation.setup.home import Home
 
@@ -50,8 +53,8 @@ class _Crew:
         self._stopping = False
 
     def serve(self, orders: Orders) -> int:
+        signal.signal(signal.SIGTERM, lambda *_: self._stop())  # before the first worker, which would be left
         self._processes = [self._start(at, orders) for at in range(self._workers)]
-        signal.signal(signal.SIGTERM, lambda *_: self._stop())
         later, code = replace(orders, new_term=False, catch_up=False), 0
         with contextlib.suppress(KeyboardInterrupt):
             while not self._stopping and code == 0:
@@ -88,4 +91,15 @@ class _Crew:
 
 
 def _worker(path: Path, orders: Orders, listener: socket.socket, numbers: MutableSequence[float], at: int) -> None:
-    raise SystemExit(run(path, orders, listener, WorkerTally(numbers, at)))
+    threading.Thread(target=_follow, name="follow", daemon=True).start()
+    leave(run(path, orders, listener, WorkerTally(numbers, at)))
+
+
+def _follow() -> None:
+    """End with the process that started this one. If that is killed, nobody would stop or replace this worker, and the
+    port stays taken for those who serve the silo next."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        log.error("the process that started this worker is gone: it ends too")
+        os.kill(os.getpid(), signal.SIGTERM)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ import typer
 from fedbandit import _validate, presets
 from fedbandit._words import EXTRAS
 from fedbandit.cli import options, output
+from fedbandit.federation.leaving import leave
 from fedbandit.look.colours import colours
 from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy, at_most, exactly
@@ -23,6 +23,7 @@ from fedbandit.protocol.trust import trust as trusting
 from fedbandit.schedule import clock, every
 
 if TYPE_CHECKING:
+    from fedbandit.demo.ending import Ending
     from fedbandit.demo.live import Live
     from fedbandit.demo.processes import Processes
     from fedbandit.demo.visitors import GroupRegret, Visitors
@@ -32,7 +33,6 @@ __all__ = ["demo", "demo_plan", "spent_in_words"]
 DIM, ARMS = 5, 20
 PERIOD = 0.075  # seconds: in each period of the public clock, one visitor comes to every silo
 DRAWS = 20  # draws of the noise that simulated curves average over; the live federation has one
-ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
 def demo(
@@ -50,6 +50,7 @@ def demo(
 ) -> None:
     """Run broker, analyzer, mixer and silos as processes, let users come over HTTP, compare what was learnt."""
     _check_installed()
+    from fedbandit.demo.ending import heeded
     from fedbandit.demo.visitors import Visitors
     from fedbandit.federation.setup.agreement import check_live, check_trust
 
@@ -58,11 +59,15 @@ def demo(
     plan = demo_plan(silos, rounds, trust, Privacy(epsilon, delta))
     check_live(plan)
     users = Visitors(silos, rounds, DIM, ARMS, seed)
-    with _stopped_in_order(), _folder(out) as folder:
-        live = _play(folder, plan, users)
-        curves = {"live": _played(users, live), **_others(plan, users)}
-        plot = (out or Path("out") / "demo") / "demo.svg"
-        _plot(curves, plot)
+    try:
+        with heeded() as ending, _folder(out) as folder:
+            live = _play(folder, plan, users, ending)
+            with ending.at_once():
+                curves = {"live": _played(users, live), **_others(plan, users)}
+                plot = (out or Path("out") / "demo") / "demo.svg"
+                _plot(curves, plot)
+    except SystemExit as told:  # all that was started has been stopped
+        leave(int(told.code or 0))
     if json:
         output.print_json(_as_data(plan, live, curves, plot))
     else:
@@ -91,7 +96,7 @@ def demo_plan(silos: int, rounds: int, trust: str, privacy: Privacy) -> Plan:
     return plan.changed(trust=trust, mechanism=mechanism, schedule=every(max(1, rounds // 16)), visits="public")
 
 
-def _play(folder: Path, plan: Plan, users: Visitors) -> Live:
+def _play(folder: Path, plan: Plan, users: Visitors, ending: Ending) -> Live:
     from fedbandit.demo.live import play_live
 
     done, total = 0, plan.silos * plan.rounds
@@ -105,7 +110,7 @@ def _play(folder: Path, plan: Plan, users: Visitors) -> Live:
             done += users_done
             bar(done / total)
 
-        return play_live(folder, plan, users, progress, _say_where)
+        return play_live(folder, plan, users, progress, _say_where, ending)
 
 
 def _say_where(processes: Processes) -> None:
@@ -235,23 +240,6 @@ def _plot(curves: dict[str, GroupRegret], path: Path) -> None:
     axes.legend(frameon=False)
     figure.savefig(path)
     plt.close(figure)
-
-
-@contextmanager
-def _stopped_in_order() -> Iterator[None]:
-    """Turn a signal to end into SystemExit, so that the demo stops all the processes it has started."""
-
-    def end(number: int, frame: object) -> None:
-        for one in ENDING:
-            signal.signal(one, signal.SIG_IGN)  # stopping takes a moment, and a second signal must not cut it short
-        raise SystemExit(128 + number)
-
-    before = {one: signal.signal(one, end) for one in ENDING}
-    try:
-        yield
-    finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from fedbandit import _validate
 from fedbandit._validate import ArgumentError
 from fedbandit._words import spans
 from fedbandit.cli import checks, options, output
+from fedbandit.federation.leaving import leave
 from fedbandit.privacy.budget import at_most
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def serve(
     """Serve this silo's applications over HTTP and take part in the federation."""
     from fedbandit.federation.workers import serve as run_workers
 
-    _exit(run_workers(home, workers, _orders(home, broker_ca, log, stay, new_term, catch_up)))
+    leave(run_workers(home, workers, _orders(home, broker_ca, log, stay, new_term, catch_up)))
 
 
 @silo.command("log")
@@ -175,7 +176,7 @@ def _run(path: Path, role: str, broker_ca: str, log: str, stay: bool) -> None:
     from fedbandit.federation.setup.home import Home
 
     _check_role(Home.load(path).settings.role, role)
-    _exit(run(path, _orders(path, broker_ca, log, stay)))
+    leave(run(path, _orders(path, broker_ca, log, stay)))
 
 
 def _orders(path: Path, broker_ca: str, log: str, stay: bool, new_term: bool = False, catch_up: bool = False) -> Orders:
@@ -195,8 +196,3 @@ def _checked_ca(path: Path, broker_ca: str) -> str:
 def _check_role(found: str, role: str) -> None:
     if found != role:
         raise ArgumentError("home", f"must be the directory of the {role}, got that of the {found}")
-
-
-def _exit(code: int) -> None:
-    if code:
-        raise typer.Exit(code)

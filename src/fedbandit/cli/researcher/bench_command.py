@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from fedbandit.cli import options, output
+from fedbandit.demo.ending import heeded
 
 __all__ = ["bench"]
 
@@ -18,7 +19,8 @@ def bench(
     wide: options.Wide = False,
 ) -> None:
     """Time the engine against the reference, or a live federation against an empty endpoint."""
-    with output.progress_bar("measuring") as progress:
+    # Told to end, it stops what it has started: a silo, a broker, a database server.
+    with heeded() as ending, ending.at_once(), output.progress_bar("measuring") as progress:
         figures = _figures(live)(progress)
     if json:
         output.print_json(figures)

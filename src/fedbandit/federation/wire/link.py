@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 RETRY = 0.5  # seconds until a failed call is tried again
 WAIT = 5.0  # seconds to wait for an answer of the broker
 TOO_LARGE = 10054  # the broker's error code for a message over the limit of a stream
+CLOSING = 1.0  # seconds to say goodbye to a broker, which may hang or be cut off
 PING = 15  # seconds between pings: after two without an answer the connection counts as dead, and is made again
 CHUNK = 64  # messages taken at a time
 
@@ -236,10 +237,26 @@ class Link:
             log.warning("acknowledging to %s: %s", consumer.stream, str(error) or type(error).__name__)
 
     async def close(self) -> None:
-        """Close the connection. It is not an error if the broker is gone: the caller may be stopping."""
-        if not self.client.is_closed:
-            with contextlib.suppress(OSError, NatsError):
-                await self.client.close()
+        """Close the connection. It is not an error if the broker is gone or does not answer: the caller may be
+        stopping."""
+        if self.client.is_closed:
+            return
+        closing = asyncio.ensure_future(self.client.close())
+        try:
+            await asyncio.wait({closing}, timeout=CLOSING)
+        finally:
+            if not closing.done():
+                closing.cancel()
+                _abort(self.client)
+        with contextlib.suppress(OSError, NatsError, asyncio.CancelledError):
+            await closing
+
+
+def _abort(client: Client) -> None:
+    """Close a connection without a goodbye: over TLS, that waits half a minute for the other side's."""
+    writer = getattr(client._transport, "_io_writer", None)  # nats-py has no word for it
+    if writer is not None:
+        writer.transport.abort()
 
 
 def _go_on() -> None:
