@@ -20,7 +20,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere worke
 
 @pytest.fixture
 def silo(tmp_path: Path) -> Home:
-    return founded(tmp_path)
+    home: Home = founded(tmp_path)
+    return home
 
 
 @pytest.fixture

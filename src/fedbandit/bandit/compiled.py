@@ -20,7 +20,7 @@ __all__ = ["best_of", "best_of_many", "weights_of"]
 # One signature serves all callers, so that nothing is compiled while somebody waits. Arrays may be read-only.
 _ROWS, _SETS = (types.Array(types.float64, sides, "C", readonly=True) for sides in (2, 3))
 _MODEL = (_ROWS, types.float64, types.float64)
-_CHOICES = types.Tuple((types.Array(types.intp, 1, "C"), types.Array(types.float64, 2, "C")))
+_CHOICES = types.Tuple((types.Array(types.intp, 1, "C"), types.Array(types.float64, 2, "C")))  # type: ignore[no-untyped-call]
 # Rows in a block. A processor's wide registers hold the same column of several rows, so each row is summed in the same
 # order wherever it stands: equal rows get equal scores, and every machine decides the same.
 BLOCK, STEP = 128, 8  # the most rows in a block; their number is a multiple of STEP
