@@ -20,6 +20,7 @@ __all__ = ["best_of", "best_of_many", "weights_of"]
 # One signature serves all callers, so that nothing is compiled while somebody waits. Arrays may be read-only.
 _ROWS, _SETS = (types.Array(types.float64, sides, "C", readonly=True) for sides in (2, 3))
 _MODEL = (_ROWS, types.float64, types.float64)
+_CHOICES = types.Tuple((types.Array(types.intp, 1, "C"), types.Array(types.float64, 2, "C")))  # type: ignore[no-untyped-call]
 # Rows in a block. A processor's wide registers hold the same column of several rows, so each row is summed in the same
 # order wherever it stands: equal rows get equal scores, and every machine decides the same.
 BLOCK, STEP = 128, 8  # the most rows in a block; their number is a multiple of STEP
@@ -67,11 +68,12 @@ def _widths(columns: Floats, weights: Floats, one: Floats, other: Floats, widths
             widths[row] += one[row] * one[row] + other[row] * other[row]
 
 
-@njit(types.Array(types.intp, 1, "C")(_SETS, *_MODEL), cache=True, nogil=True)
-def best_of_many(features: Floats, weights: Floats, radius: float, most: float) -> Indices:
+@njit(_CHOICES(_SETS, *_MODEL), cache=True, nogil=True)
+def best_of_many(features: Floats, weights: Floats, radius: float, most: float) -> tuple[Indices, Floats]:
     """For each of many sets (people, arms, dim): the first row with the largest <x, theta> + radius |root^T x|.
 
-    It is -1 if the squared norm of some row of the set is not at most `most`. A block may hold rows of several people.
+    Returns which row it is, (people,), and a copy of it, (people, dim). The row's number is -1 if the squared norm of
+    some row of the set is not at most `most`. A block may hold rows of several people.
     """
     people, arms, dim = features.shape
     rows, total = features.reshape((people * arms, dim)), people * arms
@@ -79,7 +81,7 @@ def best_of_many(features: Floats, weights: Floats, radius: float, most: float) 
     wide = max(1, -(-total // (blocks * STEP))) * STEP  # all blocks have one size
     columns = np.zeros((weights.shape[1], wide))
     bounds, squares, widths, one, other = np.empty((5, wide))
-    found = np.empty(people, dtype=np.intp)
+    found, chosen = np.empty(people, dtype=np.intp), np.empty((people, dim))
     person, arm, best, highest, fine = 0, 0, 0, -math.inf, True
     for start in range(0, total, wide):
         some = rows[start : start + wide]
@@ -98,12 +100,14 @@ def best_of_many(features: Floats, weights: Floats, radius: float, most: float) 
             arm += 1
             if arm == arms:
                 found[person] = best if fine else -1
+                for i in range(dim):  # now, while the row is still in the cache
+                    chosen[person, i] = rows[person * arms + best, i]
                 person, arm, fine = person + 1, 0, True
-    return found
+    return found, chosen
 
 
 @njit(types.intp(_ROWS, *_MODEL), cache=True, nogil=True)
 def best_of(features: Floats, weights: Floats, radius: float, most: float) -> int:
     """`best_of_many` for one set (arms, dim)."""
-    found: int = best_of_many(features.reshape((1, *features.shape)), weights, radius, most)[0]
+    found: int = best_of_many(features.reshape((1, *features.shape)), weights, radius, most)[0][0]
     return found

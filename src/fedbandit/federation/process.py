@@ -56,8 +56,10 @@ __all__ = [
     "REFUSED",
     "SERVER",
     "Orders",
+    "beside",
     "bind",
     "claimed",
+    "holding",
     "listening",
     "remember_terms",
     "run",
@@ -99,11 +101,11 @@ class Orders:
 def run(
     path: Path,
     orders: Orders = Orders(),  # noqa: B008 (frozen)
-    listen: socket.socket | None = None,
+    listen: Callable[[], socket.socket] | None = None,
     tally: WorkerTally | None = None,
 ) -> int:
-    """Run the party of this directory until SIGTERM or SIGINT, and return the exit code. `listen` and `tally` are what
-    the workers of a silo share."""
+    """Run the party of this directory until SIGTERM or SIGINT, and return the exit code. A worker of a silo is told how
+    to `listen` once it can answer, and where to count what it does."""
     home = Home.load(path)
     settings = home.settings
     logs.set_up(orders.log or settings.log, party=settings.name, role=settings.role)
@@ -242,15 +244,50 @@ async def _served(home: Home, service: KeeperService) -> AsyncIterator[asyncio.T
 
 
 def listening(home: Home) -> list[socket.socket]:
-    """Sockets for the port that a party serves, IPv4 first. They are opened here because, if the port is taken, the
+    """Listeners on the port that a party serves, IPv4 first. They are opened here because, if the port is taken, the
     server would exit with code 3, which means another plan."""
+    return _opened(home, lambda family, address: socket.create_server(address, family=family, backlog=BACKLOG))
+
+
+def holding(home: Home) -> socket.socket:
+    """A socket that keeps the port of a silo for its workers and accepts nothing: see `beside`."""
+    return _opened(home, _held)[0]
+
+
+def beside(held: socket.socket) -> socket.socket:
+    """A worker's own listener on the port that is held. The kernel divides connections among such listeners, and begins
+    and ends to do so when a worker begins to listen and ends, even if it is killed."""
+    listener = socket.create_server(held.getsockname(), family=held.family, backlog=BACKLOG, reuse_port=True)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
+    return listener
+
+
+def _held(family: int, address: Any) -> socket.socket:
+    held = socket.socket(family, socket.SOCK_STREAM)
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, True)
+    if family == socket.AF_INET6:
+        held.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, True)
+    try:
+        held.bind(address)
+    except OSError:
+        held.close()
+        raise
+    # Only now, so that another silo's port cannot be joined by mistake. From here on nobody else can bind this one, but
+    # for listeners of the same user that ask to share it.
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, False)
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, True)
+    return held
+
+
+def _opened(home: Home, opening: Callable[[int, Any], socket.socket]) -> list[socket.socket]:
+    """A socket for each address of the port that a party serves, IPv4 first."""
     settings, port = home.settings, home.served_on
     field = "port" if settings.role == "silo" else "health_port"
     found: list[socket.socket] = []
     try:
         kinds = socket.getaddrinfo(settings.host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         for family, _, _, _, address in sorted(set(kinds)):
-            listener = socket.create_server(address, family=family, backlog=BACKLOG)
+            listener = opening(family, address)
             listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)  # connections inherit it
             found.append(listener)
     except OSError as error:
@@ -262,7 +299,11 @@ def listening(home: Home) -> list[socket.socket]:
 
 
 async def serve(
-    home: Home, party: Party, orders: Orders, listen: socket.socket | None, tally: WorkerTally | None
+    home: Home,
+    party: Party,
+    orders: Orders,
+    listen: Callable[[], socket.socket] | None,
+    tally: WorkerTally | None,
 ) -> None:
     """Run a silo: its HTTP service, and its part in the federation."""
     agreement, settings, sealer = party.roll.charter, home.settings, Sealer(party)
@@ -288,7 +329,7 @@ async def serve(
         service = Service(silo, member, tally, timing=agreement.timing, machine=Machine.of(home))
         resources.callback(service.close)
         server = _StoppableServer(_config(home, create_app(service, home.token())))
-        sockets = [listen] if listen else listening(home)
+        sockets = [listen()] if listen else listening(home)
         federation = asyncio.create_task(_taking_part(home, party, member, agent.adopt))
         quickening = asyncio.create_task(_quicken(silo))
         federation.add_done_callback(lambda _: setattr(server, "should_exit", True))

@@ -540,6 +540,18 @@ def test_sqlite_is_set_to_lose_nothing(tmp_path):
     assert sqlite3.connect(tmp_path / "a.db").execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
+def test_each_sqlite_transaction_waits_for_the_disk_or_not_as_it_was_asked(tmp_path):
+    engine = open_engine(tmp_path / "a.db")
+    for durable in (True, False, False, True, True, False, True):
+        with engine.transaction(durable) as sql:
+            assert sql.all("PRAGMA synchronous") == [(2 if durable else 1,)]
+    with pytest.raises(KeyError), engine.transaction(durable=False):
+        raise KeyError
+    with engine.transaction() as sql:
+        assert sql.all("PRAGMA synchronous") == [(2,)]
+    engine.close()
+
+
 def test_deleted_rows_leave_the_files(tmp_path):
     engine = open_engine(tmp_path / "a.db")
     store = SiloStore(engine)

@@ -131,6 +131,7 @@ class SqliteEngine:
         _check_place(path)
         self._file = _claim(path)
         self._sync, self._suspect = sync, False
+        self._waits: bool | None = None  # whether a commit waits for the disk; None: SQLite was not told yet
         self._copying, self._since = threading.Lock(), 0  # transactions since the log was copied
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=WAIT)
         try:
@@ -161,7 +162,7 @@ class SqliteEngine:
     @contextmanager
     def transaction(self, durable: bool = True, letting_go: bool = False) -> Iterator[Sql]:
         with self._lock:
-            self._connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+            self._wait_for_disk(durable)
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield _SqliteSql(self._connection)
@@ -226,13 +227,19 @@ class SqliteEngine:
         finally:
             self._copying.release()
 
+    def _wait_for_disk(self, durable: bool) -> None:
+        """Say whether commits wait for the disk from now on. SQLite is told only when that changes."""
+        if durable is not self._waits:
+            self._connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+            self._waits = durable
+
     def _roll_back(self) -> None:
         if self._connection.in_transaction:  # after some errors SQLite has rolled back itself
             self._connection.execute("ROLLBACK")
 
     def _write_anew(self) -> None:
         """Copy the whole log into the database, force the database to the disk, and begin a new log."""
-        self._connection.execute("PRAGMA synchronous = FULL")
+        self._wait_for_disk(True)
         if not self._checkpoint():
             raise OSError("the log could not be written anew after a failed sync: somebody is reading the store")
         self._suspect = False

@@ -112,7 +112,7 @@ def test_the_compiled_functions_say_what_the_square_may_be():
     numbers = (weights_of(fitted), float(fitted.radius))
     assert best_of(np.array([[1.0, 0.0]]), *numbers, 1.0) == 0
     assert best_of(np.array([[1.0, 0.0]]), *numbers, 0.99) == -1
-    np.testing.assert_array_equal(best_of_many(np.array([[[1.0, 0.0]], [[2.0, 0.0]]]), *numbers, 1.0), [0, -1])
+    np.testing.assert_array_equal(best_of_many(np.array([[[1.0, 0.0]], [[2.0, 0.0]]]), *numbers, 1.0)[0], [0, -1])
 
 
 @pytest.mark.parametrize("people, arms", [(60, 37), (3, 5), (1, 200), (200, 1)])
@@ -123,10 +123,12 @@ def test_people_are_kept_apart_where_blocks_of_rows_are_not(people, arms):
     numbers = (weights_of(fitted), float(fitted.radius))
     wanted = [int(np.argmax(linucb.upper_bounds(actions, fitted))) for actions in offered]
     wanted = [0 if best == arms // 2 else best for best in wanted]  # rounding may tell them apart there
-    np.testing.assert_array_equal(best_of_many(offered, *numbers, 2.0), wanted)
+    chosen, rows = best_of_many(offered, *numbers, 2.0)
+    np.testing.assert_array_equal(chosen, wanted)
+    np.testing.assert_array_equal(rows, offered[np.arange(people), wanted])
     offered[people // 2, arms - 1, 0] = np.nan
     wanted[people // 2] = -1
-    np.testing.assert_array_equal(best_of_many(offered, *numbers, 2.0), wanted)
+    np.testing.assert_array_equal(best_of_many(offered, *numbers, 2.0)[0], wanted)
 
 
 @pytest.mark.parametrize("dim", range(1, 10))
@@ -134,7 +136,9 @@ def test_columns_that_are_filled_up_change_nothing(dim):
     """Columns are multiplied four at a time, for two sums at a time."""
     fitted, offered = model(dim), unit(np.random.default_rng(dim), 30 * 11, dim).reshape(30, 11, dim)
     wanted = [int(np.argmax(linucb.upper_bounds(actions, fitted))) for actions in offered]
-    np.testing.assert_array_equal(best_of_many(offered, weights_of(fitted), float(fitted.radius), 2.0), wanted)
+    chosen, rows = best_of_many(offered, weights_of(fitted), float(fitted.radius), 2.0)
+    np.testing.assert_array_equal(chosen, wanted)
+    np.testing.assert_array_equal(rows, offered[np.arange(30), wanted])
 
 
 def test_nobody_is_decided_for():

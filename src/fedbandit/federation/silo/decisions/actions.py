@@ -116,7 +116,7 @@ class Chooser:
         self._dim = dim
         self._weights_of: Callable[[Model], Floats]
         self._best: Callable[..., int] | None = None
-        self._best_of_many: Callable[..., Indices] | None = None
+        self._best_of_many: Callable[..., tuple[Indices, Floats]] | None = None
         self._weighed: tuple[Model, tuple[Floats, float]] | None = None
 
     def quicken(self) -> None:
@@ -150,12 +150,12 @@ class Chooser:
     def many(self, contexts: ArrayLike, model: Model) -> tuple[Indices, Floats]:
         """The best of each person's actions, (people, arms, dim) to (people,), and its features."""
         features = np.asarray(contexts, dtype=np.float64)
-        chosen = None
         if self._best_of_many is not None and _fits(features, 3, self._dim):
-            chosen = self._best_of_many(features, *self._numbers(model), MOST)
-        if chosen is None or (chosen < 0).any():
-            features = checked_many(features, self._dim)
-            chosen = _best_of_many(features, model)
+            chosen, rows = self._best_of_many(features, *self._numbers(model), MOST)
+            if not (chosen < 0).any():
+                return chosen, inside(rows)
+        features = checked_many(features, self._dim)
+        chosen = _best_of_many(features, model)
         return chosen, inside(features[np.arange(len(features)), chosen])
 
 

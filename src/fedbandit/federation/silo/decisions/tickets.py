@@ -13,10 +13,11 @@ import hmac
 import itertools
 import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from hashlib import blake2b
-from itertools import chain, islice, repeat
+from itertools import islice, repeat
+from operator import add
 from typing import NamedTuple
 
 from cryptography.exceptions import InvalidTag
@@ -102,10 +103,10 @@ class DecisionIds:
         chosen, size, minutes = features.tobytes(), self._features_bytes, int(now // MINUTE)
         rows = [chosen[at : at + size] for at in range(0, size * len(people), size)]
         nonces = [self._prefix + one.to_bytes(COUNT_BYTES, "big") for one in islice(self._count, len(rows))]
-        heads = map(_head, people, places, repeat(minutes))
+        heads = _heads(people, places, minutes)
         plain = [head + row + self._filling for head, row in zip(heads, rows, strict=True)]
         sealed = map(self._cipher.encrypt, nonces, plain, repeat(self._context))
-        raw = b"".join(chain.from_iterable(zip(nonces, sealed, strict=True)))
+        raw = b"".join(map(add, nonces, sealed))
         # Every id is a whole number of base64 groups, so one call encodes all of them.
         written, length = _text(raw), self._characters
         ids = [written[at : at + length] for at in range(0, len(written), length)]
@@ -181,6 +182,13 @@ class DecisionIds:
 def _head(person: bytes | None, place: int, minutes: int) -> bytes:
     """The part of an id's contents before the features."""
     return _HEAD.pack(person is not None, place, minutes, person or b"")
+
+
+def _heads(people: Sequence[bytes | None], places: Sequence[int], minutes: int) -> Iterable[bytes]:
+    """The head of each decision; usually they are all alike, and one is made."""
+    if people and people.count(None) == len(people) and places.count(places[0]) == len(people):
+        return repeat(_head(None, places[0], minutes), len(people))
+    return map(_head, people, places, repeat(minutes))
 
 
 def _text(raw: bytes) -> str:
