@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -247,3 +248,15 @@ def test_psycopg_is_the_one_that_hangs():
             assert thread.is_alive()
         thread.join(20.0)
         assert answers == [(1,)]
+
+
+def test_a_silo_whose_disk_is_full(tmp_path):
+    """It ended with code 2 and an error, as if it had not been able to start."""
+    silo = founded(tmp_path)
+    with running("", "silo", "serve", silo.path) as process:
+        decision = wait_until(lambda: decide(silo).json())["id"]
+        rewarded(silo, decision)
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
+        decide(silo)
+        took, code = ends(process)
+    assert (took < SOON, code) == (True, 0)

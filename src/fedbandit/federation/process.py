@@ -322,7 +322,7 @@ async def serve(
         since=party.roll.since(party.name),
     )
     with contextlib.ExitStack() as resources:
-        resources.callback(silo.close)
+        resources.callback(_close, silo)
         bind(silo.store.engine, agreement)
         agent = Agent(silo, party, sealer)
         member = _membership(home, party, agent, orders)
@@ -341,6 +341,15 @@ async def serve(
         finally:
             quickening.cancel()
             await _ended(federation)
+
+
+def _close(silo: Silo) -> None:
+    """Close a silo. If its store does not work now, it loses what `kill -9` loses, and the silo ends as it was told."""
+    try:
+        silo.close()
+    except Exception as error:  # e.g. a full disk, or a database that is away
+        says = "decisions since the last second are not in its figures, nor in the log"
+        log.warning("the store did not work when the silo ended (%s: %s): %s", type(error).__name__, error, says)
 
 
 async def _quicken(silo: Silo) -> None:
