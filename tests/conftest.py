@@ -1,8 +1,10 @@
-"""Where test vectors lie, sources of noise, the same examples every time, and one core for each process of tests."""
+"""Where test vectors lie, sources of noise, the same examples every time, signals as usual, and one core for each
+process of tests."""
 
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -42,6 +44,14 @@ LEAST = {  # what `make torture` must have done
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`make torture` runs tests/torture in full, `make test` in part."""
     parser.addoption("--full", action="store_true", help="run tests/torture in full, and end with its table")
+
+
+def pytest_configure() -> None:
+    """Signals mean what they usually do, here and in what tests start: whoever starts the tests in the background, or
+    with nohup, has them ignored."""
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
 def _done(config: pytest.Config) -> dict[str, int]:
