@@ -72,7 +72,7 @@ def test_a_disk_is_lost(place):
     assert "fedbandit silo forward hospital-a --yes" in PAGE
     shutil.rmtree("hospital-b")
     result = CliRunner().invoke(app, shlex.split(without)[1:])
-    assert "must be a database that still exists" in str(result.exception)
+    assert "is for a database that is still there" in str(result.exception)
     assert not Path("hospital-b").exists()
     for name in ("mixer", "analyzer"):
         manifest = json.loads(

@@ -7,7 +7,7 @@ from fedbandit._arrays import Floats, Integers
 from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy
 from fedbandit.privacy.noise import SimulatedNoise
-from fedbandit.schedule import every
+from fedbandit.schedule import every, growing
 
 
 class Halves(SimulatedNoise):
@@ -56,3 +56,22 @@ def test_after_a_loss_the_sums_are_those_of_a_silo_that_nobody_came_to(fields):
         for one, other in zip(lost.memory, there.memory, strict=True):
             assert one.shape == other.shape
             assert one.dtype == other.dtype
+
+
+@pytest.mark.parametrize("calibration", ["exact", "paper"])
+def test_what_counts_leave_out_is_a_batch_of_zeros(calibration):
+    """To the digit, for batches of every size and at every level of the tree."""
+    protocol = Plan(
+        1, 40, 2, Privacy(1.0, 1e-5), schedule=growing(1.3, 3), trust="vector-sum", mechanism="tree",
+        calibration=calibration,
+    ).protocol  # fmt: skip
+    assert len(set(protocol.batch_users)) > 3
+    random, state = np.random.default_rng(4), protocol.init()
+    for users in protocol.batch_users:
+        empty = np.zeros((users, protocol.width), dtype=np.int64)
+        expected, _ = protocol.release(state, protocol.collect(state, empty, HALVES), HALVES)
+        left_out = protocol.without(state)
+        assert left_out.done == expected.done
+        assert (left_out.memory[0] == expected.memory[0]).all()
+        points = random.integers(-(2**10), 2**10, (users, protocol.width)) << 8
+        state, _ = protocol.release(state, protocol.collect(state, points, HALVES), HALVES)

@@ -42,8 +42,8 @@ class Processes:
     Signals are for `ending`: if a handler raised an exception here, processes could be left that nobody stops.
     """
 
-    def __init__(self, path: Path, homes: list[Home], until: float, ending: Ending) -> None:
-        self.path, self.homes, self.until, self._ending = path, homes, until, ending
+    def __init__(self, path: Path, homes: list[Home], until: float, ending: Ending | None = None) -> None:
+        self.path, self.homes, self.until, self._ending = path, homes, until, ending or Ending()
         self.restarts = 0
         self._commands: dict[str, list[str]] = {
             "broker": [str(broker.server_binary()), "-c", str(path / founding.BROKER_CONFIG)]

@@ -8,7 +8,7 @@ import pytest
 from fedbandit.federation.setup import founding
 from fedbandit.federation.states import ReleaseState
 from fedbandit.federation.wire import broker
-from fedbandit.federation.wire.link import BrokerAddress, BrokerRefusal, MessageTooLarge
+from fedbandit.federation.wire.link import WAIT, BrokerAddress, BrokerRefusal, MessageTooLarge
 from tests.federation.harness import federation
 from tests.federation.small import small_plan
 from tests.federation.wire.test_broker import EVERYBODY, STREAMS, connect, operator_link
@@ -139,22 +139,28 @@ def test_what_a_killed_reader_had_taken_is_read_again_in_order(tmp_path):
 
 
 def test_syncs_go_on_under_a_silo_that_sends_such_messages(tmp_path):
+    """An answer that is cut off costs a wait, each time. A busy machine costs one now and then."""
+
     async def main():
-        async with federation(tmp_path, small_plan()) as running:
+        async with federation(tmp_path, small_plan(rounds=30)) as running:
             await running.sync(0)
-            began = time.monotonic()
-            await running.sync(1)
-            undisturbed = time.monotonic() - began
-            for role in ("mixer", "analyzer"):
-                subject = f"fb.demo.{role}.silo-00"
-                await running.links["silo-00"].js.publish(subject, b"x", headers={"Status": "500"})
-                await running.links["silo-00"].js.publish(subject, b"x", headers={"Status": "404"})
-                await publish_raw(running.links["silo-00"], subject, RAW[0], b"x")
-                for _ in range(50):
-                    await running.links["silo-00"].client.publish(subject, b"")
-            began = time.monotonic()
-            await running.sync(2)
-            assert time.monotonic() - began < undisturbed + 2
+
+            async def seconds(sync):
+                began = time.monotonic()
+                await running.sync(sync)
+                return time.monotonic() - began
+
+            undisturbed, disturbed = await seconds(1), []
+            for sync in (2, 3, 4):
+                for role in ("mixer", "analyzer"):
+                    subject = f"fb.demo.{role}.silo-00"
+                    await running.links["silo-00"].js.publish(subject, b"x", headers={"Status": "500"})
+                    await running.links["silo-00"].js.publish(subject, b"x", headers={"Status": "404"})
+                    await publish_raw(running.links["silo-00"], subject, RAW[0], b"x")
+                    for _ in range(50):
+                        await running.links["silo-00"].client.publish(subject, b"")
+                disturbed.append(await seconds(sync))
+            assert min(disturbed) < undisturbed + WAIT / 2
 
     asyncio.run(main())
 
