@@ -7,6 +7,7 @@ from fedbandit._arrays import Floats, Integers
 from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy
 from fedbandit.privacy.noise import SimulatedNoise
+from fedbandit.protocol.trusts.vector_sum import VectorSumProtocol
 from fedbandit.schedule import every, growing
 
 
@@ -65,6 +66,7 @@ def test_what_counts_leave_out_is_a_batch_of_zeros(calibration):
         1, 40, 2, Privacy(1.0, 1e-5), schedule=growing(1.3, 3), trust="vector-sum", mechanism="tree",
         calibration=calibration,
     ).protocol  # fmt: skip
+    assert isinstance(protocol, VectorSumProtocol)
     assert len(set(protocol.batch_users)) > 3
     random, state = np.random.default_rng(4), protocol.init()
     for users in protocol.batch_users:
