@@ -95,6 +95,7 @@ def numbers_of_the_findings() -> list[str]:
     releases = [preset(alone).encoder.size for preset in (presets.super_agent, presets.ldp)]
     pairs = {silos: Plan(silos, 1_000, 5, Privacy(1.0, 1e-6)) for silos in (2, 3, 4)}
     quiet = [silos for silos, plan in pairs.items() if plan.noise_std < 0.999 * plan.changed(trust="silo").noise_std]
+    assert quiet[0] == shuffle_map.SECURE_SUM_PAYS
     lone = pairs[3].noise_std / pairs[3].changed(trust="central").noise_std
     assert math.isclose(lone, math.sqrt(3 / 2), rel_tol=1e-3)
     speaks = regret_bounds.silos_where_theorem_sdp_speaks(10_000, 400, 10)

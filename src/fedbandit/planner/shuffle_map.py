@@ -10,12 +10,13 @@ import numpy as np
 
 from fedbandit.planner.shuffling import MAP_BATCH, MAP_DELTA, MAP_DIM, MOST_ON_MAP, WAYS, Threshold, thresholds
 
-__all__ = ["EPSILONS", "NAME", "ROUNDS", "TABLED", "as_table", "draw", "measured", "read", "write"]
+__all__ = ["EPSILONS", "NAME", "ROUNDS", "SECURE_SUM_PAYS", "TABLED", "as_table", "draw", "measured", "read", "write"]
 
 NAME = "shuffling"
 EPSILONS = tuple(float(f"{epsilon:.3g}") for epsilon in np.geomspace(1e-5, 10, 19))
 ROUNDS = (100, 1_000, 10_000)
 TABLED = (1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0)
+SECURE_SUM_PAYS = 3  # silos from which on secure sums add less noise than silo-level LDP, at every epsilon and T
 
 
 def measured() -> list[Threshold]:
@@ -69,6 +70,7 @@ def draw(found: Sequence[Threshold], path: Path) -> None:
         axis.tick_params(labelsize=8)
     axes[0].set_ylabel("silos from which it adds less noise", fontsize=9)
     handles, labels = axes[-1].get_legend_handles_labels()
-    title = f"Where shuffling pays (δ = {MAP_DELTA:g}, B = {MAP_BATCH}, d = {MAP_DIM}); secure-sum pays from 3 silos on"
+    setting = f"δ = {MAP_DELTA:g}, B = {MAP_BATCH}, d = {MAP_DIM}"
+    title = f"Where shuffling pays ({setting}); secure-sum pays from {SECURE_SUM_PAYS} silos on"
     figure.legend(handles, labels, loc="outside upper center", ncols=2, frameon=False, fontsize=8, title=title)
     save(figure, path)
