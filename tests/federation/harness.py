@@ -53,6 +53,12 @@ class Harness:
             work = self.running[name].run()
         self.links[name], self.tasks[name] = link, asyncio.create_task(work)
 
+    async def start_and_wait(self, name):
+        """Start a party, and wait until the others have said how far they have seen it come: it then works at once."""
+        await self.start(name)
+        party = self.running[name]
+        await self.until(lambda: party.problem is None if isinstance(party, Agent) else party.ready)
+
     async def cut_off(self, name):
         """The party's network goes away; a silo goes on serving and ticking."""
         self.tasks[name].cancel()

@@ -32,7 +32,7 @@ PLANS = {
 }
 
 
-def run(path, plan, scenario, deadline=1.0):
+def run(path, plan, scenario, deadline=3.0):
     async def main():
         async with federation(path, plan, deadline) as running:
             await scenario(running)
@@ -102,7 +102,7 @@ def test_a_silo_is_brought_forward(tmp_path, trust, copy):
         assert found["epsilon"] < found["epsilon_after"] <= plan.privacy.epsilon
         code, said = await forward(running, "silo-00", "--yes")
         assert (code, "not behind" in said) == (0, True)
-        await running.start("silo-00")
+        await running.start_and_wait("silo-00")
         for sync in (3, 4):
             await running.sync(sync)
             assert running.outcome(sync).cohort.tolist() == [1, 1, 1]
@@ -146,7 +146,7 @@ def test_a_silo_and_the_mixer_are_brought_forward_together(tmp_path):
         assert running.running["mixer"].seen.of("silo-00").head.length == 2
         code, said = await forward(running, "silo-00", "--yes")
         assert (code, "syncs 1 to 3." in said) == (0, True), said
-        await running.start("silo-00")
+        await running.start_and_wait("silo-00")
         await running.sync(4)
         assert running.running["silo-00"].problem is None
         assert running.outcome(4).cohort.tolist() == [1, 1, 1]
@@ -179,7 +179,7 @@ def test_a_keeper_is_brought_forward(tmp_path, trust, name, copy):
         assert (code, f"syncs {lost}" in said) == (1, True), said
         code, said = await forward(running, name, "--yes")
         assert (code, "brought forward" in said) == (0, True)
-        await running.start(name)
+        await running.start_and_wait(name)
         for sync in (4, 5):
             await running.sync(sync)
             assert running.outcome(sync).cohort.tolist() == [1, 1, 1]
@@ -218,7 +218,7 @@ def test_what_the_lost_store_had_taken_in_holds_nobody_up(tmp_path, name):
         await running.start(other)
         code, said = await forward(running, name, "--yes")
         assert (code, "syncs 1." in said) == (0, True)
-        await running.start(name)
+        await running.start_and_wait(name)
         await running.wait(3)
         await running.sync(3)
         assert running.outcome(3).cohort.tolist() == [1, 1, 1]
@@ -258,7 +258,7 @@ def test_a_party_that_is_not_behind_or_not_answered_is_left_alone(tmp_path):
             await running.stop(name)
             code, said = await forward(running, name, "--yes")
             assert (code, "not behind" in said) == (0, True), said
-            await running.start(name)
+            await running.start_and_wait(name)
         await running.sync(1)
         assert running.outcome(1).cohort.tolist() == [1, 1, 1]
         await running.stop("mixer")
@@ -320,7 +320,7 @@ def test_a_command_that_is_killed_half_way_is_run_again(tmp_path, monkeypatch):
         await running.stop("silo-00")
         code, said = await forward(running, "silo-00", "--yes")
         assert (code, done, "syncs 1 to 3." in said) == (0, [1, 2], True), said
-        await running.start("silo-00")
+        await running.start_and_wait("silo-00")
         await running.sync(4)
         assert running.outcome(4).cohort.tolist() == [1, 1, 1]
         store = running.running["silo-00"].silo.store
