@@ -37,6 +37,13 @@ def test_every_function_of_the_walks_exists() -> None:
         assert function in defined, f"{name} has no {function}"
 
 
+@pytest.mark.parametrize("folder", [SOURCE, SOURCE / "federation"], ids=lambda path: path.name)
+def test_the_page_names_every_room_and_module(folder: Path) -> None:
+    rooms = {f"{path.parent.name}/" for path in folder.glob("*/*.py")}
+    modules = {path.name for path in folder.glob("*.py") if not path.name.startswith("_")}
+    assert {name for name in rooms | modules if name not in PAGE} == set()
+
+
 def test_no_folder_is_crowded() -> None:
     crowded = Counter(module.parent for module in MODULES if module.stem != "__main__")
     assert {folder: count for folder, count in crowded.items() if count > 14} == {}

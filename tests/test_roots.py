@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedbandit._roots import falling_root
+from fedbandit._roots import falling_root, positive_root
 
 
 @given(st.floats(1e-9, 1e9), st.sampled_from([1, 3, 9]))
@@ -14,6 +14,13 @@ def test_powers(root: float, power: int) -> None:
     found = falling_root(lambda x: root**power - x**power, 0.0, 2 * root)
     assert found == pytest.approx(root, rel=1e-12)
     assert found**power >= root**power * (1 - 1e-15)  # on the side where the function is not positive
+
+
+@given(st.floats(1e-9, 1e9), st.sampled_from([1, 3, 9]))
+def test_positive_roots_are_found_from_one(root: float, power: int) -> None:
+    found = positive_root(lambda x: root**power - x**power)
+    assert found == pytest.approx(root, rel=1e-12)
+    assert found**power >= root**power * (1 - 1e-15)
 
 
 @pytest.mark.parametrize("rate", [1e-3, 1.0, 50.0])

@@ -19,12 +19,12 @@ WIDTH, HEIGHT, GAP, LETTER, MARGIN = 880, 34, 26, 8.2, 10
 
 
 def layers(contract: str) -> list[list[str]]:
-    """Rows of modules of the contract called so, from the top, without the package's own name."""
+    """Rows of modules of the contract called so, from the top; `python -m` is left out."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
     (found,) = [one for one in settings["tool"]["importlinter"]["contracts"] if one["name"] == contract]
-    rows = [[name.strip() for name in row.split("|")] for row in found["layers"]]
-    parent = rows[0][0].rpartition(".")[0]
-    return [[name.removeprefix(f"{parent}.") for name in row] for row in rows]
+    rows = ([name.strip() for name in row.split("|")] for row in found["layers"])
+    shown = ([name for name in row if name != "__main__"] for row in rows)
+    return [row for row in shown if row]
 
 
 def drawn(rows: list[list[str]]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-__all__ = ["falling_root"]
+__all__ = ["falling_root", "positive_root"]
 
 PRECISION = 1e-14  # relative width of the interval that is left
 MOST_STEPS = 200
@@ -32,3 +32,13 @@ def falling_root(function: Callable[[float], float], low: float, high: float, pr
         else:
             high, right, left, stayed = x, value, left / 2 if stayed == -1 else left, -1
     return high
+
+
+def positive_root(function: Callable[[float], float]) -> float:
+    """Where a falling function crosses zero at a positive argument, found from 1 by doubling and halving."""
+    high = 1.0
+    while function(high) > 0:
+        high *= 2
+    while function(high / 2) < 0:
+        high /= 2
+    return falling_root(function, high / 2, high)

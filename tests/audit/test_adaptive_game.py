@@ -32,7 +32,7 @@ def test_without_noise_messages_and_nodes_are_those_retraced(visits: int, no_noi
     budget = Privacy(1.0, 1e-5, participations=visits)
     plan = plan_for("private-adaptive", Plan(silos=10, rounds=16, dim=2, privacy=budget), None)
     _, game = adaptive_games(plan)
-    assert game.names == (MESSAGES, RULE)
+    assert [view.name for view in game.adversaries] == [MESSAGES, RULE]
     assert (game.worlds[0] != game.worlds[1]).any(axis=-1).sum() == visits
     covariances = np.array(game.worlds)[:, :, plan.dim :]
     gaps = np.diff(plan.rule.tree.coefficients @ covariances, axis=0)[0]  # (rounds, entries): of each node

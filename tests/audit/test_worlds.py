@@ -90,7 +90,7 @@ def test_one_user_flips_the_other_24_if_the_silo_acts_on_raw_sums(eager: bool, m
 def test_worlds_differ_in_the_user_alone() -> None:
     plan = Plan(silos=3, rounds=40, dim=3, privacy=Privacy(1.0, 1e-5, participations=2), schedule=every(8))
     low, high = neighbours(plan, 3)
-    assert [batch.users for batch in low] == np.diff((0, *plan.times)).tolist()
+    assert [batch.fixed.shape[1] + batch.choosers for batch in low] == np.diff((0, *plan.times)).tolist()
     for sync, (one, other) in enumerate(zip(low, high, strict=True)):
         assert np.array_equal(one.actions, other.actions)
         assert np.array_equal(one.rewards, other.rewards)
@@ -115,7 +115,7 @@ def test_the_user_comes_as_often_as_the_promise_allows(
     plan = Plan(3, 40, 3, Privacy(1.0, 1e-5, participations=5, silos_per_user=2), trust="silo", schedule=schedule)
     assert (visits(plan), people(plan, visits(plan))) == (visits_of, people_of)
     low, high = neighbours(plan, 2)
-    assert [batch.users for batch in low] == list(people_of)
+    assert [batch.fixed.shape[1] + batch.choosers for batch in low] == list(people_of)
     for one, other, count in zip(low, high, visits_of, strict=True):
         assert (one.fixed != other.fixed).any(axis=-1).sum(axis=-1).tolist() == [count, count]
 

@@ -9,7 +9,7 @@ import shutil
 import pytest
 from typer.testing import CliRunner
 
-from fedbandit.bench import engine_speed, http_speed, in_process, live_speed, page_speed, sync_speed, worker_speed
+from fedbandit.bench import engine_speed, http_speed, in_process, page_speed, sync_speed, worker_speed
 from fedbandit.cli.main import app
 from tests.docs.pages import DOCS, blocks, shell_lines
 
@@ -27,6 +27,19 @@ def figures(command: list[str]) -> dict[str, object]:
 def few_silos() -> dict[str, float | None]:
     """A sync of two silos in the place of those of 100 and of 1,000, whose clocks alone take minutes."""
     return {"round_s_1000_silos": sync_speed.sync_cost(silos=2, dim=3, period=6.0).seconds}
+
+
+def test_all_live_figures_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = {
+        "http_figures": http_speed,
+        "worker_figures": worker_speed,
+        "in_process_figures": in_process,
+        "sync_figures": sync_speed,
+        "page_figures": page_speed,
+    }
+    for name, module in parts.items():
+        monkeypatch.setattr(module, name, lambda name=name: {name: 1.0})
+    assert set(figures(LIVE)) == set(parts)
 
 
 @pytest.mark.torture
@@ -47,7 +60,7 @@ def test_live(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_speed, "WORKERS", (1, 2))
     for name, size in {"GROUPS": 1, "GROUP": 20, "ALONE": 3, "PEOPLE": 2}.items():
         monkeypatch.setattr(in_process, name, size)
-    monkeypatch.setattr(live_speed, "sync_figures", few_silos)
+    monkeypatch.setattr(sync_speed, "sync_figures", few_silos)
     for name, value in {"PACE": 0.1, "IDLE": 0.5, "LOOKS": 5, "EVENTS": 3}.items():
         monkeypatch.setattr(page_speed, name, value)
     found = figures(LIVE)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import uvloop
 
-from fedbandit.bench import http_speed, in_process, live_speed, load, page_speed, sync_speed, worker_speed
+from fedbandit.bench import http_speed, in_process, load, page_speed, sync_speed, worker_speed
 from fedbandit.look import page_files
 
 NAMED = {
@@ -113,14 +113,6 @@ def test_workers(monkeypatch):
     figures = worker_speed.worker_figures()
     assert (figures["start_s"] or 0.0) > 0
     assert set(figures) == {"start_s", "workers_1_pairs_per_s", "workers_2_pairs_per_s", "workers_2_ratio"}
-
-
-def test_all_figures_are_there(monkeypatch):
-    for name in ("http_figures", "worker_figures", "in_process_figures", "sync_figures", "page_figures"):
-        monkeypatch.setattr(live_speed, name, lambda name=name: {name: 1.0})
-    shares: list[float] = []
-    assert len(live_speed.live_figures(shares.append)) == 5
-    assert shares[-1] == 1
 
 
 def test_figures_have_the_names_that_others_read():

@@ -11,9 +11,10 @@ from rich.console import Console
 
 import fedbandit as fb
 from fedbandit.cli import output
-from fedbandit.planner import shuffle_map
+from fedbandit.planner.studies import shuffle_map
 from tests.cli.harness import SMALL, Command, assert_refused
 from tests.docs.places import decisions_logged
+from tests.planner.studies.written_map import written_map
 
 LINES = "┏┃┡┌│└"
 HASHES_AND_LINES = r"(?=\d*[a-f])[0-9a-f]+|[━─┏┡┌└┳╇┬┴┓┩┐┘]*"
@@ -115,7 +116,7 @@ def test_the_widest_columns_give_way_and_names_do_not(capsys: pytest.CaptureFixt
 
 def test_the_map_of_shuffling_fits(fedbandit: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The table has no lines; its numbers are those of the gallery, which take a while to compute."""
-    known = shuffle_map.read(Path(__file__).parents[2] / "docs" / "gallery")
+    known = written_map(Path(__file__).parents[2] / "docs" / "gallery")
     monkeypatch.setattr(shuffle_map, "measured", lambda: known)
     monkeypatch.setattr(shuffle_map, "draw", lambda found, path: None)
     narrow, wide = (fedbandit("paper", "shuffle", "--out", tmp_path, *more).out for more in ((), ("--wide",)))

@@ -14,11 +14,10 @@ from fedbandit.baselines import BASELINES, baseline
 from fedbandit.comparison import contest as contesting
 from fedbandit.comparison import instances as standard
 from fedbandit.comparison.contest import Standing, contest
-from fedbandit.comparison.contest_plot import draw_contest
-from fedbandit.comparison.contest_text import as_markdown
 from fedbandit.comparison.entrants import ENTRANTS, Entrant, yours
 from fedbandit.comparison.instances import INSTANCES, Instance, Paths
 from fedbandit.comparison.own_file import FIELD
+from fedbandit.comparison.standings import as_markdown, draw_contest
 from fedbandit.plan import Plan
 from fedbandit.presets import plan_for
 from fedbandit.privacy.budget import Privacy

@@ -18,11 +18,10 @@ from fedbandit._validate import ArgumentError
 from fedbandit.baselines import BASELINES
 from fedbandit.cli.main import app
 from fedbandit.comparison.contest import Standing
-from fedbandit.comparison.contest_plot import draw_contest
-from fedbandit.comparison.contest_text import as_markdown, markdown_row, syncs_row
 from fedbandit.comparison.entrants import ENTRANTS, YOURS
 from fedbandit.comparison.instances import INSTANCES, NEEDS, Paths, instances
 from fedbandit.comparison.own_file import plugged_in
+from fedbandit.comparison.standings import as_markdown, draw_contest, markdown_row, syncs_row
 from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy
 from fedbandit.simulator.result import Estimate

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -35,6 +37,7 @@ from fedbandit.federation.wire.parcels import Outcome
 
 PLAN = fb.Plan(4, 12, 2, fb.Privacy(1.0, 1e-3), schedule=fb.every(2), visits="public", cohort=2)
 PATIENCE = 60.0
+RELOADED, RELOAD = "Reloaded server configuration", 10.0  # what a broker logs then; seconds that it may take
 ACTIONS = [[1.0, 0.0], [0.0, 1.0]]
 
 
@@ -44,11 +47,23 @@ def run(*words: object) -> str:
     return result.output
 
 
+def reload(server: broker.BrokerProcess, log: Path) -> None:
+    """Make a broker read its configuration again; nobody whose account stays is disconnected. It does so twice: after
+    the first time a new account is known, and after the second its imports are there."""
+    for _ in range(2):
+        before = log.read_text(errors="replace").count(RELOADED)
+        os.kill(server.pid, signal.SIGHUP)
+        end = time.monotonic() + RELOAD
+        while log.read_text(errors="replace").count(RELOADED) == before:
+            assert time.monotonic() < end, log.read_text(errors="replace")[-1000:]
+            time.sleep(0.02)
+
+
 class Town:
     """Parties as processes run them, each a task of the test."""
 
-    def __init__(self, path: Path, names: list[str]) -> None:
-        self.path, self.plan = path, PLAN
+    def __init__(self, path: Path, names: list[str], log: Path) -> None:
+        self.path, self.plan, self.log = path, PLAN, log
         homes = founding.local(path, PLAN, names, Timing(5.0, start=time.time()))
         self.names = [home.settings.name for home in homes]
         self.agents: dict[str, Agent] = {}
@@ -126,7 +141,7 @@ class Town:
         for reloads in (broker_first, not broker_first):
             if reloads:
                 assert self.server is not None
-                await asyncio.to_thread(self.server.reload)
+                await asyncio.to_thread(reload, self.server, self.log)
                 await founding.provision(self.path)
             else:
                 await self._heard(founding.roll_of(self.path))
@@ -147,8 +162,8 @@ def test_years_in_a_minute(tmp_path: Path) -> None:
 
 
 async def _years(path: Path, elsewhere: Path) -> None:
-    town = Town(path, ["a", "b", "c"])  # one of the plan's four seats is free
-    with broker.BrokerProcess(path / founding.BROKER_CONFIG, elsewhere / "broker.log") as town.server:
+    town = Town(path, ["a", "b", "c"], elsewhere / "broker.log")  # one of the plan's four seats is free
+    with broker.BrokerProcess(path / founding.BROKER_CONFIG, town.log) as town.server:
         await founding.provision(path)
         for name in town.names:
             town.start(name)
@@ -242,7 +257,7 @@ async def _second_term(town: Town) -> None:
     assert agreed.silos == ("b", "c", "d")
     town.plan = agreed.plan
     assert town.server is not None
-    await asyncio.to_thread(town.server.reload)
+    await asyncio.to_thread(reload, town.server, town.log)
     await founding.provision(path)
     for name in "bcd":
         run("federation", "accept", path / name, path / FEDERATION, "--new-term")

@@ -18,7 +18,7 @@ from fedbandit.paper.claims.gap import gap_claim
 from fedbandit.paper.claims.growth import growth_claims
 from fedbandit.paper.figures import PAPER_PANELS
 from fedbandit.plan import Plan
-from fedbandit.planner import shuffle_map, shuffling
+from fedbandit.planner.studies import shuffle_map, shuffling
 from fedbandit.privacy.budget import Privacy
 from fedbandit.privacy.sensitivity import joint_shift
 

@@ -11,9 +11,10 @@ import pytest
 from scipy.optimize import minimize_scalar
 
 from fedbandit.plan import Plan
-from fedbandit.planner import best, shuffling, tuning
+from fedbandit.planner import best, tuning
 from fedbandit.planner.consortium import Consortium
 from fedbandit.planner.prediction import predicted
+from fedbandit.planner.studies import shuffling
 from fedbandit.presets import isolated
 from fedbandit.privacy.budget import Privacy
 from fedbandit.privacy.sensitivity import joint_shift

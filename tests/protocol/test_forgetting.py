@@ -40,7 +40,8 @@ def test_noise_of_the_worst_sum_stops_growing(size: int, forget: float, noise: f
 def test_the_decoder_gives_weighted_sums_and_no_entry_is_negative(name: str, forget: float) -> None:
     encoder = mechanisms.encoder(name, 20, forget)
     np.testing.assert_allclose(encoder.decoder @ encoder.coefficients, weighted(20, forget), atol=1e-12)
-    np.testing.assert_allclose(encoder.target, weighted(20, forget), rtol=1e-12)
+    for sync, weights in enumerate(weighted(20, forget)):
+        np.testing.assert_allclose(encoder.target_row(sync), weights[: sync + 1], rtol=1e-12)
     assert not encoder.has_negative
     assert encoder.decoder.min() > -1e-4  # C is rounded, and B is that of the rounded one
     assert encoder.worst_prefix < mechanisms.encoder(name, 20).worst_prefix

@@ -13,10 +13,11 @@ from fedbandit.paper.reference import NonPrivate, Run, dubey, private_fedlinucb,
 from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy
 from fedbandit.schedule import Adaptive, every
-from fedbandit.simulator.kernels import contexts_of, set_of
+from fedbandit.simulator.kernels import contexts_of
 from fedbandit.simulator.randomness import REWARD, uniform, user_key
 from fedbandit.simulator.simulated import runs_noise
 from fedbandit.simulator.tasks import Synthetic, Tabled, synthetic
+from tests.simulator.kernels.cases import set_of
 
 SEED, SILOS, ROUNDS, DIM, ARMS = 5, 3, 40, 3, 6
 

@@ -8,6 +8,7 @@ of rounds, each counted from its own last sync, until each has reached its next 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -35,6 +36,13 @@ RULE_NOISE = "noise of the sums that the rule looks at"
 RULE = "an observer of the messages and of the sums that the rule looks at"
 
 
+class View(NamedTuple):
+    """An observer who sees a part of it, and what its success refutes."""
+
+    name: str
+    bound: Bound
+
+
 @dataclass(frozen=True)
 class AdaptiveGame:
     """A plan with an adaptive schedule, and two worlds that differ in the user of the first round.
@@ -47,8 +55,7 @@ class AdaptiveGame:
     worlds: tuple[Integers, Integers]  # (rounds, width): contributions
     expected_time: float  # a first sync before this time speaks for world 1
     reader: Adversary  # of the messages
-    names: tuple[str, ...]
-    bounds: tuple[Bound, ...]
+    adversaries: tuple[View, ...]
 
     silos = 1  # that are played
     planned: Envelope = ()  # unknown: times depend on the data
@@ -82,7 +89,7 @@ class AdaptiveGame:
                 times += self.expected_time - now
             state, last = composition.receive(protocol, state, transcript), now
         scores = {TIMES: times, MESSAGES: messages, RULE: messages + nodes}
-        return Scored(np.stack([scores[name] for name in self.names]), (), recorder.tallies())
+        return Scored(np.stack([scores[view.name] for view in self.adversaries]), (), recorder.tallies())
 
     def _next(
         self, world: int, last: Integers, prefix: Floats, noise: NoiseSource, recorder: Recorder
@@ -131,11 +138,11 @@ def adaptive_games(plan: Plan) -> tuple[AdaptiveGame, ...]:
         )
     someone, nobody = User(np.eye(plan.dim)[0], 1.0), User(np.zeros(plan.dim), 1.0)
     size, decided = decisive_background(plan)
-    by_norm = _game(plan, (nobody, someone), size, decided + 0.5, {TIMES: "dp"})
+    by_norm = _game(plan, (nobody, someone), size, decided + 0.5, View(TIMES, "dp"))
     if not plan.schedule.private:
         return (by_norm,)
     bound = by_norm.reader.bound
-    by_shift = _game(plan, telling_pair(plan), size, decided + 0.5, {MESSAGES: bound, RULE: bound})
+    by_shift = _game(plan, telling_pair(plan), size, decided + 0.5, View(MESSAGES, bound), View(RULE, bound))
     return (replace(by_norm, expected_time=_typical_time(by_norm)), by_shift)
 
 
@@ -188,7 +195,7 @@ def _visits(plan: Plan) -> int:
     return min(plan.privacy.participations, plan.rounds)
 
 
-def _game(plan: Plan, pair: tuple[User, User], size: float, expected: float, views: dict[str, Bound]) -> AdaptiveGame:
+def _game(plan: Plan, pair: tuple[User, User], size: float, expected: float, *views: View) -> AdaptiveGame:
     """The game in which the user is one of the pair, and everybody else has norm `size`."""
     worlds = []
     for user in pair:
@@ -196,7 +203,7 @@ def _game(plan: Plan, pair: tuple[User, User], size: float, expected: float, vie
         x[: _visits(plan)] = user.x
         worlds.append(contributions(x, np.full(plan.rounds, user.y), plan.bits, plan.centre))
     (reader,) = adversaries_of(plan)
-    return AdaptiveGame(plan, plan.rule, (worlds[0], worlds[1]), expected, reader, tuple(views), tuple(views.values()))
+    return AdaptiveGame(plan, plan.rule, (worlds[0], worlds[1]), expected, reader, views)
 
 
 def _cumulative(points: Integers) -> Integers:

@@ -35,13 +35,20 @@ LONE = 1_000_000  # chunk number of the first single run, larger than that of an
 CheckKind = Literal["claimed noise", "residuals", "times and sizes", "served apart"]
 
 
+class Opponent(Protocol):
+    """What an audit has to know of an adversary: its name, and what its success refutes."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def bound(self) -> Bound: ...
+
+
 class Game(Protocol):
     """Two worlds, and adversaries that tell them apart."""
 
     @property
-    def names(self) -> tuple[str, ...]: ...
-    @property
-    def bounds(self) -> tuple[Bound, ...]: ...
+    def adversaries(self) -> Sequence[Opponent]: ...
     @property
     def chunk(self) -> int: ...
     @property
@@ -166,9 +173,9 @@ def _play(games: Sequence[Game], task: _Task, seed: int) -> _Outcome:
 
 def _told(game: Game, outcomes: Sequence[_Outcome]) -> Iterator[tuple[str, Bound, int, int]]:
     """For each adversary: its name, its bound, and how often it said "world 1" in world 1 and in world 0."""
-    for index, (name, bound) in enumerate(zip(game.names, game.bounds, strict=True)):
+    for index, one in enumerate(game.adversaries):
         ones = [sum(o.ones[index] for o in outcomes if o.task.world == world) for world in (0, 1)]
-        yield name, bound, ones[1], ones[0]
+        yield one.name, one.bound, ones[1], ones[0]
 
 
 def _noise_checks(by_game: Sequence[Sequence[_Outcome]]) -> Iterator[Check]:

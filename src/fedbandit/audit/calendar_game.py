@@ -23,7 +23,7 @@ from fedbandit.bandit.statistics import contributions
 from fedbandit.plan import Plan
 from fedbandit.privacy.noise import NoiseSource, SimulatedNoise
 from fedbandit.protocol import composition
-from fedbandit.protocol.adversaries import Adversary, Bound, Moment
+from fedbandit.protocol.adversaries import Adversary, Moment
 from fedbandit.protocol.base import Message, Protocol
 from fedbandit.protocol.encoder import Encoder
 
@@ -67,16 +67,6 @@ class CalendarGame:
         claimed = self.claimed
         size = self.silos * claimed.width * np.dtype(np.int64).itemsize
         return tuple((_slot(time, part), size) for time in self.plan.times for part in range(len(claimed.parts)))
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The adversaries' names."""
-        return tuple(adversary.name for adversary in self.adversaries)
-
-    @property
-    def bounds(self) -> tuple[Bound, ...]:
-        """By adversary, what its success refutes."""
-        return tuple(adversary.bound for adversary in self.adversaries)
 
     def play(self, world: int, trials: int, noise: NoiseSource) -> Scored:
         """Run every sync of the calendar in this world and let every adversary score it."""

@@ -50,7 +50,7 @@ from fedbandit.plan import Plan
 from fedbandit.presets import NAMES, plan_for
 from fedbandit.privacy.budget import Privacy
 from fedbandit.privacy.noise import NoiseSource
-from fedbandit.protocol.adversaries import Adversary, Bound, Moment
+from fedbandit.protocol.adversaries import Adversary, Moment
 from fedbandit.protocol.base import Message
 from fedbandit.schedule import Clock, Every
 
@@ -133,16 +133,6 @@ class LiveGame:
     def silos(self) -> int:
         """The number of silos; all of them are played."""
         return self.plan.silos
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The adversaries' names."""
-        return tuple(adversary.name for adversary in self.adversaries)
-
-    @property
-    def bounds(self) -> tuple[Bound, ...]:
-        """By adversary, what its success refutes."""
-        return tuple(adversary.bound for adversary in self.adversaries)
 
     def play(self, world: int, trials: int, noise: NoiseSource) -> Scored:
         """Run the federation `trials` times. `noise` is not used: live parties have their own source."""

@@ -64,11 +64,6 @@ class Batch:
     rounds: tuple[int, ...]  # (choosers,): the number of rounds behind the model that serves each of them
 
     @property
-    def users(self) -> int:
-        """The number of users of one silo."""
-        return int(self.fixed.shape[1]) + self.choosers
-
-    @property
     def choosers(self) -> int:
         """The number of users of one silo who have a choice."""
         return int(self.actions.shape[1])

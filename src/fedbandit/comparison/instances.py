@@ -33,11 +33,6 @@ class Instance(NamedTuple):
     silos: int
     rounds: int
 
-    @property
-    def users(self) -> int:
-        """The number of users of all silos together."""
-        return self.silos * self.rounds
-
     def chance(self, seed: int) -> float:
         """Expected regret of one user who is given an action at random."""
         return chance(self.task, self.silos, seed) / self.silos

@@ -1,4 +1,4 @@
-"""Choosing a plan: what each protocol is predicted to cost, which is best, and how they compare when simulated."""
+"""Choosing a plan: what each protocol is predicted to cost, and which is best. `studies` compares them."""
 
 from fedbandit.planner.best import proposed, recommended, refined
 from fedbandit.planner.consortium import Consortium

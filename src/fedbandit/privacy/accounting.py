@@ -24,7 +24,7 @@ from scipy.special import erfcx, gammaln, log_ndtr
 
 from fedbandit import _validate
 from fedbandit._arrays import Floats
-from fedbandit._roots import falling_root
+from fedbandit._roots import positive_root
 from fedbandit._validate import ArgumentError
 
 __all__ = [
@@ -68,12 +68,7 @@ def gaussian_sigma(epsilon: float, delta: float) -> float:
     def excess(sigma: float) -> float:
         return _excess(1 / sigma, epsilon, delta) + ROUNDING
 
-    high = 1.0
-    while excess(high) > 0:
-        high *= 2
-    while excess(high / 2) < 0:
-        high /= 2
-    return falling_root(excess, high / 2, high)
+    return positive_root(excess)
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
@@ -97,12 +92,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     def excess(epsilon: float) -> float:
         return _excess(mu, epsilon, delta)
 
-    high = 1.0
-    while excess(high) > 0:
-        high *= 2
-    while excess(high / 2) < 0:
-        high /= 2
-    return falling_root(excess, high / 2, high)
+    return positive_root(excess)
 
 
 def _check_reach(epsilon: float, delta: float) -> None:

@@ -86,11 +86,6 @@ class Encoder(ABC):
         return self._stacked(self.row)
 
     @property
-    def target(self) -> Floats:
-        """A, (size, size)."""
-        return self._stacked(self.target_row)
-
-    @property
     def decoder(self) -> Floats:
         """B = A C^-1, (size, size)."""
         return self._stacked(self.decoder_row)

@@ -21,8 +21,12 @@ def table(path):
     "absent, name, words",
     [
         (["mixer"], "silo-00", "the others have not yet said how far they have seen this silo come"),
-        (["analyzer"], "mixer", "nothing is closed before these say how far they have seen it come: analyzer"),
-        (["silo-01", "silo-02"], "analyzer", "say how far they have seen it come: silo-01, silo-02"),
+        (
+            ["analyzer"],
+            "mixer",
+            "until others have said how far they have seen this party come: analyzer",
+        ),
+        (["silo-01", "silo-02"], "analyzer", "have said how far they have seen this party come: silo-01, silo-02"),
     ],
 )
 def test_a_party_that_waits_says_for_whom_and_no_longer_when_they_have_come(tmp_path, absent, name, words):

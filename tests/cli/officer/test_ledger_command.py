@@ -58,6 +58,21 @@ def test_ledger_of_a_live_silo_s_database(tmp_path: Path) -> None:
     assert json.loads(run("ledger", file, "--json").stdout)["terms"][0]["released"] == 5
 
 
+def test_the_entries_alone_say_the_same_as_the_store(tmp_path: Path) -> None:
+    store, file = tmp_path / "silo.db", tmp_path / "entries.jsonl"
+    now = StillClock()
+    with Silo.open(store, PLAN, clock=now) as silo:
+        now.now += 3600
+        silo.tick()
+    written = run("ledger", store, "--out", file, "--json")
+    read = run("ledger", file, "--json")
+    assert {**json.loads(written.stdout), "in_the_clear": None} == json.loads(read.stdout)
+    before = store.read_bytes()
+    for taken in (file, store):
+        assert "out must be a new file that can be written" in str(run("ledger", store, "--out", taken).exception)
+    assert store.read_bytes() == before
+
+
 @pytest.mark.parametrize("column", ["hash", "previous", "event", "signature"])
 @pytest.mark.parametrize("damaged", [None, 7, b"\xff"])
 def test_a_database_with_anything_but_text_in_its_ledger_is_refused(

@@ -9,7 +9,8 @@ import numpy as np
 from fedbandit.bandit.policies import UCB, Policy
 from fedbandit.bandit.statistics import contributions, width
 from fedbandit.simulator import kernels as k
-from fedbandit.simulator.randomness import CHOICE, REWARD, normal, uniform, user_key
+from fedbandit.simulator.kernels.contexts import pick_set
+from fedbandit.simulator.randomness import CHOICE, CONTEXT, REWARD, normal, uniform, user_key
 
 Way = Literal["lazy", "eager", "fixed"]
 
@@ -109,6 +110,12 @@ def local_of(case: Case, dtype: Any = np.float64) -> k.Local:
     return k.Local(inverse, bias, case.radius.astype(dtype))
 
 
+def set_of(seed: int, run: int, silo: int, round_: int, table: k.Table) -> int:
+    """The action set that kernels give to one user of a table; run 0 if all runs share their contexts."""
+    key, (first, last) = user_key(np.uint64(seed), run, silo, round_, CONTEXT), table.ranges[silo]
+    return int(pick_set(np.uint64(key), int(first), int(last)))
+
+
 def actions_of(case: Case, run: int, silo: int, now: int) -> tuple[np.ndarray, np.ndarray]:
     """A user's actions and their expected rewards, float64."""
     number = int(case.users.context_runs[run])
@@ -117,7 +124,7 @@ def actions_of(case: Case, run: int, silo: int, now: int) -> tuple[np.ndarray, n
         x = k.contexts_of(SEED, number, silo, now, source.arms, case.theta.shape[-1]).astype(float)
         return x, x @ source.theta[run]
     table = case.source
-    index = k.set_of(SEED, number, silo, now, table)
+    index = set_of(SEED, number, silo, now, table)
     first, last = table.offsets[index : index + 2]
     block = table.blocks[table.starts[index] :][: table.height * (-(-(last - first) // 8) * 8)]
     x = block.reshape(table.height, -1)[: case.theta.shape[-1], : last - first].T

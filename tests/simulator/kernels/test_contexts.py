@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedbandit.simulator import kernels as k
-from tests.simulator.kernels.cases import SEED, TABLES, table_of
+from tests.simulator.kernels.cases import SEED, TABLES, set_of, table_of
 
 
 def test_contexts_are_unit_vectors_with_a_uniform_direction() -> None:
@@ -43,6 +43,6 @@ def test_users_differ_by_run_silo_round_and_seed() -> None:
 
 def test_sets_are_picked_uniformly() -> None:
     table = table_of(TABLES["one silo"])
-    picks = np.array([k.set_of(SEED, 0, 0, t, table) for t in range(7000)])
+    picks = np.array([set_of(SEED, 0, 0, t, table) for t in range(7000)])
     counts = np.bincount(picks, minlength=7)
     assert ((counts - 1000) ** 2 / 1000).sum() < 22.5  # chi-square with 6 degrees of freedom exceeds it once in 1000

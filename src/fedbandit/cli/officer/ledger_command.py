@@ -13,10 +13,20 @@ from typing import Annotated, Any
 
 import typer
 
-from fedbandit.cli import options, output
+from fedbandit.cli import checks, options, output
 from fedbandit.cli.plan_file import read_bytes, read_text
 from fedbandit.privacy.budget import at_most, exactly
-from fedbandit.privacy.ledger import Checks, Entry, LedgerError, entries_since, from_columns, from_json, numbers, verify
+from fedbandit.privacy.ledger import (
+    Checks,
+    Entry,
+    LedgerError,
+    entries_since,
+    from_columns,
+    from_json,
+    numbers,
+    to_json,
+    verify,
+)
 from fedbandit.privacy.spending import Spent, TermSpent, spent
 from fedbandit.protocol import mechanisms
 
@@ -43,6 +53,10 @@ def ledger(
         list[Path] | None,
         typer.Option(help="The store of a mixer or an analyzer: the ledger must contain the head that it has seen."),
     ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="A new file for the entries alone, one per line, for somebody who must not have the store."),
+    ] = None,
     json: options.Json = False,
     wide: options.Wide = False,
 ) -> None:
@@ -59,6 +73,9 @@ def ledger(
     signed = None if federation is None or silo is None else _signature_of(federation, silo, file)
     seen = [_witnessed(store, silo) for store in witness or [] if silo is not None]
     verify(entries, signed=signed, witnessed=seen)
+    if out is not None:
+        with checks.writing("out", out, "new file"), out.open("x", encoding="utf-8") as lines:
+            lines.writelines(f"{to_json(entry)}\n" for entry in entries)
     checked = [*(["signed by the silo"] if signed else []), *(f"seen by others up to entry {n}" for n, _ in seen)]
     if since is not None:
         checked.append(f"{since} since the head you noted")
@@ -68,12 +85,12 @@ def ledger(
         epsilon = math.inf if clear else total.epsilon
         together = {"epsilon": epsilon, "delta": total.delta, "adjacency": total.adjacency}
         terms = [_as_dict(term) for term in total.terms]
-        checks = {"signatures": signed is not None, "witnessed": [number for number, _ in seen], "since_head": since}
+        verified = {"signatures": signed is not None, "witnessed": [number for number, _ in seen], "since_head": since}
         output.print_json(
             {
                 "entries": length,
                 "head": last,
-                **checks,
+                **verified,
                 "terms": terms,
                 "in_the_clear": clear,
                 "spent": together,

@@ -32,12 +32,28 @@ def bench(
 def _figures(live: bool) -> Callable[[Callable[[float], None]], Mapping[str, Any]]:
     """The function that measures. Only the live figures need the extra `live`, so modules are imported here."""
     if live:
-        from fedbandit.bench.live_speed import live_figures
-
-        return live_figures
+        return _live_figures
     from fedbandit.bench.engine_speed import engine_figures
 
     return engine_figures
+
+
+def _live_figures(progress: Callable[[float], None]) -> dict[str, float | None]:
+    """The cost of a live silo, a sync of many silos and an open page; `progress` is told the share that is done."""
+    from fedbandit.bench import http_speed, in_process, page_speed, sync_speed, worker_speed
+
+    figures: dict[str, float | None] = {}
+    parts = (
+        http_speed.http_figures,
+        worker_speed.worker_figures,
+        in_process.in_process_figures,
+        sync_speed.sync_figures,
+        page_speed.page_figures,
+    )
+    for done, part in enumerate(parts, 1):
+        figures.update(part())
+        progress(done / len(parts))
+    return figures
 
 
 def _shown(value: object) -> str:

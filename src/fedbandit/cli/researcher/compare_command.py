@@ -43,11 +43,10 @@ def compare(
 ) -> None:
     """Compare protocols on five standard instances: promise, audit, and regret in units of chance."""
     from fedbandit.comparison.contest import contest
-    from fedbandit.comparison.contest_plot import draw_contest
-    from fedbandit.comparison.contest_text import as_markdown
     from fedbandit.comparison.entrants import yours
     from fedbandit.comparison.instances import INSTANCES, NEEDS, Paths, instances
     from fedbandit.comparison.own_file import plugged_in
+    from fedbandit.comparison.standings import as_markdown, draw_contest
 
     _validate.count("seed", seed, least=0)
     others = _others(against)
@@ -98,7 +97,7 @@ def _size(instance: Instance) -> dict[str, Any]:
 
 def _show(outcomes: list[Standing], instances: list[str], title: str) -> None:
     """A row per protocol, a column per instance."""
-    from fedbandit.comparison.contest_text import regret_columns, regret_row
+    from fedbandit.comparison.standings import regret_columns, regret_row
 
     rows = [regret_row(outcome, instances, errors=False) for outcome in outcomes]
     output.print_table(title, regret_columns(instances), rows, narrow=True, wide=("trusts", "DP"))

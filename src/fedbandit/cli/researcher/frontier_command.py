@@ -18,10 +18,10 @@ from fedbandit.privacy.budget import Privacy, exactly
 
 if TYPE_CHECKING:
     from fedbandit.bandit.confidence import Radii
-    from fedbandit.planner.ablation import Ablated
-    from fedbandit.planner.consortia import Checked
-    from fedbandit.planner.frontier import Frontier, Point
-    from fedbandit.planner.shuffling import Payoff
+    from fedbandit.planner.studies.ablation import Ablated
+    from fedbandit.planner.studies.consortia import Checked
+    from fedbandit.planner.studies.frontier import Frontier, Point
+    from fedbandit.planner.studies.shuffling import Payoff
     from fedbandit.simulator.tasks import Task
 
 __all__ = ["frontier"]
@@ -73,8 +73,8 @@ def frontier(
     wide: options.Wide = False,
 ) -> None:
     """Regret against epsilon for all protocols, on the same users."""
-    from fedbandit.planner.frontier import frontier as measured
-    from fedbandit.planner.frontier import light as lighter
+    from fedbandit.planner.studies.frontier import frontier as measured
+    from fedbandit.planner.studies.frontier import light as lighter
 
     if data is not None and warfarin is not None:
         raise ArgumentError("data", "must not be given together with warfarin: a frontier has one kind of users")
@@ -95,12 +95,12 @@ def frontier(
     base = Plan(_or(silos, size.silos), _or(rounds, size.rounds), task.dim, first, trust="none")
     runs = _validate.count("runs", _or(runs, size.runs))  # plans are tuned for minutes before they are played
     if shuffle:
-        from fedbandit.planner.shuffling import payoffs
+        from fedbandit.planner.studies.shuffling import payoffs
 
         _show_payoffs(payoffs(base), json)
         return
     if ablated:
-        from fedbandit.planner.ablation import ablation
+        from fedbandit.planner.studies.ablation import ablation
 
         radii = cast("Radii", confidence)  # a plan refuses any other text
         with output.progress_bar("taking back one at a time") as progress:
@@ -112,7 +112,7 @@ def frontier(
         found = measured(task, base, chosen, names, runs, seed, centred=centre, progress=progress)
     title = f"{counted(base.silos, 'silo')}, {base.rounds:,} rounds, d = {base.dim}, {counted(runs, 'run')}"
     if plot is not None:
-        from fedbandit.planner.frontier_plot import draw
+        from fedbandit.planner.studies.frontier_plot import draw
 
         draw(found, plot, title)
         output.remark(f"written: {plot}")
@@ -123,7 +123,7 @@ def frontier(
 
 
 def _usual_size(quick: bool) -> FrontierSize:
-    from fedbandit.planner.frontier import BUDGETS, CURVES, QUICK_CURVES
+    from fedbandit.planner.studies.frontier import BUDGETS, CURVES, QUICK_CURVES
 
     if quick:
         return FrontierSize(20, 1_000, 2, ((1.0, 0.1),), QUICK_CURVES)
@@ -167,7 +167,7 @@ def _task(dim: int, arms: int, data: Path | None, warfarin: Path | None) -> Task
 
 
 def _show_frontier(found: Frontier, title: str, light: bool) -> None:
-    from fedbandit.planner.frontier import FLOOR, is_light
+    from fedbandit.planner.studies.frontier import FLOOR, is_light
 
     columns = ["curve", "budget", "regret / T", "+-", "excess", "x below the paper", "syncs", "schedule", "mechanism"]
     output.print_table(title, columns, [_point_row(point) for point in found.points], wide=("schedule", "mechanism"))
@@ -198,7 +198,7 @@ def _point_row(point: Point) -> list[str]:
 
 
 def _show_ablation(rows: tuple[Ablated, ...], base: Plan, json: bool) -> None:
-    from fedbandit.planner.ablation import unsymmetric_noise_factor
+    from fedbandit.planner.studies.ablation import unsymmetric_noise_factor
 
     factor = unsymmetric_noise_factor(base.changed(trust="silo", colluding=None))
     if json:
@@ -236,7 +236,7 @@ def _show_payoffs(found: tuple[Payoff, ...], json: bool) -> None:
 
 
 def _show_predictions(runs: int, seed: int, as_json: bool) -> None:
-    from fedbandit.planner.consortia import accord, checked
+    from fedbandit.planner.studies.consortia import accord, checked
 
     with output.progress_bar("simulating") as progress:
         rows = list(checked(runs, seed, progress))

@@ -104,7 +104,7 @@ def shuffle(
     wide: options.Wide = False,
 ) -> None:
     """From how many silos on shuffling pays, by epsilon and T: the paper's ways and the best known ones."""
-    from fedbandit.planner import shuffle_map
+    from fedbandit.planner.studies import shuffle_map
 
     _validate.one_of("format", picture, FORMATS)
     folder = output.writable_folder(out)

@@ -31,8 +31,8 @@ from fedbandit.schedule import Clock
 __all__ = ["Loss", "OldCopy", "begin_at", "bring_forward", "further", "is_known", "loss"]
 
 WAY_OUT = (
-    "Put the newest copy in its place, or let the term end: with new keys of this silo (`federation new-keys`)"
-    " the founder begins one in which it has a ledger of its own (`fedbandit federation renew --replace CARD`)"
+    "Put the newest copy in its place, or let the term end: once this silo has new keys (`federation new-keys`), the"
+    " founder can begin a term in which it has a new ledger (`fedbandit federation renew --replace CARD`)"
 )
 
 

@@ -150,7 +150,7 @@ def _tables(sql: Sql) -> set[str]:
 
 
 class Backoff:
-    """How long to wait before trying a server again that did not answer: twice as long each time, up to a limit."""
+    """How long to wait before trying again a server that did not answer: twice as long each time, up to a limit."""
 
     def __init__(self) -> None:
         self._wait, self._again = 0.0, 0.0

@@ -17,7 +17,7 @@ FORMAT = "6"
 EARLIER = {  # by format: the version
     "1": "0.1.0",
     "2": "0.2.0",
-    **dict.fromkeys("34", "from between 0.2.0 and 0.3.0"),
+    **dict.fromkeys("34", "between 0.2.0 and 0.3.0"),
     "5": "0.3.0",
 }
 ADDED = {  # by format: the tables that the next format adds

@@ -474,7 +474,7 @@ class SyncKeeper(ABC):
     @property
     def _unheard(self) -> str:
         names = ", ".join(sorted(party.name for party in self.asks.parties if party.name not in self._answered))
-        return f"nothing is closed before these say how far they have seen it come: {names}"
+        return f"nothing is closed until others have said how far they have seen this party come: {names}"
 
     async def _undeterred(self, work: Callable[[], Awaitable[None]]) -> None:
         """Do work that may fail because of the store or the broker, and that is done again at the next look. Neither a

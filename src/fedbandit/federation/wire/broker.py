@@ -8,7 +8,6 @@ receiving silo, and for how long.
 
 from __future__ import annotations
 
-import signal
 import socket
 import subprocess
 import sysconfig
@@ -55,7 +54,6 @@ MAX_PAYLOAD = 32 * 2**20
 OTHER_SETTINGS = 10058  # the broker's error code for a stream that already exists with other settings
 STREAMS = "streams"  # the account that has the streams
 RETENTION = 30 * 86400.0  # seconds that a message is kept
-RELOADED, RELOAD = "Reloaded server configuration", 10.0  # what a server logs then; seconds that it may take
 ACK_WAIT = 3.0  # seconds until messages of a killed reader are delivered again; taking one twice changes nothing
 
 
@@ -265,19 +263,6 @@ class BrokerProcess:
         """The process id, once it is started."""
         assert self._process is not None
         return self._process.pid
-
-    def reload(self) -> None:
-        """Make it read its configuration again; nobody whose account stays is disconnected. It does so twice: after the
-        first time a new account is known, and after the second its imports are there."""
-        assert self._process is not None
-        for _ in range(2):
-            before = self._log.read_text(errors="replace").count(RELOADED)
-            self._process.send_signal(signal.SIGHUP)
-            end = time.monotonic() + RELOAD
-            while self._log.read_text(errors="replace").count(RELOADED) == before:
-                if time.monotonic() > end:
-                    raise RuntimeError(f"the broker did not reload; see {self._log}: {_tail(self._log)}")
-                time.sleep(0.02)
 
     def kill(self) -> None:
         """Kill it with kill -9, for tests of what survives that."""

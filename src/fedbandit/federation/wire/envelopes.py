@@ -46,7 +46,7 @@ __all__ = [
 
 FORMAT = 3  # of envelopes and their contents; in greetings, parties tell each other which formats they read
 MAGIC = b"FBE" + str(FORMAT).encode()
-GREETING = b"FBE3"  # of greetings, in every format, for good: by greetings versions learn of each other
+GREETING = b"FBE3"  # of greetings, in every format, for good: through them versions learn of each other
 SIGNATURE_BYTES = 64
 Kind = Literal["greeting", "release", "mixed", "model", "holds", "members"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

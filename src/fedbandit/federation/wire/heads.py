@@ -2,8 +2,8 @@
 
 A silo's chain is its ledger, the mixer's chain is the totals that it made, and the analyzer's chain is the models. Each
 party keeps the newest head that it has seen of each other party, and tells that party when they greet. So a party that
-was put back to an older state (a restored backup, an empty store) learns that it was further before. And two heads of
-one party that contradict each other prove, by its own signature, that it told different parties different things.
+was put back to an older state (a restored backup, an empty store) learns how far it had come. And two heads of one
+party that contradict each other prove, by its own signature, that it told different parties different things.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _HEAD = struct.Struct("<Q32s64s")
 _GREETING = struct.Struct("<4sBB16s16sI")
 _MEMBERS = struct.Struct("<I32s")
 HEAD_BYTES = _HEAD.size
-MAGIC = b"FBG1"  # every version reads greetings: by them versions learn of each other
+MAGIC = b"FBG1"  # every version reads greetings: through them versions learn of each other
 NO_QUESTION = bytes(16)
 
 

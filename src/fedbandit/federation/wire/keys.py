@@ -78,7 +78,7 @@ class PublicKeys:
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> PublicKeys:
         """Read the keys from a table. Keys of a wrong size are refused here; everything else is checked when a key is
-        used, because of a thousand parties a silo sends to two."""
+        used, because a silo sends to only two of perhaps a thousand parties."""
         _validate.known_keys("public keys", data, cls.__dataclass_fields__, required=("name", "role"))
         try:
             keys = {name: bytes.fromhex(data[name]) for name in ("identity", "mlkem", "x25519", "broker")}

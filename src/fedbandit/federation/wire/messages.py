@@ -1,7 +1,7 @@
 """The bytes of a message: a tuple of arrays, in one canonical form.
 
 ``magic | number of arrays | for each: type, number of dimensions, dimensions | data``, little-endian, row-major. The
-same arrays give the same bytes; and as the plan fixes every array's shape, the length reveals nothing of the data.
+same arrays give the same bytes; and as the plan fixes every array's shape, the length reveals nothing about the data.
 """
 
 from __future__ import annotations

@@ -17,22 +17,19 @@ from fedbandit._validate import ArgumentError
 from fedbandit.bandit.statistics import Scales
 from fedbandit.privacy.clones import amplified_epsilon, amplified_sigma
 from fedbandit.privacy.ledger import Gaussian
-from fedbandit.privacy.noise import NoiseSource
 from fedbandit.privacy.sensitivity import joint_shift, rounding_shift
-from fedbandit.protocol.adversaries import Adversary, SeesMessages
-from fedbandit.protocol.base import SILOS, Message, Part
 from fedbandit.protocol.calibration import gaussian_noise
 from fedbandit.protocol.guarantee import BOUNDED_BY_USERS, Built, Guarantee, Request
 from fedbandit.protocol.trust import AuditSize, Faith, Trust
 from fedbandit.protocol.trusts.local import LocalProtocol, check_users
-from fedbandit.protocol.trusts.shuffle import TOGETHER, SeesShuffled
+from fedbandit.protocol.trusts.shuffle import ShuffleProtocol
 
 __all__ = ["TRUST", "Crowd", "ShuffledUsersProtocol"]
 
 
 @dataclass(frozen=True)
-class ShuffledUsersProtocol(LocalProtocol):
-    """R as in the local model; S is a uniform permutation of the users of a batch; A adds them up.
+class ShuffledUsersProtocol(ShuffleProtocol, LocalProtocol):
+    """R as in the local model; S is a uniform permutation, here of the users of a batch; A adds them up.
 
     A is told no more than an unordered set of noisy users, and uses their sum. So a simulation may add up the users of
     a silo first. An audit must not: it has one user in every silo's batch.
@@ -40,20 +37,7 @@ class ShuffledUsersProtocol(LocalProtocol):
     Formal guarantee: what S passes on is (epsilon, delta)-DP for each user, by clones, if S is honest.
     """
 
-    needs_mixer: bool = False  # whether the promise needs the mixer: the users' noise alone is not enough
-
-    parts = (Part(blind=True),)
     sends = "noisy contributions of users, through the mixer"
-
-    def mix(self, held: Message, noise: NoiseSource) -> Message:
-        """S: the messages in random order."""
-        (messages,) = held
-        return (np.take(messages, noise.permutation(messages.shape[SILOS]), axis=SILOS),)
-
-    def adversaries(self) -> tuple[Adversary, ...]:
-        """The analyzer behind the mixer; also whoever sees the messages before they are shuffled, if the promise is
-        against them too."""
-        return (SeesShuffled(),) if self.needs_mixer else (SeesShuffled(), SeesMessages(TOGETHER))
 
 
 class Crowd(NamedTuple):

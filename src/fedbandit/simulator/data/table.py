@@ -60,11 +60,6 @@ class ActionTable:
         """Dimension of the features."""
         return int(self.features.shape[1])
 
-    @property
-    def largest_set(self) -> int:
-        """The most actions that a single set offers."""
-        return int(np.diff(self.offsets).max())
-
     def divided(self, silos: int) -> Integers:
         """Bounds (silos + 1,) of equal contiguous ranges of sets: sizes differ by at most one."""
         silos = _validate.count("silos", silos)

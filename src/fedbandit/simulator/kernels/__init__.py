@@ -7,7 +7,7 @@ chosen. Results depend only on the arguments, not on the number of threads.
 from __future__ import annotations
 
 from fedbandit.simulator.kernels.checked import play, play_fixed, play_partly
-from fedbandit.simulator.kernels.contexts import contexts_of, set_of
+from fedbandit.simulator.kernels.contexts import contexts_of
 from fedbandit.simulator.kernels.exploring import policy_row
 from fedbandit.simulator.kernels.layout import (
     BERNOULLI,
@@ -44,5 +44,4 @@ __all__ = [
     "play_fixed",
     "play_partly",
     "policy_row",
-    "set_of",
 ]

@@ -23,7 +23,6 @@ __all__ = [
     "open_contexts",
     "pick_set",
     "set_block",
-    "set_of",
     "sets_of",
 ]
 
@@ -124,15 +123,5 @@ def contexts_of(
 ) -> Singles:
     """The fresh actions (arms, dim) that kernels give to one user; run 0 if all runs share their contexts."""
     out = np.zeros((padded(dim, DEPTH), padded(arms, LANES)), dtype=np.float32)
-    draw(_context_key(seed, run, silo, round_), dim, share, out)
+    draw(np.uint64(user_key(np.uint64(seed % 2**64), run, silo, round_, CONTEXT)), dim, share, out)
     return np.ascontiguousarray(out[:dim, :arms].T)
-
-
-def set_of(seed: int, run: int, silo: int, round_: int, table: Table) -> int:
-    """The action set that kernels give to one user of a table; run 0 if all runs share their contexts."""
-    first, last = table.ranges[silo]
-    return int(pick_set(_context_key(seed, run, silo, round_), int(first), int(last)))
-
-
-def _context_key(seed: int, run: int, silo: int, round_: int) -> np.uint64:
-    return np.uint64(user_key(np.uint64(seed % 2**64), run, silo, round_, CONTEXT))

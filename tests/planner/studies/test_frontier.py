@@ -9,14 +9,14 @@ import pytest
 
 from fedbandit import presets
 from fedbandit.plan import Plan
-from fedbandit.planner import ablation, frontier
+from fedbandit.planner.studies import ablation, frontier
 from fedbandit.privacy.budget import Privacy
 from fedbandit.schedule import Every
 from fedbandit.simulator import tasks
 from fedbandit.simulator.runner import simulate
 
 BASE = Plan(10, 300, 5, Privacy(1.0, 0.1))
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
+SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"
 
 
 @pytest.fixture(scope="module")

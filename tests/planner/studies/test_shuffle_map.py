@@ -8,18 +8,19 @@ from pathlib import Path
 import pytest
 
 from fedbandit.plan import Plan
-from fedbandit.planner import shuffle_map, shuffling
+from fedbandit.planner.studies import shuffle_map, shuffling
 from fedbandit.privacy.budget import Privacy
 from fedbandit.schedule import every
+from tests.planner.studies.written_map import written_map
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 GALLERY = ROOT / "docs" / "gallery"
 LEMMA, P_SUMS, BATCHES, VECTORS, EXACT_VECTORS = shuffling.WAYS
 
 
 @pytest.mark.parametrize("way", shuffling.WAYS)
 def test_every_cell_of_the_pages_table_is_what_is_computed(way):
-    printed = {(one.way, one.rounds, one.epsilon): one.silos for one in shuffle_map.read(GALLERY)}
+    printed = {(one.way, one.rounds, one.epsilon): one.silos for one in written_map(GALLERY)}
     assert len(printed) == len(shuffling.WAYS) * len(shuffle_map.ROUNDS) * len(shuffle_map.EPSILONS)
     for rounds in shuffle_map.ROUNDS:
         for epsilon in shuffle_map.TABLED:
@@ -28,7 +29,7 @@ def test_every_cell_of_the_pages_table_is_what_is_computed(way):
 
 def test_the_page_has_every_row():
     page = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
-    for row in shuffle_map.as_table(shuffle_map.read(GALLERY)):
+    for row in shuffle_map.as_table(written_map(GALLERY)):
         assert f"| {' | '.join(row)} |\n" in page
     assert "(gallery/shuffling.svg)" in page
 
@@ -73,5 +74,5 @@ def test_the_lemma_pays_and_then_ends():
 def test_written_and_read_back(tmp_path):
     some = [shuffling.Threshold(LEMMA, rounds, 1e-3, 10.0 * rounds) for rounds in shuffle_map.ROUNDS]
     shuffle_map.write(tmp_path, some, "svg")
-    assert shuffle_map.read(tmp_path) == some
+    assert written_map(tmp_path) == some
     assert (tmp_path / "shuffling.svg").stat().st_size > 1_000

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from fedbandit.planner.shuffling import MAP_BATCH, MAP_DELTA, MAP_DIM, MOST_ON_MAP, WAYS, Threshold, thresholds
+from fedbandit.planner.studies.shuffling import MAP_BATCH, MAP_DELTA, MAP_DIM, MOST_ON_MAP, WAYS, Threshold, thresholds
 
-__all__ = ["EPSILONS", "NAME", "ROUNDS", "SECURE_SUM_PAYS", "TABLED", "as_table", "draw", "measured", "read", "write"]
+__all__ = ["EPSILONS", "NAME", "ROUNDS", "SECURE_SUM_PAYS", "TABLED", "as_table", "draw", "measured", "write"]
 
 NAME = "shuffling"
 EPSILONS = tuple(float(f"{epsilon:.3g}") for epsilon in np.geomspace(1e-5, 10, 19))
@@ -29,11 +29,6 @@ def write(folder: Path, found: Sequence[Threshold], picture: str) -> None:
     text = json.dumps([one._asdict() for one in found], indent=1)
     (folder / f"{NAME}.json").write_text(text + "\n", encoding="utf-8")
     draw(found, folder / f"{NAME}.{picture}")
-
-
-def read(folder: Path) -> list[Threshold]:
-    """What `write` wrote."""
-    return [Threshold(**one) for one in json.loads((folder / f"{NAME}.json").read_text(encoding="utf-8"))]
 
 
 def as_table(found: Sequence[Threshold]) -> list[list[str]]:

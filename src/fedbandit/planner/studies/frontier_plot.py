@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from fedbandit.look.colours import colour_of, colours
-from fedbandit.planner.frontier import EVERY, FLOOR, PRACTICAL, REFERENCES, Frontier, Point
+from fedbandit.planner.studies.frontier import EVERY, FLOOR, PRACTICAL, REFERENCES, Frontier, Point
 from fedbandit.privacy.budget import exactly
 from fedbandit.simulator.plot import save
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fedbandit.planner import consortia
-from fedbandit.planner.consortia import CONSORTIA, Checked, accord, checked
+from fedbandit.planner.studies import consortia
+from fedbandit.planner.studies.consortia import CONSORTIA, Checked, accord, checked
 from fedbandit.simulator.result import Estimate
 
 

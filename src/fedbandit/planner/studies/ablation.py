@@ -9,7 +9,8 @@ from fedbandit import presets
 from fedbandit.bandit.confidence import Radii
 from fedbandit.bandit.directions import PAPERS_SHARE
 from fedbandit.plan import Plan
-from fedbandit.planner.frontier import (
+from fedbandit.planner.prediction import noise_variance
+from fedbandit.planner.studies.frontier import (
     YARDSTICK,
     baseline,
     baseline_name,
@@ -19,7 +20,6 @@ from fedbandit.planner.frontier import (
     light,
     played,
 )
-from fedbandit.planner.prediction import noise_variance
 from fedbandit.planner.tuning import CONSTANT_SHARE, tuned, with_best_mechanism
 from fedbandit.presets import plan_for
 from fedbandit.schedule import Every, Growing
