@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedbandit._validate import ArgumentError
+from fedbandit.bandit.prior import Prior
 from fedbandit.comparison.contest import Standing, contest
 from fedbandit.comparison.entrants import yours
 from fedbandit.comparison.instances import Instance
@@ -21,6 +22,7 @@ from fedbandit.simulator.tasks import synthetic
 
 PAGE = Path(__file__).parents[2] / "CONTRIBUTING.md"
 MECHANISM, TRUST = re.findall(r"```python\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
+PRIOR = "Prior((9.0,) * 5, (1.0,) * 3, 50.0)"
 ASKED = Plan(3, 20, 2, Privacy(1.0, 1e-5), trust="none")
 
 
@@ -250,6 +252,10 @@ def test_what_is_no_python_file_is_refused(tmp_path: Path, name: str) -> None:
         ("asked.changed(silos=4)", "must return a plan of 3 silos and 20 rounds, or of 1 and 60"),
         ("asked.changed(dim=3)", "and dimension 2, got 3, 20 and 3"),
         ("asked.changed(bits=19)", "must keep the grid of 20 bits"),
+        (
+            f"asked.changed(trust='silo', prior=__import__('{Prior.__module__}', fromlist='x').{PRIOR})",
+            "must begin with nothing known, as all entrants do",
+        ),
         ("asked.changed(privacy=type(asked.privacy)(50.0, 1e-5))", r"must keep the budget .* \(1, 1e-05\)"),
         ("asked.changed(privacy=type(asked.privacy)(1.0, 1e-5, 'add-remove'))", "with its adjacency"),
     ],

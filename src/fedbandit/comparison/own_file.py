@@ -154,4 +154,6 @@ def _checked(plan: object, asked: Plan) -> Plan:
         raise ArgumentError(FIELD, f"{kept}, or have none, got {plan.privacy}")
     if plan.bits != asked.bits:
         raise ArgumentError(FIELD, f"must keep the grid of {asked.bits} bits that all entrants share, got {plan.bits}")
+    if plan.prior is not None:
+        raise ArgumentError(FIELD, "must begin with nothing known, as all entrants do; the plan has a prior")
     return plan
