@@ -19,7 +19,7 @@ from fedbandit.paper.reference import NonPrivate, Parameters, private_fedlinucb,
 from fedbandit.paper.reference.p_vec import a_1d, r_1d
 from fedbandit.plan import Plan
 from fedbandit.privacy.accounting import gaussian_delta
-from fedbandit.privacy.amplification import shuffled_epsilon
+from fedbandit.privacy.amplification import shuffled_epsilon, theorem_sdp
 from fedbandit.privacy.budget import Privacy
 from fedbandit.protocol.determinant import DeterminantRule
 from fedbandit.protocol.mechanisms import encoder
@@ -36,8 +36,8 @@ def measured() -> dict[str, claims.PaperClaim]:
 def test_outcomes(measured):
     outcomes = {
         "confirmed": {"noise", "syncs", "p-sums", "vector-sum range"},
-        "other constant": {"radius", "lemma amp", "P_1D", "one event"},
-        "other exponent": {"noise by amplification"},
+        "other constant": {"noise by amplification", "radius", "lemma amp", "P_1D", "one event"},
+        "other exponent": set(),  # only simulations have that outcome
         "narrower range": {"adjacency", "amplification", "vector-sum noise", "Theorem SDP", "many silos", "batches"},
         "refuted": {"sensitivity", "rewards", "line 15", "title features"},
     }
@@ -63,6 +63,19 @@ def test_noise_by_amplification_grows_with_the_silos_at_a_fixed_epsilon():
     grown = math.log10((many.noise_std / few.noise_std) ** 2)
     assert f", {grown:.2f}, " in claim.measured[0]
     assert grown > 0.2
+
+
+def test_that_growth_is_the_logarithms_of_the_lemma_and_a_factor_of_at_most_e():
+    """sigma_0 = sqrt(2 log(1.25/delta_0)) / epsilon_0, and epsilon = 4 epsilon_0 sqrt(e^(T epsilon_0) log(4/slack) / M)
+    to first order, so M sigma_0^2 is 32 e^(T epsilon_0) / epsilon^2 times these two logarithms."""
+    for silos in (10**5, 10**7):
+        budget = theorem_sdp(1e-5, 1e-4, silos, 10_000, 9)
+        whole = 32 * math.exp(10_000 * budget.local_epsilon) / budget.epsilon**2 * scaling.logarithms(budget, silos)
+        assert silos * budget.sigma**2 == pytest.approx(whole, rel=0.01)
+        assert math.exp(10_000 * budget.local_epsilon) < math.e
+    assert scaling.amplified_outcome([0.28], [0.0]) == "other constant"
+    assert scaling.amplified_outcome([0.28], [0.02]) == "other exponent"
+    assert scaling.amplified_outcome([0.0], [0.0]) == "confirmed"
 
 
 def test_syncs():

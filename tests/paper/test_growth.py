@@ -43,9 +43,12 @@ def test_a_bend_shows_in_the_pieces():
 
 def test_every_word_can_come_out():
     near, far = Exponent(0.5, 0.1, ()), Exponent(0.8, 0.1, ())
-    assert growth.outcome([near, near], 0.5) == "confirmed"
-    assert growth.outcome([near, far], 0.5) == "narrower range"
-    assert growth.outcome([far, far], 0.5) == "other exponent"
+    one, two = [(0.5, 0.5)] * 2, [(0.5, 0.67)] * 2
+    assert growth.outcome([near, near], one) == "confirmed"
+    assert growth.outcome([near, far], one) == "narrower range"
+    assert growth.outcome([far, far], one) == "other exponent"
+    assert growth.outcome([Exponent(0.62, 0.1, ()), far], two) == "narrower range"  # the logarithms of the theorem
+    assert growth.outcome([Exponent(0.3, 0.1, ()), far], two) == "other exponent"
     assert gap.outcome(0.25, Exponent(0.2, 0.1, ())) == "confirmed"
     assert gap.outcome(0.25, Exponent(0.4, 0.1, ())) == "other exponent"
     assert gap.outcome(0.26, Exponent(0.25, 0.1, ())) == "refuted"
@@ -64,14 +67,37 @@ def test_claimed_exponents_are_those_of_the_theorems_formula():
         orders = [regret_bounds.order_ldp(plan) for plan in plans]
         if sweep.of == "cost":
             lasts = [math.log(plan.encoder.size / plan.alpha) ** 0.25 for plan in plans]
-            terms = [order.privacy / last for order, last in zip(orders, lasts, strict=True)]
-        elif sweep.symbol == "T":  # the other term, d sqrt(MT) log(MT/alpha)
+            every = [[order.privacy / last for order, last in zip(orders, lasts, strict=True)]]
+        else:  # d M B log T and d sqrt(MT) log(MT/alpha)
             users = [size.silos * size.rounds for size in sizes]
-            terms = [o.learning / math.log(n / 0.01) for o, n in zip(orders, users, strict=True)]
-        else:
-            terms = [order.batches for order in orders]
+            every = [
+                [order.batches / math.log(size.rounds) for order, size in zip(orders, sizes, strict=True)],
+                [order.learning / math.log(n / 0.01) for order, n in zip(orders, users, strict=True)],
+            ]
         scales = [sweep.scale(getattr(size, sweep.field)) for size in sizes]
-        assert math.log(terms[1] / terms[0]) / math.log(scales[1] / scales[0]) == pytest.approx(sweep.claimed, abs=1e-9)
+        slopes = {round(math.log(terms[1] / terms[0]) / math.log(scales[1] / scales[0]), 9) for terms in every}
+        assert slopes == set(sweep.claimed), sweep.name
+
+
+def test_the_logarithms_of_the_privacy_term_are_those_of_lemma_subg():
+    """sqrt(sigma MT log(MT)) d^(3/4) log^(1/4)(K/alpha), sigma being sqrt(M) kappa and what T and B do not change."""
+    by_rounds, by_batch, by_epsilon = (
+        next(one for one in SWEEPS if one.name == f"cost by {at}") for at in ("T", "B", "ε")
+    )
+
+    def term(size):
+        syncs = size.rounds // size.batch
+        sigma = math.sqrt(size.silos) * (1 + math.log2(syncs))
+        users = size.silos * size.rounds
+        return math.sqrt(sigma * users * math.log(users)) * math.log(syncs / 0.01) ** 0.25
+
+    for sweep in (by_rounds, by_batch):
+        exponents = np.polyfit(np.log(sweep.scales(EARLY)), [math.log(term(size)) for size in sweep.sizes(EARLY)], 1)
+        low, high = sweep.allowed(EARLY)
+        assert sweep.claimed[0] in (low, high)
+        assert exponents[0] in (pytest.approx(low, abs=0.01), pytest.approx(high, abs=0.01))  # batches are whole rounds
+        assert high - low > 0.05
+    assert by_epsilon.allowed(EARLY) == pytest.approx((-0.5, -0.5))
 
 
 def test_early_is_where_the_regulariser_still_counts_and_late_where_it_does_not():
@@ -91,6 +117,7 @@ def test_a_claim_is_written_from_what_was_measured():
     assert claim.outcome == "narrower range"
     assert "exponent 0.75 ± 0.00" in claim.measured[0]
     assert "exponent 0.50 ± 0.00" in claim.measured[1]
+    assert "(the theorem with its logarithms: 0.80)" in claim.measured[0]
 
 
 def test_privacy_costs_regret_and_costs_more_with_less_of_it():

@@ -123,6 +123,7 @@ class CalendarGame:
             low, high = (memory.release(sync, p.sum(axis=-2)) for memory, p in zip(memories, points, strict=True))
             batch = self._collected(state, points[world], trials, noise)
             state, transcript = composition.send(protocol, state, batch, noise)
+            _refuse_undeclared(protocol, transcript.sent)
             sent = remembered(self.adversaries, sent, transcript.sent)
             yield Moment(sync, points[world].shape[-2], (low, high), sent, transcript.held)
             if sync < self._last_choice:  # a later chooser needs a model
@@ -166,6 +167,17 @@ def adversaries_of(plan: Plan) -> tuple[Adversary, ...]:
 def _among(protocol: Protocol, silos: int) -> Protocol:
     """The protocol with unchanged noise, when this number of silos is in a sync."""
     return replace(protocol, silos=silos)
+
+
+def _refuse_undeclared(protocol: Protocol, sent: Message) -> None:
+    """Refuse a message with numbers that no adversary looks at: an array that `parts` does not declare is padding, or
+    has the shape of a release and is scored as a copy of it. (A live silo sends nothing that is not declared.)"""
+    for index, array in enumerate(sent[len(protocol.parts) :], len(protocol.parts)):
+        if array.shape[-1] != protocol.width and array.any():
+            raise ArgumentError(
+                "trust",
+                f"must declare all that its silos send, got numbers in array {index} of a message, not in `parts`",
+            )
 
 
 def _first(moment: Moment, runs: int) -> Moment:

@@ -123,9 +123,13 @@ def _sizes(plan: Plan) -> tuple[tuple[str, str], ...]:
     )
 
 
-def case_of(name: str, plan: Plan, budget: tuple[float, float], trials: int) -> Case:
-    """The case of exactly this plan; it is held to `budget` if it promises nothing itself."""
-    return Case(name, plan, _games(plan, budget), claim_of(name, plan, budget), budget, trials)
+def case_of(name: str, plan: Plan, budget: tuple[float, float], trials: int, beside: int = 0) -> Case:
+    """The case of exactly this plan; it is held to `budget` if it promises nothing itself.
+
+    Where one silo would be enough because each is protected on its own, `beside` more are played: their noise must have
+    nothing to do with the first one's.
+    """
+    return Case(name, plan, _games(plan, budget, beside), claim_of(name, plan, budget), budget, trials)
 
 
 def claim_of(name: str, plan: Plan, budget: tuple[float, float]) -> Claim | None:
@@ -138,21 +142,21 @@ def claim_of(name: str, plan: Plan, budget: tuple[float, float]) -> Claim | None
     return None
 
 
-def _games(plan: Plan, budget: tuple[float, float]) -> tuple[Game, ...]:
+def _games(plan: Plan, budget: tuple[float, float], beside: int) -> tuple[Game, ...]:
     """The plan's games: two worlds, and every adversary that its trust model names."""
     held = plan if plan.privacy is not None else plan.changed(privacy=Privacy(*budget))
     if isinstance(plan.schedule, Adaptive):
         return adaptive_games(held)
-    played = _played(held)
+    played = _played(held, beside)
     return (calendar_game(plan, played, neighbours(held, played)),)
 
 
-def _played(plan: Plan) -> int:
+def _played(plan: Plan, beside: int = 0) -> int:
     """The number of silos to play: those that the user visits, or the smallest sync with room for all who collude."""
     assert plan.privacy is not None
     visited = plan.privacy.silos_per_user
     if plan.trusting.separate:
-        return visited
+        return min(plan.silos, visited + beside)
     return min(plan.silos, max(plan.smallest_cohort, visited + plan.colluders))
 
 
@@ -258,14 +262,14 @@ def _baseline_case(name: str, epsilon: float, delta: float) -> Case:
 # -- anybody's plan ----------------------------------------------------------------------------------------------------
 
 
-def reduced(plan: Plan) -> Case:
-    """The case of any plan with a budget, at a size that can be audited."""
+def reduced(plan: Plan, beside: int = 0) -> Case:
+    """The case of any plan with a budget, at a size that can be audited; `beside` is as in `case_of`."""
     budget = plan.privacy
     if budget is None:
         raise ArgumentError("plan", "must have a privacy budget to be audited, got none")
     smaller = fewer_silos(_shorter(in_few_dimensions(plan)))
     asked = (budget.epsilon, budget.delta)
-    audited = case_of("plan", smaller, asked, plan.trusting.audit.trials)
+    audited = case_of("plan", smaller, asked, plan.trusting.audit.trials, beside)
     return of_plan(audited, plan)
 
 

@@ -17,7 +17,7 @@ from fedbandit._validate import ArgumentError
 from fedbandit.audit.report import audit
 from fedbandit.comparison.entrants import TRUSTED, Entrant, asked_plan
 from fedbandit.comparison.instances import Instance
-from fedbandit.comparison.own_file import FIELD
+from fedbandit.comparison.own_file import FIELD, brought
 from fedbandit.plan import Plan
 from fedbandit.privacy.budget import Privacy
 from fedbandit.protocol.trust import Faith
@@ -142,12 +142,15 @@ def _audited(one: _Entered, trials: int, seed: int) -> _Audited:
 
 
 def _play(instance: Instance, plans: dict[str, Plan], runs: int, seed: int, progress: Progress) -> dict[str, _Played]:
-    """Simulate all federated plans together, then all plans of a single agent together."""
+    """Simulate all federated plans together, then all plans of a single agent together; in both halves, plans with a
+    trust model of the user's own apart, silo by silo, as they are audited."""
     chance, found = instance.chance(seed), {}
-    for half, silos in enumerate((instance.silos, 1)):
-        group = {name: plan for name, plan in plans.items() if plan.silos == silos}
+    parts = [(silos, own) for silos in (instance.silos, 1) for own in (False, True)]
+    for number, (silos, own) in enumerate(parts):
+        group = {name: plan for name, plan in plans.items() if (plan.silos, brought(plan)) == (silos, own)}
         if group:
-            result = simulate(instance.task, group, runs, seed, progress=_part(progress, half / 2, 1 / 2))
+            done = _part(progress, number / len(parts), 1 / len(parts))
+            result = simulate(instance.task, group, runs, seed, progress=done, pooled=not own)
             for name in group:
                 regret = np.asarray(result.final(name) / silos / chance)
                 found[name] = _Played(estimate(regret), result.syncs(name))

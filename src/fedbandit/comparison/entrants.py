@@ -39,8 +39,9 @@ def asked_plan(silos: int, rounds: int, dim: int, privacy: Privacy) -> Plan:
 
 
 def yours(planned: Callable[[Plan], Plan]) -> Entrant:
-    """The entrant for a user's own protocol. Its plans may differ from instance to instance, so each is audited."""
-    return Entrant(YOURS, planned, lambda asked: [_reduced(planned, one) for one in asked])
+    """The entrant for a user's own protocol. Its plans may differ from instance to instance, so each is audited, with a
+    second silo: nobody has tested that its silos draw noise of their own."""
+    return Entrant(YOURS, planned, lambda asked: [_reduced(planned, one, beside=1) for one in asked])
 
 
 def _preset(name: str) -> Entrant:
@@ -83,10 +84,10 @@ def _named(name: str) -> Callable[[Sequence[Plan]], list[Case]]:
     return lambda asked: [case(name, *_budget(asked[0]))]
 
 
-def _reduced(planned: Callable[[Plan], Plan], asked: Plan) -> Case:
+def _reduced(planned: Callable[[Plan], Plan], asked: Plan, beside: int = 0) -> Case:
     """The entrant's plan, reduced to a size that can be audited; a plan without a budget is held to the asked one."""
     plan = planned(asked)
-    return reduced(plan if plan.privacy is not None else plan.changed(privacy=asked.privacy))
+    return reduced(plan if plan.privacy is not None else plan.changed(privacy=asked.privacy), beside)
 
 
 def _budget(asked: Plan) -> tuple[float, float]:

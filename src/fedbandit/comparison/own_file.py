@@ -12,12 +12,14 @@ defines:
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import shutil
 import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
@@ -27,10 +29,11 @@ from fedbandit.protocol import mechanisms, trusts
 from fedbandit.protocol import trust as trust_models
 from fedbandit.protocol.trust import Trust
 
-__all__ = ["FIELD", "Planned", "plugged_in"]
+__all__ = ["FIELD", "Planned", "brought", "plugged_in"]
 
 Planned = Callable[[Plan], Plan]
 FIELD = "protocol"  # the argument that errors name
+LIBRARY = trust_models.names()  # before any file is plugged in
 
 
 @contextmanager
@@ -41,6 +44,8 @@ def plugged_in(file: Path) -> Iterator[Planned]:
     planned, declared = getattr(module, "plan", None), getattr(module, "TRUST", None)
     if not callable(planned):
         raise ArgumentError(FIELD, f"must define a function plan(asked) that returns a Plan; {str(file)!r} does not")
+    if not _takes_one(planned):
+        raise ArgumentError(FIELD, f"must define plan(asked), a function of one argument; that of {str(file)!r} is not")
     copies = [file]
     with ExitStack() as stack:
         if declared is not None:
@@ -48,7 +53,12 @@ def plugged_in(file: Path) -> Iterator[Planned]:
         if hasattr(module, "encoder"):
             copies.append(stack.enter_context(_known(file, mechanisms, _new_mechanism(file.stem))))
         with _blamed(copies):
-            yield lambda asked: _checked(planned(asked), asked)
+            yield cache(lambda asked: _checked(planned(asked), asked))  # what is played is what is audited
+
+
+def brought(plan: Plan) -> bool:
+    """Whether a plan's trust model came with a user's file."""
+    return plan.trust not in LIBRARY
 
 
 def _loaded(file: Path) -> ModuleType:
@@ -69,6 +79,15 @@ def _loaded(file: Path) -> ModuleType:
     finally:
         del sys.modules[spec.name]
     return module
+
+
+def _takes_one(planned: Callable[..., object]) -> bool:
+    """Whether a function can be called with one positional argument."""
+    try:
+        inspect.signature(planned).bind(None)
+    except (TypeError, ValueError):  # ValueError: nobody can tell, as of some built-in functions
+        return False
+    return True
 
 
 def _new_trust(declared: object) -> str:
@@ -135,4 +154,6 @@ def _checked(plan: object, asked: Plan) -> Plan:
         raise ArgumentError(FIELD, f"{kept}, or have none, got {plan.privacy}")
     if plan.bits != asked.bits:
         raise ArgumentError(FIELD, f"must keep the grid of {asked.bits} bits that all entrants share, got {plan.bits}")
+    if plan.prior is not None:
+        raise ArgumentError(FIELD, "must begin with nothing known, as all entrants do; the plan has a prior")
     return plan

@@ -196,7 +196,10 @@ def shariff_sheffet_sigma(epsilon: float, delta: float, rounds: int) -> float:
 
 
 def zheng_sigma(epsilon: float, delta: float) -> float:
-    """The noise of one user under Zheng et al. 2020, as their published implementation states it."""
+    """The noise of one user under Zheng et al. 2020, as a comment in their published implementation states it.
+
+    Its code leaves out the 2 under the root. The promise is computed from this noise, not taken from either.
+    """
     return 4 * math.sqrt(2 * math.log(1.25 / delta)) / epsilon
 
 

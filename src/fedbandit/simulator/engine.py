@@ -107,12 +107,13 @@ def play_differing(
     record: Sequence[int],
     progress: Progress,
     precision: Precision = "float32",
+    pooled: bool = True,
 ) -> dict[str, Played]:
     """Play plans with public schedules whose silos act lazily and differ, on the same users."""
     silos = next(iter(plans.values())).silos
     numbers = tuple(run * silos + silo for run in runs for silo in range(silos))
     population = Population(SilosAsRuns(task, silos), 1, numbers, seed)
-    federations = [SimulatedFederation(plan, runs_noise(seed, runs, name)) for name, plan in plans.items()]
+    federations = [SimulatedFederation(plan, runs_noise(seed, runs, name), pooled) for name, plan in plans.items()]
     policies = np.array([policy_row(plan.policy) for plan in plans.values()])
     collector = _SiloCollector(population, list(plans.values()), record, silos)
     calendars = [set(plan.times) for plan in plans.values()]

@@ -32,13 +32,14 @@ def play_adaptive(
     record: Sequence[int],
     progress: Progress,
     precision: Precision = "float32",
+    pooled: bool = True,
 ) -> Played:
     """Play one plan with an adaptive schedule, in the population's single run. All silos synchronise at the end."""
     assert isinstance(plan.schedule, Adaptive)
     if plan.schedule.alone:
         return _play_alone(population, name, plan, record, progress, precision)
     lead = (1, population.silos)  # the first axis of every draw of noise is the runs'
-    federation = SimulatedFederation(plan, runs_noise(population.seed, population.runs, name))
+    federation = SimulatedFederation(plan, runs_noise(population.seed, population.runs, name), pooled)
     collector = Collector(population, [plan], record, shards=population.silos)
     playing = acting_silos(plan.acting, population, [federation], precision)
     waiting = plan.rule.init(lead)

@@ -58,6 +58,7 @@ class Job:
     delays: Delays = field(default=AT_ONCE, kw_only=True)
     before: int = field(default=0, kw_only=True)  # rounds of earlier terms
     priors: Mapping[str, Floats] = field(default_factory=dict, kw_only=True)  # (runs, width), by plan
+    pooled: bool = field(default=True, kw_only=True)  # whether protocols take their shortcut
 
     @property
     def weight(self) -> float:
@@ -72,7 +73,9 @@ class Job:
     def _play(self, progress: Progress) -> dict[str, Played]:
         if self.way == "differing":
             assert isinstance(self.task, Synthetic), "`check` has refused others"
-            return play_differing(self.task, self.plans, self.runs, self.seed, self.record, progress, self.precision)
+            return play_differing(
+                self.task, self.plans, self.runs, self.seed, self.record, progress, self.precision, self.pooled
+            )
         silos = next(iter(self.plans.values())).silos
         population = Population(self.task, silos, self.runs, self.seed, self.delays, self.before)
         if self.way != "adaptive":
@@ -83,11 +86,12 @@ class Job:
                 self.record,
                 progress,
                 self.precision,
+                self.pooled,
                 attendance=self.attendance,
                 priors=self.priors,
             )
         ((name, plan),) = self.plans.items()
-        return {name: play_adaptive(population, name, plan, self.record, progress, self.precision)}
+        return {name: play_adaptive(population, name, plan, self.record, progress, self.precision, self.pooled)}
 
 
 @contextmanager
@@ -118,6 +122,7 @@ def simulate(
     executor: Executor | None = None,  # where jobs are played; by default in this process
     delays: Delays = AT_ONCE,  # of rewards, for plans whose silos act lazily
     after: Result | None = None,  # the result of an earlier term
+    pooled: bool = True,  # whether one silo stands for all; False: every silo releases, as it would live
 ) -> Result:
     """Play every plan on the same users, `runs` times; the result is group regret by round, plan and run.
 
@@ -126,6 +131,9 @@ def simulate(
 
     With `after`, the result of an earlier term, the users are those who come after its users in the same runs. A plan
     with a prior (`Result.prior`) then begins each run with what the plan of the same name knew at the end of that run.
+
+    `pooled` takes the shortcut `Protocol.pooled`, which is equal in law for every trust model of the library. Without
+    it every silo draws its own noise, as is right for a trust model whose shortcut nobody has tested.
 
     The same seed gives the same numbers on any number of cores. When it is interrupted (Ctrl-C), it returns the runs
     that are finished.
@@ -151,7 +159,7 @@ def simulate(
     record = recorded_rounds(plans, rounds)
     at_once = divided(task, plans, runs, seed, record, precision, attendance)
     before = 0 if after is None else _check_after(after, plans, runs, seed)
-    jobs = [replace(job, delays=delays, before=before, priors=_priors(job, after)) for job in at_once]
+    jobs = [replace(job, delays=delays, before=before, priors=_priors(job, after), pooled=pooled) for job in at_once]
     finished: list[tuple[Job, dict[str, Played]]] = []
     try:
         with progress_or_bar(progress, "simulating") as report:
