@@ -67,9 +67,14 @@ async def recover(home: Home, *, agreed: bool, patience: float = PATIENCE) -> Re
 
 async def _silo(home: Home, party: Party, agreed: bool) -> Recovery:
     plan, sealer = party.agreement.plan, Sealer(party)
-    secret, timing = home.salt, party.agreement.timing
     with Silo.open(
-        claimed(home, party.agreement), plan, name=party.name, secret=secret, timing=timing, sealer=sealer
+        claimed(home, party.agreement),
+        plan,
+        name=party.name,
+        secret=home.salt,
+        timing=party.agreement.timing,
+        sealer=sealer,
+        since=party.roll.since(party.name),
     ) as silo:
         bind(silo.store.engine, party.roll.charter)
         if not silo.store.engine.lead():

@@ -427,7 +427,8 @@ class Oracle:
             self.fail(f"{sender} has sent two different messages {kind!r} of sync {sync}")
 
     def _names(self, cohort: Integers) -> list[str]:
-        return [name for name, there in zip(self.silos, cohort, strict=True) if there]
+        seats = (*self.silos, *["nobody"] * (len(cohort) - len(self.silos)))
+        return [name for name, there in zip(seats, cohort, strict=True) if there]
 
     def _check_cohort(self, kind: str, sender: str, sync: int, plain: bytes) -> None:
         if kind == "mixed":
