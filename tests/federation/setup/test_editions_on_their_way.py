@@ -30,6 +30,7 @@ from fedbandit.federation.silo.agent import Agent
 from fedbandit.federation.silo.forwarding import begin_at
 from fedbandit.federation.silo.outgoing import Sealer
 from fedbandit.federation.silo.serving import Silo
+from fedbandit.federation.silo.terms import check_begins, end_term
 from fedbandit.federation.states import SyncState
 from fedbandit.federation.store import SyncStore, open_engine
 from fedbandit.federation.store.seen import Seen
@@ -279,7 +280,7 @@ def test_a_silo_that_joins_has_lost_nothing(tmp_path: Path) -> None:
 class Answering:
     """A link to the keepers of a federation, who answer a silo's question with what they have seen of it."""
 
-    def __init__(self, path: Path, silo: Party, seen: Seen) -> None:
+    def __init__(self, path: Path, silo: Party, seen: dict[str, Seen]) -> None:
         self._keepers = [Home.load(path / name).party() for name in ("analyzer", "mixer")]
         self._silo, self._seen, self._answers = silo, seen, list[bytes]()
 
@@ -290,7 +291,8 @@ class Answering:
                 context, payload = keeper.open(data)
                 if context.kind == "greeting":
                     asked = Greeting.decode(payload).question
-                    answer = Greeting(FORMAT, FORMAT, answer=asked, syncs=self._seen.syncs, seen=self._seen.head)
+                    seen = self._seen[keeper.name]
+                    answer = Greeting(FORMAT, FORMAT, answer=asked, syncs=seen.syncs, seen=seen.head)
                     sealed = keeper.seal("greeting", self._silo.public, 0, keeper.greeting(answer).encode())
                     self._answers.append(sealed)
 
@@ -301,10 +303,12 @@ class Answering:
             await asyncio.sleep(0.01)
 
 
+@pytest.mark.parametrize("both", [True, False])
 def test_a_silo_that_joined_and_lost_its_store_is_brought_forward_from_where_it_joined(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    both: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was brought forward from sync 0 on, by one sync for each of its releases: the ledger named a sync before it
+    """If one of its receivers had seen nothing of it yet, it was refused, as one that had lost an earlier ledger. Else
+    it was brought forward from sync 0 on, by one sync for each of its releases: the ledger named a sync before it
     joined, and nothing was ever drawn again."""
     founded(tmp_path)
     late = Home.create(tmp_path / "late", name="late", role="silo")
@@ -323,7 +327,7 @@ def test_a_silo_that_joined_and_lost_its_store_is_brought_forward_from_where_it_
 
     @asynccontextmanager
     async def connected(*given: object) -> AsyncIterator[Answering]:
-        yield Answering(tmp_path, party, seen)
+        yield Answering(tmp_path, party, {"analyzer": seen, "mixer": seen if both else Seen()})
 
     monkeypatch.setattr(recovery, "_connected", connected)
     found = asyncio.run(recovery.recover(late, agreed=True))
@@ -371,6 +375,53 @@ def test_a_silo_that_has_left_may_come_back_in_the_next_term(learnt: bool, tmp_p
         party.roll.take(roll.next(dismissal("silo-00"), keys.signer))
     with Silo.open(store, following, name="silo-00", secret=home.salt, new_term=True) as silo:
         assert silo.term.number == 2
+
+
+def test_a_silo_that_joined_begins_with_a_model_of_before_it_joined(tmp_path: Path) -> None:
+    """The term was renewed when it had just joined: nobody would ever send it that model, and it was refused for good.
+    A model that it was sent must be the one that it was sent."""
+    roll, keys = founded(tmp_path)
+    store, width = tmp_path / "late.db", PLAN.protocol.width
+    with Silo.open(store, PLAN, name="late", secret=b"s" * 32) as silo:
+        bind(silo.store.engine, roll.charter)
+        begin_at(silo.store, PLAN, silo.term, len(PLAN.times), at=0.0)
+        silo.learn(1, Outcome(np.ones(width), np.array([1, 1, 0, 0])), False)
+        check = partial(check_begins, silo.store, silo="late")
+        ones = np.ones(width)
+        before, sent, other = prior_of(PLAN, 0, 2 * ones), prior_of(PLAN, 1, ones), prior_of(PLAN, 1, 2 * ones)
+        end_term(silo.store)
+        check(PLAN.changed(rounds=40, prior=sent))
+        for prior in (before, other):
+            with pytest.raises(ArgumentError, match="must be a model of the last term"):
+                check(PLAN.changed(rounds=40, prior=prior))
+        roll.next(newcomer(), keys.signer)
+        roll.tie(silo.store.remember, silo.store.recall)
+        check(PLAN.changed(rounds=40, prior=before))
+        with pytest.raises(ArgumentError, match="must be a model of the last term"):
+            check(PLAN.changed(rounds=40, prior=other))
+
+
+def test_a_silo_that_asks_is_sent_the_last_model_once_per_question(tmp_path: Path) -> None:
+    """A silo that was brought forward over the last syncs of a term was never sent it, and could not begin the next."""
+
+    async def scenario(post: Meeting) -> None:
+        for silo in post.silos:
+            post.release(silo, 0)
+        await post.deliver()
+        party, analyzer = post.parties["silo-00"], post.keepers["analyzer"].party.public
+        head = post.models["silo-00"]
+        assert head.length == 1  # it has had the model, and perhaps refused it
+        counts = []
+        for question in (b"a" * 16, b"a" * 16, b"b" * 16):
+            before = len(post.queues["silo-00"])
+            asked = party.greeting(Greeting(FORMAT, FORMAT, question, models=head))
+            post.queues["analyzer"].append(party.seal("greeting", analyzer, 0, asked.encode()))
+            await post.deliver()
+            sent = [party.open(one)[0].kind for one in post.queues["silo-00"][before:]]
+            counts.append(sent.count("model"))
+        assert counts == [1, 0, 1]
+
+    meet(tmp_path, scenario)
 
 
 def test_an_analyzer_that_draws_waits_for_nobody_who_is_still_to_join(tmp_path: Path) -> None:

@@ -10,10 +10,12 @@ from fedbandit._validate import ArgumentError
 from fedbandit.federation.http.group import GroupCommit
 from fedbandit.federation.membership import FIRST_WAIT, LONGEST_WAIT
 from fedbandit.federation.process import bind, take_over
+from fedbandit.federation.recovery import old_copy
 from fedbandit.federation.setup.editions import Edition
 from fedbandit.federation.setup.party import Party, PlanMismatch
 from fedbandit.federation.setup.roll import Roll
 from fedbandit.federation.silo.agent import Agent
+from fedbandit.federation.silo.forwarding import bring_forward
 from fedbandit.federation.silo.outgoing import Sealer
 from fedbandit.federation.silo.serving import Silo
 from fedbandit.federation.silo.terms import end_term
@@ -53,6 +55,7 @@ class Node:
         self.agent: Agent | None = None
         self.keeper: SyncKeeper | None = None
         self.restored = False
+        self.forwarded = False  # whether it was brought forward
         self.stranded = False  # whether what was put back cannot begin the term, and somebody has given it up
         self.renewing = False  # whether others may work under another plan for a while
         self.before: tuple[Disk, Roll] | None = None  # of a mixer or an analyzer: its store of the term before
@@ -141,6 +144,27 @@ class Node:
     def accept(self, party: Callable[[Sequence[Edition]], Party], disk: Disk) -> None:
         """Be a party of the next term, with this disk, from the next start on."""
         self._as_party, self.disk, self._new_term = party, disk, True
+
+    async def forward(self) -> None:
+        """Bring its store forward over what others have seen, as the command does, and start it again."""
+        agent, keeper = self.agent, self.keeper
+        if agent is not None and (answers := await agent.answers()):
+            copy = old_copy(agent, answers)
+            self.kill()
+            copy = copy._replace(store=SiloStore(SimulatedEngine(self.disk, Process())))
+            try:
+                given_up = bring_forward(copy, at=self.clock.read().wall)
+            except ArgumentError as error:
+                self._say(f"{self.name} cannot be brought forward: {error}")
+                given_up = []
+        elif keeper is not None and keeper.ahead is not None:
+            given_up = keeper.give_up()
+            self.kill()
+        else:
+            return
+        self._say(f"{self.name} gives up the syncs {given_up}")
+        self.forwarded = bool(given_up)
+        self.start()
 
     def kill(self) -> None:
         """kill -9."""
