@@ -401,29 +401,6 @@ def test_a_silo_that_joined_begins_with_a_model_of_before_it_joined(tmp_path: Pa
             check(PLAN.changed(rounds=40, prior=other))
 
 
-def test_a_silo_that_asks_is_sent_the_last_model_once_per_question(tmp_path: Path) -> None:
-    """A silo that was brought forward over the last syncs of a term was never sent it, and could not begin the next."""
-
-    async def scenario(post: Meeting) -> None:
-        for silo in post.silos:
-            post.release(silo, 0)
-        await post.deliver()
-        party, analyzer = post.parties["silo-00"], post.keepers["analyzer"].party.public
-        head = post.models["silo-00"]
-        assert head.length == 1  # it has had the model, and perhaps refused it
-        counts = []
-        for question in (b"a" * 16, b"a" * 16, b"b" * 16):
-            before = len(post.queues["silo-00"])
-            asked = party.greeting(Greeting(FORMAT, FORMAT, question, models=head))
-            post.queues["analyzer"].append(party.seal("greeting", analyzer, 0, asked.encode()))
-            await post.deliver()
-            sent = [party.open(one)[0].kind for one in post.queues["silo-00"][before:]]
-            counts.append(sent.count("model"))
-        assert counts == [1, 0, 1]
-
-    meet(tmp_path, scenario)
-
-
 def test_an_analyzer_that_draws_waits_for_nobody_who_is_still_to_join(tmp_path: Path) -> None:
     """All members of the next sync must have said what they have seen, and whoever joins later has seen nothing."""
     roll, keys = founded(tmp_path, small_plan(silos=4, cohort=2, trust="central"))

@@ -352,5 +352,6 @@ class _World:
         releases = silo.store.releases(term)
         settled = len(releases) == syncs and all(release.state.settled for release in releases)
         models = len(silo.store.models(term)) + (self.oracle.since.get(silo.name, 0))
-        all_there = models >= silo.version or silo.name in self.oracle.forwarded  # a lost store had some of them
-        return settled and all_there and silo.version == syncs  # whoever joins has no models of long before
+        if silo.name in self.oracle.forwarded:
+            return settled  # nobody sends it again the models that came while it was behind
+        return settled and models >= silo.version == syncs  # whoever joins has no models of long before

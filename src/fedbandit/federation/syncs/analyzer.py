@@ -18,7 +18,7 @@ from fedbandit.federation.syncs.keeper import SyncKeeper, Witnesses
 from fedbandit.federation.syncs.taken import Arrived, Sighting, Taken
 from fedbandit.federation.wire import messages, parcels
 from fedbandit.federation.wire.envelopes import Context
-from fedbandit.federation.wire.heads import Greeting
+from fedbandit.federation.wire.heads import NONE, Greeting
 from fedbandit.federation.wire.keys import PublicKeys
 from fedbandit.federation.wire.messages import MessageError
 from fedbandit.federation.wire.parcels import Holds, Mixed, Outcome, Parcel, SignedOutcome
@@ -39,7 +39,6 @@ class Analyzer(SyncKeeper):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._tells: Repeats[int] = Repeats(self.agreement.timing.deadline, self._steady)  # `Holds` sent to the mixer
-        self._shown: dict[str, bytes] = {}  # by silo: the question to which it was sent the last model
 
     def accept(self, context: Context, payload: bytes) -> Taken:
         sender, sync = context.sender, context.sync
@@ -72,17 +71,16 @@ class Analyzer(SyncKeeper):
         return Witnesses(tuple(self.party.roll.keys_of(name)[0] for name in silos), enough)
 
     async def answer(self, sender: PublicKeys, greeting: Greeting) -> None:
-        """Answer a question. Whoever asks may have lost what it was told. The mixer is told again whose parcels are
-        here, and a silo is sent the last model, once per question. (One that has joined, or was brought forward over
-        the last syncs, sends nothing whose outcome it would get.)"""
+        """Answer a question. A mixer that asks may have lost what it was told, so it is told again; a new silo that has
+        no model is sent the last one."""
         await super().answer(sender, greeting)
         if sender.name == self._mixer:
             self._tells.forget()
-        if sender.role == "silo" and (last := self.store.next_sync() - 1) >= 0:
+        newcomer = sender.role == "silo" and self.party.roll.since(sender.name) > 0
+        if newcomer and greeting.models == NONE and (last := self.store.next_sync() - 1) >= 0:
             closed = self.store.at(last)
-            if closed.state is SyncState.PUBLISHED and self._shown.get(sender.name) != greeting.question:
+            if closed.state is SyncState.PUBLISHED:
                 await self.publish(closed, only=sender.name)
-                self._shown[sender.name] = greeting.question
 
     async def spread(self, before: int) -> None:
         """Tell everybody of the editions after this one, including parties that have just left."""
