@@ -6,11 +6,13 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from fedbandit.demo import processes
 from fedbandit.demo.ending import ENDING, Ending, heeded
+from fedbandit.demo.guard import Guard
 
 CODES = {signal.SIGTERM: 143, signal.SIGHUP: 129}
 
@@ -176,3 +178,59 @@ main()
         assert bench.wait(60) == CODES[number]
     with pytest.raises(ProcessLookupError):
         os.kill(int(note.read_text()), signal.SIGKILL)
+
+
+def running(pid):
+    """Whether a process runs; one that has ended may still wait for somebody who asks how."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("deaf", [False, True])
+def test_what_a_killed_demo_has_started_ends(tmp_path, deaf):
+    """Broker and parties of a demo that was killed with `kill -9` went on, without anybody to stop them."""
+    silo = "trap '' TERM; exec sleep 300" if deaf else "exec sleep 300"
+    commands = {"broker": ["sleep", "300"], "silo": ["sh", "-c", silo]}
+    program = f"""
+import pathlib, time
+from fedbandit.demo.processes import Processes
+processes = Processes(pathlib.Path({str(tmp_path)!r}), [], 0.0)
+processes._commands = {commands!r}
+for name in processes._commands:
+    processes._start(name)
+print(*(processes.pid(name) for name in processes._commands), flush=True)
+time.sleep(300)
+"""
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as demo:
+        assert demo.stdout is not None
+        started = [int(pid) for pid in demo.stdout.readline().split()]
+        assert len(started) == 2
+        assert all(running(pid) for pid in started)
+        demo.kill()
+    end = time.monotonic() + 60
+    while any(running(pid) for pid in started):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_a_guard_lets_go_of_what_has_ended():
+    with subprocess.Popen(["sleep", "300"], start_new_session=True) as other:
+        guard = Guard()
+        guard.watch(other.pid)
+        guard.release(other.pid)  # as if it had ended, and another process had got its number
+        guard.close()
+        assert other.poll() is None
+        other.kill()
+
+
+def test_a_guard_that_was_killed_disturbs_nobody():
+    guard = Guard()
+    guard.watch(os.getpid())
+    assert guard._process is not None
+    guard._process.kill()
+    guard._process.wait()
+    for _ in range(3):
+        guard.release(os.getpid())
+    guard.close()

@@ -19,10 +19,11 @@ from fedbandit._validate import ArgumentError
 from fedbandit.cli.main import app
 from fedbandit.federation import process
 from fedbandit.federation.post_office import PostOffice
-from fedbandit.federation.setup import founding
+from fedbandit.federation.setup import founding, register
 from fedbandit.federation.setup.agreement import Agreement
 from fedbandit.federation.setup.editions import Edition
 from fedbandit.federation.setup.home import Home
+from fedbandit.federation.setup.party import Party
 from fedbandit.federation.silo import book, terms
 from fedbandit.federation.silo.agent import Agent
 from fedbandit.federation.silo.outgoing import Sealer
@@ -203,6 +204,13 @@ def test_a_silo_that_does_not_look_at_the_prior_is_found_out(ended, tmp_path, mo
         test_a_prior_that_somebody_has_swapped_is_refused(ended, tmp_path)
 
 
+def opened_by(home: Home, party: Party, sealer: Sealer) -> Silo:
+    """A silo of this federation, in its newest term."""
+    plan, secret = party.agreement.plan, party.keys.seeds["salt"]
+    place, since = home.store(plan.hash), party.roll.since(party.name)
+    return Silo.open(place, plan, name=party.name, secret=secret, sealer=sealer, new_term=True, since=since)
+
+
 def begun_anew(folder: Path, name: str) -> str | None:
     """Why a silo draws nothing in the second term, when mixer and analyzer have answered it; None if it draws."""
     office = PostOffice(Agreement.load(folder / "federation.json"))
@@ -219,16 +227,7 @@ def begun_anew(folder: Path, name: str) -> str | None:
                 handlers[role] = kind(home.party(), store, office).take
             party = Home.load(folder / name).party()
             sealer = Sealer(party)
-            silo = Silo.open(
-                Home.load(folder / name).store(party.agreement.plan.hash),
-                party.agreement.plan,
-                name=name,
-                secret=party.keys.seeds["salt"],
-                sealer=sealer,
-                new_term=True,
-                since=party.roll.since(name),
-            )
-            resources.callback(silo.close)
+            silo = resources.enter_context(opened_by(Home.load(folder / name), party, sealer))
             agent = Agent(silo, party, sealer)
             await agent.introduce(cast(Link, office))
             for keeper, handle in handlers.items():
@@ -300,3 +299,90 @@ def test_a_silo_that_has_lost_its_keys_too_begins_a_new_ledger(ended, tmp_path):
     run("federation", "renew", folder, "--plan", tmp_path / "next.json", "--replace", tmp_path / "card.json")
     shutil.copy(folder / "federation.json", lost / "federation.json")
     assert begun_anew(folder, "silo-00") is None
+
+
+def rotated(folder: Path, name: str) -> None:
+    """The founder signs new keys of a party, while mixer and analyzer are down: it is in their directories only."""
+    founding.change(folder, Edition(1, "", 1, "rotate", name, Home.load(folder / name).new_keys()))
+
+
+def test_keys_that_changed_while_the_others_were_down_are_not_those_of_a_new_ledger(ended, tmp_path):
+    """What they had seen of the silo was forgotten, so it began the new term as if it had spent nothing."""
+    folder, _ = ended
+    rotated(folder, "silo-00")
+    run("federation", "renew", folder, "--plan", tmp_path / "next.json")
+    run("federation", "accept", folder / "silo-00", folder / "federation.json", "--new-term")
+    for file in (folder / "silo-00").glob("silo.db*"):
+        file.unlink()
+    assert "a ledger of 3 entries; this store holds 0 and 0" in (begun_anew(folder, "silo-00") or "")
+
+
+@pytest.mark.parametrize("known_from", ["file", "store"])
+def test_a_file_that_was_made_from_an_old_copy_of_the_founders_directory_is_refused(ended, tmp_path, known_from):
+    """It gave a member its replaced keys back, which may have been stolen."""
+    folder, _ = ended
+    old = tmp_path / "old"
+    shutil.copytree(folder, old)
+    rotated(folder, "silo-01")
+    home = Home.load(folder / "silo-00")
+    if known_from == "file":
+        shutil.copy(folder / "members.json", home.path / "members.json")
+    else:
+        engine = open_engine(home.store(PLAN.hash))
+        process.bind(engine, home.agreement())
+        store = SyncStore(engine)
+        founding.roll_of(folder).tie(store.remember, store.recall)
+        engine.close()
+    run("federation", "renew", old, "--plan", tmp_path / "next.json")
+    said = run("federation", "accept", home.path, old / "federation.json", "--new-term", ok=False)
+    assert "the keys of 'silo-01' that edition 1 has replaced" in said
+    assert home.agreement().plan.hash == PLAN.hash
+    run("federation", "renew", folder, "--plan", tmp_path / "next.json")
+    run("federation", "accept", home.path, folder / "federation.json", "--new-term")
+
+
+def test_an_old_copy_of_the_founders_directory_renews_nothing(ended, tmp_path, monkeypatch):
+    """Members that had left were members again, as it does not know of editions that were signed elsewhere."""
+    folder, _ = ended
+    assert "has not answered" in run("federation", "renew", folder, "--plan", tmp_path / "next.json")
+    before = (folder / "federation.json").read_bytes()
+
+    def known(path: Path) -> bool:
+        raise ArgumentError("directory", "must have edition 2")
+
+    monkeypatch.setattr(register, "check_newest", known)
+    (tmp_path / "next.json").write_text(json.dumps(PLAN.changed(rounds=7).as_dict()))
+    assert "edition 2" in run("federation", "renew", folder, "--plan", tmp_path / "next.json", ok=False)
+    assert (folder / "federation.json").read_bytes() == before
+
+
+def test_an_analyzer_that_was_put_back_into_the_last_term_stops_nobody(renewed, tmp_path):
+    """Mixer and silos ended with exit code 3, as under a wrong plan, and no service manager starts them again then."""
+    home = Home.load(renewed / "analyzer")
+    (aside,) = home.path.glob("federation-*.json")
+    office, silo_home = PostOffice(Agreement.load(aside)), Home.load(renewed / "silo-00")
+
+    async def meet() -> None:
+        with ExitStack() as resources:
+            stores = []
+            for place in (home.store(PLAN.hash), str(tmp_path / "mixer.db")):
+                engine = open_engine(place)
+                resources.callback(engine.close)
+                stores.append(SyncStore(engine))
+            analyzer = Analyzer(Party(Agreement.load(aside), home.keys, home.public), stores[0], office)
+            process.remember_terms(Home.load(renewed / "mixer"), stores[1])
+            mixer = Mixer(Home.load(renewed / "mixer").party(), stores[1], office)
+            party = silo_home.party()
+            sealer = Sealer(party)
+            silo = resources.enter_context(opened_by(silo_home, party, sealer))
+            agent = Agent(silo, party, sealer)
+            await agent.introduce(cast(Link, office))
+            await mixer.greet()
+            await analyzer.take(office.take("analyzer"))
+            await agent.handle(office.take("silo-00"))
+            await mixer.take(office.take("mixer"))
+            assert "the plan of a term that is over here" in (sealer.held or "")
+            assert not mixer.answered
+            silo.decide([[1.0, 0.0]])
+
+    asyncio.run(meet())

@@ -17,9 +17,12 @@ RARE = (  # those that take more than a few, and are looked for in full only
     "the analyzer says what it holds anew each time",
     "what is kept is sent under keys that were replaced",
     "a party greets under keys that nobody has heard of",
+    "a silo that is brought forward forgets what it spent",
+    "who is brought forward begins a new chain",
 )
 BEGIN = {  # the seed from which on it is looked for; else 0
     "nothing is ever said again": 2000,
+    "who is brought forward begins a new chain": 600,
 }
 
 

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from fedbandit.demo.ending import LOOK, Ending
+from fedbandit.demo.guard import Guard
 from fedbandit.federation.setup import founding
 from fedbandit.federation.setup.home import Home
 from fedbandit.federation.wire import broker
@@ -37,7 +38,8 @@ class NotUp(RuntimeError):
 
 class Processes:
     """Broker and parties, as long as the block lasts. A process that dies is started again, as a service manager would
-    do. If a silo is not ready at the time `until` (seconds of the epoch), all are stopped and NotUp is raised.
+    do, and all of them end if this one is killed. If a silo is not ready at the time `until` (seconds of the epoch),
+    all are stopped and NotUp is raised.
 
     Signals are for `ending`: if a handler raised an exception here, processes could be left that nobody stops.
     """
@@ -55,6 +57,7 @@ class Processes:
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._watcher = threading.Thread(target=self._watch, daemon=True)
+        self._guard = Guard()
 
     @property
     def silos(self) -> list[Home]:
@@ -93,17 +96,23 @@ class Processes:
             self._watcher.join()
         _stop([process for name, process in self._running.items() if name != "broker"])
         _stop([process for name, process in self._running.items() if name == "broker"])
+        for process in self._running.values():
+            self._guard.release(process.pid)
+        self._guard.close()
 
     def _start(self, name: str) -> None:
         with self._lock, (self.path / f"{name}.log").open("ab") as log:
             # In a new session: Ctrl-C reaches only the demo, which then stops its parties in order.
-            self._running[name] = subprocess.Popen(self._commands[name], stdout=log, stderr=log, start_new_session=True)
+            process = subprocess.Popen(self._commands[name], stdout=log, stderr=log, start_new_session=True)
+            self._guard.watch(process.pid)
+            self._running[name] = process
 
     def _watch(self) -> None:
         while not self._stopping.wait(WATCH):
             for name, process in list(self._running.items()):
                 if process.poll() is not None and not self._stopping.is_set():
                     self.restarts += 1
+                    self._guard.release(process.pid)
                     self._start(name)
 
     def _wait_for_broker(self) -> None:

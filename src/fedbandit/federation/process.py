@@ -150,8 +150,8 @@ def claimed(home: Home, agreement: Agreement) -> str:
 def remember_terms(home: Home, store: SyncStore) -> None:
     """Copy into the store of a mixer or an analyzer what it has seen of the silos in earlier terms."""
     newest, *earlier = rolls_of(home.path / FEDERATION)
-    for last in (roll.charter for roll in earlier):
-        place = home.store(last.plan.hash)
+    for last in earlier:
+        place = home.store(last.charter.plan.hash)
         if place == home.store(newest.charter.plan.hash) or not begun(place):
             continue
         try:
@@ -166,15 +166,21 @@ def remember_terms(home: Home, store: SyncStore) -> None:
             log.error("what was seen of the silos in an earlier term cannot be read from %s: %s", place, error)
 
 
-def take_over(store: SyncStore, agreed: Agreement, earlier: SyncStore, last: Agreement) -> None:
-    """Copy the heads of the silos' ledgers from the store of an earlier term into that of the new one.
+def take_over(store: SyncStore, agreed: Agreement, earlier: SyncStore, last: Roll) -> None:
+    """Copy the heads of the silos' ledgers from the store of an earlier term into that of the new one, and note there
+    that the earlier term is over.
 
     A ledger continues from term to term. Without this, a silo that loses its store or goes back to an old copy between
     two terms would begin the new one as if it had never spent anything, and would count people who must not count
     again. A silo that has lost its keys and is a member under new ones begins a new ledger, and no head is compared
     with it. A silo that is not yet a member may join later, so its head is kept: only its signer is ever held to it.
+
+    `last` is that term's list of members in this party's directory. It may have an edition that the store never
+    received, because the party was down: without that edition, new keys would look like those of a new ledger.
     """
-    roll, seen = Roll(last, kept_editions(earlier.recall, last.plan.hash)), SeenStore(earlier.engine, "")
+    kept, seen = kept_editions(earlier.recall, last.charter.plan.hash), SeenStore(earlier.engine, "")
+    roll = last if last.number >= len(kept) else Roll(last.charter, kept)
+    store.end(last.charter.plan.hash)
     sightings = []
     for silo in roll.newest.seats or roll.newest.silos:
         head, known, now = seen.of(silo).head, roll.keys_of(silo), agreed.member(silo)

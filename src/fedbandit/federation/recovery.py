@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
@@ -28,9 +28,10 @@ from fedbandit.federation.syncs.analyzer import Analyzer
 from fedbandit.federation.syncs.keeper import SyncKeeper
 from fedbandit.federation.syncs.mixer import Mixer
 from fedbandit.federation.timing import MachineClocks
+from fedbandit.federation.wire.heads import Greeting
 from fedbandit.federation.wire.link import Link
 
-__all__ = ["Recovery", "recover"]
+__all__ = ["Recovery", "old_copy", "recover"]
 
 PATIENCE = 60.0  # seconds in which the others must answer
 LOOK = 0.1  # seconds between checks for answers
@@ -67,9 +68,14 @@ async def recover(home: Home, *, agreed: bool, patience: float = PATIENCE) -> Re
 
 async def _silo(home: Home, party: Party, agreed: bool) -> Recovery:
     plan, sealer = party.agreement.plan, Sealer(party)
-    secret, timing = home.salt, party.agreement.timing
     with Silo.open(
-        claimed(home, party.agreement), plan, name=party.name, secret=secret, timing=timing, sealer=sealer
+        claimed(home, party.agreement),
+        plan,
+        name=party.name,
+        secret=home.salt,
+        timing=party.agreement.timing,
+        sealer=sealer,
+        since=party.roll.since(party.name),
     ) as silo:
         bind(silo.store.engine, party.roll.charter)
         if not silo.store.engine.lead():
@@ -79,14 +85,20 @@ async def _silo(home: Home, party: Party, agreed: bool) -> Recovery:
             while not (answers := await agent.answers()):
                 await agent.introduce(link)
                 await _look(reading)
-        former = [known.verifier for known in party.roll.keys_of(party.name)]
-        signer = party.keys_at(silo.ticker.open_sync).signer
-        copy = OldCopy(silo.store, plan, party.name, signer, list(answers.values()), former)
+        copy = old_copy(agent, answers)
         lost = loss(copy)
         before, after = _spent(silo, ()), _spent(silo, lost.entries)
         if agreed:
             bring_forward(copy, at=MachineClocks().read().wall)
         return Recovery(lost.syncs, agreed, lost.rewards, before, after)
+
+
+def old_copy(agent: Agent, answers: Mapping[str, Greeting]) -> OldCopy:
+    """The store of this agent's silo, and what others have seen of it."""
+    silo, party = agent.silo, agent.party
+    former = [known.verifier for known in party.roll.keys_of(party.name)]
+    signer = party.keys_at(silo.ticker.open_sync).signer
+    return OldCopy(silo.store, silo.plan, party.name, signer, list(answers.values()), former)
 
 
 def _spent(silo: Silo, more: tuple[LedgerRow, ...]) -> float | None:

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from fedbandit._validate import ArgumentError
 from fedbandit.bandit.prior import Prior
-from fedbandit.federation.setup.home import Home
+from fedbandit.federation.setup.agreement import Agreement
+from fedbandit.federation.setup.home import MEMBERS, Home
+from fedbandit.federation.setup.roll import Roll, kept_editions, read_editions
 from fedbandit.federation.silo.terms import check_begins, check_continues, end_term
 from fedbandit.federation.states import SyncState
 from fedbandit.federation.status import looking
 from fedbandit.federation.store import SiloStore, SyncStore, open_engine, read_engine
+from fedbandit.federation.store.database import recall
 from fedbandit.federation.store.opening import begun
+from fedbandit.federation.wire.keys import PublicKeys
 from fedbandit.federation.wire.parcels import Outcome
 from fedbandit.knowledge import prior_of
 from fedbandit.plan import Plan
 
-__all__ = ["begun_again", "begun_from", "check_accepts", "newest"]
+__all__ = ["begun_again", "begun_from", "check_accepts", "check_keys", "newest"]
 
 
 def newest(home: Home) -> tuple[int, Outcome] | None:
@@ -53,6 +58,33 @@ def check_accepts(home: Home, plan: Plan, *, end: bool = False) -> None:
         check_begins(SiloStore(engine), plan, home.settings.name)
     finally:
         engine.close()
+
+
+def check_keys(home: Home, offered: Agreement) -> None:
+    """Refuse the file of a new term that gives a member keys that were replaced in the last term: it was made from an
+    old copy of the founder's directory, and whoever has stolen those keys could speak for that member again."""
+    last = home.agreement()
+    given, place = read_editions(home.path / MEMBERS), home.store(last.plan.hash)
+    if begun(place):
+        engine = read_engine(place)
+        try:
+            given = max(given, kept_editions(partial(recall, engine), last.plan.hash), key=len)
+        finally:
+            engine.close()
+    roll = Roll(last, given)
+    for party in offered.parties:
+        if party in roll.keys_of(party.name)[1:]:
+            raise ArgumentError(
+                "federation",
+                f"must not have the keys of {party.name!r} that edition {_replaced(roll, party)} has replaced: it was"
+                " made from an old copy of the founder's directory, so tell its sender",
+            )
+
+
+def _replaced(roll: Roll, party: PublicKeys) -> int:
+    """The number of the edition that has replaced these keys of a party."""
+    found = [one.number for one in roll.editions if (one.change, one.name) == ("rotate", party.name)]
+    return found[len(found) - roll.keys_of(party.name).index(party)]
 
 
 def begun_from(last: Plan, offered: Plan, sync: int, outcome: Outcome, weight: float = 1.0) -> Plan:

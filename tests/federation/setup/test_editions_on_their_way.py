@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -12,30 +16,36 @@ import numpy as np
 import pytest
 
 from fedbandit._validate import ArgumentError
+from fedbandit.federation import recovery
 from fedbandit.federation.post_office import PostOffice
 from fedbandit.federation.process import bind
 from fedbandit.federation.setup import founding
+from fedbandit.federation.setup.agreement import Agreement
 from fedbandit.federation.setup.editions import Edition
-from fedbandit.federation.setup.home import Home
+from fedbandit.federation.setup.home import FEDERATION, MEMBERS, Home
 from fedbandit.federation.setup.party import Party
-from fedbandit.federation.setup.roll import EditionError, Roll
+from fedbandit.federation.setup.roll import EditionError, Roll, write_editions
+from fedbandit.federation.silo import book
 from fedbandit.federation.silo.agent import Agent
 from fedbandit.federation.silo.forwarding import begin_at
 from fedbandit.federation.silo.outgoing import Sealer
 from fedbandit.federation.silo.serving import Silo
+from fedbandit.federation.silo.terms import check_begins, end_term
 from fedbandit.federation.states import SyncState
 from fedbandit.federation.store import SyncStore, open_engine
+from fedbandit.federation.store.seen import Seen
 from fedbandit.federation.store.sync_store import StoredSync
 from fedbandit.federation.syncs.analyzer import Analyzer
 from fedbandit.federation.syncs.deadlines import Deadlines
 from fedbandit.federation.syncs.progress import Progress
 from fedbandit.federation.syncs.taken import Arrived
 from fedbandit.federation.wire import heads
-from fedbandit.federation.wire.envelopes import FORMAT
+from fedbandit.federation.wire.envelopes import FORMAT, EnvelopeError
 from fedbandit.federation.wire.heads import Greeting
 from fedbandit.federation.wire.keys import PartyKeys
 from fedbandit.federation.wire.link import Link
 from fedbandit.federation.wire.parcels import Outcome, SignedOutcome
+from fedbandit.federation.wire.subjects import Consumer
 from fedbandit.knowledge import prior_of
 from tests.federation.small import small_plan
 from tests.federation.test_members import PLAN, Meeting, dismissal, founded, meet, newcomer
@@ -267,6 +277,70 @@ def test_a_silo_that_joins_has_lost_nothing(tmp_path: Path) -> None:
         assert silo.store.forwarded(silo.term.number) == -math.inf
 
 
+class Answering:
+    """A link to the keepers of a federation, who answer a silo's question with what they have seen of it."""
+
+    def __init__(self, path: Path, silo: Party, seen: dict[str, Seen]) -> None:
+        self._keepers = [Home.load(path / name).party() for name in ("analyzer", "mixer")]
+        self._silo, self._seen, self._answers = silo, seen, list[bytes]()
+
+    async def publish(self, subject: str, data: bytes, message_id: str) -> None:
+        for keeper in self._keepers:
+            keeper.roll = self._silo.roll
+            with contextlib.suppress(EnvelopeError):
+                context, payload = keeper.open(data)
+                if context.kind == "greeting":
+                    asked = Greeting.decode(payload).question
+                    seen = self._seen[keeper.name]
+                    answer = Greeting(FORMAT, FORMAT, answer=asked, syncs=seen.syncs, seen=seen.head)
+                    sealed = keeper.seal("greeting", self._silo.public, 0, keeper.greeting(answer).encode())
+                    self._answers.append(sealed)
+
+    async def read(self, consumer: Consumer, handle: Callable[[list[bytes]], Awaitable[None]]) -> None:
+        while True:
+            taken, self._answers = self._answers, []
+            await handle(taken)
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("both", [True, False])
+def test_a_silo_that_joined_and_lost_its_store_is_brought_forward_from_where_it_joined(
+    both: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If one of its receivers had seen nothing of it yet, it was refused, as one that had lost an earlier ledger. Else
+    it was brought forward from sync 0 on, by one sync for each of its releases: the ledger named a sync before it
+    joined, and nothing was ever drawn again."""
+    founded(tmp_path)
+    late = Home.create(tmp_path / "late", name="late", role="silo")
+    Agreement.load(tmp_path / FEDERATION).save(late.path / FEDERATION)
+    roll = founding.change(tmp_path, Edition(1, "", 2, "admit", "late", late.public))
+    write_editions(late.path / MEMBERS, roll.editions)
+    party = late.party()
+    sealer = Sealer(party)
+    sealer.clear()
+    opened = partial(Silo.open, plan=PLAN, name="late", secret=late.salt, sealer=sealer, since=2)
+    with opened(tmp_path / "lost.db") as silo:
+        for _ in range(5):
+            silo.reward(silo.decide([[1.0, 0.0]]).id, 0.5)
+        assert silo.tick() == [2]
+        seen = Seen(3, book.head(silo.store.last_entry()))
+
+    @asynccontextmanager
+    async def connected(*given: object) -> AsyncIterator[Answering]:
+        yield Answering(tmp_path, party, {"analyzer": seen, "mixer": seen if both else Seen()})
+
+    monkeypatch.setattr(recovery, "_connected", connected)
+    found = asyncio.run(recovery.recover(late, agreed=True))
+    assert (found.syncs, found.done) == ((2,), True)
+    with opened(late.store(PLAN.hash)) as silo:
+        (entry,) = book.entries(silo.store.ledger())
+        assert entry.event.sync == 2
+        assert silo.ticker.open_sync == 3
+        for _ in range(5):
+            silo.reward(silo.decide([[1.0, 0.0]]).id, 0.5)
+        assert silo.tick() == [3]
+
+
 def test_what_one_worker_of_a_silo_hears_the_others_know(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Messages go to one of them; another one may draw and sign."""
     roll, keys = founded(tmp_path)
@@ -303,6 +377,30 @@ def test_a_silo_that_has_left_may_come_back_in_the_next_term(learnt: bool, tmp_p
         assert silo.term.number == 2
 
 
+def test_a_silo_that_joined_begins_with_a_model_of_before_it_joined(tmp_path: Path) -> None:
+    """The term was renewed when it had just joined: nobody would ever send it that model, and it was refused for good.
+    A model that it was sent must be the one that it was sent."""
+    roll, keys = founded(tmp_path)
+    store, width = tmp_path / "late.db", PLAN.protocol.width
+    with Silo.open(store, PLAN, name="late", secret=b"s" * 32) as silo:
+        bind(silo.store.engine, roll.charter)
+        begin_at(silo.store, PLAN, silo.term, len(PLAN.times), at=0.0)
+        silo.learn(1, Outcome(np.ones(width), np.array([1, 1, 0, 0])), False)
+        check = partial(check_begins, silo.store, silo="late")
+        ones = np.ones(width)
+        before, sent, other = prior_of(PLAN, 0, 2 * ones), prior_of(PLAN, 1, ones), prior_of(PLAN, 1, 2 * ones)
+        end_term(silo.store)
+        check(PLAN.changed(rounds=40, prior=sent))
+        for prior in (before, other):
+            with pytest.raises(ArgumentError, match="must be a model of the last term"):
+                check(PLAN.changed(rounds=40, prior=prior))
+        roll.next(newcomer(), keys.signer)
+        roll.tie(silo.store.remember, silo.store.recall)
+        check(PLAN.changed(rounds=40, prior=before))
+        with pytest.raises(ArgumentError, match="must be a model of the last term"):
+            check(PLAN.changed(rounds=40, prior=other))
+
+
 def test_an_analyzer_that_draws_waits_for_nobody_who_is_still_to_join(tmp_path: Path) -> None:
     """All members of the next sync must have said what they have seen, and whoever joins later has seen nothing."""
     roll, keys = founded(tmp_path, small_plan(silos=4, cohort=2, trust="central"))
@@ -326,6 +424,28 @@ def test_an_analyzer_that_draws_waits_for_nobody_who_is_still_to_join(tmp_path: 
     assert analyzer.answered
     again = Analyzer(party, SyncStore(engine), office)
     assert ([one.name for one in again.asks.parties], again.asks.answers) == (list(roll.charter.silos), 3)
+    engine.close()
+
+
+def test_who_knows_newer_members_is_asked_again_by_a_keeper(tmp_path: Path) -> None:
+    """An analyzer put back to before a silo joined must ask that silo too, and had done with asking."""
+    roll, _ = founded(tmp_path, small_plan(silos=4, cohort=2, trust="central"))
+    party, office = Home.load(tmp_path / "analyzer").party(), PostOffice(roll.charter)
+    engine = open_engine(tmp_path / "analyzer.db")
+    analyzer = Analyzer(party, SyncStore(engine), office)
+
+    async def asked_and_answered(edition: int) -> None:
+        await analyzer.greet()
+        for name in roll.charter.silos:
+            silo = Home.load(tmp_path / name).party()
+            question = Greeting.decode(silo.open(office.take(name)[-1])[1]).question
+            answer = silo.greeting(Greeting(FORMAT, FORMAT, answer=question))._replace(edition=edition)
+            await analyzer.handle([silo.seal("greeting", party.public, 0, answer.encode())])
+
+    asyncio.run(asked_and_answered(1))
+    assert not analyzer.answered
+    asyncio.run(asked_and_answered(0))
+    assert analyzer.answered
     engine.close()
 
 

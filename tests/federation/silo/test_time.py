@@ -342,3 +342,25 @@ def test_a_reward_that_was_counted_and_forgotten_does_not_count_again_by_a_clock
         if not believed:
             with pytest.raises(ClockJumped, match="-2400"):
                 silo.tick()
+
+
+@pytest.mark.parametrize("off", [60.0, -300.0])
+def test_a_clock_that_has_jumped_is_noticed_at_the_start_of_a_new_term(tmp_path, off):
+    """The new term knew no reading of the clock, so its first release was drawn at once, of nobody."""
+    clock, following = HandClock(), small_plan(schedule=by_clock(60.0), rounds=3, visits="private")
+    with opened(tmp_path, clock, following.changed(rounds=2)) as silo:
+        for _ in range(2):
+            clock.pass_time(60.0)
+            silo.tick()
+    timing = Timing(start=clock.wall)
+    clock.set_to(clock.wall + off)
+    for _ in range(2):  # a restart does not make it right
+        with Silo.open(tmp_path / "s.db", following, timing=timing, clock=clock, new_term=True) as silo:
+            with pytest.raises(ClockJumped):
+                silo.tick()
+            assert silo.store.releases(2) == []
+    clock.set_to(clock.wall - off)
+    with Silo.open(tmp_path / "s.db", following, timing=timing, clock=clock, new_term=True) as silo:
+        assert silo.tick() == []
+        clock.pass_time(60.0)
+        assert silo.tick() == [0]

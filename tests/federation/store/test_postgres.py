@@ -1,5 +1,7 @@
 """What only a server of its own can do to a store: go away between two calls."""
 
+from typing import Any
+
 import psycopg
 import pytest
 
@@ -50,6 +52,15 @@ def test_what_was_durable_before_the_server_went_away_stays_so(server):
         read(engine)
     read(engine)
     engine.harden()
+    engine.close()
+
+
+@pytest.mark.parametrize(("more", "idle", "limit"), [("", "10", "20000"), ("keepalives_idle=77", "77", "20000")])
+def test_a_server_that_vanishes_is_not_waited_for_as_long_as_the_system_would(server, more, idle, limit):
+    """That is a quarter of an hour, in which a mixer or an analyzer does nothing else."""
+    engine: Any = open_engine(f"{server.url}{'&' if '?' in server.url else '?'}{more}" if more else server.url)
+    known = engine._connection.info.get_parameters()
+    assert (known["keepalives_idle"], known["tcp_user_timeout"]) == (idle, limit)
     engine.close()
 
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedbandit.federation.http.group import StoreUnavailable
+from fedbandit.federation.silo.decisions.tickets import UnknownDecision
 from fedbandit.federation.silo.serving import RewardConflict, TermEnded, acknowledged
 from tests.torture.simulation.machine import Crash
 from tests.torture.simulation.node import Node
@@ -99,6 +100,10 @@ class Client:
             if silo.store.term(silo.term.number).open_sync < silo.syncs:
                 self.oracle.fail(f"{self.node.name} says that the term is over, and it is not")
             return True
+        except UnknownDecision:
+            if self.node.name not in self.oracle.put_back:  # a store that lost a whole term numbers the next one anew
+                self.oracle.fail(f"{self.node.name} does not know a decision of its own")
+            return True
         except (Crash, StoreUnavailable, sqlite3.OperationalError, OSError):  # a time-out is an OSError
             return False
         once = asked.shared and not asked.keyed
@@ -108,14 +113,12 @@ class Client:
     async def _contradict(self, asked: _Asked) -> None:
         """Another reward for a decision that has one."""
         silo = self.node.silo
-        if (
-            silo is None
-            or not self.node.up
-            or not self.oracle.knows(self.node.name, silo.ids.read(asked.decision).nonce)
-        ):
+        if silo is None or not self.node.up:
             return
         try:
+            if not self.oracle.knows(self.node.name, silo.ids.read(asked.decision).nonce):
+                return
             silo.reward(asked.decision, asked.reward / 2)
-        except (RewardConflict, Crash, sqlite3.OperationalError, OSError):
+        except (RewardConflict, UnknownDecision, Crash, sqlite3.OperationalError, OSError):
             return
         self.oracle.fail(f"{self.node.name} takes a second reward for a decision")

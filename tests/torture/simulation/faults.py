@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from tests.torture.simulation.settings import DEADLINE, PERIOD, Setting
 
 __all__ = ["Faults", "weather"]
 
+FORWARD = 0.5  # the share of stores that were put back, and are brought forward if they are behind
+LOOK = 4.0  # seconds between looks at whether they are
 NONSENSE = (b"", b"FBE2", b"[" * 6_000, b"FBE2" + b"[" * 6_000, b"FBE2" + bytes(5_000), b"FBE2" + b"\xff" * 9_000)
 
 
@@ -51,6 +53,7 @@ class Faults:
     chance: random.Random
     say: Callable[[str], None]
     evil: str | None = None  # a silo whose keys an attacker has
+    _tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
     async def run(self, kinds: tuple[str, ...], end: float) -> None:
         """One fault after the other, of these kinds."""
@@ -146,6 +149,18 @@ class Faults:
         node.restored = True
         self.oracle.lost(node.name, kept, on_purpose=True)
         self._start_later(node)
+        if self.chance.random() < FORWARD:
+            asyncio.get_running_loop().call_later(LOOK, self._bring_forward, node)
+
+    def _bring_forward(self, node: Node) -> None:
+        """Somebody looks from time to time whether it says that it is behind."""
+        if node.forwarded:
+            return
+        loop = asyncio.get_running_loop()
+        if node.up and node.refuses:
+            self.oracle.forwarded.add(node.name)
+            self._tasks.append(loop.create_task(node.forward()))
+        loop.call_later(LOOK, self._bring_forward, node)
 
     # -- network and clocks -----------------------------------------------------------------------------------------
 

@@ -86,7 +86,8 @@ class _World:
         drawn = self._members.random()
         self._leaves, self._changes = drawn < LEAVING, LEAVING <= drawn < CHANGING
         self._renewal = random.Random(f"{seed} renewal")
-        self._renews = drawn >= CHANGING and self._renewal.random() < RENEWING
+        self._renews = self._renewal.random() < RENEWING
+        self._roll: Roll | None = None  # the members with all changes of this history
         self._setting = setting(name, real_keys=thorough)
         if self._changes and self._members.random() < JOINING:
             self._setting = with_a_free_seat(self._setting) or self._setting
@@ -157,6 +158,7 @@ class _World:
         self._leaver, since = chance.choice(honest_ones), chance.randrange(1, len(plan.times))
         edition = Roll(charter).next(Edition(1, "", since, "dismiss", self._leaver), self._setting.operator.signer)
         at = chance.uniform(0.0, 1.2 * since * PERIOD)
+        self._roll, self._found_by = Roll(charter, [edition]), at
         self.say(f"{self._leaver} is dismissed from sync {since} on, at {at:.0f}")
         self._nodes["analyzer"].file = []
         self._loop.call_later(at, lambda: setattr(self._nodes["analyzer"], "file", [edition]))
@@ -172,6 +174,7 @@ class _World:
             return
         made = changes(self._members, self._setting, sorted(self.oracle.lying))
         rolls = lists(self._setting.agreement, made)
+        self._roll = rolls[-1]
         self.oracle.members = lambda name, sync: rolls[self._nodes[name].party.roll.number].at(sync).silos
         for node in self._nodes.values():
             node.file = []
@@ -225,7 +228,9 @@ class _World:
     @property
     def _renewable(self) -> bool:
         """Whether this history has a second term, for which all must be what the others take them for."""
-        return self._renews and not self.oracle.lying and not self.oracle.put_back and self._faults.evil is None
+        silo_put_back = any(node.restored and node.silo for node in self._nodes.values())
+        astray = silo_put_back or any(node.refuses for node in self._nodes.values()) or self.oracle.told_twice
+        return self._renews and not self.oracle.lying and not astray and self._faults.evil is None
 
     def _all_drawn(self) -> bool:
         """Whether every silo has made its last release; some models may be still to come."""
@@ -234,7 +239,15 @@ class _World:
 
     async def _renew(self, clients: list[Client], running: dict[str, asyncio.Task[None]]) -> list[asyncio.Task[None]]:
         """The second term, to its end."""
-        term = SecondTerm(self._renewal, self._setting, self._nodes, self._broker, self.oracle, self.say)
+        term = SecondTerm(
+            self._renewal,
+            self._setting,
+            self._nodes,
+            self._broker,
+            self._roll or Roll(self._setting.agreement),
+            self.oracle,
+            self.say,
+        )
         term.begin({client.node.name: client for client in clients}, running)
         self._patience = self._loop.time() + 2 * PATIENCE  # it begins late, and one who counts visits waits for them
         await self._until(lambda: not term.waiting or self._loop.time() > self._patience)
@@ -297,6 +310,9 @@ class _World:
         """Whether the next sync ever does: a silo of those that are its members sends something, or as many as make a
         cohort are further. Those who refuse send nothing, and one who joins later is no member of it yet."""
         analyzer, plan = self._nodes["analyzer"], self._setting.plan
+        stranded = any(node.stranded for node in self._nodes.values())
+        if stranded and analyzer.keeper is not None and not analyzer.keeper.answered:
+            return False  # those who are left are too few to answer it
         senders = {name for name in self.oracle.silos if self._sends(self._nodes[name])}
         if analyzer.keeper is None or not analyzer.up or len(senders) >= plan.smallest_cohort:
             return True
@@ -304,11 +320,11 @@ class _World:
         return sync == len(plan.times) or not senders.isdisjoint(self.oracle.members("analyzer", sync))
 
     def _sends(self, node: Node) -> bool:
-        return node.name not in self.oracle.lying and not (node.has_left or node.absent or node.refuses)
+        return node.name not in self.oracle.lying and not (node.is_out or node.refuses)
 
     def _takes_part(self, silo: str) -> bool:
         node = self._nodes[silo]
-        if node.has_left or node.absent:
+        if node.is_out:
             return False
         return silo not in self.oracle.lying and not (node.restored and node.problem)
 
@@ -321,7 +337,7 @@ class _World:
 
     def _finished(self, node: Node) -> bool:
         syncs = len(self._setting.plan.times)
-        if node.name == self._faults.evil or (node.restored and node.problem) or node.has_left or node.absent:
+        if node.name == self._faults.evil or (node.restored and node.problem) or node.is_out:
             return True
         if not node.up:
             return False
@@ -336,4 +352,6 @@ class _World:
         releases = silo.store.releases(term)
         settled = len(releases) == syncs and all(release.state.settled for release in releases)
         models = len(silo.store.models(term)) + (self.oracle.since.get(silo.name, 0))
+        if silo.name in self.oracle.forwarded:
+            return settled  # nobody sends it again the models that came while it was behind
         return settled and models >= silo.version == syncs  # whoever joins has no models of long before

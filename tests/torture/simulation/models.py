@@ -53,6 +53,9 @@ class _Key:
         if not compare_digest(signature, self.sign(data)):
             raise InvalidSignature
 
+    def public_key(self) -> _Key:
+        return self
+
     def tag(self, *parts: bytes) -> bytes:
         return blake2b(b"".join(parts), key=self._identity, digest_size=TAG).digest()
 

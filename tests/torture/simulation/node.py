@@ -6,15 +6,19 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
+from fedbandit._validate import ArgumentError
 from fedbandit.federation.http.group import GroupCommit
 from fedbandit.federation.membership import FIRST_WAIT, LONGEST_WAIT
-from fedbandit.federation.process import take_over
-from fedbandit.federation.setup.agreement import Agreement
+from fedbandit.federation.process import bind, take_over
+from fedbandit.federation.recovery import old_copy
 from fedbandit.federation.setup.editions import Edition
 from fedbandit.federation.setup.party import Party, PlanMismatch
+from fedbandit.federation.setup.roll import Roll
 from fedbandit.federation.silo.agent import Agent
+from fedbandit.federation.silo.forwarding import bring_forward
 from fedbandit.federation.silo.outgoing import Sealer
 from fedbandit.federation.silo.serving import Silo
+from fedbandit.federation.silo.terms import end_term
 from fedbandit.federation.store import SiloStore, SyncStore
 from fedbandit.federation.syncs.analyzer import Analyzer
 from fedbandit.federation.syncs.keeper import SyncKeeper
@@ -51,8 +55,10 @@ class Node:
         self.agent: Agent | None = None
         self.keeper: SyncKeeper | None = None
         self.restored = False
+        self.forwarded = False  # whether it was brought forward
+        self.stranded = False  # whether what was put back cannot begin the term, and somebody has given it up
         self.renewing = False  # whether others may work under another plan for a while
-        self.before: tuple[Disk, Agreement] | None = None  # of a mixer or an analyzer: its store of the term before
+        self.before: tuple[Disk, Roll] | None = None  # of a mixer or an analyzer: its store of the term before
         self._new_term = False
         self._connect, self._say, self._fail = connect, say, fail
         self._task: asyncio.Task[None] | None = None
@@ -93,6 +99,11 @@ class Node:
         """Whether it is a member no more, and has heard of it."""
         return self.agent is not None and self.party.agreement.member(self.name) is None
 
+    @property
+    def is_out(self) -> bool:
+        """Whether it is no member any more or not yet, or cannot begin the term."""
+        return self.has_left or self.absent or self.stranded
+
     def describe(self) -> str:
         """Where it stands, for whoever has to find out why it does not go on."""
         if self.silo is None:
@@ -118,13 +129,42 @@ class Node:
         except Exception as error:
             self._say(f"{self.name} does not start: {type(error).__name__}: {error}")
             process.alive = False
+            if self.restored and isinstance(error, ArgumentError) and error.field in ("new_term", "prior"):
+                self.stranded = not self._end_term(error.field)
             asyncio.get_running_loop().call_later(AGAIN, self.start, catch_up)
             return
         self._task = asyncio.get_running_loop().create_task(work)
 
+    def _end_term(self, field: str) -> bool:
+        """End the term that a store was put back to, as `accept --end-term` does it; False if that is of no help."""
+        if field == "new_term":
+            end_term(SiloStore(SimulatedEngine(self.disk, Process())))
+        return field == "new_term"
+
     def accept(self, party: Callable[[Sequence[Edition]], Party], disk: Disk) -> None:
         """Be a party of the next term, with this disk, from the next start on."""
         self._as_party, self.disk, self._new_term = party, disk, True
+
+    async def forward(self) -> None:
+        """Bring its store forward over what others have seen, as the command does, and start it again."""
+        agent, keeper = self.agent, self.keeper
+        if agent is not None and (answers := await agent.answers()):
+            copy = old_copy(agent, answers)
+            self.kill()
+            copy = copy._replace(store=SiloStore(SimulatedEngine(self.disk, Process())))
+            try:
+                given_up = bring_forward(copy, at=self.clock.read().wall)
+            except ArgumentError as error:
+                self._say(f"{self.name} cannot be brought forward: {error}")
+                given_up = []
+        elif keeper is not None and keeper.ahead is not None:
+            given_up = keeper.give_up()
+            self.kill()
+        else:
+            return
+        self._say(f"{self.name} gives up the syncs {given_up}")
+        self.forwarded = bool(given_up)
+        self.start()
 
     def kill(self) -> None:
         """kill -9."""
@@ -152,6 +192,7 @@ class Node:
             counts=None,
             since=self.party.roll.since(self.name),
         )
+        bind(engine, self.party.roll.charter)
         self.silo, self.group = silo, GroupCommit(silo)
         self.agent = Agent(silo, self.party, sealer, steady=self.clock.steady)
         return self._take_part(self.agent, process)
@@ -159,6 +200,7 @@ class Node:
     def _keeper(self, engine: SimulatedEngine, process: Process) -> Coroutine[Any, Any, None]:
         kind: type[SyncKeeper] = Mixer if self.party.public.role == "mixer" else Analyzer
         clocks = {"clock": SteadyClock(self.clock).now, "steady": self.clock.steady}
+        bind(engine, self.party.roll.charter)
         store = SyncStore(engine)
         if self.before is not None:
             disk, last = self.before

@@ -123,6 +123,7 @@ class Oracle:
         self.earlier: dict[str, int] = {}  # by silo: entries of its ledger from a term before
         self.lying: set[str] = set()  # parties whose words are no longer held to the rules
         self.put_back: set[str] = set()  # whose store was replaced by an old copy
+        self.forwarded: set[str] = set()  # who is brought forward, so that decisions of before may count for nothing
         self.told_twice: set[tuple[str, int]] = set()  # by whom: two results of one sync, as nobody could know better
         self.forged: set[tuple[str, int, bytes]] = set()  # what nobody may ever take in
         self.cohorts: dict[int, int] = {}
@@ -226,8 +227,13 @@ class Oracle:
         memory.drawn[sync] = (drawn, at)
         if sync < self.since.get(name, 0):
             return  # it gives it up, which costs nothing
-        self._say(f"{name} draws release {sync}")
         connection = self._disk_of(name).connection
+        undone = "SELECT max(sync) FROM releases WHERE term = ? AND state = ?"
+        ((given_up,),) = connection.execute(undone, (statement.values[0], ReleaseState.GIVEN_UP)).fetchall()
+        gives_up = given_up is not None and sync <= given_up
+        if gives_up and sync < given_up:
+            return  # what it has given up together is looked at together
+        self._say(f"{name} {'gives up' if gives_up else 'draws'} release {sync}")
         ((left,),) = connection.execute("SELECT count(*) FROM raw_rows WHERE sync = ?", (sync,)).fetchall()
         if left:
             self.fail(f"{name} keeps raw rows of batch {sync} after its release")
@@ -427,7 +433,8 @@ class Oracle:
             self.fail(f"{sender} has sent two different messages {kind!r} of sync {sync}")
 
     def _names(self, cohort: Integers) -> list[str]:
-        return [name for name, there in zip(self.silos, cohort, strict=True) if there]
+        seats = (*self.silos, *["nobody"] * (len(cohort) - len(self.silos)))
+        return [name for name, there in zip(seats, cohort, strict=True) if there]
 
     def _check_cohort(self, kind: str, sender: str, sync: int, plain: bytes) -> None:
         if kind == "mixed":
@@ -496,6 +503,7 @@ class Oracle:
         if answer.counted and (reward not in memory.rows or memory.rows[reward].sync != sync):
             self.fail(f"{name} acknowledges the reward {reward}, which is in no batch")
         placed = isinstance(self.plan.schedule, Clock) or not disk.refused  # without a store a decision has no place
+        placed &= name not in self.forwarded
         if not answer.counted and once and placed and not self.plan.protocol.needs_points:
             self.fail(f"{name} leaves out a person who came once")
 

@@ -1,15 +1,17 @@
-"""Bugs of renewals: mistakes about what must go on from one term to the next, and what must not."""
+"""Bugs of renewals and of stores that are brought forward: mistakes about what must go on, and what must not."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from fedbandit.federation.setup.party import Party
+from fedbandit.federation.silo import forwarding
 from fedbandit.federation.silo.decisions.tickets import DecisionIds
-from fedbandit.federation.store import SiloStore
+from fedbandit.federation.store import SiloStore, SyncStore
 from fedbandit.federation.store.rewards import FOR_GOOD
 from fedbandit.federation.wire import envelopes
 from fedbandit.federation.wire.envelopes import Context, EnvelopeError
+from fedbandit.federation.wire.heads import Head
 from tests.torture.simulation import node
 from tests.torture.simulation.planted import PLANTED, Patch, planted
 
@@ -61,3 +63,18 @@ def the_ledger_begins_anew_with_a_term(patch: Patch) -> None:
         return begin(self, *given)
 
     patch.setattr(SiloStore, "begin_term", forgetful)
+
+
+@planted
+def a_silo_that_is_brought_forward_forgets_what_it_spent(patch: Patch) -> None:
+    patch.setattr(forwarding, "_entries", lambda *given: ())
+
+
+@planted
+def who_is_brought_forward_begins_a_new_chain(patch: Patch) -> None:
+    give_up = SyncStore.give_up
+
+    def forgetful(self: SyncStore, head: Head, *given: Any) -> Any:
+        return give_up(self, head._replace(hash=bytes(32)), *given)
+
+    patch.setattr(SyncStore, "give_up", forgetful)

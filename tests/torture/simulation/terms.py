@@ -17,6 +17,7 @@ from fedbandit.federation.renewal import begun_from
 from fedbandit.federation.setup.agreement import Agreement
 from fedbandit.federation.setup.editions import Edition
 from fedbandit.federation.setup.party import Party
+from fedbandit.federation.setup.roll import Roll
 from fedbandit.federation.silo import book
 from fedbandit.federation.silo.decisions.tickets import UnknownDecision
 from fedbandit.federation.silo.terms import check_begins
@@ -24,7 +25,6 @@ from fedbandit.federation.states import SyncState
 from fedbandit.federation.store import SiloStore, SyncStore
 from fedbandit.federation.store.rewards import FOR_GOOD
 from fedbandit.federation.wire.parcels import Outcome, SignedOutcome
-from fedbandit.plan import Plan
 from fedbandit.schedule import Clock
 from tests.torture.simulation.broker import Broker
 from tests.torture.simulation.clients import Client
@@ -41,17 +41,20 @@ LATEST = 2.5 * PERIOD  # seconds until the last party is told
 AGAIN = 4.0  # seconds until a silo that cannot accept yet tries again
 LOST = 0.3  # the share of renewals in which a silo loses its store between the terms
 KILLED = 0.4  # the share of parties that are killed soon after they have accepted
-ACCIDENTS = ("kill", "kill", "cut_power", "fill_disk", "break_sync", "cut_off", "replay", "replay")
+ACCIDENTS = ("kill", "kill", "cut_power", "fill_disk", "break_sync", "cut_off", "replay", "reboot", "set_clock")
+RESTORED = 0.3  # the share of second terms in which stores are put back, perhaps to a moment of the first term
 
 
 class _BothTerms(Oracle):
     """The same rules in the second term, and those over both."""
 
-    def __init__(self, first: Oracle, plan: Plan, begins: float) -> None:
-        super().__init__(plan, first.silos, first._disk_of, first.cap, first._say, lambda: first._now() - begins)
+    def __init__(self, first: Oracle, agreed: Agreement, begins: float) -> None:
+        disks, say = first._disk_of, first._say
+        super().__init__(agreed.plan, agreed.silos, disks, first.cap, say, lambda: first._now() - begins)
         self.violations, self.clocks_right = first.violations, first.clocks_right
         self.bereft: set[str] = set()  # silos that have nothing of the first term any more
         self._first = first
+        self._begun: dict[str, int] = {}  # by silo: transactions on its disk when it accepted
 
     def begins(self, name: str, disk: Disk) -> None:
         """A silo accepts: what its disk says of people, and of what was spent, must go on."""
@@ -59,7 +62,18 @@ class _BothTerms(Oracle):
         rows = connection.execute("SELECT person FROM opted_out WHERE term = ?", (FOR_GOOD,)).fetchall()
         self.memory(name).opted_out |= {bytes(person): at for (person,) in rows}
         ((entries,),) = connection.execute("SELECT count(*) FROM ledger").fetchall()
-        self.earlier[name] = int(entries)
+        self.earlier[name], self._begun[name] = int(entries), len(disk.written)
+
+    def lost(self, name: str, kept: int, on_purpose: bool) -> None:
+        """A silo that is put back into the first term must have all of the ledger that others have seen; of a release
+        that never left it nobody can know."""
+        super().lost(name, kept, on_purpose)
+        if on_purpose and kept < self._begun.get(name, 0):
+            ((entries,),) = self._disk_of(name).connection.execute("SELECT count(*) FROM ledger").fetchall()
+            keepers = [self._first.memory(keeper).results_of for keeper in ("analyzer", "mixer")]
+            seen = max((sync + 1 for of in keepers for silo, sync in of if silo == name), default=0)
+            released = seen - self._first.since.get(name, 0) if self.plan.privacy else 0
+            self.earlier[name] = max(int(entries), released)
 
     def wrote(self, name: str, disk: Disk, statements: Written) -> None:
         super().wrote(name, disk, statements)
@@ -91,9 +105,10 @@ class _BothTerms(Oracle):
         for name in self.silos:
             spent = book.spending(SiloStore(SimulatedEngine(self._disk_of(name), Process())).ledger())
             released = {term.term: term.released for term in spent.terms}
-            wanted = {1: len(self._first.memory(name).drawn), 2: len(self.memory(name).drawn)}
+            before = len(self._first.memory(name).drawn) - self._first.since.get(name, 0)
+            wanted = {1: before, 2: len(self.memory(name).drawn)}
             wanted = {term: drawn for term, drawn in wanted.items() if drawn}  # of one who was away for a whole term
-            if name not in self.bereft and released != wanted:
+            if name not in self.bereft | self.put_back and released != wanted:
                 self.fail(f"{name} has drawn {wanted} releases by term, and its ledger says {released}")
             if any(term.redrawn or term.epsilon > self.plan.privacy.epsilon * (1 + 1e-9) for term in spent.terms):
                 self.fail(f"{name} has spent more than its plan allows, by its ledger")
@@ -107,6 +122,7 @@ class SecondTerm:
     setting: Setting  # of the first term; of the second one once it was made
     nodes: dict[str, Node]
     broker: Broker
+    members: Roll  # of the first term, with all that has changed
     first: Oracle
     say: Callable[[str], None]
     waiting: set[str] = field(default_factory=set)  # who has not accepted yet
@@ -116,9 +132,12 @@ class SecondTerm:
     def begin(self, clients: dict[str, Client], running: dict[str, asyncio.Task[None]]) -> None:
         """The operator renews, and everybody is told sooner or later."""
         loop = asyncio.get_running_loop()
-        now, self._last = loop.time(), self.setting.agreement
-        self.setting = _renewed(self.chance, self.setting, self.nodes["analyzer"].disk, now)
-        self.oracle = _BothTerms(self.first, self.setting.plan, now + LEAD)
+        now, analyzer = loop.time(), self.nodes["analyzer"]
+        self.setting = _renewed(self.chance, self.setting, self.members.newest, analyzer.disk, now)
+        self.oracle = _BothTerms(self.first, self.setting.agreement, now + LEAD)
+        for name in [name for name in self.nodes if name not in self.setting.parties]:
+            running[name].cancel()
+            self.nodes.pop(name).kill()  # it was dismissed
         self.say(f"renewed, with {'a' if self.setting.plan.prior else 'no'} prior")
         self.broker.crossed, self.broker.done_with = self._crossed, self._done_with
         self.faults = Faults(self.setting, self.nodes, self.broker, self.oracle, self.chance, self.say)
@@ -139,8 +158,8 @@ class SecondTerm:
 
     def _seen(self) -> list[str]:
         """Silos of which those who must answer have seen a release."""
-        keepers = [self.first.memory(name).came for name in self.nodes if name not in self.first.silos]
-        return [name for name in self.first.silos if any(name in who for came in keepers for who in came.values())]
+        keepers = [self.first.memory(name).came for name in self.nodes if name not in self.oracle.silos]
+        return [name for name in self.oracle.silos if any(name in who for came in keepers for who in came.values())]
 
     def _lose(self, name: str) -> None:
         self.oracle.bereft.add(name)
@@ -171,12 +190,14 @@ class SecondTerm:
             disk.announce_to(wrote)
             observe.begins(name, disk)
         else:
-            node.before, disk = (disk, self._last), Disk(wrote)
+            last = Roll(self.members.charter, node.file or ())
+            node.before, disk = (disk, last), Disk(wrote)
+        node.file = None
         node.accept(self._party(name), disk)
         self.waiting.discard(name)
         node.start()
         if silo:
-            number = len(self.first.silos) + list(self.first.silos).index(name)
+            number = len(self.first.silos) + self.first.silos.index(name)
             self.tasks.append(loop.create_task(Client(node, observe, self.chance, number).run()))
             self.tasks.append(loop.create_task(self._reward_late(node, self.clients[name])))
         if self.chance.random() < KILLED and node.up and node.process is not None:
@@ -184,8 +205,8 @@ class SecondTerm:
             node.process.die_at(self.chance.randint(1, 12), lambda: self.faults._killed(node))
 
     def _party(self, name: str) -> Callable[[Sequence[Edition]], Party]:
-        party = self.setting.parties[name]
-        return lambda editions: ObservedParty(party, (), editions, self.oracle)
+        party, spare = self.setting.parties[name], (self.setting.spare[name],)
+        return lambda editions: ObservedParty(party, spare, editions, self.oracle)
 
     async def _reward_late(self, node: Node, client: Client) -> None:
         """Applications reward decisions of the first term: they are unknown now."""
@@ -201,12 +222,13 @@ class SecondTerm:
 
     def kinds(self) -> tuple[str, ...]:
         """What goes wrong in the second term."""
-        return tuple(self.chance.sample(ACCIDENTS, self.chance.randint(0, 3)))
+        kinds = self.chance.sample(ACCIDENTS, self.chance.randint(0, 3))
+        return (*kinds, "restore") if self.chance.random() < RESTORED else tuple(kinds)
 
 
-def _renewed(chance: random.Random, setting: Setting, analyzer: Disk, now: float) -> Setting:
+def _renewed(chance: random.Random, setting: Setting, agreed: Agreement, analyzer: Disk, now: float) -> Setting:
     """The federation's next term: the same members and keys, another plan, and mostly what the last one has learnt."""
-    last, agreed = setting.plan, setting.agreement
+    last = setting.plan
     offered = last.changed(rounds=last.rounds + last.rounds // len(last.times))
     store = SyncStore(SimulatedEngine(analyzer, Process()))
     sent = (one for one in store.all() if one.state is SyncState.PUBLISHED and one.value is not None)
@@ -215,6 +237,7 @@ def _renewed(chance: random.Random, setting: Setting, analyzer: Disk, now: float
     if learnt and chance.random() < 0.8:
         offered = begun_from(last, offered, *learnt[-1], weight=chance.choice((1.0, 0.5)))
     start = START + now + LEAD if isinstance(last.schedule, Clock) else agreed.timing.start
-    following: Agreement = replace(agreed, plan=offered, timing=replace(agreed.timing, start=start))
-    parties = {name: Party(following, party.keys, party.public) for name, party in setting.parties.items()}
+    following: Agreement = replace(agreed, plan=offered, timing=replace(agreed.timing, start=start), seats=())
+    members = [(one, setting.parties[one.name]) for one in following.parties]
+    parties = {one.name: Party(following, party.keys, one) for one, party in members}
     return setting._replace(plan=offered, parties=parties)

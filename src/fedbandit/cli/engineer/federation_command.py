@@ -207,7 +207,7 @@ def renew(
 
     This writes a new federation file, for everybody to accept.
     """
-    from fedbandit.federation.setup import founding
+    from fedbandit.federation.setup import founding, register
     from fedbandit.federation.setup.home import FEDERATION
     from fedbandit.federation.wire.keys import PartyKeys, PublicKeys
 
@@ -230,6 +230,7 @@ def renew(
         offered = begun
     agreed = replace(last, plan=offered, timing=replace(last.timing, start=begins))
     agreed.complete()
+    checked = not new_operator_key and register.check_newest(directory)
     if not agreed.signer and (directory / founding.OPERATOR_KEYS).exists():  # founded by an earlier version
         agreed = replace(agreed, signer=founding.operators_keys(PartyKeys.load(directory / founding.OPERATOR_KEYS))[1])
     if new_operator_key:
@@ -242,6 +243,11 @@ def renew(
         f"fingerprint {agreed.fingerprint}; every party: `fedbandit federation accept HOME {FEDERATION} --new-term`, "
         "and every silo, when the last term is over: `fedbandit silo serve HOME --new-term`"
     )
+    if not checked:
+        output.say(
+            f"the broker at {agreed.broker} was not asked, or has not answered, so it is unknown whether this directory"
+            " has the newest members: compare the members in this file with those of the last term"
+        )
 
 
 def _continued(last: Plan, offered: Plan, model: Path, weight: float, *, asked: bool) -> tuple[Plan, str]:
@@ -316,6 +322,7 @@ def accept(
     if offered.party(name) not in own:
         raise ArgumentError("federation", f"must know {name!r} by its own keys; it has others")
     if new_term:
+        renewal.check_keys(party, offered)
         renewal.check_accepts(party, offered.plan, end=end_term)
     put_aside(home, offered)
     offered.save(home / FEDERATION)

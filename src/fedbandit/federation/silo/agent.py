@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedbandit.federation.setup.editions import Edition
-from fedbandit.federation.setup.party import Outdated, Party
+from fedbandit.federation.setup.party import Outdated, Party, PlanMismatch
 from fedbandit.federation.setup.registrar import Registrar
 from fedbandit.federation.silo import book
 from fedbandit.federation.silo.forwarding import further
@@ -389,7 +389,7 @@ class Agent:
         if greeting.answer != NO_QUESTION:
             asked = await asyncio.to_thread(self.seen.asked, greeting.answer)
             if asked and mismatch is not None and sender == self._analyzer:
-                raise mismatch
+                await self._disagreed(mismatch, context.plan)
             if asked and mismatch is None:
                 await asyncio.to_thread(self.seen.answered, greeting.answer, sender.name, greeting.encode())
         elif mismatch is not None or not greeting.reads(FORMAT):
@@ -398,6 +398,15 @@ class Agent:
         elif sender in self._sealer.receivers:
             await self._greet(sender, answer=greeting.question)
         self._answers.set()
+
+    async def _disagreed(self, mismatch: PlanMismatch, theirs: str) -> None:
+        """End with the mismatch, unless the analyzer's plan is that of a term that is over here: then the analyzer is
+        late, or was put back, and this silo goes on deciding and waits for it."""
+        terms = await asyncio.to_thread(self.silo.store.terms)
+        if all(term.plan_hash != theirs for term in terms[:-1]):
+            raise mismatch
+        says = f"{mismatch.sender} works under the plan of a term that is over here: it must take in the new one"
+        self._sealer.hold(f"{says} (`federation accept --new-term`)", "format")
 
     async def _compare_members(self, sender: PublicKeys, greeting: Greeting) -> None:
         """Send newer editions of the members to a sender who has older ones. Greet a sender who has newer ones: it then
@@ -423,6 +432,9 @@ class Agent:
         for name, greeting in greetings.items():
             if not greeting.reads(FORMAT):
                 self._sealer.hold(f"{name} does not read messages of format {FORMAT}", "format")
+                return
+            if self.registrar.ahead(greeting):
+                self._sealer.hold(f"{name} has newer members, which this silo has asked for")
                 return
         own = {name: one for name, one in greetings.items() if self.party.is_of(self.party.name, one.seen)}
         known = (self.silo.store, self.silo.term.number, self.plan, own)

@@ -105,8 +105,10 @@ def loss(copy: OldCopy) -> Loss:
     releases, drawn = store.releases(term.number), store.drawn(term.number)
     own = (signer.public_key(), *former)
     seen = [answer for answer in answers if any(answer.seen.is_of(silo, key) for key in own)]
-    earlier = book.length(ledger) - drawn  # entries of the terms before this one
-    furthest = min(max((_syncs(plan, answer, earlier) for answer in seen), default=0), len(plan.ticks))
+    earlier = book.length(ledger) - drawn  # entries of the terms before this one, less the syncs before a silo joined
+    # A party that has seen nothing of this term may show a head of an earlier one, or none.
+    of_term = [answer for answer in seen if answer.syncs or not is_known(ledger, answer.seen)]
+    furthest = min(max((_syncs(plan, answer, earlier) for answer in of_term), default=0), len(plan.ticks))
     others = sorted({answer.seen for answer in seen if not _contains(ledger, answer.seen)})
     unknown = [head.length for head in others if not is_known(ledger, head)]
     if unknown and (furthest <= drawn or min(unknown) <= book.length(ledger)):

@@ -8,6 +8,8 @@ import secrets
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from fedbandit._validate import ArgumentError
 from fedbandit.bandit.prior import Prior
 from fedbandit.federation.setup.roll import kept_editions
@@ -44,7 +46,7 @@ def open_term(store: SiloStore, plan: Plan, start: float, new_term: bool, silo: 
 def check_begins(store: SiloStore, plan: Plan, silo: str) -> None:
     """Refuse a plan that cannot begin a new term on this store now. Nothing is written."""
     terms = store.terms()
-    left = bool(terms) and _left(store, terms[-1], silo)
+    left = bool(terms) and _has(store, terms[-1], "dismiss", silo)
     if terms and _runs(store, terms[-1]) and not left:
         raise ArgumentError(
             "new_term",
@@ -54,7 +56,7 @@ def check_begins(store: SiloStore, plan: Plan, silo: str) -> None:
     if any(term.plan_hash == plan.hash for term in terms):
         raise ArgumentError("plan", "was the plan of an earlier term; a term is not run twice")
     if terms and plan.prior is not None and not left:
-        _check_prior(store, terms[-1], plan, plan.prior)
+        _check_prior(store, terms[-1], plan, plan.prior, _has(store, terms[-1], "admit", silo))
 
 
 def end_term(store: SiloStore) -> None:
@@ -73,10 +75,10 @@ def _runs(store: SiloStore, term: Term) -> bool:
     return term.open_sync < len(plan.times)
 
 
-def _left(store: SiloStore, term: Term, silo: str) -> bool:
-    """Whether the silo was dismissed in a term, according to the editions of the members that it has received."""
+def _has(store: SiloStore, term: Term, change: str, silo: str) -> bool:
+    """Whether the silo was dismissed or admitted in a term, by the editions of the members that it has received."""
     editions = kept_editions(store.recall, term.plan_hash)
-    return any((edition.change, edition.name) == ("dismiss", silo) for edition in editions)
+    return any((edition.change, edition.name) == (change, silo) for edition in editions)
 
 
 def check_continues(last: Plan, plan: Plan) -> None:
@@ -88,9 +90,10 @@ def check_continues(last: Plan, plan: Plan) -> None:
             )
 
 
-def _check_prior(store: SiloStore, term: Term, plan: Plan, prior: Prior) -> None:
+def _check_prior(store: SiloStore, term: Term, plan: Plan, prior: Prior, joined: bool) -> None:
     """Refuse a prior that is not one of the models that this silo was sent in the last term: otherwise the author of
-    the plan would decide what silos believe."""
+    the plan would decide what silos believe. A silo that joined in that term was not sent the models before its first
+    one, so it has nothing to compare a prior of then with."""
     last = Plan.from_dict(json.loads(term.plan))
     check_continues(last, plan)
     models = store.models(term.number)
@@ -100,12 +103,19 @@ def _check_prior(store: SiloStore, term: Term, plan: Plan, prior: Prior) -> None
         known = last.known(Outcome.decode(value, last).prefix, last.ticks[sync])
         if prior_of(last, sync, known, prior.weight) == prior:
             return
+    if joined and (not models or any(_is_of(prior, last, sync) for sync in range(models[0][0]))):
+        return
     raise ArgumentError(
         "prior",
         f"must be a model of the last term; it is not among the {len(models)} that this silo has. If it was away when"
         " the term ended, serve it under the last plan until the analyzer has sent it the newest model; otherwise the"
         " plan of the new term is wrong: tell its sender",
     )
+
+
+def _is_of(prior: Prior, plan: Plan, sync: int) -> bool:
+    """Whether a prior has the noise and the visits of the model of this sync, whatever its sums are."""
+    return prior_of(plan, sync, np.array(prior.sums), prior.weight) == prior
 
 
 def check_secret(store: SiloStore, secret: bytes) -> None:

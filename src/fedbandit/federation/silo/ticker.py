@@ -213,8 +213,9 @@ class Ticker:
 
 
 def clock_of(store: SiloStore, term: int, clocks: Clocks, believe: bool) -> SteadyClock:
-    """The clock of a silo, compared with its last reading in the store."""
-    stored = store.state(term, CLOCK)
+    """The clock of a silo, compared with its last reading in the store, which may be of the term before."""
+    readings = (store.state(number, CLOCK) for number in range(term, 0, -1))
+    stored = next((reading for reading in readings if reading is not None), None)
     clock = SteadyClock(clocks, None if stored is None else Reading.decode(stored))
     if believe:
         clock.believe()

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from fedbandit.federation.store.database import Row, Sql, create
 from fedbandit.federation.store.schema import tables
@@ -20,7 +21,16 @@ SCHEMA_LOCK = LEADER + 1
 # A separate transaction that writes a message to the server's log, which nobody reads, and commits: that makes all
 # earlier transactions durable. One that only has a number (`txid_current()`) is not forced to the disk by its commit.
 HARDEN = "SELECT pg_logical_emit_message(true, 'fedbandit', '')"
-CONNECT_TIMEOUT = 5  # seconds
+# A server that vanishes without a word (its machine or the network is gone) counts as lost after some twenty seconds;
+# the system would wait for a quarter of an hour. There is no limit for statements: one that takes long on a busy server
+# would be tried again for ever. What the URL says comes first.
+PATIENCE = {
+    "connect_timeout": 5,  # seconds
+    "keepalives_idle": 10,  # seconds
+    "keepalives_interval": 5,  # seconds
+    "keepalives_count": 2,
+    "tcp_user_timeout": 20_000,  # milliseconds
+}
 FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0  # seconds between attempts to connect
 
 
@@ -134,7 +144,9 @@ class PostgresEngine:
     def _connect(self) -> psycopg.Connection[Row]:
         self._away.check()
         try:
-            connection = psycopg.connect(self._url, autocommit=True, connect_timeout=CONNECT_TIMEOUT)
+            said = conninfo_to_dict(self._url)
+            patience = {name: limit for name, limit in PATIENCE.items() if name not in said}
+            connection = psycopg.connect(make_conninfo(self._url, **patience), autocommit=True)
             connection.execute("SET synchronous_commit = on")
             if self._reading:
                 connection.execute("SET default_transaction_read_only = on")

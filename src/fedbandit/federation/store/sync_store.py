@@ -38,6 +38,14 @@ class SyncStore:
         if bound != plan_hash:
             raise ArgumentError("plan", f"must hash to {bound[:16]}, with which this store began, got {plan_hash[:16]}")
 
+    def end(self, plan_hash: str) -> None:
+        """Note that a term with this plan is over for this party."""
+        self.remember(f"over {plan_hash}", b"over")
+
+    def has_ended(self, plan_hash: str) -> bool:
+        """Whether a term with this plan is over for this party."""
+        return self.recall(f"over {plan_hash}") is not None
+
     def receive(self, arrived: Sequence[tuple[int, str, bytes]]) -> None:
         """Keep each sender's first message for a sync (sync, sender, value); keep nothing for a closed sync."""
         with self.engine.transaction() as sql:

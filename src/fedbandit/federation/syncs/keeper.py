@@ -378,7 +378,9 @@ class SyncKeeper(ABC):
         mismatch, sender = self.party.differs(context), self.party.roll.keys_of(context.sender)[0]
         (self.elsewhere.discard if mismatch is None else self.elsewhere.add)(sender.name)
         if greeting.answer == self._question:
-            if mismatch is not None and sender.role == "analyzer":
+            # An analyzer that still works under the plan of a term that is over here is late, or was put back: it is
+            # asked again until it comes.
+            if mismatch is not None and sender.role == "analyzer" and not self.store.has_ended(context.plan):
                 raise mismatch
             if mismatch is None and greeting.reads(FORMAT):
                 await self._patiently(lambda: self._take_answer(sender, greeting))
@@ -408,9 +410,11 @@ class SyncKeeper(ABC):
         await self._greet(sender, answer=greeting.question)
 
     def _take_answer(self, sender: PublicKeys, greeting: Greeting) -> None:
+        """Compare what the sender has seen with this store. While the sender has newer editions of the members, its
+        answer is not counted: there may be others who must be asked."""
         try:
             self._compare(self.party.checked(self.party.name, greeting.seen))
-            if sender in self.asks.parties:
+            if sender in self.asks.parties and not self.registrar.ahead(greeting):
                 self._answered.add(sender.name)
         except MessageError as error:
             self._refused.note(error)
