@@ -310,7 +310,7 @@ def ledger_files(folder: Path) -> Decoder:
     with Silo.open(folder / "ledger.db", PLAN):
         pass
     database = (folder / "ledger.db").read_bytes()
-    read = files(folder, "fuzzed-ledger", read_ledger)
+    read = files(folder, "fuzzed-ledger", lambda path: read_ledger(str(path)))
     return Decoder([line, line + b"\n" + line, database], read, None, (LedgerError, ArgumentError), 6_000)
 
 

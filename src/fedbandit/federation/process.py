@@ -61,6 +61,7 @@ __all__ = [
     "claimed",
     "holding",
     "listening",
+    "rehearse",
     "remember_terms",
     "run",
     "settle",
@@ -106,12 +107,8 @@ def run(
 ) -> int:
     """Run the party of this directory until SIGTERM or SIGINT, and return the exit code. A worker of a silo is told how
     to `listen` once it can answer, and where to count what it does."""
-    home = Home.load(path)
-    settings = home.settings
-    logs.set_up(orders.log or settings.log, party=settings.name, role=settings.role)
-    if orders.broker_ca:
-        home = replace(home, settings=replace(settings, broker_ca=orders.broker_ca))
-    party = home.party()
+    home = _begun(path, orders)
+    settings, party = home.settings, home.party()
     stop = traces.set_up(settings.traces, party=party.name, role=settings.role) if settings.traces else None
     work = serve(home, party, orders, listen, tally) if settings.role == "silo" else keep(home, party, orders)
     try:
@@ -124,6 +121,24 @@ def run(
             stop()
         faulthandler.cancel_dump_traceback_later()
     return 0
+
+
+def rehearse(path: Path, orders: Orders) -> None:
+    """Begin as every worker of a silo does, and end before anything is served. What keeps the silo from starting is
+    raised here, once, and a new store or term begins here, where no other worker begins it at the same time."""
+    home = _begun(path, orders)
+    party = home.party()
+    home.broker(party.agreement)
+    _check_certificate(home)
+    _open_silo(home, party, orders, Sealer(party)).close()
+
+
+def _begun(path: Path, orders: Orders) -> Home:
+    """The directory of a party that starts with these orders; its log lines begin to look as they ask."""
+    home = Home.load(path)
+    settings = home.settings
+    logs.set_up(orders.log or settings.log, party=settings.name, role=settings.role)
+    return replace(home, settings=replace(settings, broker_ca=orders.broker_ca)) if orders.broker_ca else home
 
 
 def bind(engine: Engine, agreement: Agreement) -> None:
@@ -197,6 +212,8 @@ async def keep(home: Home, party: Party, orders: Orders) -> None:
     worker = _Keeping(party, SyncStore(engine))
     remember_terms(home, worker.store)
     member = _membership(home, party, worker, orders)
+    address = home.broker(party.agreement).url
+    log.info("%s of federation %s has begun; its broker is %s", party.name, party.agreement.id, address)
     service = KeeperService(worker, party, worker.store, member, Machine.of(home))
     try:
         async with _served(home, service) as serving:
@@ -313,23 +330,9 @@ async def serve(
 ) -> None:
     """Run a silo: its HTTP service, and its part in the federation."""
     agreement, settings, sealer = party.roll.charter, home.settings, Sealer(party)
-    silo = Silo.open(
-        claimed(home, agreement),
-        agreement.plan,
-        name=settings.name,
-        secret=home.salt,
-        timing=agreement.timing,
-        sealer=sealer,
-        new_term=orders.new_term,
-        catch_up=orders.catch_up,
-        keep_raw=settings.keep_raw,
-        strict=settings.strict,
-        log=DecisionLog(home.decision_log, settings.log_days) if settings.log_days else None,
-        since=party.roll.since(party.name),
-    )
+    silo = _open_silo(home, party, orders, sealer)
     with contextlib.ExitStack() as resources:
         resources.callback(_close, silo)
-        bind(silo.store.engine, agreement)
         agent = Agent(silo, party, sealer)
         member = _membership(home, party, agent, orders)
         service = Service(silo, member, tally, timing=agreement.timing, machine=Machine.of(home))
@@ -347,6 +350,31 @@ async def serve(
         finally:
             quickening.cancel()
             await _ended(federation)
+
+
+def _open_silo(home: Home, party: Party, orders: Orders, sealer: Sealer) -> Silo:
+    """The silo of this directory, with its store; refused if the store began with another agreement."""
+    agreement, settings = party.roll.charter, home.settings
+    silo = Silo.open(
+        claimed(home, agreement),
+        agreement.plan,
+        name=settings.name,
+        secret=home.salt,
+        timing=agreement.timing,
+        sealer=sealer,
+        new_term=orders.new_term,
+        catch_up=orders.catch_up,
+        keep_raw=settings.keep_raw,
+        strict=settings.strict,
+        log=DecisionLog(home.decision_log, settings.log_days) if settings.log_days else None,
+        since=party.roll.since(party.name),
+    )
+    try:
+        bind(silo.store.engine, agreement)
+    except BaseException:
+        _close(silo)
+        raise
+    return silo
 
 
 def _close(silo: Silo) -> None:
@@ -396,10 +424,14 @@ class _BackgroundServer(uvicorn.Server):
         yield
 
 
+def _check_certificate(home: Home) -> None:
+    if home.settings.tls_certificate:
+        check_pair(home.settings.tls_certificate, home.settings.tls_key)
+
+
 def _config(home: Home, app: App) -> uvicorn.Config:
     settings = home.settings
-    if settings.tls_certificate:
-        check_pair(settings.tls_certificate, settings.tls_key)
+    _check_certificate(home)
     return uvicorn.Config(
         app,
         host=settings.host,

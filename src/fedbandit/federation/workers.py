@@ -21,12 +21,13 @@ from fedbandit import _validate
 from fedbandit._validate import ArgumentError
 from fedbandit.federation.http.metrics import TALLY, WorkerTally
 from fedbandit.federation.leaving import leave
-from fedbandit.federation.process import REFUSED, Orders, beside, holding, listening, run
+from fedbandit.federation.process import REFUSED, Orders, beside, holding, listening, rehearse, run
 from fedbandit.federation.setup.home import Home
 
 __all__ = ["serve"]
 
 log = logging.getLogger(__name__)
+FAILED = 1  # exit code of a worker that is to be replaced
 PAUSE = 1.0  # seconds until a worker that died is replaced
 # Whether each worker listens for itself. With one listener for all, the worker that wakes first accepts all connections
 # that wait: of 64 that came at once, one of two workers often had more than 60. Only Linux divides connections among
@@ -35,8 +36,8 @@ APART = sys.platform == "linux"
 
 
 def serve(path: Path, workers: int = 1, orders: Orders = Orders()) -> int:  # noqa: B008 (frozen)
-    """Serve the silo of this directory, and return the exit code. A worker that dies is replaced; if one refuses to
-    work, all of them end."""
+    """Serve the silo of this directory, and return the exit code. Whatever keeps the silo from starting is raised
+    before there are workers. A worker that dies is replaced; if one refuses to work, all of them end."""
     _validate.count("workers", workers)
     home = Home.load(path)
     if home.settings.role != "silo":
@@ -45,7 +46,9 @@ def serve(path: Path, workers: int = 1, orders: Orders = Orders()) -> int:  # no
         return run(path, orders)
     if not home.settings.store.startswith("postgres"):
         raise ArgumentError("workers", "must be 1 with SQLite; several workers need a postgresql:// store")
-    return _Crew(path, holding(home) if APART else listening(home)[0], workers).serve(orders)
+    with holding(home) if APART else listening(home)[0] as port:
+        rehearse(path, orders)
+        return _Crew(path, port, workers).serve(replace(orders, new_term=False))
 
 
 class _Crew:
@@ -62,7 +65,7 @@ class _Crew:
     def serve(self, orders: Orders) -> int:
         signal.signal(signal.SIGTERM, lambda *_: self._stop())  # before the first worker, which would be left
         self._processes = [self._start(at, orders) for at in range(self._workers)]
-        later, code = replace(orders, new_term=False, catch_up=False), 0
+        later, code = replace(orders, catch_up=False), 0
         with contextlib.suppress(KeyboardInterrupt):
             while not self._stopping and code == 0:
                 wait([process.sentinel for process in self._processes])
@@ -99,7 +102,14 @@ class _Crew:
 
 def _worker(path: Path, orders: Orders, port: socket.socket, numbers: MutableSequence[float], at: int) -> None:
     threading.Thread(target=_follow, name="follow", daemon=True).start()
-    leave(run(path, orders, partial(beside if APART else _same, port), WorkerTally(numbers, at)))
+    import psycopg  # imported late: it is an extra, and one worker alone does not need it
+
+    try:
+        code = run(path, orders, partial(beside if APART else _same, port), WorkerTally(numbers, at))
+    except (psycopg.Error, OSError, ValueError) as error:  # e.g. it replaces a worker while the database is away
+        log.error("this worker ends: %s: %s", type(error).__name__, str(error).partition("\n")[0])
+        code = FAILED
+    leave(code)
 
 
 def _same(listener: socket.socket) -> socket.socket:

@@ -22,6 +22,7 @@ from fedbandit.federation.wire.keys import PartyKeys
 from fedbandit.privacy.ledger import LOST, Entry, Gaussian, Release, event_to_json, to_json
 from fedbandit.schedule import clock
 from tests.cli.officer.running import run
+from tests.federation.conftest import postgres_server
 from tests.privacy.test_ledger import COST, SYNCS, WHOLE, chained, release
 
 PLAN = Plan(1, 4, 2, Privacy(1.0, 0.1), trust="silo", schedule=clock(3600))
@@ -71,6 +72,19 @@ def test_the_entries_alone_say_the_same_as_the_store(tmp_path: Path) -> None:
     for taken in (file, store):
         assert "out must be a new file that can be written" in str(run("ledger", store, "--out", taken).exception)
     assert store.read_bytes() == before
+
+
+def test_ledger_of_a_silo_s_database_on_a_server() -> None:
+    """It was looked for as a file, `postgresql:/...`: nobody could read the ledger of a silo with several workers."""
+    with postgres_server() as server:
+        empty = run("ledger", server.url)
+        assert "is empty" in str(empty.exception)
+        now = StillClock()
+        with Silo.open(server.url, PLAN, secret=bytes(32), clock=now, catch_up=True) as silo:
+            now.now += 7200
+            silo.tick()
+        shown = json.loads(run("ledger", server.url, "--json").stdout)
+    assert (shown["terms"][0]["released"], shown["in_the_clear"]) == (2, [])
 
 
 @pytest.mark.parametrize("column", ["hash", "previous", "event", "signature"])

@@ -190,6 +190,13 @@ def test_what_cannot_be_restarted_out_of_is_not_restarted():
         assert "--stay" in (DEPLOY / "kubernetes" / f"{file}.yaml").read_text()
 
 
+def test_the_brokers_container_does_not_hold_the_operators_key():
+    """It was given the founder's whole directory."""
+    service = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]["broker"]
+    assert service["volumes"] == ["./broker:/broker"]
+    assert service["command"] == ["-c", "/broker/nats.conf"]
+
+
 def manifests():
     files = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
     return [(file.name, one) for file in files for one in yaml.safe_load_all(file.read_text())]

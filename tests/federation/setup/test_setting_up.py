@@ -478,6 +478,22 @@ def test_the_founders_commands_know_the_authority_that_the_analyzer_was_given(tm
     assert founding.authority(tmp_path / "plain") == ""
 
 
+def test_founding_says_which_certificates_each_node_needs_and_where(tmp_path):
+    """It said "beside its configuration", which is another place with --broker-home, and left out the authority that
+    nodes know each other by."""
+    home = "/var/lib/fedbandit/broker"
+    one, three = "tls://n1.example.org:4222", ",".join(f"tls://n{n}.example.org:4222" for n in (1, 2, 3))
+    for name, broker, options in (("one", one, []), ("three", three, ["--broker-home", home])):
+        said = run("federation", "init", tmp_path / name, "--name", name, *PLAN, "--broker", broker, *options)
+        assert (home in said, "broker-ca.crt" in said) == (name == "three", name == "three")
+
+
+def test_only_its_owner_reads_a_partys_settings(founded, tmp_path):
+    """They may hold the password of a database."""
+    join(founded, tmp_path, "a")
+    assert (tmp_path / "a" / "party.json").stat().st_mode & 0o777 == 0o600
+
+
 def test_new_keys_that_are_not_new_or_of_another_role_are_refused_for_that_reason(founded, tmp_path):
     agreed = Agreement.load(founded / "federation.json")
     card = PublicKeys.load(join(founded, tmp_path, "a"))

@@ -2,13 +2,16 @@
 
 import asyncio
 import time
+from typing import Any, cast
 
 import pytest
+from nats.js.errors import ServiceUnavailableError
 
 from fedbandit.federation.setup import founding
 from fedbandit.federation.states import ReleaseState
 from fedbandit.federation.wire import broker
-from fedbandit.federation.wire.link import WAIT, BrokerAddress, BrokerRefusal, MessageTooLarge
+from fedbandit.federation.wire.link import WAIT, BrokerAddress, BrokerRefusal, Link, MessageTooLarge
+from fedbandit.federation.wire.subjects import Consumer
 from tests.federation.harness import federation
 from tests.federation.small import small_plan
 from tests.federation.wire.test_broker import EVERYBODY, STREAMS, connect, operator_link
@@ -258,3 +261,41 @@ def test_an_authority_that_cannot_be_read_is_named_as_a_problem_of_certificates(
         BrokerAddress("tls://127.0.0.1:4222", str(file)).context()
     assert refused.value.kind == "certificate"
     assert BrokerAddress("nats://127.0.0.1:4222", str(file)).context() is None
+
+
+class Hopeless:
+    """A client, its streams and a reader, for which the broker has no majority a few times."""
+
+    is_closed, is_connected = False, True
+
+    def __init__(self, times):
+        self.times = times
+
+    def jetstream(self, timeout):
+        return self
+
+    async def publish(self, *_, **__):
+        await self.take(0)
+
+    async def take(self, _):
+        self.times -= 1
+        if self.times >= 0:
+            raise ServiceUnavailableError(code=503, description="503 \nNats-Subject: $JS.API.CONSUMER.MSG.NEXT")
+        return []
+
+
+@pytest.mark.parametrize("call", ["publish", "read"])
+def test_a_broker_without_a_majority_is_said_once_and_in_one_line(monkeypatch, caplog, call):
+    """It was two lines every half second, for as long as it lasted."""
+    monkeypatch.setattr("fedbandit.federation.wire.link.RETRY", 0.001)
+    monkeypatch.setattr("fedbandit.federation.wire.link.WAIT", 0.001)
+    client = Hopeless(5)
+    link = Link(cast(Any, client), "silo-00")
+    consumer = Consumer("FB_demo_silo", "silo-00", SILO)
+    with caplog.at_level("WARNING", "fedbandit.federation.wire.link"):
+        asyncio.run(link.publish(SILO, b"x", "1") if call == "publish" else link._taken(cast(Any, client), consumer))
+    assert client.times == -1
+    assert link.trouble is None
+    (line,) = caplog.messages
+    assert "trying until it works" in line
+    assert "\n" not in line

@@ -124,7 +124,7 @@ def init(
         f"{_configured(directory, founded)} (for nats-server), {founding.OPERATOR_KEYS} (keep it secret)"
     )
     if broker.startswith("tls://"):
-        output.say("the broker needs a certificate and its key beside its configuration: broker.crt and broker.pem")
+        output.say(_certificates(broker, broker_home))
     if agreed.protocol.has_mixer and "mixer" not in roles:
         output.say("a mixer must join too, run by another organisation than the analyzer: the two must not collude")
 
@@ -360,6 +360,15 @@ def _configured(directory: Path, agreed: Agreement) -> str:
     from fedbandit.federation.setup import founding
 
     return ", ".join(str(file.relative_to(directory)) for file in founding.configurations(directory, agreed))
+
+
+def _certificates(broker: str, home: Path | None) -> str:
+    """What each node of the broker needs beside its configuration. Nodes of a cluster verify each other."""
+    place = "beside its configuration" if home is None else f"in {home}"
+    if "," not in broker:
+        return f"the broker needs a certificate and its key {place}: broker.crt and broker.pem"
+    authority = "broker-ca.crt, the certificate of the authority that signed all of them"
+    return f"each node needs a certificate and its key {place}, broker.crt and broker.pem, and {authority}"
 
 
 def _absolute(path: Path | None) -> Path | None:

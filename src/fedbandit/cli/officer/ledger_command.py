@@ -6,7 +6,7 @@ import json as json_text
 import math
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -33,11 +33,14 @@ from fedbandit.protocol import mechanisms
 __all__ = ["ledger"]
 
 SQLITE = b"SQLite format 3\x00"
+POSTGRES = ("postgresql://", "postgres://")
 SIGNATURE_BYTES = 64
 
 
 def ledger(
-    file: Annotated[Path, typer.Argument(help="A ledger: one JSON entry per line, or a silo's SQLite database.")],
+    file: Annotated[
+        str, typer.Argument(help="A ledger: one JSON entry per line, or a silo's SQLite file or postgresql:// URL.")
+    ],
     head: Annotated[
         str | None,
         typer.Option(help="The head that you noted earlier: entries that were cut off or rewritten since are noticed."),
@@ -103,10 +106,11 @@ def ledger(
     _show(total, length, last, checked, clear)
 
 
-def _read(path: Path) -> list[Entry]:
+def _read(file: str) -> list[Entry]:
     """The entries of a ledger, not yet verified; an unknown event is refused with the number of its line."""
-    if read_bytes(path).startswith(SQLITE):
-        return _from_database(path)
+    if _is_store(file):
+        return _from_database(file)
+    path = Path(file)
     entries: list[Entry] = []
     for number, line in enumerate(read_text(path).splitlines(), 1):
         if line.strip():
@@ -119,33 +123,55 @@ def _read(path: Path) -> list[Entry]:
     return entries
 
 
-def _from_database(path: Path) -> list[Entry]:
-    """The ledger of a silo's own store, opened for reading only."""
+def _is_store(file: str) -> bool:
+    """Whether this is a silo's own store, and not a file that holds a ledger and nothing else."""
+    return file.startswith(POSTGRES) or read_bytes(Path(file)).startswith(SQLITE)
+
+
+@contextmanager
+def _asked(file: str) -> Iterator[Callable[[str], list[Any]]]:
+    """What answers queries about a silo's own store, which is opened for reading only."""
+    if file.startswith(POSTGRES):
+        from fedbandit.federation.store import read_engine  # late: it loads the live federation
+
+        with closing(read_engine(file)) as engine, engine.read() as sql:
+            yield sql.all
+        return
+    with closing(sqlite3.connect(f"{Path(file).resolve().as_uri()}?mode=ro", uri=True)) as database:
+        yield lambda query: database.execute(query).fetchall()
+
+
+def _named(file: str) -> str:
+    """The store as messages name it: without the password that a URL may hold."""
+    return repr(file if not file.startswith(POSTGRES) else f"postgresql://...@{file.rpartition('@')[2]}")
+
+
+def _from_database(file: str) -> list[Entry]:
+    """The ledger of a silo's own store."""
     try:
-        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
-            query = "SELECT number, previous, event, hash, signature FROM ledger ORDER BY number"
-            rows = database.execute(query).fetchall()
-            begun = bool(rows) or _is_of_silo(database.execute)
+        with _asked(file) as ask:
+            rows = ask("SELECT number, previous, event, hash, signature FROM ledger ORDER BY number")
+            begun = bool(rows) or _is_of_silo(ask)
     except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite's message about a damaged file may not be text
-        raise LedgerError(f"file must be a silo's database, {str(path)!r} is not: {error}") from None
+        raise LedgerError(f"file must be a silo's database, {_named(file)} is not: {error}") from None
     if not begun:
-        raise LedgerError(f"file must be a silo's database, {str(path)!r} is not: no term was ever begun in it")
+        raise LedgerError(f"file must be a silo's database, {_named(file)} is not: no term was ever begun in it")
     return from_columns(rows)
 
 
-def _in_the_clear(path: Path) -> list[int] | None:
+def _in_the_clear(file: str) -> list[int] | None:
     """Terms of a silo's store that released sums under a plan without a budget: the ledger has no entry of them. A file
     that holds a ledger and nothing else does not tell: None."""
-    if not read_bytes(path).startswith(SQLITE):
+    if not _is_store(file):
         return None
     try:
-        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
-            if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'releases'").fetchall():
+        with _asked(file) as ask:
+            if not file.startswith(POSTGRES) and not ask("SELECT 1 FROM sqlite_master WHERE name = 'releases'"):
                 return []
-            query = "SELECT term, plan FROM terms WHERE term IN (SELECT term FROM releases) ORDER BY term"
-            return [int(term) for term, plan in database.execute(query) if json_text.loads(plan)["privacy"] is None]
+            plans = ask("SELECT term, plan FROM terms WHERE term IN (SELECT term FROM releases) ORDER BY term")
+            return [int(term) for term, plan in plans if json_text.loads(plan)["privacy"] is None]
     except (sqlite3.Error, ValueError, TypeError, KeyError) as error:
-        raise LedgerError(f"the plans of the terms in {str(path)!r} cannot be read: {error!r}") from None
+        raise LedgerError(f"the plans of the terms in {_named(file)} cannot be read: {error!r}") from None
 
 
 def _is_of_silo(ask: Callable[[str], Iterable[Any]]) -> bool:
@@ -153,7 +179,7 @@ def _is_of_silo(ask: Callable[[str], Iterable[Any]]) -> bool:
     return any(True for _ in ask("SELECT 1 FROM terms LIMIT 1"))
 
 
-def _signature_of(path: Path, silo: str, store: Path) -> Checks:
+def _signature_of(path: Path, silo: str, store: str) -> Checks:
     """A check of the silo's signature by any of its public keys that the operator has signed.
 
     The keys come from the federation file, from the files of earlier terms and the editions beside it, and from the
@@ -166,7 +192,7 @@ def _signature_of(path: Path, silo: str, store: Path) -> Checks:
     from fedbandit.federation.wire.heads import Head
 
     rolls = rolls_of(path)
-    if read_bytes(store).startswith(SQLITE):
+    if _is_store(store):
         engine = read_engine(store)
         try:
             for roll in rolls:

@@ -127,6 +127,7 @@ class Settings:
                 raise ArgumentError(field.name, f"must be {wanted}, got {value!r}")
 
     def save(self, path: Path) -> None:
+        path.touch(mode=0o600)  # the URL of a database may hold its password
         path.write_text(json.dumps(asdict(self), indent=1) + "\n")
 
     @classmethod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import math
 import secrets
@@ -20,7 +21,7 @@ from fedbandit.federation.silo import book
 from fedbandit.federation.silo.forwarding import further
 from fedbandit.federation.silo.outgoing import Sealer
 from fedbandit.federation.silo.serving import OutcomeConflict, Silo
-from fedbandit.federation.silo.silo_status import PROBLEM
+from fedbandit.federation.silo.silo_status import PROBLEM, TROUBLES
 from fedbandit.federation.silo.ticker import SumsFull
 from fedbandit.federation.states import IllegalEvent, ReleaseState
 from fedbandit.federation.store.seen import SeenStore
@@ -84,7 +85,8 @@ class Agent:
         self._question, self._ask_at = NO_QUESTION, -math.inf
         self._outdated: set[str] = set()  # parties that do not know the newest edition of the members
         self._leads = False
-        self._told: str | None = None  # the problem that was last written to the store
+        self._told: dict[str, str] | None = None  # the problems that were last written to the store
+        self._leaders: Troubles | None = None  # those of the worker that leads; None if this one does, or nobody knows
         self._tidy_at = 0.0  # a process that was killed may have left raw rows in the files
         self._refused = Refused()
         self.registrar = Registrar(party, self._refused)
@@ -127,7 +129,15 @@ class Agent:
 
     @property
     def troubles(self) -> Troubles:
-        """All reasons why the silo does not tick or draw, by kind."""
+        """All reasons why the silo does not tick or draw, by kind: those of the worker that leads, which alone ticks
+        and draws, and what this worker itself found out about the store and the models."""
+        if self._leaders is None:
+            return self._own_troubles
+        own = {"store": self._clock_problem, "behind": self._behind}
+        return {**self._leaders, **{kind: says for kind, says in own.items() if says is not None}}
+
+    @property
+    def _own_troubles(self) -> dict[str, str]:
         found = {
             self._sealer.kind: None if self.silo.ended else self._sealer.held,
             self._clock_kind: self._clock_problem,
@@ -499,7 +509,7 @@ class Agent:
 
     async def _look_around(self) -> None:
         """Find out which worker leads, and what other workers of this silo have taken in."""
-        if self.silo.store.engine.shared or self.silo.unwritten or (self.problem or "") != self._told:
+        if self.silo.store.engine.shared or self.silo.unwritten or self._own_troubles != self._told:
             await asyncio.to_thread(self._look)
         else:
             self._leads = True
@@ -509,18 +519,28 @@ class Agent:
         """What `_look_around` does with the store, in one thread: changing threads costs more than most of this."""
         self._leads = self.silo.store.engine.lead()
         if self._leads:
+            self._leaders = None
             self._tell()
+        else:
+            self._leaders = self._told_by_leader()
+            self._clock_problem = None  # the store has just answered, and this worker looks at nothing else
         self.silo.flush()
         if self.silo.store.engine.shared:
             self.party.roll.refresh()
             self.silo.refresh()
 
     def _tell(self) -> None:
-        """Write to the store why nothing ticks or is drawn; the status of this silo shows it."""
-        reason = self.problem or ""
-        if reason != self._told:
-            self.silo.store.set_state(self.silo.term.number, PROBLEM, reason.encode())
-            self._told = reason
+        """Write to the store why nothing ticks or is drawn; the status of this silo and its other workers show it."""
+        reasons = self._own_troubles
+        if reasons != self._told:
+            term = self.silo.term.number
+            self.silo.store.set_state(term, PROBLEM, (first(reasons) or "").encode())
+            self.silo.store.set_state(term, TROUBLES, json.dumps(reasons).encode())
+            self._told = reasons
+
+    def _told_by_leader(self) -> Troubles | None:
+        told = self.silo.store.state(self.silo.term.number, TROUBLES)
+        return None if told is None else json.loads(told)
 
     async def _sends(self, link: Link) -> None:
         while True:

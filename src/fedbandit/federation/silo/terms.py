@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,13 +40,17 @@ def open_term(store: SiloStore, plan: Plan, start: float, new_term: bool, silo: 
             f"must hash to {terms[-1].plan_hash[:16]}, under which this store began, got {plan.hash[:16]}; "
             "a plan does not change within a term, and a new plan begins a new term (`silo serve --new-term`)",
         )
-    check_begins(store, plan, silo)
+    _check_begins(store, terms, plan, silo)
     return store.begin_term(plan.hash, json.dumps(plan.as_dict(), sort_keys=True), start)
 
 
 def check_begins(store: SiloStore, plan: Plan, silo: str) -> None:
     """Refuse a plan that cannot begin a new term on this store now. Nothing is written."""
-    terms = store.terms()
+    _check_begins(store, store.terms(), plan, silo)
+
+
+def _check_begins(store: SiloStore, terms: Sequence[Term], plan: Plan, silo: str) -> None:
+    """Compare a plan with the terms that were there when the caller looked: another worker may have begun it since."""
     left = bool(terms) and _has(store, terms[-1], "dismiss", silo)
     if terms and _runs(store, terms[-1]) and not left:
         raise ArgumentError(

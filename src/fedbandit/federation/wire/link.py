@@ -176,7 +176,7 @@ class Link:
         which nobody knows before they are published: otherwise one party could use up the id of another's message,
         which the broker would then drop.
         """
-        unique = f"{message_id}.{hashlib.sha256(data).hexdigest()}"
+        unique, said = f"{message_id}.{hashlib.sha256(data).hexdigest()}", False
         while True:
             try:
                 await self.js.publish(subject, data, headers={"Nats-Msg-Id": unique})
@@ -194,7 +194,9 @@ class Link:
                     self._troubles["size"], self._refused_size = str(refusal), len(data)
                     raise refusal from None
                 self._troubles["publishing"] = _unavailable(subject, error)
-                log.warning("publishing %s: %s; trying again", subject, type(error).__name__)
+                if not said:  # once per message: a broker may be without a majority for days
+                    log.warning("publishing %s: %s; trying until it works", subject, _named(error))
+                said = True
                 await asyncio.sleep(RETRY)
 
     async def read(self, consumer: Consumer, handle: Callable[[list[bytes]], Awaitable[None]]) -> None:
@@ -212,7 +214,7 @@ class Link:
 
     async def _taken(self, taker: Taker, consumer: Consumer) -> list[Msg]:
         """The next messages, after as many attempts as it takes; raises only if the connection was closed."""
-        wait = RETRY
+        wait, said = RETRY, False
         while True:
             _go_on()
             try:
@@ -225,7 +227,9 @@ class Link:
                     raise
                 if self.client.is_connected:
                     self._troubles["reading"] = _unavailable(consumer.stream, error)
-                    log.warning("reading %s: %s; trying again", consumer.stream, str(error) or type(error).__name__)
+                    if not said:
+                        log.warning("reading %s: %s; trying until it works", consumer.stream, _named(error))
+                    said = True
                 await asyncio.sleep(wait)
                 wait = min(WAIT, 2 * wait) if self.client.is_connected else RETRY
 
@@ -234,7 +238,7 @@ class Link:
             for message in messages:
                 await message.ack()
         except Exception as error:  # they are delivered again, which changes nothing
-            log.warning("acknowledging to %s: %s", consumer.stream, str(error) or type(error).__name__)
+            log.warning("acknowledging to %s: %s", consumer.stream, _named(error))
 
     async def close(self) -> None:
         """Close the connection. It is not an error if the broker is gone or does not answer: the caller may be
@@ -265,6 +269,11 @@ def _go_on() -> None:
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError
+
+
+def _named(error: Exception) -> str:
+    """An error in one line: some of the broker's have the headers of its answer in further lines."""
+    return f"{type(error).__name__} {str(error).partition(chr(10))[0]}".strip()
 
 
 def _unavailable(what: str, error: Exception) -> str:

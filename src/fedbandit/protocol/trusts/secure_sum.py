@@ -239,7 +239,8 @@ def _guarantee(request: Request, noise: GaussianNoise, honest: int, scales: Scal
         return nothing(noise.problem)
     privacy, own_sigma, against = request.asked, noise.sigma / math.sqrt(honest), _against(request.colluding)
     alone = request.exact_epsilon(own_sigma, joint_silos=False)
-    mu_alone, mu = request.mu(own_sigma, joint_silos=False), request.mu(noise.sigma, joint_silos=True)
+    mus = (request.mu(own_sigma, joint_silos=False), request.mu(noise.sigma, joint_silos=True))
+    instead = " instead of ".join(dict.fromkeys(f"{mu:.5f}" for mu in mus))  # one number if one silo adds all the noise
     return request.promise(
         f"The noisy sums are {privacy.pair}-differentially private for each user of any silo "
         f"({privacy.adjacency}), against {against}. If mixer and analyzer collude, each silo's own noise still gives "
@@ -251,7 +252,7 @@ def _guarantee(request: Request, noise: GaussianNoise, honest: int, scales: Scal
             "Each share alone is uniform modulo 2^64 whatever the release is. So what the mixer sees, and what the "
             "analyzer sees, can be computed from the noisy sum and from random numbers that depend on nothing.",
             "Together, mixer and analyzer see each silo's release with no noise but the silo's own: mu is then "
-            f"{mu_alone:.5f} instead of {mu:.5f}, which is an exact epsilon of {at_most(alone)}.",
+            f"{instead}, which is an exact epsilon of {at_most(alone)}.",
             request.grid_step(scales),
         ),
         assumes=(
