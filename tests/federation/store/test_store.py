@@ -103,6 +103,12 @@ def test_rewards_of_decisions_that_were_issued_one_after_the_other_are_one_row(s
     assert not any(v.repeated or v.conflict for v in count(silo, issued(7, STRETCH + 10), issued(6, 0)))
 
 
+def test_rewards_that_come_out_of_order_are_kept_with_their_own_decisions(silo):
+    group = [issued(7, number, number / 10) for number in (0, 2, 1, 3)]
+    count(silo, *group)
+    assert [(v.repeated, v.conflict) for v in count(silo, *group)] == [(True, False)] * 4
+
+
 def test_whatever_comes_together_every_decision_is_recognised(silo):
     """Rewards come in any order and company: each is repeated exactly if it came before."""
     chance, came = Random(5), set()
