@@ -27,6 +27,7 @@ BLOCK, STEP = 128, 8  # the most rows in a block; their number is a multiple of 
 # Four columns are multiplied together, for two sums at a time: each column is read, and each sum written, less often.
 # Weights are filled up with zeros to these multiples.
 COLUMNS, SUMS = 4, 2
+LINE = 8  # numbers in a line of the processor's cache
 
 
 def weights_of(model: Model) -> Floats:
@@ -68,6 +69,15 @@ def _widths(columns: Floats, weights: Floats, one: Floats, other: Floats, widths
             widths[row] += one[row] * one[row] + other[row] * other[row]
 
 
+@njit(nogil=True, inline="always")
+def _in_lines(sides: int, wide: int) -> Floats:
+    """Zeros, (sides, wide), of which each row begins with a line of the cache: a wide register that is filled from two
+    lines takes longer. `wide` is a multiple of `LINE`."""
+    space = np.zeros(sides * wide + LINE)
+    first = -(space.ctypes.data // space.itemsize) % LINE
+    return space[first : first + sides * wide].reshape((sides, wide))
+
+
 @njit(_CHOICES(_SETS, *_MODEL), cache=True, nogil=True)
 def best_of_many(features: Floats, weights: Floats, radius: float, most: float) -> tuple[Indices, Floats]:
     """For each of many sets (people, arms, dim): the first row with the largest <x, theta> + radius |root^T x|.
@@ -79,8 +89,10 @@ def best_of_many(features: Floats, weights: Floats, radius: float, most: float) 
     rows, total = features.reshape((people * arms, dim)), people * arms
     blocks = max(1, -(-total // BLOCK))
     wide = max(1, -(-total // (blocks * STEP))) * STEP  # all blocks have one size
-    columns = np.zeros((weights.shape[1], wide))
-    bounds, squares, widths, one, other = np.empty((5, wide))
+    # From one array, and row by row: otherwise the compiler cannot tell that they do not overlap, and uses no registers
+    # that hold several numbers.
+    buffer = _in_lines(5 + weights.shape[1], wide)
+    bounds, squares, widths, one, other, columns = buffer[0], buffer[1], buffer[2], buffer[3], buffer[4], buffer[5:]
     found, chosen = np.empty(people, dtype=np.intp), np.empty((people, dim))
     person, arm, best, highest, fine = 0, 0, 0, -math.inf, True
     for start in range(0, total, wide):

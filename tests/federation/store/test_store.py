@@ -4,6 +4,7 @@ import os
 import shutil
 import sqlite3
 from itertools import pairwise
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,16 @@ from hypothesis import strategies as st
 from fedbandit.federation.states import DecisionState, IllegalEvent, ReleaseState, SyncEvent, SyncState
 from fedbandit.federation.store import Reward, SiloStore, SyncStore, open_engine, read_engine
 from fedbandit.federation.store.database import SqliteEngine, remember
-from fedbandit.federation.store.rewards import NOWHERE, OPEN_BATCH, UNSHARED, Judge, RewardColumns, Verdict, runs
+from fedbandit.federation.store.rewards import (
+    NOWHERE,
+    OPEN_BATCH,
+    STRETCH,
+    UNSHARED,
+    Judge,
+    RewardColumns,
+    Verdict,
+    runs,
+)
 from fedbandit.federation.store.silo_store import LedgerRow, Wire
 from fedbandit.federation.wire.heads import Head
 
@@ -73,6 +83,43 @@ def test_what_has_come_is_recognised_whatever_lies_between(silo, again):
     verdicts = count(silo, *[reward(number) for number in again])
     assert [v.repeated for v in verdicts] == [1 <= number <= 20 for number in again]
     assert len(silo.batch(1, 0)) == 20 + sum(not 1 <= number <= 20 for number in again)
+
+
+def issued(process, number, value=0.5):
+    """The reward of a decision that a process has issued as its so-and-so-manieth."""
+    nonce = bytes([process] * 6) + number.to_bytes(6, "big")
+    return Reward(nonce, None, b"x" * 16, value, bytes([process, number % 251, int(value * 100)]))
+
+
+def test_rewards_of_decisions_that_were_issued_one_after_the_other_are_one_row(silo):
+    together = [issued(7, number) for number in range(STRETCH + 10)]
+    count(silo, *together)
+    with silo.engine.read() as sql:
+        assert sql.all("SELECT count(*) FROM rewarded") == [(2,)]  # a row has an end, however many come together
+    for some in (together, together[::-1], together[5:9], [*together[:1], issued(9, 0)], [together[-1]]):
+        repeated = [v.repeated for v in count(silo, *some)]
+        assert repeated == [one in together for one in some]
+    assert [v.conflict for v in count(silo, issued(7, 3, 0.4), issued(7, STRETCH + 9, 0.4))] == [True, True]
+    assert not any(v.repeated or v.conflict for v in count(silo, issued(7, STRETCH + 10), issued(6, 0)))
+
+
+def test_rewards_that_come_out_of_order_are_kept_with_their_own_decisions(silo):
+    group = [issued(7, number, number / 10) for number in (0, 2, 1, 3)]
+    count(silo, *group)
+    assert [(v.repeated, v.conflict) for v in count(silo, *group)] == [(True, False)] * 4
+
+
+def test_whatever_comes_together_every_decision_is_recognised(silo):
+    """Rewards come in any order and company: each is repeated exactly if it came before."""
+    chance, came = Random(5), set()
+    for _ in range(60):
+        first, process = chance.randrange(90), chance.choice([3, 4])
+        group = [(process, number) for number in range(first, first + chance.randrange(1, 9))]
+        group += [(chance.choice([3, 4]), chance.randrange(99)) for _ in range(chance.randrange(5))]
+        chance.shuffle(group)
+        for one, verdict in zip(group, count(silo, *[issued(*one) for one in group]), strict=True):
+            assert (verdict.repeated, verdict.conflict) == (one in came, False)
+            came.add(one)
 
 
 @given(st.lists(st.tuples(st.integers(0, 6), st.sampled_from([0.5, 1.0]), st.sampled_from([None, b"p", b"q"]),

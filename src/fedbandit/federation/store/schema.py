@@ -1,7 +1,9 @@
 """The tables of a party. Users' raw data are in `raw_rows` only, and are deleted when their batch is released.
 
-The users who were counted in one transaction are one raw row: they are written, read and deleted together. Sums of what
-a silo has seen stay in `own_sums`, and in the silo.
+The users who were counted in one transaction are one raw row: they are written, read and deleted together. Decisions
+that were issued one after the other, so that each nonce is the last one plus one, and rewarded together are one row of
+`rewarded`: it has the first nonce, and the digests of all of them. Sums of what a silo has seen stay in `own_sums`, and
+in the silo.
 
 The bytes of a release are in `contents`, and do not change. The state of the release, in `releases`, changes four
 times: if it were in the same row as the bytes, SQLite would write all of them again each time.

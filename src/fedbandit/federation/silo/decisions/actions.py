@@ -268,19 +268,14 @@ def into_ball(features: Floats) -> Floats | None:
 
     A silo computes a person's contribution from such a row: see `releasing` for the bound that follows.
     """
-    largest = _longest(features)
-    if largest is None or largest < 1 - 1e-12:
-        return None if largest is None else features
-    # A registered set is recognised by its bytes, so they must not depend on how the squares were added up above.
-    squares = np.einsum("...d,...d->...", features, features)
-    return np.asarray(features / np.sqrt(np.maximum(squares, 1.0))[..., None])
+    return None if _longest(features) is None else inside(features)
 
 
 def inside(features: Floats) -> Floats:
     """Features that were checked, with every row inside the unit ball."""
-    found = into_ball(features)
-    assert found is not None
-    return found
+    # A registered set is recognised by its bytes, so they must not depend on how the squares are added up elsewhere.
+    squares = np.einsum("...d,...d->...", features, features)
+    return np.asarray(features / np.sqrt(np.maximum(squares, 1.0))[..., None])
 
 
 def _longest(features: Floats) -> float | None:
