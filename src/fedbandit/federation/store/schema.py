@@ -15,12 +15,13 @@ import re
 
 __all__ = ["ADDED", "EARLIER", "FORMAT", "TABLES", "tables"]
 
-FORMAT = "6"
+FORMAT = "7"
 EARLIER = {  # by format: the version
     "1": "0.1.0",
     "2": "0.2.0",
     **dict.fromkeys("34", "between 0.2.0 and 0.3.0"),
     "5": "0.3.0",
+    "6": "after 0.3.0",
 }
 ADDED = {  # by format: the tables that the next format adds
     "3": ("opted_out", "own_sums"),

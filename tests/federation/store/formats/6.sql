@@ -1,4 +1,4 @@
--- Tables of format 6; names of types are filled in.
+-- Tables of format 6, as fedbandit after 0.3.0 made them; names of types are filled in.
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value {blob} NOT NULL);
 CREATE TABLE IF NOT EXISTS terms (term {int} PRIMARY KEY, plan_hash TEXT NOT NULL, plan TEXT NOT NULL,
     started {float} NOT NULL, open_sync {int} NOT NULL, decisions {int} NOT NULL, unkeyed {int} NOT NULL,
