@@ -84,6 +84,24 @@ def test_a_worker_that_does_not_lead_says_what_it_found_out_itself(pair: tuple[W
     asyncio.run(turns())
 
 
+def test_the_worker_that_leads_draws_nothing_more_once_another_has_halted(pair: tuple[Worker, Worker]) -> None:
+    """It was not told, and drew on, although this silo knew that the analyzer had told two stories."""
+    leader, other = pair
+
+    async def turns() -> None:
+        leader.sealer.clear()
+        await leader.looks()
+        await other.looks()
+        other.agent._halt("the analyzer has sent two models of sync 0")
+        await other.looks()
+        assert leader.sealer.held is None
+        await leader.looks()
+        assert leader.sealer.held == "the analyzer has sent two models of sync 0"
+        assert leader.agent.silo.status()["problem"] == "the analyzer has sent two models of sync 0"
+
+    asyncio.run(turns())
+
+
 def test_every_worker_is_well_again_once_the_database_is_back(tmp_path: Path) -> None:
     """Workers that did not lead said until they ended that the store did not work."""
     with postgres_server() as server, ExitStack() as stack:

@@ -21,7 +21,7 @@ from fedbandit.federation.silo import book
 from fedbandit.federation.silo.forwarding import further
 from fedbandit.federation.silo.outgoing import Sealer
 from fedbandit.federation.silo.serving import OutcomeConflict, Silo
-from fedbandit.federation.silo.silo_status import PROBLEM, TROUBLES
+from fedbandit.federation.silo.silo_status import HALTED, PROBLEM, TROUBLES
 from fedbandit.federation.silo.ticker import SumsFull
 from fedbandit.federation.states import IllegalEvent, ReleaseState
 from fedbandit.federation.store.seen import SeenStore
@@ -87,6 +87,7 @@ class Agent:
         self._leads = False
         self._told: dict[str, str] | None = None  # the problems that were last written to the store
         self._leaders: Troubles | None = None  # those of the worker that leads; None if this one does, or nobody knows
+        self._passed_on: str | None = None  # why this worker halted, as it has told the one that leads
         self._tidy_at = 0.0  # a process that was killed may have left raw rows in the files
         self._refused = Refused()
         self.registrar = Registrar(party, self._refused)
@@ -520,10 +521,13 @@ class Agent:
         self._leads = self.silo.store.engine.lead()
         if self._leads:
             self._leaders = None
+            if self.silo.store.engine.shared:
+                self._heed()
             self._tell()
         else:
             self._leaders = self._told_by_leader()
             self._clock_problem = None  # the store has just answered, and this worker looks at nothing else
+            self._pass_on()
         self.silo.flush()
         if self.silo.store.engine.shared:
             self.party.roll.refresh()
@@ -541,6 +545,20 @@ class Agent:
     def _told_by_leader(self) -> Troubles | None:
         told = self.silo.store.state(self.silo.term.number, TROUBLES)
         return None if told is None else json.loads(told)
+
+    def _pass_on(self) -> None:
+        """Leave word of why this worker has halted for the one that leads, which alone draws. Any worker may be the one
+        that takes in two models of one sync."""
+        if self._behind is not None and self._behind != self._passed_on:
+            self.silo.store.set_state(self.silo.term.number, HALTED, self._behind.encode())
+            self._passed_on = self._behind
+
+    def _heed(self) -> None:
+        """Halt if another worker of this silo has. Whoever leads after a restart asks the others anew."""
+        halted = self.silo.store.state(self.silo.term.number, HALTED)
+        if halted:
+            self._halt(halted.decode())
+            self.silo.store.set_state(self.silo.term.number, HALTED, b"")
 
     async def _sends(self, link: Link) -> None:
         while True:

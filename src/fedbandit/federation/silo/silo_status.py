@@ -12,10 +12,11 @@ from fedbandit.federation.store.rewards import NOWHERE, UNSHARED
 from fedbandit.federation.store.silo_store import SiloStore, Term
 from fedbandit.plan import Plan
 
-__all__ = ["PROBLEM", "TROUBLES", "silo_status"]
+__all__ = ["HALTED", "PROBLEM", "TROUBLES", "silo_status"]
 
 PROBLEM = "problem"  # the name under which the serving process stores why nothing ticks or is drawn
 TROUBLES = "troubles"  # the same for all reasons, by kind, as JSON
+HALTED = "halted"  # why a worker that does not lead has halted, until the one that leads has read it
 
 
 def silo_status(store: SiloStore, plan: Plan, term: Term) -> dict[str, Any]:
