@@ -19,13 +19,13 @@ from fedbandit.privacy.clones import amplified_epsilon, amplified_sigma
 from fedbandit.privacy.ledger import Gaussian
 from fedbandit.privacy.noise import NoiseSource
 from fedbandit.privacy.sensitivity import joint_shift, rounding_shift
-from fedbandit.protocol.adversaries import Adversary, SeesMessages
-from fedbandit.protocol.base import SILOS, Message, Part
+from fedbandit.protocol.adversaries import Adversary
+from fedbandit.protocol.base import Message, Part
 from fedbandit.protocol.calibration import gaussian_noise
 from fedbandit.protocol.guarantee import BOUNDED_BY_USERS, Built, Guarantee, Request
 from fedbandit.protocol.trust import AuditSize, Faith, Trust
 from fedbandit.protocol.trusts.local import LocalProtocol, check_users
-from fedbandit.protocol.trusts.shuffle import TOGETHER, SeesShuffled
+from fedbandit.protocol.trusts.shuffle import shuffled, shufflers_adversaries
 
 __all__ = ["TRUST", "Crowd", "ShuffledUsersProtocol"]
 
@@ -48,12 +48,10 @@ class ShuffledUsersProtocol(LocalProtocol):
     def mix(self, held: Message, noise: NoiseSource) -> Message:
         """S: the messages in random order."""
         (messages,) = held
-        return (np.take(messages, noise.permutation(messages.shape[SILOS]), axis=SILOS),)
+        return (shuffled(messages, noise),)
 
     def adversaries(self) -> tuple[Adversary, ...]:
-        """The analyzer behind the mixer; also whoever sees the messages before they are shuffled, if the promise is
-        against them too."""
-        return (SeesShuffled(),) if self.needs_mixer else (SeesShuffled(), SeesMessages(TOGETHER))
+        return shufflers_adversaries(self.needs_mixer)
 
 
 class Crowd(NamedTuple):
