@@ -251,7 +251,7 @@ def _guarantee(request: Request, noise: GaussianNoise, honest: int, scales: Scal
             "Each share alone is uniform modulo 2^64 whatever the release is. So what the mixer sees, and what the "
             "analyzer sees, can be computed from the noisy sum and from random numbers that depend on nothing.",
             "Together, mixer and analyzer see each silo's release with no noise but the silo's own: mu is then "
-            f"{mu_alone:.5f} instead of {mu:.5f}, which is an exact epsilon of {at_most(alone)}.",
+            f"{at_most(mu_alone, 5)} instead of {at_most(mu, 5)}, which is an exact epsilon of {at_most(alone)}.",
             request.grid_step(scales),
         ),
         assumes=(

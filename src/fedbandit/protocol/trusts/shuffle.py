@@ -292,9 +292,9 @@ def _clone_steps(request: Request, hidden: Hidden, sigma: float, amplified: floa
             f"{request.pair_of(amplified)}-DP (group privacy).",
         )
     return (
-        f"One user moves a release by at most {hidden.shift / sigma:.4g} standard deviations, and releases of two "
-        f"silos are at most {hidden.spread / sigma:.4g} apart, so every other silo is sometimes a clone of the user's "
-        "silo (privacy/clones.py).",
+        f"One user moves a release by at most {at_most(hidden.shift / sigma)} standard deviations, and releases of two "
+        f"silos are at most {at_most(hidden.spread / sigma)} apart, so every other silo is sometimes a clone of the "
+        "user's silo (privacy/clones.py).",
         f"One other silo is counted as colluding. Among the remaining {hidden.silos:,} silos, optimal composition over "
         f"{_counted(hidden.releases)} with the user's data, each shuffled anew, gives {one_silo}-DP.",
         *several,

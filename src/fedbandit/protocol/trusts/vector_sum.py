@@ -340,14 +340,14 @@ def _exact_guarantee(
             f"{first.unit * first.finer.off_diagonal:.4g} off it and "
             f"{first.unit * first.finer.bias:.4g} on the bias.",
             f"The bits of {counted(left, 'silo')} of {request.silos}, {first.trials // request.silos * left:,} in "
-            f"each number, are worth Gaussian noise of {coding.worth(first, left):.4f} on the diagonal: the counts, "
+            f"each number, are worth Gaussian noise of {coding.worth(first, left):.5g} on the diagonal: the counts, "
             "with their random rounding, are post-processing of sums with that noise (privacy/binomial_noise.py). The "
             "same is true of every p-sum.",
             f"This leaves out the tails of the binomials, e^{coding.log_moved:.1f} in each of "
             f"{request.encoder.size * protocol.width:,} counts. Their total times (1 + e^epsilon) is at most "
             f"{moved}, which was kept back from delta.",
             f"After decoding, the noise of a p-sum has standard deviation {first.std:.5g} on the diagonal, and at most "
-            f"{first.std * first.most_rounding:.5g} including what rounding adds.",
+            f"{at_most(first.std * first.most_rounding, 5)} including what rounding adds.",
             f"The mixer sees each silo's counts, with {first.trials // request.silos:,} noise bits in each number. "
             f"Computed in the same way, {one_silo}.",
         ),
