@@ -377,6 +377,9 @@ PROTOCOL: dict[str, Fault] = {
     "a silo's own release with the noise of the shared one before it": Fault(
         lambda: _own_draw(faults.OneDrawForBothLater), "residuals", "other noise one release before", 1_000
     ),
+    "a silo's own release with the noise of another silo's shared one": Fault(
+        lambda: _own_draw(faults.OneDrawForTwoSilos), "residuals", "silo before", 1_000
+    ),
     "silos' own releases not counted": Fault(_own_not_counted, "claimed noise", "epsilon of"),
     "Algorithm 1 as printed": Fault(lambda: case("ldp-eager", 1.0, 1e-5), "epsilon", trials=300),
 }

@@ -329,6 +329,13 @@ class OneDrawForBoth(PersonalSecureSum):
         return drawn
 
 
+class OneDrawForTwoSilos(OneDrawForBoth):
+    """The own release has the noise of another silo's shared release."""
+
+    def _reused(self, drawn: Integers, noise: NoiseSource) -> Integers:
+        return np.roll(drawn, 1, axis=-2)
+
+
 class OneDrawForBothLater(OneDrawForBoth):
     """The own release has the noise of the shared release before it."""
 

@@ -108,6 +108,9 @@ def tallied(streams: Mapping[str, Sequence[Residual]]) -> Tallies:
             tallies[name].products["beside"] = _crossed(own, first)
             tallies[name].products["beside, before"] = _crossed(own[1:], first[:-1])
             tallies[name].products["beside, after"] = _crossed(own[:-1], first[1:])
+            if own.shape[2] > 1:
+                tallies[name].products["beside, next silo"] = _crossed(own[:, :, :-1], first[:, :, 1:])
+                tallies[name].products["beside, last silo"] = _crossed(own[:, :, 1:], first[:, :, :-1])
     return tallies
 
 
@@ -245,6 +248,10 @@ _MEANS = {
     " one release before ({1:+.3f})",
     "beside, after": "number {0[0]} of this noise is correlated with number {0[1]} of the silo's other noise"
     " one release later ({1:+.3f})",
+    "beside, next silo": "number {0[0]} of this noise is correlated with number {0[1]} of the next silo's other noise"
+    " ({1:+.3f})",
+    "beside, last silo": "number {0[0]} of this noise is correlated with number {0[1]} of the other noise of the silo"
+    " before ({1:+.3f})",
     "beside": "number {0[0]} of this noise is correlated with number {0[1]} of the silo's other noise ({1:+.3f})",
     "last look": "number {0[0]} of this noise is correlated with number {0[1]} of the noise that the rule saw last"
     " ({1:+.3f})",
