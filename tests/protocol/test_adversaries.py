@@ -377,13 +377,17 @@ def test_an_order_is_told_by_the_places_of_some_messages(senders: int) -> None:
     held = np.take_along_axis(sent, orders[..., None], axis=1)
     (told,) = place_residuals("order", sent, held, scales)
     assert told.values.shape == (len(orders), 1, len(followed))
-    uniform = norm.cdf(told.values[:, 0])
+    uniform, between = norm.cdf(told.values[:, 0]), []
     for found, order in zip(uniform, orders.tolist(), strict=True):
         left = list(range(senders))
         for number, one in zip(found.tolist(), followed, strict=True):
             place = left.index(order.index(one))
             assert place - 1e-9 <= number * len(left) <= place + 1 + 1e-9
+            between.append(number * len(left) - place)
             left.pop(place)
+    if len(between) > 1_000:  # uniform between two places
+        assert np.mean(between) == pytest.approx(0.5, abs=5 * math.sqrt(1 / 12 / len(between)))
+        assert np.var(between) == pytest.approx(1 / 12, rel=0.1)
     assert told.coincidence == pytest.approx(
         1 / math.prod(2 * math.sqrt(math.pi) * 50 * (senders - i) for i in range(len(followed)))
     )
