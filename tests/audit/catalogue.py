@@ -28,10 +28,10 @@ from fedbandit.protocol.encoder import Stream
 from fedbandit.protocol.endless import EndlessEncoder
 from fedbandit.protocol.trusts.secure_sum import PersonalSecureSum, SecureSumProtocol
 from fedbandit.protocol.trusts.silo import SiloProtocol
+from fedbandit.protocol.trusts.vector_sum import VectorSumProtocol
 from tests.audit import faults
 from tests.audit.faults import (
     BUDGET,
-    HalfTheBits,
     faulty,
     made_of,
     masked,
@@ -178,10 +178,10 @@ def _rule_off_diagonal() -> Case:
     return replace(whole, games=(replace(game, rule=rule),))
 
 
-def _half_the_bits() -> Case:
-    whole = case("sdp-vector-sum", 1.0, 1e-5)
+def _bits(kind: type[VectorSumProtocol], name: str = "sdp-vector-sum") -> Case:
+    whole = case(name, 1.0, 1e-5)
     protocol = whole.plan.protocol
-    return with_protocol(whole, HalfTheBits(**{f.name: getattr(protocol, f.name) for f in fields(protocol)}))
+    return with_protocol(whole, kind(**{f.name: getattr(protocol, f.name) for f in fields(protocol)}))
 
 
 def _shuffled_too_quietly() -> Case:
@@ -259,7 +259,37 @@ NOISE: dict[str, Fault] = {
         lambda: _protocol_of(faults.OneUserNoise, trust="local", mechanism="batches"), "residuals", "claimed variance"
     ),
     "trusted server begins without noise": Fault(_unnoised_total, "residuals", "sync 0 has"),
-    "vector sum with half of its bits": Fault(_half_the_bits, "residuals", "claimed variance"),
+    "vector sum with half of its bits": Fault(lambda: _bits(faults.HalfTheBits), "residuals", "claimed variance"),
+    "vector sum with all bits at one silo": Fault(
+        lambda: _bits(faults.BitsAtOneSilo, "vector-sum"), "residuals", "each silo's counts: noise of entry"
+    ),
+    "vector sum with the same bits at every silo": Fault(
+        lambda: _bits(faults.SameBitsAtEverySilo, "vector-sum"), "residuals", "and the next one is correlated"
+    ),
+    "a mixer that does not shuffle": Fault(
+        lambda: faults.shuffled(faults.NotShuffled), "residuals", "order of the shuffled messages", 400
+    ),
+    "a mixer that turns the order": Fault(
+        lambda: faults.shuffled(faults.Turned), "residuals", "of one release is correlated", 400
+    ),
+    "a mixer with one order for all syncs": Fault(
+        lambda: faults.shuffled(faults.OneOrderForAllSyncs), "residuals", "order of the shuffled messages", 400
+    ),
+    "the same noise in every release behind a mixer": Fault(
+        lambda: faults.shuffled(faults.SameNoiseBehindMixer), "residuals", "noise behind the mixer", 400
+    ),
+    "releases with the noise that the rule saw first": Fault(
+        lambda: faults.one_source("first look"), "residuals", "the rule saw first", 400
+    ),
+    "releases with the noise that the rule saw last": Fault(
+        lambda: faults.one_source("last look"), "residuals", "the rule saw last", 400
+    ),
+    "a rule with the noise of the release before": Fault(
+        lambda: faults.one_source("release before"), "residuals", "the release before it", 400
+    ),
+    "a rule with the same noise after every sync": Fault(
+        lambda: faults.one_source("every interval"), "residuals", "after a sync", 400
+    ),
     "half the noise behind a shuffler": Fault(_shuffled_too_quietly, "residuals", "claimed variance", 400),
     "too little noise on the determinant rule": Fault(lambda: _rule(1 / 3), "epsilon", trials=2_000),
     "determinant rule without off-diagonal noise": Fault(_rule_off_diagonal, "epsilon", trials=1_000),
@@ -346,6 +376,9 @@ PROTOCOL: dict[str, Fault] = {
     ),
     "a silo's own release with the noise of the shared one before it": Fault(
         lambda: _own_draw(faults.OneDrawForBothLater), "residuals", "other noise one release before", 1_000
+    ),
+    "a silo's own release with the noise of another silo's shared one": Fault(
+        lambda: _own_draw(faults.OneDrawForTwoSilos), "residuals", "silo before", 1_000
     ),
     "silos' own releases not counted": Fault(_own_not_counted, "claimed noise", "epsilon of"),
     "Algorithm 1 as printed": Fault(lambda: case("ldp-eager", 1.0, 1e-5), "epsilon", trials=300),

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from fedbandit import Plan, Privacy, every
-from fedbandit._arrays import Floats, Integers, Words
-from fedbandit.audit.calendar_game import CalendarGame
-from fedbandit.audit.cases import Case, case_of
+from fedbandit._arrays import Flags, Floats, Indices, Integers, Words
+from fedbandit.audit.adaptive_game import AdaptiveGame
+from fedbandit.audit.calendar_game import CalendarGame, Scored
+from fedbandit.audit.cases import Case, case, case_of
 from fedbandit.audit.worlds import Batch, User, World, neighbours, telling_pair
 from fedbandit.bandit.statistics import Scales, contributions
-from fedbandit.privacy.noise import NoiseSource
+from fedbandit.privacy.noise import NoiseSource, SimulatedNoise
 from fedbandit.protocol.base import Message, Protocol
+from fedbandit.protocol.determinant import DeterminantRule, RuleState
 from fedbandit.protocol.encoder import Encoder, Stream
 from fedbandit.protocol.personal import own_entries
 from fedbandit.protocol.trusts.central import CentralProtocol
 from fedbandit.protocol.trusts.local import LocalProtocol
 from fedbandit.protocol.trusts.secure_sum import PersonalSecureSum, SecureSumProtocol
+from fedbandit.protocol.trusts.shuffle import ShuffleProtocol
 from fedbandit.protocol.trusts.silo import SiloProtocol
 from fedbandit.protocol.trusts.vector_sum import VectorSumProtocol
 
@@ -326,6 +329,13 @@ class OneDrawForBoth(PersonalSecureSum):
         return drawn
 
 
+class OneDrawForTwoSilos(OneDrawForBoth):
+    """The own release has the noise of another silo's shared release."""
+
+    def _reused(self, drawn: Integers, noise: NoiseSource) -> Integers:
+        return np.roll(drawn, 1, axis=-2)
+
+
 class OneDrawForBothLater(OneDrawForBoth):
     """The own release has the noise of the shared release before it."""
 
@@ -408,6 +418,159 @@ class HalfTheBits(VectorSumProtocol):
         after, _ = super().release(state, batch, noise)
         ones = (state.memory[0] + batch)[..., node.level, :]
         return after, (ones + noise.binomial(trials // 2, 0.25, ones.shape) + trials // 8,)
+
+
+class BitsAtOneSilo(VectorSumProtocol):
+    """The first silo draws the noise bits of all silos: enough in the total, and the silo knows all of it."""
+
+    def release(self, state: Stream, batch: Integers, noise: NoiseSource) -> tuple[Stream, Message]:
+        node = self.node(state.done + 1)
+        after, _ = super().release(state, batch, noise)
+        ones = (state.memory[0] + batch)[..., node.level, :]
+        bits = noise.binomial(node.trials, 0.25, ones.shape)
+        bits[..., 1:, :] = 0
+        return after, (ones + bits,)
+
+
+class SameBitsAtEverySilo(VectorSumProtocol):
+    """All silos draw the same noise bits: whoever knows those of one knows those of all."""
+
+    def release(self, state: Stream, batch: Integers, noise: NoiseSource) -> tuple[Stream, Message]:
+        node = self.node(state.done + 1)
+        after, _ = super().release(state, batch, noise)
+        ones = (state.memory[0] + batch)[..., node.level, :]
+        trials = node.noise_bits * (node.users // self.silos)
+        return after, (ones + noise.binomial(trials, 0.25, ones[..., :1, :].shape),)
+
+
+class NotShuffled(ShuffleProtocol):
+    """The mixer passes messages on in the order of the silos."""
+
+    def mix(self, held: Message, noise: NoiseSource) -> Message:
+        return held
+
+
+class Turned(ShuffleProtocol):
+    """The mixer begins anywhere and then goes through the silos in their order."""
+
+    def mix(self, held: Message, noise: NoiseSource) -> Message:
+        begins = noise.words(held[0].shape[:-2]) % np.uint64(self.silos)
+        order = (np.arange(self.silos) + begins[..., None].astype(np.int64)) % self.silos
+        return (np.take_along_axis(held[0], order[..., None], axis=-2),)
+
+
+class OneOrderForAllSyncs(ShuffleProtocol):
+    """The mixer shuffles once, and keeps that order."""
+
+    def mix(self, held: Message, noise: NoiseSource) -> Message:
+        order = self.kept.setdefault(held[0].shape, np.argsort(noise.words(held[0].shape[:-1]), axis=-1))
+        return (np.take_along_axis(held[0], order[..., None], axis=-2),)
+
+    @cached_property
+    def kept(self) -> dict[tuple[int, ...], Indices]:
+        """The order in every run."""
+        return {}
+
+
+class SameNoiseBehindMixer(ShuffleProtocol):
+    """Silos draw once, and use that noise in every release."""
+
+    def draw(self, noise: NoiseSource, lead: tuple[int, ...]) -> Integers:
+        return self.kept.setdefault(lead, super().draw(noise, lead))
+
+    @cached_property
+    def kept(self) -> dict[tuple[int, ...], Integers]:
+        """The draw."""
+        return {}
+
+
+def shuffled(kind: type[ShuffleProtocol]) -> Case:
+    """A plan whose promise needs the mixer, with another protocol behind it."""
+    budget = Privacy(0.3, 1e-4)
+    plan = Plan(300, 2, 2, budget, trust="shuffle", mechanism="batches", calibration="exact", schedule=every(1))
+    case = case_of("plan", plan, (budget.epsilon, budget.delta), trials=400)
+    return with_protocol(case, kind(**{f.name: getattr(plan.protocol, f.name) for f in fields(plan.protocol)}))
+
+
+@dataclass
+class OneSourceForBoth:
+    """Noise of the determinant rule and of the releases that are not independent: `again` says what comes again."""
+
+    source: SimulatedNoise
+    again: Literal["first look", "last look", "release before", "every interval"]
+    looks: list[Floats] = field(default_factory=list)  # since the last release
+    seen: Floats | None = None  # by each run last
+    released: Floats | None = None
+    interval: dict[int, Floats] = field(default_factory=dict)
+
+    def look(self, scales: Floats, lead: tuple[int, ...]) -> Integers:
+        """The noise of one more node of the rule's tree."""
+        drawn = self.source.generator.standard_normal((*lead, len(scales)))
+        if self.again == "release before" and self.released is not None and not self.looks:
+            drawn = self.released[:, 0, -len(scales) :]
+        if self.again == "every interval":
+            drawn = self.interval.setdefault(len(self.looks), drawn)
+        self.looks.append(drawn)
+        return np.rint(drawn * scales).astype(np.int64)
+
+    def looked(self, waiting: Flags) -> None:
+        """Note which runs have looked at the newest node."""
+        self.seen = self.looks[-1] if self.seen is None else np.where(waiting[:, None], self.looks[-1], self.seen)
+
+    def gaussian(self, scales: Floats, lead: tuple[int, ...] = ()) -> Integers:
+        """The noise of a release."""
+        drawn = self.source.generator.standard_normal((*lead, len(scales)))
+        again = {"first look": self.looks[0], "last look": self.seen}.get(self.again)
+        if again is not None:
+            drawn[:, 0, -again.shape[-1] :] = again
+        self.looks, self.seen, self.released = [], None, drawn
+        return np.rint(drawn * scales).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class _RuleOfOneSource(DeterminantRule):
+    """The rule, which tells the source of its noise which runs still wait."""
+
+    def step(self, state: RuleState, covariance: Integers, root: Floats, noise: NoiseSource) -> tuple[RuleState, Flags]:
+        assert isinstance(noise, OneSourceForBoth)
+        if not state.waited:
+            object.__setattr__(self, "_waiting", np.ones(len(covariance), dtype=bool))
+        looking = _Looking(noise)
+        after, asks = super().step(state, covariance, root, looking)
+        noise.looked(self._waiting)  # type: ignore[attr-defined]
+        object.__setattr__(self, "_waiting", self._waiting & ~asks)  # type: ignore[attr-defined]
+        return after, asks
+
+
+@dataclass(frozen=True)
+class _Looking(SimulatedNoise):
+    """What the rule draws from."""
+
+    generator: Any  # the source for both
+
+    def gaussian(self, scales: Floats, lead: tuple[int, ...] = ()) -> Integers:
+        drawn: Integers = self.generator.look(scales, lead)
+        return drawn
+
+
+@dataclass(frozen=True)
+class _GameOfOneSource(AdaptiveGame):
+    again: Any = None
+
+    def play(self, world: int, trials: int, noise: NoiseSource) -> Scored:
+        assert isinstance(noise, SimulatedNoise)
+        source: Any = OneSourceForBoth(noise, self.again)
+        return super().play(world, trials, source)
+
+
+def one_source(again: str) -> Case:
+    """The private determinant rule, where noise `again` is what was drawn before."""
+    whole = case("private-adaptive", 1.0, 1e-5)
+    game = whole.games[1]
+    assert isinstance(game, AdaptiveGame)
+    values = {f.name: getattr(game, f.name) for f in fields(game)}
+    rule = _RuleOfOneSource(**{f.name: getattr(game.rule, f.name) for f in fields(game.rule)})
+    return replace(whole, games=(_GameOfOneSource(**{**values, "rule": rule}, again=again),))
 
 
 class OneUserNoise(LocalProtocol):

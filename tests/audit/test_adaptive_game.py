@@ -10,6 +10,7 @@ from fedbandit._validate import ArgumentError
 from fedbandit.audit.adaptive_game import MESSAGES, RULE, AdaptiveGame, adaptive_games, decisive_background
 from fedbandit.audit.cases import reduced
 from fedbandit.audit.report import audit
+from fedbandit.audit.residuals import Recorder, failures
 from fedbandit.presets import plan_for
 from fedbandit.privacy.noise import SimulatedNoise
 
@@ -63,3 +64,21 @@ def test_a_private_rule_for_several_visits_holds(visits: int) -> None:
     plan = plan_for("private-adaptive", Plan(10, 40, 2, Privacy(1.0, 1e-5, participations=visits)), None)
     report = audit(reduced(plan), 1_000, seed=0)
     assert report.verdict == "holds", report.failed
+
+
+def test_what_is_drawn_anew_is_compared_in_the_runs_that_draw() -> None:
+    """Runs that are over say nothing; those that go on are counted once each, and what they repeat is seen."""
+    rng, recorder = np.random.default_rng(4), Recorder(1)
+    drawn, before = rng.standard_normal((200, 2)), rng.standard_normal((200, 3))
+    runs = np.arange(200) % 2 == 0
+    before[runs, 2] = drawn[runs, 1]
+    recorder.fresh("looks", drawn, {"release before": before}, runs)
+    recorder.fresh("looks", drawn[:, ::-1], {}, np.zeros(200, dtype=bool))
+    tally = recorder.tallies()["looks"]
+    assert tally.squares["entry of all silos"][:, 1].tolist() == [100, 100]
+    assert np.allclose(tally.squares["entry of all silos"][:, 0], (drawn[runs] ** 2).sum(axis=0))
+    assert tally.products["release before"].shape == (2, 3, 4)
+    ((tests, failed),) = failures({"looks": tally}).values()
+    assert tests == 2 + 6 + 1  # sizes, pairs of numbers, and repeats, of which there are none to read
+    assert len(failed) == 1
+    assert "number 1 of this noise is correlated with number 2 of the release before it (+1.000)" in failed[0]

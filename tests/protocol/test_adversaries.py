@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from itertools import permutations
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +21,7 @@ from fedbandit.protocol.adversaries import (
     SeesMessages,
     gaussian_residuals,
     gaussian_score,
+    place_residuals,
     summed,
     uniform_residuals,
 )
@@ -320,14 +323,15 @@ def play_counts() -> Game:
     return Game(protocol, [Moment(0, BATCH, (expected[0], expected[1]), [transcript.sent], transcript.held)])
 
 
+ORDER = "order of the shuffled messages"
 STREAMS: dict[str, set[str]] = {  # whose noise is there to be looked at, all adversaries together
     "none": set(),
     "local": {"noise that everybody, the silo included sees"},
     "silo": {"noise that everybody outside the silo sees"},
     "P_alt": {"noise that everybody outside the silo sees"},
-    "shuffle": {"noise that the analyzer together with the mixer sees"},
+    "shuffle": {"noise that the analyzer together with the mixer sees", ORDER},
     "central": {"noise of the analyzer"},
-    "shuffled-users": {"noise that the analyzer together with the mixer sees"},
+    "shuffled-users": {"noise that the analyzer together with the mixer sees", ORDER},
     "public-contexts": {"noise that everybody sees"},
 }
 HOLDERS = ("shares of the mixer", "shares of the analyzer, by its shares alone")
@@ -349,6 +353,63 @@ def test_what_is_left_of_a_sound_protocol_is_standard_noise(name: str, world: in
                 assert np.abs(squares - 1).max() < 5 * error, (residual.name, moment.sync)
                 assert len(residual.values) == TRIALS
     assert met == STREAMS.get(name, SHARED)
+
+
+def test_where_nobody_else_sees_the_messages_their_noise_is_tested_behind_the_mixer() -> None:
+    game = play(PLANS["shuffle"], 0, trials=50)
+    _, together = game.protocol.adversaries()
+    (alone,) = replace(game.protocol, needs_mixer=True).adversaries()  # type: ignore[call-arg]
+    for moment in game.moments:
+        order, behind = alone.residuals(game.protocol, moment, 0)
+        (seen,) = together.residuals(game.protocol, moment, 0)
+        assert (order.name, behind.name) == (ORDER, "noise behind the mixer")
+        assert np.array_equal(behind.values, seen.values)
+
+
+@pytest.mark.parametrize("senders", [2, 3, 6, 7])
+def test_an_order_is_told_by_the_places_of_some_messages(senders: int) -> None:
+    """Each place counts among those that are left, so that uniformly random orders give independent uniform numbers."""
+    rng, scales = np.random.default_rng(3), np.array([40.0, 30.0])
+    followed = {2: [0], 3: [0, 2], 6: [0, 1, 3, 5], 7: [0, 2, 4, 6]}[senders]
+    orders = np.array(list(permutations(range(senders))))
+    sent = np.rint(rng.standard_normal((len(orders), senders, 2)) * scales).astype(np.int64)
+    sent[..., 0] += 1000 * np.arange(senders)  # no two messages are alike
+    held = np.take_along_axis(sent, orders[..., None], axis=1)
+    (told,) = place_residuals("order", sent, held, scales)
+    assert told.values.shape == (len(orders), 1, len(followed))
+    uniform, between = norm.cdf(told.values[:, 0]), []
+    for found, order in zip(uniform, orders.tolist(), strict=True):
+        left = list(range(senders))
+        for number, one in zip(found.tolist(), followed, strict=True):
+            place = left.index(order.index(one))
+            assert place - 1e-9 <= number * len(left) <= place + 1 + 1e-9
+            between.append(number * len(left) - place)
+            left.pop(place)
+    if len(between) > 1_000:  # uniform between two places
+        assert np.mean(between) == pytest.approx(0.5, abs=5 * math.sqrt(1 / 12 / len(between)))
+        assert np.var(between) == pytest.approx(1 / 12, rel=0.1)
+    assert told.coincidence == pytest.approx(
+        1 / math.prod(2 * math.sqrt(math.pi) * 50 * (senders - i) for i in range(len(followed)))
+    )
+
+
+def test_one_message_has_no_order() -> None:
+    one = np.ones((5, 1, 2), dtype=np.int64)
+    assert place_residuals("order", one, one, np.ones(2)) == ()
+
+
+def test_the_counts_of_each_silo_have_their_own_noise() -> None:
+    """In both worlds' units: standard noise in the world that was played, and not centred in the other."""
+    game = play_counts()
+    (moment,) = game.moments
+    total, each = SeesCounts().residuals(game.protocol, moment, 1)
+    assert (total.values.shape, each.values.shape) == ((TRIALS, 1, 5), (TRIALS, SILOS, 5))
+    for residual in (total, each):
+        assert np.abs(residual.values.mean(axis=0)).max() < 5 / math.sqrt(TRIALS)
+        assert np.abs((residual.values**2).mean(axis=0) - 1).max() < 0.2
+    _, other = SeesCounts().residuals(game.protocol, moment, 0)
+    moved = np.abs(other.values.mean(axis=0)).max(axis=-1)
+    assert moved[0] > 5 / math.sqrt(TRIALS) > moved[1:].max()
 
 
 def test_each_holder_of_shares_looks_at_its_own() -> None:

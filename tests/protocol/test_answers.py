@@ -137,7 +137,7 @@ def test_what_no_silo_can_see_to_is_assumed(trust: str) -> None:
     assert "leaves out those that come more often" in said
     assert said.endswith("nobody enforces the number of silos, because no silo sees who visits another")
     assert "nobody visits more than 1 silo: no silo sees who visits another" in assumed
-    assert "a person who comes to a silo again is given the same user key there" in assumed
+    assert "a person who comes to a silo more than once is given the same user key each time" in assumed
 
 
 def test_nothing_is_assumed_of_silos_where_people_may_visit_all_of_them() -> None:
@@ -307,7 +307,7 @@ def test_under_a_private_rule_collusion_leaves_the_rules_share_as_it_is() -> Non
     rule = math.sqrt(0.5) / gaussian_sigma(1.0, 1e-5)
     whole = 1 / gaussian_sigma(1.0, 1e-5)
     ratio = compose_gdp(rule * math.sqrt(9), rule) / whole  # releases have as much of mu^2 as the rule
-    assert f"mu is then {ratio * whole:.5f} instead of {whole:.5f}" in str(made.guarantee)
+    assert f"mu is then {at_most(ratio * whole, 5)} instead of {at_most(whole, 5)}" in str(made.guarantee)
 
 
 # -- vector-sum: another silo knows its own noise ---------------------------------------------------------------------
@@ -442,3 +442,23 @@ def test_who_was_served_by_raw_data_is_assumed_to_count_nowhere_else() -> None:
     }
     assert set(served["local"]) - set(served["public"]) == {ELSEWHERE}
     assert set(served["public"]) <= set(served["local"])
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(1e-6, 1e-50), (1e-6, 0.5), (1.0, 1e-5), (1e3, 0.5)])
+def test_what_the_proof_prints_is_no_less_than_what_holds(epsilon: float, delta: float) -> None:
+    """However small a promise is, its proof does not say that nothing at all is lost."""
+    made = Plan(3, 4, 2, Privacy(epsilon, delta), schedule=every(1), colluding=1)
+    text, request = str(made.guarantee), made.request
+    whole = 1 / gaussian_sigma(epsilon, delta)
+    for before, exact in (
+        ("with mu = ", whole),
+        ("mu is then ", whole * math.sqrt(2)),
+        (" instead of ", whole),
+        ("covariance together) by at most ", request.shift.exact),
+        ("and by ", request.shift.rounding),
+        ("that add up to at most ", request.encoder.column_norm**2),
+    ):
+        printed = float(re.search(re.escape(before) + r"([\d.e+-]+)(?<!\.)", text)[1])  # type: ignore[index]
+        assert exact * (1 - 1e-9) <= printed <= exact * 1.01, before
+    noise = float(re.search(r"standard deviation (\S+) on", text)[1])  # type: ignore[index]
+    assert noise == pytest.approx(whole**-1 * request.sensitivity, rel=1e-4)

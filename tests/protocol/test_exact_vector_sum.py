@@ -207,3 +207,16 @@ def test_its_audit_comes_near_the_promise_and_not_beyond() -> None:
         "the analyzer behind the mixer with 1 colluding silo",
     ]
     assert audit(with_bits(audited, 0.3), 6_000, seed=0).verdict == "broken"
+
+
+def test_what_rounding_adds_is_printed_as_no_less_than_it_is() -> None:
+    """With many people and few noise bits for each, rounding at random shows in the noise."""
+    plan = Plan(2, 10**6, 1, Privacy(5.0, 0.01), "vector-sum", "tree", every(10**6), calibration="exact")
+    protocol = plan.protocol
+    assert isinstance(protocol, VectorSumProtocol)
+    node = protocol.node(1)
+    most = node.std * math.sqrt(1 + 4 / (3 * node.noise_bits))  # a count is rounded with variance 1/4 at most
+    assert most > 1.001 * node.std
+    found = re.search(r"and at most (\S+) including what rounding adds", str(plan.guarantee))
+    assert found is not None
+    assert most * (1 - 1e-9) <= float(found[1]) <= most * 1.0002

@@ -123,7 +123,7 @@ def test_every_number_of_an_amplified_promise(mechanism: str, levels: int, visit
     assert "every reward is counted in the batch of its round" in text
     assert "holds without the mixer" not in text
     assert "one after the other" not in text  # that is for several silos
-    assert plan.protocol.adversaries() == (SeesShuffled(),)
+    assert plan.protocol.adversaries() == (SeesShuffled(tests_noise=True),)
 
 
 def test_where_nothing_is_hidden_the_proof_is_that_of_the_noise_alone() -> None:

@@ -7,6 +7,7 @@ of rounds, each counted from its own last sync, until each has reached its next 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -22,7 +23,7 @@ from fedbandit.bandit.statistics import contributions
 from fedbandit.plan import Plan
 from fedbandit.privacy.noise import NoiseSource, SimulatedNoise
 from fedbandit.protocol import composition
-from fedbandit.protocol.adversaries import Adversary, Bound, Moment, gaussian_residuals, gaussian_score
+from fedbandit.protocol.adversaries import Adversary, Bound, Moment, Residual, gaussian_residuals, gaussian_score
 from fedbandit.protocol.base import Message
 from fedbandit.protocol.determinant import DeterminantRule, RuleState
 from fedbandit.schedule import Adaptive
@@ -34,6 +35,7 @@ TIMES = "an observer of when messages are sent"
 MESSAGES = "an observer of the messages"
 RULE_NOISE = "noise of the sums that the rule looks at"
 RULE = "an observer of the messages and of the sums that the rule looks at"
+FIRST_LOOK, LAST_LOOK, ALL_LOOKS, RELEASE_BEFORE = "first look", "last look", "all looks", "release before"
 
 
 class View(NamedTuple):
@@ -73,17 +75,21 @@ class AdaptiveGame:
         state, last = composition.init(protocol, (trials,), self.silos), np.zeros(trials, dtype=np.int64)
         times, messages, nodes = np.zeros(trials), np.zeros(trials), np.zeros(trials)
         sent: list[Message] = []
+        before: dict[str, Floats] = {}  # noise up to the last sync
         recorder = Recorder(rounds * protocol.width)
         while (last < rounds).any():
             sync = state.silos.done
-            now, seen = self._next(world, last, state.prefix, noise, recorder)
+            now, seen, looks = self._next(world, last, state.prefix, noise, recorder)
             batches = tuple((total[now] - total[last])[:, None] for total in totals)
             state, transcript = composition.send(protocol, state, batches[world], noise)
             low, high = (memory.release(sync, batch) for memory, batch in zip(memories, batches, strict=True))
             sent = remembered((self.reader,), sent, transcript.sent)
             moment = Moment(sync, 1, (low, high), sent, transcript.held)
             messages += np.where(last < rounds, self.reader.score(protocol, moment), 0.0)
-            recorder.add(self.reader.residuals(protocol, moment, world))
+            released = self.reader.residuals(protocol, moment, world)
+            recorder.add(released)
+            if self.rule.private:
+                before = _compared(recorder, before, looks, released, last < rounds)
             nodes += seen
             if sync == 0:
                 times += self.expected_time - now
@@ -93,25 +99,30 @@ class AdaptiveGame:
 
     def _next(
         self, world: int, last: Integers, prefix: Floats, noise: NoiseSource, recorder: Recorder
-    ) -> tuple[Integers, Floats]:
-        """When each trial synchronises next, and the score of what the rule has looked at until then."""
+    ) -> tuple[Integers, Floats, dict[str, Floats]]:
+        """When each trial synchronises next, the score of what the rule has looked at until then, and the noise in it
+        (trials, entries): that of the first look, that of the last, and that of all together."""
         rounds, covariances = self.plan.rounds, self.worlds[world][:, self.plan.dim :]
         root = self.plan.fit(prefix, rounds).model.root
         now, scores = last.copy(), np.zeros(len(last))
         waiting: Flags = last < rounds
         first = not last.any()  # the user comes in the first rounds, where the rule's sums differ most
-        state = self.rule.init((len(last),))
+        state, history, looks = self.rule.init((len(last),)), list[Integers](), dict[str, Floats]()
         while waiting.any():
-            mine = covariances[np.minimum(last + state.waited, rounds - 1)]
-            state, asks = self.rule.step(state, mine, root, noise)
+            history.append(covariances[np.minimum(last + state.waited, rounds - 1)])
+            state, asks = self.rule.step(state, history[-1], root, noise)
             scores += np.where(waiting, self._node_score(state) if first else 0.0, 0.0)
-            if first and self.rule.private:
-                exact = self.rule.tree.row(state.waited - 1) @ self.worlds[world][: state.waited, self.plan.dim :]
-                seen = gaussian_residuals(RULE_NOISE, state.node[:, None], exact, self.plan.rule.node_scales)
-                recorder.add(seen)
+            if self.rule.private:
+                row = self.rule.tree.row(state.waited - 1)
+                exact = sum(row[j] * history[j] for j in np.flatnonzero(row))
+                (seen,) = gaussian_residuals(
+                    RULE_NOISE, state.node[:, None], exact[:, None], self.plan.rule.node_scales
+                )
+                looks = _looked(looks, seen.values[:, 0], waiting)
+                recorder.add((seen,) if first else ())
             now += waiting
             waiting &= ~asks & (now < rounds)
-        return now, scores
+        return now, scores, looks
 
     def _node_score(self, state: RuleState) -> Floats | float:
         """Log-likelihood ratio of the tree node that the last round completed; the tree begins with the user."""
@@ -120,6 +131,33 @@ class AdaptiveGame:
         row = self.rule.tree.row(state.waited - 1)
         low, high = (row @ points[: state.waited, self.plan.dim :] for points in self.worlds)
         return gaussian_score(state.node, (low, high), self.rule.node_scales, axes=(-1,))
+
+
+def _looked(looks: dict[str, Floats], seen: Floats, waiting: Flags) -> dict[str, Floats]:
+    """What is known of the noise that the rule has looked at, with that of one more round (trials, entries)."""
+    if not looks:
+        return dict.fromkeys((FIRST_LOOK, LAST_LOOK, ALL_LOOKS), seen)
+    still = waiting[:, None]
+    last, together = np.where(still, seen, looks[LAST_LOOK]), looks[ALL_LOOKS] + np.where(still, seen, 0.0)
+    return {**looks, LAST_LOOK: last, ALL_LOOKS: together}
+
+
+def _compared(
+    recorder: Recorder,
+    before: dict[str, Floats],
+    looks: dict[str, Floats],
+    released: Sequence[Residual],
+    runs: Flags,
+) -> dict[str, Floats]:
+    """Compare the first look after a sync with the noise `before` it, and the release that follows with all looks;
+    returns the noise before the next look."""
+    if before:
+        recorder.fresh(f"{RULE_NOISE}, after a sync", looks[FIRST_LOOK], before, runs)
+    for residual in released:
+        noise = residual.values[:, 0]
+        recorder.fresh(f"{residual.name}, beside {RULE_NOISE}", noise, looks, runs)
+        before = {**looks, RELEASE_BEFORE: noise}
+    return before
 
 
 def adaptive_games(plan: Plan) -> tuple[AdaptiveGame, ...]:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import chdtr, chdtrc, ndtri, pdtrc, stdtr
 
-from fedbandit._arrays import Floats, Words
+from fedbandit._arrays import Flags, Floats, Words
 from fedbandit.protocol.adversaries import Residual
 
 __all__ = ["FALSE_ALARMS", "Recorder", "ResidualTally", "Tallies", "failures", "merged", "tallied", "too_small"]
@@ -68,6 +68,7 @@ class Recorder:
     def __init__(self, numbers_per_run: int) -> None:
         self.runs = max(FEWEST_RUNS, KEPT // max(1, numbers_per_run))
         self._streams: dict[str, list[Residual]] = {}
+        self._fresh: Tallies = {}
 
     def add(self, residuals: Iterable[Residual]) -> None:
         """Add the residuals of one sync."""
@@ -75,9 +76,22 @@ class Recorder:
             kept = residual._replace(values=residual.values[: self.runs])
             self._streams.setdefault(residual.name, []).append(kept)
 
+    def fresh(self, name: str, drawn: Floats, earlier: Mapping[str, Floats], runs: Flags) -> None:
+        """Add noise (trials, width) that was `drawn` after `earlier` noise, of those `runs` that draw any more: it must
+        be large enough, and must not depend on what was there before it. Which runs these are, and which of the earlier
+        noise it is, may follow from that noise: what is drawn anew is independent of all of it."""
+        kept = np.flatnonzero(runs[: self.runs])
+        if not len(kept):
+            return
+        now = drawn[kept]
+        squares = {"entry of all silos": _counted((now**2).sum(axis=0), len(now))}
+        products = {family: _crossed(now, other[kept]) for family, other in earlier.items()}
+        unread = np.zeros((now.shape[-1], BINS)), (np.zeros(0, dtype=np.uint64),), 0, 0.0, 0.0
+        self._fresh = merged((self._fresh, {name: ResidualTally(squares, products, *unread)}))
+
     def tallies(self) -> Tallies:
         """The tally of every stream."""
-        return tallied(self._streams)
+        return tallied(self._streams) | self._fresh
 
 
 def tallied(streams: Mapping[str, Sequence[Residual]]) -> Tallies:
@@ -94,6 +108,9 @@ def tallied(streams: Mapping[str, Sequence[Residual]]) -> Tallies:
             tallies[name].products["beside"] = _crossed(own, first)
             tallies[name].products["beside, before"] = _crossed(own[1:], first[:-1])
             tallies[name].products["beside, after"] = _crossed(own[:-1], first[1:])
+            if own.shape[2] > 1:
+                tallies[name].products["beside, next silo"] = _crossed(own[:, :, :-1], first[:, :, 1:])
+                tallies[name].products["beside, last silo"] = _crossed(own[:, :, 1:], first[:, :, :-1])
     return tallies
 
 
@@ -231,7 +248,19 @@ _MEANS = {
     " one release before ({1:+.3f})",
     "beside, after": "number {0[0]} of this noise is correlated with number {0[1]} of the silo's other noise"
     " one release later ({1:+.3f})",
+    "beside, next silo": "number {0[0]} of this noise is correlated with number {0[1]} of the next silo's other noise"
+    " ({1:+.3f})",
+    "beside, last silo": "number {0[0]} of this noise is correlated with number {0[1]} of the other noise of the silo"
+    " before ({1:+.3f})",
     "beside": "number {0[0]} of this noise is correlated with number {0[1]} of the silo's other noise ({1:+.3f})",
+    "last look": "number {0[0]} of this noise is correlated with number {0[1]} of the noise that the rule saw last"
+    " ({1:+.3f})",
+    "first look": "number {0[0]} of this noise is correlated with number {0[1]} of the noise that the rule saw first"
+    " ({1:+.3f})",
+    "all looks": "number {0[0]} of this noise is correlated with number {0[1]} of all noise that the rule saw"
+    " ({1:+.3f})",
+    "release before": "number {0[0]} of this noise is correlated with number {0[1]} of the release before it"
+    " ({1:+.3f})",
     "noise": "entry {0[0]} of the share is correlated with the noise it hides ({1:+.3f})",
 }
 

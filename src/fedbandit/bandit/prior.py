@@ -20,8 +20,8 @@ __all__ = ["COSTS_NOTHING", "IN_THE_CLEAR", "Prior"]
 
 COSTS_NOTHING = (
     "Models begin with sums that an earlier term has released. They are computed from what everybody knew before this "
-    "term began, and cost nothing more. A person who is counted in both terms has spent both budgets, which add up; "
-    "their silo's ledger says to how much."
+    "term began, and cost nothing more. A person who is counted in several terms has spent the budgets of all of them, "
+    "which add up; their silo's ledger says to how much, and whether a term had none."
 )
 IN_THE_CLEAR = (
     "Models begin with sums that an earlier term has released, some or all of them without noise. They are computed "

@@ -11,6 +11,7 @@ then tests whether that noise is the noise that the guarantee counts on.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -30,6 +31,7 @@ __all__ = [
     "SeesMessages",
     "gaussian_residuals",
     "gaussian_score",
+    "place_residuals",
     "summed",
     "uniform_residuals",
 ]
@@ -38,6 +40,8 @@ __all__ = [
 # (epsilon, delta)-DP as such.
 Bound = Literal["gdp", "dp"]
 UNNOISED = 0.5  # a number without noise is taken to be known to half a unit, which is certainty in effect
+FOLLOWED = 4  # messages whose places among shuffled ones are tested
+WEYL = np.uint64(0x9E3779B97F4A7C15)  # odd, and its multiples spread evenly: 2^64 over the golden ratio
 
 
 class Moment(NamedTuple):
@@ -118,6 +122,32 @@ def uniform_residuals(name: str, words: Words) -> tuple[Residual, ...]:
         Residual(side, ndtri(((bits >> np.uint64(11)) + 0.5) * 2.0**-53), 2.0 ** (-53 * words.shape[-1]), uniform=True)
         for side, bits in sides
     )
+
+
+def place_residuals(name: str, sent: Integers, held: Integers, scales: Floats) -> tuple[Residual, ...]:
+    """Where some messages of `sent` (trials, senders, width) are in `held`, which has them in another order.
+
+    In a uniformly random order of M messages, the place of one is uniform over M, that of the next one among the
+    remaining places is uniform over M - 1, and so on, all of them independent. To make a uniform number of a place,
+    something between 0 and 1 is added to it that depends on the message alone, and so not on the order.
+    """
+    senders = sent.shape[SILOS]
+    if senders < 2:
+        return ()
+    followed = np.linspace(0, senders - 1, min(FOLLOWED, senders - 1)).astype(int)
+    found = np.stack([_place(sent[..., one, :], held) for one in followed], axis=-1)  # (trials, followed)
+    earlier = np.tril(found[..., :, None] > found[..., None, :], -1).sum(axis=-1)
+    marks = sent[..., followed, :].sum(axis=-1).astype(np.uint64) * WEYL
+    between = ((marks >> np.uint64(11)) + 0.5) * 2.0**-53
+    uniform = (found - earlier + between) / (senders - np.arange(len(followed)))
+    one = 1 / (2 * math.sqrt(math.pi) * float(np.linalg.norm(scales)))  # the chance that two sums of a message agree
+    alike = float(np.prod(one / (senders - np.arange(len(followed)))))
+    return (Residual(name, ndtri(uniform)[..., None, :], alike),)
+
+
+def _place(message: Integers, held: Integers) -> Integers:
+    """The place of a message (trials, width) in `held` (trials, senders, width); 0 if it is not there."""
+    return np.asarray(np.argmax((held == message[..., None, :]).all(axis=-1), axis=-1))
 
 
 def summed(pair: tuple[Integers, Integers]) -> tuple[Integers, Integers]:

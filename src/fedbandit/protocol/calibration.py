@@ -82,12 +82,11 @@ def gaussian_noise(
 def _exact(request: Request, joint_silos: bool, comes: str) -> GaussianNoise:
     """A joint release of both streams, by the analytic Gaussian: no slack."""
     sigma, privacy = request.exact_sigma(joint_silos), request.asked
-    scales = request.exact_scales(sigma)
+    scales, mu = request.exact_scales(sigma), at_most(request.mu(sigma, joint_silos), 5)
     steps = (
         *_sensitivity_steps(request, joint_silos, comes),
-        f"Noise of standard deviation {scales.diagonal:.4f} on the diagonal, {scales.off_diagonal:.4f} off it and "
-        f"{scales.bias:.4f} on the bias makes the transcript mu-GDP with mu = {request.mu(sigma, joint_silos):.5f} "
-        "(Gaussians, composed adaptively).",
+        f"Noise of standard deviation {scales.diagonal:.5g} on the diagonal, {scales.off_diagonal:.5g} off it and "
+        f"{scales.bias:.5g} on the bias makes the transcript mu-GDP with mu = {mu} (Gaussians, composed adaptively).",
         f"With that mu it is exactly {privacy.pair}-DP (analytic Gaussian).",
     )
     beside = 0.0 if request.personal is None else request.personal.share / request.released_share
@@ -154,9 +153,10 @@ def _sensitivity_steps(request: Request, joint_silos: bool, comes: str) -> tuple
     shift, encoder, privacy = request.shift, request.encoder, request.asked
     one_round = shift.exact + shift.rounding
     steps = [
-        f"One round moves a batch sum (bias and covariance together) by at most {shift.exact:.5f} ({privacy.adjacency}"
-        f", rewards entering as y - {request.centre:g}, covariance and bias noise in the ratio "
-        f"{math.sqrt(request.ratio):.4g}:1), and by {shift.rounding:.2g} more for rounding to 2^-{request.bits}."
+        f"One round moves a batch sum (bias and covariance together) by at most {at_most(shift.exact, 6)} "
+        f"({privacy.adjacency}, rewards entering as y - {request.centre:g}, covariance and bias noise in the ratio "
+        f"{math.sqrt(request.ratio):.4g}:1), and by {at_most(shift.rounding, 3)} more for rounding to "
+        f"2^-{request.bits}."
     ]
     if request.acting == "eager":
         steps.append(
@@ -219,8 +219,8 @@ def _batch_step(request: Request) -> str:
     )
     return (
         f"A batch enters {releases}, with squared weights that add up to at most "
-        f"{encoder.column_norm**2:.4f} ({encoder.name}): sensitivity {shift.total:.5f} x {encoder.column_norm:.4f} = "
-        f"{encoder.column_norm * shift.total:.4f}."
+        f"{at_most(encoder.column_norm**2, 5)} ({encoder.name}): sensitivity {shift.total:.5f} x "
+        f"{encoder.column_norm:.4f} = {encoder.column_norm * shift.total:.4f}."
     )
 
 
@@ -231,7 +231,7 @@ def _spaced_step(request: Request) -> str:
     return (
         f"A user counts in at most {privacy.participations} batches{over}, any two at least "
         f"{privacy.apart} syncs apart. Whichever batches these are, and whichever they would be with other data, the "
-        f"sum of their columns in {request.encoder.name} has a norm of at most {reach:.4f} (all visits in one batch: "
-        f"{privacy.participations * request.encoder.column_norm:.4f}): sensitivity {shift.total:.5f} x {reach:.4f} = "
-        f"{reach * shift.total:.4f}."
+        f"sum of their columns in {request.encoder.name} has a norm of at most {at_most(reach, 5)} (all visits in one "
+        f"batch: {privacy.participations * request.encoder.column_norm:.4f}): sensitivity {shift.total:.5f} x "
+        f"{reach:.4f} = {reach * shift.total:.4f}."
     )

@@ -87,7 +87,8 @@ SERVED: dict[Uncounted, str] = {
     "public": "they are served by the public model, like everybody else",
     "local": (
         "they are served by everything the silo knows, including its raw data; people who count are served only by the "
-        "public model, and anybody who was once served otherwise never counts again, in this run or a later one"
+        "public model, and anybody who was once served otherwise never counts again, in this run or a later one, as "
+        "far as their user key tells"
     ),
 }
 SERVED_EAGERLY = "they are served like everybody else, by the public model and the raw sums of the batch so far"
@@ -95,7 +96,7 @@ ELSEWHERE = (
     "whoever was served by a silo's raw data counts at no other silo in a later run: no silo sees who visits another"
 )
 OWN_TOO = "the public model and what their silo has released to itself"
-SAME_KEY = "a person who comes to a silo again is given the same user key there"
+SAME_KEY = "a person who comes to a silo more than once is given the same user key each time"
 EMPTY_ROUND = (
     "a person who stays away leaves their round empty, so that everybody else stays in the same batch; this is not so "
     "in a live federation that counts rounds by who comes, so a live federation runs this plan only on a clock"

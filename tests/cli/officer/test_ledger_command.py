@@ -48,6 +48,17 @@ def test_ledger_from_a_file(tmp_path: Path) -> None:
     assert f"{file}, line 1: event kind" in str(run("ledger", file).exception)
 
 
+def test_what_is_left_is_printed_as_no_less_than_it_is(tmp_path: Path) -> None:
+    file, plan = tmp_path / "ledger.jsonl", replace(PLAN, rounds=9)
+    events = [event for sync in range(9) if (event := plan.release("a", 1, sync)) is not None]
+    for entries in range(1, 9):
+        file.write_text("\n".join(map(to_json, chained(events[:entries]))) + "\n")
+        left = json.loads(run("ledger", file, "--json").stdout)["terms"][0]["left"]
+        row = next(line for line in run("ledger", file).stdout.splitlines() if f"{entries} of 9" in line)
+        printed = float(row.strip(" │").split("│")[-1])
+        assert left * (1 - 1e-9) <= printed <= left * 1.001
+
+
 def test_ledger_of_a_live_silo_s_database(tmp_path: Path) -> None:
     file = tmp_path / "silo.db"
     with sqlite3.connect(file) as database:

@@ -299,7 +299,7 @@ def _row(term: TermSpent) -> list[str]:
     spent_ = "no bound"
     if math.isfinite(term.epsilon):
         spent_ = f"({at_most(term.epsilon)}, {_delta(term.delta)})"
-    left = f"{term.left:.4g}"
+    left = at_most(term.left) if term.left else "0"
     return [str(term.term), term.plan[:12], term.trust, term.adjacency, done, budget, spent_, left]
 
 

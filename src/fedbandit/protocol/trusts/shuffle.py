@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import logsumexp
 
-from fedbandit._arrays import Floats
+from fedbandit._arrays import Floats, Integers
 from fedbandit._validate import ArgumentError
 from fedbandit.bandit.statistics import Scales
 from fedbandit.privacy.accounting import published_levels
@@ -29,7 +29,15 @@ from fedbandit.privacy.clones import amplified_epsilon, amplified_sigma
 from fedbandit.privacy.ledger import Gaussian
 from fedbandit.privacy.noise import NoiseSource
 from fedbandit.privacy.sensitivity import joint_shift, rounding_shift
-from fedbandit.protocol.adversaries import Adversary, Bound, Moment, Residual, SeesMessages
+from fedbandit.protocol.adversaries import (
+    Adversary,
+    Bound,
+    Moment,
+    Residual,
+    SeesMessages,
+    gaussian_residuals,
+    place_residuals,
+)
 from fedbandit.protocol.base import SILOS, Message, Part, Protocol
 from fedbandit.protocol.calibration import FLIP, LEAK, PUBLISHED, gaussian_noise, published_scales
 from fedbandit.protocol.guarantee import COMMON_ASSUMPTIONS, Built, Guarantee, Request, nothing
@@ -58,12 +66,19 @@ class ShuffleProtocol(Protocol):
     def mix(self, held: Message, noise: NoiseSource) -> Message:
         """S: the messages in random order."""
         (messages,) = held
-        return (np.take(messages, noise.permutation(messages.shape[SILOS]), axis=SILOS),)
+        return (_shuffled(messages, noise),)
 
     def adversaries(self) -> tuple[Adversary, ...]:
         """The analyzer behind the mixer; also whoever sees the messages before they are shuffled, if the promise is
         against them too."""
-        return (SeesShuffled(),) if self.needs_mixer else (SeesShuffled(), SeesMessages(TOGETHER))
+        return (SeesShuffled(tests_noise=True),) if self.needs_mixer else (SeesShuffled(), SeesMessages(TOGETHER))
+
+
+def _shuffled(messages: Integers, noise: NoiseSource) -> Integers:
+    """Messages (..., senders, width) in random order; where there are several runs, each has an order of its own."""
+    *lead, senders, _ = messages.shape
+    orders = np.stack([noise.permutation(senders) for _ in range(math.prod(lead))])
+    return np.take_along_axis(messages, orders.reshape(*lead, senders, 1), axis=SILOS)
 
 
 @dataclass(frozen=True)
@@ -71,6 +86,7 @@ class SeesShuffled:
     """Sees unlabelled releases. Any of them may be that of the user's silo; all other silos are the same in both
     worlds."""
 
+    tests_noise: bool = False  # whether the noise is tested here, because nobody else sees the messages
     name: str = "the analyzer behind the mixer"
     bound: Bound = "dp"
     remembers: bool = False
@@ -96,8 +112,13 @@ class SeesShuffled:
         return [int(silo) for silo in np.flatnonzero(differs)]
 
     def residuals(self, claimed: Protocol, moment: Moment, world: int) -> tuple[Residual, ...]:
-        """None: this is left to the adversary that sees the messages before they are shuffled."""
-        return ()
+        """The order of the messages; and the noise in them, unless that is left to the adversary that sees them before
+        they are shuffled."""
+        sent, scales = moment.sent[-1][0], claimed.release_scales(moment.users)
+        order = place_residuals("order of the shuffled messages", sent, moment.held[0], scales)
+        if not self.tests_noise:
+            return order
+        return (*order, *gaussian_residuals("noise behind the mixer", sent, moment.expected[world], scales))
 
 
 def _build(request: Request) -> Built:
@@ -267,9 +288,9 @@ def _clone_steps(request: Request, hidden: Hidden, sigma: float, amplified: floa
             f"{request.pair_of(amplified)}-DP (group privacy).",
         )
     return (
-        f"One user moves a release by at most {hidden.shift / sigma:.4g} standard deviations, and releases of two "
-        f"silos are at most {hidden.spread / sigma:.4g} apart, so every other silo is sometimes a clone of the user's "
-        "silo (privacy/clones.py).",
+        f"One user moves a release by at most {at_most(hidden.shift / sigma)} standard deviations, and releases of two "
+        f"silos are at most {at_most(hidden.spread / sigma)} apart, so every other silo is sometimes a clone of the "
+        "user's silo (privacy/clones.py).",
         f"One other silo is counted as colluding. Among the remaining {hidden.silos:,} silos, optimal composition over "
         f"{_counted(hidden.releases)} with the user's data, each shuffled anew, gives {one_silo}-DP.",
         *several,

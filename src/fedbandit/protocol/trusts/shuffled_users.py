@@ -15,6 +15,7 @@ import numpy as np
 
 from fedbandit._validate import ArgumentError
 from fedbandit.bandit.statistics import Scales
+from fedbandit.privacy.budget import at_most
 from fedbandit.privacy.clones import amplified_epsilon, amplified_sigma
 from fedbandit.privacy.ledger import Gaussian
 from fedbandit.privacy.sensitivity import joint_shift, rounding_shift
@@ -90,9 +91,9 @@ def _build(request: Request) -> Built:
 def _clone_steps(request: Request, crowd: Crowd, sigma: float) -> tuple[str, ...]:
     amplified = request.pair_of(crowd.epsilon(request, sigma))
     return (
-        f"One user's message moves by at most {crowd.shift / sigma:.4g} standard deviations of their own noise, and "
-        f"the messages of two users are at most {crowd.spread / sigma:.4g} apart, so everybody else is sometimes a "
-        "clone of the user.",
+        f"One user's message moves by at most {at_most(crowd.shift / sigma)} standard deviations of their own noise, "
+        f"and the messages of two users are at most {at_most(crowd.spread / sigma)} apart, so everybody else is "
+        "sometimes a clone of the user.",
         f"One other user of the smallest batch is counted as colluding. Among the remaining {crowd.users:,} users, a "
         f"message is {amplified}-DP once it is shuffled. It is sent once, so nothing is composed.",
     )

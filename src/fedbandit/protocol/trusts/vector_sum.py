@@ -175,24 +175,44 @@ class SeesCounts:
         return gaussian_score(centred, (low, high), deviation)
 
     def residuals(self, claimed: Protocol, moment: Moment, world: int) -> tuple[Residual, ...]:
-        """The noise of the counts, which have many bits; what rounding adds to the variance is too little to see."""
+        """The noise of the counts, of all silos together and of each, which have many bits; what rounding adds to the
+        variance is too little to see."""
         assert isinstance(claimed, VectorSumProtocol)
         if self.colluding:
             return ()
-        centred, pair, deviation = self._centred(claimed, moment)
-        return gaussian_residuals("noise of the counts", centred, pair[world], deviation)
+        total = self._centred(claimed, moment)
+        each = _centred_counts(claimed, moment.sync, 1, moment.sent[-1][0], moment.expected)
+        return tuple(
+            residual
+            for name, (counts, pair, deviation) in (
+                ("noise of the counts", total),
+                ("noise of each silo's counts", each),
+            )
+            for residual in gaussian_residuals(name, counts, pair[world], deviation)
+        )
 
-    def _centred(self, protocol: VectorSumProtocol, moment: Moment) -> tuple[Floats, tuple[Floats, Floats], Floats]:
-        """The counts less what noise and shift add on average; what they would be in both worlds; their standard
-        deviation."""
-        node, honest = protocol.node(moment.sync + 1), protocol.silos - self.colluding
-        users = node.users // protocol.silos * honest
-        trials, units = users * node.noise_bits, node.units(protocol.dim)
+    def _centred(self, protocol: VectorSumProtocol, moment: Moment) -> _Centred:
+        """The counts of the silos that do not tell what they sent."""
+        honest = protocol.silos - self.colluding
         told = moment.sent[-1][0][..., honest:, :].sum(axis=SILOS, keepdims=True)
         low, high = (expected[..., :honest, :] for expected in moment.expected)
-        pair = tuple(np.asarray(e * (2.0**-protocol.bits / units), dtype=np.float64) for e in summed((low, high)))
-        centred = moment.held[0] - told - trials * ONES - users / units  # every number is shifted by L = 1
-        return centred, (pair[0], pair[1]), np.full(protocol.width, np.sqrt(trials * ONES * (1 - ONES)))
+        return _centred_counts(protocol, moment.sync, honest, moment.held[0] - told, summed((low, high)))
+
+
+_Centred = tuple[Floats, tuple[Floats, Floats], Floats]
+
+
+def _centred_counts(
+    protocol: VectorSumProtocol, sync: int, silos: int, counts: Integers, expected: tuple[Integers, Integers]
+) -> _Centred:
+    """Counts of as many `silos` each, less what noise and shift add on average; what they would be in both worlds;
+    their standard deviation."""
+    node = protocol.node(sync + 1)
+    users = node.users // protocol.silos * silos
+    trials, units = users * node.noise_bits, node.units(protocol.dim)
+    low, high = (np.asarray(e * (2.0**-protocol.bits / units), dtype=np.float64) for e in expected)
+    centred = counts - trials * ONES - users / units  # every number is shifted by L = 1
+    return centred, (low, high), np.full(protocol.width, np.sqrt(trials * ONES * (1 - ONES)))
 
 
 def _build(request: Request) -> Built:
@@ -320,14 +340,14 @@ def _exact_guarantee(
             f"{first.unit * first.finer.off_diagonal:.4g} off it and "
             f"{first.unit * first.finer.bias:.4g} on the bias.",
             f"The bits of {counted(left, 'silo')} of {request.silos}, {first.trials // request.silos * left:,} in "
-            f"each number, are worth Gaussian noise of {coding.worth(first, left):.4f} on the diagonal: the counts, "
+            f"each number, are worth Gaussian noise of {coding.worth(first, left):.5g} on the diagonal: the counts, "
             "with their random rounding, are post-processing of sums with that noise (privacy/binomial_noise.py). The "
             "same is true of every p-sum.",
             f"This leaves out the tails of the binomials, e^{coding.log_moved:.1f} in each of "
             f"{request.encoder.size * protocol.width:,} counts. Their total times (1 + e^epsilon) is at most "
             f"{moved}, which was kept back from delta.",
             f"After decoding, the noise of a p-sum has standard deviation {first.std:.5g} on the diagonal, and at most "
-            f"{first.std * first.most_rounding:.5g} including what rounding adds.",
+            f"{at_most(first.std * first.most_rounding, 5)} including what rounding adds.",
             f"The mixer sees each silo's counts, with {first.trials // request.silos:,} noise bits in each number. "
             f"Computed in the same way, {one_silo}.",
         ),
