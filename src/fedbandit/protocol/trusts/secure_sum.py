@@ -240,9 +240,8 @@ def _guarantee(request: Request, noise: GaussianNoise, honest: int, scales: Scal
     privacy, own_sigma, against = request.asked, noise.sigma / math.sqrt(honest), _against(request.colluding)
     alone = request.exact_epsilon(own_sigma, joint_silos=False)
     mus = (request.mu(own_sigma, joint_silos=False), request.mu(noise.sigma, joint_silos=True))
-    instead = " instead of ".join(
-        dict.fromkeys(at_most(mu, 5) for mu in mus)
-    )  # one number if one silo adds all the noise
+    # One number if one silo adds all the noise.
+    instead = " instead of ".join(dict.fromkeys(at_most(mu, 5) for mu in mus))
     return request.promise(
         f"The noisy sums are {privacy.pair}-differentially private for each user of any silo "
         f"({privacy.adjacency}), against {against}. If mixer and analyzer collude, each silo's own noise still gives "
