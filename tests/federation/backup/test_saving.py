@@ -22,6 +22,7 @@ from fedbandit.federation.backup.saving import save
 from fedbandit.federation.backup.snapshots import put_in_place, take_snapshot
 from fedbandit.federation.setup import founding
 from fedbandit.federation.setup.home import Home
+from fedbandit.federation.silo.decisions.tickets import DIGEST_BYTES
 from fedbandit.federation.silo.serving import Silo
 from fedbandit.federation.store import SiloStore, open_engine
 from fedbandit.federation.store.events import EventStore
@@ -85,7 +86,8 @@ def test_a_backup_beside_a_silo_that_counts_is_of_one_moment(home, tmp_path):
                 folder = tmp_path / str(number)
                 folder.mkdir()
                 assert archive.take_out(tmp_path / f"{number}.backup", folder, bytes) == saved
-                ((rewarded,),) = rows(folder / "store.db", "SELECT count(*) FROM rewarded")
+                ((digests,),) = rows(folder / "store.db", "SELECT sum(length(digest)) FROM rewarded")
+                rewarded = digests // DIGEST_BYTES
                 ((users,),) = rows(folder / "store.db", "SELECT sum(users) FROM raw_rows")
                 assert before <= rewarded == users == facts(saved).waiting <= 21 + len(done)
                 assert rows(folder / "store.db", "PRAGMA integrity_check") == [("ok",)]

@@ -15,6 +15,7 @@ from fedbandit.bandit.statistics import contributions
 from fedbandit.federation.exact.exact_noise import ExactNoise
 from fedbandit.federation.setup.home import Home
 from fedbandit.federation.silo import book
+from fedbandit.federation.silo.decisions.tickets import DIGEST_BYTES
 from fedbandit.federation.silo.silo_status import silo_status
 from fedbandit.federation.states import DecisionState, ReleaseState, SyncState
 from fedbandit.federation.store import SiloStore, SyncStore, read_engine
@@ -92,8 +93,9 @@ def _rewards(run: Run, name: str, store: SiloStore) -> None:
     for user in users:
         assert len(set(user.batches)) == 1, f"{name}: a reward was acknowledged for the batches {user.batches}"
     with store.engine.read() as sql:
-        rows = sql.all("SELECT sync, state FROM rewarded WHERE term = 1")
+        stretches = sql.all("SELECT sync, state, digest FROM rewarded WHERE term = 1")
         left = sql.all("SELECT count(*) FROM raw_rows")
+    rows = [(sync, state) for sync, state, digests in stretches for _ in range(len(digests) // DIGEST_BYTES)]
     states = {DecisionState.COUNTED.value, *([DecisionState.LEFT_OUT.value] if run.plan.protocol.needs_points else ())}
     assert {state for _, state in rows} <= states
     acknowledged = Counter(user.batches[0] for user in users)

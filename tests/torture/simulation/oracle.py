@@ -20,6 +20,7 @@ from fedbandit.federation.setup.editions import Edition
 from fedbandit.federation.setup.party import Party
 from fedbandit.federation.setup.roll import Roll
 from fedbandit.federation.silo import book
+from fedbandit.federation.silo.decisions.tickets import DIGEST_BYTES
 from fedbandit.federation.silo.serving import Acknowledgement
 from fedbandit.federation.states import DecisionState, ReleaseState, SyncState
 from fedbandit.federation.store.silo_store import SiloStore
@@ -198,9 +199,15 @@ class Oracle:
             self.fail(f"{name} counts a reward in batch {sync}, which is closed")
 
     def _rewarded(self, name: str, memory: _Memory, statement: Statement, at: int) -> None:
-        _, nonces, size, _, _, sync, state, *_ = statement.values
-        for start in range(0, len(nonces), size):
-            memory.rewarded[nonces[start : start + size]] = (state, sync, at)
+        """Decisions that were issued one after the other are one row, with the first nonce and all digests."""
+        if "VALUES" in statement.query:
+            first, _, sync, state, digests = statement.values
+            numbers = range(int.from_bytes(first), int.from_bytes(first) + len(digests) // DIGEST_BYTES)
+            nonces = [number.to_bytes(len(first)) for number in numbers]
+        else:
+            _, joined, size, _, _, sync, state, *_ = statement.values
+            nonces = [joined[start : start + size] for start in range(0, len(joined), size)]
+        memory.rewarded.update(dict.fromkeys(nonces, (state, sync, at)))
 
     def _participants(self, name: str, memory: _Memory, statement: Statement, at: int) -> None:
         for _, _, times in statement.values:

@@ -111,8 +111,9 @@ def a_reward_that_is_repeated_counts_twice(patch: Patch) -> None:
             self._sql, self.many = sql, sql.many
 
         def all(self, query: str, values: Sequence[Any] = ()) -> list[Row]:
-            lenient = f"{query} WHERE true ON CONFLICT DO NOTHING" if "INTO rewarded" in query else query
-            return self._sql.all(lenient, values)
+            if "INTO rewarded" in query:
+                query += " ON CONFLICT DO NOTHING" if "VALUES" in query else " WHERE true ON CONFLICT DO NOTHING"
+            return self._sql.all(query, values)
 
     insert = rewards.insert
     patch.setattr(silo_store, "known_among", lambda sql, rewards: {})

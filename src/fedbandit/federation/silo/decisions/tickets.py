@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from fedbandit._arrays import Floats
 from fedbandit._validate import ArgumentError
 
-__all__ = ["DecisionExpired", "DecisionIds", "Issued", "Ticket", "UnknownDecision"]
+__all__ = ["DIGEST_BYTES", "DecisionExpired", "DecisionIds", "Issued", "Ticket", "UnknownDecision"]
 
 PREFIX_BYTES, COUNT_BYTES = 6, 6
 NONCE_BYTES = PREFIX_BYTES + COUNT_BYTES
