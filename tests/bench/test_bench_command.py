@@ -58,7 +58,7 @@ def test_live(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "SECONDS", 1.0)
         monkeypatch.setattr(module, "REPEATS", 1)
     monkeypatch.setattr(worker_speed, "WORKERS", (1, 2))
-    for name, size in {"GROUPS": 1, "GROUP": 20, "ALONE": 3, "PEOPLE": 2}.items():
+    for name, size in {"TURNS": 1, "GROUPS": 2, "GROUP": 20, "ALONE": 3, "PEOPLE": 2}.items():
         monkeypatch.setattr(in_process, name, size)
     monkeypatch.setattr(sync_speed, "sync_figures", few_silos)
     for name, value in {"PACE": 0.1, "IDLE": 0.5, "LOOKS": 5, "EVENTS": 3}.items():

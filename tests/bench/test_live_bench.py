@@ -18,7 +18,7 @@ NAMED = {
 
 
 def test_in_process(monkeypatch):
-    monkeypatch.setattr(in_process, "GROUPS", 1)
+    monkeypatch.setattr(in_process, "TURNS", 1)
     monkeypatch.setattr(in_process, "GROUP", 20)
     monkeypatch.setattr(in_process, "ALONE", 3)
     monkeypatch.setattr(in_process, "PEOPLE", 2)
