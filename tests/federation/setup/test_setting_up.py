@@ -157,6 +157,7 @@ CLOCK = ["--schedule", "clock:60", "--visits", "private"]
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
+        ([*CLOCK, "--start", "now"], "start must be a unix time, in seconds (now is "),
         ([*CLOCK, "--start", "nan"], "start must be a unix time, got nan"),
         ([*CLOCK, "--start", "5"], "start must be a unix time, not more than a day ago"),
         ([*CLOCK, "--start", "1e300"], "start must be a unix time, got 1e+300"),

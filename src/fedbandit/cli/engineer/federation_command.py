@@ -34,6 +34,7 @@ PLANNED = (
     *("calibration", "schedule", "visits", "cohort"),
 )
 SERVING = ("host", "port", "tls_certificate", "tls_key")
+NUMBER = "<float>"  # in the help of an option that is read as text: an error can then say what is wanted
 DAY, MOST_DAYS = 86_400.0, 3650.0
 federation = typer.Typer(
     help="Found a federation, join one.", no_args_is_help=True, add_completion=False, rich_markup_mode=None
@@ -75,7 +76,10 @@ def init(
     settle: Annotated[float, typer.Option(help="Seconds a batch stays open after its tick.")] = 0.0,
     settle_last: Annotated[float, typer.Option(help="The same for the last batch of the term.")] = 0.0,
     start: Annotated[
-        float | None, typer.Option(help="Unix time at which the clock begins; by default a day after all have joined.")
+        str | None,
+        typer.Option(
+            metavar=NUMBER, help="Unix time at which the clock begins; by default a day after all have joined."
+        ),
     ] = None,
     reward_window: Annotated[float, typer.Option(help="Seconds that a decision waits for its reward.")] = 7_776_000.0,
     host: Annotated[list[str] | None, typer.Option(help="Roles to run here: analyzer, mixer.")] = None,
@@ -187,7 +191,9 @@ def renew(
     context: typer.Context,
     directory: Annotated[Path, typer.Argument(help="The founder's directory.")],
     plan: Annotated[Path, typer.Option(help="The new term's plan, JSON or TOML; it must differ from the last.")],
-    start: Annotated[float | None, typer.Option(help="Unix time at which its clock begins [in a day].")] = None,
+    start: Annotated[
+        str | None, typer.Option(metavar=NUMBER, help="Unix time at which its clock begins [in a day].")
+    ] = None,
     replace_card: Annotated[
         list[Path] | None, typer.Option("--replace", help="Card with the new keys of a member that has lost its own.")
     ] = None,
@@ -395,16 +401,20 @@ def _check_mixer(field: str, plan: Plan) -> None:
         raise ArgumentError(field, f"must not be 'mixer': trust {plan.trust!r} has none")
 
 
-def _begins(start: float | None, plan: Plan) -> float:
+def _begins(start: str | None, plan: Plan) -> float:
     """When the clock begins to count: as asked, or in a day. A time that is long past must be a mistake."""
     now = time.time()
     if start is None:
         return now + LEAD
     if not isinstance(plan.schedule, schedules.Clock):
         raise ArgumentError("--start", f"has no effect with {plan.schedule}, which counts decisions")
-    if start < now - LEAD:
-        raise ArgumentError("start", f"must be a unix time, not more than a day ago (now is {now:.0f}), got {start:g}")
-    return start
+    try:
+        begins = float(start)
+    except ValueError:
+        raise ArgumentError("start", f"must be a unix time, in seconds (now is {now:.0f}), got {start!r}") from None
+    if begins < now - LEAD:
+        raise ArgumentError("start", f"must be a unix time, not more than a day ago (now is {now:.0f}), got {begins:g}")
+    return begins
 
 
 def _schedule(text: str) -> schedules.Schedule:
