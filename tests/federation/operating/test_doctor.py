@@ -80,6 +80,16 @@ def test_with_its_broker_up_nothing_fails_and_nothing_is_left_there(silo, tmp_pa
         assert levels(examine(tmp_path))["clock"] == "ok"
 
 
+def test_messages_that_are_kept_for_longer_than_asked_are_named(silo, tmp_path):
+    """A smaller number was taken without a word, and changed nothing."""
+    with broker.BrokerProcess(tmp_path / founding.BROKER_CONFIG, tmp_path / "broker.log"):
+        for days, said in (("60", ""), ("10", "messages are kept for 60 days as before, not 10"), ("61", "")):
+            done = run("federation", "provision", str(tmp_path), "--keep-days", days)
+            assert done.exit_code == 0, done.output
+            assert said in done.stdout
+            assert ("messages are kept" in done.stdout) == bool(said)
+
+
 def test_a_broker_without_streams_or_with_another_key_is_noticed(silo, tmp_path):
     file = tmp_path / founding.BROKER_CONFIG
     with broker.BrokerProcess(file, tmp_path / "broker.log"):

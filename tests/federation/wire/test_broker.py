@@ -8,6 +8,7 @@ from nats.js.errors import APIError
 
 from fedbandit.federation.setup import founding
 from fedbandit.federation.timing import Timing
+from fedbandit.federation.wire import broker
 from fedbandit.federation.wire.keys import ROLES, PartyKeys
 from fedbandit.federation.wire.link import BrokerAddress, Link, MessageTooLarge
 from fedbandit.federation.wire.subjects import OPERATOR, Subjects
@@ -189,7 +190,8 @@ def test_a_repeated_message_is_stored_once_and_streams_are_on_disk(tmp_path):
             await silo.close()
             running.server.kill()
             await asyncio.to_thread(running.server.start)
-            await founding.provision(tmp_path)  # again: changes nothing
+            kept = await founding.provision(tmp_path)  # again: changes nothing
+            assert kept == broker.RETENTION
             operator = await operator_link(tmp_path)
             info = await operator.js.stream_info(STREAMS["analyzer"])
             assert info.state.messages == 1

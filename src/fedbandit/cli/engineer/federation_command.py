@@ -358,8 +358,10 @@ def provision(
     _validate.within("keep_days", keep_days, 0, MOST_DAYS)
     ca = checks.broker_ca(broker_ca, Agreement.load(directory / FEDERATION).broker)
     output.quiet()
-    asyncio.run(founding.provision(directory, ca or None, replicas, keep_days * DAY))
+    kept_days = asyncio.run(founding.provision(directory, ca or None, replicas, keep_days * DAY)) / DAY
     output.say("streams and consumers are there")
+    if kept_days > keep_days:
+        output.say(f"messages are kept for {kept_days:g} days as before, not {keep_days:g}: it can only become longer")
 
 
 def _configured(directory: Path, agreed: Agreement) -> str:

@@ -241,9 +241,10 @@ def limits(agreement: Agreement, age: float = broker.RETENTION) -> broker.Stream
 
 async def provision(
     path: Path, ca: str | None = None, replicas: int | None = None, age: float = broker.RETENTION
-) -> None:
+) -> float:
     """Make the streams and consumers on the running broker; TimeoutError if it does not answer. Messages are kept for
-    `age` seconds. A cluster of three or more nodes keeps three copies, unless `replicas` says otherwise."""
+    `age` seconds, or as long as before if that is longer; the seconds are returned. A cluster of three or more nodes
+    keeps three copies, unless `replicas` says otherwise."""
     agreement = roll_of(path).newest
     agreement.complete()
     files = configurations(path, agreement)
@@ -257,18 +258,17 @@ async def provision(
     except TimeoutError:
         raise TimeoutError(f"the broker at {agreement.broker} has not answered for {PATIENCE:g} s") from None
     try:
-        await _made(link, agreement, limits(agreement, age), copies)
+        return await _made(link, agreement, limits(agreement, age), copies)
     finally:
         await link.close()
 
 
-async def _made(link: Link, agreement: Agreement, kept: broker.StreamLimits, copies: int) -> None:
-    """Make the streams, as soon as the nodes of the broker have found each other."""
+async def _made(link: Link, agreement: Agreement, kept: broker.StreamLimits, copies: int) -> float:
+    """Make the streams as soon as the nodes have found each other; the seconds for which messages are kept."""
     end = time.monotonic() + PATIENCE
     while True:
         try:
-            await broker.provision(link.js, agreement.subjects, agreement.parties, kept, copies)
-            return
+            return await broker.provision(link.js, agreement.subjects, agreement.parties, kept, copies)
         except (broker.Unready, NatsTimeout, ServiceUnavailableError) as error:
             if time.monotonic() > end:
                 says = f"the broker at {agreement.broker} makes no streams: JetStream is off, or too few nodes are up"

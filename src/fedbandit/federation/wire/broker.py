@@ -171,11 +171,13 @@ async def provision(
     parties: Iterable[PublicKeys],
     limits: StreamLimits,
     replicas: int = 1,
-) -> None:
+) -> float:
     """Create the streams and one consumer per party, or bring existing streams to these limits. No message is lost,
-    because no limit of an existing stream is lowered. Doing it again changes nothing."""
+    because no limit of an existing stream is lowered. Doing it again changes nothing. Returns for how many seconds
+    messages are kept now."""
+    age = limits.age
     for name, kept in subjects.streams().items():
-        await _stream(
+        made = await _stream(
             js,
             StreamConfig(
                 name=name,
@@ -192,6 +194,7 @@ async def provision(
                 deny_purge=True,
             ),
         )
+        age = max(age, made.max_age or 0)
     for party in parties:
         if party.role == "mixer" and not subjects.has_mixer:
             continue
@@ -200,21 +203,23 @@ async def provision(
             stream,
             ConsumerConfig(durable_name=name, filter_subject=subject, ack_policy=AckPolicy.EXPLICIT, ack_wait=ACK_WAIT),
         )
+    return age
 
 
 class Unready(RuntimeError):
     """The broker cannot create streams yet: its nodes have not found each other, or too few of them are up."""
 
 
-async def _stream(js: JetStreamContext, config: StreamConfig) -> None:
+async def _stream(js: JetStreamContext, config: StreamConfig) -> StreamConfig:
+    """Create a stream, or widen the one that is there; its configuration."""
     try:
         try:
-            await js.add_stream(config)
+            return (await js.add_stream(config)).config
         except BadRequestError as error:
             if error.err_code != OTHER_SETTINGS:
                 raise
             known = (await js.stream_info(str(config.name))).config
-            await js.update_stream(_widened(config, known))
+            return (await js.update_stream(_widened(config, known))).config
     except APIError as error:
         if error.err_code in NOT_YET:
             raise Unready(str(error.description)) from None
