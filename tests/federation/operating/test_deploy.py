@@ -210,6 +210,30 @@ def test_kubernetes_takes_the_manifests(file, manifest):
     validator.validate(manifest, validator.latest_version(), strict=True)
 
 
+def test_each_node_of_the_broker_finds_its_own_certificate_in_its_volume(tmp_path):
+    """Nothing said how a certificate gets onto a volume. A new one must take the place of the old one."""
+    (node,) = [one for file, one in manifests() if file == "broker.yaml" and one["kind"] == "StatefulSet"]
+    (container,) = node["spec"]["template"]["spec"]["containers"]
+    assert {one["mountPath"] for one in container["volumeMounts"]} == {"/config", "/data"}
+    config, data, programs = (tmp_path / name for name in ("config", "data", "bin"))
+    for folder in (config, data, programs):
+        folder.mkdir()
+    for name, script in (("hostname", "echo broker-1"), ("nats-server", 'echo "$@"')):
+        (programs / name).write_text(f"#!/bin/sh\n{script}\n")
+        (programs / name).chmod(0o755)
+    command = [part.replace("/config", str(config)).replace("/data", str(data)) for part in container["command"]]
+    for made in ("old", "new"):
+        (config / "broker-ca.crt").write_text(f"{made} authority")
+        for number in range(3):
+            for kind in ("crt", "pem"):
+                (config / f"broker-{number}.{kind}").write_text(f"{made} {kind} of {number}")
+        path = f"{programs}:{os.environ['PATH']}"
+        done = subprocess.run(command, env={"PATH": path}, capture_output=True, text=True, check=True)
+        assert done.stdout == f"-c {config}/broker-1.conf\n"
+        found = [(data / name).read_text() for name in ("broker.crt", "broker.pem", "broker-ca.crt")]
+        assert found == [f"{made} crt of 1", f"{made} pem of 1", f"{made} authority"]
+
+
 def test_containers_of_kubernetes_have_no_privileges_and_a_read_only_root():
     sets = [one for _, one in manifests() if one["kind"] == "StatefulSet"]
     assert len(sets) == 4
