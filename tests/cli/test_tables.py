@@ -114,6 +114,17 @@ def test_the_widest_columns_give_way_and_names_do_not(capsys: pytest.CaptureFixt
     assert max(widths(capsys.readouterr().out)) <= 80, "a word that is too long is broken all the same"
 
 
+def test_a_title_breaks_at_the_width_of_the_screen_and_not_of_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    output.set_wide(False)
+    title = "a title that is longer than the table below it"
+    output.print_table(title, ["a", "b"], [["x", "1"]])
+    assert capsys.readouterr().out.splitlines()[0] == title
+    output.print_table(f"{title} {title}", ["a", "b"], [["x", "1"]])
+    lines = capsys.readouterr().out.splitlines()
+    assert " ".join(lines[:2]) == f"{title} {title}"
+    assert len(lines[0]) <= 80
+
+
 def test_the_map_of_shuffling_fits(fedbandit: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The table has no lines; its numbers are those of the gallery, which take a while to compute."""
     known = written_map(Path(__file__).parents[2] / "docs" / "gallery")

@@ -67,14 +67,20 @@ def print_table(
     if wide and sum(_natural_widths(columns, rows)) > _room(columns, narrow):
         kept = [index for index, column in enumerate(columns) if column not in wide]
         fewer = [[row[index] for index in kept] for row in rows]
-        stdout.print(_table(title, [columns[index] for index in kept], fewer, narrow))
+        _print_table(title, [columns[index] for index in kept], fewer, narrow)
         remark(f"--wide also shows: {', '.join(wide)}.")
     else:
-        stdout.print(_table(title, columns, rows, narrow))
+        _print_table(title, columns, rows, narrow)
 
 
-def _table(title: str, columns: list[str], rows: list[list[str]], narrow: bool) -> Table:
-    table = Table(title=title, title_justify="left", header_style="bold", show_header=any(columns))
+def _print_table(title: str, columns: list[str], rows: list[list[str]], narrow: bool) -> None:
+    if title:
+        stdout.print(title, style="table.title")  # not the table's own title, which breaks at the width of the table
+    stdout.print(_table(columns, rows, narrow))
+
+
+def _table(columns: list[str], rows: list[list[str]], narrow: bool) -> Table:
+    table = Table(header_style="bold", show_header=any(columns))
     if narrow:
         table.box, table.pad_edge, table.collapse_padding = None, False, True
     widths = _widths(columns, rows, _room(columns, narrow))
