@@ -73,6 +73,11 @@ def test_results_are_written_where_asked(fedbandit: Command, tmp_path: Path) -> 
     assert set(pl.read_parquet(folder / "regret.parquet")["name"]) == {"ldp", "fed-lin-ucb"}
 
 
+def test_the_one_sync_of_silos_that_stay_alone_is_explained(fedbandit: Command) -> None:
+    said = [fedbandit("simulate", "--protocols", names, *SMALL) for names in ("isolated,silo", "silo")]
+    assert ["stay alone send nothing: their one sync is the end of the run" in one.err for one in said] == [True, False]
+
+
 def test_rewards_without_bound_are_remarked_on_standard_error_alone(fedbandit: Command) -> None:
     said = fedbandit("simulate", "--protocols", "fed-lin-ucb", *SMALL, "--rewards", "gaussian", "--json")
     assert said.json["curves"]

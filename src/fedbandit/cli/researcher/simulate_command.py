@@ -156,6 +156,8 @@ def simulate(
 
 def _show(result: Result, title: str, bounded: bool) -> None:
     """The table of a comparison; no promise covers rewards that are not `bounded`."""
+    from fedbandit.presets import isolated
+
     rows = []
     for name in result.names:
         regret, guarantee = result.regret(name), result.plans[name].guarantee
@@ -168,6 +170,8 @@ def _show(result: Result, title: str, bounded: bool) -> None:
     runs = f"{finished} of {result.runs} runs, seed {result.seed}"
     columns = ["protocol", "promise", "regret / T", "std. error", "second half", "syncs"]
     output.print_table(f"{title}, {runs}", columns, rows)
+    if any(plan == isolated(plan) for plan in result.plans.values()):
+        output.remark("Silos that stay alone send nothing: their one sync is the end of the run.")
     for name, count in result.repaired.items():
         if count:
             output.remark(f"{name}: noise made {counted(count, 'covariance')} too small; eigenvalues were raised.")
