@@ -80,6 +80,8 @@ def test_the_simulation_runs_as_it_is_written() -> None:
     shorter = command.replace("--rounds 3000", "--rounds 60").replace("--jump-at 1500", "--jump-at 30 --runs 2")
     curves = run(shorter)["curves"]
     assert [curve["name"] for curve in curves] == ["secure-sum", "secure-sum, 0.96"]
+    for curve in curves:
+        assert {"mean", "stderr"} <= curve["regret_second_half"].keys()  # type: ignore[attr-defined]
 
 
 def test_a_consortium_that_drifts_is_told_to_forget(tmp_path: Path) -> None:
