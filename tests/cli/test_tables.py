@@ -121,7 +121,7 @@ def test_a_title_breaks_at_the_width_of_the_screen_and_not_of_the_table(capsys: 
     assert capsys.readouterr().out.splitlines()[0] == title
     output.print_table(f"{title} {title}", ["a", "b"], [["x", "1"]])
     lines = capsys.readouterr().out.splitlines()
-    assert " ".join(lines[:2]) == f"{title} {title}"
+    assert " ".join(lines[:2]).split() == [*title.split(), *title.split()]
     assert len(lines[0]) <= 80
 
 
