@@ -1,11 +1,14 @@
 """What only a server of its own can do to a store: go away between two calls."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from urllib.parse import quote
 
 import psycopg
 import pytest
 
-from fedbandit.federation.store import open_engine
+from fedbandit.federation.store import Reward, SiloStore, open_engine
 from tests.federation.conftest import postgres_server
 
 
@@ -141,3 +144,35 @@ def test_answers_come_together_and_are_those_of_their_questions(server):
         assert sql.all("SELECT 1 + 1") == [(2,)]
         assert (after(), before()) == ([(b"x",)], [])
     engine.close()
+
+
+@pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
+def test_a_reward_that_two_workers_take_at_once_counts_once_whatever_the_server_isolates(empty_postgres, isolation):
+    """Whoever has waited for the term's lock must see what the holder wrote. The table's key does not tell them apart:
+    the two rows of rewards that come together begin with different decisions."""
+
+    def taken(store, first):
+        nonces = [number.to_bytes(12, "big") for number in range(first, first + 4)]
+        return store.count(1, [Reward(nonce, None, b"x" * 16, 0.5, nonce) for nonce in nonces], cap=1, syncs=4)
+
+    asked = quote(f"-c default_transaction_isolation={isolation}".replace("repeatable ", "repeatable\\ "))
+    with psycopg.connect(empty_postgres, autocommit=True) as other:
+        workers = [SiloStore(open_engine(f"{empty_postgres}?options={asked}")) for _ in range(2)]
+        workers[0].begin_term("plan-1", "{}", 100.0)
+        with ThreadPoolExecutor(2) as threads:
+            with other.transaction():
+                other.execute("SELECT 1 FROM terms FOR UPDATE")
+                futures = [threads.submit(taken, store, first) for store, first in zip(workers, (0, 2), strict=True)]
+                await_waiting(other, len(futures))
+            verdicts = [verdict for future in futures for verdict in future.result()]
+    assert (sum(verdict.repeated for verdict in verdicts), len(workers[0].batch(1, 0))) == (2, 6)
+    for store in workers:
+        store.engine.close()
+
+
+def await_waiting(connection, number):
+    """Until so many others wait for a lock."""
+    deadline = time.monotonic() + 20
+    while connection.execute("SELECT count(DISTINCT pid) FROM pg_locks WHERE NOT granted").fetchone() != (number,):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

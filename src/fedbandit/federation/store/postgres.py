@@ -21,6 +21,9 @@ SCHEMA_LOCK = LEADER + 1
 # A separate transaction that writes a message to the server's log, which nobody reads, and commits: that makes all
 # earlier transactions durable. One that only has a number (`txid_current()`) is not forced to the disk by its commit.
 HARDEN = "SELECT pg_logical_emit_message(true, 'fedbandit', '')"
+# Whoever has waited for the term's lock must see what the last holder wrote. Under a stricter level, which a server can
+# have as its default, all statements see the database as it was before the wait, so a reward could count twice.
+BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 # A server that vanishes without a word (its machine or the network is gone) counts as lost after some twenty seconds;
 # the system would wait for a quarter of an hour. There is no limit for statements: one that takes long on a busy server
 # would be tried again for ever. What the URL says comes first.
@@ -72,7 +75,7 @@ class PostgresEngine:
             try:
                 with connection.pipeline() as pipeline:
                     sql = _PostgresSql(connection, pipeline)
-                    sql.send("BEGIN")
+                    sql.send(BEGIN)
                     if letting_go or not durable:
                         sql.send("SET LOCAL synchronous_commit = off")
                     yield sql
