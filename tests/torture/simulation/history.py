@@ -308,7 +308,8 @@ class _World:
 
     def _begins(self) -> bool:
         """Whether the next sync ever does: a silo of those that are its members sends something, or as many as make a
-        cohort are further. Those who refuse send nothing, and one who joins later is no member of it yet."""
+        cohort are further. Those who refuse send nothing, nor does one that was brought forward over this sync, and one
+        who joins later is no member of it yet."""
         analyzer, plan = self._nodes["analyzer"], self._setting.plan
         stranded = any(node.stranded for node in self._nodes.values())
         if stranded and analyzer.keeper is not None and not analyzer.keeper.answered:
@@ -317,6 +318,7 @@ class _World:
         if analyzer.keeper is None or not analyzer.up or len(senders) >= plan.smallest_cohort:
             return True
         sync = analyzer.keeper.store.next_sync()
+        senders = {name for name in senders if not self._nodes[name].gave_up(sync)}
         return sync == len(plan.times) or not senders.isdisjoint(self.oracle.members("analyzer", sync))
 
     def _sends(self, node: Node) -> bool:
@@ -347,11 +349,14 @@ class _World:
         return self._settled(node.silo)
 
     def _settled(self, silo: Silo) -> bool:
-        """Whether the silo has every model, and knows of every release what became of it."""
-        term, syncs = silo.term.number, len(self._setting.plan.times)
-        releases = silo.store.releases(term)
-        settled = len(releases) == syncs and all(release.state.settled for release in releases)
-        models = len(silo.store.models(term)) + (self.oracle.since.get(silo.name, 0))
+        """Whether the silo has every model, and knows of every release what became of it. The model of a sync that the
+        analyzer has given up may never have reached it, and nobody else has it."""
+        term, syncs, analyzer = silo.term.number, len(self._setting.plan.times), self._nodes["analyzer"]
+        releases, had = silo.store.releases(term), {sync for sync, _ in silo.store.models(term)}
+        lost = {sync for sync in range(syncs) if analyzer.gave_up(sync)} - had
+        settled = all(release.state.settled or release.sync in lost for release in releases)
+        settled &= len(releases) == syncs
+        models = len(had) + len(lost) + self.oracle.since.get(silo.name, 0)
         if silo.name in self.oracle.forwarded:
             return settled  # nobody sends it again the models that came while it was behind
         return settled and models >= silo.version == syncs  # whoever joins has no models of long before

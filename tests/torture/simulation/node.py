@@ -19,6 +19,7 @@ from fedbandit.federation.silo.forwarding import bring_forward
 from fedbandit.federation.silo.outgoing import Sealer
 from fedbandit.federation.silo.serving import Silo
 from fedbandit.federation.silo.terms import end_term
+from fedbandit.federation.states import ReleaseState, SyncState
 from fedbandit.federation.store import SiloStore, SyncStore
 from fedbandit.federation.syncs.analyzer import Analyzer
 from fedbandit.federation.syncs.keeper import SyncKeeper
@@ -103,6 +104,13 @@ class Node:
     def is_out(self) -> bool:
         """Whether it is no member any more or not yet, or cannot begin the term."""
         return self.has_left or self.absent or self.stranded
+
+    def gave_up(self, sync: int) -> bool:
+        """Whether it was brought forward over this sync."""
+        if self.keeper is not None:
+            return any(one.sync == sync and one.state is SyncState.GIVEN_UP for one in self.keeper.store.all())
+        releases = [] if self.silo is None else self.silo.store.releases(self.silo.term.number)
+        return any(one.sync == sync and one.state is ReleaseState.GIVEN_UP for one in releases)
 
     def describe(self) -> str:
         """Where it stands, for whoever has to find out why it does not go on."""
