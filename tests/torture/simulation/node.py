@@ -106,7 +106,9 @@ class Node:
         return self.has_left or self.absent or self.stranded
 
     def gave_up(self, sync: int) -> bool:
-        """Whether it was brought forward over this sync."""
+        """Whether it was brought forward over this sync; nobody can look while it is down."""
+        if not self.up:
+            return False
         if self.keeper is not None:
             return any(one.sync == sync and one.state is SyncState.GIVEN_UP for one in self.keeper.store.all())
         releases = [] if self.silo is None else self.silo.store.releases(self.silo.term.number)
