@@ -78,7 +78,7 @@ def test_a_worker_that_does_not_lead_says_what_it_found_out_itself(pair: tuple[W
         leader.sealer.clear()
         await leader.looks()
         await other.looks()
-        other.agent._halt("the analyzer has sent two models of sync 0")
+        other.agent._sealer.halt("the analyzer has sent two models of sync 0")
         assert other.agent.troubles == {"behind": "the analyzer has sent two models of sync 0"}
 
     asyncio.run(turns())
@@ -92,7 +92,7 @@ def test_the_worker_that_leads_draws_nothing_more_once_another_has_halted(pair: 
         leader.sealer.clear()
         await leader.looks()
         await other.looks()
-        other.agent._halt("the analyzer has sent two models of sync 0")
+        other.agent._sealer.halt("the analyzer has sent two models of sync 0")
         await other.looks()
         assert leader.sealer.held is None
         await leader.looks()

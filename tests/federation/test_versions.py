@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 import fedbandit as fb
-from fedbandit.federation.silo import agent as agents
+from fedbandit.federation.silo import greetings
 from fedbandit.federation.syncs import keeper as keepers
 from fedbandit.federation.wire import envelopes
 from fedbandit.federation.wire.envelopes import FORMAT, EnvelopeError
@@ -15,7 +15,7 @@ from tests.federation.test_one_process import PLANS, visit
 PLAN = PLANS["secure-sum"]
 
 
-@pytest.mark.parametrize("module", [keepers, agents], ids=["mixer and analyzer", "silos"])
+@pytest.mark.parametrize("module", [keepers, greetings], ids=["mixer and analyzer", "silos"])
 def test_versions_without_a_common_format_spend_nothing_and_say_why(monkeypatch, module):
     monkeypatch.setattr(module, "FORMAT", FORMAT + 1)
     with fb.Federation.local(PLAN) as federation:

@@ -82,7 +82,7 @@ async def _silo(home: Home, party: Party, agreed: bool) -> Recovery:
             raise ArgumentError("home", "must be the directory of a silo that is not running: stop its workers first")
         agent = Agent(silo, party, sealer)
         async with _connected(home, party) as link, _reading(link, party, agent.handle) as reading:
-            while not (answers := await agent.answers()):
+            while not (answers := await agent.greetings.answers()):
                 await agent.introduce(link)
                 await _look(reading)
         copy = old_copy(agent, answers)

@@ -50,7 +50,7 @@ def test_what_a_silo_found_out_is_there_when_it_does_not_run(tmp_path):
         async with federation(tmp_path, small_plan()) as running:
             await running.sync(0)
             silo = running.running["silo-00"]
-            silo._halt("the analyzer has sent two models of sync 0")
+            silo._sealer.halt("the analyzer has sent two models of sync 0")
             path = running.homes["silo-00"].path
             await running.until(lambda: "two models" in (status(path)["problem"] or ""))
             await running.stop("silo-00")

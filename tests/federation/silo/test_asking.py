@@ -187,7 +187,7 @@ def test_ticks_that_are_held_back_are_said_once_in_the_log(joined, monkeypatch, 
         return {"analyzer": heads.Greeting(FORMAT, FORMAT)}
 
     caplog.set_level("INFO")
-    monkeypatch.setattr(agent, "answers", all_answered)
+    monkeypatch.setattr(agent.greetings, "answers", all_answered)
     asyncio.run(agent.judge())
     assert "it draws releases once ticks are no longer held back" in caplog.messages[-1]
 
@@ -196,10 +196,10 @@ def test_a_silo_that_has_not_heard_of_the_newest_members_draws_nothing(joined):
     """Put back to before it was dismissed, it drew a release more, which was spent for nothing."""
     agent, link, _ = joined
     asyncio.run(agent.introduce(link))
-    newer = heads.Greeting(FORMAT, FORMAT, agent._question, edition=1, members=b"x" * 32)
+    newer = heads.Greeting(FORMAT, FORMAT, agent.greetings.question, edition=1, members=b"x" * 32)
     for edition, drawn in ((newer, False), (newer._replace(edition=0), True)):
         for name in ("mixer", "analyzer"):
-            agent.seen.answered(agent._question, name, edition.encode())
+            agent.seen.answered(agent.greetings.question, name, edition.encode())
         asyncio.run(agent.judge())
         assert (agent._sealer.held is None) == drawn
         assert drawn or "newer members" in agent.problem

@@ -132,8 +132,8 @@ def test_a_silo_draws_nothing_before_the_others_have_answered(tmp_path):
 def test_nobody_draws_for_a_receiver_of_another_format(tmp_path):
     async def scenario(running):
         mixer, silo = running.homes["mixer"].party(), running.running["silo-00"]
-        await running.until(lambda: silo._question != bytes(16))
-        other = Greeting(FORMAT + 1, FORMAT + 2, answer=silo._question).encode()
+        await running.until(lambda: silo.greetings.question != bytes(16))
+        other = Greeting(FORMAT + 1, FORMAT + 2, answer=silo.greetings.question).encode()
         await silo.handle([mixer.seal("greeting", silo.party.public, 0, other)])
         await running.until(lambda: "format" in (silo._sealer.held or ""))
         await running.batch(0)
@@ -256,7 +256,7 @@ def test_a_greeting_does_not_tell_how_far_a_silo_has_drawn(tmp_path):
                 told.append(Greeting.decode(mixer.open(data)[1]))
 
         link, agent.link = agent.link, Listening()
-        await agent._greet(mixer.public, answer=bytes(16))
+        await agent.greetings.greet(agent.link, mixer.public, answer=bytes(16))
         agent.link = link
         assert [greeting.own for greeting in told] == [heads.NONE]
         assert told[0].models.length == 1

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from fedbandit.federation.http.group import GroupCommit
-from fedbandit.federation.silo import agent, book
+from fedbandit.federation.silo import book, greetings
 from fedbandit.federation.silo.agent import Agent
 from fedbandit.federation.silo.serving import Silo
 from fedbandit.federation.silo.ticker import Ticker
@@ -249,7 +249,7 @@ def _closed_twice() -> None:
 
 def _unasked() -> None:
     """What others have seen of a party is not held against its store."""
-    replace(agent, "further", lambda *known: None)
+    replace(greetings, "further", lambda *known: None)
     replace(SyncKeeper, "_compare", lambda self, seen: None)
 
 

@@ -13,9 +13,10 @@ from fedbandit.federation.http.group import GroupCommit
 from fedbandit.federation.setup.party import Party
 from fedbandit.federation.setup.registrar import Registrar
 from fedbandit.federation.setup.roll import Roll
-from fedbandit.federation.silo import agent, releasing
+from fedbandit.federation.silo import greetings, releasing
 from fedbandit.federation.silo.agent import Agent
 from fedbandit.federation.silo.decisions.decider import Decider
+from fedbandit.federation.silo.greetings import Greetings
 from fedbandit.federation.silo.ticker import Ticker
 from fedbandit.federation.states import RELEASE, ReleaseEvent, ReleaseState, SyncEvent
 from fedbandit.federation.store import Engine, SiloStore, SyncStore, rewards, silo_store
@@ -29,6 +30,7 @@ from fedbandit.federation.syncs.mixer import Mixer
 from fedbandit.federation.syncs.taken import Taken
 from fedbandit.federation.wire import envelopes, messages
 from fedbandit.federation.wire.heads import NO_QUESTION, NONE, Greeting
+from fedbandit.federation.wire.link import Link
 from fedbandit.federation.wire.repeats import Repeats
 
 __all__ = ["PLANTED"]
@@ -203,7 +205,7 @@ def a_release_counts_as_sent_before_it_is(patch: Patch) -> None:
 
 @planted
 def an_old_copy_of_a_silo_draws(patch: Patch) -> None:
-    patch.setattr(agent, "further", lambda *known: None)
+    patch.setattr(greetings, "further", lambda *known: None)
 
 
 @planted
@@ -219,16 +221,16 @@ def a_silo_draws_before_it_has_asked(patch: Patch) -> None:
 
 @planted
 def a_question_is_asked_before_it_is_on_disk(patch: Patch) -> None:
-    ask = Agent._ask
+    ask = Greetings.ask
 
-    async def early(self: Agent) -> None:
-        if self._question == NO_QUESTION:
-            self._question = os.urandom(len(NO_QUESTION))
+    async def early(self: Greetings, link: Link | None) -> None:
+        if self.question == NO_QUESTION:
+            self.question = os.urandom(len(NO_QUESTION))
             self._ask_at = self._steady()
-            self.seen.ask(self._question)
-        await ask(self)
+            self._seen.ask(self.question)
+        await ask(self, link)
 
-    patch.setattr(Agent, "_ask", early)
+    patch.setattr(Greetings, "ask", early)
 
 
 @planted

@@ -7,7 +7,6 @@ import contextlib
 import json
 import logging
 import math
-import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
@@ -15,10 +14,10 @@ from typing import NamedTuple
 import numpy as np
 
 from fedbandit.federation.setup.editions import Edition
-from fedbandit.federation.setup.party import Outdated, Party, PlanMismatch
+from fedbandit.federation.setup.party import Outdated, Party
 from fedbandit.federation.setup.registrar import Registrar
 from fedbandit.federation.silo import book
-from fedbandit.federation.silo.forwarding import further
+from fedbandit.federation.silo.greetings import Greetings
 from fedbandit.federation.silo.outgoing import Sealer
 from fedbandit.federation.silo.serving import OutcomeConflict, Silo
 from fedbandit.federation.silo.silo_status import HALTED, PROBLEM, TROUBLES
@@ -29,8 +28,8 @@ from fedbandit.federation.telemetry import traces
 from fedbandit.federation.telemetry.troubles import Troubles, first
 from fedbandit.federation.timing import TicksHeld
 from fedbandit.federation.wire import heads, messages
-from fedbandit.federation.wire.envelopes import FORMAT, Context
-from fedbandit.federation.wire.heads import NO_QUESTION, Greeting, Head
+from fedbandit.federation.wire.envelopes import Context
+from fedbandit.federation.wire.heads import Greeting, Head
 from fedbandit.federation.wire.keys import PublicKeys
 from fedbandit.federation.wire.link import Link, MessageTooLarge
 from fedbandit.federation.wire.messages import MessageError
@@ -43,7 +42,6 @@ __all__ = ["Agent"]
 log = logging.getLogger(__name__)
 LOOK = 0.05  # seconds between looks at the calendar, if the calendar does not say when the next tick is due
 LEAD = 1.0  # seconds between checks of which worker leads
-ASK_AGAIN = 10.0  # seconds until those who have not answered a question are asked again
 RETRY = 0.5  # seconds until the store is tried again
 TIDY = 30.0  # seconds after a release until raw rows are cleared from the files and the next noise is drawn, at most
 TIDY_AFTER_SYNC = 2.0  # the same after the end of a sync: models come first, also at other silos on this machine
@@ -80,9 +78,7 @@ class Agent:
         self._sealer = sealer
         self._clock_problem: str | None = None
         self._clock_kind = "clock"  # the kind of that problem, one of `troubles.KINDS`
-        self._behind: str | None = None
         self._unsent: MessageTooLarge | None = None  # the message that the broker refuses as too large
-        self._question, self._ask_at = NO_QUESTION, -math.inf
         self._outdated: set[str] = set()  # parties that do not know the newest edition of the members
         self._leads = False
         self._told: dict[str, str] | None = None  # the problems that were last written to the store
@@ -91,9 +87,10 @@ class Agent:
         self._tidy_at = 0.0  # a process that was killed may have left raw rows in the files
         self._refused = Refused()
         self.registrar = Registrar(party, self._refused)
+        self.greetings = Greetings(silo, party, sealer, self.seen, self.registrar, steady)
         party.roll.tie(silo.store.remember, silo.store.recall)
         self._repeats: Repeats[int] = Repeats(party.agreement.timing.deadline, steady)
-        self._news, self._answers = asyncio.Event(), asyncio.Event()
+        self._news = asyncio.Event()
         sealer.watch(lambda: self.seen.of(self._analyzer.name).head)
 
     @property
@@ -105,11 +102,11 @@ class Agent:
         before = self.party.roll.number
         await asyncio.to_thread(self.registrar.adopt, list(editions))
         if self.registrar.problem is not None:
-            self._halt(self.registrar.problem)
+            self._sealer.halt(self.registrar.problem)
         if self.party.roll.number > before or self.registrar.lacks():
             for receiver in self._sealer.receivers:
                 await self.registrar.introduce(self.link, receiver, before)
-                await self._greet(receiver)
+                await self.greetings.greet(self.link, receiver)
         self._news.set()
 
     @property
@@ -134,7 +131,7 @@ class Agent:
         and draws, and what this worker itself found out about the store and the models."""
         if self._leaders is None:
             return self._own_troubles
-        own = {"store": self._clock_problem, "behind": self._behind}
+        own = {"store": self._clock_problem, "behind": self._sealer.halted}
         return {**self._leaders, **{kind: says for kind, says in own.items() if says is not None}}
 
     @property
@@ -143,7 +140,7 @@ class Agent:
             self._sealer.kind: None if self.silo.ended else self._sealer.held,
             self._clock_kind: self._clock_problem,
             "size": self._unsendable,
-            "behind": self._behind,
+            "behind": self._sealer.halted,
             "members": self._dismissed,
         }
         return {kind: says for kind, says in found.items() if says is not None}
@@ -180,7 +177,7 @@ class Agent:
     async def introduce(self, link: Link) -> None:
         """Ask over this connection how far the others have seen this silo come; `judge` looks at the answers."""
         self.link = link
-        await self._ask()
+        await self.greetings.ask(link)
 
     async def handle(self, envelopes: list[bytes]) -> None:
         """Take in the outcomes of syncs, greetings and editions; return when all of them are dealt with."""
@@ -189,7 +186,7 @@ class Agent:
             if taken is None:
                 continue
             if isinstance(taken.content, Greeting):
-                await self._greeted(taken.context, taken.content)
+                await self.greetings.take_in(self.link, taken.context, taken.content)
             elif isinstance(taken.content, Edition):
                 await self.adopt([taken.content])
             elif isinstance(taken.content, Head):
@@ -294,7 +291,9 @@ class Agent:
             raise MessageError(f"model {sync} is early: model {last.length} is next")
         first = heads.link(bytes(32), f"{self.party.agreement.id} {self.plan.hash}".encode())
         if last.length == sync and model.previous != (last.hash if sync else first):
-            self._halt(f"the analyzer's model {sync} does not follow the models it has sent: it has told two stories")
+            self._sealer.halt(
+                f"the analyzer's model {sync} does not follow the models it has sent: it has told two stories"
+            )
             raise MessageError("the model does not follow the ones before it")
         self.silo.fitted(sync, model.outcome.prefix)  # fails if the model cannot be used
         return model
@@ -307,10 +306,10 @@ class Agent:
                 await asyncio.to_thread(self._keep, sync, model, included)
             except OutcomeConflict as error:
                 self._refused.note(error)
-                self._halt(f"the analyzer has sent two models of sync {sync}")
+                self._sealer.halt(f"the analyzer has sent two models of sync {sync}")
             except IllegalEvent as error:
                 self._refused.note(error)
-                self._halt(
+                self._sealer.halt(
                     f"model {sync} counts a release that this store has not sent: it was put back to an old copy"
                 )
             except Exception as error:
@@ -334,7 +333,9 @@ class Agent:
         """Store a model and its head in one transaction: an analyzer that was put back to an old copy must hear of it
         when it asks. Of a model that is refused, only the head is stored."""
         if included and not self.silo.store.closed(self.silo.term.number, sync):
-            self._halt(f"model {sync} counts a release that this store never made: it was put back to an old copy")
+            self._sealer.halt(
+                f"model {sync} counts a release that this store never made: it was put back to an old copy"
+            )
         sightings = [(self._analyzer.name, sync + 1, model.head)]
         try:
             self.silo.learn(sync, model.outcome, included, lambda sql: self.seen.note_within(sql, sightings))
@@ -347,123 +348,29 @@ class Agent:
         there, or when no more will follow."""
         for receiver in self._sealer.receivers:
             if receiver.role == "mixer":
-                await self._greet(receiver)
+                await self.greetings.greet(self.link, receiver)
 
     # -- greetings --------------------------------------------------------------------------------------------------
 
     async def _asks(self) -> None:
         """Ask the receivers of releases how far they have seen this silo come, until all of them have answered."""
         while True:
-            self._answers.clear()
-            if self._leads and self._sealer.held not in (None, self._unsendable) and self._behind is None:
-                await self._ask()
+            self.greetings.answered.clear()
+            if self._leads and self._sealer.held not in (None, self._unsendable) and self._sealer.halted is None:
+                await self.greetings.ask(self.link)
                 await self.judge()
             with contextlib.suppress(TimeoutError):
                 # If workers share a store, another worker may have received the answer. (`wait_for` would lose a
                 # cancellation that comes together with the answer.)
                 async with asyncio.timeout(LEAD if self._leads else LOOK):
-                    await self._answers.wait()
-
-    async def _ask(self) -> None:
-        if self._question == NO_QUESTION:
-            question = secrets.token_bytes(len(NO_QUESTION))
-            await asyncio.to_thread(self.seen.ask, question)
-            self._question = question  # only once it is on disk: before that, answers to it would not be recognised
-        elif self._steady() < self._ask_at:
-            return
-        self._ask_at = self._steady() + ASK_AGAIN
-        answers = await asyncio.to_thread(self.seen.answers, self._question)
-        for receiver in self._sealer.receivers:
-            if receiver.name not in answers:
-                await self.registrar.introduce(self.link, receiver)
-                await self._greet(receiver, question=self._question)
-
-    async def _greet(self, receiver: PublicKeys, *, question: bytes = NO_QUESTION, answer: bytes = NO_QUESTION) -> None:
-        if self.link is None:
-            return
-        seen = await asyncio.to_thread(self.seen.of, receiver.name)
-        models = (await asyncio.to_thread(self.seen.of, self._analyzer.name)).head
-        # The head of the silo's own ledger travels with its releases, at their public time. If a greeting had it,
-        # anybody who asks often would learn when a release was drawn, so how long it took: more people take longer.
-        own = heads.NONE
-        greeting = Greeting(FORMAT, FORMAT, question, answer, seen.syncs, seen.head, own, models)
-        await self.registrar.greet(self.link, receiver, greeting)
-
-    async def _greeted(self, context: Context, greeting: Greeting) -> None:
-        """Note an answer to this silo's question, or answer a question; ask again if the sender may now work under
-        another plan or format."""
-        mismatch, sender = self.party.differs(context), self.party.agreement.member(context.sender)
-        if sender is None or sender.role == "silo":
-            return
-        if mismatch is None:
-            await self._compare_members(sender, greeting)
-        if greeting.answer != NO_QUESTION:
-            asked = await asyncio.to_thread(self.seen.asked, greeting.answer)
-            if asked and mismatch is not None and sender == self._analyzer:
-                await self._disagreed(mismatch, context.plan)
-            if asked and mismatch is None:
-                await asyncio.to_thread(self.seen.answered, greeting.answer, sender.name, greeting.encode())
-        elif mismatch is not None or not greeting.reads(FORMAT):
-            self._sealer.hold(f"{sender.name} may work under another plan or format now; it was asked", "format")
-            self._question = NO_QUESTION
-        elif sender in self._sealer.receivers:
-            await self._greet(sender, answer=greeting.question)
-        self._answers.set()
-
-    async def _disagreed(self, mismatch: PlanMismatch, theirs: str) -> None:
-        """End with the mismatch, unless the analyzer's plan is that of a term that is over here: then the analyzer is
-        late, or was put back, and this silo goes on deciding and waits for it."""
-        terms = await asyncio.to_thread(self.silo.store.terms)
-        if all(term.plan_hash != theirs for term in terms[:-1]):
-            raise mismatch
-        says = f"{mismatch.sender} works under the plan of a term that is over here: it must take in the new one"
-        self._sealer.hold(f"{says} (`federation accept --new-term`)", "format")
-
-    async def _compare_members(self, sender: PublicKeys, greeting: Greeting) -> None:
-        """Send newer editions of the members to a sender who has older ones. Greet a sender who has newer ones: it then
-        sees which are missing here."""
-        if self.link is None or sender not in self._sealer.receivers:
-            return
-        if (after := self.registrar.behind(greeting)) is not None:
-            await self.registrar.tell(self.link, sender, after)
-        elif self.registrar.ahead(greeting):
-            await self._greet(sender)
-
-    async def answers(self) -> dict[str, Greeting]:
-        """The answers of all receivers of releases, by party; empty until all of them have answered."""
-        answers = await asyncio.to_thread(self.seen.answers, self._question)
-        if any(receiver.name not in answers for receiver in self._sealer.receivers):
-            return {}
-        return {name: Greeting.decode(answer) for name, answer in answers.items()}
+                    await self.greetings.answered.wait()
 
     async def judge(self) -> None:
         """Allow drawing once all have answered and none has seen more of this silo than the silo itself knows."""
-        if not (greetings := await self.answers()):
-            return
-        for name, greeting in greetings.items():
-            if not greeting.reads(FORMAT):
-                self._sealer.hold(f"{name} does not read messages of format {FORMAT}", "format")
-                return
-            if self.registrar.ahead(greeting):
-                self._sealer.hold(f"{name} has newer members, which this silo has asked for")
-                return
-        own = {name: one for name, one in greetings.items() if self.party.is_of(self.party.name, one.seen)}
-        known = (self.silo.store, self.silo.term.number, self.plan, own)
-        worst = self.registrar.problem or await asyncio.to_thread(further, *known)
-        if worst is not None:
-            self._halt(worst)
-            return
-        later = "" if self._clock_problem is None else " once ticks are no longer held back"
-        log.info("the others have seen this silo come as far as it has: it draws releases%s", later)
-        self._sealer.clear()
-        self._news.set()
-
-    def _halt(self, problem: str) -> None:
-        """Draw and send nothing more until somebody has looked into it."""
-        if self._behind is None:
-            log.error("refusing to draw: %s", problem)
-        self._behind = problem
-        self._sealer.hold(problem, "behind")
+        if await self.greetings.judge():
+            later = "" if self._clock_problem is None else " once ticks are no longer held back"
+            log.info("the others have seen this silo come as far as it has: it draws releases%s", later)
+            self._news.set()
 
     # -- releases ---------------------------------------------------------------------------------------------------
 
@@ -549,15 +456,15 @@ class Agent:
     def _pass_on(self) -> None:
         """Leave word of why this worker has halted for the one that leads, which alone draws. Any worker may be the one
         that takes in two models of one sync."""
-        if self._behind is not None and self._behind != self._passed_on:
-            self.silo.store.set_state(self.silo.term.number, HALTED, self._behind.encode())
-            self._passed_on = self._behind
+        if self._sealer.halted is not None and self._sealer.halted != self._passed_on:
+            self.silo.store.set_state(self.silo.term.number, HALTED, self._sealer.halted.encode())
+            self._passed_on = self._sealer.halted
 
     def _heed(self) -> None:
         """Halt if another worker of this silo has. Whoever leads after a restart asks the others anew."""
         halted = self.silo.store.state(self.silo.term.number, HALTED)
         if halted:
-            self._halt(halted.decode())
+            self._sealer.halt(halted.decode())
             self.silo.store.set_state(self.silo.term.number, HALTED, b"")
 
     async def _sends(self, link: Link) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -16,6 +17,8 @@ from fedbandit.federation.wire.parcels import Parcel
 from fedbandit.protocol.base import Message
 
 __all__ = ["UNASKED", "Sealer"]
+
+log = logging.getLogger(__name__)
 
 UNASKED = "the others have not yet said how far they have seen this silo come"
 
@@ -33,6 +36,7 @@ class Sealer:
         self._models: Callable[[], Head] = lambda: heads.NONE
         self.held: str | None = UNASKED  # why nothing may be drawn now
         self.kind = "others"  # the kind of that reason, one of `troubles.KINDS`
+        self.halted: str | None = None  # why nothing is drawn until somebody has looked into it
 
     def signer(self, sync: int) -> Ed25519PrivateKey:
         """The key with which the silo signs the ledger entry of a sync."""
@@ -46,6 +50,14 @@ class Sealer:
     def hold(self, reason: str, kind: str = "others") -> None:
         """Keep the silo from drawing, for this reason."""
         self.held, self.kind = reason, kind
+
+    def halt(self, problem: str) -> None:
+        """Keep the silo from drawing until somebody has looked into it: only a restart, which asks the others anew,
+        ends this."""
+        if self.halted is None:
+            log.error("refusing to draw: %s", problem)
+        self.halted = problem
+        self.hold(problem, "behind")
 
     def clear(self) -> None:
         """Let the silo draw: the others have seen no more of it than it knows itself."""
