@@ -56,7 +56,7 @@ class Node:
         self.agent: Agent | None = None
         self.keeper: SyncKeeper | None = None
         self.restored = False
-        self.forwarded = False  # whether it was brought forward
+        self.forwarded = False  # whether it was brought forward, or never can be: nobody tries again
         self.stranded = False  # whether what was put back cannot begin the term, and somebody has given it up
         self.renewing = False  # whether others may work under another plan for a while
         self.before: tuple[Disk, Roll] | None = None  # of a mixer or an analyzer: its store of the term before
@@ -82,7 +82,7 @@ class Node:
     def refuses(self) -> bool:
         """Whether it goes no further because of what others have seen or sent."""
         if self.agent is not None:
-            return self.agent._behind is not None
+            return self.agent._sealer.halted is not None
         return self.keeper is not None and self.keeper.problem is not None
 
     @property
@@ -158,7 +158,7 @@ class Node:
     async def forward(self) -> None:
         """Bring its store forward over what others have seen, as the command does, and start it again."""
         agent, keeper = self.agent, self.keeper
-        if agent is not None and (answers := await agent.answers()):
+        if agent is not None and (answers := await agent.greetings.answers()):
             copy = old_copy(agent, answers)
             self.kill()
             copy = copy._replace(store=SiloStore(SimulatedEngine(self.disk, Process())))
@@ -166,7 +166,9 @@ class Node:
                 given_up = bring_forward(copy, at=self.clock.read().wall)
             except ArgumentError as error:
                 self._say(f"{self.name} cannot be brought forward: {error}")
-                given_up = []
+                self.forwarded = True
+                self.start()
+                return
         elif keeper is not None and keeper.ahead is not None:
             given_up = keeper.give_up()
             self.kill()
