@@ -1,6 +1,7 @@
 """What a mixer and an analyzer do with messages that are early, one-sided, stale, contradictory or nonsense."""
 
 import asyncio
+from typing import Any
 
 import numpy as np
 import pytest
@@ -522,7 +523,7 @@ def told(post, silo, since=0):
     return models, lost
 
 
-BOTH_WAYS = {
+BOTH_WAYS: dict[str, dict[str, Any]] = {
     "silos send to both": {"cohort": 2},
     "silos send to the mixer": {"trust": "vector-sum", "mechanism": "tree", "calibration": "paper"},
 }

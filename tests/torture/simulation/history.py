@@ -228,8 +228,9 @@ class _World:
     @property
     def _renewable(self) -> bool:
         """Whether this history has a second term, for which all must be what the others take them for."""
-        silo_put_back = any(node.restored and node.silo for node in self._nodes.values())
-        astray = silo_put_back or any(node.refuses for node in self._nodes.values()) or self.oracle.told_twice
+        put_back = [node for node in self._nodes.values() if node.restored and node.silo]
+        behind = any(node.name not in self.oracle.forwarded for node in put_back)
+        astray = behind or any(node.refuses for node in self._nodes.values()) or self.oracle.told_twice
         return self._renews and not self.oracle.lying and not astray and self._faults.evil is None
 
     def _all_drawn(self) -> bool:

@@ -97,10 +97,7 @@ class Greetings:
         if mismatch is None:
             await self._compare_members(link, sender, greeting)
         if mismatch is None and sender == self._analyzer and greeting.lacks is not None:
-            log.warning(
-                "the analyzer has lost the outcome of sync %d: what this silo released is given up", greeting.lacks
-            )
-            await asyncio.to_thread(self._silo.store.no_outcome, self._silo.term.number, greeting.lacks)
+            await asyncio.to_thread(self._lost, greeting.lacks)
         if greeting.answer != NO_QUESTION:
             asked = await asyncio.to_thread(self._seen.asked, greeting.answer)
             if asked and mismatch is not None and sender == self._analyzer:
@@ -113,6 +110,10 @@ class Greetings:
         elif sender in self._sealer.receivers:
             await self.greet(link, sender, answer=greeting.question)
         self.answered.set()
+
+    def _lost(self, sync: int) -> None:
+        if self._silo.store.no_outcome(self._silo.term.number, sync):
+            log.warning("the analyzer has lost the outcome of sync %d: this silo gives up its release", sync)
 
     async def answers(self) -> dict[str, Greeting]:
         """The answers of all receivers of releases, by party; empty until all of them have answered."""

@@ -417,11 +417,12 @@ class SiloStore:
                 _advance(sql, term, sync, event)
             return True
 
-    def no_outcome(self, term: int, sync: int) -> None:
-        """Note that the outcome of a sync is lost and never comes."""
+    def no_outcome(self, term: int, sync: int) -> bool:
+        """Note that the outcome of a sync is lost and never comes; returns whether a release is given up with it."""
         with self.engine.transaction() as sql:
-            if _closed(sql, term, sync):
-                _advance(sql, term, sync, ReleaseEvent.NO_OUTCOME)
+            if not _closed(sql, term, sync):
+                return False
+            return _advance(sql, term, sync, ReleaseEvent.NO_OUTCOME) is ReleaseState.GIVEN_UP
 
     def lacks(self, term: int) -> int | None:
         """The newest sync that was given up here, if there is no model of it or of a later one; else None."""
