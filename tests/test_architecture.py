@@ -49,6 +49,14 @@ def test_no_folder_is_crowded() -> None:
     assert {folder: count for folder, count in crowded.items() if count > 14} == {}
 
 
+def test_every_room_has_its_tests() -> None:
+    """`tests` has the folders of the source, and beside them the themes that run through many rooms."""
+    rooms = {module.parent.relative_to(SOURCE) for module in MODULES if module.name != "__init__.py"}
+    elsewhere = {Path("federation/board")}  # through the pages that show it: tests/web/test_boards.py
+    tested = {file.parent.relative_to(ROOT / "tests") for file in (ROOT / "tests").rglob("test_*.py")}
+    assert rooms - elsewhere - tested == set()
+
+
 def test_no_two_modules_share_a_name() -> None:
     names = Counter(module.stem for module in MODULES if module.stem not in ("__init__", "__main__"))
     assert [name for name, count in names.items() if count > 1] == []
