@@ -106,6 +106,31 @@ def _imports(tree: ast.Module) -> Iterator[tuple[Path, bool]]:
                     yield path, node in late
 
 
+def test_what_others_import_is_public() -> None:
+    """Every name that one module takes from another is in its `__all__`."""
+    public = {module: _public(ast.parse(module.read_text())) for module in MODULES if not module.stem.endswith("__")}
+    taken = [
+        f"{name} of {imported.relative_to(SOURCE)}, in {module.relative_to(SOURCE)}"
+        for module in MODULES
+        for node in ast.walk(ast.parse(module.read_text()))
+        if isinstance(node, ast.ImportFrom)
+        and node.module
+        and (imported := (SOURCE.parent / node.module.replace(".", "/")).with_suffix(".py")) in public
+        for name in (alias.name for alias in node.names)
+        if name not in public[imported]
+    ]
+    assert taken == []
+
+
+def _public(tree: ast.Module) -> list[str]:
+    """What a module's `__all__` lists."""
+    return next(
+        ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+    )
+
+
 def _functions_and_classes(module: Path) -> list[ast.stmt]:
     kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
     return [node for node in ast.parse(module.read_text()).body if isinstance(node, kinds)]
