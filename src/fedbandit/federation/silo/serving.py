@@ -85,7 +85,18 @@ class OutcomeConflict(ValueError):
 
 
 class Silo:
-    """One silo, in this process. Safe to use from several threads."""
+    """One silo, in this process. Safe to use from several threads.
+
+    >>> import tempfile
+    >>> import fedbandit as fb
+    >>> plan = fb.Plan(silos=2, rounds=30, dim=2, privacy=fb.Privacy(1.0, 1e-6), schedule=fb.clock(86_400))
+    >>> with tempfile.TemporaryDirectory() as folder, fb.Silo.open(f"{folder}/silo.db", plan) as silo:
+    ...     decision = silo.decide([[1.0, 0.0], [0.0, 1.0]], user="patient 4711")
+    ...     silo.reward(decision.id, 0.7)
+    ...     silo.reward(decision.id, 0.7)
+    Acknowledgement(counted=True, batch=0, repeated=False)
+    Acknowledgement(counted=True, batch=0, repeated=True)
+    """
 
     def __init__(
         self,
