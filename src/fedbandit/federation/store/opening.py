@@ -7,7 +7,16 @@ import sqlite3
 from pathlib import Path
 
 from fedbandit._validate import ArgumentError
-from fedbandit.federation.store.database import Engine, SqliteEngine, SqliteReader, damaged, not_ours, recall, remember
+from fedbandit.federation.store.database import (
+    Engine,
+    SqliteEngine,
+    SqliteReader,
+    damaged,
+    not_ours,
+    put_state,
+    recall,
+    remember,
+)
 from fedbandit.federation.store.migrations import format_of
 from fedbandit.federation.store.schema import EARLIER, FORMAT, TABLES
 
@@ -127,8 +136,4 @@ def probe(engine: Engine) -> None:
     """Test that the store can be written; raises if it is full or unreachable. It writes random bytes, because SQLite
     does not write a value that is there already."""
     with engine.transaction(durable=False) as sql:
-        sql.all(
-            "INSERT INTO states (term, name, value) VALUES (0, 'probe', ?)"
-            " ON CONFLICT (term, name) DO UPDATE SET value = excluded.value",
-            (secrets.token_bytes(8),),
-        )
+        put_state(sql, 0, "probe", secrets.token_bytes(8))
