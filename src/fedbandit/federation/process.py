@@ -171,9 +171,7 @@ def remember_terms(home: Home, store: SyncStore) -> None:
                 take_over(store, newest.charter, SyncStore(engine), last)
             finally:
                 engine.close()
-        except (
-            Exception
-        ) as error:  # a damaged store must not prevent all later terms: the other party has seen the silos too
+        except Exception as error:  # a damaged store must not prevent all later terms: others have seen the silos too
             log.error("what was seen of the silos in an earlier term cannot be read from %s: %s", place, error)
 
 

@@ -21,6 +21,8 @@ from fedbandit import _validate
 from fedbandit._validate import ArgumentError
 
 __all__ = [
+    "LONGEST_NAME",
+    "MOST_COLUMNS",
     "Category",
     "Field",
     "Hashed",
@@ -32,8 +34,8 @@ __all__ = [
     "text_of",
 ]
 
-MOST_COLUMNS = 1 << 14  # of one field
-LONGEST_NAME = 100  # characters of a level
+MOST_COLUMNS = 1 << 14  # of one field, and of all together
+LONGEST_NAME = 100  # characters of a level or of a field's name
 PANDAS_NA = "NAType"  # the type of pandas.NA, which cannot be compared with anything; pandas may not be installed
 
 

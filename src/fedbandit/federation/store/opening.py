@@ -6,7 +6,7 @@ import secrets
 import sqlite3
 from pathlib import Path
 
-from fedbandit._validate import ArgumentError
+from fedbandit._validate import ArgumentError, is_postgres
 from fedbandit.federation.store.database import (
     Engine,
     SqliteEngine,
@@ -20,15 +20,9 @@ from fedbandit.federation.store.database import (
 from fedbandit.federation.store.migrations import format_of
 from fedbandit.federation.store.schema import EARLIER, FORMAT, TABLES
 
-__all__ = ["begun", "check_current", "check_owner", "claim", "is_postgres", "open_engine", "probe", "read_engine"]
+__all__ = ["begun", "check_current", "check_owner", "claim", "open_engine", "probe", "read_engine"]
 
-POSTGRES = ("postgresql://", "postgres://")
 OWNER = "party"  # the key under which a store keeps the name of its party
-
-
-def is_postgres(url: str | Path) -> bool:
-    """Whether the store is in PostgreSQL."""
-    return str(url).startswith(POSTGRES)
 
 
 def open_engine(url: str | Path) -> Engine:

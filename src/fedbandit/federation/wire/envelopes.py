@@ -33,6 +33,7 @@ __all__ = [
     "FORMAT",
     "NOBODY",
     "OVERHEAD",
+    "SIGNATURE_BYTES",
     "Context",
     "EnvelopeError",
     "Kind",
