@@ -444,12 +444,12 @@ class Silo:
     @property
     def version(self) -> int:
         """The number of syncs that the deciding model has learnt from."""
-        return self._decider.current[0]
+        return self._decider.current.version
 
     @property
     def public(self) -> PublicModel:
         """The public model, which serves people who count."""
-        return self._decider.current[1]
+        return self._decider.current.public
 
     def model(self) -> tuple[int, list[float]]:
         """Version and parameter vector of the model that decides now."""
